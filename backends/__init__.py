@@ -1,0 +1,1 @@
+"""Ways to run a model: workers, engines, and the text pipeline in front of them."""

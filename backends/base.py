@@ -1,0 +1,216 @@
+"""The face every way of running a model shows to the daemon: requests in, events out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from enum import StrEnum
+from typing import Literal, Protocol
+
+import msgspec
+
+
+class FinishReason(StrEnum):
+    """Why a sequence ended, in OpenAI's words where it has them."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    CANCELLED = "cancelled"
+
+
+class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the next token is chosen; `temperature` 0 is greedy.
+
+    Penalties count generated tokens only. `repeat_penalty` 1 is off.
+    """
+
+    temperature: float = 0.8
+    top_p: float = 0.95
+    top_k: int = 40
+    min_p: float = 0.05
+    repeat_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    logit_bias: dict[int, float] = {}
+    seed: int | None = None
+
+    @property
+    def is_plain_greedy(self) -> bool:
+        """True where the next token is the largest raw logit, so that no sampler is needed."""
+        return self.temperature <= 0 and not self.logit_bias and not self.has_penalties
+
+    @property
+    def has_penalties(self) -> bool:
+        """True where earlier tokens change the probabilities of later ones."""
+        return (
+            self.repeat_penalty != 1.0
+            or self.frequency_penalty != 0.0
+            or self.presence_penalty != 0.0
+        )
+
+
+class ChatMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One message of a conversation, as chat templates see it."""
+
+    role: str
+    content: str
+    name: str | None = None
+
+
+class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One request to a loaded model: exactly one of `messages` and `prompt` is set.
+
+    A `prompt` is raw text (special tokens in it are recognised) or token ids. `n` sequences share
+    the prompt and differ in `index`; a given seed makes sequence i use seed + i. Without
+    `max_tokens` a sequence may fill the context.
+    """
+
+    id: str
+    messages: list[ChatMessage] | None = None
+    prompt: str | list[int] | None = None
+    sampling: SamplingParams = SamplingParams()
+    max_tokens: int | None = None
+    stop: list[str] = []
+    n: int = 1
+    ignore_eos: bool = False
+
+
+class Started(msgspec.Struct, frozen=True, tag="started"):
+    """The request was admitted; its prompt has this many tokens, so many of them already in KV."""
+
+    id: str
+    prompt_tokens: int
+    cached_tokens: int = 0
+
+
+class Delta(msgspec.Struct, frozen=True, tag="delta"):
+    """Text of one sequence that is final and whole UTF-8, and the tokens consumed for it."""
+
+    id: str
+    index: int
+    text: str
+    token_ids: list[int]
+
+
+class Finished(msgspec.Struct, frozen=True, tag="finished"):
+    """One sequence ended; times are seconds of wall clock.
+
+    `queue_seconds` runs until the first prompt token was computed, `prompt_seconds` until the
+    first token was sampled, `decode_seconds` until the last.
+    """
+
+    id: str
+    index: int
+    reason: FinishReason
+    completion_tokens: int
+    queue_seconds: float = 0.0
+    prompt_seconds: float = 0.0
+    decode_seconds: float = 0.0
+
+
+Event = Started | Delta | Finished
+
+
+class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What a loaded model really got; sizes in bytes.
+
+    `context` is the number of tokens one request may use, prompt and answer together. The KV cache
+    of `kv_capacity` tokens is shared by `slots` sequences.
+    """
+
+    engine: str
+    device: str
+    architecture: str
+    parameters: int
+    vocab_size: int
+    trained_context: int
+    context: int
+    slots: int
+    kv_capacity: int
+    has_chat_template: bool
+    weights_bytes: int = 0
+    kv_bytes: int = 0
+    compute_bytes: int = 0
+    layers: int = 0
+    layers_on_gpu: int = 0
+
+
+class Gauges(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker's state at one moment; totals count since it started."""
+
+    running: int = 0
+    waiting: int = 0
+    kv_used: int = 0
+    kv_capacity: int = 0
+    prompt_tokens_total: int = 0
+    completion_tokens_total: int = 0
+    preemptions_total: int = 0
+    steps_total: int = 0
+
+
+class EngineKind(StrEnum):
+    """The engines a worker can run."""
+
+    LLAMA_CPP = "llama_cpp"
+    SCRIPTED = "scripted"
+
+
+class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Which model a worker loads, and how.
+
+    `context` is in tokens; `kv_capacity` tokens are shared by up to `slots` sequences (0: the same
+    as `context`); `batch` bounds the tokens of one step; `threads` 0 means one a physical core;
+    `gpu_layers` -1 means as many as llama.cpp can place. `script` is for the scripted engine only.
+    """
+
+    engine: EngineKind
+    path: str
+    context: int
+    slots: int = 8
+    kv_capacity: int = 0
+    batch: int = 512
+    threads: int = 0
+    gpu_layers: int = -1
+    script: str | None = None
+
+
+LoadProgress = Callable[[float], None]
+"""Called on the event loop with the fraction loaded, 0 to 1."""
+
+
+class Backend(Protocol):
+    """A model that can be started, asked, and stopped; one owner calls `start` and `stop`."""
+
+    @property
+    def state(self) -> Literal["new", "starting", "ready", "stopping", "dead"]:
+        """`dead` is final: make another backend."""
+        ...
+
+    @property
+    def pid(self) -> int | None:
+        """The process that holds the model, where there is one."""
+        ...
+
+    @property
+    def gauges(self) -> Gauges:
+        """The latest gauges the model reported."""
+        ...
+
+    async def start(self, on_progress: LoadProgress | None = None) -> ModelInfo:
+        """Load the model; raises `LoadFailed` or `WorkerDied`."""
+        ...
+
+    def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
+        """Yield the request's events until all of its `n` sequences finished.
+
+        Raises `RequestRejected` before the first event, `WorkerDied` at any time. Closing the
+        generator cancels what still runs.
+        """
+        ...
+
+    async def wait_dead(self) -> str:
+        """Return once the backend is dead, with a sentence that says why."""
+        ...
+
+    async def stop(self, grace: float = 5.0) -> None:
+        """End the model; sequences that still run after `grace` seconds get `WorkerDied`."""
+        ...

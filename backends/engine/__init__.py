@@ -1,0 +1,1 @@
+"""The step loop shared by the local runners: scheduler, sequences, batches."""

@@ -1,0 +1,1 @@
+"""The model runner over llama-cpp-python's low-level API."""

@@ -1,0 +1,120 @@
+"""The worker protocol: msgpack frames on the child's stdin and stdout.
+
+A frame is a little-endian u32 length followed by that many bytes of msgpack, one message each. The
+daemon sends `ToWorker`, the worker sends `FromWorker`; the pair of unions is the protocol.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+
+from .base import Event, Gauges, GenerateRequest, LoadSpec, ModelInfo
+
+HEADER = struct.Struct("<I")
+MAX_FRAME = 256 * 2**20
+
+
+class Load(msgspec.Struct, frozen=True, tag="load"):
+    """The first message to a worker, and sent only once."""
+
+    spec: LoadSpec
+
+
+class Generate(msgspec.Struct, frozen=True, tag="generate"):
+    """Admit a request; answered by events, or by `Rejected`."""
+
+    request: GenerateRequest
+
+
+class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+    """Stop a request between two steps; unknown ids are ignored."""
+
+    id: str
+
+
+class Ping(msgspec.Struct, frozen=True, tag="ping"):
+    """Ask the step loop for a sign of life."""
+
+    nonce: int
+
+
+class Drain(msgspec.Struct, frozen=True, tag="drain"):
+    """Finish what runs, then exit; new requests are rejected."""
+
+
+ToWorker = Load | Generate | Cancel | Ping | Drain
+
+
+class Loading(msgspec.Struct, frozen=True, tag="loading"):
+    """Fraction of the weights that is loaded, 0 to 1."""
+
+    fraction: float
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    """The model answers from now on."""
+
+    info: ModelInfo
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """The model could not be loaded; the worker exits."""
+
+    code: str
+    message: str
+    hint: str | None = None
+
+
+class Rejected(msgspec.Struct, frozen=True, tag="rejected"):
+    """A request was refused before its first event, or failed alone later."""
+
+    id: str
+    code: str
+    message: str
+    hint: str | None = None
+    param: str | None = None
+    prompt_tokens: int | None = None
+    context: int | None = None
+
+
+class Outputs(msgspec.Struct, frozen=True, tag="outputs"):
+    """All events of one step, in order."""
+
+    events: list[Event]
+
+
+class GaugesReport(msgspec.Struct, frozen=True, tag="gauges"):
+    """Sent a few times a second while the worker is busy, and once when it falls idle."""
+
+    gauges: Gauges
+
+
+class Pong(msgspec.Struct, frozen=True, tag="pong"):
+    """The answer to `Ping`, sent between two steps."""
+
+    nonce: int
+
+
+FromWorker = Loading | Ready | Failed | Rejected | Outputs | GaugesReport | Pong
+
+_encoder = msgspec.msgpack.Encoder()
+_to_worker = msgspec.msgpack.Decoder(ToWorker)
+_from_worker = msgspec.msgpack.Decoder(FromWorker)
+
+
+def encode_frame(message: ToWorker | FromWorker) -> bytes:
+    """The whole frame of one message, ready to write."""
+    body = _encoder.encode(message)
+    return HEADER.pack(len(body)) + body
+
+
+def decode_to_worker(body: bytes) -> ToWorker:
+    """One frame's body as the worker reads it; raises `msgspec.MsgspecError`."""
+    return _to_worker.decode(body)
+
+
+def decode_from_worker(body: bytes) -> FromWorker:
+    """One frame's body as the daemon reads it; raises `msgspec.MsgspecError`."""
+    return _from_worker.decode(body)

@@ -1,0 +1,1 @@
+"""A scripted model runner with a byte tokenizer, for tests and demonstrations."""

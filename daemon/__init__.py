@@ -1,0 +1,1 @@
+"""The service: HTTP API, model lifecycle, command line."""

@@ -1,0 +1,1 @@
+"""One thin translation per wire protocol; nothing about models lives here."""

@@ -1,0 +1,1 @@
+"""One operation a file, each with its reference in plain torch."""

@@ -1,0 +1,1 @@
+"""Everything about a model that is not running it."""

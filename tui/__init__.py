@@ -1,0 +1,1 @@
+"""The terminal chat, a client of the HTTP API."""
