@@ -159,7 +159,8 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     `context` is in tokens; `kv_capacity` tokens are shared by up to `slots` sequences (0: the same
     as `context`); `batch` bounds the tokens of one step; `threads` 0 means one a physical core;
-    `gpu_layers` -1 means as many as llama.cpp can place. `script` is for the scripted engine only.
+    `gpu_layers` -1 means as many as llama.cpp can place. `chat_template` takes the place of the one
+    in the file. `script` is for the scripted engine only.
     """
 
     engine: EngineKind
@@ -170,6 +171,7 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     batch: int = 512
     threads: int = 0
     gpu_layers: int = -1
+    chat_template: str | None = None
     script: str | None = None
 
 

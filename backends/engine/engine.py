@@ -1,0 +1,72 @@
+"""The step loop. It knows nothing of text: tokens in, tokens out."""
+
+from __future__ import annotations
+
+from ..base import FinishReason, Gauges
+from .batch import Batch
+from .model_runner import KVCacheFull, ModelRunner
+from .scheduler import Scheduler, SequenceOutput
+from .sequence import Sequence
+
+
+class Engine:
+    """Runs sequences on a model, many at a time; not thread-safe."""
+
+    def __init__(self, runner: ModelRunner) -> None:
+        self.runner = runner
+        self.scheduler = Scheduler(runner)
+        self._prompt_tokens = 0
+        self._completion_tokens = 0
+        self._steps = 0
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `step` would do anything."""
+        return self.scheduler.has_work
+
+    def add(self, sequence: Sequence) -> None:
+        """Queue a sequence; raises ValueError when its prompt leaves no room in the context."""
+        self.scheduler.add(sequence)
+
+    def finish(self, sequence: Sequence, reason: FinishReason) -> None:
+        """End a sequence between two steps."""
+        self.scheduler.finish(sequence, reason)
+
+    def step(self) -> list[SequenceOutput]:
+        """Compute one batch; returns what happened to the sequences that got a token."""
+        batch = self._launch()
+        sampled = self.runner.collect()
+        outputs = self.scheduler.update(batch, sampled)
+        self._count(batch, len(sampled))
+        return outputs
+
+    def gauges(self) -> Gauges:
+        """The engine's state and totals."""
+        return Gauges(
+            running=len(self.scheduler.running),
+            waiting=len(self.scheduler.waiting),
+            kv_used=self.scheduler.kv_used,
+            kv_capacity=self.runner.kv_capacity,
+            prompt_tokens_total=self._prompt_tokens,
+            completion_tokens_total=self._completion_tokens,
+            preemptions_total=self.scheduler.preemptions,
+            steps_total=self._steps,
+        )
+
+    def _launch(self) -> Batch:
+        while True:
+            batch = self.scheduler.schedule()
+            try:
+                self.runner.launch(batch)
+            except KVCacheFull:
+                # The ledger and the cache disagree (a model with cells of its own kind): make room.
+                if not self.scheduler.preempt_youngest():
+                    raise
+            else:
+                return batch
+
+    def _count(self, batch: Batch, sampled: int) -> None:
+        self._steps += 1
+        self._completion_tokens += sampled
+        decoding = sum(chunk.sequence.num_generated > 1 and chunk.samples for chunk in batch.chunks)
+        self._prompt_tokens += batch.num_tokens - decoding

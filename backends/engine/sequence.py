@@ -1,0 +1,52 @@
+"""One sequence of tokens on its way through the engine."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from ..base import FinishReason, SamplingParams
+
+
+@dataclass(eq=False)
+class Sequence:
+    """The prompt and the generated tokens of one choice of a request.
+
+    `num_computed` counts the leading tokens whose keys and values are in the cache; `slot` is the
+    cache sequence that holds them, -1 while the sequence waits. `parent` is the sequence whose
+    prompt cache this one may share.
+    """
+
+    request_id: str
+    index: int
+    token_ids: list[int]
+    sampling: SamplingParams
+    max_tokens: int | None = None
+    ignore_eos: bool = False
+    parent: Sequence | None = None
+    prompt_length: int = field(init=False)
+    num_computed: int = 0
+    slot: int = -1
+    finish_reason: FinishReason | None = None
+    arrived_at: float = field(default_factory=time.monotonic)
+    started_at: float = 0.0
+    first_token_at: float = 0.0
+    last_token_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.prompt_length = len(self.token_ids)
+
+    @property
+    def num_generated(self) -> int:
+        """Tokens sampled so far."""
+        return len(self.token_ids) - self.prompt_length
+
+    @property
+    def num_pending(self) -> int:
+        """Tokens that are known but not computed yet; 1 in the decode phase."""
+        return len(self.token_ids) - self.num_computed
+
+    @property
+    def is_decoding(self) -> bool:
+        """True when the next step samples one token from one token."""
+        return self.num_pending == 1 and self.num_generated > 0

@@ -1,0 +1,118 @@
+"""A GGUF file loaded by llama.cpp: weights and vocabulary."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+from typing import cast
+
+import llama_cpp
+
+from ..errors import LoadFailed, OutOfMemory
+from .native_log import NativeLog
+
+
+class LlamaModel:
+    """The loaded weights; `close` must come after the contexts made on them are freed."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        gpu_layers: int = -1,
+        vocab_only: bool = False,
+        on_progress: Callable[[float], None] | None = None,
+        log: NativeLog,
+    ) -> None:
+        """Load the file; raises `LoadFailed` with what llama.cpp says is wrong."""
+        llama_cpp.llama_backend_init()
+        params = llama_cpp.llama_model_default_params()
+        params.n_gpu_layers = gpu_layers
+        params.vocab_only = vocab_only
+
+        def report(fraction: float, _user_data: object) -> bool:
+            if on_progress is not None:
+                on_progress(fraction)
+            return True
+
+        self._report = llama_cpp.llama_progress_callback(report)
+        params.progress_callback = self._report
+        handle = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
+        if not handle:
+            raise _load_error(path, log)
+        self.handle: llama_cpp.llama_model_p | None = handle
+        vocab = llama_cpp.llama_model_get_vocab(handle)
+        assert vocab is not None
+        self.vocab: llama_cpp.llama_vocab_p = vocab
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights."""
+        return llama_cpp.llama_model_n_params(self._open)
+
+    @property
+    def trained_context(self) -> int:
+        """Tokens the model was trained for."""
+        return llama_cpp.llama_model_n_ctx_train(self._open)
+
+    @property
+    def layers(self) -> int:
+        """Number of transformer blocks."""
+        return llama_cpp.llama_model_n_layer(self._open)
+
+    @property
+    def can_generate(self) -> bool:
+        """False for encoders, which have no next token."""
+        model = self._open
+        return llama_cpp.llama_model_has_decoder(model) and not (
+            llama_cpp.llama_model_has_encoder(model)
+        )
+
+    @property
+    def is_recurrent(self) -> bool:
+        """True where layers keep a running state, which cannot be cut at a token."""
+        model = self._open
+        return llama_cpp.llama_model_is_recurrent(model) or llama_cpp.llama_model_is_hybrid(model)
+
+    @property
+    def chat_template(self) -> str | None:
+        """The template in the file, as it stands there."""
+        raw = llama_cpp.llama_model_chat_template(self._open, None)
+        return raw.decode("utf-8", "replace") if raw else None
+
+    @property
+    def architecture(self) -> str:
+        """The file's `general.architecture`."""
+        return self.metadata("general.architecture") or "unknown"
+
+    def metadata(self, key: str) -> str | None:
+        """One value of the file's metadata as text."""
+        buffer = ctypes.create_string_buffer(4096)
+        writable = cast("bytes", buffer)  # the binding's annotation knows only the C type's twin
+        size = llama_cpp.llama_model_meta_val_str(self._open, key.encode(), writable, len(buffer))
+        return buffer.value.decode("utf-8", "replace") if size >= 0 else None
+
+    def close(self) -> None:
+        """Free the weights; a second call does nothing."""
+        if self.handle is not None:
+            llama_cpp.llama_model_free(self.handle)
+            self.handle = None
+
+    @property
+    def _open(self) -> llama_cpp.llama_model_p:
+        assert self.handle is not None, "the model is closed"
+        return self.handle
+
+
+def _load_error(path: Path, log: NativeLog) -> LoadFailed:
+    reason = log.last_error or "llama.cpp gave no reason"
+    if "alloc" in reason or "out of memory" in reason.lower():
+        return OutOfMemory(
+            f"There is not enough memory for {path.name}: {reason}.",
+            hint="Unload another model, or choose a smaller one.",
+        )
+    return LoadFailed(
+        f"llama.cpp cannot load {path.name}: {reason}.",
+        hint="Pull the model again, or choose another file.",
+    )

@@ -1,0 +1,187 @@
+"""The `ModelRunner` over llama-cpp-python's low-level API, for CPU and Metal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import llama_cpp
+import numpy as np
+import psutil
+
+from ..base import LoadSpec, ModelInfo, SamplingParams
+from ..engine.batch import Batch
+from ..engine.model_runner import KVCacheFull
+from ..engine.sequence import Sequence
+from ..errors import LoadFailed, OutOfMemory
+from .model import LlamaModel
+from .native_log import NativeLog
+from .sampler import SamplerChain
+from .token_batch import TokenBatch
+from .tokenizer import LlamaTokenizer
+
+_NO_ROOM = 1
+
+
+class LlamaModelRunner:
+    """One llama.cpp context with a unified KV cache shared by all slots; used from one thread."""
+
+    def __init__(self, spec: LoadSpec, on_progress: Callable[[float], None] | None = None) -> None:
+        """Load `spec.path`; raises `LoadFailed` or `OutOfMemory`."""
+        self._log = NativeLog()
+        path = Path(spec.path)
+        self.model = LlamaModel(
+            path, gpu_layers=spec.gpu_layers, on_progress=on_progress, log=self._log
+        )
+        if not self.model.can_generate:
+            raise LoadFailed(
+                f"{path.name} holds an encoder ({self.model.architecture}), which cannot chat.",
+                hint="Choose a model that generates text.",
+            )
+        self.tokenizer = LlamaTokenizer(self.model)
+        self._threads = spec.threads or physical_cores()
+        self._ctx = self._make_context(spec)
+        memory = llama_cpp.llama_get_memory(self._ctx)
+        assert memory is not None
+        self._memory = memory
+        self.kv_capacity = llama_cpp.llama_n_ctx(self._ctx)
+        self.context = min(spec.context, self.kv_capacity)
+        self.slots = llama_cpp.llama_n_seq_max(self._ctx)
+        self.max_batch_tokens = spec.batch
+        self.can_fork = not self.model.is_recurrent
+        self._batch = TokenBatch(spec.batch)
+        self._chains: dict[Sequence, SamplerChain] = {}
+        self._sampling: list[Sequence] = []
+        self._rows: list[int] = []
+        self._info = self._describe()
+        self._warm_up()
+
+    def launch(self, batch: Batch) -> None:
+        """Compute the batch; raises `KVCacheFull`, leaving the cache as it was."""
+        self._rows = self._batch.fill(batch)
+        self._sampling = batch.sampling
+        status = llama_cpp.llama_decode(self._ctx, self._batch.native)
+        if status == _NO_ROOM:
+            raise KVCacheFull
+        if status:
+            raise RuntimeError(f"llama_decode failed with {status}: {self._log.last_error}")
+
+    def collect(self) -> list[int]:
+        """The tokens sampled for the launched batch, in batch order."""
+        if not self._sampling:
+            llama_cpp.llama_synchronize(self._ctx)
+            return []
+        # Rows come in batch order of the tokens that asked for logits; reading them synchronises.
+        shape = (len(self._rows), self.tokenizer.vocab_size)
+        logits = np.ctypeslib.as_array(llama_cpp.llama_get_logits(self._ctx), shape)
+        tokens: list[int] = []
+        for order, (sequence, row) in enumerate(zip(self._sampling, self._rows, strict=True)):
+            if sequence.sampling.is_plain_greedy:
+                tokens.append(int(logits[order].argmax()))
+            else:
+                tokens.append(self._chain(sequence).sample(self._ctx, row))
+        return tokens
+
+    def is_eog(self, token_id: int) -> bool:
+        """Whether the model ends its answer with this token."""
+        return self.tokenizer.is_eog(token_id)
+
+    def fork(self, source: int, target: int, length: int) -> None:
+        """Share cells between slots: metadata only, no copy."""
+        llama_cpp.llama_memory_seq_cp(self._memory, source, target, 0, length)
+
+    def release(self, slot: int) -> None:
+        """Forget what the slot holds; cells that others share stay."""
+        llama_cpp.llama_memory_seq_rm(self._memory, slot, -1, -1)
+
+    def forget(self, sequence: Sequence) -> None:
+        """Free the sequence's sampler chain."""
+        chain = self._chains.pop(sequence, None)
+        if chain is not None:
+            chain.close()
+
+    def info(self) -> ModelInfo:
+        """What the model really got."""
+        return self._info
+
+    def close(self) -> None:
+        """Free everything in the order llama.cpp demands: samplers, context, model."""
+        for chain in self._chains.values():
+            chain.close()
+        self._chains.clear()
+        llama_cpp.llama_free(self._ctx)
+        self.model.close()
+
+    def _describe(self) -> ModelInfo:
+        sizes = self._log.buffer_bytes
+        on_gpu = self._log.layers_on_gpu
+        threads = f"{self._threads} thread{'s' if self._threads > 1 else ''}"
+        return ModelInfo(
+            engine="llama.cpp",
+            device=f"GPU, {on_gpu} of {self.model.layers + 1} layers"
+            if on_gpu
+            else f"CPU, {threads}",
+            architecture=self.model.architecture,
+            parameters=self.model.parameters,
+            vocab_size=self.tokenizer.vocab_size,
+            trained_context=self.model.trained_context,
+            context=self.context,
+            slots=self.slots,
+            kv_capacity=self.kv_capacity,
+            has_chat_template=self.model.chat_template is not None,
+            weights_bytes=sizes.get("model", 0),
+            kv_bytes=sizes.get("kv", 0) + sizes.get("rs", 0),
+            compute_bytes=sizes.get("compute", 0) + sizes.get("output", 0),
+            layers=self.model.layers,
+            layers_on_gpu=on_gpu,
+        )
+
+    def _make_context(self, spec: LoadSpec) -> llama_cpp.llama_context_p:
+        params = llama_cpp.llama_context_default_params()
+        params.n_ctx = max(spec.kv_capacity, spec.context)
+        params.n_batch = params.n_ubatch = spec.batch
+        params.n_seq_max = min(spec.slots, llama_cpp.llama_max_parallel_sequences())
+        params.n_threads = params.n_threads_batch = self._threads
+        # One stream for all: separate ones halve the speed of 16 and cannot share prefixes.
+        params.kv_unified = True
+        params.no_perf = True
+        assert self.model.handle is not None
+        context = llama_cpp.llama_init_from_model(self.model.handle, params)
+        if not context:
+            self.model.close()
+            raise OutOfMemory(
+                f"There is no memory for a context of {params.n_ctx} tokens: "
+                f"{self._log.last_error or 'llama.cpp gave no reason'}.",
+                hint="Load the model with a smaller context, or unload another model.",
+            )
+        return context
+
+    def _chain(self, sequence: Sequence) -> SamplerChain:
+        chain = self._chains.get(sequence)
+        if chain is None:
+            chain = self._chains[sequence] = SamplerChain(
+                sequence.sampling,
+                index=sequence.index,
+                vocab_size=self.tokenizer.vocab_size,
+                window=self.context,
+            )
+        return chain
+
+    def _warm_up(self) -> None:
+        """Decode one token, so that the first request does not pay for touching the weights."""
+        sequence = Sequence("warm-up", 0, [0], sampling=SamplingParams(temperature=0))
+        sequence.slot = 0
+        batch = Batch()
+        batch.add(sequence, 1)
+        self.launch(batch)
+        self.collect()
+        llama_cpp.llama_memory_clear(self._memory, True)
+
+
+def physical_cores() -> int:
+    """Cores this process may use, hyper-threads counted once where the system tells them apart."""
+    physical = psutil.cpu_count(logical=False) or os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        return min(physical, len(os.sched_getaffinity(0)))
+    return physical

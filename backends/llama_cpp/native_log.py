@@ -1,0 +1,50 @@
+"""What llama.cpp says while it works, kept for error messages and memory figures."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import sys
+from collections import deque
+
+import llama_cpp
+
+# ggml's log levels; a continuation prolongs the line before it.
+_WARN, _ERROR, _CONTINUATION = 3, 4, 5
+
+_BUFFER = re.compile(rb"(model|KV|compute|output|RS) buffer size *= *([\d.]+) MiB")
+_OFFLOADED = re.compile(rb"offloaded (\d+)/\d+ layers to GPU")
+
+
+class NativeLog:
+    """Receives llama.cpp's log for as long as the object lives; there can be one a process."""
+
+    def __init__(self) -> None:
+        self.buffer_bytes: dict[str, int] = {}
+        self.layers_on_gpu = 0
+        self._errors: deque[str] = deque(maxlen=5)
+        self._level = 0
+        # ctypes keeps no reference to a callback, so this object has to.
+        self._callback = llama_cpp.llama_log_callback(self._receive)
+        llama_cpp.llama_log_set(self._callback, ctypes.c_void_p(None))
+
+    @property
+    def last_error(self) -> str | None:
+        """The most recent error line."""
+        return self._errors[-1] if self._errors else None
+
+    def _receive(self, level: int, text: bytes | None, _user_data: object) -> None:
+        if text is None:
+            return
+        if level != _CONTINUATION:
+            self._level = level
+        if self._level >= _WARN:
+            sys.stderr.write(text.decode("utf-8", "replace"))
+        if self._level >= _ERROR and (line := text.decode("utf-8", "replace").strip()):
+            self._errors.append(line)
+        if (match := _BUFFER.search(text)) is not None:
+            kind = match[1].decode().lower()
+            size = int(float(match[2]) * 2**20)
+            self.buffer_bytes[kind] = self.buffer_bytes.get(kind, 0) + size
+        if (match := _OFFLOADED.search(text)) is not None:
+            self.layers_on_gpu = int(match[1])

@@ -1,0 +1,59 @@
+"""The arrays behind a `llama_batch`."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import llama_cpp
+import numpy as np
+
+from ..engine.batch import Batch
+
+
+class TokenBatch:
+    """A `llama_batch` over numpy arrays of our own, filled by slices, not one by one."""
+
+    def __init__(self, capacity: int) -> None:
+        self._token = np.zeros(capacity, np.int32)
+        self._pos = np.zeros(capacity, np.int32)
+        self._n_seq_id = np.ones(capacity, np.int32)
+        self._seq_id = np.zeros(capacity, np.int32)
+        self._logits = np.zeros(capacity, np.int8)
+        # llama.cpp wants a pointer to each token's list of sequences: ours all have length one.
+        step = self._seq_id.itemsize
+        addresses = self._seq_id.ctypes.data + step * np.arange(capacity, dtype=np.uint64)
+        self._seq_id_pointers = addresses.astype(np.uint64)
+        self.native = llama_cpp.llama_batch(
+            0,
+            _pointer(self._token, llama_cpp.llama_token),
+            None,
+            _pointer(self._pos, llama_cpp.llama_pos),
+            _pointer(self._n_seq_id, ctypes.c_int32),
+            _pointer(self._seq_id_pointers, ctypes.POINTER(llama_cpp.llama_seq_id)),
+            _pointer(self._logits, ctypes.c_int8),
+        )
+
+    def fill(self, batch: Batch) -> list[int]:
+        """Lay the batch out; returns the positions in it that sample, in order."""
+        rows: list[int] = []
+        end = 0
+        for chunk in batch.chunks:
+            start, end = end, end + chunk.count
+            sequence = chunk.sequence
+            first = sequence.num_computed
+            last = first + chunk.count
+            self._token[start:end] = sequence.token_ids[first:last]
+            self._pos[start:end] = np.arange(first, last)
+            self._seq_id[start:end] = sequence.slot
+            self._logits[start:end] = 0
+            if chunk.samples:
+                self._logits[end - 1] = 1
+                rows.append(end - 1)
+        self.native.n_tokens = end
+        return rows
+
+
+def _pointer(array: np.ndarray[tuple[int], np.dtype[np.generic]], kind: Any) -> object:
+    untyped: Any = ctypes  # its stubs cannot follow a pointer type chosen at run time
+    return untyped.cast(array.ctypes.data, untyped.POINTER(kind))

@@ -1,0 +1,82 @@
+"""llama.cpp's tokenizer for the vocabulary in a GGUF file."""
+
+from __future__ import annotations
+
+import ctypes
+
+import llama_cpp
+
+from .model import LlamaModel
+
+
+class LlamaTokenizer:
+    """Text to token ids and back, exactly as llama.cpp does it; safe from several threads."""
+
+    def __init__(self, model: LlamaModel) -> None:
+        self._model = model
+        self._vocab = model.vocab
+        self.vocab_size = llama_cpp.llama_vocab_n_tokens(self._vocab)
+        self.adds_bos = llama_cpp.llama_vocab_get_add_bos(self._vocab)
+        self.bos_text = self._text_of(_token_id(llama_cpp.llama_vocab_bos(self._vocab)))
+        self.eos_text = self._text_of(_token_id(llama_cpp.llama_vocab_eos(self._vocab)))
+        self._pieces: dict[int, bytes] = {}
+
+    @property
+    def chat_template(self) -> str | None:
+        """The chat template that came with the vocabulary."""
+        return self._model.chat_template
+
+    def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        """The text's tokens; `parse_special` recognises special tokens written out in it."""
+        data = text.encode("utf-8", "replace")
+        capacity = len(data) + 8
+        tokens = (llama_cpp.llama_token * capacity)()
+        count = llama_cpp.llama_tokenize(
+            self._vocab, data, len(data), tokens, capacity, add_special, parse_special
+        )
+        if count < 0:
+            capacity = -count
+            tokens = (llama_cpp.llama_token * capacity)()
+            count = llama_cpp.llama_tokenize(
+                self._vocab, data, len(data), tokens, capacity, add_special, parse_special
+            )
+        return list(tokens[:count])
+
+    def token_bytes(self, token_id: int, *, special: bool = False) -> bytes:
+        """The bytes a token stands for; none for control tokens unless `special`."""
+        if special:
+            return self._piece(token_id, special=True)
+        piece = self._pieces.get(token_id)
+        if piece is None:
+            piece = self._pieces[token_id] = self._piece(token_id, special=False)
+        return piece
+
+    def is_eog(self, token_id: int) -> bool:
+        """Whether the model ends its answer with this token."""
+        return llama_cpp.llama_vocab_is_eog(self._vocab, token_id)
+
+    def has_token(self, text: str) -> bool:
+        """Whether the text is one special token of the vocabulary."""
+        tokens = self.encode(text, add_special=False, parse_special=True)
+        return len(tokens) == 1 and self._piece(tokens[0], special=True) == text.encode()
+
+    def _piece(self, token_id: int, *, special: bool) -> bytes:
+        buffer = ctypes.create_string_buffer(256)
+        size = llama_cpp.llama_token_to_piece(
+            self._vocab, token_id, buffer, len(buffer), 0, special
+        )
+        if size < 0:  # the buffer is too small by that much
+            buffer = ctypes.create_string_buffer(-size)
+            size = llama_cpp.llama_token_to_piece(self._vocab, token_id, buffer, -size, 0, special)
+        return buffer.raw[:size]
+
+    def _text_of(self, token_id: int) -> str:
+        if token_id < 0:
+            return ""
+        return self._piece(token_id, special=True).decode("utf-8", "replace")
+
+
+def _token_id(value: object) -> int:
+    """Narrow what the binding annotates as a C type and ctypes returns as an int."""
+    assert isinstance(value, int)
+    return value

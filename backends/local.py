@@ -1,0 +1,122 @@
+"""A model in a thread of this process, for the scripted engine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+from collections.abc import AsyncGenerator
+from typing import Literal
+
+from .base import Event, Gauges, GenerateRequest, LoadProgress, LoadSpec, ModelInfo
+from .errors import BackendError, WorkerDied
+from .messages import Drain, FromWorker, GaugesReport, Loading, Outputs, Rejected
+from .request_streams import RequestStreams
+from .serving import loaded
+from .worker_loop import Inbox, Stop
+
+
+class LocalBackend:
+    """A `Backend` without a process: what a worker does, minus the pipes.
+
+    A fault of its model is a fault of this process, so that it fits only engines that run no
+    native code.
+    """
+
+    def __init__(self, spec: LoadSpec) -> None:
+        self.spec = spec
+        self.state: Literal["new", "starting", "ready", "stopping", "dead"] = "new"
+        self.gauges = Gauges()
+        self._inbox: Inbox = queue.SimpleQueue()
+        self._streams = RequestStreams(self._inbox.put)
+        self._thread: threading.Thread | None = None
+        self._progress: LoadProgress | None = None
+        self._dead = asyncio.Event()
+        self._cause = ""
+
+    @property
+    def pid(self) -> int | None:
+        """None: there is no process of its own."""
+        return None
+
+    async def start(self, on_progress: LoadProgress | None = None) -> ModelInfo:
+        """See `Backend.start`."""
+        self.state = "starting"
+        self._progress = on_progress
+        loop = asyncio.get_running_loop()
+        loading: asyncio.Future[ModelInfo] = loop.create_future()
+        self._thread = threading.Thread(target=self._run, args=(loop, loading), daemon=True)
+        self._thread.start()
+        info = await loading
+        self.state = "ready"
+        return info
+
+    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
+        """See `Backend.generate`."""
+        if self.state != "ready":
+            raise WorkerDied(self._cause or "The model is not running.", hint="Try again.")
+        async with contextlib.aclosing(self._streams.generate(request)) as events:
+            async for event in events:
+                yield event
+
+    async def wait_dead(self) -> str:
+        """See `Backend.wait_dead`."""
+        await self._dead.wait()
+        return self._cause
+
+    async def stop(self, grace: float = 5.0) -> None:
+        """See `Backend.stop`."""
+        if self._thread is None or self.state == "dead":
+            self._die("The model was stopped before it started.")
+            return
+        self.state = "stopping"
+        self._inbox.put(Drain())
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._dead.wait(), grace)
+        self._inbox.put(Stop())
+        await self._dead.wait()
+
+    def _run(self, loop: asyncio.AbstractEventLoop, loading: asyncio.Future[ModelInfo]) -> None:
+        """The model's thread."""
+
+        def send(message: FromWorker) -> None:
+            loop.call_soon_threadsafe(self._receive, message)
+
+        cause = "The model was unloaded."
+        try:
+            with loaded(self.spec, send, self._inbox) as (worker, info):
+                loop.call_soon_threadsafe(_resolve, loading, info)
+                worker.run()
+        except BackendError as error:
+            loop.call_soon_threadsafe(_resolve, loading, error)
+            cause = error.message
+        except RuntimeError as error:
+            cause = f"The model's thread failed: {error}"
+        loop.call_soon_threadsafe(self._die, cause)
+
+    def _receive(self, message: FromWorker) -> None:
+        match message:
+            case Outputs() | Rejected():
+                self._streams.dispatch(message)
+            case GaugesReport(gauges):
+                self.gauges = gauges
+            case Loading(fraction) if self._progress is not None:
+                self._progress(fraction)
+            case _:
+                pass
+
+    def _die(self, cause: str) -> None:
+        self.state = "dead"
+        self._cause = self._cause or cause
+        self._streams.fail_all(WorkerDied(self._cause))
+        self._dead.set()
+
+
+def _resolve(loading: asyncio.Future[ModelInfo], outcome: ModelInfo | BackendError) -> None:
+    if loading.done():
+        return
+    if isinstance(outcome, BackendError):
+        loading.set_exception(outcome)
+    else:
+        loading.set_result(outcome)

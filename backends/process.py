@@ -1,0 +1,291 @@
+"""One worker process and everything that can happen to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+import tempfile
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping
+from typing import Literal
+
+import msgspec
+
+from .base import Event, Gauges, GenerateRequest, LoadProgress, LoadSpec, ModelInfo
+from .errors import BackendError, LoadFailed, OutOfMemory, WorkerDied
+from .messages import (
+    HEADER,
+    MAX_FRAME,
+    Drain,
+    Failed,
+    FromWorker,
+    GaugesReport,
+    Load,
+    Loading,
+    Outputs,
+    Pong,
+    Ready,
+    Rejected,
+    ToWorker,
+    decode_from_worker,
+    encode_frame,
+)
+from .request_streams import RequestStreams
+
+logger = logging.getLogger(__name__)
+
+_STDERR_LINES = 40
+_KILL_AFTER = 1.0
+_STALLED_AFTER = 180.0
+_LINE_LIMIT = 2**16
+
+# A worker sees nothing of the daemon's environment but this: no keys, no tokens.
+_INHERITED = frozenset(
+    {
+        "DYLD_LIBRARY_PATH",
+        "HOME",
+        "LANG",
+        "LANGUAGE",
+        "LD_LIBRARY_PATH",
+        "PATH",
+        "PYTHONHOME",
+        "PYTHONPATH",
+        "PYTHONWARNINGS",
+        "SYSTEMROOT",
+        "TEMP",
+        "TMP",
+        "TMPDIR",
+        "TZ",
+        "USER",
+        "VIRTUAL_ENV",
+    }
+)
+_INHERITED_PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "GGML_", "OMP_", "GOMP_", "KMP_")
+
+_DEFAULTS = {
+    # Otherwise an abort inside ggml starts a debugger where one is installed.
+    "GGML_NO_BACKTRACE": "1",
+    # Idle OpenMP threads spin for long: two decoding workers would slow each other tenfold.
+    "GOMP_SPINCOUNT": "1000",
+}
+
+
+class WorkerProcess:
+    """A `Backend` whose model lives in a child process, which dies with the daemon."""
+
+    def __init__(self, spec: LoadSpec) -> None:
+        self.spec = spec
+        self.state: Literal["new", "starting", "ready", "stopping", "dead"] = "new"
+        self.gauges = Gauges()
+        self._process: asyncio.subprocess.Process | None = None
+        self._streams = RequestStreams(self._send)
+        self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._loading: asyncio.Future[ModelInfo] | None = None
+        self._progress: LoadProgress | None = None
+        self._heard_at = 0.0
+        self._dead = asyncio.Event()
+        self._cause = ""
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id, None before `start`."""
+        return self._process.pid if self._process else None
+
+    async def start(self, on_progress: LoadProgress | None = None) -> ModelInfo:
+        """Spawn the child and wait until the model is ready; a cancelled start leaves no child."""
+        assert self.state == "new", "a worker is started once"
+        self.state = "starting"
+        self._progress = on_progress
+        self._loading = asyncio.get_running_loop().create_future()
+        try:
+            self._process = await self._spawn()
+            self._tasks = [
+                asyncio.create_task(self._read_frames(self._process), name="worker frames"),
+                asyncio.create_task(self._read_stderr(self._process), name="worker stderr"),
+            ]
+            self._send(Load(self.spec))
+            info = await self._wait_ready(self._loading)
+        except BaseException:
+            self._loading.cancel()
+            await self.stop(grace=0)
+            raise
+        self.state = "ready"
+        return info
+
+    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
+        """See `Backend.generate`."""
+        if self.state != "ready":
+            raise WorkerDied(self._cause or "The model is not running.", hint="Try again.")
+        async with contextlib.aclosing(self._streams.generate(request)) as events:
+            async for event in events:
+                yield event
+
+    async def wait_dead(self) -> str:
+        """See `Backend.wait_dead`."""
+        await self._dead.wait()
+        return self._cause
+
+    async def stop(self, grace: float = 5.0) -> None:
+        """Drain for `grace` seconds, then close the child's stdin, then kill it."""
+        process = self._process
+        if process is None or self.state == "dead":
+            self._die("The model was stopped before it started.")
+            return
+        self.state = "stopping"
+        if grace > 0:
+            self._send(Drain())
+            await _exited(process, grace)
+        if process.stdin is not None:
+            process.stdin.close()
+        if not await _exited(process, _KILL_AFTER if grace > 0 else 0):
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+        await process.wait()
+        await asyncio.gather(*self._tasks)
+
+    async def _spawn(self) -> asyncio.subprocess.Process:
+        pipe = asyncio.subprocess.PIPE
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",
+            "-m",
+            "ingle.backends.worker",
+            str(os.getpid()),
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            cwd=tempfile.gettempdir(),
+            env=worker_environment(os.environ),
+            limit=_LINE_LIMIT,
+            # Ctrl-C in the daemon's terminal is the daemon's to handle: it lets answers finish.
+            start_new_session=True,
+        )
+
+    def _send(self, message: ToWorker) -> None:
+        process = self._process
+        if process is None or process.stdin is None or process.stdin.is_closing():
+            return  # the reader task notices the death and tells everybody
+        process.stdin.write(encode_frame(message))
+
+    async def _wait_ready(self, loading: asyncio.Future[ModelInfo]) -> ModelInfo:
+        """Wait as long as the worker makes progress."""
+        clock = asyncio.get_running_loop().time
+        self._heard_at = clock()
+        while True:
+            remaining = self._heard_at + _STALLED_AFTER - clock()
+            if remaining <= 0:
+                raise LoadFailed(
+                    f"The model made no progress while loading for {_STALLED_AFTER:.0f} seconds.",
+                    hint="The file may be damaged: pull it again.",
+                )
+            with contextlib.suppress(TimeoutError):
+                return await asyncio.wait_for(asyncio.shield(loading), remaining)
+
+    async def _read_frames(self, process: asyncio.subprocess.Process) -> None:
+        """The reader task: dispatches until the child closes its end, then buries it."""
+        assert process.stdout is not None
+        try:
+            while True:
+                (size,) = HEADER.unpack(await process.stdout.readexactly(HEADER.size))
+                if size > MAX_FRAME:
+                    raise msgspec.DecodeError(f"a frame of {size} bytes is out of bounds")
+                self._receive(decode_from_worker(await process.stdout.readexactly(size)))
+        except asyncio.IncompleteReadError:
+            pass  # the end of the stream is how a worker's life ends; the exit status tells why
+        except msgspec.MsgspecError as error:
+            logger.error("worker %s sent a broken frame: %s", process.pid, error)
+            process.kill()
+        status = await process.wait()
+        self._die(self._epitaph(status))
+
+    async def _read_stderr(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stderr is not None
+        while True:
+            try:
+                line = await process.stderr.readline()
+            except ValueError:  # a line longer than the buffer; its pieces follow
+                continue
+            if not line:
+                return
+            text = line.decode("utf-8", "replace").rstrip()
+            self._stderr.append(text)
+            logger.debug("worker %s: %s", process.pid, text)
+
+    def _receive(self, message: FromWorker) -> None:
+        self._heard_at = asyncio.get_running_loop().time()
+        match message:
+            case Outputs() | Rejected():
+                self._streams.dispatch(message)
+            case GaugesReport(gauges):
+                self.gauges = gauges
+            case Loading(fraction):
+                if self._progress is not None:
+                    self._progress(fraction)
+            case Ready(info):
+                self._settle(info)
+            case Failed():
+                kind = OutOfMemory if message.code == OutOfMemory.code else LoadFailed
+                self._settle(kind(message.message, hint=message.hint))
+            case Pong():
+                pass
+
+    def _settle(self, outcome: ModelInfo | BackendError) -> None:
+        """Decide the start, once."""
+        if self._loading is None or self._loading.done():
+            return
+        if isinstance(outcome, BackendError):
+            self._loading.set_exception(outcome)
+        else:
+            self._loading.set_result(outcome)
+
+    def _die(self, cause: str) -> None:
+        self.state = "dead"
+        self._cause = self._cause or cause
+        error = WorkerDied(
+            self._cause,
+            hint="The next request starts the model again.",
+            stderr_tail="\n".join(self._stderr),
+        )
+        self._settle(error)
+        self._streams.fail_all(error)
+        self._dead.set()
+
+    def _epitaph(self, status: int) -> str:
+        if self.state == "stopping":
+            return "The model was unloaded."
+        if status < 0:
+            how = f"was killed by {_signal_name(-status)}"
+        else:
+            how = f"ended with status {status}"
+        last = next((line for line in reversed(self._stderr) if line.strip()), "")
+        return f"The model's process {how}{': ' + last if last else '.'}"
+
+
+def worker_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What of the daemon's environment a worker may see, with our defaults below it."""
+    inherited = {
+        name: value
+        for name, value in environ.items()
+        if name in _INHERITED or name.startswith(_INHERITED_PREFIXES)
+    }
+    return _DEFAULTS | inherited
+
+
+async def _exited(process: asyncio.subprocess.Process, seconds: float) -> bool:
+    try:
+        await asyncio.wait_for(process.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,165 @@
+"""A `ModelRunner` that answers from a script, through the same engine as a real model."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+
+from ..base import LoadSpec, ModelInfo
+from ..engine.batch import Batch
+from ..engine.model_runner import KVCacheFull
+from ..engine.sequence import Sequence
+from ..errors import LoadFailed
+from .byte_tokenizer import ByteTokenizer
+
+_EOS = 257
+
+
+class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a scripted model does; times in seconds.
+
+    The first key of `replies` found in the prompt chooses the answer, else `reply` is it.
+    `die_at` and `hang_at` make the process kill itself or stop stepping at that generated token.
+    """
+
+    reply: str = "Hello from the scripted model."
+    replies: dict[str, str] = {}
+    step_seconds: float = 0.0
+    load_seconds: float = 0.0
+    load_error: str | None = None
+    die_at: int | None = None
+    hang_at: int | None = None
+
+
+class CellTable:
+    """A KV cache reduced to its bookkeeping: cells that slots hold, alone or together."""
+
+    def __init__(self, capacity: int) -> None:
+        self.free = capacity
+        self._held: dict[int, list[int]] = {}
+        self._holders: Counter[int] = Counter()
+        self._next = 0
+
+    def length(self, slot: int) -> int:
+        """Tokens the slot holds."""
+        return len(self._held.get(slot, ()))
+
+    def extend(self, slot: int, count: int) -> None:
+        """Give the slot new cells."""
+        cells = range(self._next, self._next + count)
+        self._next += count
+        self._held.setdefault(slot, []).extend(cells)
+        self._holders.update(cells)
+        self.free -= count
+
+    def share(self, source: int, target: int, length: int) -> None:
+        """Let an empty slot hold the first cells of another."""
+        if self.length(source) < length or self.length(target):
+            raise RuntimeError("the source is too short, or the target is not empty")
+        cells = self._held[source][:length]
+        self._held[target] = cells
+        self._holders.update(cells)
+
+    def clear(self, slot: int) -> None:
+        """Take the slot's cells back; those others hold stay in use."""
+        for cell in self._held.pop(slot, ()):
+            self._holders[cell] -= 1
+            if not self._holders[cell]:
+                del self._holders[cell]
+                self.free += 1
+
+
+class ScriptedModelRunner:
+    """Deterministic, instant and tiny: each token is one byte of the scripted reply."""
+
+    can_fork = True
+
+    def __init__(self, spec: LoadSpec, on_progress: Callable[[float], None] | None = None) -> None:
+        """Read the script in `spec.script`; raises `LoadFailed` where it says so."""
+        self._script = msgspec.json.decode(spec.script or "{}", type=Script)
+        self.tokenizer = ByteTokenizer()
+        self.context = spec.context
+        self.kv_capacity = max(spec.kv_capacity, spec.context)
+        self.slots = spec.slots
+        self.max_batch_tokens = spec.batch
+        self._cells = CellTable(self.kv_capacity)
+        self._batch = Batch()
+        for quarter in range(5):
+            time.sleep(self._script.load_seconds / 5)
+            if on_progress is not None:
+                on_progress(quarter / 4)
+        if self._script.load_error is not None:
+            raise LoadFailed(self._script.load_error)
+
+    def launch(self, batch: Batch) -> None:
+        """Fill cells as a real cache would, and wait as long as the script says."""
+        if batch.num_tokens > self._cells.free:
+            raise KVCacheFull
+        for chunk in batch.chunks:
+            slot = chunk.sequence.slot
+            if self._cells.length(slot) != chunk.sequence.num_computed:
+                raise RuntimeError(
+                    f"slot {slot} does not hold {chunk.sequence.num_computed} tokens"
+                )
+            self._cells.extend(slot, chunk.count)
+        self._batch = batch
+        time.sleep(self._script.step_seconds)
+
+    def collect(self) -> list[int]:
+        """The next byte of each sequence's reply, then the end-of-sequence token."""
+        return [self._next(sequence) for sequence in self._batch.sampling]
+
+    def is_eog(self, token_id: int) -> bool:
+        """Whether the scripted model ends its answer with this token."""
+        return self.tokenizer.is_eog(token_id)
+
+    def fork(self, source: int, target: int, length: int) -> None:
+        """Share a prefix; raises RuntimeError where the source does not hold it."""
+        self._cells.share(source, target, length)
+
+    def release(self, slot: int) -> None:
+        """Forget what the slot holds."""
+        self._cells.clear(slot)
+
+    def forget(self, sequence: Sequence) -> None:
+        """Nothing to free: scripted sequences have no sampling state."""
+
+    def info(self) -> ModelInfo:
+        """Facts in the shape of a real model's."""
+        return ModelInfo(
+            engine="scripted",
+            device="CPU, scripted",
+            architecture="scripted",
+            parameters=0,
+            vocab_size=self.tokenizer.vocab_size,
+            trained_context=self.context,
+            context=self.context,
+            slots=self.slots,
+            kv_capacity=self.kv_capacity,
+            has_chat_template=True,
+        )
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+    def _next(self, sequence: Sequence) -> int:
+        position = sequence.num_generated
+        if position == self._script.die_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if position == self._script.hang_at:
+            time.sleep(3600)
+        reply = self._reply(sequence)
+        return reply[position] if position < len(reply) else _EOS
+
+    def _reply(self, sequence: Sequence) -> bytes:
+        if self._script.replies:
+            prompt = bytes(t for t in sequence.token_ids[: sequence.prompt_length] if t < 256)
+            for key, reply in self._script.replies.items():
+                if key.encode() in prompt:
+                    return reply.encode()
+        return self._script.reply.encode()

@@ -1,0 +1,48 @@
+"""Which engine runs a model, and with what settings: pure decisions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ingle.models.errors import UnsupportedModel
+from ingle.models.gguf import GGUFHeader
+
+from .base import Backend, EngineKind, LoadSpec
+from .process import WorkerProcess
+
+_ENCODERS = frozenset({"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "t5encoder", "clip"})
+
+
+def make_load_spec(
+    path: Path,
+    header: GGUFHeader,
+    *,
+    context: int,
+    slots: int,
+    threads: int = 0,
+    gpu_layers: int = -1,
+    chat_template: str | None = None,
+) -> LoadSpec:
+    """How to load a GGUF file; `context` is cut to what the model was trained for.
+
+    Raises `UnsupportedModel` for models that cannot generate text.
+    """
+    if header.architecture in _ENCODERS:
+        raise UnsupportedModel(
+            f"{path.name} is an encoder ({header.architecture}), which cannot chat.",
+            hint="Choose a model that generates text.",
+        )
+    return LoadSpec(
+        engine=EngineKind.LLAMA_CPP,
+        path=str(path),
+        context=min(context, header.context) if header.context else context,
+        slots=slots,
+        threads=threads,
+        gpu_layers=gpu_layers,
+        chat_template=chat_template,
+    )
+
+
+def create_backend(spec: LoadSpec) -> Backend:
+    """A backend for the specification, not started yet."""
+    return WorkerProcess(spec)

@@ -1,0 +1,204 @@
+"""Turns a conversation into the prompt a model was trained on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+from ..base import ChatMessage
+from ..errors import RequestRejected
+from .message_forms import Message, TemplateHabits, message_forms, probe_habits
+from .template_errors import LimitExceeded, TemplateError, TemplateRefused
+from .template_helper import RenderLimits
+from .template_renderer import TemplateRenderer
+
+CHATML = (
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+LONGEST_SOURCE = 2**20
+RESERVED_VARIABLES = frozenset(
+    {
+        "add_generation_prompt",
+        "bos_token",
+        "caller",
+        "dict",
+        "eos_token",
+        "loop",
+        "messages",
+        "namespace",
+        "raise_exception",
+        "range",
+        "self",
+        "strftime_now",
+        "super",
+        "varargs",
+    }
+)
+
+
+class ChatTemplate:
+    """A model's Jinja chat template, rendered as transformers does, in a bounded helper process.
+
+    Thread-safe and synchronous. The first call starts the helper and waits for it; `start` lets
+    that happen in the background. A conversation that the template refuses is tried again with
+    consecutive messages of one role merged, and with system text at the head of the next user
+    message. A probe finds out whether the template drops system messages silently, which are then
+    moved likewise, and whether it wants content as typed parts.
+    """
+
+    def __init__(
+        self, source: str, *, bos_token: str, eos_token: str, limits: RenderLimits | None = None
+    ) -> None:
+        self._source = source
+        self._bos_token = bos_token
+        self._eos_token = eos_token
+        self._limits = limits or RenderLimits()
+        self._renderer = TemplateRenderer(source, self._limits)
+        self._habits: TemplateHabits | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    @property
+    def pid(self) -> int | None:
+        """The helper process, while there is one."""
+        return self._renderer.pid
+
+    def start(self) -> None:
+        """Start the helper without waiting for it."""
+        with self._lock:
+            self._refuse_if_closed()
+            self._renderer.start()
+
+    def check(self) -> None:
+        """Compile and probe the template; raises `TemplateError` where it is broken or hostile."""
+        with self._lock:
+            self._make_ready()
+
+    def render(
+        self,
+        messages: Sequence[ChatMessage],
+        *,
+        add_generation_prompt: bool = True,
+        **variables: object,
+    ) -> str:
+        """The prompt; `variables` are the template's own switches, such as `enable_thinking`.
+
+        Raises `TemplateRefused` where the template cannot express the messages, `TemplateError`
+        where it fails or oversteps a limit, `RequestRejected` for a reserved variable or no text.
+        """
+        _refuse_reserved(variables)
+        context = self._context(add_generation_prompt) | variables
+        with self._lock:
+            try:
+                self._make_ready()
+                return self._render_first_fit(messages, context)
+            except UnicodeEncodeError as error:
+                raise RequestRejected(
+                    "The messages hold a lone surrogate, which is no Unicode text.",
+                    hint="Send whole UTF-16 pairs, or leave the character out.",
+                    param="messages",
+                ) from error
+
+    def close(self) -> None:
+        """End the helper; later renders raise `TemplateError`."""
+        with self._lock:
+            self._closed = True
+            self._renderer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _make_ready(self) -> None:
+        self._refuse_if_closed()
+        if len(self._source) > LONGEST_SOURCE:
+            raise TemplateError("The model's chat template is longer than a million characters.")
+        try:
+            self._renderer.compile()
+        except UnicodeEncodeError as error:
+            raise TemplateError("The model's chat template holds a lone surrogate.") from error
+        if self._habits is None:
+            self._habits = self._probe()
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise TemplateError(
+                "The model is being unloaded.", hint="Send the request again to load it anew."
+            )
+
+    def _render_first_fit(
+        self, messages: Sequence[ChatMessage], context: Mapping[str, object]
+    ) -> str:
+        """The first form that the template accepts; raises the first refusal if there is none."""
+        refusal: TemplateRefused | None = None
+        deadline = time.monotonic() + self._limits.seconds
+        for form in message_forms(messages, self._habits or TemplateHabits()):
+            seconds = deadline - time.monotonic()
+            if refusal is not None and seconds <= 0:
+                break
+            try:
+                return self._render_form(form, context, seconds)
+            except TemplateRefused as error:
+                refusal = refusal or error
+        raise refusal or TemplateError("The conversation has no form that could be rendered.")
+
+    def _render_form(
+        self, form: list[Message], context: Mapping[str, object], seconds: float
+    ) -> str:
+        characters = sum(len(str(message["content"])) for message in form)
+        return self._renderer.render({**context, "messages": form}, characters, seconds)
+
+    def _probe(self) -> TemplateHabits:
+        """The template's habits; the usual ones where it fails, since requests will say how."""
+        deadline = time.monotonic() + self._limits.seconds
+
+        def render(form: list[Message]) -> str | None:
+            try:
+                return self._render_form(form, self._context(True), deadline - time.monotonic())
+            except TemplateRefused:
+                return None
+
+        try:
+            return probe_habits(render)
+        except LimitExceeded:
+            raise
+        except TemplateError:
+            return TemplateHabits()
+
+    def _context(self, add_generation_prompt: bool) -> dict[str, object]:
+        # transformers always defines the last two, so templates compare them with none.
+        return {
+            "bos_token": self._bos_token,
+            "eos_token": self._eos_token,
+            "add_generation_prompt": add_generation_prompt,
+            "tools": None,
+            "documents": None,
+        }
+
+
+def default_template(has_token: Callable[[str], bool]) -> str | None:
+    """ChatML for a model whose vocabulary was made for it, else None."""
+    return CHATML if has_token("<|im_start|>") and has_token("<|im_end|>") else None
+
+
+def _refuse_reserved(variables: Mapping[str, object]) -> None:
+    for name in variables:
+        if name in RESERVED_VARIABLES or name.startswith("_") or not name.isidentifier():
+            raise RequestRejected(
+                f"The chat template variable {name!r} is set by ingle itself.",
+                hint="Leave it out; switches of the template such as `enable_thinking` may be set.",
+                param="chat_template_kwargs",
+            )

@@ -1,0 +1,68 @@
+"""From a request to the tokens of its prompt."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import cached_property
+
+from ..base import GenerateRequest
+from ..errors import ContextExceeded, RequestRejected
+from .chat_template import ChatTemplate
+from .template_errors import TemplateError
+from .tokenizer import Tokenizer, encode_prompt
+
+_LONG_TEXT = 2**20
+
+
+class PromptBuilder:
+    """Renders, tokenises and bounds prompts; used from one thread."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, template: ChatTemplate | None, *, context: int
+    ) -> None:
+        """Without a `template`, requests with messages are rejected."""
+        self._tokenizer = tokenizer
+        self._template = template
+        self._context = context
+
+    def prepare(self) -> None:
+        """Compile the template ahead of the first request, which would wait for it."""
+        if self._template is not None:
+            with contextlib.suppress(TemplateError):  # each request will be told
+                self._template.check()
+
+    def build(self, request: GenerateRequest) -> list[int]:
+        """The prompt's token ids; raises `RequestRejected`."""
+        if isinstance(request.prompt, list):
+            return request.prompt
+        if request.messages is not None:
+            text = self._render(request)
+            self._refuse_hopeless(text)
+            return encode_prompt(self._tokenizer, text)
+        text = request.prompt or ""
+        self._refuse_hopeless(text)
+        return self._tokenizer.encode(text, add_special=True, parse_special=True)
+
+    def _render(self, request: GenerateRequest) -> str:
+        if self._template is None:
+            raise RequestRejected(
+                "This model has no chat template: it was not trained for conversations.",
+                hint="Ask it through /v1/completions, or choose an instruction-tuned model.",
+                code="no_chat_template",
+                param="messages",
+            )
+        return self._template.render(request.messages or [])
+
+    def _refuse_hopeless(self, text: str) -> None:
+        """Refuse a text that cannot fit before spending seconds on its tokens."""
+        if len(text) < _LONG_TEXT:
+            return
+        at_least = len(text.encode("utf-8", "replace")) // self._longest_token
+        if at_least >= self._context:
+            raise ContextExceeded(at_least, self._context)
+
+    @cached_property
+    def _longest_token(self) -> int:
+        """Bytes of the longest token in the vocabulary."""
+        tokens = range(self._tokenizer.vocab_size)
+        return max(len(self._tokenizer.token_bytes(token)) for token in tokens)

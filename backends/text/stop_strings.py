@@ -1,0 +1,66 @@
+"""Finds stop strings in text that arrives in pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class StopStrings:
+    """Holds back text that may be the beginning of a stop string, and ends at the first whole one.
+
+    The stop string that is complete first wins, so that generation ends there; of several that end
+    with the same character, the one that starts first. The outcome does not depend on how the text
+    is cut into pieces. Raises `ValueError` for an empty stop string.
+    """
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        if not all(stops):
+            raise ValueError("a stop string must not be empty")
+        self._stops = tuple(stops)
+        self._held: str = ""
+        self._stopped: bool = False
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a stop string was found; nothing more comes out then."""
+        return self._stopped
+
+    def push(self, text: str) -> tuple[str, bool]:
+        """The text that is certainly not part of a stop string, and whether one was hit.
+
+        What precedes the stop string is given out, the string itself and what follows never.
+        """
+        if self._stopped or not self._stops:
+            return ("" if self._stopped else text), self._stopped
+        text = self._held + text
+        start = self._find(text)
+        self._stopped = start is not None
+        if start is None:
+            start = self._first_possible(text)
+        self._held = "" if self._stopped else text[start:]
+        return text[:start], self._stopped
+
+    def flush(self) -> str:
+        """The text held back, now that no more follows."""
+        held, self._held = self._held, ""
+        return held
+
+    def _find(self, text: str) -> int | None:
+        """Where the stop string that is complete first starts."""
+        found: tuple[int, int] | None = None
+        for stop in self._stops:
+            start = text.find(stop)
+            if start >= 0 and (found is None or (start + len(stop), start) < found):
+                found = (start + len(stop), start)
+        return found[1] if found is not None else None
+
+    def _first_possible(self, text: str) -> int:
+        """Where the longest end of `text` starts with which a stop string begins."""
+        first = len(text)
+        for stop in self._stops:
+            start = text.find(stop[0], max(0, len(text) - len(stop) + 1))
+            while 0 <= start < first:
+                if stop.startswith(text[start:]):
+                    first = start
+                start = text.find(stop[0], start + 1)
+        return first

@@ -1,0 +1,99 @@
+"""The one place where Jinja is configured: chat templates mean what they mean to transformers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import NoReturn
+
+from jinja2 import Template, TemplateSyntaxError, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+LONGEST_TIME_FORMAT = 200
+UNWANTED_GLOBALS = ("cycler", "joiner", "lipsum")
+
+__all__ = [
+    "OutputTooLong",
+    "Template",
+    "TemplateRefusal",
+    "TemplateSyntaxError",
+    "compile_template",
+    "render_template",
+]
+
+
+class TemplateRefusal(Exception):
+    """The template called `raise_exception`; the text is its own."""
+
+
+class OutputTooLong(Exception):
+    """The template wrote more than it may."""
+
+
+class GenerationTag(Extension):
+    """`{% generation %}` marks what a model said, which matters in training only."""
+
+    tags = {"generation"}  # noqa: RUF012  # Jinja declares it so
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        """The body, in a scope of its own."""
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body).set_lineno(line)
+
+
+def compile_template(source: str) -> Template:
+    """A sandboxed template; raises `TemplateSyntaxError`, or whatever a hostile source provokes."""
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[GenerationTag, loopcontrols]
+    )
+    for name in UNWANTED_GLOBALS:
+        del environment.globals[name]
+    environment.filters["tojson"] = _tojson
+    functions = {"raise_exception": _raise_exception, "strftime_now": _strftime_now}
+    return environment.from_string(source, globals=functions)
+
+
+def render_template(template: Template, variables: Mapping[str, object], characters: int) -> str:
+    """The template's text; raises `OutputTooLong` as soon as it is longer than `characters`.
+
+    Unlike `Template.render` it rewrites no tracebacks, which nobody would see.
+    """
+    pieces: list[str] = []
+    room = characters
+    for piece in template.root_render_func(template.new_context(dict(variables))):
+        room -= len(piece)
+        if room < 0:
+            raise OutputTooLong
+        pieces.append(piece)
+    return "".join(pieces)
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise TemplateRefusal(str(message))
+
+
+def _strftime_now(time_format: str) -> str:
+    if len(time_format) > LONGEST_TIME_FORMAT:
+        raise ValueError("the time format is too long")
+    return datetime.now().strftime(time_format)
+
+
+def _tojson(
+    value: object,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """JSON without Jinja's HTML escapes, as transformers writes tools into prompts."""
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )

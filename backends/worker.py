@@ -1,0 +1,111 @@
+"""The worker process: one model, framed messages on stdin and stdout.
+
+Run as `python -P -m ingle.backends.worker PARENT_PID`. It ends when its stdin does, and with its
+parent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import queue
+import signal
+import sys
+import threading
+from typing import BinaryIO
+
+from .errors import LoadFailed
+from .messages import (
+    HEADER,
+    MAX_FRAME,
+    Failed,
+    FromWorker,
+    Load,
+    Ready,
+    ToWorker,
+    decode_to_worker,
+    encode_frame,
+)
+from .serving import loaded
+from .worker_loop import Inbox
+
+_PR_SET_PDEATHSIG = 1
+
+
+class FrameChannel:
+    """Frames on a pair of pipes; `send` may be called from any thread."""
+
+    def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:
+        self._source = source
+        self._sink = sink
+        self._lock = threading.Lock()
+
+    def send(self, message: FromWorker) -> None:
+        """Write one frame."""
+        frame = encode_frame(message)
+        with self._lock:
+            self._sink.write(frame)
+            self._sink.flush()
+
+    def receive(self) -> ToWorker | None:
+        """Read one frame; None at the end of the stream."""
+        header = self._source.read(HEADER.size)
+        if len(header) < HEADER.size:
+            return None
+        (size,) = HEADER.unpack(header)
+        if size > MAX_FRAME:
+            raise ValueError(f"a frame of {size} bytes is out of bounds")
+        body = self._source.read(size)
+        return decode_to_worker(body) if len(body) == size else None
+
+
+def main() -> int:
+    """Load the model the first message names and serve until told to end."""
+    _die_with_parent(int(sys.argv[1]))
+    channel = _claim_stdio()
+    first = channel.receive()
+    if not isinstance(first, Load):
+        return 2
+    inbox: Inbox = queue.SimpleQueue()
+    threading.Thread(target=_pump, args=(channel, inbox), name="reader", daemon=True).start()
+    try:
+        with loaded(first.spec, channel.send, inbox) as (loop, info):
+            channel.send(Ready(info))
+            loop.run()
+    except LoadFailed as error:
+        channel.send(Failed(error.code, error.message, error.hint))
+        return 1
+    except BrokenPipeError:
+        return 0  # the daemon is gone
+    return 0
+
+
+def _pump(channel: FrameChannel, inbox: Inbox) -> None:
+    """The reader thread: messages in, and the end of the process with the end of stdin."""
+    while (message := channel.receive()) is not None:
+        inbox.put(message)
+    # The step thread may be deep in native code for seconds; nobody waits for it any more.
+    os._exit(0)
+
+
+def _claim_stdio() -> FrameChannel:
+    """Keep fd 1 for frames: whatever a library prints goes to stderr."""
+    sink = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return FrameChannel(sys.stdin.buffer, sink)
+
+
+def _die_with_parent(parent: int) -> None:
+    """Ask Linux for SIGKILL at the parent's death, for a worker too busy to see its stdin close."""
+    if sys.platform != "linux":
+        return
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(0)  # it died before we asked
+
+
+if __name__ == "__main__":
+    status = main()
+    sys.stderr.flush()
+    # The reader thread sits in a read of stdin, whose lock a regular exit would wait for.
+    os._exit(status)

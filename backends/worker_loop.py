@@ -1,0 +1,275 @@
+"""The inside of a worker: requests become sequences, steps become events.
+
+Two threads share the work. The admission thread renders templates and tokenises, so that a slow
+template or a huge prompt never delays the tokens of others; the step thread owns the engine.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .base import Delta, Event, Finished, FinishReason, Gauges, GenerateRequest, Started
+from .engine.engine import Engine
+from .engine.scheduler import SequenceOutput
+from .engine.sequence import Sequence
+from .errors import ContextExceeded, RequestRejected
+from .messages import (
+    Cancel,
+    Drain,
+    FromWorker,
+    GaugesReport,
+    Generate,
+    Load,
+    Outputs,
+    Ping,
+    Pong,
+    Rejected,
+    ToWorker,
+)
+from .text.output import TextOutput
+from .text.prompt import PromptBuilder
+from .text.tokenizer import Tokenizer
+
+_GAUGES_INTERVAL = 0.25
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """A request on its way between the threads: its prompt in tokens, or why it has none."""
+
+    request: GenerateRequest
+    outcome: list[int] | RequestRejected
+
+
+class Stop:
+    """Ends a thread after its current step, whatever still runs."""
+
+
+Inbox = queue.SimpleQueue[ToWorker | Admitted | Stop]
+"""Filled from any thread: messages of the daemon, and what the admission thread has done."""
+
+
+class WorkerLoop:
+    """Serves one loaded model with what arrives in its inbox."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        tokenizer: Tokenizer,
+        prompts: PromptBuilder,
+        send: Callable[[FromWorker], None],
+        inbox: Inbox,
+    ) -> None:
+        """`send` is called from two threads, and must not interleave messages."""
+        self._engine = engine
+        self._tokenizer = tokenizer
+        self._prompts = prompts
+        self._send = send
+        self._inbox = inbox
+        self._admission: queue.SimpleQueue[GenerateRequest | Stop] = queue.SimpleQueue()
+        self._admitting: dict[str, GenerateRequest] = {}
+        self._running: dict[str, dict[Sequence, TextOutput]] = {}
+        self._events: list[Event] = []
+        self._draining = False
+        self._stopping = False
+        self._gauges_due = 0.0
+        self._reported = Gauges()
+
+    def run(self) -> None:
+        """Serve until stopped, or until drained."""
+        admission = threading.Thread(target=self._admit_all, name="admission", daemon=True)
+        admission.start()
+        try:
+            while not self._finished():
+                self._receive()
+                if self._engine.has_work:
+                    self._publish(self._engine.step())
+                self._flush()
+                self._report_gauges()
+        finally:
+            self._admission.put(Stop())
+            admission.join()
+
+    def _finished(self) -> bool:
+        idle = not self._engine.has_work and not self._admitting
+        return self._stopping or (self._draining and idle)
+
+    def _receive(self) -> None:
+        """Take all messages that wait; when there is nothing to compute, wait for one."""
+        while not self._stopping:
+            try:
+                message = self._inbox.get_nowait()
+            except queue.Empty:
+                if self._engine.has_work or self._events or self._finished():
+                    return
+                self._report_gauges()
+                message = self._inbox.get()
+            self._handle(message)
+
+    def _handle(self, message: ToWorker | Admitted | Stop) -> None:
+        match message:
+            case Generate(request):
+                self._accept(request)
+            case Admitted(request, outcome):
+                self._admit(request, outcome)
+            case Cancel(id):
+                self._cancel(id)
+            case Ping(nonce):
+                self._send(Pong(nonce))
+            case Drain():
+                self._draining = True
+            case Stop():
+                self._stopping = True
+            case Load():
+                raise RuntimeError("a worker loads one model only")
+
+    def _accept(self, request: GenerateRequest) -> None:
+        if self._draining:
+            error = RequestRejected("The model is being unloaded.", code="model_unloading")
+            self._send(_rejected(request.id, error))
+            return
+        self._admitting[request.id] = request
+        self._admission.put(request)
+
+    def _admit_all(self) -> None:
+        """The admission thread."""
+        self._prompts.prepare()
+        while not isinstance(request := self._admission.get(), Stop):
+            if self._admitting.get(request.id) is not request:
+                continue  # cancelled while it waited
+            try:
+                token_ids = self._prompts.build(request)
+                self._check(request, token_ids)
+            except RequestRejected as error:
+                self._inbox.put(Admitted(request, error))
+            else:
+                self._inbox.put(Admitted(request, token_ids))
+
+    def _check(self, request: GenerateRequest, token_ids: list[int]) -> None:
+        context = self._engine.runner.context
+        if len(token_ids) >= context:
+            raise ContextExceeded(len(token_ids), context)
+        if not token_ids:
+            raise RequestRejected("The prompt is empty.", param="prompt")
+        size = self._tokenizer.vocab_size
+        known = range(size)
+        for name, tokens in (("prompt", token_ids), ("logit_bias", request.sampling.logit_bias)):
+            unknown = next((token for token in tokens if token not in known), None)
+            if unknown is not None:
+                raise RequestRejected(
+                    f"Token {unknown} is not in the model's vocabulary of {size}.", param=name
+                )
+
+    def _admit(self, request: GenerateRequest, outcome: list[int] | RequestRejected) -> None:
+        """Start what the admission thread prepared, unless it was cancelled meanwhile."""
+        if self._admitting.get(request.id) is not request:
+            return
+        del self._admitting[request.id]
+        if isinstance(outcome, RequestRejected):
+            self._send(_rejected(request.id, outcome))
+        else:
+            self._start(request, outcome)
+
+    def _start(self, request: GenerateRequest, token_ids: list[int]) -> None:
+        first: Sequence | None = None
+        outputs: dict[Sequence, TextOutput] = {}
+        for index in range(request.n):
+            sequence = Sequence(
+                request.id,
+                index,
+                list(token_ids),
+                request.sampling,
+                max_tokens=request.max_tokens,
+                ignore_eos=request.ignore_eos,
+                parent=first,
+            )
+            first = first or sequence
+            outputs[sequence] = TextOutput(self._tokenizer.token_bytes, request.stop)
+            self._engine.add(sequence)
+        self._running[request.id] = outputs
+        self._events.append(Started(request.id, len(token_ids)))
+
+    def _cancel(self, request_id: str) -> None:
+        """Free what the request holds; nobody listens any more, so nothing is sent."""
+        self._admitting.pop(request_id, None)
+        for sequence in self._running.pop(request_id, {}):
+            self._engine.finish(sequence, FinishReason.CANCELLED)
+
+    def _publish(self, outputs: list[SequenceOutput]) -> None:
+        """Turn one step's tokens into events."""
+        for output in outputs:
+            sequence = output.sequence
+            text_output = self._running[sequence.request_id][sequence]
+            if output.finish_reason is FinishReason.STOP:
+                # The token that ends the answer is not part of its text.
+                self._finish(sequence, FinishReason.STOP)
+                continue
+            chunk = text_output.push([output.token_id])
+            if chunk.text:
+                self._events.append(
+                    Delta(sequence.request_id, sequence.index, chunk.text, chunk.token_ids)
+                )
+            if chunk.stopped:
+                self._engine.finish(sequence, FinishReason.STOP)
+                self._finish(sequence, FinishReason.STOP)
+            elif output.finish_reason is not None:
+                self._finish(sequence, output.finish_reason)
+
+    def _finish(self, sequence: Sequence, reason: FinishReason) -> None:
+        """Emit what was held back and the end of one sequence."""
+        outputs = self._running[sequence.request_id]
+        rest = outputs.pop(sequence).finish()
+        if rest.text:
+            self._events.append(
+                Delta(sequence.request_id, sequence.index, rest.text, rest.token_ids)
+            )
+        self._events.append(_finished(sequence, reason))
+        if not outputs:
+            del self._running[sequence.request_id]
+
+    def _flush(self) -> None:
+        if self._events:
+            self._send(Outputs(self._events))
+            self._events = []
+
+    def _report_gauges(self) -> None:
+        """Tell the daemon what changed: at intervals while busy, at once when falling idle."""
+        now = time.monotonic()
+        if self._engine.has_work and now < self._gauges_due:
+            return
+        gauges = self._engine.gauges()
+        if gauges != self._reported:
+            self._gauges_due = now + _GAUGES_INTERVAL
+            self._reported = gauges
+            self._send(GaugesReport(gauges))
+
+
+def _rejected(request_id: str, error: RequestRejected) -> Rejected:
+    exceeded = error if isinstance(error, ContextExceeded) else None
+    return Rejected(
+        request_id,
+        error.code,
+        error.message,
+        hint=error.hint,
+        param=error.param,
+        prompt_tokens=exceeded.prompt_tokens if exceeded else None,
+        context=exceeded.context if exceeded else None,
+    )
+
+
+def _finished(sequence: Sequence, reason: FinishReason) -> Finished:
+    started = sequence.started_at or sequence.arrived_at
+    first = sequence.first_token_at or started
+    return Finished(
+        sequence.request_id,
+        sequence.index,
+        reason,
+        sequence.num_generated,
+        queue_seconds=started - sequence.arrived_at,
+        prompt_seconds=first - started,
+        decode_seconds=(sequence.last_token_at or first) - first,
+    )

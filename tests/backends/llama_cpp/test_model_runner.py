@@ -1,0 +1,186 @@
+"""The llama.cpp runner with a real model, against llama-cpp-python's own `Llama`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import llama_cpp
+import pytest
+
+from ingle.backends.base import EngineKind, FinishReason, LoadSpec, SamplingParams
+from ingle.backends.engine.engine import Engine
+from ingle.backends.engine.sequence import Sequence
+from ingle.backends.errors import LoadFailed
+from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
+
+pytestmark = pytest.mark.model
+
+GREEDY = SamplingParams(temperature=0)
+PROMPTS = [
+    "<|im_start|>user\nWhat is the capital of France?<|im_end|>\n<|im_start|>assistant\n",
+    "<|im_start|>user\nName three fruits.<|im_end|>\n<|im_start|>assistant\n",
+    "def fibonacci(n):",
+    "Once upon a time, in a small village by the sea,",
+]
+
+
+def make_runner(path: Path, **fields: int) -> LlamaModelRunner:
+    spec = {"context": 2048, "slots": 8} | fields
+    return LlamaModelRunner(LoadSpec(engine=EngineKind.LLAMA_CPP, path=str(path), **spec))  # pyright: ignore[reportArgumentType]
+
+
+@pytest.fixture(scope="module")
+def runner(smollm2_path: Path) -> Iterator[LlamaModelRunner]:
+    runner = make_runner(smollm2_path)
+    yield runner
+    runner.close()
+
+
+@pytest.fixture(scope="module")
+def reference(smollm2_path: Path) -> Iterator[llama_cpp.Llama]:
+    model = llama_cpp.Llama(
+        str(smollm2_path), n_ctx=2048, flash_attn=True, verbose=False, logits_all=False
+    )
+    yield model
+    model.close()
+
+
+def sequence_of(
+    runner: LlamaModelRunner,
+    text: str,
+    sampling: SamplingParams = GREEDY,
+    max_tokens: int = 48,
+    index: int = 0,
+    parent: Sequence | None = None,
+) -> Sequence:
+    tokens = runner.tokenizer.encode(text, add_special=True, parse_special=True)
+    return Sequence("r", index, tokens, sampling, max_tokens=max_tokens, parent=parent)
+
+
+def run(runner: LlamaModelRunner, *sequences: Sequence) -> Engine:
+    engine = Engine(runner)
+    for sequence in sequences:
+        engine.add(sequence)
+    while engine.has_work:
+        engine.step()
+    return engine
+
+
+def generated(sequence: Sequence) -> list[int]:
+    return sequence.token_ids[sequence.prompt_length :]
+
+
+def test_tokens_equal_the_references(runner: LlamaModelRunner, reference: llama_cpp.Llama) -> None:
+    for text in [*PROMPTS, "naïve 🙂 <|im_end|> \u0000x", "  two  spaces\n\n"]:
+        ours = runner.tokenizer.encode(text, add_special=True, parse_special=True)
+        assert ours == reference.tokenize(text.encode(), add_bos=True, special=True)
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_greedy_output_equals_the_reference(
+    runner: LlamaModelRunner, reference: llama_cpp.Llama, prompt: str
+) -> None:
+    sequence = sequence_of(runner, prompt)
+    run(runner, sequence)
+    ours = generated(sequence)
+    theirs: list[int] = []
+    for token in reference.generate(sequence.token_ids[: sequence.prompt_length], temp=0.0):
+        theirs.append(token)
+        if len(theirs) == len(ours):
+            break
+    assert ours == theirs
+    assert len(ours) == 48 or sequence.finish_reason is FinishReason.STOP
+
+
+def test_the_capital_of_france(runner: LlamaModelRunner) -> None:
+    sequence = sequence_of(runner, PROMPTS[0])
+    run(runner, sequence)
+    answer = b"".join(map(runner.tokenizer.token_bytes, generated(sequence)))
+    assert answer == b"The capital of France is Paris."
+
+
+def test_forks_of_one_prompt_draw_what_they_would_alone(runner: LlamaModelRunner) -> None:
+    """With a peaked distribution and fixed seeds, sharing the prompt changes nothing."""
+    sampling = SamplingParams(temperature=0.3, seed=7)
+    first = sequence_of(runner, PROMPTS[0], sampling)
+    others = [sequence_of(runner, PROMPTS[0], sampling, index=i, parent=first) for i in (1, 2)]
+    engine = run(runner, first, *others)
+    assert engine.gauges().prompt_tokens_total == first.prompt_length + 2
+    for index, sequence in enumerate([first, *others]):
+        alone = sequence_of(runner, PROMPTS[0], sampling, index=index)
+        run(runner, alone)
+        assert generated(sequence) == generated(alone)
+
+
+def test_a_seed_repeats_and_another_differs(runner: LlamaModelRunner) -> None:
+    def draw(seed: int) -> list[int]:
+        sequence = sequence_of(runner, PROMPTS[3], SamplingParams(temperature=1.5, seed=seed))
+        run(runner, sequence)
+        return generated(sequence)
+
+    assert draw(1) == draw(1)
+    assert draw(1) != draw(2)
+
+
+def test_logit_bias_forbids_and_forces(runner: LlamaModelRunner) -> None:
+    free = sequence_of(runner, PROMPTS[0], max_tokens=4)
+    run(runner, free)
+    first = generated(free)[0]
+    forbidden = SamplingParams(temperature=0, logit_bias={first: -100.0})
+    other = sequence_of(runner, PROMPTS[0], forbidden, max_tokens=4)
+    run(runner, other)
+    assert first not in generated(other)
+    forced = SamplingParams(temperature=0, logit_bias={100: 100.0})
+    one = sequence_of(runner, PROMPTS[0], forced, max_tokens=4)
+    run(runner, one)
+    assert generated(one) == [100] * 4
+
+
+def test_penalties_count_generated_tokens_only(runner: LlamaModelRunner) -> None:
+    """A token of the prompt costs nothing; each one generated makes its repetition dearer."""
+    plain = sequence_of(runner, PROMPTS[3], max_tokens=48)
+    penalised = sequence_of(
+        runner, PROMPTS[3], SamplingParams(temperature=0, presence_penalty=2.0), max_tokens=48
+    )
+    run(runner, plain)
+    run(runner, penalised)
+    # The first token follows from the prompt alone, whatever the prompt repeats.
+    assert generated(penalised)[0] == generated(plain)[0]
+    assert len(set(generated(penalised))) > len(set(generated(plain)))
+
+
+def test_preempted_sequences_resume(smollm2_path: Path) -> None:
+    runner = make_runner(smollm2_path, context=256, slots=4)
+    try:
+        sequences = [sequence_of(runner, prompt, max_tokens=120) for prompt in PROMPTS]
+        for sequence in sequences:
+            sequence.ignore_eos = True
+        engine = run(runner, *sequences)
+        assert engine.scheduler.preemptions > 0
+        assert [sequence.num_generated for sequence in sequences] == [120] * 4
+        assert engine.scheduler.kv_used == 0
+    finally:
+        runner.close()
+
+
+def test_info_tells_what_was_allocated(runner: LlamaModelRunner) -> None:
+    info = runner.info()
+    assert info.architecture == "llama"
+    assert (info.parameters, info.vocab_size) == (134515008, 49152)
+    assert (info.trained_context, info.context, info.layers) == (8192, 2048, 30)
+    assert info.kv_bytes == 2048 * 30 * 2 * 192 * 2
+    assert info.weights_bytes > 90 * 2**20
+    assert info.compute_bytes > 50 * 2**20
+
+
+@pytest.mark.parametrize("keep", [0.001, 0.01, 0.05, 0.1, 0.3, 0.5, 0.7, 0.9, 0.99, 0.99999])
+def test_a_truncated_file_does_not_load(smollm2_path: Path, tmp_path: Path, keep: float) -> None:
+    size = int(smollm2_path.stat().st_size * keep)
+    broken = tmp_path / "broken.gguf"
+    with smollm2_path.open("rb") as source:
+        broken.write_bytes(source.read(size))
+    with pytest.raises(LoadFailed, match=r"cannot load broken\.gguf") as caught:
+        make_runner(broken)
+    assert cast("str", caught.value.hint)
