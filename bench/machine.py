@@ -1,0 +1,56 @@
+"""What every result file says about the machine it was measured on."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+import psutil
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def describe() -> dict[str, object]:
+    """CPU, memory, system and the versions that matter."""
+    return {
+        "measured": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "ingle": version("ingle"),
+        "llama_cpp_python": version("llama-cpp-python"),
+        "load_before": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+    }
+
+
+def save(name: str, figures: dict[str, object]) -> Path:
+    """Write one result file; returns where."""
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    path.write_text(json.dumps({"machine": describe(), **figures}, indent=2) + "\n")
+    return path
+
+
+def median(values: list[float]) -> float:
+    """The figure to quote of several runs."""
+    return statistics.median(values)
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
+        "unknown",
+    )

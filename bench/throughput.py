@@ -1,0 +1,172 @@
+"""Tokens per second through the daemon, beside the bare engine and llama-cpp-python's own loop."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from pathlib import Path
+
+import httpx
+import llama_cpp
+from machine import median, save
+
+from ingle.backends.base import EngineKind, LoadSpec, SamplingParams
+from ingle.backends.engine.engine import Engine
+from ingle.backends.engine.sequence import Sequence
+from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
+
+INGLE = str(Path(sysconfig.get_path("scripts")) / "ingle")
+TOPICS = ["fishing", "trains", "space", "bread", "music", "rain", "chess", "maps"]
+TOKENS = 64
+CONTEXT = 4096
+
+
+def prompt(topic: str) -> str:
+    """A raw prompt of a few tokens."""
+    return f"Write a long story about {topic}.\nOnce upon a time"
+
+
+class Daemon:
+    """A daemon of its own on a socket of its own."""
+
+    def __init__(self, home: Path, model: Path) -> None:
+        self.socket = home / "ingle.sock"
+        self.model = str(model)
+        self.process = subprocess.Popen(
+            [INGLE, "serve", "--port", "-1", "--socket", str(self.socket)],
+            env={**os.environ, "INGLE_HOME": str(home), "INGLE_CONTEXT": str(CONTEXT)},
+            stdout=subprocess.DEVNULL,
+        )
+        while not self.socket.exists():
+            time.sleep(0.01)
+
+    def client(self) -> httpx.AsyncClient:
+        """A client on the unix socket."""
+        transport = httpx.AsyncHTTPTransport(uds=str(self.socket))
+        return httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=300)
+
+    def stop(self) -> None:
+        """End it and its workers."""
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait()
+
+    async def stream(self, client: httpx.AsyncClient, topic: str) -> None:
+        """One streamed completion of `TOKENS` tokens, read to its end."""
+        body = {
+            "model": self.model,
+            "prompt": prompt(topic),
+            "max_tokens": TOKENS,
+            "temperature": 0,
+            "ignore_eos": True,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        usage = None
+        async with client.stream("POST", "/v1/completions", json=body) as response:
+            response.raise_for_status()
+            async for line in response.aiter_lines():
+                if line.startswith("data: {"):
+                    usage = json.loads(line[6:]).get("usage") or usage
+        if usage is None or usage["completion_tokens"] != TOKENS:
+            sys.exit(f"expected {TOKENS} tokens, got {usage}")
+
+    async def one_after_another(self, topics: list[str]) -> float:
+        """Tokens per second of all streams in turn."""
+        async with self.client() as client:
+            start = time.perf_counter()
+            for topic in topics:
+                await self.stream(client, topic)
+            return len(topics) * TOKENS / (time.perf_counter() - start)
+
+    async def at_once(self, topics: list[str]) -> float:
+        """Tokens per second of all streams together."""
+        async with self.client() as client:
+            start = time.perf_counter()
+            await asyncio.gather(*(self.stream(client, topic) for topic in topics))
+            return len(topics) * TOKENS / (time.perf_counter() - start)
+
+
+def bare_engine(runner: LlamaModelRunner, topics: list[str]) -> float:
+    """Tokens per second of the same sequences in this process: no pipe, no text, no HTTP."""
+    engine = Engine(runner)
+    start = time.perf_counter()
+    for topic in topics:
+        tokens = runner.tokenizer.encode(prompt(topic), add_special=True, parse_special=True)
+        greedy = SamplingParams(temperature=0)
+        engine.add(Sequence(topic, 0, tokens, greedy, max_tokens=TOKENS, ignore_eos=True))
+    while engine.has_work:
+        engine.step()
+    return len(topics) * TOKENS / (time.perf_counter() - start)
+
+
+def binding(model: llama_cpp.Llama, topic: str) -> float:
+    """Tokens per second of llama-cpp-python's own generation loop."""
+    tokens = model.tokenize(prompt(topic).encode(), special=True)
+    start = time.perf_counter()
+    for count, _ in enumerate(model.generate(tokens, temp=0.0), 1):
+        if count == TOKENS:
+            break
+    return TOKENS / (time.perf_counter() - start)
+
+
+def main() -> None:
+    """Measure in turn, round by round; print; with --save write the result file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", type=Path, help="a GGUF file")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--save", action="store_true")
+    arguments = parser.parse_args()
+    # The worker runs with the same setting; idle threads of one engine must not slow another.
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    spec = LoadSpec(engine=EngineKind.LLAMA_CPP, path=str(arguments.model), context=CONTEXT)
+    runner = LlamaModelRunner(spec)
+    llama = llama_cpp.Llama(str(arguments.model), n_ctx=CONTEXT, flash_attn=True, verbose=False)
+    rounds: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        daemon = Daemon(Path(folder), arguments.model.resolve())
+        asyncio.run(daemon.at_once(TOPICS))
+        for _ in range(arguments.rounds):
+            for name, figure in (
+                ("daemon_one", asyncio.run(daemon.one_after_another(TOPICS))),
+                ("engine_one", median([bare_engine(runner, [t]) for t in TOPICS])),
+                ("binding_one", median([binding(llama, t) for t in TOPICS])),
+                ("daemon_eight", asyncio.run(daemon.at_once(TOPICS))),
+                ("engine_eight", bare_engine(runner, TOPICS)),
+            ):
+                rounds.setdefault(name, []).append(figure)
+        daemon.stop()
+    middle = {name: median(values) for name, values in rounds.items()}
+    ratios = {
+        "eight_at_once_over_one_after_another": middle["daemon_eight"] / middle["daemon_one"],
+        "daemon_over_engine_one": middle["daemon_one"] / middle["engine_one"],
+        "daemon_over_engine_eight": middle["daemon_eight"] / middle["engine_eight"],
+        "daemon_over_binding_one": middle["daemon_one"] / middle["binding_one"],
+    }
+    added = 1000 / middle["daemon_one"] - 1000 / middle["engine_one"]
+    for name, value in middle.items():
+        print(f"{name:40} {value:8.1f} tokens/s")
+    for name, value in ratios.items():
+        print(f"{name:40} {value:8.2f}")
+    print(f"{'added a token, one stream':40} {added:8.2f} ms")
+    if arguments.save:
+        figures: dict[str, object] = {
+            "model": arguments.model.name,
+            "tokens_a_stream": TOKENS,
+            "rounds": arguments.rounds,
+            "tokens_per_second": {name: round(value, 1) for name, value in middle.items()},
+            "ratios": {name: round(value, 3) for name, value in ratios.items()},
+            "added_milliseconds_a_token": round(added, 3),
+        }
+        print(save("throughput", figures))
+
+
+if __name__ == "__main__":
+    main()

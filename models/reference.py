@@ -1,0 +1,117 @@
+"""What a person may write to name a model."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from .catalog import HUB_HOST, NAME
+from .errors import ModelNotFound, UnsupportedModel
+
+_MAX_LENGTH = 4096
+_HUB_PREFIX = re.compile(r"(?:https://)?(?:www\.)?(?:hf\.co|huggingface\.co)/", re.IGNORECASE)
+_HUB_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,95}"
+_HUB_REFERENCE = re.compile(
+    rf"(?P<owner>{_HUB_NAME})/(?P<repo>{_HUB_NAME})(?::(?P<quant>[A-Za-z0-9][A-Za-z0-9_-]{{0,31}}))?/?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogReference:
+    """A short name, in lower case; `tag` is None where none was given."""
+
+    name: str
+    tag: str | None = None
+
+    def __str__(self) -> str:
+        return self.name if self.tag is None else f"{self.name}:{self.tag}"
+
+
+@dataclass(frozen=True, slots=True)
+class HubReference:
+    """A repository of GGUF files on the Hugging Face hub; `quant` in upper case, or None."""
+
+    owner: str
+    repo: str
+    quant: str | None = None
+
+    def __str__(self) -> str:
+        base = f"{HUB_HOST}/{self.owner}/{self.repo}"
+        return base if self.quant is None else f"{base}:{self.quant}"
+
+
+@dataclass(frozen=True, slots=True)
+class PathReference:
+    """A file that lies somewhere on this machine, as an absolute path."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+
+ModelReference = CatalogReference | HubReference | PathReference
+
+
+def parse_reference(text: str) -> ModelReference:
+    """Tell what kind of name `text` is.
+
+    Relative paths count from the working folder. Raises `ModelNotFound` for what can be no name,
+    `UnsupportedModel` for a folder of safetensors.
+    """
+    text = text.strip()
+    if not text or len(text) > _MAX_LENGTH or not text.isprintable():
+        raise ModelNotFound(
+            "That is not a name of a model.", hint="`ingle list` shows what there is."
+        )
+    if hub := _HUB_PREFIX.match(text):
+        return _hub_reference(text[hub.end() :], text)
+    if _looks_like_path(text):
+        return _path_reference(text)
+    name, colon, tag = text.lower().partition(":")
+    if not NAME.fullmatch(name) or name == HUB_HOST or (colon and not NAME.fullmatch(tag)):
+        raise ModelNotFound(
+            f"{text!r} is not a name of a model.",
+            hint="Names look like `smollm2`, `smollm2:135m` or `hf.co/owner/repo:Q4_K_M`.",
+        )
+    return CatalogReference(name, tag or None)
+
+
+def _hub_reference(rest: str, text: str) -> HubReference:
+    match = _HUB_REFERENCE.fullmatch(rest)
+    if match is None:
+        raise ModelNotFound(
+            f"{text!r} does not name a repository on the hub.",
+            hint="Write it as `hf.co/owner/repo` or `hf.co/owner/repo:Q4_K_M`.",
+        )
+    quant = match["quant"]
+    return HubReference(match["owner"], match["repo"], quant.upper() if quant else None)
+
+
+def _looks_like_path(text: str) -> bool:
+    separators = {os.sep, os.altsep or os.sep, "/"}
+    if text[0] in ".~" or any(separator in text for separator in separators):
+        return True
+    return text.lower().endswith(".gguf") and Path(text).exists()
+
+
+def _path_reference(text: str) -> PathReference:
+    try:
+        path = Path(text).expanduser().absolute()
+    except RuntimeError:  # a `~name` whose home is unknown
+        raise ModelNotFound(f"There is no folder {text!r}.") from None
+    if path.is_dir():
+        _refuse_folder(path)
+    return PathReference(path)
+
+
+def _refuse_folder(path: Path) -> None:
+    if any(path.glob("*.safetensors")):
+        raise UnsupportedModel(
+            f"{path} holds a model in safetensors, which needs the CUDA engine that is still to "
+            "come.",
+            hint="Models in GGUF run today: name a .gguf file.",
+        )
+    raise ModelNotFound(f"{path} is a folder.", hint="Name a .gguf file in it.")

@@ -1,0 +1,158 @@
+"""The file that a download grows, and the notes that let a later attempt continue it."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from ..errors import DiskFull, PullFailed
+
+_CHUNK = 1 << 20
+_OPEN_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+_NO_ROOM = frozenset(
+    getattr(errno, name) for name in ("ENOSPC", "EDQUOT", "EFBIG") if hasattr(errno, name)
+)
+
+
+class PartialNotes(msgspec.Struct):
+    """Where the bytes came from: an address with its validator, or parts by their sizes."""
+
+    origin: str | None = None
+    validator: str | None = None
+    parts: list[int] = []
+
+
+class PartialFile:
+    """A file opened for appending, kept on disk between attempts together with its notes.
+
+    As a context manager it closes the file at the end, and removes it where it is still empty.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the file; raises `DiskFull` or `PullFailed`."""
+        self.path = path
+        self._notes_path = path.with_name(path.name + ".json")
+        self.notes = self._read_notes()
+        try:
+            self._fd = os.open(path, _OPEN_FLAGS, 0o644)
+            self.size = os.lseek(self._fd, 0, os.SEEK_END)
+        except OSError as error:
+            raise self.failure(error) from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._fd >= 0 and self.size == 0:
+            self.discard()
+        self.close()
+
+    def append(self, data: bytes) -> None:
+        """Write behind what is there; raises `DiskFull` or `PullFailed`."""
+        view = memoryview(data)
+        try:
+            while view:
+                written = os.write(self._fd, view)
+                self.size += written
+                view = view[written:]
+        except OSError as error:
+            raise self.failure(error) from error
+
+    def truncate(self, size: int) -> None:
+        """Give up what lies behind `size`."""
+        os.ftruncate(self._fd, size)
+        self.size = os.lseek(self._fd, 0, os.SEEK_END)
+
+    def restart(self) -> None:
+        """Give up everything that arrived."""
+        self.truncate(0)
+        self.notes = PartialNotes()
+        self.save_notes()
+
+    def save_notes(self) -> None:
+        """Put the notes on disk, whole or not at all."""
+        temporary = self._notes_path.with_name(self._notes_path.name + ".tmp")
+        try:
+            temporary.write_bytes(msgspec.json.encode(self.notes))
+            temporary.replace(self._notes_path)
+        except OSError as error:
+            raise self.failure(error) from error
+
+    def sha256(self, on_progress: Callable[[int], None]) -> str:
+        """The digest of the whole file, as it is read back from disk."""
+        digest = hashlib.sha256()
+        with self.path.open("rb", buffering=0) as file:
+            while data := file.read(_CHUNK):
+                digest.update(data)
+                on_progress(file.tell())
+        return digest.hexdigest()
+
+    def publish(self, target: Path) -> None:
+        """Make the file durable under its final name; the notes are gone afterwards."""
+        try:
+            os.fsync(self._fd)
+            self.close()  # Windows renames no open file
+            self.path.replace(target)
+            self._notes_path.unlink(missing_ok=True)
+            sync_folder(target.parent)
+        except OSError as error:
+            raise self.failure(error) from error
+
+    def discard(self) -> None:
+        """Remove the file and its notes."""
+        self.close()
+        for path in (self.path, self._notes_path):
+            path.unlink(missing_ok=True)
+            path.with_name(path.name + ".tmp").unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the file and leave it; a second call does nothing."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def failure(self, error: OSError) -> PullFailed:
+        """The error of the operating system in words for people."""
+        return disk_failure(error, self.path.parent)
+
+    def _read_notes(self) -> PartialNotes:
+        try:
+            return msgspec.json.decode(self._notes_path.read_bytes(), type=PartialNotes)
+        except (OSError, msgspec.MsgspecError):
+            return PartialNotes()  # without notes, only a known digest lets us continue
+
+
+def disk_failure(error: OSError, folder: Path) -> PullFailed:
+    """`DiskFull` where that is what `error` means, else a `PullFailed` with the reason."""
+    if error.errno in _NO_ROOM:
+        return DiskFull(
+            f"The disk is full: {folder} has no room for the rest of the file.",
+            hint="Free some space and pull again, or set INGLE_HOME to a larger disk.",
+        )
+    return PullFailed(
+        f"The file cannot be written in {folder}: {error.strerror or error}.",
+        hint="Check the folder's permissions, or set INGLE_HOME to another one.",
+    )
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in a folder survive a power cut, where the system can."""
+    if os.name == "nt":
+        return
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,114 @@
+"""An installed model and the manifest that makes a folder of the store one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from .catalog import FILE
+from .gguf import GGUFHeader
+from .sources.partial import sync_folder
+
+MANIFEST = "manifest.json"
+_MAX_MANIFEST = 1 << 20
+_LONGEST_TEXT = 300
+
+
+class StoredModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model file on this machine and what is known about it without opening it.
+
+    `sampling` holds recommended values by the names of the request fields; `sha256` is None for a
+    file that was not fetched by the store; `chat_template` replaces the file's own, if it is set.
+    """
+
+    name: str
+    path: Path
+    size: int
+    sha256: str | None
+    licence: str
+    description: str
+    parameters: int
+    quantization: str
+    architecture: str
+    context: int
+    chat: bool
+    sampling: dict[str, float]
+    source: str
+    chat_template: str | None = None
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """`StoredModel` as it is written down, with the file's name in place of its path."""
+
+    version: int = 1
+    name: str
+    file: str
+    size: int
+    sha256: str
+    licence: str
+    description: str
+    parameters: int
+    quantization: str
+    architecture: str
+    context: int
+    chat: bool
+    sampling: dict[str, float] = {}
+    source: str
+    chat_template: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.version != 1 or not FILE.fullmatch(self.file):
+            raise ValueError("it was written by another version of ingle, or by something else")
+
+
+def describe_file(path: Path, header: GGUFHeader) -> StoredModel:
+    """A model that is used where it lies, named by its path."""
+    return StoredModel(
+        name=str(path),
+        path=path,
+        size=path.stat().st_size,
+        sha256=None,
+        licence=_clean(header.licence or "unknown"),
+        description=_clean(header.name),
+        parameters=header.parameters,
+        quantization=header.quantization,
+        architecture=header.architecture,
+        context=header.context,
+        chat=header.has_chat_template,
+        sampling={},
+        source="file",
+    )
+
+
+def read_manifest(path: Path) -> StoredModel:
+    """The model of a manifest; raises `OSError` or `ValueError` where it has none."""
+    with path.open("rb") as file:
+        raw = file.read(_MAX_MANIFEST + 1)
+    if len(raw) > _MAX_MANIFEST:
+        raise ValueError("it is far too large")
+    manifest = msgspec.json.decode(raw, type=Manifest)
+    model = path.parent / manifest.file
+    if model.stat().st_size != manifest.size:
+        raise ValueError(f"{manifest.file} is not {manifest.size} bytes long")
+    fields = {
+        name: getattr(manifest, name) for name in StoredModel.__struct_fields__ if name != "path"
+    }
+    return StoredModel(path=model, **fields)
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Make the model of a folder visible, durably and in one step."""
+    temporary = folder / f"{MANIFEST}.tmp"
+    with temporary.open("wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(manifest)))
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(folder / MANIFEST)
+    sync_folder(folder)
+
+
+def _clean(text: str) -> str:
+    """Text of a stranger's file without control characters, which could drive a terminal."""
+    return "".join(letter for letter in text if letter.isprintable())[:_LONGEST_TEXT]

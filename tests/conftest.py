@@ -1,0 +1,54 @@
+"""Fixtures for all tests: a clean environment, and the real model file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import platformdirs
+import pytest
+
+from ingle.models.catalog import Catalog
+from ingle.models.errors import SourceUnavailable
+from ingle.models.store import ModelStore
+
+# Read before any fixture empties the environment.
+_MODELS = os.environ.get("INGLE_TEST_MODELS")
+_IN_CI = bool(os.environ.get("CI"))
+
+Unavailable = Callable[[str], None]
+
+
+@pytest.fixture(autouse=True)
+def ingle_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """An empty INGLE_HOME for every test, and none of the developer's own settings."""
+    for name in list(os.environ):
+        if name.startswith("INGLE_"):
+            monkeypatch.delenv(name)
+    home = tmp_path / "ingle-home"
+    monkeypatch.setenv("INGLE_HOME", str(home))
+    return home
+
+
+@pytest.fixture(scope="session")
+def unavailable() -> Unavailable:
+    """What to call when something outside cannot be had: skips, but fails in CI."""
+
+    def end(reason: str) -> None:
+        if _IN_CI:
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+    return end
+
+
+@pytest.fixture(scope="session")
+def smollm2_path(unavailable: Unavailable) -> Path:
+    """The real SmolLM2 file, fetched once into a cache that outlives the test run."""
+    root = Path(_MODELS) if _MODELS else platformdirs.user_cache_path("ingle") / "test-models"
+    try:
+        return ModelStore(root, Catalog.load()).pull("smollm2").path
+    except SourceUnavailable as error:
+        unavailable(error.message)
+        raise

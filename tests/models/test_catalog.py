@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import pytest
+
+from ingle.models.catalog import Catalog, HubLocation, PackageIndexLocation
+
+ONE = """
+default = "tiny"
+[[models]]
+name = "tiny"
+tag = "1b"
+description = "d"
+licence = "MIT"
+parameters = 1
+quantization = "Q4_0"
+context = 1
+chat = true
+file = "tiny.gguf"
+size = 1
+sha256 = "{digest}"
+{more}
+[[models.sources]]
+{source}
+"""
+
+
+def one(
+    more: str = "", source: str = 'type = "url"\nurl = "https://x.example/t.gguf"', digest: str = ""
+) -> bytes:
+    return ONE.format(more=more, source=source, digest=digest or "0" * 64).encode()
+
+
+@pytest.fixture
+def catalog() -> Catalog:
+    return Catalog.load()
+
+
+def test_the_default_comes_from_the_package_index_first(catalog: Catalog) -> None:
+    entry = catalog.default
+    assert entry.full_name == "smollm2:135m"
+    assert isinstance(entry.sources[0], PackageIndexLocation)
+    assert isinstance(entry.sources[1], HubLocation)
+    assert entry.sampling == {"temperature": 0.2, "top_p": 0.9}
+    assert entry.chat
+
+
+def test_every_entry_says_what_people_need(catalog: Catalog) -> None:
+    assert len(catalog.entries) >= 4
+    for entry in catalog.entries:
+        assert entry.licence
+        assert entry.description.endswith(".")
+        assert entry.size > 50e6
+    assert not catalog.entries[-1].chat
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("smollm2", "smollm2:135m"),
+        ("SmolLM2:135M", "smollm2:135m"),
+        ("smollm2-135m", "smollm2:135m"),
+        (" smollm2 ", "smollm2:135m"),
+        ("qwen2.5-coder", "qwen2.5-coder:0.5b"),
+        ("qwen2.5-coder:1.5b", "qwen2.5-coder:1.5b"),
+        ("gemma3", "gemma3:270m"),
+    ],
+)
+def test_find(catalog: Catalog, name: str, expected: str) -> None:
+    entry = catalog.find(name)
+    assert entry is not None
+    assert entry.full_name == expected
+
+
+@pytest.mark.parametrize("name", ["", "smol", "smollm2:1b", "smollm2:", "../smollm2"])
+def test_find_nothing(catalog: Catalog, name: str) -> None:
+    assert catalog.find(name) is None
+
+
+def test_near_misses(catalog: Catalog) -> None:
+    assert catalog.suggestions("smolm2") == ["smollm2:135m"]
+    assert "qwen2.5-coder:1.5b" in catalog.suggestions("qwen-coder:1.5b")
+    assert catalog.suggestions("zzzzzz") == []
+
+
+def test_a_small_catalog() -> None:
+    assert Catalog.parse(one()).default.full_name == "tiny:1b"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        one(more='colour = "red"'),
+        one(more='aliases = ["no/slash"]'),
+        one(more='aliases = ["hf.co"]'),
+        one(digest="A" * 64),
+        one(digest="0" * 63),
+        one(source='type = "ftp"\nurl = "x"'),
+        one(source='type = "url"\nurl = "x"\nextra = 1'),
+        one(source='type = "hub"\nrepo = "../x"\nfile = "a.gguf"'),
+        one(source='type = "hub"\nrepo = "a/b"\nfile = "../a.gguf"'),
+        one(source='type = "package_index"\nrequirements = []'),
+        one(source='type = "package_index"\nrequirements = ["six"]'),
+        one(source='type = "package_index"\nrequirements = ["--index-url=x==1"]'),
+        one(source='type = "package_index"\nrequirements = ["six @ file:///x"]'),
+        one().replace(b'"tiny.gguf"', b'"../tiny.gguf"'),
+        one().replace(b'default = "tiny"', b'default = "other"'),
+        one().replace(b"size = 1", b"size = 0"),
+        b"not toml",
+    ],
+)
+def test_a_wrong_catalog_is_refused(text: bytes) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        Catalog.parse(text)
+
+
+def test_two_models_of_one_name_are_refused() -> None:
+    entry = Catalog.parse(one()).default
+    with pytest.raises(ValueError, match="two models"):
+        Catalog([entry, entry], "tiny")
