@@ -1,0 +1,103 @@
+"""How commands print: tables, sizes, durations, errors."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Sequence
+
+
+def say(text: str) -> None:
+    """Tell the person at the terminal; standard output is kept for what was asked for."""
+    print(visible(text), file=sys.stderr, flush=True)
+
+
+def print_error(message: str, hint: str | None) -> None:
+    """One sentence on standard error, and what to do on the next line."""
+    say(f"Error: {message}")
+    if hint:
+        say(hint)
+
+
+def print_json(value: object) -> None:
+    """A JSON value on standard output, indented for people as well."""
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def visible(text: str) -> str:
+    """The text without control characters but newlines: names and errors can come from files."""
+    if text.isprintable():
+        return text
+    return "".join(c for c in text if c == "\n" or (c >= " " and not "\x7f" <= c <= "\x9f"))
+
+
+def format_bytes(count: float) -> str:
+    """Decimal units, three digits: "98.4 MB"; "-" for nothing."""
+    if count <= 0:
+        return "-"
+    units = ["B", "kB", "MB", "GB", "TB"]
+    while count >= 999.5 and len(units) > 1:
+        count /= 1000
+        units.pop(0)
+    digits = 0 if units[0] == "B" or count >= 99.95 else 1
+    return f"{count:.{digits}f} {units[0]}"
+
+
+def format_count(count: int) -> str:
+    """Parameters as people name them: "135M", "7.2B"; "-" for nothing."""
+    if count <= 0:
+        return "-"
+    for limit, unit in ((1e12, "T"), (1e9, "B"), (1e6, "M"), (1e3, "K")):
+        if count >= limit * 0.9995:
+            value = count / limit
+            return f"{value:.1f}{unit}" if value < 9.95 else f"{value:.0f}{unit}"
+    return str(count)
+
+
+def format_seconds(seconds: float) -> str:
+    """Two units at most: "0.4 s", "42 s", "14 min 26 s", "3 h 5 min", "2 d 4 h"."""
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    total = round(seconds)
+    for size, unit, smaller, smaller_unit in (
+        (86400, "d", 3600, "h"),
+        (3600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if total >= size:
+            rest = total % size // smaller
+            return f"{total // size} {unit}" + (f" {rest} {smaller_unit}" if rest else "")
+    return f"{total} s"
+
+
+def format_table(
+    headers: Sequence[str], rows: Sequence[Sequence[str]], *, right: str = "", columns: int = 0
+) -> str:
+    """Rows under headers, those named in `right` right-aligned.
+
+    Where the table is wider than `columns` (0: no limit) the first column is shortened, down to 12.
+    """
+    cells = [list(headers), *([visible(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(headers))]
+    excess = sum(widths) + 2 * (len(widths) - 1) - columns
+    if columns and excess > 0:
+        widths[0] = max(min(12, widths[0]), widths[0] - excess)
+    to_the_right = [header in right.split() for header in headers]
+    lines: list[str] = []
+    for row in cells:
+        parts = [
+            _shorten(cell, width).rjust(width) if align else _shorten(cell, width).ljust(width)
+            for cell, width, align in zip(row, widths, to_the_right, strict=True)
+        ]
+        lines.append("  ".join(parts).rstrip())
+    return "\n".join(lines)
+
+
+def table_columns() -> int:
+    """The terminal's width, or 0 where a program reads the table."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+
+
+def _shorten(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 1] + "…"

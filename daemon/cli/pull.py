@@ -1,0 +1,80 @@
+"""`ingle pull`: download a model."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import cast
+
+from ..config import load_config
+from .client import DaemonClient, JsonObject
+from .daemon_process import ensure_daemon
+from .errors import CommandError, ConnectionLost
+from .output import format_bytes, say
+from .parser import CommandParser
+from .progress import ProgressReport
+from .reference import sendable_reference
+from .wire import ModelEntry, PullProgress
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Pull each model named; raises `CommandError` at the first that fails."""
+    parser = CommandParser(
+        "pull",
+        "Download models. The daemon does the work: a pull that was stopped, or cut off,\n"
+        "continues where it was.",
+        examples="  ingle pull smollm2\n  ingle pull hf.co/owner/repository:Q4_K_M",
+    )
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="a catalog name or a reference")
+    parser.add_json()
+    options = parser.parse_args(arguments)
+    client = ensure_daemon(load_config(os.environ))
+    for model in options.models:
+        pull(client, sendable_reference(model), on_event=_print_line if options.json else None)
+    return 0
+
+
+def pull(
+    client: DaemonClient,
+    model: str,
+    on_event: Callable[[str, JsonObject], None] | None = None,
+) -> ModelEntry:
+    """Download `model`, with progress on standard error unless `on_event` takes the events.
+
+    Raises `CommandError`; on Ctrl-C the download stops as well, and its part is kept.
+    """
+    report = ProgressReport()
+    try:
+        for name, data in client.events("POST", "/ingle/v1/pull", {"model": model}):
+            if on_event is not None:
+                on_event(name, data)
+            elif name == "progress":
+                report.show(cast("PullProgress", data))
+            if name == "done":
+                entry = cast("ModelEntry", data)
+                report.close()
+                if on_event is None:
+                    say(f"{entry['name']} is ready ({format_bytes(entry['size'])}).")
+                return entry
+    except KeyboardInterrupt:
+        report.close()
+        # The daemon may be what was interrupted; there is nothing left to cancel then.
+        with suppress(CommandError):
+            client.post("/ingle/v1/pull/cancel", {"model": model}, timeout=5.0)
+        say(f"Stopped. `ingle pull {model}` continues where it was.")
+        raise
+    finally:
+        report.close()
+    raise ConnectionLost(
+        f"The daemon ended the download of '{model}' without a word.",
+        f"`ingle pull {model}` continues where it was.",
+    )
+
+
+def _print_line(name: str, data: JsonObject) -> None:
+    """One JSON object a line: the event's data, and its name as `event`."""
+    sys.stdout.write(json.dumps({"event": name, **data}, ensure_ascii=False) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,38 @@
+"""`ingle serve`: the daemon in the foreground."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from ..config import load_config
+from .parser import CommandParser
+
+FLAGS = ("host", "port", "socket", "log_level")
+"""The settings that have a flag."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve until `ingle stop`, SIGTERM or Ctrl-C; raises what keeps the daemon from starting."""
+    parser = CommandParser(
+        "serve",
+        "Run the daemon in the foreground, until `ingle stop` or Ctrl-C. Commands that\n"
+        "need the daemon start it by themselves; this is for services, and for a look at\n"
+        "its log.",
+    )
+    parser.add_argument("--host", metavar="ADDRESS", help="only 127.0.0.1, the default, for now")
+    parser.add_argument(
+        "--port", metavar="N", help="the TCP port (4645); 0 takes any free one, -1 none"
+    )
+    parser.add_argument("--socket", metavar="PATH", help="the unix socket")
+    parser.add_argument(
+        "--log-level", metavar="LEVEL", help="debug, info (default), warning, error"
+    )
+    options = parser.parse_args(arguments)
+    config = load_config(os.environ, {name: getattr(options, name) for name in FLAGS})
+
+    # The server's packages take a while to import: whoever only wants the help need not wait.
+    from ..server import run
+
+    run(config)
+    return 0

@@ -1,0 +1,47 @@
+"""`ingle show`: one model in detail."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from ..config import load_config
+from .daemon_process import ensure_daemon
+from .output import format_bytes, format_count, print_json, visible
+from .parser import CommandParser
+from .reference import find_entry, sendable_reference
+from .wire import ModelEntry
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the model's facts; raises `CommandError`."""
+    parser = CommandParser("show", "Show what is known about a model, installed or not.")
+    parser.add_argument("model", metavar="MODEL", help="a name from `ingle list`")
+    parser.add_json()
+    options = parser.parse_args(arguments)
+    entry = find_entry(
+        ensure_daemon(load_config(os.environ)).models(), sendable_reference(options.model)
+    )
+    if options.json:
+        print_json(entry)
+        return 0
+    for label, value in _facts(entry):
+        print(f"{label:<13} {visible(value)}")
+    return 0
+
+
+def _facts(entry: ModelEntry) -> list[tuple[str, str]]:
+    facts = [
+        ("name", entry["name"]),
+        ("state", entry["state"]),
+        ("description", entry["description"]),
+        ("architecture", entry["architecture"]),
+        ("parameters", format_count(entry["parameters"])),
+        ("quantization", entry["quantization"]),
+        ("size", format_bytes(entry["size"])),
+        ("context", f"{entry['context']} tokens" if entry["context"] else ""),
+        ("chat", "yes" if entry["chat"] else "no, text completion only"),
+        ("licence", entry["licence"]),
+        ("path", entry["path"] or ""),
+    ]
+    return [(label, value or "unknown") for label, value in facts if value or label != "path"]

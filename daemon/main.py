@@ -1,0 +1,127 @@
+"""The `ingle` command.
+
+Imports nothing that a command may not need: the chat has 30 ms until its first frame.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+COMMANDS = {
+    "chat": "chat",
+    "run": "run",
+    "pull": "pull",
+    "list": "list",
+    "ls": "list",
+    "show": "show",
+    "rm": "rm",
+    "ps": "ps",
+    "unload": "unload",
+    "serve": "serve",
+    "stop": "stop",
+    "version": "version",
+}
+"""Command to module of `ingle.daemon.cli`; each has a `main(arguments) -> int`."""
+
+HELP = """\
+ingle runs language models on your own machine: a chat in the terminal, and a
+daemon for your editor. Nothing you type leaves the machine.
+
+usage: ingle [COMMAND] [OPTIONS]
+
+examples:
+  ingle                                        open the chat
+  ingle run smollm2 "Why is the sky blue?"     ask once
+  git diff | ingle run smollm2 "Explain"       ask about what is piped in
+
+talk:
+  chat      open the chat; the same as no command at all
+  run       ask once, and print the answer as it comes
+
+models:
+  pull      download a model
+  list, ls  models on this machine, and those that can be downloaded
+  show      one model in detail
+  rm        remove a model from this machine
+
+daemon:
+  ps        loaded models, and where the daemon listens
+  unload    give back the memory of a model
+  serve     run the daemon in the foreground; commands start it by themselves
+  stop      end the daemon
+
+  version   print the version
+
+`ingle COMMAND --help` says more. Settings come from config.toml, INGLE_*
+variables and flags; INGLE_HOME moves everything under one folder.
+"""
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+"""128 and the number of the signal, as shells count."""
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command: 0 when it worked, 1 when it failed, 2 when the command line is wrong."""
+    arguments = sys.argv[1:] if argv is None else argv
+    try:
+        status = _dispatch(arguments)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader had enough. Python would complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    except Exception as error:
+        return _report(error)
+    return status
+
+
+def _dispatch(arguments: Sequence[str]) -> int:
+    command, *rest = arguments or ["chat"]
+    if command in {"-h", "--help", "help"}:
+        if command == "help" and rest:
+            return _dispatch([rest[0], "--help"])
+        print(HELP, end="")
+        return 0
+    if command in {"-V", "--version"}:
+        command = "version"
+    if command not in COMMANDS:
+        return _unknown_command(command)
+    from importlib import import_module
+
+    return import_module(f"ingle.daemon.cli.{COMMANDS[command]}").main(rest)
+
+
+def _unknown_command(command: str) -> int:
+    from difflib import get_close_matches
+
+    from .cli.output import print_error
+
+    kind = "option" if command.startswith("-") else "command"
+    nearest = get_close_matches(command, COMMANDS, n=1)
+    guess = f"Did you mean `ingle {nearest[0]}`? " if nearest else ""
+    print_error(f"There is no {kind} '{command}'.", f"{guess}`ingle --help` lists all.")
+    return 2
+
+
+def _report(error: Exception) -> int:
+    """Print an error that has a sentence for people; any other is ours, and shows its trace."""
+    from .cli.errors import UsageError
+    from .cli.output import print_error
+
+    message = getattr(error, "message", None)
+    if not isinstance(message, str):
+        raise error
+    hint = getattr(error, "hint", None)
+    print_error(message, hint if isinstance(hint, str) else None)
+    return 2 if isinstance(error, UsageError) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,189 @@
+"""Where ingle keeps its files, and that the private ones are private.
+
+Importing this module must stay cheap, since the chat finds its socket before it paints: no
+`dataclasses` (5 ms of the 30 that the first frame has) and no platformdirs (13 ms).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+LONGEST_SOCKET_PATH = 100
+"""Bytes; the kernel takes 107 on Linux and 103 on macOS, the terminating zero not counted."""
+
+TEMPORARY = Path("/tmp")  # noqa: S108 - TMPDIR differs between shells, and all must meet at one socket
+
+
+class UnsafeFolder(Exception):
+    """A folder that must be private belongs to somebody else, or is a link to another place."""
+
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class Paths:
+    """The four folders of one installation, compared by value; none of them needs to exist yet."""
+
+    __slots__ = ("config", "models", "runtime", "state")
+
+    def __init__(self, config: Path, models: Path, state: Path, runtime: Path) -> None:
+        self.config = config
+        self.models = models
+        self.state = state
+        self.runtime = runtime
+
+    def __repr__(self) -> str:
+        return f"Paths({', '.join(repr(str(folder)) for folder in self._folders)})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Paths) and self._folders == other._folders
+
+    def __hash__(self) -> int:
+        return hash(self._folders)
+
+    @property
+    def _folders(self) -> tuple[Path, ...]:
+        return self.config, self.models, self.state, self.runtime
+
+    @property
+    def config_file(self) -> Path:
+        """The one configuration file."""
+        return self.config / "config.toml"
+
+    @property
+    def socket(self) -> Path:
+        """The daemon's unix socket; in a short folder of its own where `runtime` is too long."""
+        return socket_path(self.runtime)
+
+    @property
+    def lock(self) -> Path:
+        """The file that the running daemon holds locked."""
+        return self.runtime / "ingle.lock"
+
+    @property
+    def log(self) -> Path:
+        """What a daemon in the background prints."""
+        return self.state / "ingle.log"
+
+    def make_private(self) -> None:
+        """Create the folders of the socket and the lock as 0700; raises `UnsafeFolder`."""
+        make_private_folder(self.runtime)
+        make_private_folder(self.socket.parent)
+
+    def check_private(self) -> None:
+        """Refuse folders of the socket and the lock that others control; raises `UnsafeFolder`."""
+        check_private_folder(self.runtime)
+        check_private_folder(self.socket.parent)
+
+
+def find_paths(environ: Mapping[str, str]) -> Paths:
+    """The folders for this user: below `INGLE_HOME` if set, else where the system wants them."""
+    if home := environ.get("INGLE_HOME"):
+        root = Path(home).expanduser().absolute()
+        return Paths(root / "config", root / "models", root / "state", root / "runtime")
+    if sys.platform == "linux":
+        return _xdg_paths(environ)
+    import platformdirs
+
+    return Paths(
+        config=platformdirs.user_config_path("ingle", appauthor=False),
+        models=platformdirs.user_data_path("ingle", appauthor=False) / "models",
+        state=platformdirs.user_state_path("ingle", appauthor=False),
+        runtime=platformdirs.user_runtime_path("ingle", appauthor=False),
+    )
+
+
+def socket_path(runtime: Path, temporary: Path = TEMPORARY) -> Path:
+    """The socket in `runtime`, or in `<temporary>/ingle-<uid>/<hash of runtime>` when too long."""
+    path = runtime / "ingle.sock"
+    if sys.platform == "win32" or len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
+        return path
+    import hashlib
+
+    digest = hashlib.sha256(os.fsencode(runtime)).hexdigest()[:16]
+    return private_temporary_folder(temporary) / digest / "ingle.sock"
+
+
+def private_temporary_folder(temporary: Path = TEMPORARY) -> Path:
+    """This user's own folder below `temporary`."""
+    user = "user" if sys.platform == "win32" else str(os.getuid())
+    return temporary / f"ingle-{user}"
+
+
+def make_private_folder(folder: Path) -> None:
+    """Create `folder` as 0700, or make sure that an existing one is; raises `UnsafeFolder`."""
+    if folder.parent == private_temporary_folder():
+        # Who owns the outer folder can swap the inner one.
+        make_private_folder(folder.parent)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(mode=0o700)
+    except FileExistsError:
+        check_private_folder(folder)
+        if sys.platform != "win32":
+            # `check_private_folder` found a real folder of ours, so this follows no link.
+            folder.chmod(0o700)
+
+
+def check_private_folder(folder: Path) -> None:
+    """Raise `UnsafeFolder` when `folder` exists and is not a real folder of this user."""
+    if folder.parent == private_temporary_folder():
+        check_private_folder(folder.parent)
+    try:
+        found = folder.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(found.st_mode):
+        kind = "a link" if stat.S_ISLNK(found.st_mode) else "not a folder"
+        raise UnsafeFolder(
+            f"{folder} must be a private folder, but it is {kind}.",
+            "Find out who put it there and remove it, or set INGLE_HOME to another folder.",
+        )
+    if sys.platform != "win32" and found.st_uid != os.getuid():
+        raise UnsafeFolder(
+            f"{folder} belongs to another user (uid {found.st_uid}).",
+            "Have it removed, or set INGLE_HOME to a folder of your own.",
+        )
+
+
+def _xdg_paths(environ: Mapping[str, str]) -> Paths:
+    """What platformdirs answers on Linux, without its import; a test compares the two."""
+    home = Path(environ.get("HOME") or "~").expanduser()
+    config = _absolute(environ.get("XDG_CONFIG_HOME")) or home / ".config"
+    data = _absolute(environ.get("XDG_DATA_HOME")) or home / ".local/share"
+    state = _absolute(environ.get("XDG_STATE_HOME")) or home / ".local/state"
+    return Paths(
+        config=config / "ingle",
+        models=data / "ingle/models",
+        state=state / "ingle",
+        runtime=_xdg_runtime(environ),
+    )
+
+
+def _xdg_runtime(environ: Mapping[str, str]) -> Path:
+    """The user's runtime folder if it is theirs, which after `su` it is not."""
+    for base in (_absolute(environ.get("XDG_RUNTIME_DIR")), Path(f"/run/user/{os.getuid()}")):
+        if base is not None and _is_ours(base):
+            return base / "ingle"
+    return private_temporary_folder()
+
+
+def _is_ours(folder: Path) -> bool:
+    try:
+        found = folder.stat()
+    except OSError:
+        return False
+    return (
+        stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and os.access(folder, os.W_OK)
+    )
+
+
+def _absolute(value: str | None) -> Path | None:
+    """A path from an XDG variable; the specification says to ignore relative ones."""
+    return Path(value) if value and value.startswith("/") else None

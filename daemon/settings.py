@@ -1,0 +1,164 @@
+"""One parser for each kind of setting: from a TOML value, or from text of a variable or flag."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+Parser = Callable[[object, bool], object]
+"""Takes the value, and whether it may be text to be read; raises `InvalidSetting`."""
+
+FOREVER = -1.0
+"""The `keep_alive` that never ends."""
+
+LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhd]))+")
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
+_SIZES = {"b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#@*]+")
+
+
+class InvalidSetting(ValueError):
+    """A value of the wrong type or out of range; `expected` completes "it must be …"."""
+
+    def __init__(self, expected: str, hint: str | None = None) -> None:
+        super().__init__(expected)
+        self.expected = expected
+        self.hint = hint
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of "90", "15m", "1h30m" or "250ms"; "forever" and "-1" are -1.
+
+    Raises `InvalidSetting`.
+    """
+    text = text.strip().lower()
+    if text in {"forever", "-1"}:
+        return FOREVER
+    if re.fullmatch(r"\d+(?:\.\d+)?", text):
+        return float(text)
+    if _DURATION.fullmatch(text):
+        return sum(float(n) * _UNITS[unit] for n, unit in _DURATION_PART.findall(text))
+    raise InvalidSetting('a duration such as 90, "15m", "1h30m" or "forever"')
+
+
+def parse_size(text: str) -> int:
+    """Bytes of "1048576", "64MiB" or "10 MB"; raises `InvalidSetting`."""
+    text = text.strip().lower()
+    if text.isdecimal():
+        return int(text)
+    if (match := _SIZE.fullmatch(text)) and match[2] in _SIZES:
+        return int(float(match[1]) * _SIZES[match[2]])
+    raise InvalidSetting('a size such as 1048576, "64MiB" or "10MB"')
+
+
+def _integer(low: int, high: int) -> Parser:
+    def parse(value: object, textual: bool) -> int:
+        if textual and isinstance(value, str) and re.fullmatch(r"\s*-?[0-9]{1,18}\s*", value):
+            value = int(value)
+        if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
+            return value
+        raise InvalidSetting(f"a whole number from {low} to {high}")
+
+    return parse
+
+
+def _seconds(*, forever: bool) -> Parser:
+    expected = 'seconds, or a duration such as "15m"' + (' or "forever"' if forever else "")
+
+    def parse(value: object, textual: bool) -> float:
+        if isinstance(value, str):
+            value = parse_duration(value)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            if 0 <= value < 10**9:
+                return float(value)
+            if forever and value == FOREVER:
+                return FOREVER
+        raise InvalidSetting(expected)
+
+    return parse
+
+
+def _size(low: int) -> Parser:
+    def parse(value: object, textual: bool) -> int:
+        if isinstance(value, str):
+            value = parse_size(value)
+        if isinstance(value, int) and not isinstance(value, bool) and low <= value < 2**40:
+            return value
+        raise InvalidSetting(f'a size of at least {low} bytes, such as 67108864 or "64MiB"')
+
+    return parse
+
+
+def _text(value: object, textual: bool) -> str:
+    if isinstance(value, str) and value.strip():
+        return value.strip()
+    raise InvalidSetting("text that is not empty")
+
+
+def _path(value: object, textual: bool) -> Path:
+    if isinstance(value, Path):
+        value = str(value)
+    if isinstance(value, str) and value:
+        path = Path(value).expanduser()
+        if path.is_absolute():
+            if len(str(path).encode(errors="surrogateescape")) > 103:
+                raise InvalidSetting(
+                    "a path of at most 103 bytes", "The system allows no longer unix socket."
+                )
+            return path
+    raise InvalidSetting("an absolute path")
+
+
+def _host(value: object, textual: bool) -> str:
+    if isinstance(value, str) and value.strip().lower() in {"127.0.0.1", "localhost"}:
+        return "127.0.0.1"
+    raise InvalidSetting(
+        "127.0.0.1",
+        "The daemon answers this machine only; to reach it from another one, open a tunnel "
+        "there: `ssh -L 4645:127.0.0.1:4645 HOST`.",
+    )
+
+
+def _origins(value: object, textual: bool) -> tuple[str, ...]:
+    if textual and isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if not isinstance(value, list | tuple):
+        raise InvalidSetting('a list of origins such as ["http://localhost:3000"]')
+    origins: list[str] = []
+    for origin in value:  # pyright: ignore[reportUnknownVariableType]  # checked one by one
+        if not isinstance(origin, str) or not _ORIGIN.fullmatch(origin.lower()):
+            raise InvalidSetting(
+                'a list of origins such as "http://localhost:3000"',
+                "An origin is a scheme, a host and a port, without a path; '*' would let every "
+                "web page use your models.",
+            )
+        origins.append(origin.lower())
+    return tuple(origins)
+
+
+def _log_level(value: object, textual: bool) -> str:
+    if isinstance(value, str) and value.lower() in LOG_LEVELS:
+        return value.lower()
+    raise InvalidSetting("one of " + ", ".join(LOG_LEVELS))
+
+
+PARSERS: Mapping[str, Parser] = {
+    "host": _host,
+    "port": _integer(-1, 65535),
+    "socket": _path,
+    "allowed_origins": _origins,
+    "default_model": _text,
+    "context": _integer(0, 2**24),
+    "slots": _integer(1, 256),
+    "threads": _integer(0, 1024),
+    "gpu_layers": _integer(-1, 10_000),
+    "keep_alive": _seconds(forever=True),
+    "max_body_bytes": _size(1024),
+    "shutdown_grace": _seconds(forever=False),
+    "log_level": _log_level,
+}

@@ -1,0 +1,283 @@
+"""A small daemon that speaks `docs/api.md` over a unix socket, and ways to run commands on it."""
+
+from __future__ import annotations
+
+import json
+import os
+import socketserver
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from http.server import BaseHTTPRequestHandler
+from importlib import metadata
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import unquote
+
+import pytest
+
+from ingle.daemon.paths import Paths, find_paths
+
+Json = dict[str, Any]
+Step = tuple[str, Json] | threading.Event
+"""An event to send, or something to wait for first (a cancellation ends the wait)."""
+
+COMMAND = [sys.executable, "-P", "-m", "ingle.daemon.main"]
+
+
+def installed_model(name: str = "smollm2:135m", **changes: Any) -> Json:
+    return {
+        "name": name,
+        "installed": True,
+        "state": "stopped",
+        "default": True,
+        "size": 98362432,
+        "parameters": 134515008,
+        "quantization": "Q4_1",
+        "architecture": "llama",
+        "context": 8192,
+        "licence": "Apache-2.0",
+        "description": "A small model.",
+        "path": "/models/SmolLM2-135M-Instruct.Q4_1.gguf",
+        "chat": True,
+    } | changes
+
+
+def finished(reason: str = "stop") -> tuple[str, Json]:
+    return "finished", {
+        "reason": reason,
+        "prompt_tokens": 32,
+        "completion_tokens": 21,
+        "cached_tokens": 12,
+        "context": 8192,
+        "queue_seconds": 0.1,
+        "prompt_seconds": 0.5,
+        "decode_seconds": 2.0,
+    }
+
+
+class SmallDaemon:
+    """What the daemon of a test knows and was asked; change it before the command runs."""
+
+    def __init__(self, paths: Paths) -> None:
+        self.paths = paths
+        self.version = metadata.version("ingle")
+        self.models: list[Json] = [installed_model()]
+        self.loaded: list[Json] = []
+        self.answer: list[Step] = [
+            ("started", {"prompt_tokens": 32, "cached_tokens": 12, "context": 8192}),
+            ("delta", {"text": "Hello", "tokens": 1}),
+            ("delta", {"text": " wörld.", "tokens": 20}),
+            finished(),
+        ]
+        self.pull: list[Step] = []
+        self.missing: set[str] = set()
+        self.failure: tuple[int, Json] | None = None
+        self.requests: list[tuple[str, str, Json | None]] = []
+        self.cancelled = threading.Event()
+        self.changed = threading.Condition()
+
+    def asked(self, method: str, path: str) -> list[Json | None]:
+        """The bodies of the requests of this kind so far."""
+        return [body for m, p, body in self.requests if (m, p) == (method, path)]
+
+    def wait_asked(self, method: str, path: str) -> None:
+        """Block until such a request came."""
+        with self.changed:
+            assert self.changed.wait_for(lambda: self.asked(method, path), timeout=10)
+
+    def status(self) -> Json:
+        return {
+            "version": self.version,
+            "pid": os.getpid(),
+            "uptime": 75.0,
+            "socket": str(self.paths.socket),
+            "address": "127.0.0.1:4645",
+            "default_model": "smollm2:135m",
+            "memory": {"total": 16, "available": 8, "daemon_rss": 1},
+            "models": self.loaded,
+        }
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection to a `SmallDaemon`."""
+
+    protocol_version = "HTTP/1.1"
+
+    def setup(self) -> None:
+        super().setup()
+        self.client_address = ("unix", 0)
+        self.close_connection = True
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """Keep the test's output clean."""
+
+    def do_GET(self) -> None:
+        self._handle()
+
+    def do_POST(self) -> None:
+        self._handle()
+
+    def do_DELETE(self) -> None:
+        self._handle()
+
+    def _handle(self) -> None:
+        daemon = cast("Server", self.server).daemon
+        length = int(self.headers.get("Content-Length") or 0)
+        body = cast("Json | None", json.loads(self.rfile.read(length)) if length else None)
+        assert body is None or self.headers["Content-Type"] == "application/json"
+        with daemon.changed:
+            daemon.requests.append((self.command, self.path, body))
+            daemon.changed.notify_all()
+        if daemon.failure is not None and self.path not in {"/health", "/ingle/v1/status"}:
+            self._json(*daemon.failure)
+            return
+        self._route(daemon, f"{self.command} {self.path}", body or {})
+
+    def _route(self, daemon: SmallDaemon, route: str, body: Json) -> None:
+        match route.split("/v1/")[-1] if "/ingle/v1/" in route else route:
+            case "GET /health":
+                self._json(200, {"status": "ok"})
+            case "status":
+                self._json(200, daemon.status())
+            case "models":
+                self._json(200, {"models": daemon.models})
+            case "pull":
+                self._stream(daemon, daemon.pull)
+                daemon.missing.clear()
+            case "pull/cancel" | "generations/gen-1/cancel":
+                daemon.cancelled.set()
+                self._json(200, {})
+            case "unload":
+                self._json(200, {"unloaded": [model["name"] for model in daemon.loaded]})
+            case "generations" if body["model"] in daemon.missing:
+                message = f"There is no model '{body['model']}' here."
+                self._error(404, "model_not_found", message, "`ingle list` shows all.")
+            case "generations":
+                self._json(202, {"id": "gen-1", "model": "smollm2:135m"})
+            case "generations/gen-1/events":
+                self._stream(daemon, daemon.answer)
+            case path if self.command == "DELETE":
+                name = unquote(path.removeprefix("models/"))
+                self._json(200, {"removed": name, "freed": 98362432})
+            case path:
+                self._error(404, "not_found", f"There is no {path}.", None)
+
+    def _error(self, status: int, code: str, message: str, hint: str | None) -> None:
+        self._json(status, {"error": {"code": code, "message": message, "hint": hint}})
+
+    def _json(self, status: int, value: Json) -> None:
+        content = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def _stream(self, daemon: SmallDaemon, steps: Sequence[Step]) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self._chunk(": hello\n\n")
+        for number, step in enumerate(steps, 1):
+            if isinstance(step, threading.Event):
+                while not (step.wait(0.01) or daemon.cancelled.is_set()):
+                    continue
+                if daemon.cancelled.is_set():
+                    step = finished("cancelled")
+                else:
+                    continue
+            name, data = step
+            self._chunk(f"id: {number}\nevent: {name}\ndata: {json.dumps(data)}\n\n")
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _chunk(self, text: str) -> None:
+        content = text.encode()
+        try:
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(content), content))
+        except OSError:  # the client left, as some tests want it to
+            self.close_connection = True
+
+
+class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    """Serves a `SmallDaemon` on its socket."""
+
+    def __init__(self, daemon: SmallDaemon) -> None:
+        self.daemon = daemon
+        super().__init__(str(daemon.paths.socket), Handler)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that leaves in the middle is part of some tests."""
+        if not isinstance(sys.exception(), OSError):
+            traceback.print_exc()
+
+
+@pytest.fixture
+def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
+    """The folders of a home of its own, set in the environment; no daemon runs there."""
+    for name in [name for name in os.environ if name.startswith("INGLE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("INGLE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "80")
+    return find_paths(os.environ)
+
+
+@pytest.fixture
+def daemon(paths: Paths) -> Iterator[SmallDaemon]:
+    """A daemon that listens on the home's socket."""
+    paths.make_private()
+    small = SmallDaemon(paths)
+    with Server(small) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield small
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def stand_in() -> Path:
+    """A program that behaves like `ingle serve` as far as starting goes."""
+    return Path(__file__).parent / "stand_in_daemon.py"
+
+
+@pytest.fixture
+def ingle(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run `ingle` as a process of its own: `ingle("run", "m", input="text")`."""
+
+    def run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        if "input" not in options:
+            options.setdefault("stdin", subprocess.DEVNULL)
+        return subprocess.run(
+            [*COMMAND, *arguments],
+            cwd=tmp_path,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=30,
+            check=False,
+            **options,
+        )
+
+    return run
+
+
+@pytest.fixture
+def model_entry() -> Callable[..., Json]:
+    """Make an entry of the list of models, installed unless `changes` say otherwise."""
+    return installed_model
+
+
+@pytest.fixture
+def end_of_answer() -> Callable[..., tuple[str, Json]]:
+    """Make the last event of an answer."""
+    return finished
+
+
+@pytest.fixture
+def command() -> list[str]:
+    """The start of a command line that runs this `ingle`."""
+    return COMMAND

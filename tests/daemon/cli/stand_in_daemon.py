@@ -1,0 +1,67 @@
+"""Stands in for `ingle serve` in tests of starting: takes the lock, listens, answers three routes.
+
+`slow` waits between lock and socket, `broken` prints and fails, `silent` never listens.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+import time
+from http.server import BaseHTTPRequestHandler
+from importlib import metadata
+from socketserver import UnixStreamServer
+from threading import Thread
+
+from ingle.daemon.paths import find_paths
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers `/health`, the status, and the shutdown."""
+
+    def setup(self) -> None:
+        super().setup()
+        self.client_address = ("unix", 0)
+
+    def do_GET(self) -> None:
+        self._answer({"status": "ok", "pid": os.getpid(), "version": metadata.version("ingle")})
+
+    def do_POST(self) -> None:
+        self._answer({})
+        Thread(target=self.server.shutdown).start()
+
+    def _answer(self, value: dict[str, object]) -> None:
+        content = json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+
+def main(behaviour: str) -> int:
+    """Serve until asked to stop; 1 when another one holds the lock."""
+    paths = find_paths(os.environ)
+    if behaviour == "broken":
+        print("Error: The port is taken.\nUse --port.", file=sys.stderr)
+        return 1
+    if behaviour == "silent":
+        time.sleep(30)
+    with paths.lock.open("ab") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("Error: Another one runs.", file=sys.stderr)
+            return 1
+        if behaviour == "slow":
+            time.sleep(0.5)
+        paths.socket.unlink(missing_ok=True)
+        with UnixStreamServer(str(paths.socket), Handler) as server:
+            server.serve_forever(0.01)
+        paths.socket.unlink()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else ""))

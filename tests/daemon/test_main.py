@@ -1,0 +1,210 @@
+"""The `ingle` command itself: its help, its exit statuses, and what it imports."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ingle.daemon.cli.chat import find_socket
+from ingle.daemon.config import load_config
+from ingle.daemon.main import COMMANDS, main
+
+HEAVY = [
+    *("httpx", "starlette", "uvicorn", "msgspec", "textual", "rich", "huggingface_hub", "torch"),
+    *("llama_cpp", "numpy", "jinja2", "asyncio", "platformdirs", "psutil"),
+]
+
+HELP = """\
+ingle runs language models on your own machine: a chat in the terminal, and a
+daemon for your editor. Nothing you type leaves the machine.
+
+usage: ingle [COMMAND] [OPTIONS]
+
+examples:
+  ingle                                        open the chat
+  ingle run smollm2 "Why is the sky blue?"     ask once
+  git diff | ingle run smollm2 "Explain"       ask about what is piped in
+
+talk:
+  chat      open the chat; the same as no command at all
+  run       ask once, and print the answer as it comes
+
+models:
+  pull      download a model
+  list, ls  models on this machine, and those that can be downloaded
+  show      one model in detail
+  rm        remove a model from this machine
+
+daemon:
+  ps        loaded models, and where the daemon listens
+  unload    give back the memory of a model
+  serve     run the daemon in the foreground; commands start it by themselves
+  stop      end the daemon
+
+  version   print the version
+
+`ingle COMMAND --help` says more. Settings come from config.toml, INGLE_*
+variables and flags; INGLE_HOME moves everything under one folder.
+"""
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own, and a terminal of 80 columns without colours."""
+    for name in [name for name in os.environ if name.startswith("INGLE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("INGLE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    return tmp_path / "home"
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["help"]])
+def test_help(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    assert main(arguments) == 0
+    assert capsys.readouterr() == (HELP, "")
+    assert max(map(len, HELP.splitlines())) <= 80
+
+
+def test_help_names_every_command() -> None:
+    for command in COMMANDS:
+        assert re.search(rf"^  (\w+, )?{command}\b", HELP, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", list(COMMANDS))
+def test_help_of_each_command(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    assert main([command, "--help"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert captured.out.startswith(f"usage: ingle {COMMANDS[command]}")
+    assert max(map(len, captured.out.splitlines())) <= 80
+    assert main(["help", command]) == 0
+    assert capsys.readouterr().out == captured.out
+
+
+def test_help_creates_nothing(home: Path) -> None:
+    main(["--help"])
+    main(["run", "--help"])
+    assert not home.exists()
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    from importlib import metadata
+
+    for arguments in (["version"], ["--version"], ["-V"]):
+        assert main(arguments) == 0
+        assert capsys.readouterr().out == f"ingle {metadata.version('ingle')}\n"
+
+
+def test_unknown_command_guesses(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pul"]) == 2
+    assert capsys.readouterr().err == (
+        "Error: There is no command 'pul'.\nDid you mean `ingle pull`? `ingle --help` lists all.\n"
+    )
+
+
+def test_failure_that_nobody_expected_keeps_its_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(arguments: list[str]) -> int:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("ingle.daemon.cli.ps.main", fail)
+    with pytest.raises(ZeroDivisionError):
+        main(["ps"])
+
+
+def test_interrupt_is_quiet(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(arguments: list[str]) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ingle.daemon.cli.ps.main", interrupt)
+    assert main(["ps"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def imported(program: str, tmp_path: Path) -> list[str]:
+    """The heavy packages that a fresh interpreter has loaded at the end of `program`."""
+    report = f"print(*[m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
+    code = f"{program}\nimport sys\n{report}"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    return done.stderr.split()
+
+
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    program = "from ingle.daemon.main import main\nmain(['--help'])"
+    assert imported(program, tmp_path) == []
+
+
+def test_commands_import_nothing_heavy(tmp_path: Path) -> None:
+    modules = sorted(set(COMMANDS.values()) - {"serve"})
+    program = "from importlib import import_module as load\n" + "\n".join(
+        f"load('ingle.daemon.cli.{module}')" for module in modules
+    )
+    assert imported(program, tmp_path) == []
+
+
+@pytest.mark.parametrize("arguments", [[], ["chat"]])
+def test_chat_gets_its_socket_before_anything_heavy(tmp_path: Path, arguments: list[str]) -> None:
+    """A stand-in takes the place of the chat, to see what was loaded when it would paint."""
+    program = f"""
+import sys, types
+stand_in = types.ModuleType("ingle.tui.main")
+def run_chat(*, socket_path, address=None, model=None, start_daemon=None):
+    assert socket_path.endswith("home/runtime/ingle.sock"), socket_path
+    assert model is None and callable(start_daemon)
+    slow = {{"argparse", "dataclasses", "http.client", "subprocess", "typing"}}
+    assert not slow & set(sys.modules) - before
+    return 7
+stand_in.run_chat = run_chat
+sys.modules["ingle.tui.main"] = stand_in
+before = set(sys.modules)
+from ingle.daemon.main import main
+assert main({arguments!r}) == 7
+"""
+    assert imported(program, tmp_path) == []
+
+
+def test_chat_with_a_model(tmp_path: Path) -> None:
+    program = """
+import sys, types
+stand_in = types.ModuleType("ingle.tui.main")
+stand_in.run_chat = lambda *, socket_path, model, start_daemon: 0 if model == "smollm2" else 1
+sys.modules["ingle.tui.main"] = stand_in
+from ingle.daemon.main import main
+assert main(["chat", "smollm2"]) == 0
+"""
+    assert imported(program, tmp_path) == []
+
+
+@pytest.mark.parametrize("setting", ["", 'socket = "/run/x.sock"', "port = 1"])
+@pytest.mark.parametrize("variable", ["", "/run/y.sock"])
+def test_chat_finds_the_same_socket_as_the_other_commands(
+    home: Path, monkeypatch: pytest.MonkeyPatch, setting: str, variable: str
+) -> None:
+    (home / "config").mkdir(parents=True)
+    if setting:
+        (home / "config/config.toml").write_text(setting)
+    if variable:
+        monkeypatch.setenv("INGLE_SOCKET", variable)
+    assert find_socket(os.environ) == load_config(os.environ).socket
+
+
+def test_chat_refuses_wrong_settings(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("INGLE_PROT", "1")
+    assert main([]) == 1
+    assert "INGLE_PORT" in capsys.readouterr().err
