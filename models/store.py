@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from .catalog import (
     HUB_HOST,
     Catalog,
@@ -151,7 +153,7 @@ class ModelStore:
         except ModelError:
             self._remove_empty(folder)
             raise
-        return read_manifest(folder / MANIFEST)
+        return self._advised(read_manifest(folder / MANIFEST))
 
     def _wanted(self, parsed: CatalogReference | HubReference) -> _Wanted:
         if isinstance(parsed, CatalogReference):
@@ -196,7 +198,21 @@ class ModelStore:
         except (OSError, ValueError) as error:
             logger.warning("Ignoring %s: %s", path, error)
             return None
-        return model
+        return self._advised(model)
+
+    def _advised(self, model: StoredModel) -> StoredModel:
+        """The model with today's advice from the catalog, which may be newer than the manifest."""
+        entry = self.catalog.find(model.name)
+        if entry is None or entry.sha256 != model.sha256:
+            return model
+        return msgspec.structs.replace(
+            model,
+            licence=entry.licence,
+            description=entry.description,
+            chat=entry.chat,
+            sampling=entry.sampling,
+            chat_template=entry.chat_template,
+        )
 
     def _at_path(self, path: Path, text: str) -> StoredModel:
         try:
@@ -309,6 +325,5 @@ def _manifest(wanted: _Wanted, fetched: Fetched) -> Manifest:
         context=file.context,
         chat=entry.chat if entry else file.chat,
         sampling=entry.sampling if entry else {},
-        chat_template=entry.chat_template if entry else None,
         source=fetched.source,
     )

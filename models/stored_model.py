@@ -56,7 +56,6 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     chat: bool
     sampling: dict[str, float] = {}
     source: str
-    chat_template: str | None = None
 
     def __post_init__(self) -> None:
         if self.version != 1 or not FILE.fullmatch(self.file):
@@ -92,10 +91,12 @@ def read_manifest(path: Path) -> StoredModel:
     model = path.parent / manifest.file
     if model.stat().st_size != manifest.size:
         raise ValueError(f"{manifest.file} is not {manifest.size} bytes long")
-    fields = {
-        name: getattr(manifest, name) for name in StoredModel.__struct_fields__ if name != "path"
+    known = {
+        name: getattr(manifest, name)
+        for name in StoredModel.__struct_fields__
+        if hasattr(manifest, name)
     }
-    return StoredModel(path=model, **fields)
+    return StoredModel(path=model, **known)
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:

@@ -18,8 +18,11 @@ from .errors import CommandError
 from .output import say
 from .version import installed_version
 
-SERVE = (sys.executable, "-P", "-m", "ingle.daemon.main", "serve")
-"""`-P` keeps the working folder off the path, where our own folders could hide other packages."""
+SERVE = (sys.executable, "-P", "-m", "ingle.daemon.main", "serve", "--tcp-optional")
+"""`-P` keeps the working folder off the path, where our own folders could hide other packages.
+
+Our own commands need the unix socket only, so another program on the port must not stop them.
+"""
 
 START_TIMEOUT = 15.0
 POLL_INTERVAL = 0.02

@@ -40,6 +40,8 @@ def _print_status(status: Status) -> None:
     print(visible(f"listens on {status['socket']}"))
     if status["address"]:
         print(visible(f"       and http://{status['address']}"))
+    else:
+        print("       and not on TCP: the port is taken by another program, or turned off")
     print()
     if not status["models"]:
         print("No model is loaded.")
@@ -48,9 +50,7 @@ def _print_status(status: Status) -> None:
     print(format_table(HEADERS, rows, right="CONTEXT KV RUNNING MEMORY", columns=table_columns()))
     for model in status["models"]:
         if error := model["error"]:
-            print(visible(f"\n{model['name']}: {error['message']}"))
-            if error["hint"]:
-                print(visible(error["hint"]))
+            print(visible(f"\n{model['name']}: {error}"))
 
 
 def _row(model: LoadedModel) -> list[str]:

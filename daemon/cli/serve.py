@@ -28,11 +28,14 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--log-level", metavar="LEVEL", help="debug, info (default), warning, error"
     )
+    parser.add_argument(
+        "--tcp-optional", action="store_true", help="where the port is taken, do without TCP"
+    )
     options = parser.parse_args(arguments)
     config = load_config(os.environ, {name: getattr(options, name) for name in FLAGS})
 
     # The server's packages take a while to import: whoever only wants the help need not wait.
     from ..server import run
 
-    run(config)
+    run(config, tcp_optional=options.tcp_optional)
     return 0

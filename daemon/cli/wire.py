@@ -11,7 +11,7 @@ class LoadedModel(TypedDict):
     name: str
     state: str
     fraction: float
-    error: ApiError | None
+    error: str | None
     pid: int | None
     engine: str
     device: str
@@ -59,14 +59,6 @@ class Status(TypedDict):
     address: str | None
     default_model: str
     models: list[LoadedModel]
-
-
-class ApiError(TypedDict):
-    """An error of the native API."""
-
-    code: str
-    message: str
-    hint: str | None
 
 
 class PullProgress(TypedDict):

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from ingle.models.catalog import Catalog, PackageIndexLocation
@@ -127,6 +128,22 @@ def test_pull_list_resolve_remove(
     assert store.list() == []
     assert files_in(store) == set()
     assert not (store.root / "tiny").exists()
+
+
+def test_newer_advice_of_the_catalog_reaches_installed_models(
+    server: FileServer, make_store: MakeStore, big_model: bytes
+) -> None:
+    url = server.serve("/tiny.gguf", big_model)
+    store = make_store(big_model, url)
+    assert store.pull("tiny").chat_template is None
+    (entry,) = store.catalog.entries
+    newer = msgspec.structs.replace(entry, chat_template="{{ messages }}", sampling={"top_k": 9.0})
+    updated = ModelStore(store.root, Catalog([newer], "tiny")).resolve("tiny")
+    assert updated.chat_template == "{{ messages }}"
+    assert updated.sampling == {"top_k": 9.0}
+    other = msgspec.structs.replace(newer, sha256="0" * 64)
+    unrelated = ModelStore(store.root, Catalog([other], "tiny")).resolve("tiny")
+    assert unrelated.sampling == entry.sampling
 
 
 def test_a_second_pull_asks_nobody(

@@ -95,7 +95,7 @@ def test_ps(daemon: Any, capsys: Capture) -> None:
         loaded_model(name="c", running=0, waiting=0),
         loaded_model(
             name="d", state="failed", device="", kv_capacity=0, context=0,
-            error={"code": "x", "message": "It is damaged.", "hint": "Pull it again."},
+            error="It is damaged.",
         ),
         loaded_model(name="e", state="starting", fraction=0.41),
     ]  # fmt: skip
@@ -113,7 +113,7 @@ def test_ps(daemon: Any, capsys: Capture) -> None:
         ["d", "failed", "-", "-", "-", "1+2", "420 MB", "-"],
         ["e", "starting 41%", "CPU, 2 threads", "8192", "50%", "1+2", "420 MB", "-"],
     ]
-    assert out.endswith("\nd: It is damaged.\nPull it again.\n")
+    assert out.endswith("\nd: It is damaged.\n")
     assert main(["ps", "--json"]) == 0
     assert printed_json(capsys) == {"daemon": "running", **daemon.status()}
 

@@ -1,0 +1,84 @@
+"""The ASGI application: the gate in front, the routes behind it, errors in each path's shape."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ingle.backends.errors import BackendError
+from ingle.models.errors import ModelError
+
+from .auth import Gate
+from .body import ClientLeft
+from .errors import MethodNotAllowed, NotFound, Problem, RequestError, describe
+from .responses import error_response
+from .route_spec import RouteSpec
+from .routes import route_table
+from .services import Services
+
+
+def create_app(services: Services) -> Starlette:
+    """The whole HTTP surface of one daemon."""
+    app = Starlette(
+        routes=[_route(spec) for spec in route_table(services)],
+        middleware=[
+            Middleware(
+                Gate,
+                allowed_origins=services.config.allowed_origins,
+                max_body_bytes=services.config.max_body_bytes,
+            )
+        ],
+        exception_handlers={
+            RequestError: _answer,
+            ModelError: _answer,
+            BackendError: _answer,
+            HTTPException: _answer_http,
+            ClientLeft: _answer_nobody,
+            Exception: _answer,
+        },
+    )
+    # A redirect would turn a POST with a slash too many into a GET for some clients.
+    app.router.redirect_slashes = False
+    return app
+
+
+def _route(spec: RouteSpec) -> Route:
+    route = Route(spec.path, spec.endpoint, methods=[spec.method])
+    if spec.stream is not None and route.methods is not None:
+        # Starlette adds HEAD to every GET, and the head of a stream would be one without an end.
+        route.methods.discard("HEAD")
+    return route
+
+
+async def _answer(request: Request, error: Exception) -> Response:
+    return error_response(describe(error), request.scope["path"])
+
+
+async def _answer_nobody(request: Request, error: Exception) -> Response:
+    """The client has left; whatever is sent goes nowhere."""
+    return Response(status_code=499)
+
+
+async def _answer_http(request: Request, error: Exception) -> Response:
+    """What the router itself refuses."""
+    assert isinstance(error, HTTPException)
+    path: str = request.scope["path"]
+    if error.status_code == HTTPStatus.NOT_FOUND:
+        problem = describe(NotFound("There is nothing at this path.", hint="See /openapi.json."))
+    elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+        problem = describe(
+            MethodNotAllowed(
+                f"This path does not take {request.method[:20]}.",
+                hint="See /openapi.json.",
+                headers=error.headers or {},
+            )
+        )
+    else:
+        problem = Problem(status=error.status_code, code="invalid_request", message=error.detail)
+    return error_response(problem, path)

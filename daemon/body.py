@@ -1,0 +1,81 @@
+"""Reading a request's body: bounded in size and time, and never more than a 400 when wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import Request
+
+from .auth import body_too_large
+from .errors import BodyTimeout, InvalidBody
+
+IDLE_SECONDS = 30.0
+
+T = TypeVar("T")
+
+_PLACE = re.compile(r"^(?P<what>.*) - at `(?P<where>(?:key in )?\$.*)`$", re.DOTALL)
+_MISSING = re.compile(r"missing required field `(?P<field>[^`]+)`")
+
+
+class ClientLeft(Exception):
+    """The client went away before its body was complete; there is nobody to answer."""
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The whole body; raises `BodyTooLarge`, `BodyTimeout` or `ClientLeft`."""
+    chunks: list[bytes] = []
+    size = 0
+    while True:
+        try:
+            async with asyncio.timeout(IDLE_SECONDS):
+                message = await request.receive()
+        except TimeoutError:
+            raise BodyTimeout(
+                f"No part of the body arrived for {IDLE_SECONDS:.0f} seconds.",
+                headers={"connection": "close"},
+            ) from None
+        if message["type"] == "http.disconnect":
+            raise ClientLeft
+        chunk: bytes = message.get("body", b"")
+        size += len(chunk)
+        if size > limit:
+            # The server drops the rest as it comes: closing now would cost the client the answer.
+            raise body_too_large(limit)
+        chunks.append(chunk)
+        if not message.get("more_body", False):
+            return b"".join(chunks)
+
+
+def parse(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """The typed body; raises `InvalidBody`, with the field at fault where one is."""
+    if not body:
+        raise InvalidBody("The request has no body.", hint="Send a JSON object.")
+    try:
+        # msgspec looks only at the strings it keeps, and a body is valid as a whole or not at all.
+        if not body.isascii():
+            body.decode()
+        return decoder.decode(body)
+    except UnicodeDecodeError as error:
+        raise InvalidBody("The body is not UTF-8.", hint="Send JSON as UTF-8.") from error
+    except RecursionError as error:
+        raise InvalidBody("The body's JSON is nested too deeply.") from error
+    except msgspec.ValidationError as error:
+        raise _wrong_type(str(error)) from error
+    except msgspec.DecodeError as error:
+        raise InvalidBody(f"The body is not JSON: {error}.", hint="Send a JSON object.") from error
+
+
+def _wrong_type(complaint: str) -> InvalidBody:
+    """msgspec's sentence with its place turned into the name of a field."""
+    place = _PLACE.match(complaint)
+    what, where = (place["what"], place["where"]) if place else (complaint, "")
+    field = where.removeprefix("key in ").removeprefix("$").removeprefix(".")
+    if missing := _MISSING.search(what):
+        field = f"{field}.{missing['field']}" if field else missing["field"]
+    what = what.replace("`", "")
+    if not field:
+        return InvalidBody(f"The body is wrong: {what[:1].lower()}{what[1:]}.")
+    return InvalidBody(f"'{field}' is wrong: {what[:1].lower()}{what[1:]}.", param=field)

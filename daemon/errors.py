@@ -1,0 +1,270 @@
+"""What can go wrong with a request, and the one table from every exception to an answer.
+
+RequestError
+├── InvalidBody           the body is not the JSON that the route takes
+│   └── UnsupportedField  … because of a field that is known but not served
+├── Unauthorized          nobody can tell whose request this is
+├── Forbidden             the request comes from somebody or somewhere that may not ask
+├── NotFound              no such route or resource
+├── MethodNotAllowed      the path exists, the method does not
+├── BodyTimeout           the body did not arrive
+├── Conflict              it cannot be done in the present state
+├── BodyTooLarge          more bytes than `max_body_bytes`
+├── UnsupportedMediaType  the body is labelled as something else than JSON
+├── TooManyGenerations    the daemon has enough to do
+├── ShuttingDown          the daemon ends
+├── ModelStopped          the model was unloaded while somebody waited for it
+├── ModelQuarantined      the model died too often
+├── MemoryBusy            it will fit once a model that answers now is done
+└── MemoryExhausted       it does not fit into this machine
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from types import MappingProxyType
+
+import msgspec
+
+from ingle.backends import errors as backends
+from ingle.models import errors as models
+
+log = logging.getLogger("ingle.daemon")
+
+
+class RequestError(Exception):
+    """A request that gets no answer: status, stable code, sentence, and where possible a hint."""
+
+    status = 400
+    code = "invalid_request"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        code: str | None = None,
+        param: str | None = None,
+        headers: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.param = param
+        self.headers = headers
+        if code is not None:
+            self.code = code
+
+
+class InvalidBody(RequestError):
+    """The body or the query is not what the route takes; `param` names the field at fault."""
+
+
+class UnsupportedField(InvalidBody):
+    """The field would change the answer, and is not served."""
+
+    code = "unsupported_field"
+
+
+class Unauthorized(RequestError):
+    """Nobody can tell whose request this is."""
+
+    status = 401
+    code = "unauthorized"
+
+
+class Forbidden(RequestError):
+    """The request comes from a user, a host name or a web page that may not ask."""
+
+    status = 403
+    code = "forbidden"
+
+
+class NotFound(RequestError):
+    """No such route or resource."""
+
+    status = 404
+    code = "not_found"
+
+
+class MethodNotAllowed(RequestError):
+    """The path exists, the method does not."""
+
+    status = 405
+    code = "method_not_allowed"
+
+
+class BodyTimeout(RequestError):
+    """The body did not arrive in time."""
+
+    status = 408
+    code = "body_timeout"
+
+
+class Conflict(RequestError):
+    """It cannot be done in the present state."""
+
+    status = 409
+    code = "conflict"
+
+
+class BodyTooLarge(RequestError):
+    """The body has more bytes than `max_body_bytes`."""
+
+    status = 413
+    code = "body_too_large"
+
+
+class UnsupportedMediaType(RequestError):
+    """The body is labelled as something else than JSON."""
+
+    status = 415
+    code = "unsupported_media_type"
+
+
+class TooManyGenerations(RequestError):
+    """More generations at once than the daemon keeps."""
+
+    status = 429
+    code = "too_many_generations"
+
+
+class ShuttingDown(RequestError):
+    """The daemon ends and takes no new work."""
+
+    status = 503
+    code = "shutting_down"
+
+
+class ModelStopped(RequestError):
+    """The model was unloaded while this request waited for it."""
+
+    status = 503
+    code = "model_stopped"
+
+
+class ModelQuarantined(RequestError):
+    """The model's process died so often that it is left alone for a while."""
+
+    status = 503
+    code = "model_quarantined"
+
+
+class MemoryBusy(RequestError):
+    """The model fits only once another one, which answers now, has gone."""
+
+    status = 503
+    code = "memory_busy"
+
+
+class MemoryExhausted(RequestError):
+    """The model needs more memory than this machine can free."""
+
+    status = 507
+    code = "insufficient_memory"
+
+
+class OpenAIErrorDetail(msgspec.Struct, frozen=True):
+    """OpenAI's error: `param` is the field at fault, `code` a stable word."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class OpenAIError(msgspec.Struct, frozen=True):
+    """The body of every error under `/v1/`."""
+
+    error: OpenAIErrorDetail
+
+
+class ErrorDetail(msgspec.Struct, frozen=True):
+    """One sentence for people, a stable word for programs, and what to do next where known."""
+
+    code: str
+    message: str
+    hint: str | None
+
+
+class NativeError(msgspec.Struct, frozen=True):
+    """The body of every error that is not OpenAI's."""
+
+    error: ErrorDetail
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """One failure as every protocol can tell it."""
+
+    status: int
+    code: str
+    message: str
+    hint: str | None = None
+    param: str | None = None
+    headers: dict[str, str] = {}
+
+    @property
+    def type(self) -> str:
+        """OpenAI's word for whose fault it is."""
+        return "invalid_request_error" if self.status < 500 else "server_error"
+
+    def native(self) -> NativeError:
+        """The shape outside `/v1/`."""
+        return NativeError(ErrorDetail(self.code, self.message, self.hint))
+
+    def openai(self) -> OpenAIError:
+        """OpenAI's shape; it has no place for a hint, so the sentence carries it."""
+        message = self.message if self.hint is None else f"{self.message} {self.hint}"
+        return OpenAIError(OpenAIErrorDetail(message, self.type, self.param, self.code))
+
+
+# The first row that fits decides, so a subclass stands before its base.
+STATUS: tuple[tuple[type[models.ModelError] | type[backends.BackendError], int], ...] = (
+    (models.ModelNotFound, 404),
+    (models.InvalidModel, 422),
+    (models.UnsupportedModel, 422),
+    (models.ModelInUse, 409),
+    (models.PullCancelled, 409),
+    (models.DiskFull, 507),
+    (models.SourceUnavailable, 502),
+    (models.HashMismatch, 502),
+    (models.PullFailed, 502),
+    (models.ModelError, 500),
+    (backends.RequestRejected, 400),
+    (backends.OutOfMemory, 507),
+    (backends.LoadFailed, 500),
+    (backends.WorkerDied, 503),
+    (backends.BackendError, 500),
+)
+
+
+def describe(error: BaseException) -> Problem:
+    """The answer for any exception; one that nobody expected is logged, and told as a 500."""
+    if isinstance(error, RequestError):
+        return Problem(
+            status=error.status,
+            code=error.code,
+            message=error.message,
+            hint=error.hint,
+            param=error.param,
+            headers=dict(error.headers),
+        )
+    if isinstance(error, models.ModelError | backends.BackendError):
+        param = error.param if isinstance(error, backends.RequestRejected) else None
+        if isinstance(error, models.ModelNotFound):
+            param = "model"
+        return Problem(
+            status=next(status for kind, status in STATUS if isinstance(error, kind)),
+            code=error.code,
+            message=error.message,
+            hint=error.hint,
+            param=param,
+        )
+    log.error("Unexpected failure in a request", exc_info=error)
+    return Problem(
+        status=500,
+        code="internal_error",
+        message="Something inside the daemon went wrong.",
+        hint="The log says more; please report it.",
+    )

@@ -1,0 +1,55 @@
+"""Publishing what moves, as often as somebody can see it, and never to nobody."""
+
+from __future__ import annotations
+
+import asyncio
+
+from .events import EventHub
+from .lifecycle import ModelManager
+from .memory import MemoryReader
+from .protocols.native_types import GaugesEvent
+from .pulls import PullManager
+
+MOVING_SECONDS = 0.5
+RESTING_SECONDS = 5.0
+
+
+class GaugePublisher:
+    """Publishes gauges while there are listeners: often while something moves, else rarely."""
+
+    def __init__(
+        self, hub: EventHub, manager: ModelManager, pulls: PullManager, memory: MemoryReader
+    ) -> None:
+        self._hub = hub
+        self._manager = manager
+        self._pulls = pulls
+        self._memory = memory
+        self._task: asyncio.Task[None] | None = None
+        hub.on_listeners = self._listeners_changed
+
+    def snapshot(self) -> GaugesEvent:
+        """The gauges now."""
+        return GaugesEvent(self._memory(), self._manager.loaded())
+
+    def close(self) -> None:
+        """Stop for good."""
+        self._hub.on_listeners = None
+        if self._task is not None:
+            self._task.cancel()
+
+    def _listeners_changed(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        if self._hub.listeners:
+            self._task = asyncio.create_task(self._publish())
+
+    async def _publish(self) -> None:
+        rested = 0.0
+        while True:
+            await asyncio.sleep(MOVING_SECONDS)
+            rested += MOVING_SECONDS
+            moving = self._manager.in_motion or bool(self._pulls.running())
+            if moving or rested >= RESTING_SECONDS:
+                rested = 0.0
+                self._hub.publish("gauges", self.snapshot(), replaces="gauges")

@@ -1,0 +1,301 @@
+"""Generations that belong to the daemon: they go on without a client, and one can come back."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Literal
+
+import msgspec
+
+from ingle.backends.base import Delta, Finished, FinishReason, GenerateRequest, Started
+
+from .errors import ErrorDetail, NotFound, TooManyGenerations, describe
+from .lifecycle import Lease, ModelManager
+
+MAX_RUNNING = 64
+KEEP_SECONDS = 600.0
+KEEP_BYTES = 64 * 2**20
+
+GenerationState = Literal["running", "finished", "failed"]
+
+
+class LoadingEvent(msgspec.Struct, frozen=True):
+    """The model is being loaded."""
+
+    model: str
+    fraction: float
+
+
+class StartedEvent(msgspec.Struct, frozen=True):
+    """The model reads the prompt now."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    context: int
+
+
+class DeltaEvent(msgspec.Struct, frozen=True):
+    """New text, and the number of tokens it took."""
+
+    text: str
+    tokens: int
+
+
+class FinishedEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """The last event of a generation that did not fail."""
+
+    reason: FinishReason
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    context: int = 0
+    queue_seconds: float = 0.0
+    prompt_seconds: float = 0.0
+    decode_seconds: float = 0.0
+
+
+class ErrorEvent(msgspec.Struct, frozen=True):
+    """The last event of a generation that failed."""
+
+    error: ErrorDetail
+
+
+class GenerationStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A generation as it is now; `events` is the number of its newest event."""
+
+    id: str
+    model: str
+    state: GenerationState
+    text: str
+    events: int
+    finished: FinishedEvent | None
+    error: ErrorDetail | None
+
+
+class LoggedEvent(msgspec.Struct, frozen=True):
+    """One event, encoded once for everybody who follows."""
+
+    number: int
+    name: str
+    data: bytes
+
+
+class Generation:
+    """One generation: its task, and the log of its events, numbered from 1."""
+
+    def __init__(self, manager: ModelManager, reference: str, name: str, request: GenerateRequest):
+        self.id = request.id
+        self.model = name
+        self.state: GenerationState = "running"
+        self.finished: FinishedEvent | None = None
+        self.error: ErrorDetail | None = None
+        self.ended_at: float | None = None
+        self.size = 0
+        self._text: list[str] = []
+        self._log: list[LoggedEvent] = []
+        self._news = asyncio.Event()
+        self._encoder = msgspec.json.Encoder()
+        self._loaded = -1.0
+        self._started: StartedEvent | None = None
+        self._tokens = 0
+        self._cancelled = False
+        self.task = asyncio.create_task(self._run(manager, reference, request))
+
+    def status(self) -> GenerationStatus:
+        """A snapshot."""
+        return GenerationStatus(
+            id=self.id,
+            model=self.model,
+            state=self.state,
+            text="".join(self._text),
+            events=len(self._log),
+            finished=self.finished,
+            error=self.error,
+        )
+
+    @property
+    def events(self) -> int:
+        """The number of the newest event."""
+        return len(self._log)
+
+    async def follow(self, after: int) -> AsyncGenerator[LoggedEvent, None]:
+        """Every event behind number `after`, until the last one."""
+        position = after
+        while True:
+            while position < len(self._log):
+                yield self._log[position]
+                position += 1
+            if self.state != "running":
+                return
+            await self._news.wait()
+
+    async def cancel(self) -> None:
+        """Stop it between two tokens; nothing happens where it has ended."""
+        if self.state == "running":
+            self._cancelled = True
+            self.task.cancel()
+            await asyncio.wait({self.task})
+            # A task that was cancelled before its first step never saw it.
+            self._finish(self._cancelled_event())
+
+    async def _run(self, manager: ModelManager, reference: str, request: GenerateRequest) -> None:
+        try:
+            async with manager.lease(reference, on_progress=self._loading) as lease:
+                await self._generate(lease, request)
+        except asyncio.CancelledError:
+            if not self._cancelled:  # the daemon itself goes down
+                raise
+            self._finish(self._cancelled_event())
+        except Exception as error:
+            self._fail(error)
+
+    async def _generate(self, lease: Lease, request: GenerateRequest) -> None:
+        async with aclosing(lease.backend.generate(request)) as events:
+            async for event in events:
+                match event:
+                    case Started():
+                        self._started = StartedEvent(
+                            event.prompt_tokens, event.cached_tokens, lease.info.context
+                        )
+                        self._append("started", self._started)
+                    case Delta():
+                        self._tokens += len(event.token_ids)
+                        self._text.append(event.text)
+                        self._append("delta", DeltaEvent(event.text, len(event.token_ids)))
+                    case Finished():
+                        self._finish(self._finished_event(event))
+
+    def _loading(self, fraction: float) -> None:
+        # A worker may report every tensor; a hundred steps are enough to see it move.
+        if fraction - self._loaded >= 0.01 or (fraction == 1.0 and self._loaded < 1.0):
+            self._loaded = fraction
+            self._append("loading", LoadingEvent(self.model, fraction))
+
+    def _finished_event(self, event: Finished) -> FinishedEvent:
+        started = self._started or StartedEvent(0, 0, 0)
+        return FinishedEvent(
+            reason=event.reason,
+            prompt_tokens=started.prompt_tokens,
+            completion_tokens=event.completion_tokens,
+            cached_tokens=started.cached_tokens,
+            context=started.context,
+            queue_seconds=event.queue_seconds,
+            prompt_seconds=event.prompt_seconds,
+            decode_seconds=event.decode_seconds,
+        )
+
+    def _cancelled_event(self) -> FinishedEvent:
+        started = self._started or StartedEvent(0, 0, 0)
+        return FinishedEvent(
+            reason=FinishReason.CANCELLED,
+            prompt_tokens=started.prompt_tokens,
+            completion_tokens=self._tokens,
+            cached_tokens=started.cached_tokens,
+            context=started.context,
+        )
+
+    def _finish(self, event: FinishedEvent) -> None:
+        if self.state != "running":
+            return
+        self.finished = event
+        self._end("finished")
+        self._append("finished", event)
+
+    def _fail(self, error: Exception) -> None:
+        if self.state != "running":
+            return
+        self.error = describe(error).native().error
+        self._end("failed")
+        self._append("error", ErrorEvent(self.error))
+
+    def _end(self, state: GenerationState) -> None:
+        self.state = state
+        self.ended_at = time.monotonic()
+
+    def _append(self, name: str, event: msgspec.Struct) -> None:
+        logged = LoggedEvent(len(self._log) + 1, name, self._encoder.encode(event))
+        self._log.append(logged)
+        self.size += len(logged.data) + 100
+        self._news.set()
+        self._news = asyncio.Event()
+
+
+class GenerationRegistry:
+    """All generations, the ended ones for ten minutes or until 64 MiB of newer ones ended."""
+
+    def __init__(
+        self,
+        manager: ModelManager,
+        *,
+        max_running: int = MAX_RUNNING,
+        keep_seconds: float = KEEP_SECONDS,
+        keep_bytes: int = KEEP_BYTES,
+    ) -> None:
+        self._manager = manager
+        self._max_running = max_running
+        self._keep_seconds = keep_seconds
+        self._keep_bytes = keep_bytes
+        self._generations: dict[str, Generation] = {}
+        self._sweep: asyncio.TimerHandle | None = None
+
+    def start(self, reference: str, name: str, request: GenerateRequest) -> Generation:
+        """Begin one; raises `TooManyGenerations`."""
+        running = sum(g.state == "running" for g in self._generations.values())
+        if running >= self._max_running:
+            raise TooManyGenerations(
+                f"{running} generations are running already.",
+                hint="Wait for one to end, or cancel one.",
+            )
+        generation = Generation(self._manager, reference, name, request)
+        self._generations[generation.id] = generation
+        generation.task.add_done_callback(lambda _: self._forget_old())
+        return generation
+
+    def get(self, id: str) -> Generation:  # noqa: A002 - the API's word
+        """The generation of this id; raises `NotFound`."""
+        generation = self._generations.get(id)
+        if generation is None:
+            raise NotFound(
+                "There is no generation of this id.",
+                hint="A generation is kept for ten minutes after its end.",
+                code="generation_not_found",
+            )
+        return generation
+
+    async def close(self) -> None:
+        """Cancel what still runs."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        await asyncio.gather(*(g.cancel() for g in self._generations.values()))
+
+    def _forget_old(self) -> None:
+        """Drop what is too old or too much, and look again when the next one is too old."""
+        now = time.monotonic()
+        ended = [g for g in self._generations.values() if g.ended_at is not None]
+        ended.sort(key=lambda generation: generation.ended_at or 0.0)
+        size = sum(generation.size for generation in ended)
+        for generation in ended:
+            too_old = now - (generation.ended_at or 0.0) >= self._keep_seconds
+            # The newest stays even if it alone is too much: somebody waits for its end.
+            if too_old or (size > self._keep_bytes and generation is not ended[-1]):
+                size -= generation.size
+                del self._generations[generation.id]
+        self._schedule(now)
+
+    def _schedule(self, now: float) -> None:
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        ends = [g.ended_at for g in self._generations.values() if g.ended_at is not None]
+        if ends:
+            delay = max(0.0, min(ends) + self._keep_seconds - now)
+            self._sweep = asyncio.get_running_loop().call_later(delay, self._forget_old)
+
+
+def new_generation_id() -> str:
+    """An id nobody can guess."""
+    return f"gen-{secrets.token_hex(12)}"

@@ -1,0 +1,296 @@
+"""Models come when they are asked for, share the memory, and go when nobody uses them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from ingle.backends.base import Backend, LoadProgress, LoadSpec, ModelInfo
+from ingle.backends.errors import WorkerDied
+from ingle.models.errors import ModelError
+from ingle.models.store import StoredModel
+
+from .crash_record import CrashRecord
+from .errors import (
+    Conflict,
+    MemoryBusy,
+    MemoryExhausted,
+    ModelQuarantined,
+    ShuttingDown,
+)
+from .events import EventHub
+from .loaded_model import LoadedModel
+from .memory import MIB, MemoryReader, MemorySnapshot, ProcessMemory, wait_for_release
+from .model_run import ModelRun, ModelState
+from .placement import Demand, Occupant, Placement, plan
+from .preparation import Preparer
+
+log = logging.getLogger("ingle.daemon")
+
+ABANDON_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Lease:
+    """The right to use a loaded model; it stays loaded until the lease is given back."""
+
+    model: StoredModel
+    backend: Backend
+    info: ModelInfo
+
+
+class ModelManager:
+    """Owns every loaded model: at most one process each, shared by all who lease it."""
+
+    def __init__(
+        self,
+        *,
+        resolve: Callable[[str], StoredModel],
+        prepare: Preparer,
+        create_backend: Callable[[LoadSpec], Backend],
+        hub: EventHub,
+        keep_alive: float,
+        memory: MemoryReader = MemorySnapshot.read,
+        abandon_after: float = ABANDON_SECONDS,
+    ) -> None:
+        self._resolve = resolve
+        self._prepare = prepare
+        self._create_backend = create_backend
+        self._hub = hub
+        self._keep_alive = keep_alive
+        self._memory = memory
+        self._abandon_after = abandon_after
+        self._runs: dict[str, ModelRun] = {}
+        self._crashes: dict[str, CrashRecord] = {}
+        self._placing = asyncio.Lock()
+        self._closing = False
+
+    @asynccontextmanager
+    async def lease(
+        self, reference: str, *, on_progress: LoadProgress | None = None
+    ) -> AsyncGenerator[Lease]:
+        """Use a model, loading it first where needed.
+
+        Raises `ModelNotFound`, whatever the start failed with, `ModelQuarantined`, `MemoryBusy`,
+        `MemoryExhausted`, `ShuttingDown`.
+        """
+        model = await asyncio.to_thread(self._resolve, reference)
+        run = await self._obtain(model, on_progress=on_progress)
+        try:
+            assert run.backend is not None
+            assert run.info is not None
+            yield Lease(run.model, run.backend, run.info)
+        finally:
+            run.release()
+
+    async def load(
+        self, reference: str, *, context: int | None = None, keep_alive: float | None = None
+    ) -> LoadedModel:
+        """Load a model and keep it `keep_alive` seconds after its last use.
+
+        Another `context` than it has means a new start; raises `Conflict` while it is in use.
+        """
+        model = await asyncio.to_thread(self._resolve, reference)
+        run = self._runs.get(_key(model))
+        if run is not None and context is not None and run.accepts and not _fits(run, context):
+            if run.busy:
+                raise Conflict(
+                    f"The model '{model.name}' is answering with another context.",
+                    hint="Try again when it is done, or unload it first.",
+                    code="model_busy",
+                )
+            run.request_stop()
+        run = await self._obtain(model, context=context)
+        try:
+            if keep_alive is not None:
+                run.keep(keep_alive)
+        finally:
+            run.release()
+        return LoadedModel.of(run)
+
+    async def unload(self, reference: str | None = None) -> list[str]:
+        """Let answers finish, then end the process; without a name, of every model.
+
+        Also forgets failures, and with them the wait after too many deaths.
+        """
+        if reference is None:
+            keys = list(self._runs)
+            self._crashes.clear()
+        else:
+            key = await self._key_of(reference)
+            keys = [key] if key in self._runs else []
+            self._crashes.pop(key, None)
+        runs = [self._runs[key] for key in keys]
+        for run in runs:
+            run.request_stop()
+        await asyncio.gather(*(run.until_ended() for run in runs))
+        for run in runs:
+            self._forget(run)
+        return [run.model.name for run in runs]
+
+    async def _key_of(self, reference: str) -> str:
+        """The key of a model, also where its file has been moved away from under its process."""
+        try:
+            return _key(await asyncio.to_thread(self._resolve, reference))
+        except ModelError:
+            for key, run in self._runs.items():
+                if run.model.name == reference:
+                    return key
+            raise
+
+    def loaded(self) -> list[LoadedModel]:
+        """Every model with a process, and those whose last one failed."""
+        return [LoadedModel.of(run) for run in self._runs.values()]
+
+    def find(self, model: StoredModel) -> ModelRun | None:
+        """The model's present run, for looking at."""
+        return self._runs.get(_key(model))
+
+    @property
+    def in_motion(self) -> bool:
+        """Whether something changes now: a model starts, ends or answers."""
+        return any(
+            run.leases > 0 or run.state not in (ModelState.READY, ModelState.FAILED)
+            for run in self._runs.values()
+        )
+
+    async def close(self, grace: float) -> None:
+        """Take no new work, let answers finish within `grace` seconds, end every process."""
+        self._closing = True
+        runs = list(self._runs.values())
+        for run in runs:
+            run.request_stop(drain=grace)
+        await asyncio.gather(*(run.until_ended() for run in runs))
+
+    async def _obtain(
+        self,
+        model: StoredModel,
+        *,
+        context: int | None = None,
+        on_progress: LoadProgress | None = None,
+    ) -> ModelRun:
+        """An acquired run. One start serves all who want the model, and fails them all alike."""
+        while True:
+            if self._closing:
+                raise ShuttingDown("The daemon is shutting down.", hint="Start it again.")
+            run = self._runs.get(_key(model))
+            if run is not None and run.leaving:
+                await run.until_ended()
+                continue
+            if run is None or run.state is ModelState.FAILED:
+                run = self._begin(model, context)
+            with run.waiting(on_progress):
+                await run.until_started()
+            if run.accepts:
+                run.acquire()
+                return run
+
+    def _begin(self, model: StoredModel, context: int | None) -> ModelRun:
+        record = self._crashes.get(_key(model))
+        if record is not None and (left := record.quarantine_left()) > 0:
+            raise ModelQuarantined(
+                f"The model '{model.name}' died three times within a minute "
+                f"and is left alone for {left:.0f} more seconds.",
+                hint=f"`ingle unload {model.name}` lifts the ban; the log may say why it died.",
+                headers={"retry-after": f"{left:.0f}"},
+            )
+        run = ModelRun(
+            model,
+            context=context,
+            keep_alive=self._keep_alive,
+            abandon_after=self._abandon_after,
+            open_backend=self._open,
+            on_change=self._changed,
+        )
+        self._runs[_key(model)] = run
+        return run
+
+    async def _open(self, run: ModelRun) -> ModelInfo:
+        async with self._placing:
+            spec = await self._make_room(run)
+        run.backend = self._create_backend(spec)
+        return await run.backend.start(run.progressed)
+
+    async def _make_room(self, run: ModelRun) -> LoadSpec:
+        others = [other for other in self._runs.values() if other is not run and other.size]
+        idle = sum(other.size for other in others if not other.busy)
+        prepared = await asyncio.to_thread(
+            self._prepare, run.model, context=run.context, available=self._free() + idle
+        )
+        occupants = [
+            Occupant(_key(other.model), other.size, other.busy, other.last_used)
+            for other in self._runs.values()
+            if other is not run and other.state is not ModelState.FAILED
+        ]
+        placement = plan(Demand(run.model.name, prepared.size), occupants, self._free())
+        if not placement.fits:
+            raise self._no_room(run, prepared.size, placement)
+        leaving = [self._runs[key] for key in placement.evict]
+        for other in leaving:
+            log.info("Unloading %s to make room for %s", other.model.name, run.model.name)
+            other.request_stop()
+        await asyncio.gather(*(other.until_ended() for other in leaving))
+        if not await wait_for_release(prepared.size, self._free):
+            raise self._no_room(run, prepared.size, placement)
+        run.size = prepared.size
+        return prepared.spec
+
+    def _free(self) -> int:
+        """Bytes for models, less what those already placed have not touched yet.
+
+        Weights that a worker maps from the file look available to the system; taking them back
+        would leave that model reading its file again for every token.
+        """
+        untouched = 0
+        for run in self._runs.values():
+            if run.size and run.state is not ModelState.FAILED:
+                pid = run.backend.pid if run.backend is not None else None
+                untouched += max(0, run.size - ProcessMemory.read(pid).private)
+        return self._memory().usable - untouched
+
+    def _no_room(self, run: ModelRun, size: int, placement: Placement) -> Exception:
+        numbers = (
+            f"The model '{run.model.name}' needs {size // MIB} MiB of memory, "
+            f"and {max(0, placement.free_after) // MIB} MiB can be freed now"
+        )
+        if placement.blockers:
+            names = ", ".join(f"'{self._runs[key].model.name}'" for key in placement.blockers)
+            return MemoryBusy(
+                f"{numbers}, because {names} cannot be unloaded while in use.",
+                hint="Try again when it is done.",
+                headers={"retry-after": "5"},
+            )
+        return MemoryExhausted(
+            f"{numbers}.", hint="Choose a smaller model or context, or close other programs."
+        )
+
+    def _changed(self, run: ModelRun) -> None:
+        if run.state is ModelState.FAILED:
+            failure = run.failure
+            log.warning("Model %s failed: %s", run.model.name, run.error)
+            if isinstance(failure, WorkerDied):
+                if failure.stderr_tail:
+                    log.warning("The worker's last words:\n%s", failure.stderr_tail)
+                self._crashes.setdefault(_key(run.model), CrashRecord()).add()
+        else:
+            log.info("Model %s is %s", run.model.name, run.state)
+        if run.state is ModelState.STOPPED:
+            self._forget(run)
+        if self._hub.listeners:
+            self._hub.publish("model", LoadedModel.of(run))
+
+    def _forget(self, run: ModelRun) -> None:
+        if self._runs.get(_key(run.model)) is run:
+            del self._runs[_key(run.model)]
+
+
+def _key(model: StoredModel) -> str:
+    """One file is one process, whatever names lead to it."""
+    return str(model.path)
+
+
+def _fits(run: ModelRun, context: int) -> bool:
+    return run.context == context or (run.info is not None and run.info.context == context)

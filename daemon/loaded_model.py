@@ -1,0 +1,69 @@
+"""What the API shows of a model that has a process, or had one that failed."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from ingle.backends.base import Gauges
+
+from .memory import ProcessMemory
+from .model_run import ModelRun, ModelState
+
+
+class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
+    """One model's process; sizes in bytes, durations in seconds, 0 for what is not known yet."""
+
+    name: str
+    state: ModelState
+    fraction: float
+    error: str | None
+    pid: int | None
+    engine: str
+    device: str
+    context: int
+    slots: int
+    kv_capacity: int
+    kv_used: int
+    running: int
+    waiting: int
+    weights_bytes: int
+    kv_bytes: int
+    compute_bytes: int
+    rss: int
+    layers: int
+    layers_on_gpu: int
+    loaded_for: float
+    expires_in: float | None
+
+    @classmethod
+    def of(cls, run: ModelRun) -> LoadedModel:
+        """A snapshot of the run as it is now."""
+        backend, info = run.backend, run.info
+        gauges = backend.gauges if backend is not None else Gauges()
+        pid = backend.pid if backend is not None else None
+        since = run.ready_since
+        return cls(
+            name=run.model.name,
+            state=run.state,
+            fraction=run.fraction,
+            error=run.error,
+            pid=pid,
+            engine=info.engine if info else "",
+            device=info.device if info else "",
+            context=info.context if info else 0,
+            slots=info.slots if info else 0,
+            kv_capacity=info.kv_capacity if info else 0,
+            kv_used=gauges.kv_used,
+            running=gauges.running,
+            waiting=gauges.waiting,
+            weights_bytes=info.weights_bytes if info else 0,
+            kv_bytes=info.kv_bytes if info else 0,
+            compute_bytes=info.compute_bytes if info else 0,
+            rss=ProcessMemory.read(pid).resident,
+            layers=info.layers if info else 0,
+            layers_on_gpu=info.layers_on_gpu if info else 0,
+            loaded_for=0.0 if since is None else time.monotonic() - since,
+            expires_in=run.expires_in,
+        )

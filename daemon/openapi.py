@@ -1,0 +1,118 @@
+"""`GET /openapi.json`, generated from the same table that routes the requests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from .errors import NativeError, OpenAIError
+from .responses import OPENAI_PREFIX
+from .route_spec import Parameter, RouteSpec, Stream
+
+ALWAYS = (400, 401, 403, 500)
+REF_TEMPLATE = "#/components/schemas/{name}"
+_PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
+
+
+def openapi_document(routes: Sequence[RouteSpec], version: str) -> dict[str, Any]:
+    """The whole document, as OpenAPI 3.1."""
+    types = _types(routes)
+    schemas, components = msgspec.json.schema_components(types, ref_template=REF_TEMPLATE)
+    by_type = {id(kind): schema for kind, schema in zip(types, schemas, strict=True)}
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        path = _PARAMETER.sub(r"{\1}", route.path)
+        paths.setdefault(path, {})[route.method.lower()] = _operation(route, by_type)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "ingle",
+            "version": version,
+            "description": "A local inference daemon. Callers are told apart by the system, "
+            "not by keys: only the user who runs the daemon may ask.",
+        },
+        "paths": paths,
+        "components": {"schemas": components},
+    }
+
+
+def _types(routes: Sequence[RouteSpec]) -> list[Any]:
+    types: list[Any] = [OpenAIError, NativeError]
+    for route in routes:
+        types += [kind for kind in (route.request, route.response) if kind is not None]
+        types += [parameter.type for parameter in route.parameters]
+        if route.stream is not None:
+            types += route.stream.events.values()
+    return types
+
+
+def _operation(route: RouteSpec, by_type: dict[int, Any]) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": _operation_id(route),
+        "summary": route.summary,
+        "responses": _responses(route, by_type),
+    }
+    parameters = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in _PARAMETER.findall(route.path)
+    ]
+    parameters += [_parameter(parameter, by_type) for parameter in route.parameters]
+    if parameters:
+        operation["parameters"] = parameters
+    if route.request is not None:
+        operation["requestBody"] = {
+            "required": True,
+            "content": {"application/json": {"schema": by_type[id(route.request)]}},
+        }
+    return operation
+
+
+def _operation_id(route: RouteSpec) -> str:
+    words = re.findall(r"\w+", _PARAMETER.sub(r"by_\1", route.path))
+    return "_".join([route.method.lower(), *words])
+
+
+def _parameter(parameter: Parameter, by_type: dict[int, Any]) -> dict[str, Any]:
+    return {
+        "name": parameter.name,
+        "in": parameter.place,
+        "required": False,
+        "description": parameter.description,
+        "schema": by_type[id(parameter.type)],
+    }
+
+
+def _responses(route: RouteSpec, by_type: dict[int, Any]) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    if route.response is not None:
+        content["application/json"] = {"schema": by_type[id(route.response)]}
+    if route.stream is not None:
+        content["text/event-stream"] = _stream_media(route.stream, by_type)
+    responses: dict[str, Any] = {
+        str(route.status): {"description": HTTPStatus(route.status).phrase, "content": content}
+    }
+    error = OpenAIError if route.path.startswith(OPENAI_PREFIX) else NativeError
+    for status in sorted({*ALWAYS, *route.errors}):
+        responses[str(status)] = {
+            "description": HTTPStatus(status).phrase,
+            "content": {"application/json": {"schema": by_type[id(error)]}},
+        }
+    return responses
+
+
+def _stream_media(stream: Stream, by_type: dict[int, Any]) -> dict[str, Any]:
+    """OpenAPI 3.1 cannot describe events, so the schema is of one event's `data`."""
+    names = ", ".join(f"`{name}`" for name in stream.events if name)
+    told = f"Events: {names}. " if names else "Events without a name; the last says `[DONE]`. "
+    when = f"Where {stream.only_if}. " if stream.only_if else ""
+    return {
+        "schema": {
+            "description": f"{when}{told}Each `data:` line is one JSON value.",
+            "oneOf": [by_type[id(kind)] for kind in stream.events.values()],
+        },
+        "x-events": {name or "message": by_type[id(t)] for name, t in stream.events.items()},
+    }

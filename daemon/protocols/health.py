@@ -1,0 +1,77 @@
+"""Whether the daemon lives, and whether a model really answers."""
+
+from __future__ import annotations
+
+import time
+from contextlib import aclosing
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ingle.backends.base import Finished, GenerateRequest, SamplingParams
+from ingle.backends.errors import BackendError
+
+from ..generations import new_generation_id
+from ..responses import JSON
+from ..route_spec import Parameter, RouteSpec
+from ..services import Services
+from ..sse import run_until_disconnect
+from .native_types import Health, Readiness
+
+
+class HealthApi:
+    """`/health` and `/health/ready`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def routes(self) -> list[RouteSpec]:
+        """Both of them."""
+        return [
+            RouteSpec(
+                method="GET",
+                path="/health",
+                endpoint=self.health,
+                summary="The daemon answers.",
+                response=Health,
+            ),
+            RouteSpec(
+                method="GET",
+                path="/health/ready",
+                endpoint=self.ready,
+                summary="Load a model, and answer once it has produced a token.",
+                response=Readiness,
+                parameters=(
+                    Parameter("model", "query", str, "The model; left out, the default one."),
+                ),
+                errors=(404, 422, 500, 503, 507),
+            ),
+        ]
+
+    async def health(self, request: Request) -> Response:
+        """`GET /health`."""
+        return JSON(Health())
+
+    async def ready(self, request: Request) -> Response:
+        """`GET /health/ready`."""
+        model = request.query_params.get("model") or self._services.config.default_model
+        readiness = await run_until_disconnect(request.receive, self._probe(model))
+        return Response(status_code=499) if readiness is None else JSON(readiness)
+
+    async def _probe(self, reference: str) -> Readiness:
+        start = time.monotonic()
+        # The end-of-sequence token is ignored, so that a token comes out in any case.
+        probe = GenerateRequest(
+            id=new_generation_id(),
+            prompt="Hello",
+            sampling=SamplingParams(temperature=0.0),
+            max_tokens=1,
+            ignore_eos=True,
+        )
+        async with self._services.manager.lease(reference) as lease:
+            async with aclosing(lease.backend.generate(probe)) as events:
+                tokens = sum([e.completion_tokens async for e in events if isinstance(e, Finished)])
+            name = lease.model.name
+        if not tokens:
+            raise BackendError(f"The model '{name}' is loaded, but produces no token.")
+        return Readiness("ready", name, time.monotonic() - start)

@@ -1,0 +1,382 @@
+"""The native API under `/ingle/v1/`: everything the terminal chat and the commands need."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from importlib.metadata import version
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ingle.backends.base import GenerateRequest
+from ingle.models.errors import ModelNotFound
+from ingle.models.progress import PullProgress
+
+from ..body import parse, read_body
+from ..errors import InvalidBody, describe
+from ..generations import (
+    DeltaEvent,
+    ErrorEvent,
+    FinishedEvent,
+    Generation,
+    GenerationStatus,
+    LoadingEvent,
+    StartedEvent,
+    new_generation_id,
+)
+from ..loaded_model import LoadedModel
+from ..pulls import Pull
+from ..responses import JSON
+from ..route_spec import Parameter, RouteSpec, Stream
+from ..sampling import merge_sampling, stop_strings
+from ..services import Services
+from ..sse import EventStream, Frames, encode_event, run_until_disconnect
+from .entries import list_entries, model_entry
+from .messages import chat_messages
+from .native_types import (
+    GaugesEvent,
+    GenerationRequest,
+    GenerationStarted,
+    LoadRequest,
+    ModelEntries,
+    ModelEntry,
+    ModelRequest,
+    PullCancelling,
+    Removed,
+    ShuttingDownNotice,
+    Status,
+    Unloaded,
+    UnloadRequest,
+)
+
+T = TypeVar("T")
+
+LOAD_ERRORS = (404, 409, 422, 500, 503, 507)
+GENERATION_EVENTS = Stream(
+    {
+        "loading": LoadingEvent,
+        "started": StartedEvent,
+        "delta": DeltaEvent,
+        "finished": FinishedEvent,
+        "error": ErrorEvent,
+    }
+)
+FOLLOW_PARAMETERS = (
+    Parameter("after", "query", int, "Leave out the events up to this number."),
+    Parameter("Last-Event-ID", "header", int, "The same, as browsers say it; it counts first."),
+)
+
+
+class NativeApi:
+    """The routes under `/ingle/v1/`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._version = version("ingle")
+        self._encoder = msgspec.json.Encoder()
+        self._model_request = msgspec.json.Decoder(ModelRequest)
+        self._load_request = msgspec.json.Decoder(LoadRequest)
+        self._unload_request = msgspec.json.Decoder(UnloadRequest)
+        self._generation_request = msgspec.json.Decoder(GenerationRequest)
+
+    def routes(self) -> list[RouteSpec]:
+        """All of them."""
+        return [
+            *self._daemon_routes(),
+            *self._store_routes(),
+            *self._loading_routes(),
+            *self._generation_routes(),
+        ]
+
+    def _daemon_routes(self) -> list[RouteSpec]:
+        return [
+            RouteSpec(
+                method="GET",
+                path="/ingle/v1/status",
+                endpoint=self.status,
+                summary="The daemon, its memory, and the loaded models.",
+                response=Status,
+            ),
+            RouteSpec(
+                method="GET",
+                path="/ingle/v1/events",
+                endpoint=self.events,
+                summary="Everything that moves.",
+                stream=Stream({"gauges": GaugesEvent, "model": LoadedModel, "pull": PullProgress}),
+            ),
+            RouteSpec(
+                method="POST",
+                path="/ingle/v1/shutdown",
+                endpoint=self.shutdown,
+                summary="End the daemon once running answers are finished.",
+                response=ShuttingDownNotice,
+                status=202,
+            ),
+        ]
+
+    def _store_routes(self) -> list[RouteSpec]:
+        return [
+            RouteSpec(
+                method="GET",
+                path="/ingle/v1/models",
+                endpoint=self.models,
+                summary="Installed models, then what the catalog offers.",
+                response=ModelEntries,
+            ),
+            RouteSpec(
+                method="DELETE",
+                path="/ingle/v1/models/{name:path}",
+                endpoint=self.remove,
+                summary="Unload a model and remove its files.",
+                response=Removed,
+                errors=(404, 409, 422),
+            ),
+            RouteSpec(
+                method="POST",
+                path="/ingle/v1/pull",
+                endpoint=self.pull,
+                summary="Download a model, or join its download.",
+                request=ModelRequest,
+                stream=Stream({"progress": PullProgress, "done": ModelEntry, "error": ErrorEvent}),
+                errors=(413, 503),
+            ),
+            RouteSpec(
+                method="POST",
+                path="/ingle/v1/pull/cancel",
+                endpoint=self.cancel_pull,
+                summary="Stop a download, and keep what arrived.",
+                request=ModelRequest,
+                response=PullCancelling,
+                errors=(413,),
+            ),
+        ]
+
+    def _loading_routes(self) -> list[RouteSpec]:
+        return [
+            RouteSpec(
+                method="POST",
+                path="/ingle/v1/load",
+                endpoint=self.load,
+                summary="Load a model, and answer once it is ready.",
+                request=LoadRequest,
+                response=LoadedModel,
+                errors=(*LOAD_ERRORS, 413),
+            ),
+            RouteSpec(
+                method="POST",
+                path="/ingle/v1/unload",
+                endpoint=self.unload,
+                summary="Let running answers finish, then end the model's process.",
+                request=UnloadRequest,
+                response=Unloaded,
+                errors=(404, 413, 422),
+            ),
+        ]
+
+    def _generation_routes(self) -> list[RouteSpec]:
+        return [
+            RouteSpec(
+                method="POST",
+                path="/ingle/v1/generations",
+                endpoint=self.generate,
+                summary="Begin a generation that belongs to the daemon.",
+                request=GenerationRequest,
+                response=GenerationStarted,
+                status=202,
+                errors=(404, 413, 422, 429),
+            ),
+            RouteSpec(
+                method="GET",
+                path="/ingle/v1/generations/{id}",
+                endpoint=self.generation,
+                summary="A generation as it is now.",
+                response=GenerationStatus,
+                errors=(404,),
+            ),
+            RouteSpec(
+                method="GET",
+                path="/ingle/v1/generations/{id}/events",
+                endpoint=self.follow,
+                summary="Follow a generation, or take it up again.",
+                stream=GENERATION_EVENTS,
+                parameters=FOLLOW_PARAMETERS,
+                errors=(404,),
+            ),
+            RouteSpec(
+                method="POST",
+                path="/ingle/v1/generations/{id}/cancel",
+                endpoint=self.cancel,
+                summary="Stop a generation between two tokens.",
+                response=GenerationStatus,
+                errors=(404,),
+            ),
+        ]
+
+    async def status(self, request: Request) -> Response:
+        """`GET /ingle/v1/status`."""
+        services = self._services
+        return JSON(
+            Status(
+                version=self._version,
+                pid=os.getpid(),
+                uptime=time.monotonic() - services.started_at,
+                socket=str(services.config.socket),
+                address=services.address,
+                default_model=self._default_model(),
+                memory=services.memory(),
+                models=services.manager.loaded(),
+            )
+        )
+
+    async def models(self, request: Request) -> Response:
+        """`GET /ingle/v1/models`."""
+        return JSON(ModelEntries(await asyncio.to_thread(list_entries, self._services)))
+
+    async def remove(self, request: Request) -> Response:
+        """`DELETE /ingle/v1/models/{name}`."""
+        services = self._services
+        reference: str = request.path_params["name"]
+        name = services.canonical(reference)
+        try:
+            model = await asyncio.to_thread(services.store.resolve, reference)
+        except ModelNotFound:
+            # What is left of an unfinished download has a name, but is no model yet.
+            pass
+        else:
+            name = model.name
+            await services.manager.unload(reference)
+        freed = await asyncio.to_thread(services.store.remove, reference)
+        return JSON(Removed(name, freed))
+
+    async def pull(self, request: Request) -> Response:
+        """`POST /ingle/v1/pull`."""
+        body = await self._read(request, self._model_request)
+        pull = self._services.pulls.join(body.model)
+        return EventStream(self._pull_frames(pull), on_error=self._error_frame)
+
+    async def cancel_pull(self, request: Request) -> Response:
+        """`POST /ingle/v1/pull/cancel`."""
+        body = await self._read(request, self._model_request)
+        cancelled = await self._services.pulls.cancel(body.model)
+        return JSON(PullCancelling(self._services.canonical(body.model), cancelled))
+
+    async def load(self, request: Request) -> Response:
+        """`POST /ingle/v1/load`; a client that leaves no longer counts as waiting."""
+        body = await self._read(request, self._load_request)
+        loading = self._services.manager.load(
+            body.model, context=body.context, keep_alive=body.keep_alive
+        )
+        loaded = await run_until_disconnect(request.receive, loading)
+        return Response(status_code=499) if loaded is None else JSON(loaded)
+
+    async def unload(self, request: Request) -> Response:
+        """`POST /ingle/v1/unload`; no body is the same as an empty object."""
+        content = await read_body(request, self._services.config.max_body_bytes)
+        body = parse(content or b"{}", self._unload_request)
+        return JSON(Unloaded(await self._services.manager.unload(body.model)))
+
+    async def generate(self, request: Request) -> Response:
+        """`POST /ingle/v1/generations`."""
+        body = await self._read(request, self._generation_request)
+        reference = body.model or self._services.config.default_model
+        if (body.messages is None) == (body.prompt is None):
+            raise InvalidBody("A generation takes either 'messages' or 'prompt'.", param="messages")
+        # Everything the request alone decides is checked before the model is looked up.
+        merge_sampling(body.sampling, {}, prefix="sampling.")
+        messages = chat_messages(body.messages) if body.messages is not None else None
+        stop = stop_strings(body.stop)
+        model = await asyncio.to_thread(self._services.store.resolve, reference)
+        generation = self._services.generations.start(
+            reference,
+            model.name,
+            GenerateRequest(
+                id=new_generation_id(),
+                messages=messages,
+                prompt=body.prompt,
+                sampling=merge_sampling(body.sampling, model.sampling),
+                max_tokens=body.max_tokens,
+                stop=stop,
+            ),
+        )
+        return JSON(GenerationStarted(generation.id, generation.model), 202)
+
+    async def generation(self, request: Request) -> Response:
+        """`GET /ingle/v1/generations/{id}`."""
+        return JSON(self._generation(request).status())
+
+    async def follow(self, request: Request) -> Response:
+        """`GET /ingle/v1/generations/{id}/events`."""
+        generation = self._generation(request)
+        after = _resume_point(request, generation)
+        return EventStream(_generation_frames(generation, after), on_error=self._error_frame)
+
+    async def cancel(self, request: Request) -> Response:
+        """`POST /ingle/v1/generations/{id}/cancel`."""
+        generation = self._generation(request)
+        await generation.cancel()
+        return JSON(generation.status())
+
+    async def events(self, request: Request) -> Response:
+        """`GET /ingle/v1/events`."""
+        return EventStream(self._hub_frames(), on_error=self._error_frame)
+
+    async def shutdown(self, request: Request) -> Response:
+        """`POST /ingle/v1/shutdown`."""
+        self._services.shutdown()
+        return JSON(ShuttingDownNotice(), 202)
+
+    async def _pull_frames(self, pull: Pull) -> Frames:
+        async for progress in pull.follow():
+            if not pull.done:
+                yield encode_event(self._encoder.encode(progress), event="progress")
+        try:
+            model = await pull.result()
+            entry = await asyncio.to_thread(model_entry, self._services, model)
+        except Exception as error:
+            yield self._error_frame(error)
+        else:
+            yield encode_event(self._encoder.encode(entry), event="done")
+
+    async def _hub_frames(self) -> Frames:
+        with self._services.hub.subscribe() as subscription:
+            first = GaugesEvent(self._services.memory(), self._services.manager.loaded())
+            yield encode_event(self._encoder.encode(first), event="gauges")
+            async for event in subscription:
+                yield encode_event(event.data, event=event.name)
+
+    def _error_frame(self, error: Exception) -> bytes:
+        return encode_event(self._encoder.encode(describe(error).native()), event="error")
+
+    def _generation(self, request: Request) -> Generation:
+        return self._services.generations.get(request.path_params["id"])
+
+    def _default_model(self) -> str:
+        return self._services.canonical(self._services.config.default_model)
+
+    async def _read(self, request: Request, decoder: msgspec.json.Decoder[T]) -> T:
+        limit = self._services.config.max_body_bytes
+        return parse(await read_body(request, limit), decoder)
+
+
+async def _generation_frames(generation: Generation, after: int) -> Frames:
+    async for event in generation.follow(after):
+        yield encode_event(event.data, event=event.name, id=event.number)
+
+
+def _resume_point(request: Request, generation: Generation) -> int:
+    """The number of the last event the client has seen.
+
+    A browser repeats its address when it connects again, so what its header says is newer.
+    """
+    text = request.headers.get("last-event-id") or request.query_params.get("after") or "0"
+    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+        raise InvalidBody("'after' must be the number of an event.", param="after")
+    if int(text) > generation.events:
+        raise InvalidBody(
+            f"There are {generation.events} events so far, and 'after' is {text}.", param="after"
+        )
+    return int(text)

@@ -1,0 +1,140 @@
+"""The wire types of the native API."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from ..loaded_model import LoadedModel
+from ..memory import MemorySnapshot
+from ..sampling import SamplingOptions, TokenCount
+from .messages import Conversation
+
+Reference = Annotated[str, Meta(min_length=1, max_length=4096)]
+KeepAlive = Annotated[float, Meta(ge=-1, le=10**9, description="seconds; -1 is for ever")]
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """The daemon itself; `address` is null when TCP is off."""
+
+    version: str
+    pid: int
+    uptime: float
+    socket: str
+    address: str | None
+    default_model: str
+    memory: MemorySnapshot
+    models: list[LoadedModel]
+
+
+class GaugesEvent(msgspec.Struct, frozen=True):
+    """What moves while the daemon works."""
+
+    memory: MemorySnapshot
+    models: list[LoadedModel]
+
+
+class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that is installed, or that the catalog offers."""
+
+    name: str
+    installed: bool
+    state: Literal[
+        "available", "downloading", "stopped", "starting", "ready", "draining", "stopping", "failed"
+    ]
+    default: bool
+    size: int
+    parameters: int
+    quantization: str
+    architecture: str
+    context: int
+    licence: str
+    description: str
+    path: str | None
+    chat: bool
+
+
+class ModelEntries(msgspec.Struct, frozen=True):
+    """Installed models first, then what the catalog offers."""
+
+    models: list[ModelEntry]
+
+
+class ModelRequest(msgspec.Struct, frozen=True):
+    """Names a model."""
+
+    model: Reference
+
+
+class LoadRequest(msgspec.Struct, frozen=True):
+    """`context` in tokens; what is left out is decided by the configuration."""
+
+    model: Reference
+    context: TokenCount | None = None
+    keep_alive: KeepAlive | None = None
+
+
+class UnloadRequest(msgspec.Struct, frozen=True):
+    """Without a model, all."""
+
+    model: Reference | None = None
+
+
+class Unloaded(msgspec.Struct, frozen=True):
+    """The models whose process has ended."""
+
+    unloaded: list[str]
+
+
+class Removed(msgspec.Struct, frozen=True):
+    """The model whose files are gone, and the bytes that are free again."""
+
+    removed: str
+    freed: int
+
+
+class PullCancelling(msgspec.Struct, frozen=True):
+    """Whether there was a download to stop."""
+
+    model: str
+    cancelled: bool
+
+
+class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation in `messages` or raw text in `prompt`; without a model, the default one."""
+
+    model: Reference | None = None
+    messages: Conversation | None = None
+    prompt: str | None = None
+    sampling: SamplingOptions = msgspec.field(default_factory=SamplingOptions)
+    max_tokens: TokenCount | None = None
+    stop: str | list[str] | None = None
+
+
+class GenerationStarted(msgspec.Struct, frozen=True):
+    """The generation's id, under which its events are."""
+
+    id: str
+    model: str
+
+
+class ShuttingDownNotice(msgspec.Struct, frozen=True):
+    """The daemon ends once running answers are finished."""
+
+    status: Literal["shutting down"] = "shutting down"
+
+
+class Health(msgspec.Struct, frozen=True):
+    """The daemon answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Readiness(msgspec.Struct, frozen=True):
+    """The model produced a token; `seconds` is what loading and the token took."""
+
+    status: Literal["ready"]
+    model: str
+    seconds: float

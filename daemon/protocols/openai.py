@@ -1,0 +1,195 @@
+"""OpenAI's routes: models, chat and plain completions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ingle.backends.base import Event
+from ingle.backends.errors import RequestRejected
+from ingle.models.errors import ModelError
+from ingle.models.store import StoredModel
+
+from ..body import parse, read_body
+from ..errors import describe
+from ..fan_in import fan_in
+from ..lifecycle import Lease
+from ..model_run import ModelState
+from ..responses import JSON
+from ..route_spec import RouteSpec, Stream
+from ..services import Services
+from ..sse import EventStream, Frames, encode_event, run_until_disconnect
+from .openai_answers import Answer, ChatAnswer, CompletionAnswer
+from .openai_requests import Job, chat_job, completion_job
+from .openai_types import (
+    ChatCompletion,
+    ChatCompletionChunk,
+    ChatCompletionRequest,
+    Completion,
+    CompletionRequest,
+    Model,
+    ModelList,
+)
+
+DONE = b"data: [DONE]\n\n"
+GENERATION_ERRORS = (404, 408, 413, 422, 500, 503, 507)
+
+T = TypeVar("T")
+AnswerFactory = Callable[[Job, Lease], Answer]
+
+
+class OpenAIApi:
+    """The routes under `/v1/`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._chat = msgspec.json.Decoder(ChatCompletionRequest)
+        self._completion = msgspec.json.Decoder(CompletionRequest)
+        self._encoder = msgspec.json.Encoder()
+
+    def routes(self) -> list[RouteSpec]:
+        """All of them."""
+        return [
+            RouteSpec(
+                method="GET",
+                path="/v1/models",
+                endpoint=self.list_models,
+                summary="The installed models.",
+                response=ModelList,
+            ),
+            RouteSpec(
+                method="GET",
+                path="/v1/models/{id:path}",
+                endpoint=self.get_model,
+                summary="One installed model.",
+                response=Model,
+                errors=(404, 422),
+            ),
+            RouteSpec(
+                method="POST",
+                path="/v1/chat/completions",
+                endpoint=self.chat_completions,
+                summary="Answer a conversation.",
+                request=ChatCompletionRequest,
+                response=ChatCompletion,
+                stream=Stream({"": ChatCompletionChunk}, only_if="`stream` is true"),
+                errors=GENERATION_ERRORS,
+            ),
+            RouteSpec(
+                method="POST",
+                path="/v1/completions",
+                endpoint=self.completions,
+                summary="Continue one or several prompts.",
+                request=CompletionRequest,
+                response=Completion,
+                stream=Stream({"": Completion}, only_if="`stream` is true"),
+                errors=GENERATION_ERRORS,
+            ),
+        ]
+
+    async def list_models(self, request: Request) -> Response:
+        """`GET /v1/models`."""
+        models = await asyncio.to_thread(self._services.store.list)
+        return JSON(ModelList(data=[await self._describe(model) for model in models]))
+
+    async def get_model(self, request: Request) -> Response:
+        """`GET /v1/models/{id}`."""
+        reference: str = request.path_params["id"]
+        model = await asyncio.to_thread(self._services.store.resolve, reference)
+        return JSON(await self._describe(model))
+
+    async def chat_completions(self, request: Request) -> Response:
+        """`POST /v1/chat/completions`."""
+        body = await self._read(request, self._chat)
+        return await self._answer(request, chat_job(body), bool(body.stream), ChatAnswer)
+
+    async def completions(self, request: Request) -> Response:
+        """`POST /v1/completions`."""
+        body = await self._read(request, self._completion)
+        return await self._answer(
+            request, completion_job(body), bool(body.stream), CompletionAnswer
+        )
+
+    async def _answer(
+        self, request: Request, job: Job, stream: bool, factory: AnswerFactory
+    ) -> Response:
+        if stream:
+            return EventStream(self._stream(job, factory), on_error=self._error_frame)
+        answer = await run_until_disconnect(request.receive, self._whole(job, factory))
+        return Response(status_code=499) if answer is None else JSON(answer)
+
+    async def _stream(self, job: Job, factory: AnswerFactory) -> Frames:
+        async with self._services.manager.lease(job.model) as lease:
+            answer = factory(job, lease)
+            async with aclosing(_events(job, lease)) as events:
+                async for prompt, event in events:
+                    for chunk in answer.chunks(prompt, event):
+                        yield encode_event(self._encoder.encode(chunk))
+        if job.include_usage:
+            yield encode_event(self._encoder.encode(answer.usage_chunk()))
+        yield DONE
+
+    async def _whole(self, job: Job, factory: AnswerFactory) -> msgspec.Struct:
+        async with self._services.manager.lease(job.model) as lease:
+            answer = factory(job, lease)
+            async with aclosing(_events(job, lease)) as events:
+                async for prompt, event in events:
+                    for _ in answer.chunks(prompt, event):
+                        continue
+        return answer.whole()
+
+    def _error_frame(self, error: Exception) -> bytes:
+        return encode_event(self._encoder.encode(describe(error).openai()))
+
+    async def _describe(self, model: StoredModel) -> Model:
+        run = self._services.manager.find(model)
+        if run is not None and run.info is not None:
+            context = run.info.context
+        else:
+            context = await asyncio.to_thread(self._expected_context, model)
+        return Model(
+            id=model.name,
+            created=await asyncio.to_thread(_created, Path(model.path)),
+            context_length=context,
+            state=run.state if run is not None else ModelState.STOPPED,
+        )
+
+    def _expected_context(self, model: StoredModel) -> int:
+        """What a request would get if the model were loaded now."""
+        available = self._services.memory().usable
+        try:
+            return self._services.prepare(model, context=None, available=available).spec.context
+        except ModelError:
+            # It is listed although it cannot be loaded; asking for it says why.
+            return model.context
+
+    async def _read(self, request: Request, decoder: msgspec.json.Decoder[T]) -> T:
+        limit = self._services.config.max_body_bytes
+        return parse(await read_body(request, limit), decoder)
+
+
+async def _events(job: Job, lease: Lease) -> AsyncGenerator[tuple[int, Event], None]:
+    """The events of all the job's prompts, each with its prompt's number."""
+    streams = [lease.backend.generate(r) for r in job.requests(lease.model.sampling)]
+    try:
+        async with aclosing(fan_in(streams)) as events:
+            async for item in events:
+                yield item
+    except RequestRejected as error:
+        if not job.is_chat and error.param == "messages":
+            error.param = "prompt"
+        raise
+
+
+def _created(path: Path) -> int:
+    try:
+        return int(path.stat().st_mtime)
+    except OSError:
+        return 0

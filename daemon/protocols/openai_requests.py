@@ -1,0 +1,175 @@
+"""From OpenAI's request bodies to checked jobs: pure, and strict where an answer would change."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ingle.backends.base import ChatMessage, GenerateRequest, SamplingParams
+
+from ..errors import InvalidBody, UnsupportedField
+from ..sampling import SamplingOptions, merge_sampling, stop_strings
+from .messages import chat_messages
+from .openai_types import ChatCompletionRequest, CommonRequest, CompletionRequest
+
+MAX_PROMPTS = 64
+
+Prompt = list[ChatMessage] | str | list[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A checked request, which waits only for its model: one or more prompts, `n` answers each."""
+
+    id: str
+    model: str
+    prompts: tuple[Prompt, ...]
+    options: SamplingOptions
+    stop: list[str]
+    max_tokens: int | None
+    n: int
+    include_usage: bool
+    ignore_eos: bool = False
+    echo: bool = False
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether its prompt is a conversation."""
+        return self.id.startswith("chatcmpl-")
+
+    def requests(self, recommended: Mapping[str, float]) -> list[GenerateRequest]:
+        """One request a prompt, with the model's own sampling where the client said nothing."""
+        sampling = merge_sampling(self.options, recommended)
+        return [
+            self._request(f"{self.id}-{number}", prompt, sampling)
+            for number, prompt in enumerate(self.prompts)
+        ]
+
+    def _request(self, id: str, prompt: Prompt, sampling: SamplingParams) -> GenerateRequest:  # noqa: A002 - the backend's word
+        is_chat = self.is_chat
+        return GenerateRequest(
+            id=id,
+            messages=cast("list[ChatMessage]", prompt) if is_chat else None,
+            prompt=None if is_chat else cast("str | list[int]", prompt),
+            sampling=sampling,
+            max_tokens=self.max_tokens,
+            stop=self.stop,
+            n=self.n,
+            ignore_eos=self.ignore_eos,
+        )
+
+
+def chat_job(body: ChatCompletionRequest) -> Job:
+    """Check a chat; raises `InvalidBody` and `UnsupportedField`."""
+    _refuse(body, HARMLESS_IN_CHAT)
+    return Job(
+        id=f"chatcmpl-{secrets.token_hex(12)}",
+        prompts=(chat_messages(body.messages),),
+        max_tokens=body.max_completion_tokens or body.max_tokens,
+        **_common(body),
+    )
+
+
+def completion_job(body: CompletionRequest) -> Job:
+    """Check a plain completion; raises `InvalidBody` and `UnsupportedField`."""
+    _refuse(body, HARMLESS_IN_COMPLETION)
+    if body.best_of is not None and body.best_of != (body.n or 1):
+        raise UnsupportedField(
+            "'best_of' is not supported yet where it differs from 'n'.",
+            hint="Leave it out.",
+            param="best_of",
+        )
+    prompts = _prompts(body.prompt)
+    if body.echo and any(isinstance(prompt, list) for prompt in prompts):
+        raise UnsupportedField(
+            "'echo' is not supported for a prompt of token ids.",
+            hint="Send the prompt as text.",
+            param="echo",
+        )
+    return Job(
+        id=f"cmpl-{secrets.token_hex(12)}",
+        prompts=prompts,
+        max_tokens=body.max_tokens,
+        ignore_eos=bool(body.ignore_eos),
+        echo=bool(body.echo),
+        **_common(body),
+    )
+
+
+def _common(body: CommonRequest) -> dict[str, Any]:
+    # Checked now, so that a wrong key is refused before a model is loaded for it.
+    merge_sampling(body, {})
+    return {
+        "model": body.model,
+        "options": body,
+        "stop": stop_strings(body.stop),
+        "n": body.n or 1,
+        "include_usage": body.include_usage,
+    }
+
+
+def _prompts(prompt: str | list[str | int | list[int]]) -> tuple[str | list[int], ...]:
+    if isinstance(prompt, str):
+        return (prompt,)
+    if not prompt or (len(prompt) > MAX_PROMPTS and not isinstance(prompt[0], int)):
+        raise InvalidBody(
+            f"'prompt' must hold between 1 and {MAX_PROMPTS} prompts.", param="prompt"
+        )
+    kinds = {type(item) for item in prompt}
+    if len(kinds) > 1:
+        raise InvalidBody(
+            "'prompt' mixes text and token ids.",
+            hint="Send text, token ids, or a list of either.",
+            param="prompt",
+        )
+    if kinds == {int}:
+        return (_token_ids(cast("list[int]", prompt)),)
+    if kinds == {str}:
+        return tuple(cast("list[str]", prompt))
+    return tuple(_token_ids(ids) for ids in cast("list[list[int]]", prompt))
+
+
+def _token_ids(ids: list[int]) -> list[int]:
+    if not ids or not all(0 <= token < 2**31 for token in ids):
+        raise InvalidBody("'prompt' holds something that is no token id.", param="prompt")
+    return ids
+
+
+def _refuse(body: CommonRequest, harmless: Mapping[str, Callable[[Any], bool]]) -> None:
+    for field, is_harmless in harmless.items():
+        value = getattr(body, field)
+        if value is not None and not is_harmless(value):
+            raise UnsupportedField(
+                f"'{field}' is not supported yet.",
+                hint="Leave it out: the answer would not be what it asks for.",
+                param=field,
+            )
+
+
+def _empty(value: Any) -> bool:
+    return value in ([], {}, "")
+
+
+def _false(value: Any) -> bool:
+    return value is False
+
+
+# The values of each field that ask for nothing; null always does.
+HARMLESS_IN_CHAT: Mapping[str, Callable[[Any], bool]] = {
+    "tools": _empty,
+    "tool_choice": lambda value: value in ("none", "auto"),
+    "functions": _empty,
+    "function_call": lambda value: value in ("none", "auto"),
+    "response_format": lambda value: value == {"type": "text"},
+    "logprobs": _false,
+    "top_logprobs": lambda value: type(value) is int and value == 0,
+    "modalities": lambda value: value == ["text"],
+    "audio": _empty,
+    "web_search_options": lambda _: False,
+}
+HARMLESS_IN_COMPLETION: Mapping[str, Callable[[Any], bool]] = {
+    "suffix": _empty,
+    "logprobs": _false,
+}

@@ -1,0 +1,176 @@
+"""OpenAI's wire types, as far as they are served."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from ..model_run import ModelState
+from ..sampling import SamplingOptions, TokenCount
+from .messages import Conversation
+
+FinishWord = Literal["stop", "length"]
+ChoiceCount = Annotated[int, Meta(ge=1, le=16)]
+
+
+class StreamOptions(msgspec.Struct):
+    """`include_usage` asks for one more chunk at the end, which counts the tokens."""
+
+    include_usage: bool | None = None
+
+
+class CommonRequest(SamplingOptions, kw_only=True):
+    """What chat and plain completions have in common; unknown fields are ignored."""
+
+    model: Annotated[str, Meta(min_length=1)]
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    stop: str | list[str] | None = None
+    max_tokens: TokenCount | None = None
+    n: ChoiceCount | None = None
+
+    @property
+    def include_usage(self) -> bool:
+        """Whether a stream ends with a chunk of usage."""
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+
+class ChatCompletionRequest(CommonRequest, kw_only=True):
+    """The body of `POST /v1/chat/completions`; the fields without a type are refused if used."""
+
+    messages: Conversation
+    max_completion_tokens: TokenCount | None = None
+    tools: Any = None
+    tool_choice: Any = None
+    functions: Any = None
+    function_call: Any = None
+    response_format: Any = None
+    logprobs: Any = None
+    top_logprobs: Any = None
+    modalities: Any = None
+    audio: Any = None
+    web_search_options: Any = None
+
+
+class CompletionRequest(CommonRequest, kw_only=True):
+    """The body of `POST /v1/completions`; the fields without a type are refused if used."""
+
+    prompt: str | list[str | int | list[int]]
+    echo: bool | None = None
+    ignore_eos: bool | None = None
+    suffix: Any = None
+    logprobs: Any = None
+    best_of: Any = None
+
+
+class PromptTokensDetails(msgspec.Struct, frozen=True):
+    """`cached_tokens` of the prompt were found in the KV cache."""
+
+    cached_tokens: int
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens really processed."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptTokensDetails
+
+
+class AssistantMessage(msgspec.Struct, frozen=True):
+    """A whole answer."""
+
+    role: Literal["assistant"]
+    content: str
+    refusal: None = None
+
+
+class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """One of `n` answers."""
+
+    index: int
+    message: AssistantMessage
+    logprobs: None = None
+    finish_reason: FinishWord
+
+
+class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a chat that is not streamed."""
+
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: Usage
+    system_fingerprint: str
+
+
+class ChoiceDelta(msgspec.Struct, frozen=True, kw_only=True):
+    """What one chunk adds to an answer."""
+
+    role: Literal["assistant"] | UnsetType = UNSET
+    content: str | UnsetType = UNSET
+
+
+class ChunkChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer's part in a chunk."""
+
+    index: int
+    delta: ChoiceDelta
+    logprobs: None = None
+    finish_reason: FinishWord | None = None
+
+
+class ChatCompletionChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """One event of a streamed chat; `usage` is there only where it was asked for."""
+
+    id: str
+    object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: list[ChunkChoice]
+    usage: Usage | UnsetType | None = UNSET
+
+
+class CompletionChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """One answer, or one chunk's addition to it."""
+
+    index: int
+    text: str
+    logprobs: None = None
+    finish_reason: FinishWord | None
+
+
+class Completion(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `POST /v1/completions`, whole or one event of it."""
+
+    id: str
+    object: Literal["text_completion"] = "text_completion"
+    created: int
+    model: str
+    choices: list[CompletionChoice]
+    usage: Usage | UnsetType | None = UNSET
+    system_fingerprint: str
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True):
+    """An installed model; `context_length` and `state` are ingle's extension."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: Literal["ingle"] = "ingle"
+    context_length: int
+    state: ModelState
+
+
+class ModelList(msgspec.Struct, frozen=True, kw_only=True):
+    """All installed models."""
+
+    object: Literal["list"] = "list"
+    data: list[Model]

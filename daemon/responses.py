@@ -1,0 +1,34 @@
+"""JSON answers, and errors in the shape that their path promises."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from starlette.responses import Response
+
+from .errors import Problem
+
+OPENAI_PREFIX = "/v1/"
+
+
+class JSON(Response):
+    """A msgspec value as the body."""
+
+    media_type = "application/json"
+
+    def __init__(
+        self, value: object, status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(msgspec.json.encode(value), status_code=status, headers=headers)
+
+
+def error_body(problem: Problem, path: str) -> msgspec.Struct:
+    """OpenAI's shape for OpenAI's paths, ours for all others."""
+    return problem.openai() if path.startswith(OPENAI_PREFIX) else problem.native()
+
+
+def error_response(problem: Problem, path: str, *, close: bool = False) -> JSON:
+    """The whole answer; with `close` the connection ends with it, and an unread body is dropped."""
+    headers = {**problem.headers, **({"connection": "close"} if close else {})}
+    return JSON(error_body(problem, path), problem.status, headers)

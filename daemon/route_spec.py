@@ -1,0 +1,49 @@
+"""One route of the API, described once: for the router, and for `GET /openapi.json`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A query parameter or header a route reads."""
+
+    name: str
+    place: Literal["query", "header"]
+    type: Any
+    description: str
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Server-sent events: the type of each event's data by its name, "" where it has none.
+
+    `only_if` says when a route that also answers at once streams instead.
+    """
+
+    events: dict[str, Any]
+    only_if: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouteSpec:
+    """Method, path, what goes in and out; `errors` are the statuses beside those all have."""
+
+    method: Literal["GET", "POST", "DELETE"]
+    path: str
+    endpoint: Endpoint
+    summary: str
+    request: Any = None
+    response: Any = None
+    status: int = 200
+    stream: Stream | None = None
+    parameters: tuple[Parameter, ...] = ()
+    errors: tuple[int, ...] = ()

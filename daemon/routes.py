@@ -1,0 +1,52 @@
+"""The one table of all routes."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from .openapi import openapi_document
+from .protocols.health import HealthApi
+from .protocols.native import NativeApi
+from .protocols.openai import OpenAIApi
+from .responses import JSON
+from .route_spec import RouteSpec
+from .services import Services
+
+
+def route_table(services: Services) -> list[RouteSpec]:
+    """Every route of the daemon, the description of them all included."""
+    routes = [
+        *HealthApi(services).routes(),
+        *OpenAIApi(services).routes(),
+        *NativeApi(services).routes(),
+    ]
+    description = Description()
+    routes.append(
+        RouteSpec(
+            method="GET",
+            path="/openapi.json",
+            endpoint=description.get,
+            summary="This document.",
+            response=dict[str, Any],
+        )
+    )
+    description.routes = routes
+    return routes
+
+
+class Description:
+    """Serves the document, which is made when first asked for."""
+
+    def __init__(self) -> None:
+        self.routes: list[RouteSpec] = []
+        self._document: dict[str, Any] | None = None
+
+    async def get(self, request: Request) -> Response:
+        """`GET /openapi.json`."""
+        if self._document is None:
+            self._document = openapi_document(self.routes, version("ingle"))
+        return JSON(self._document)

@@ -1,0 +1,95 @@
+"""Sampling fields as requests carry them, and how they override what a model recommends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from ingle.backends.base import SamplingParams
+
+from .errors import InvalidBody
+
+MAX_STOPS = 16
+LARGEST_TOKEN_ID = 2**31 - 1
+
+Temperature = Annotated[float, Meta(ge=0, le=2)]
+Probability = Annotated[float, Meta(gt=0, le=1)]
+MinimumProbability = Annotated[float, Meta(ge=0, le=1)]
+TopK = Annotated[int, Meta(ge=-1, le=2**31 - 1, description="0 and -1 are off")]
+Penalty = Annotated[float, Meta(ge=-2, le=2)]
+RepeatPenalty = Annotated[float, Meta(gt=0, le=10, description="1 is off")]
+Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Bias = Annotated[float, Meta(ge=-100, le=100)]
+TokenCount = Annotated[int, Meta(ge=1, le=2**31 - 1)]
+
+
+class SamplingOptions(msgspec.Struct, kw_only=True):
+    """What a request may say about sampling; None leaves it to the model's recommendation."""
+
+    temperature: Temperature | None = None
+    top_p: Probability | None = None
+    top_k: TopK | None = None
+    min_p: MinimumProbability | None = None
+    repeat_penalty: RepeatPenalty | None = None
+    frequency_penalty: Penalty | None = None
+    presence_penalty: Penalty | None = None
+    seed: Seed | None = None
+    logit_bias: dict[str, Bias] | None = None
+
+
+FIELDS = (
+    "temperature",
+    "top_p",
+    "min_p",
+    "repeat_penalty",
+    "frequency_penalty",
+    "presence_penalty",
+)
+
+
+def merge_sampling(
+    options: SamplingOptions, recommended: Mapping[str, float], *, prefix: str = ""
+) -> SamplingParams:
+    """The request's fields over the model's over the defaults; `prefix` names the parent field."""
+    values: dict[str, Any] = {
+        name: float(recommended[name]) for name in FIELDS if name in recommended
+    }
+    if "top_k" in recommended:
+        values["top_k"] = int(recommended["top_k"])
+    for name in (*FIELDS, "seed"):
+        if (value := getattr(options, name)) is not None:
+            values[name] = value
+    if options.top_k is not None:
+        values["top_k"] = max(0, options.top_k)
+    if options.logit_bias:
+        values["logit_bias"] = {
+            _token_id(key, prefix): bias for key, bias in options.logit_bias.items()
+        }
+    return SamplingParams(**values)
+
+
+def stop_strings(stop: str | list[str] | None) -> list[str]:
+    """At most sixteen stop strings, none of them empty."""
+    stops = [stop] if isinstance(stop, str) else stop or []
+    if len(stops) > MAX_STOPS:
+        raise InvalidBody(f"'stop' may hold at most {MAX_STOPS} strings.", param="stop")
+    if not all(stops):
+        raise InvalidBody(
+            "'stop' may not hold an empty string.",
+            hint="It would end every answer at once.",
+            param="stop",
+        )
+    return stops
+
+
+def _token_id(key: str, prefix: str) -> int:
+    if key.isascii() and key.isdigit() and len(key) <= 10 and int(key) <= LARGEST_TOKEN_ID:
+        return int(key)
+    raise InvalidBody(
+        f"'{prefix}logit_bias' has the key {key[:20]!r}, which is not a token id.",
+        hint="Keys are numbers of tokens, written as strings.",
+        param=f"{prefix}logit_bias",
+    )

@@ -1,0 +1,45 @@
+"""What the routes work with, made once at start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ingle.models.catalog import Catalog
+from ingle.models.store import ModelStore
+
+from .config import Config
+from .events import EventHub
+from .generations import GenerationRegistry
+from .lifecycle import ModelManager
+from .memory import MemoryReader
+from .preparation import Preparer
+from .pulls import PullManager
+
+
+@dataclass(frozen=True, kw_only=True)
+class Services:
+    """The parts of one daemon; `address` is host and port of TCP, `started_at` monotonic."""
+
+    config: Config
+    store: ModelStore
+    catalog: Catalog
+    manager: ModelManager
+    generations: GenerationRegistry
+    pulls: PullManager
+    hub: EventHub
+    prepare: Preparer
+    memory: MemoryReader
+    shutdown: Callable[[], None]
+    started_at: float
+    address: str | None = None
+
+    def canonical(self, reference: str) -> str:
+        """See `canonical_name`."""
+        return canonical_name(self.catalog, reference)
+
+
+def canonical_name(catalog: Catalog, reference: str) -> str:
+    """The full name for any spelling of a catalog model; other references as they are."""
+    entry = catalog.find(reference)
+    return entry.full_name if entry is not None else reference.strip()

@@ -1,0 +1,448 @@
+"""A whole daemon in the test's own event loop, on real sockets, with scripted models."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import httpx
+import pytest
+
+from ingle.backends.base import (
+    Backend,
+    Delta,
+    EngineKind,
+    Event,
+    Finished,
+    FinishReason,
+    Gauges,
+    GenerateRequest,
+    LoadProgress,
+    LoadSpec,
+    ModelInfo,
+    Started,
+)
+from ingle.backends.errors import BackendError, WorkerDied
+from ingle.backends.local import LocalBackend
+from ingle.daemon.config import Config
+from ingle.daemon.events import EventHub
+from ingle.daemon.gauges import GaugePublisher
+from ingle.daemon.generations import GenerationRegistry
+from ingle.daemon.lifecycle import ModelManager
+from ingle.daemon.memory import MemorySnapshot
+from ingle.daemon.paths import find_paths
+from ingle.daemon.preparation import Preparation, Preparer
+from ingle.daemon.pulls import PullManager
+from ingle.daemon.server import Server, make_server
+from ingle.daemon.services import Services, canonical_name
+from ingle.daemon.sockets import bind_tcp, bind_unix
+from ingle.models.catalog import Catalog
+from ingle.models.errors import ModelNotFound
+from ingle.models.store import ModelStore
+from ingle.models.stored_model import Manifest, StoredModel, write_manifest
+
+MIB = 2**20
+GIB = 2**30
+
+
+@dataclass
+class BackendPlan:
+    """What a `PlannedBackend` does; events are for the test to set."""
+
+    start_error: BackendError | None = None
+    start_gate: asyncio.Event | None = None
+    reply: tuple[str, ...] = ("Hel", "lo")
+    die_after: int | None = None
+    token_gate: asyncio.Event | None = None
+
+
+class PlannedBackend:
+    """A `Backend` whose every step a test decides."""
+
+    def __init__(self, spec: LoadSpec, plan: BackendPlan) -> None:
+        self.spec = spec
+        self.plan = plan
+        self.state: Literal["new", "starting", "ready", "stopping", "dead"] = "new"
+        self.gauges = Gauges()
+        self.pid: int | None = None
+        self.active = 0
+        self.stops: list[float] = []
+        self._dead = asyncio.Event()
+        self._cause = ""
+
+    async def start(self, on_progress: LoadProgress | None = None) -> ModelInfo:
+        self.state = "starting"
+        if on_progress is not None:
+            on_progress(0.5)
+        if self.plan.start_gate is not None:
+            await self.plan.start_gate.wait()
+        if self.plan.start_error is not None:
+            self.state = "dead"
+            raise self.plan.start_error
+        self.state = "ready"
+        return ModelInfo(
+            engine="planned",
+            device="none",
+            architecture="planned",
+            parameters=1,
+            vocab_size=1,
+            trained_context=self.spec.context,
+            context=self.spec.context,
+            slots=self.spec.slots,
+            kv_capacity=self.spec.context,
+            has_chat_template=True,
+        )
+
+    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
+        self.active += 1
+        try:
+            yield Started(request.id, 3)
+            for number, text in enumerate(self.plan.reply):
+                if number == self.plan.die_after:
+                    self.die("The model's process died of signal 9.")
+                if self.state == "dead":
+                    raise WorkerDied(self._cause)
+                if self.plan.token_gate is not None:
+                    await self.plan.token_gate.wait()
+                yield Delta(request.id, 0, text, [number])
+            yield Finished(request.id, 0, FinishReason.STOP, len(self.plan.reply))
+        finally:
+            self.active -= 1
+
+    def die(self, cause: str) -> None:
+        self.state = "dead"
+        self._cause = cause
+        self._dead.set()
+
+    async def wait_dead(self) -> str:
+        await self._dead.wait()
+        return self._cause
+
+    async def stop(self, grace: float = 5.0) -> None:
+        self.stops.append(grace)
+        self.die("The model was unloaded.")
+
+
+def stored_model(name: str, folder: Path, sampling: dict[str, float] | None = None) -> StoredModel:
+    """A model that exists by name only."""
+    return StoredModel(
+        name=name,
+        path=folder / f"{name}.gguf",
+        size=MIB,
+        sha256="0" * 64,
+        licence="Apache-2.0",
+        description="A test's model.",
+        parameters=1,
+        quantization="Q8_0",
+        architecture="llama",
+        context=4096,
+        chat=True,
+        sampling=sampling or {},
+        source="test",
+    )
+
+
+@dataclass
+class ManagerHarness:
+    """A `ModelManager` over planned backends, with memory that tests decide."""
+
+    manager: ModelManager
+    hub: EventHub
+    plans: dict[str, BackendPlan]
+    backends: list[PlannedBackend]
+    sizes: dict[str, int]
+    memory: dict[str, int]
+    missing: set[str]
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something is so; fails after five seconds."""
+        async with asyncio.timeout(5):
+            while not condition():
+                await asyncio.sleep(0.002)
+
+    def states(self) -> dict[str, str]:
+        return {model.name: model.state.value for model in self.manager.loaded()}
+
+
+@pytest.fixture
+async def make_manager(tmp_path: Path) -> AsyncGenerator[Callable[..., ManagerHarness]]:
+    """Builds managers whose models are `a`, `b` and `c`, 1 GiB each, on a machine of 10 GiB."""
+    made: list[ManagerHarness] = []
+
+    def make(*, keep_alive: float = 60.0, abandon_after: float = 10.0) -> ManagerHarness:
+        plans = {name: BackendPlan() for name in "abc"}
+        sizes = dict.fromkeys("abc", GIB)
+        memory = {"total": 20 * GIB, "available": 10 * GIB}
+        backends: list[PlannedBackend] = []
+        hub = EventHub()
+
+        def prepare(model: StoredModel, *, context: int | None, available: int) -> Preparation:
+            spec = LoadSpec(
+                engine=EngineKind.SCRIPTED, path=str(model.path), context=context or 4096
+            )
+            return Preparation(spec, sizes[model.name])
+
+        def create(spec: LoadSpec) -> Backend:
+            backend = PlannedBackend(spec, plans[Path(spec.path).stem])
+            backends.append(backend)
+            return backend
+
+        missing: set[str] = set()
+
+        def resolve(name: str) -> StoredModel:
+            if name in missing or name not in plans:
+                raise ModelNotFound("No such model.")
+            return stored_model(name, tmp_path)
+
+        manager = ModelManager(
+            resolve=resolve,
+            prepare=prepare,
+            create_backend=create,
+            hub=hub,
+            keep_alive=keep_alive,
+            abandon_after=abandon_after,
+            memory=lambda: MemorySnapshot(**memory),
+        )
+        harness = ManagerHarness(manager, hub, plans, backends, sizes, memory, missing)
+        made.append(harness)
+        return harness
+
+    yield make
+    for harness in made:
+        await harness.manager.close(0.0)
+
+
+@dataclass
+class RunningDaemon:
+    """A daemon under test, and clients for it."""
+
+    services: Services
+    server: Server
+    socket: Path
+    port: int
+    tcp: httpx.AsyncClient
+    unix: httpx.AsyncClient
+    shutdowns: list[float] = field(default_factory=list[float])
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def events(self, method: str, path: str, **kwargs: Any) -> list[tuple[str, Any]]:
+        """All events of a stream, to its end: name and data."""
+        return [event async for event in self.stream(method, path, **kwargs)]
+
+    async def stream(
+        self, method: str, path: str, **kwargs: Any
+    ) -> AsyncGenerator[tuple[str, Any], None]:
+        async with self.unix.stream(method, path, **kwargs) as response:
+            assert response.status_code == 200, await response.aread()
+            assert response.headers["content-type"].startswith("text/event-stream")
+            name = ""
+            async for line in response.aiter_lines():
+                if line.startswith("event: "):
+                    name = line.removeprefix("event: ")
+                elif line.startswith("data: "):
+                    data = line.removeprefix("data: ")
+                    yield name, data if data == "[DONE]" else json.loads(data)
+                    name = ""
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until something is so; fails after five seconds."""
+        async with asyncio.timeout(5):
+            while not condition():
+                await asyncio.sleep(0.002)
+
+    @property
+    def leases(self) -> int:
+        """Requests that hold a model now."""
+        models = self.services.store.list()
+        runs = [self.services.manager.find(model) for model in models]
+        return sum(run.leases for run in runs if run is not None)
+
+
+def install(store: ModelStore, name: str, sampling: dict[str, float] | None = None) -> None:
+    """Put a model into the store that has a manifest and a file, but nothing in it."""
+    folder = store.root.joinpath(*name.split(":"))
+    folder.mkdir(parents=True)
+    (folder / "model.gguf").write_bytes(b"GGUF")
+    write_manifest(
+        folder,
+        Manifest(
+            name=name,
+            file="model.gguf",
+            size=4,
+            sha256="0" * 64,
+            licence="Apache-2.0",
+            description="A test's model.",
+            parameters=1,
+            quantization="Q8_0",
+            architecture="llama",
+            context=4096,
+            chat=True,
+            sampling=sampling or {},
+            source="test",
+        ),
+    )
+
+
+DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
+
+
+@pytest.fixture
+def run_daemon(ingle_home: Path) -> DaemonFactory:
+    """Starts a daemon whose installed model `echo:1` answers from a script."""
+
+    @asynccontextmanager
+    async def start(
+        *,
+        script: dict[str, Any] | None = None,
+        create_backend: Callable[[LoadSpec], Backend] = LocalBackend,
+        pull: Callable[..., StoredModel] | None = None,
+        sampling: dict[str, float] | None = None,
+        **settings: Any,
+    ) -> AsyncGenerator[RunningDaemon]:
+        paths = find_paths({"INGLE_HOME": str(ingle_home)})
+        paths.make_private()
+        config = replace(Config(paths=paths, default_model="echo:1"), **settings)
+        tcp, unix = bind_tcp("127.0.0.1", 0), bind_unix(config.socket, paths)
+        port: int = tcp.getsockname()[1]
+        shutdowns: list[float] = []
+        services = _services(
+            config,
+            preparer=_ScriptedPreparer(script or {}),
+            create_backend=create_backend,
+            pull=pull,
+            shutdown=lambda: shutdowns.append(time.monotonic()),
+            address=f"127.0.0.1:{port}",
+        )
+        install(services.store, "echo:1", sampling)
+        gauges = GaugePublisher(services.hub, services.manager, services.pulls, services.memory)
+        server = make_server(services)
+        serving = asyncio.create_task(server.serve(sockets=[tcp, unix.socket]))
+        await server.listening.wait()
+        try:
+            async with _clients(port, config.socket) as (over_tcp, over_unix):
+                yield RunningDaemon(
+                    services, server, config.socket, port, over_tcp, over_unix, shutdowns
+                )
+        finally:
+            await services.manager.close(0.0)
+            await services.generations.close()
+            await services.pulls.close()
+            gauges.close()
+            services.hub.close()
+            server.should_exit = True
+            server.exit_requested.set()
+            await serving
+            unix.close()
+            tcp.close()
+
+    return start
+
+
+class _ScriptedPreparer:
+    """Loads every model as the scripted engine; a context of 512 unless asked otherwise."""
+
+    def __init__(self, script: dict[str, Any]) -> None:
+        self._script = json.dumps(script)
+
+    def __call__(self, model: StoredModel, *, context: int | None, available: int) -> Preparation:
+        spec = LoadSpec(
+            engine=EngineKind.SCRIPTED,
+            path=str(model.path),
+            context=context or 512,
+            script=self._script,
+        )
+        return Preparation(spec, MIB)
+
+
+def _services(
+    config: Config,
+    *,
+    preparer: Preparer,
+    create_backend: Callable[[LoadSpec], Backend],
+    pull: Callable[..., StoredModel] | None,
+    shutdown: Callable[[], None],
+    address: str,
+) -> Services:
+    catalog, hub = Catalog.load(), EventHub()
+    store = ModelStore(config.paths.models, catalog)
+    manager = ModelManager(
+        resolve=store.resolve,
+        prepare=preparer,
+        create_backend=create_backend,
+        hub=hub,
+        keep_alive=config.keep_alive,
+    )
+    return Services(
+        config=config,
+        store=store,
+        catalog=catalog,
+        manager=manager,
+        generations=GenerationRegistry(manager),
+        pulls=PullManager(pull or store.pull, partial(canonical_name, catalog), hub),
+        hub=hub,
+        prepare=preparer,
+        memory=MemorySnapshot.read,
+        shutdown=shutdown,
+        started_at=time.monotonic(),
+        address=address,
+    )
+
+
+@asynccontextmanager
+async def _clients(
+    port: int, socket: Path
+) -> AsyncGenerator[tuple[httpx.AsyncClient, httpx.AsyncClient]]:
+    transport = httpx.AsyncHTTPTransport(uds=str(socket))
+    async with (
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10) as tcp,
+        httpx.AsyncClient(base_url="http://localhost", transport=transport, timeout=10) as unix,
+    ):
+        yield tcp, unix
+
+
+@pytest.fixture
+async def daemon(run_daemon: DaemonFactory) -> AsyncGenerator[RunningDaemon]:
+    """A daemon whose model says "Hello from the scripted model."."""
+    async with run_daemon() as running:
+        yield running
+
+
+RawRequest = Callable[..., Awaitable[bytes]]
+
+
+@pytest.fixture
+def raw() -> RawRequest:
+    """Sends bytes over a new connection, TCP for a port and unix for a path; returns the answer.
+
+    The sending side stays open, as a client's that still has a body to send.
+    """
+
+    async def request(where: int | Path, content: bytes) -> bytes:
+        if isinstance(where, int):
+            reader, writer = await asyncio.open_connection("127.0.0.1", where)
+        else:
+            reader, writer = await asyncio.open_unix_connection(str(where))
+        try:
+            writer.write(content)
+            async with asyncio.timeout(5):
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = [
+                    int(line.split(b":")[1])
+                    for line in head.lower().split(b"\r\n")
+                    if line.startswith(b"content-length:")
+                ]
+                return head + (await reader.readexactly(length[0]) if length else b"")
+        finally:
+            writer.close()
+
+    return request

@@ -1,0 +1,304 @@
+"""Tests of the native API over real sockets, with a scripted model."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ingle.backends.process import WorkerProcess
+
+if TYPE_CHECKING:
+    from ..conftest import RunningDaemon
+
+    DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
+
+REPLY = "Hello from the scripted model."
+HI = [{"role": "user", "content": "Hi"}]
+ENDLESS = {"reply": "x" * 400, "step_seconds": 0.01}
+GENERATIONS = "/ingle/v1/generations"
+
+
+async def start(daemon: RunningDaemon, **fields: Any) -> str:
+    answer = await daemon.unix.post(GENERATIONS, json={"messages": HI, **fields})
+    assert answer.status_code == 202, answer.text
+    assert answer.json()["model"] == "echo:1"
+    return answer.json()["id"]
+
+
+async def follow(daemon: RunningDaemon, id: str, **kwargs: Any) -> list[tuple[str, Any]]:  # noqa: A002
+    return await daemon.events("GET", f"{GENERATIONS}/{id}/events", **kwargs)
+
+
+def text_of(events: list[tuple[str, Any]]) -> str:
+    return "".join(data["text"] for name, data in events if name == "delta")
+
+
+async def refusal(daemon: RunningDaemon, method: str, path: str, **kwargs: Any) -> Any:
+    answer = await daemon.unix.request(method, path, **kwargs)
+    error = answer.json()["error"]
+    assert set(error) == {"code", "message", "hint"}
+    return answer.status_code, error["code"]
+
+
+async def test_status(daemon: RunningDaemon) -> None:
+    status = (await daemon.unix.get("/ingle/v1/status")).json()
+    assert status["pid"] == os.getpid()
+    assert status["socket"] == str(daemon.socket)
+    assert status["address"] == f"127.0.0.1:{daemon.port}"
+    assert status["default_model"] == "echo:1"
+    assert status["models"] == []
+    assert status["uptime"] >= 0
+    assert 0 < status["memory"]["available"] <= status["memory"]["total"]
+    assert status["memory"]["daemon_rss"] > 0
+
+
+async def test_models_are_listed_installed_first(daemon: RunningDaemon) -> None:
+    first, *offered = (await daemon.unix.get("/ingle/v1/models")).json()["models"]
+    assert (first["name"], first["installed"], first["state"]) == ("echo:1", True, "stopped")
+    assert first["default"] is True
+    assert Path(first["path"]).name == "model.gguf"
+    assert offered
+    assert all(not m["installed"] and m["state"] == "available" for m in offered)
+    assert all(m["path"] is None and not m["default"] for m in offered)
+
+
+async def test_load_and_unload(daemon: RunningDaemon) -> None:
+    body = {"model": "echo", "context": 256, "keep_alive": -1}
+    loaded = (await daemon.unix.post("/ingle/v1/load", json=body)).json()
+    assert (loaded["name"], loaded["state"], loaded["context"]) == ("echo:1", "ready", 256)
+    assert (loaded["engine"], loaded["fraction"], loaded["error"]) == ("scripted", 1.0, None)
+    assert loaded["expires_in"] is None
+    assert (await daemon.unix.get("/ingle/v1/status")).json()["models"][0]["state"] == "ready"
+    unloaded = await daemon.unix.post("/ingle/v1/unload", json={"model": "echo:1"})
+    assert unloaded.json() == {"unloaded": ["echo:1"]}
+    assert (await daemon.unix.post("/ingle/v1/unload")).json() == {"unloaded": []}
+    assert (await daemon.unix.get("/ingle/v1/status")).json()["models"] == []
+
+
+async def test_a_loaded_process_shows_its_memory(run_daemon: DaemonFactory) -> None:
+    async with run_daemon(create_backend=WorkerProcess) as daemon:
+        loaded = (await daemon.unix.post("/ingle/v1/load", json={"model": "echo:1"})).json()
+        assert loaded["pid"] not in (None, os.getpid())
+        assert loaded["rss"] > 2**20
+        assert 0 < loaded["expires_in"] <= 900
+
+
+async def test_removing_a_model_unloads_it_first(daemon: RunningDaemon) -> None:
+    await daemon.unix.post("/ingle/v1/load", json={"model": "echo:1"})
+    removed = (await daemon.unix.delete("/ingle/v1/models/echo")).json()
+    assert removed["removed"] == "echo:1"
+    assert removed["freed"] > 0
+    assert daemon.services.manager.loaded() == []
+    assert daemon.services.store.list() == []
+    assert await refusal(daemon, "DELETE", "/ingle/v1/models/echo:1") == (404, "model_not_found")
+
+
+async def test_a_generation_from_start_to_end(daemon: RunningDaemon) -> None:
+    id_ = await start(daemon, sampling={"temperature": 0}, max_tokens=100)
+    assert id_.startswith("gen-")
+    events = await follow(daemon, id_)
+    names = [name for name, _ in events]
+    assert names[0] == "loading"
+    assert "started" in names
+    assert names[-1] == "finished"
+    assert text_of(events) == REPLY
+    started = next(data for name, data in events if name == "started")
+    finished = events[-1][1]
+    assert finished["reason"] == "stop"
+    assert finished["prompt_tokens"] == started["prompt_tokens"] > 0
+    assert finished["completion_tokens"] >= len(REPLY)
+    assert finished["context"] == started["context"] == 512
+    assert sum(data["tokens"] for name, data in events if name == "delta") > 0
+    status = (await daemon.unix.get(f"{GENERATIONS}/{id_}")).json()
+    assert status["state"] == "finished"
+    assert status["text"] == REPLY
+    assert status["events"] == len(events)
+    assert status["finished"] == finished
+    assert status["error"] is None
+
+
+async def test_a_raw_prompt_and_the_default_model(daemon: RunningDaemon) -> None:
+    events = await follow(daemon, await start(daemon, messages=None, prompt="Once", max_tokens=5))
+    assert text_of(events) == "Hello"
+    assert events[-1][1]["reason"] == "length"
+
+
+async def test_events_are_numbered_and_resumed_without_a_gap(daemon: RunningDaemon) -> None:
+    id_ = await start(daemon)
+    whole = await follow(daemon, id_)
+    for after in (0, 1, 5, len(whole) - 1, len(whole)):
+        assert await follow(daemon, id_, params={"after": after}) == whole[after:]
+    # A browser repeats the address, so what the header says is newer.
+    resumed = await follow(daemon, id_, params={"after": 1}, headers={"Last-Event-ID": "5"})
+    assert resumed == whole[5:]
+    async with daemon.unix.stream("GET", f"{GENERATIONS}/{id_}/events") as response:
+        ids = [line async for line in response.aiter_lines() if line.startswith("id:")]
+    assert ids == [f"id: {number}" for number in range(1, len(whole) + 1)]
+
+
+async def test_a_client_that_comes_back_misses_nothing(run_daemon: DaemonFactory) -> None:
+    async with run_daemon(script={"reply": REPLY, "step_seconds": 0.01}) as daemon:
+        id_ = await start(daemon)
+        seen: list[tuple[str, Any]] = []
+        stream = daemon.stream("GET", f"{GENERATIONS}/{id_}/events")
+        async for event in stream:
+            seen.append(event)
+            if len(seen) == 8:
+                break
+        await stream.aclose()
+        assert daemon.leases == 1
+        two = await asyncio.gather(
+            follow(daemon, id_, params={"after": 8}), follow(daemon, id_, params={"after": 8})
+        )
+        assert text_of(seen + two[0]) == REPLY
+        assert two[0] == two[1]
+
+
+async def test_after_must_be_a_number_that_was(daemon: RunningDaemon) -> None:
+    id_ = await start(daemon)
+    await follow(daemon, id_)
+    for after in ("-1", "x", "1.5", "1e3", "999", "9" * 30, "٣"):
+        path = f"{GENERATIONS}/{id_}/events"
+        assert await refusal(daemon, "GET", path, params={"after": after}) == (
+            400,
+            "invalid_request",
+        )
+
+
+async def test_cancelling_keeps_what_was_generated(run_daemon: DaemonFactory) -> None:
+    async with run_daemon(script=ENDLESS) as daemon:
+        id_ = await start(daemon)
+        following = asyncio.create_task(follow(daemon, id_))
+        generation = daemon.services.generations.get(id_)
+        await daemon.until(lambda: len(generation.status().text) >= 3)
+        cancelled = (await daemon.unix.post(f"{GENERATIONS}/{id_}/cancel")).json()
+        assert cancelled["state"] == "finished"
+        assert cancelled["finished"]["reason"] == "cancelled"
+        assert cancelled["text"].startswith("xxx")
+        assert cancelled["finished"]["completion_tokens"] >= len(cancelled["text"])
+        events = await following
+        assert events[-1] == ("finished", cancelled["finished"])
+        await daemon.until(lambda: daemon.leases == 0)
+        again = (await daemon.unix.post(f"{GENERATIONS}/{id_}/cancel")).json()
+        assert again == cancelled
+
+
+async def test_cancelling_while_the_model_loads(run_daemon: DaemonFactory) -> None:
+    async with run_daemon(script={"load_seconds": 1.0}) as daemon:
+        id_ = await start(daemon)
+        cancelled = (await daemon.unix.post(f"{GENERATIONS}/{id_}/cancel")).json()
+        assert cancelled["finished"]["reason"] == "cancelled"
+        assert cancelled["text"] == ""
+
+
+async def test_a_worker_that_dies_ends_its_generation_with_an_error(
+    run_daemon: DaemonFactory,
+) -> None:
+    async with run_daemon(script={"die_at": 4}, create_backend=WorkerProcess) as daemon:
+        events = await follow(daemon, await start(daemon))
+        name, data = events[-1]
+        assert name == "error"
+        assert data["error"]["code"] == "worker_died"
+        assert REPLY.startswith(text_of(events))
+        models = (await daemon.unix.get("/ingle/v1/status")).json()["models"]
+        assert models[0]["state"] == "failed"
+        assert models[0]["error"] == data["error"]["message"]
+        status = (await daemon.unix.get("/ingle/v1/models")).json()["models"][0]
+        assert status["state"] == "failed"
+        events = await follow(daemon, await start(daemon, max_tokens=3))
+        assert text_of(events) == "Hel"
+
+
+async def test_a_generation_that_cannot_be_is_refused_before_it_begins(
+    daemon: RunningDaemon,
+) -> None:
+    bodies: list[tuple[Any, int]] = [
+        ({}, 400),
+        ({"messages": HI, "prompt": "x"}, 400),
+        ({"messages": []}, 400),
+        ({"messages": HI, "sampling": {"temperature": 9}}, 400),
+        ({"messages": HI, "sampling": {"logit_bias": {"x": 1}}}, 400),
+        ({"messages": HI, "stop": [""]}, 400),
+        ({"messages": HI, "max_tokens": 0}, 400),
+        ({"messages": HI, "model": "nope"}, 404),
+    ]
+    for body, status in bodies:
+        answer = await daemon.unix.post(GENERATIONS, json=body)
+        assert answer.status_code == status, body
+    assert await refusal(daemon, "GET", f"{GENERATIONS}/gen-0") == (404, "generation_not_found")
+    assert daemon.services.manager.loaded() == []
+
+
+async def test_a_prompt_that_does_not_fit_is_an_error_event(daemon: RunningDaemon) -> None:
+    messages = [{"role": "user", "content": "x" * 600}]
+    events = await follow(daemon, await start(daemon, messages=messages))
+    assert events[-1][0] == "error"
+    assert events[-1][1]["error"]["code"] == "context_length_exceeded"
+
+
+async def test_one_stream_tells_everything_that_moves(daemon: RunningDaemon) -> None:
+    assert daemon.services.hub.listeners == 0
+    stream = daemon.stream("GET", "/ingle/v1/events")
+    name, first = await anext(stream)
+    assert name == "gauges"
+    assert first["models"] == []
+    assert set(first["memory"]) == {"total", "available", "daemon_rss"}
+    await daemon.unix.post("/ingle/v1/load", json={"model": "echo:1"})
+    await daemon.unix.post("/ingle/v1/unload")
+    states: list[str] = []
+    async for name, data in stream:
+        if name == "model":
+            assert data["name"] == "echo:1"
+            states.append(data["state"])
+            if data["state"] == "stopped":
+                break
+    assert states == ["starting", "ready", "stopping", "stopped"]
+    await stream.aclose()
+    await daemon.until(lambda: daemon.services.hub.listeners == 0)
+
+
+async def test_gauges_come_while_something_moves(run_daemon: DaemonFactory) -> None:
+    async with run_daemon(script=ENDLESS) as daemon:
+        stream = daemon.stream("GET", "/ingle/v1/events")
+        await anext(stream)
+        await start(daemon)
+        async for name, data in stream:
+            if name == "gauges" and data["models"] and data["models"][0]["running"]:
+                break
+        await stream.aclose()
+
+
+async def test_health(daemon: RunningDaemon) -> None:
+    assert (await daemon.tcp.get("/health")).json() == {"status": "ok"}
+    ready = (await daemon.tcp.get("/health/ready")).json()
+    assert (ready["status"], ready["model"]) == ("ready", "echo:1")
+    assert ready["seconds"] > 0
+    assert daemon.services.manager.loaded()[0].state == "ready"
+    assert (await daemon.tcp.get("/health/ready?model=nope")).status_code == 404
+
+
+async def test_a_model_that_dies_is_not_ready(run_daemon: DaemonFactory) -> None:
+    async with run_daemon(script={"die_at": 0}, create_backend=WorkerProcess) as daemon:
+        answer = await daemon.tcp.get("/health/ready")
+        assert answer.status_code == 503
+        assert answer.json()["error"]["code"] == "worker_died"
+        assert (await daemon.tcp.get("/health")).status_code == 200
+
+
+async def test_shutdown_is_answered_and_passed_on(daemon: RunningDaemon) -> None:
+    answer = await daemon.unix.post("/ingle/v1/shutdown")
+    assert (answer.status_code, answer.json()) == (202, {"status": "shutting down"})
+    assert len(daemon.shutdowns) == 1
+
+
+async def test_nothing_changes_state_on_get(daemon: RunningDaemon) -> None:
+    for path in ("pull", "pull/cancel", "load", "unload", "generations", "shutdown"):
+        for method in ("GET", "HEAD", "OPTIONS", "PUT", "PATCH"):
+            answer = await daemon.unix.request(method, f"/ingle/v1/{path}")
+            assert answer.status_code == 405, (method, path)
+            assert answer.headers["allow"] == "POST"
+    assert daemon.shutdowns == []

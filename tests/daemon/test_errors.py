@@ -1,0 +1,69 @@
+"""Every error there is has an answer that a person can act on, in both shapes."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from typing import Any
+
+import pytest
+
+from ingle.backends import errors as backends
+from ingle.daemon import errors
+from ingle.models import errors as models
+
+TREES: list[Any] = [
+    kind
+    for module in (models, backends, errors)
+    for _, kind in inspect.getmembers(module, inspect.isclass)
+    if issubclass(kind, (models.ModelError, backends.BackendError, errors.RequestError))
+]
+
+
+def make(kind: Any) -> Exception:
+    if kind is backends.ContextExceeded:
+        return backends.ContextExceeded(100, 50)
+    return kind("It went wrong.", hint="Try again.")
+
+
+@pytest.mark.parametrize("kind", TREES, ids=lambda kind: kind.__name__)
+def test_every_error_has_a_status_a_code_and_both_shapes(kind: Any) -> None:
+    error = make(kind)
+    problem = errors.describe(error)
+    assert 400 <= problem.status < 600
+    assert problem.code == getattr(error, "code", None)
+    native, openai = problem.native().error, problem.openai().error
+    assert native.message == str(error)
+    assert native.hint
+    assert openai.message == f"{native.message} {native.hint}"
+    assert openai.code == native.code
+    fault = "invalid_request_error" if problem.status < 500 else "server_error"
+    assert openai.type == fault
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "param"),
+    [
+        (models.ModelNotFound("x"), 404, "model"),
+        (models.InvalidModel("x"), 422, None),
+        (models.DiskFull("x"), 507, None),
+        (models.SourceUnavailable("x"), 502, None),
+        (backends.ContextExceeded(100, 50), 400, "messages"),
+        (backends.RequestRejected("x", param="stop"), 400, "stop"),
+        (backends.OutOfMemory("x"), 507, None),
+        (backends.LoadFailed("x"), 500, None),
+        (backends.WorkerDied("x"), 503, None),
+        (errors.InvalidBody("x", param="n"), 400, "n"),
+    ],
+)
+def test_the_table(error: Exception, status: int, param: str | None) -> None:
+    problem = errors.describe(error)
+    assert (problem.status, problem.param) == (status, param)
+
+
+def test_what_nobody_expected_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR, "ingle.daemon"):
+        problem = errors.describe(ValueError("the inside"))
+    assert (problem.status, problem.code) == (500, "internal_error")
+    assert "the inside" not in problem.openai().error.message
+    assert "the inside" in caplog.text

@@ -1,0 +1,293 @@
+"""Tests of how models come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from ingle.backends.base import Delta, GenerateRequest
+from ingle.backends.errors import LoadFailed, WorkerDied
+from ingle.daemon.errors import (
+    Conflict,
+    MemoryBusy,
+    MemoryExhausted,
+    ModelQuarantined,
+    ModelStopped,
+    ShuttingDown,
+)
+from ingle.models.errors import ModelNotFound
+
+if TYPE_CHECKING:
+    from .conftest import ManagerHarness
+
+    MakeManager = Callable[..., ManagerHarness]
+
+GIB = 2**30
+
+
+async def ask(harness: ManagerHarness, name: str = "a") -> str:
+    """One whole answer."""
+    async with harness.manager.lease(name) as lease:
+        events = lease.backend.generate(GenerateRequest(id="r", prompt="x"))
+        return "".join([event.text async for event in events if isinstance(event, Delta)])
+
+
+async def test_concurrent_leases_share_one_start(make_manager: MakeManager) -> None:
+    harness = make_manager()
+    gate = harness.plans["a"].start_gate = asyncio.Event()
+    answers = [asyncio.create_task(ask(harness)) for _ in range(8)]
+    await harness.until(lambda: len(harness.backends) == 1)
+    assert harness.states() == {"a": "starting"}
+    gate.set()
+    assert await asyncio.gather(*answers) == ["Hello"] * 8
+    assert len(harness.backends) == 1
+    assert harness.states() == {"a": "ready"}
+
+
+async def test_a_failed_start_fails_all_waiters_and_the_next_lease_starts_anew(
+    make_manager: MakeManager,
+) -> None:
+    harness = make_manager()
+    plan = harness.plans["a"]
+    plan.start_error = LoadFailed("The file is damaged.")
+    results = await asyncio.gather(*(ask(harness) for _ in range(3)), return_exceptions=True)
+    assert all(isinstance(result, LoadFailed) for result in results)
+    assert len(harness.backends) == 1
+    assert harness.states() == {"a": "failed"}
+    assert harness.manager.loaded()[0].error == "The file is damaged."
+    plan.start_error = None
+    assert await ask(harness) == "Hello"
+
+
+async def test_a_death_in_a_stream_reaches_its_client_and_the_next_request_is_answered(
+    make_manager: MakeManager,
+) -> None:
+    harness = make_manager()
+    harness.plans["a"].die_after = 1
+    with pytest.raises(WorkerDied, match="signal 9"):
+        await ask(harness)
+    harness.plans["a"].die_after = None
+    assert await ask(harness) == "Hello"
+    assert len(harness.backends) == 2
+    assert harness.backends[0].active == 0
+
+
+async def test_an_idle_death_is_seen_without_a_request(make_manager: MakeManager) -> None:
+    harness = make_manager()
+    await ask(harness)
+    harness.backends[0].die("It was killed.")
+    await harness.until(lambda: harness.states() == {"a": "failed"})
+    assert harness.manager.loaded()[0].error == "It was killed."
+    assert await ask(harness) == "Hello"
+
+
+async def test_three_deaths_put_a_model_into_quarantine_until_it_is_unloaded(
+    make_manager: MakeManager,
+) -> None:
+    harness = make_manager()
+    harness.plans["a"].die_after = 0
+    for _ in range(3):
+        with pytest.raises(WorkerDied):
+            await ask(harness)
+        await harness.until(lambda: harness.states() == {"a": "failed"})
+    with pytest.raises(ModelQuarantined, match="three times") as caught:
+        await ask(harness)
+    assert "ingle unload a" in str(caught.value.hint)
+    assert len(harness.backends) == 3
+    assert await ask(harness, "b") == "Hello"
+    harness.plans["a"].die_after = None
+    await harness.manager.unload("a")
+    assert await ask(harness) == "Hello"
+
+
+async def test_a_loaded_model_can_be_unloaded_after_its_file_is_gone(
+    make_manager: MakeManager,
+) -> None:
+    harness = make_manager()
+    await ask(harness)
+    harness.missing.add("a")
+    with pytest.raises(ModelNotFound):
+        await harness.manager.unload("b2")
+    assert await harness.manager.unload("a") == ["a"]
+
+
+async def test_a_model_goes_when_its_keep_alive_is_over(make_manager: MakeManager) -> None:
+    harness = make_manager(keep_alive=0.05)
+    async with harness.manager.lease("a"):
+        await asyncio.sleep(0.1)
+        assert harness.states() == {"a": "ready"}
+        assert harness.manager.loaded()[0].expires_in is None
+    expires_in = harness.manager.loaded()[0].expires_in
+    assert expires_in is not None
+    assert expires_in > 0
+    await harness.until(lambda: harness.states() == {})
+    assert harness.backends[0].stops
+    assert await ask(harness) == "Hello"
+
+
+async def test_a_negative_keep_alive_is_for_ever(make_manager: MakeManager) -> None:
+    harness = make_manager(keep_alive=0.02)
+    loaded = await harness.manager.load("a", keep_alive=-1)
+    assert loaded.state == "ready"
+    await asyncio.sleep(0.06)
+    assert harness.states() == {"a": "ready"}
+    assert harness.manager.loaded()[0].expires_in is None
+
+
+async def test_unload_lets_answers_finish_and_newcomers_get_a_new_process(
+    make_manager: MakeManager,
+) -> None:
+    harness = make_manager()
+    gate = harness.plans["a"].token_gate = asyncio.Event()
+    first = asyncio.create_task(ask(harness))
+    await harness.until(lambda: bool(harness.backends) and harness.backends[0].active == 1)
+    unloading = asyncio.create_task(harness.manager.unload("a"))
+    await harness.until(lambda: harness.states() == {"a": "draining"})
+    second = asyncio.create_task(ask(harness))
+    await asyncio.sleep(0.02)
+    assert len(harness.backends) == 1
+    gate.set()
+    assert await first == "Hello"
+    assert await unloading == ["a"]
+    assert await second == "Hello"
+    assert len(harness.backends) == 2
+
+
+async def test_unload_breaks_a_hanging_start_off(make_manager: MakeManager) -> None:
+    harness = make_manager()
+    harness.plans["a"].start_gate = asyncio.Event()
+    waiting = asyncio.create_task(ask(harness))
+    await harness.until(lambda: len(harness.backends) == 1)
+    assert await harness.manager.unload("a") == ["a"]
+    with pytest.raises(ModelStopped):
+        await waiting
+    assert harness.states() == {}
+    assert harness.backends[0].stops
+
+
+async def test_a_start_nobody_waits_for_any_more_goes_on_for_a_while(
+    make_manager: MakeManager,
+) -> None:
+    harness = make_manager(abandon_after=0.2)
+    gate = harness.plans["a"].start_gate = asyncio.Event()
+    waiting = asyncio.create_task(ask(harness))
+    await harness.until(lambda: len(harness.backends) == 1)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await asyncio.sleep(0.02)
+    again = asyncio.create_task(ask(harness))
+    await asyncio.sleep(0.02)
+    gate.set()
+    assert await again == "Hello"
+    assert len(harness.backends) == 1
+
+
+async def test_a_start_nobody_waits_for_any_more_is_given_up_in_the_end(
+    make_manager: MakeManager,
+) -> None:
+    harness = make_manager(abandon_after=0.05)
+    harness.plans["a"].start_gate = asyncio.Event()
+    waiting = asyncio.create_task(ask(harness))
+    await harness.until(lambda: len(harness.backends) == 1)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    await harness.until(lambda: harness.states() == {})
+    assert harness.backends[0].stops
+
+
+async def test_the_idle_model_used_longest_ago_makes_room(make_manager: MakeManager) -> None:
+    harness = make_manager()
+    harness.memory["available"] = 3 * GIB + GIB // 2  # of which 1 GiB stays for the system
+    await ask(harness, "a")
+    await ask(harness, "b")
+    await ask(harness, "a")
+    assert await ask(harness, "c") == "Hello"
+    assert harness.states() == {"a": "ready", "c": "ready"}
+
+
+async def test_a_busy_model_is_never_evicted(make_manager: MakeManager) -> None:
+    harness = make_manager()
+    harness.memory["available"] = 2 * GIB + GIB // 2
+    async with harness.manager.lease("a"):
+        with pytest.raises(MemoryBusy, match=r"needs 1024 MiB .* 512 MiB .* 'a'"):
+            await ask(harness, "b")
+        assert harness.states() == {"a": "ready", "b": "failed"}
+    assert await ask(harness, "b") == "Hello"
+    assert harness.states() == {"b": "ready"}
+
+
+async def test_a_model_larger_than_the_machine_evicts_nobody(make_manager: MakeManager) -> None:
+    harness = make_manager()
+    await ask(harness, "a")
+    harness.sizes["b"] = 100 * GIB
+    with pytest.raises(MemoryExhausted, match="needs 102400 MiB"):
+        await ask(harness, "b")
+    assert harness.states()["a"] == "ready"
+
+
+async def test_two_starts_at_once_do_not_count_the_same_memory_twice(
+    make_manager: MakeManager,
+) -> None:
+    harness = make_manager()
+    harness.memory["available"] = 2 * GIB + GIB // 2
+    gate = harness.plans["a"].start_gate = asyncio.Event()
+    first = asyncio.create_task(ask(harness, "a"))
+    await harness.until(lambda: len(harness.backends) == 1)
+    with pytest.raises(MemoryBusy):
+        await ask(harness, "b")
+    gate.set()
+    assert await first == "Hello"
+
+
+async def test_loading_with_another_context_starts_again_unless_in_use(
+    make_manager: MakeManager,
+) -> None:
+    harness = make_manager()
+    assert (await harness.manager.load("a", context=1024)).context == 1024
+    assert (await harness.manager.load("a", context=1024)).context == 1024
+    assert len(harness.backends) == 1
+    assert (await harness.manager.load("a", context=2048)).context == 2048
+    assert len(harness.backends) == 2
+    async with harness.manager.lease("a"):
+        with pytest.raises(Conflict):
+            await harness.manager.load("a", context=4096)
+
+
+async def test_progress_reaches_whoever_waits(make_manager: MakeManager) -> None:
+    harness = make_manager()
+    seen: list[float] = []
+    async with harness.manager.lease("a", on_progress=seen.append):
+        assert seen == [0.5]
+
+
+async def test_closing_refuses_new_work_and_ends_what_outlasts_the_grace(
+    make_manager: MakeManager,
+) -> None:
+    harness = make_manager()
+    harness.plans["a"].token_gate = asyncio.Event()
+    answering = asyncio.create_task(ask(harness))
+    await harness.until(lambda: bool(harness.backends) and harness.backends[0].active == 1)
+    closing = asyncio.create_task(harness.manager.close(0.1))
+    await asyncio.sleep(0.02)
+    with pytest.raises(ShuttingDown):
+        await ask(harness, "b")
+    await closing
+    assert harness.backends[0].state == "dead"
+    answering.cancel()
+    await asyncio.gather(answering, return_exceptions=True)
+
+
+async def test_every_change_of_state_is_published_in_order(make_manager: MakeManager) -> None:
+    harness = make_manager()
+    states: list[str] = []
+    with harness.hub.subscribe() as subscription:
+        await ask(harness)
+        await harness.manager.unload()
+        subscription.end()
+        async for event in subscription:
+            states.append(msgspec.json.decode(event.data)["state"])
+    assert states == ["starting", "ready", "stopping", "stopped"]

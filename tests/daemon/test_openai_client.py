@@ -1,0 +1,123 @@
+"""The official client against the daemon: sync and async, TCP and unix, whole and streamed."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
+
+import openai
+import pytest
+
+if TYPE_CHECKING:
+    from .conftest import RunningDaemon
+
+    DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
+
+REPLY = "Hello from the scripted model."
+HI: list[Any] = [{"role": "user", "content": "Hi"}]
+
+
+def transports(daemon: RunningDaemon, over: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Arguments for a sync and an async client."""
+    if over == "tcp":
+        return {"base_url": f"{daemon.base_url}/v1"}, {"base_url": f"{daemon.base_url}/v1"}
+    # Which HTTP library the client is built on depends on its version.
+    name = openai.DefaultHttpxClient.__mro__[1].__module__.partition(".")[0]
+    library: Any = importlib.import_module(name)
+    uds = str(daemon.socket)
+    return (
+        {
+            "base_url": "http://ingle/v1",
+            "http_client": library.Client(transport=library.HTTPTransport(uds=uds)),
+        },
+        {
+            "base_url": "http://ingle/v1",
+            "http_client": library.AsyncClient(transport=library.AsyncHTTPTransport(uds=uds)),
+        },
+    )
+
+
+def ask_sync(client: openai.OpenAI) -> list[str]:
+    whole = client.chat.completions.create(model="echo:1", messages=HI, n=2)
+    streamed = client.chat.completions.create(
+        model="echo:1", messages=HI, stream=True, stream_options={"include_usage": True}
+    )
+    chunks = list(streamed)
+    assert chunks[-1].usage is not None
+    assert chunks[-1].usage.total_tokens > len(REPLY)
+    plain = client.completions.create(model="echo:1", prompt="Hi", max_tokens=5)
+    assert [model.id for model in client.models.list()] == ["echo:1"]
+    assert client.models.retrieve("echo:1").id == "echo:1"
+    return [
+        *(choice.message.content or "" for choice in whole.choices),
+        "".join(c.choices[0].delta.content or "" for c in chunks if c.choices),
+        plain.choices[0].text,
+    ]
+
+
+async def ask_async(client: openai.AsyncOpenAI) -> list[str]:
+    whole = await client.chat.completions.create(model="echo:1", messages=HI)
+    streamed = await client.completions.create(model="echo:1", prompt="Hi", stream=True)
+    text = "".join([chunk.choices[0].text async for chunk in streamed])
+    async with client.chat.completions.stream(model="echo:1", messages=HI) as stream:
+        final = await stream.get_final_completion()
+    return [whole.choices[0].message.content or "", text, final.choices[0].message.content or ""]
+
+
+@pytest.mark.parametrize("over", ["tcp", "unix"])
+async def test_the_client_gets_its_answers(daemon: RunningDaemon, over: str) -> None:
+    sync_arguments, async_arguments = transports(daemon, over)
+    with openai.OpenAI(api_key="none", max_retries=0, **sync_arguments) as client:
+        answers = await asyncio.to_thread(ask_sync, client)
+    assert answers == [REPLY, REPLY, REPLY, "Hello"]
+    async with openai.AsyncOpenAI(api_key="none", max_retries=0, **async_arguments) as client:
+        assert await ask_async(client) == [REPLY] * 3
+
+
+async def test_the_client_raises_its_own_errors(daemon: RunningDaemon) -> None:
+    async with openai.AsyncOpenAI(
+        api_key="none", max_retries=0, base_url=f"{daemon.base_url}/v1"
+    ) as client:
+        with pytest.raises(openai.NotFoundError, match="ingle pull smollm2") as missing:
+            await client.chat.completions.create(model="smollm2", messages=HI)
+        assert missing.value.code == "model_not_found"
+        with pytest.raises(openai.BadRequestError) as wrong:
+            await client.chat.completions.create(model="echo:1", messages=HI, temperature=3)
+        assert (wrong.value.param, wrong.value.type) == ("temperature", "invalid_request_error")
+
+
+async def test_an_error_in_a_stream_is_raised_by_the_client(run_daemon: DaemonFactory) -> None:
+    from ingle.backends.process import WorkerProcess
+
+    async with (
+        run_daemon(script={"die_at": 5}, create_backend=WorkerProcess) as daemon,
+        openai.AsyncOpenAI(
+            api_key="none", max_retries=0, base_url=f"{daemon.base_url}/v1"
+        ) as client,
+    ):
+        stream = await client.chat.completions.create(model="echo:1", messages=HI, stream=True)
+        seen: list[str] = []
+
+        async def read() -> None:
+            async for chunk in stream:
+                seen.append(chunk.choices[0].delta.content or "")
+
+        with pytest.raises(openai.APIError) as died:
+            await read()
+        assert died.value.code == "worker_died"
+        assert REPLY.startswith("".join(seen))
+
+
+async def test_eight_clients_at_once_all_stream(daemon: RunningDaemon) -> None:
+    async with openai.AsyncOpenAI(
+        api_key="none", max_retries=0, base_url=f"{daemon.base_url}/v1"
+    ) as client:
+
+        async def one() -> str:
+            stream = await client.chat.completions.create(model="echo:1", messages=HI, stream=True)
+            return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+
+        assert await asyncio.gather(*(one() for _ in range(8))) == [REPLY] * 8

@@ -1,0 +1,113 @@
+"""The description of the API is true: every route, every type, every reference."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, cast
+
+from starlette.routing import Route
+
+from ingle.daemon.app import create_app
+from ingle.daemon.routes import route_table
+
+if TYPE_CHECKING:
+    from .conftest import RunningDaemon
+
+    DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
+
+Document = dict[str, Any]
+
+
+async def document_of(daemon: RunningDaemon) -> Document:
+    answer = await daemon.tcp.get("/openapi.json")
+    assert answer.status_code == 200
+    return answer.json()
+
+
+def walk(value: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(value, dict):
+        yield cast("dict[str, Any]", value)
+        for child in cast("dict[str, Any]", value).values():
+            yield from walk(child)
+    elif isinstance(value, list):
+        for child in cast("list[Any]", value):
+            yield from walk(child)
+
+
+async def test_every_route_that_answers_is_described_and_no_other(daemon: RunningDaemon) -> None:
+    document = await document_of(daemon)
+    described = {
+        (method.upper(), path) for path, item in document["paths"].items() for method in item
+    }
+    routed = {
+        (method, re.sub(r"\{(\w+):\w+\}", r"{\1}", route.path))
+        for route in cast("list[Route]", create_app(daemon.services).routes)
+        for method in route.methods or ()
+        if method != "HEAD"
+    }
+    assert described == routed
+    table = {
+        (spec.method, re.sub(r"\{(\w+):\w+\}", r"{\1}", spec.path))
+        for spec in route_table(daemon.services)
+    }
+    assert table == routed
+
+
+async def test_every_reference_resolves(daemon: RunningDaemon) -> None:
+    document = await document_of(daemon)
+    schemas = document["components"]["schemas"]
+    references = {node["$ref"] for node in walk(document) if isinstance(node.get("$ref"), str)}
+    assert references
+    for reference in references:
+        assert reference.removeprefix("#/components/schemas/") in schemas, reference
+
+
+async def test_every_operation_is_complete(daemon: RunningDaemon) -> None:
+    document = await document_of(daemon)
+    ids: list[str] = []
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            ids.append(operation["operationId"])
+            assert operation["summary"].endswith("."), path
+            named = {p["name"] for p in operation.get("parameters", []) if p["in"] == "path"}
+            assert named == set(re.findall(r"\{(\w+)\}", path))
+            success = [code for code in operation["responses"] if code.startswith("2")]
+            assert len(success) == 1, path
+            assert operation["responses"][success[0]]["content"], path
+            assert ("requestBody" in operation) <= (method == "post")
+            shape = "OpenAIError" if path.startswith("/v1/") else "NativeError"
+            refused = operation["responses"]["403"]["content"]["application/json"]["schema"]
+            assert refused == {"$ref": f"#/components/schemas/{shape}"}
+    assert len(ids) == len(set(ids))
+
+
+async def test_streams_name_their_events(daemon: RunningDaemon) -> None:
+    paths = (await document_of(daemon))["paths"]
+    events = paths["/ingle/v1/generations/{id}/events"]["get"]["responses"]["200"]["content"]
+    assert set(events["text/event-stream"]["x-events"]) == {
+        "loading",
+        "started",
+        "delta",
+        "finished",
+        "error",
+    }
+    chat = paths["/v1/chat/completions"]["post"]["responses"]["200"]["content"]
+    assert set(chat) == {"application/json", "text/event-stream"}
+
+
+async def test_the_types_are_those_on_the_wire(daemon: RunningDaemon) -> None:
+    document = await document_of(daemon)
+    schemas = document["components"]["schemas"]
+    for path, schema in (
+        ("/ingle/v1/status", "Status"),
+        ("/v1/models", "ModelList"),
+        ("/health", "Health"),
+    ):
+        described = document["paths"][path]["get"]["responses"]["200"]["content"]
+        assert described["application/json"]["schema"]["$ref"].endswith(f"/{schema}")
+        sent = (await daemon.tcp.get(path)).json()
+        assert set(sent) == set(schemas[schema]["properties"])
+    temperature = schemas["ChatCompletionRequest"]["properties"]["temperature"]
+    assert {"type": "number", "minimum": 0, "maximum": 2} in temperature["anyOf"]
