@@ -124,8 +124,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--save", action="store_true")
     arguments = parser.parse_args()
-    # The worker runs with the same setting; idle threads of one engine must not slow another.
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     spec = LoadSpec(engine=EngineKind.LLAMA_CPP, path=str(arguments.model), context=CONTEXT)
     runner = LlamaModelRunner(spec)
     llama = llama_cpp.Llama(str(arguments.model), n_ctx=CONTEXT, flash_attn=True, verbose=False)
@@ -169,4 +167,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    # Workers run with this setting, which OpenMP reads once, when it is loaded: start again with it.
+    if "GOMP_SPINCOUNT" not in os.environ:
+        os.execve(
+            sys.executable, [sys.executable, *sys.argv], {**os.environ, "GOMP_SPINCOUNT": "1000"}
+        )
     main()

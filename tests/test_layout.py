@@ -1,0 +1,70 @@
+"""The repository's own promises about its layout."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("backends", "daemon", "kernels", "models", "tui")
+
+
+def modules() -> list[Path]:
+    """Every module of the product, relative to the root."""
+    return [
+        path.relative_to(ROOT)
+        for folder in FOLDERS
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        if path.name != "__init__.py"
+    ]
+
+
+def test_every_package_is_listed() -> None:
+    """An unlisted package works in a checkout and is missing from the wheel."""
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    inits = (init for folder in FOLDERS for init in (ROOT / folder).rglob("__init__.py"))
+    on_disk = (".".join(init.parent.relative_to(ROOT).parts) for init in inits)
+    assert listed == sorted(f"ingle.{name}" for name in on_disk)
+
+
+def test_the_architecture_page_names_every_module_and_no_other() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    named = set(
+        re.findall(r"`((?:backends|daemon|kernels|models|tui)/[\w/]+\.(?:py|toml|tcss))`", page)
+    )
+    on_disk = {path.as_posix() for path in modules()}
+    assert on_disk - named == set()
+    assert {name for name in named if not (ROOT / name).exists()} == set()
+
+
+def test_packaging_has_no_init() -> None:
+    """With one, our folder would hide the `packaging` library from everything in the checkout."""
+    assert not (ROOT / "packaging" / "__init__.py").exists()
+
+
+@pytest.mark.parametrize("module", ["ingle.daemon.server", "ingle.daemon.main", "ingle.tui.main"])
+def test_no_engine_is_loaded_outside_workers(module: str) -> None:
+    code = (
+        f"import sys, {module}; "
+        "print(sorted({'torch', 'triton', 'llama_cpp', 'jinja2'} & sys.modules.keys()))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_versions_are_pinned_and_no_index_is_named() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    pins = project["tool"]["uv"]["constraint-dependencies"]
+    assert all("==" in pin for pin in pins)
+    pinned = {re.split(r"[=; ]", pin)[0] for pin in pins}
+    for requirement in project["project"]["dependencies"] + project["dependency-groups"]["test"]:
+        assert re.split(r"[\[<>=; ]", requirement)[0] in pinned
+    assert "index" not in project["tool"]["uv"]
+    assert not (ROOT / "uv.lock").exists() or "uv.lock" in (ROOT / ".gitignore").read_text()
