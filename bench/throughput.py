@@ -167,7 +167,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # Workers run with this setting, which OpenMP reads once, when it is loaded: start again with it.
+    # Workers run with this setting, which OpenMP reads once as it is loaded: start again with it.
     if "GOMP_SPINCOUNT" not in os.environ:
         os.execve(
             sys.executable, [sys.executable, *sys.argv], {**os.environ, "GOMP_SPINCOUNT": "1000"}
