@@ -1,0 +1,496 @@
+"""A daemon that speaks the native API over a real unix socket and says what a test scripts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import select
+import subprocess
+import tempfile
+import termios
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import h11
+import pyte
+import pytest
+from textual.pilot import Pilot
+
+from ingle.tui.app import ChatApp
+from ingle.tui.client import DaemonClient
+from ingle.tui.transcript.transcript import Transcript
+from ingle.tui.widgets.composer import Composer
+
+Json = dict[str, Any]
+
+
+def model_entry(name: str = "smollm2:135m", **changes: object) -> Json:
+    """One entry of `GET /ingle/v1/models`."""
+    entry: Json = {
+        "name": name,
+        "installed": True,
+        "state": "stopped",
+        "default": name == "smollm2:135m",
+        "size": 98362432,
+        "parameters": 134515008,
+        "quantization": "Q4_1",
+        "architecture": "llama",
+        "context": 8192,
+        "licence": "Apache-2.0",
+        "description": "SmolLM2 135M Instruct",
+        "path": "/models/SmolLM2-135M-Instruct.Q4_1.gguf",
+        "chat": True,
+    }
+    return entry | changes
+
+
+@dataclass
+class Answer:
+    """How the next generation goes: texts, with a gate before those that wait for a test."""
+
+    texts: list[str] = field(default_factory=lambda: ["Hello ", "there."])
+    gate_before: int | None = None
+    drop_after: int | None = None
+    error: Json | None = None
+    error_after: int = 0
+    refuse: tuple[int, Json] | None = None
+
+
+class Request:
+    """One request as it arrived, and the way to answer it."""
+
+    def __init__(
+        self, event: h11.Request, body: bytes, machine: h11.Connection, writer: asyncio.StreamWriter
+    ) -> None:
+        self.method = event.method.decode()
+        self.target = event.target.decode()
+        self.headers = {name.decode(): value.decode() for name, value in event.headers}
+        self.body: Json = json.loads(body) if body else {}
+        self._machine = machine
+        self._writer = writer
+
+    async def send(self, event: h11.Event) -> None:
+        data = self._machine.send(event)  # pyright: ignore[reportCallIssue, reportArgumentType]
+        self._writer.write(data or b"")
+        await self._writer.drain()
+
+    async def answer(self, body: Json, status: int = 200) -> None:
+        content = json.dumps(body).encode()
+        headers = [("Content-Type", "application/json"), ("Content-Length", str(len(content)))]
+        await self.send(h11.Response(status_code=status, headers=headers))
+        await self.send(h11.Data(data=content))
+        await self.send(h11.EndOfMessage())
+
+    async def start_stream(self) -> None:
+        headers = [("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")]
+        await self.send(h11.Response(status_code=200, headers=headers))
+
+    async def event(self, name: str, data: Json, number: int | None = None) -> None:
+        head = "" if number is None else f"id: {number}\n"
+        text = f"{head}event: {name}\ndata: {json.dumps(data)}\n\n"
+        await self.send(h11.Data(data=text.encode()))
+
+    async def end(self) -> None:
+        await self.send(h11.EndOfMessage())
+
+
+@dataclass
+class FakeGeneration:
+    """A generation the fake daemon owns."""
+
+    answer: Answer
+    events: list[tuple[str, Json]] = field(default_factory=list[tuple[str, Json]])
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
+    cancelled: bool = False
+    done: bool = False
+
+    def push(self, name: str, data: Json) -> None:
+        self.events.append((name, data))
+        self.done = name in ("finished", "error")
+        self.changed.set()
+
+
+class FakeDaemon:
+    """Serves the native API; what it was asked is kept for the tests."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.models: list[Json] = [model_entry()]
+        self.answers: list[Answer] = []
+        self.requests: list[Request] = []
+        self.prompts: list[list[Json]] = []
+        self.generations: dict[str, FakeGeneration] = {}
+        self.gate = asyncio.Event()
+        self.pull_gate = asyncio.Event()
+        self.pull_error: Json | None = None
+        self.pull_done: list[str] = []
+        self._subscribers: list[asyncio.Queue[tuple[str, Json]]] = []
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
+
+    def script(self, *texts: str, **how: Any) -> None:
+        """Say how the next generation that has no script yet goes; see `Answer`."""
+        self.answers.append(Answer(texts=list(texts), **how))
+
+    def add_model(self, name: str, **changes: object) -> None:
+        """Add to the models, or replace the one of this name."""
+        others = [model for model in self.models if model["name"] != name]
+        self.models = [*others, model_entry(name, **changes)]
+
+    @property
+    def cancelled(self) -> list[str]:
+        return [name for name, generation in self.generations.items() if generation.cancelled]
+
+    async def start(self) -> None:
+        self.path.unlink(missing_ok=True)
+        self._server = await asyncio.start_unix_server(self._serve, str(self.path))
+
+    async def stop(self) -> None:
+        """Close the socket and break every connection, as a killed daemon does."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        for writer in list(self._writers):
+            writer.transport.abort()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self.path.unlink(missing_ok=True)
+
+    def broadcast(self, name: str, data: Json) -> None:
+        """Send an event on the shared stream."""
+        for queue in self._subscribers:
+            queue.put_nowait((name, data))
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            request = await self._read(reader, writer)
+            self.requests.append(request)
+            await self._route(request)
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            return
+        finally:
+            self._writers.discard(writer)
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _read(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Request:
+        machine = h11.Connection(h11.SERVER)
+        head: h11.Request | None = None
+        body = b""
+        while True:
+            event = machine.next_event()
+            if event is h11.NEED_DATA:
+                data = await reader.read(65536)
+                if not data:
+                    raise ConnectionResetError
+                machine.receive_data(data)
+            elif isinstance(event, h11.Request):
+                head = event
+            elif isinstance(event, h11.Data):
+                body += event.data
+            elif isinstance(event, h11.EndOfMessage):
+                assert head is not None
+                return Request(head, body, machine, writer)
+
+    async def _route(self, request: Request) -> None:
+        routes: list[tuple[str, Callable[..., Awaitable[None]]]] = [
+            (r"GET /health", self._health),
+            (r"GET /ingle/v1/models", self._models),
+            (r"GET /ingle/v1/events", self._events),
+            (r"POST /ingle/v1/load", self._load),
+            (r"POST /ingle/v1/pull", self._pull),
+            (r"POST /ingle/v1/generations", self._generate),
+            (r"GET /ingle/v1/generations/(gen-\d+)/events\?after=(\d+)", self._follow),
+            (r"POST /ingle/v1/generations/(gen-\d+)/cancel", self._cancel),
+        ]
+        for pattern, handler in routes:
+            match = re.fullmatch(pattern, f"{request.method} {request.target}")
+            if match is not None:
+                await handler(request, *match.groups())
+                return
+        error = {"code": "not_found", "message": f"No such route: {request.target}.", "hint": None}
+        await request.answer({"error": error}, 404)
+
+    async def _health(self, request: Request) -> None:
+        await request.answer({"status": "ok"})
+
+    async def _models(self, request: Request) -> None:
+        await request.answer({"models": self.models})
+
+    async def _load(self, request: Request) -> None:
+        await request.answer({"name": request.body["model"], "state": "ready", "context": 8192})
+
+    async def _events(self, request: Request) -> None:
+        queue: asyncio.Queue[tuple[str, Json]] = asyncio.Queue()
+        self._subscribers.append(queue)
+        await request.start_stream()
+        try:
+            while True:
+                await request.event(*await queue.get())
+        finally:
+            self._subscribers.remove(queue)
+
+    async def _pull(self, request: Request) -> None:
+        name = request.body["model"]
+        await request.start_stream()
+        progress: Json = {"model": name, "source": "package index", "total": 98362432}
+        for received in (0, 40_000_000):
+            numbers = {"received": received, "bytes_per_second": 12e6, "eta": 4.0}
+            await request.event("progress", progress | numbers | {"status": "downloading"})
+        await self.pull_gate.wait()
+        if self.pull_error is not None:
+            await request.event("error", {"error": self.pull_error})
+        else:
+            self.pull_done.append(name)
+            await request.event("done", model_entry(name, installed=True))
+        await request.end()
+
+    async def _generate(self, request: Request) -> None:
+        answer = self.answers.pop(0) if self.answers else Answer()
+        if answer.refuse is not None:
+            status, error = answer.refuse
+            await request.answer({"error": error}, status)
+            return
+        name = f"gen-{len(self.generations) + 1}"
+        generation = self.generations[name] = FakeGeneration(answer)
+        self.prompts.append(request.body["messages"])
+        model = request.body.get("model", "smollm2:135m")
+        await request.answer({"id": name, "model": model}, 202)
+        task = asyncio.get_running_loop().create_task(self._write(generation))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _write(self, generation: FakeGeneration) -> None:
+        answer = generation.answer
+        generation.push("started", {"prompt_tokens": 20, "cached_tokens": 8, "context": 8192})
+        for index, text in enumerate(answer.texts):
+            if answer.gate_before == index:
+                await self.gate.wait()
+            if generation.cancelled:
+                break
+            if answer.error is not None and answer.error_after == index:
+                generation.push("error", {"error": answer.error})
+                return
+            generation.push("delta", {"text": text, "tokens": 1})
+            await asyncio.sleep(0)
+        generation.push(
+            "finished",
+            {
+                "reason": "cancelled" if generation.cancelled else "stop",
+                "prompt_tokens": 20,
+                "completion_tokens": len(answer.texts),
+                "cached_tokens": 8,
+                "context": 8192,
+                "queue_seconds": 0.001,
+                "prompt_seconds": 0.01,
+                "decode_seconds": 0.1,
+            },
+        )
+
+    async def _follow(self, request: Request, name: str, after: str) -> None:
+        generation = self.generations.get(name)
+        if generation is None:
+            error = {"code": "generation_not_found", "message": "No such generation.", "hint": None}
+            await request.answer({"error": error}, 404)
+            return
+        await request.start_stream()
+        position = int(after)
+        while True:
+            while position < len(generation.events):
+                if generation.answer.drop_after == position:
+                    generation.answer.drop_after = None
+                    raise ConnectionResetError
+                await request.event(*generation.events[position], position + 1)
+                position += 1
+            if generation.done:
+                await request.end()
+                return
+            generation.changed.clear()
+            await generation.changed.wait()
+
+    async def _cancel(self, request: Request, name: str) -> None:
+        self.generations[name].cancelled = True
+        self.gate.set()
+        await request.answer({"id": name})
+
+
+@pytest.fixture
+async def fake_daemon() -> AsyncIterator[FakeDaemon]:
+    # A short path: the address of a unix socket holds about a hundred characters.
+    with tempfile.TemporaryDirectory(prefix="ingle-") as folder:
+        daemon = FakeDaemon(Path(folder) / "ingle.sock")
+        await daemon.start()
+        yield daemon
+        daemon.gate.set()
+        daemon.pull_gate.set()
+        await daemon.stop()
+
+
+class Chat:
+    """A chat that runs in the test's own loop, and its keyboard."""
+
+    def __init__(self, app: ChatApp, pilot: Pilot[None]) -> None:
+        self.app = app
+        self.pilot = pilot
+
+    @property
+    def screen_text(self) -> str:
+        """What the screen shows now, line by line."""
+        lines = self.app.screen._compositor.render_strips()  # pyright: ignore[reportPrivateUsage]
+        return "\n".join(strip.text.rstrip() for strip in lines)
+
+    @property
+    def draft(self) -> str:
+        return self.app.query_one(Composer).text
+
+    @property
+    def transcript(self) -> Transcript:
+        return self.app.query_one(Transcript)
+
+    async def until(self, condition: Callable[[], object], seconds: float = 10.0) -> None:
+        """Let the chat run until `condition` holds; fails with the screen when it never does."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while not condition():
+            if loop.time() > deadline:
+                pytest.fail(f"never came true; the screen:\n{self.screen_text}")
+            await self.pilot.pause(0.005)
+        await self.pilot.pause()
+
+    async def until_shown(self, text: str) -> None:
+        """Let the chat run until `text` is on the screen."""
+        await self.until(lambda: text in self.screen_text)
+
+    async def send(self, text: str) -> None:
+        """Type a prompt in one go and press enter."""
+        self.app.query_one(Composer).replace_text(text)
+        await self.pilot.press("enter")
+
+
+OpenChat = Callable[..., AbstractAsyncContextManager[Chat]]
+
+
+@pytest.fixture
+def open_chat(client: DaemonClient) -> OpenChat:
+    """`async with open_chat(size=(80, 24)) as chat`, with any argument of `ChatApp`."""
+
+    @asynccontextmanager
+    async def opened(size: tuple[int, int] = (80, 24), **options: Any) -> AsyncGenerator[Chat]:
+        app = ChatApp(client, **options)
+        async with app.run_test(size=size, notifications=True) as pilot:
+            yield Chat(app, pilot)
+
+    return opened
+
+
+@pytest.fixture
+def client(fake_daemon: FakeDaemon) -> DaemonClient:
+    return DaemonClient(str(fake_daemon.path))
+
+
+class Terminal:
+    """A program in a pseudo-terminal, and what its screen shows."""
+
+    # Private modes and queries that the emulator takes for text.
+    UNKNOWN = re.compile(rb"\x1b\[[<>=?][0-9;]*\$?[a-zA-Z]|\x1bP.*?\x1b\\", re.DOTALL)
+
+    def __init__(self, arguments: list[str], size: tuple[int, int], env: dict[str, str]) -> None:
+        self.fd, slave = os.openpty()
+        termios.tcsetwinsize(self.fd, (size[1], size[0]))
+        self._slave = slave
+        self._before = termios.tcgetattr(slave)
+        self._screen = pyte.Screen(*size)
+        self._stream = pyte.ByteStream(self._screen)
+        self._alternate = False
+        self.raw = b""
+        self._process = subprocess.Popen(
+            arguments, stdin=slave, stdout=slave, stderr=slave, env=env, start_new_session=True
+        )
+        self.pid = self._process.pid
+
+    @property
+    def text(self) -> str:
+        """The screen's lines."""
+        return "\n".join(line.rstrip() for line in self._screen.display)
+
+    @property
+    def is_restored(self) -> bool:
+        """Whether the terminal is in its first mode, on its main screen, with its cursor."""
+        shown = self.raw.rfind(b"\x1b[?1049l") >= self.raw.rfind(b"\x1b[?1049h")
+        cursor = self.raw.rfind(b"\x1b[?25h") >= self.raw.rfind(b"\x1b[?25l")
+        return termios.tcgetattr(self._slave) == self._before and shown and cursor
+
+    def type(self, text: str) -> None:
+        """Press keys."""
+        os.write(self.fd, text.encode())
+
+    def until(self, condition: Callable[[str], bool], seconds: float = 20.0) -> None:
+        """Read what the program writes until `condition` holds for the screen."""
+        deadline = time.monotonic() + seconds
+        while not condition(self.text):
+            if time.monotonic() > deadline:
+                pytest.fail(f"never came true; the screen:\n{self.text}")
+            self._read(0.02)
+
+    def wait(self, seconds: float = 20.0) -> int:
+        """The exit status."""
+        deadline = time.monotonic() + seconds
+        while self._process.poll() is None and time.monotonic() < deadline:
+            self._read(0.02)
+        while self._read(0.02):
+            pass
+        return self._process.wait(0)
+
+    def close(self) -> None:
+        """End the program and the terminal."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+        os.close(self._slave)
+        os.close(self.fd)
+
+    def _read(self, seconds: float) -> bool:
+        if not select.select([self.fd], [], [], seconds)[0]:
+            return False
+        data = os.read(self.fd, 1 << 16)
+        self.raw += data
+        self._stream.feed(self.UNKNOWN.sub(b"", data))
+        return True
+
+
+OpenTerminal = Callable[..., AbstractContextManager[Terminal]]
+
+
+@pytest.fixture
+def open_terminal() -> OpenTerminal:
+    """`with open_terminal(arguments, size=(80, 24), NAME=value) as terminal`."""
+
+    @contextmanager
+    def opened(
+        arguments: list[str], size: tuple[int, int] = (80, 24), **env: str
+    ) -> Generator[Terminal]:
+        plain = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "PATH": os.environ["PATH"]}
+        terminal = Terminal(arguments, size, plain | env)
+        try:
+            yield terminal
+        finally:
+            terminal.close()
+
+    return opened

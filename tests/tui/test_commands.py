@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import pytest
+
+from ingle.tui.commands import COMMANDS, find_slash, parse_slash
+
+# Keys that a terminal cannot tell from backspace, tab, enter and escape.
+ALIASED = {"ctrl+h", "ctrl+i", "ctrl+m", "ctrl+left_square_bracket"}
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("/model smollm2", ("model", "smollm2")),
+        ("/new", ("new", "")),
+        ("  /help  ", ("help", "")),
+        ("/etc/passwd is what?", None),
+        ("/", None),
+        ("a /new", None),
+    ],
+)
+def test_slash_commands_are_told_from_prompts(text: str, parsed: tuple[str, str] | None) -> None:
+    assert parse_slash(text) == parsed
+
+
+def test_names_and_keys_are_unique_and_usable() -> None:
+    keys = [command.key for command in COMMANDS if command.key]
+    names = [command.slash for command in COMMANDS if command.slash]
+    assert len(set(keys)) == len(keys)
+    assert len(set(names)) == len(names)
+    assert not ALIASED & set(keys)
+    assert all(find_slash(name) for name in names)

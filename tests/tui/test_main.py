@@ -1,0 +1,139 @@
+"""The program in a real pseudo-terminal, seen through a terminal emulator."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import termios
+from typing import TYPE_CHECKING
+
+import pytest
+
+if sys.platform == "win32":
+    pytest.skip("needs pseudo-terminals", allow_module_level=True)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from .conftest import OpenTerminal
+
+COLOUR = re.compile(rb"\x1b\[(?:\d+;)*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])[;m]")
+
+# Textual's import waits for a file, so that what happens before it can be seen.
+PROGRAM = """
+import sys, time
+from pathlib import Path
+from ingle.tui.main import run_chat
+
+gate = Path(sys.argv[1])
+
+class Gate:
+    def find_spec(self, name, path=None, target=None):
+        while name == "textual" and not gate.exists():
+            time.sleep(0.005)
+
+def start_daemon():
+    raise OSError("No daemon here.")
+
+sys.meta_path.insert(0, Gate())
+sys.exit(run_chat(socket_path=str(gate) + ".sock", start_daemon=start_daemon))
+"""
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    return tmp_path / "gate"
+
+
+@pytest.fixture
+def arguments(tmp_path: Path, gate: Path) -> list[str]:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    return [sys.executable, "-P", str(program), str(gate)]
+
+
+def test_it_paints_before_textual_and_keeps_what_is_typed(
+    open_terminal: OpenTerminal, arguments: list[str], gate: Path
+) -> None:
+    with open_terminal(arguments) as terminal:
+        terminal.until(lambda screen: "╰" in screen and "○ starting" in screen)
+        first_frame = terminal.text.split("\n")
+        terminal.type("typed early")
+        gate.touch()
+        terminal.until(lambda screen: "typed early" in screen)
+        terminal.until(lambda screen: "No daemon here." in screen)
+        live = terminal.text.split("\n")
+        assert [line.find("╭") for line in live] == [line.find("╭") for line in first_frame]
+        assert live[0].startswith(" ingle")
+        assert first_frame[0].startswith(" ingle")
+        terminal.type("\x11")
+        assert terminal.wait() == 0
+        assert terminal.is_restored
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_before_textual_gives_the_terminal_back(
+    open_terminal: OpenTerminal, arguments: list[str], number: signal.Signals, status: int
+) -> None:
+    with open_terminal(arguments) as terminal:
+        terminal.until(lambda screen: "○ starting" in screen)
+        assert not terminal.is_restored
+        os.kill(terminal.pid, number)
+        assert terminal.wait() == status
+        assert terminal.is_restored
+
+
+def test_being_asked_to_end_gives_the_terminal_back(
+    open_terminal: OpenTerminal, arguments: list[str], gate: Path
+) -> None:
+    gate.touch()
+    with open_terminal(arguments) as terminal:
+        terminal.until(lambda screen: "No daemon here." in screen)
+        os.kill(terminal.pid, signal.SIGTERM)
+        assert terminal.wait() == 0
+        assert terminal.is_restored
+
+
+def test_no_color_means_none(open_terminal: OpenTerminal, arguments: list[str], gate: Path) -> None:
+    gate.touch()
+    with open_terminal(arguments, NO_COLOR="1") as terminal:
+        terminal.until(lambda screen: "No daemon here." in screen)
+        terminal.type("text")
+        terminal.until(lambda screen: "text" in screen)
+        assert not COLOUR.search(terminal.raw), COLOUR.findall(terminal.raw)
+
+
+def test_a_tiny_terminal_can_be_typed_in(
+    open_terminal: OpenTerminal, arguments: list[str], gate: Path
+) -> None:
+    with open_terminal(arguments, size=(40, 12)) as terminal:
+        terminal.until(lambda screen: "○ starting" in screen)
+        gate.touch()
+        terminal.type("text")
+        terminal.until(lambda screen: "text" in screen)
+
+
+def test_without_a_terminal_it_says_what_to_do(arguments: list[str], gate: Path) -> None:
+    gate.touch()
+    result = subprocess.run(arguments, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert result.returncode == 2
+    assert "The chat needs a terminal, and the input is not one." in result.stderr
+    assert "ingle run" in result.stderr
+    assert result.stdout == ""
+
+
+def test_a_dumb_terminal_is_told_apart(open_terminal: OpenTerminal, arguments: list[str]) -> None:
+    with open_terminal(arguments, TERM="dumb") as terminal:
+        assert terminal.wait() == 2
+        assert "TERM is `dumb`" in terminal.text
+        assert b"\x1b" not in terminal.raw
+
+
+def test_the_modes_of_this_test_are_told_apart(open_terminal: OpenTerminal) -> None:
+    with open_terminal([sys.executable, "-c", "import tty; tty.setraw(0)"]) as terminal:
+        assert terminal.wait() == 0
+        assert not terminal.is_restored
+        assert termios.tcgetattr(terminal.fd)

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import pytest
+
+from ingle.tui import wording
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (98362432, "98 MB"), (1_500_000_000, "1.5 GB"), (5e12, "5.0 TB")],
+)
+def test_sizes(count: float, text: str) -> None:
+    assert wording.size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.21, "0.21 s"), (2.04, "2.0 s"), (42.4, "42 s"), (61, "1 min 01 s"), (3725, "1 h 02 min")],
+)
+def test_durations(seconds: float, text: str) -> None:
+    assert wording.duration(seconds) == text
+
+
+def test_tokens_and_speed() -> None:
+    assert wording.tokens(16384) == "16 384"
+    assert wording.speed(61.4) == "61 tok/s"
+    assert wording.speed(3.14) == "3.1 tok/s"
+
+
+@pytest.mark.parametrize(
+    ("fraction", "bar"), [(0, ("", "────")), (0.01, ("━", "───")), (1.5, ("━━━━", ""))]
+)
+def test_bars(fraction: float, bar: tuple[str, str]) -> None:
+    assert wording.bar(fraction, 4) == bar

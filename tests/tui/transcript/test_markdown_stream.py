@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.style import Style
+
+from ingle.tui.transcript.line import Line
+from ingle.tui.transcript.markdown_stream import MarkdownStream, render_markdown
+from ingle.tui.transcript.styles import TranscriptStyles
+
+WIDTH = 60
+STYLES = TranscriptStyles(
+    **{
+        field.name: Style(color=f"color({index + 1})")
+        for index, field in enumerate(fields(TranscriptStyles))
+    }
+)
+MARKERS = re.compile(r"[*_~`#\[\]()|>\\<!=-]|https")
+
+word = st.text("abcdefgh", min_size=1, max_size=7)
+words = st.lists(word, min_size=1, max_size=5).map(" ".join)
+
+
+def _around(marker: str) -> st.SearchStrategy[str]:
+    return words.map(lambda text: f"{marker}{text}{marker}")
+
+
+inline = st.one_of(
+    words,
+    _around("**"),
+    _around("*"),
+    _around("__"),
+    _around("_"),
+    _around("***"),
+    _around("~~"),
+    _around("`"),
+    _around("``"),
+    words.map(lambda text: f"**{text} *inner* {text}**"),
+    words.map(lambda text: f"*{text} `code`*"),
+    st.tuples(words, word).map(lambda parts: f"[{parts[0]}](httpx{parts[1]})"),
+    words.map(lambda text: f"[**{text}**](httpx)"),
+)
+sentence = st.lists(inline, min_size=1, max_size=4).map(" ".join)
+row = st.lists(sentence, min_size=3, max_size=3).map(lambda cells: f"| {' | '.join(cells)} |")
+block = st.one_of(
+    sentence,
+    st.lists(sentence, min_size=2, max_size=3).map("\n".join),
+    st.tuples(st.integers(1, 4), sentence).map(lambda parts: f"{'#' * parts[0]} {parts[1]}"),
+    st.lists(sentence, min_size=1, max_size=3).map(
+        lambda items: "\n".join(f"- {item}" for item in items)
+    ),
+    st.lists(sentence, min_size=1, max_size=3).map(
+        lambda items: "\n".join(f"{index + 1}. {item}" for index, item in enumerate(items))
+    ),
+    st.tuples(sentence, sentence).map(lambda parts: f"* {parts[0]}\n  * {parts[1]}"),
+    st.lists(sentence, min_size=1, max_size=2).map(
+        lambda lines: "\n".join(f"> {line}" for line in lines)
+    ),
+    st.tuples(st.sampled_from(["```", "~~~", "````"]), word, st.lists(words, max_size=3)).map(
+        lambda parts: "\n".join([parts[0] + parts[1], *parts[2], parts[0]])
+    ),
+    st.tuples(words, words).map(lambda parts: f"- {parts[0]}\n\n  ```txt\n  {parts[1]}\n  ```"),
+    st.tuples(row, st.lists(row, min_size=1, max_size=2)).map(
+        lambda parts: "\n".join([parts[0], "|---|:---:|---:|", *parts[1]])
+    ),
+    st.just("---"),
+)
+document = st.lists(block, min_size=1, max_size=4).map("\n\n".join)
+
+
+def _text(lines: list[Line]) -> str:
+    return "\n".join(line.text for line in lines)
+
+
+def _without_addresses(text: str) -> str:
+    """The renderer itself adds a link's address in parentheses, once it is complete."""
+    return re.sub(r"\(httpx?\w*\)", "", text.replace("\n", " "))
+
+
+@settings(max_examples=40, deadline=None)
+@given(document)
+def test_no_prefix_shows_an_unfinished_marker(source: str) -> None:
+    for end in range(1, len(source) + 1):
+        stream = MarkdownStream(STYLES, 400)
+        stream.append(source[:end])
+        shown = _without_addresses(_text(stream.lines))
+        assert not MARKERS.search(shown), (source[:end], shown)
+
+
+@settings(max_examples=80, deadline=None)
+@given(document, st.data())
+def test_streaming_ends_like_the_whole_document(source: str, data: st.DataObject) -> None:
+    stream = MarkdownStream(STYLES, WIDTH)
+    position = 0
+    while position < len(source):
+        step = data.draw(st.integers(1, 40))
+        stream.append(source[position : position + step])
+        position += step
+    stream.finish()
+    assert stream.lines == render_markdown(source, STYLES, WIDTH)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text("ab *_`~[]()|>#-+=.1:\\!<&\n\t", max_size=80), st.data())
+def test_any_text_streams_like_the_whole(source: str, data: st.DataObject) -> None:
+    stream = MarkdownStream(STYLES, WIDTH)
+    position = 0
+    while position < len(source):
+        step = data.draw(st.integers(1, 20))
+        stream.append(source[position : position + step])
+        position += step
+    stream.finish()
+    assert stream.lines == render_markdown(source, STYLES, WIDTH)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=200), st.integers(8, 40))
+def test_no_line_is_wider_than_asked(source: str, width: int) -> None:
+    for line in render_markdown(source, STYLES, width):
+        assert sum(segment.cell_length for segment in line.segments) <= width
+
+
+@pytest.mark.parametrize(
+    "source", ["*a " * 3000, "*a " * 3000 + "*" * 3000, "[" * 3000, "`*[" * 3000]
+)
+def test_no_depth_of_nesting_is_too_much(source: str) -> None:
+    stream = MarkdownStream(STYLES, WIDTH)
+    stream.append(source + "end")
+    stream.finish()
+    assert "end" in _text(stream.lines)
+
+
+@pytest.mark.parametrize("depth", [18, 30, 3000])
+@pytest.mark.parametrize("marker", ["> ", "- ", "1. "])
+def test_no_depth_loses_text(marker: str, depth: int) -> None:
+    stream = MarkdownStream(STYLES, WIDTH)
+    stream.append(f"before\n\n{marker * depth}deep\n\nafter")
+    stream.finish()
+    shown = _text(stream.lines)
+    assert [word in shown for word in ("before", "deep", "after")] == [True] * 3
+    assert max(cell_len(line.text) for line in stream.lines) <= WIDTH
+
+
+def test_a_definition_below_completes_the_links_above() -> None:
+    stream = MarkdownStream(STYLES, WIDTH)
+    for character in "See [this][a].\n\nMore.\n\n[a]: http://example.org\n":
+        stream.append(character)
+    stream.finish()
+    assert "this (http://example.org)" in _text(stream.lines)
+
+
+def test_code_is_coloured_once_its_fence_closes() -> None:
+    stream = MarkdownStream(STYLES, WIDTH)
+    stream.append("```python\ndef f(): return 1\n")
+    colours = {segment.style for line in stream.lines[1:] for segment in line.segments}
+    assert colours == {STYLES.fence}
+    stream.append("```\n")
+    assert STYLES.fence + STYLES.syntax_keyword in {
+        segment.style for line in stream.lines for segment in line.segments
+    }
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ("| a | b |\n|---|---|\n| 1 | 2 |", ["a │ b", "──┼──", "1 │ 2"]),
+        ("1. one\n2. two\n   - deep", ["1. one", "2. two", "   ◦ deep"]),
+        ("> quoted\n> text", ["▎ quoted text"]),
+        ("# Title\n\ntext", ["Title", "", "text"]),
+        ("[here](http://x.org) and <http://y.org>", ["here (http://x.org) and http://y.org"]),
+        ("a<br>b <script>", ["a<br>b <script>"]),
+        ("```\ncode\n```", [" code"]),
+    ],
+)
+def test_blocks_as_they_look(source: str, shown: list[str]) -> None:
+    lines = render_markdown(source, STYLES, WIDTH)
+    assert [line.text.rstrip() for line in lines] == shown
+
+
+def test_a_table_too_wide_shows_fields() -> None:
+    source = "| name | city | age |\n|---|---|---|\n| Ann | Oslo | 31 |"
+    assert _text(render_markdown(source, STYLES, 14)) == "name: Ann\ncity: Oslo\nage: 31"

@@ -1,0 +1,109 @@
+"""`ChatApp`: the frame around the chat screen: themes, palette, help, the way out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, ClassVar
+
+from textual import events
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.driver import Driver
+from textual.screen import Screen
+
+from .client import DaemonClient
+from .commands import COMMANDS
+from .screens.chat import ChatScreen
+from .theme import DAYLIGHT, EMBER, FALLBACK_VARIABLES
+
+
+class ChatApp(App[None]):
+    """The chat; the arguments are those of `ChatScreen`."""
+
+    CSS_PATH = "app.tcss"
+    TITLE = "ingle"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(command.key, command.action, command.title, show=False, priority=True)
+        for command in COMMANDS
+        if command.key is not None and command.action.startswith("app.")
+    ]
+
+    def __init__(
+        self,
+        client: DaemonClient,
+        *,
+        model: str | None = None,
+        start_daemon: Callable[[], None] | None = None,
+        on_live: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(driver_class=_driver_class())
+        self._on_live = on_live
+        self._early: list[events.Event] | None = []
+        self._chat = ChatScreen(client, model=model, start_daemon=start_daemon, on_live=self._live)
+        for theme in (EMBER, DAYLIGHT):
+            self.register_theme(theme)
+        if not self.no_color and "TEXTUAL_THEME" not in os.environ:
+            self.theme = EMBER.name
+
+    def get_default_screen(self) -> Screen[Any]:
+        """The chat."""
+        return self._chat
+
+    async def on_event(self, event: events.Event) -> None:
+        """Keep what is typed before the composer can take it."""
+        if self._early is not None and isinstance(event, (events.Key, events.Paste)):
+            self._early.append(event)
+        else:
+            await super().on_event(event)
+
+    async def _live(self) -> None:
+        """The composer is there: let it have what was typed."""
+        early, self._early = self._early or [], None
+        for event in early:
+            await super().on_event(event)
+        if self._on_live is not None:
+            self._on_live()
+
+    def on_mount(self) -> None:
+        """Leave in good order when asked to end."""
+        if sys.platform != "win32":
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """The colours that themes other than ours do not have."""
+        return FALLBACK_VARIABLES
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """Every command, for the palette."""
+        for command in COMMANDS:
+            key = f"  ({command.key})" if command.key else ""
+            yield SystemCommand(command.title, command.help + key, self._runner(command.action))
+        yield SystemCommand("Theme", "Change the colours", self.action_change_theme)
+
+    def _runner(self, action: str) -> Callable[[], None]:
+        def run() -> None:
+            self.call_later(self._chat.run_action, action)
+
+        return run
+
+    def action_show_help(self) -> None:
+        """Show keys and commands."""
+        from .screens.help import HelpScreen
+
+        if isinstance(self.screen, HelpScreen):
+            self.screen.dismiss()
+        else:
+            self.push_screen(HelpScreen())
+
+
+def _driver_class() -> type[Driver] | None:
+    """The driver for this system's terminals, None for Textual's choice."""
+    if sys.platform == "win32":
+        return None
+    from .quick_escape_driver import QuickEscapeDriver
+
+    return QuickEscapeDriver

@@ -1,0 +1,190 @@
+"""`DaemonLink`: keeps the chat in touch with the daemon, and starts it where it does not run."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import aclosing, suppress
+from typing import TypeVar
+
+import msgspec
+from textual.message import Message
+
+from .api import GaugesEvent, LoadedModel, ModelEntry, ModelList, PullProgress
+from .client import DaemonClient, error_from_body
+from .errors import ClientError, DaemonError, DaemonUnreachable
+from .messages import DaemonConnected, DaemonLost, ModelMoved, PullBroke, PullDone, PullMoved
+from .sse import ServerSentEvent
+
+RETRY_SECONDS = 5.0
+"""How often a lost daemon is looked for when nobody asks."""
+
+T = TypeVar("T")
+
+
+class DaemonLink:
+    """One task that follows the daemon's shared event stream and reports by messages."""
+
+    def __init__(
+        self,
+        client: DaemonClient,
+        post: Callable[[Message], object],
+        start_daemon: Callable[[], None] | None,
+    ) -> None:
+        self._client = client
+        self._post = post
+        self._start_daemon = start_daemon
+        self._wake = asyncio.Event()
+        self._may_start = True
+        self._connected = asyncio.Event()
+
+    @property
+    def connected(self) -> bool:
+        """Whether the daemon answered last time."""
+        return self._connected.is_set()
+
+    async def wait_connected(self) -> None:
+        """Return once the daemon answers."""
+        await self._connected.wait()
+
+    def wake(self) -> None:
+        """Try again at once, and start the daemon where it does not run: the user asked for it."""
+        self._may_start = True
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Connect, follow, connect again; ends only by cancellation."""
+        while True:
+            try:
+                await self._connect()
+                await self._follow()
+                lost: ClientError = DaemonUnreachable("The daemon closed the connection.")
+            except ClientError as error:
+                lost = error
+            if self._connected.is_set():
+                self._connected.clear()
+                # A daemon that was restarted by somebody else is back at once.
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), 0.3)
+                if await self._answers():
+                    continue
+            self._post(DaemonLost(lost.message, lost.hint))
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Wait for `wake`, or until the daemon is back by itself."""
+        self._wake.clear()
+        while not self._wake.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), RETRY_SECONDS)
+            if await self._answers():
+                return
+
+    async def _answers(self) -> bool:
+        try:
+            await self._client.request_json("GET", "/health")
+        except ClientError:
+            return False
+        return True
+
+    async def _connect(self) -> None:
+        """Tell the models; starts the daemon where it does not answer. Raises `ClientError`."""
+        try:
+            models = await self.models()
+        except DaemonUnreachable:
+            if self._start_daemon is None or not self._may_start:
+                raise
+            self._may_start = False
+            await in_thread(self._start_daemon)
+            models = await self.models()
+        self._connected.set()
+        self._post(DaemonConnected(models))
+
+    async def models(self) -> list[ModelEntry]:
+        """The models there are; raises `ClientError`."""
+        return (await self._client.request(ModelList, "GET", "/ingle/v1/models")).models
+
+    async def _follow(self) -> None:
+        async with aclosing(self._client.events("/ingle/v1/events")) as events:
+            async for event in events:
+                self._report(event)
+
+    def _report(self, event: ServerSentEvent) -> None:
+        if event.event == "model":
+            self._post(ModelMoved(_decode(event, LoadedModel)))
+        elif event.event == "gauges":
+            for model in _decode(event, GaugesEvent).models:
+                self._post(ModelMoved(model))
+
+    async def pull(self, model: str) -> None:
+        """Have the daemon fetch a model, and report how it goes; raises `ClientError`.
+
+        The download belongs to the daemon: cancelling this leaves it running.
+        """
+        stream = self._client.events("/ingle/v1/pull", method="POST", body={"model": model})
+        async with aclosing(stream) as events:
+            async for event in events:
+                if event.event == "progress":
+                    self._post(PullMoved(_decode(event, PullProgress)))
+                elif event.event == "done":
+                    self._post(PullDone(_decode(event, ModelEntry)))
+                    return
+                elif event.event == "error":
+                    raise error_from_body(event.data)
+        raise DaemonUnreachable("The daemon ended the download's stream too early.")
+
+    async def follow_pull(self, model: str) -> None:
+        """`pull`, with its failure as a message too."""
+        try:
+            await self.pull(model)
+        except ClientError as error:
+            self._post(PullBroke(model, error.message, error.hint))
+
+    async def warm_up(self, model: str) -> None:
+        """Have a model loaded before it is asked."""
+        # A failure is told when somebody asks the model; until then it disturbs nobody.
+        with suppress(ClientError):
+            await self._client.request_json("POST", "/ingle/v1/load", {"model": model})
+
+
+def _decode(event: ServerSentEvent, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(event.data, type=kind)
+    except msgspec.MsgspecError as error:
+        raise DaemonError(
+            f"The daemon sent a `{event.event}` event that was not understood: {error}.",
+            code="bad_answer",
+        ) from error
+
+
+async def in_thread(start: Callable[[], None]) -> None:
+    """Run `start` in a thread that does not keep the program from ending.
+
+    What it raises becomes a `ClientError`, with its `message` and `hint` where it has them.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def finish(error: Exception | None) -> None:
+        if done.cancelled():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            message = str(getattr(error, "message", error)) or type(error).__name__
+            hint = getattr(error, "hint", None)
+            done.set_exception(DaemonUnreachable(message, str(hint) if hint else None))
+
+    def run() -> None:
+        error: Exception | None = None
+        try:
+            start()
+        except Exception as raised:
+            error = raised
+        # The chat may have ended in the meantime, and its loop with it.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(finish, error)
+
+    threading.Thread(target=run, name="start-daemon", daemon=True).start()
+    await done

@@ -1,0 +1,88 @@
+"""`run_chat`: the chat from the first frame to the exit status. Imports nothing slow."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .first_frame import FirstFrame
+
+
+def run_chat(
+    *,
+    socket_path: str | None,
+    address: tuple[str, int] | None = None,
+    model: str | None = None,
+    start_daemon: Callable[[], None] | None = None,
+) -> int:
+    """Run the chat in this terminal until the user leaves; returns the exit status.
+
+    `start_daemon` blocks until a daemon runs, or raises an exception with `message` and `hint`. It
+    is called in a thread, perhaps more than once, and only while nothing answers at the socket.
+    """
+    reason = unusable_terminal()
+    if reason is not None:
+        print(f"ingle: {reason}", file=sys.stderr)
+        print("hint: `ingle run MODEL PROMPT` answers without a chat screen.", file=sys.stderr)
+        return 2
+    if "NO_COLOR" in os.environ:
+        # Textual reads its theme when it is imported, and only this one draws without colours.
+        os.environ.setdefault("TEXTUAL_THEME", "ansi-dark")
+    if "SSH_CONNECTION" not in os.environ:
+        # How long (ms) Textual waits after an escape for the rest of a sequence. Terminals on this
+        # machine send it in one piece.
+        os.environ.setdefault("ESCDELAY", "20")
+    signal.signal(signal.SIGTERM, _leave)
+    try:
+        return _run(socket_path, address, model, start_daemon)
+    except KeyboardInterrupt:
+        return 130
+
+
+def unusable_terminal() -> str | None:
+    """Why the chat cannot be shown here, None where it can."""
+    if os.environ.get("TERM") == "dumb":
+        return "The chat needs a terminal that can move its cursor, and TERM is `dumb`."
+    streams = {"input": sys.stdin, "output": sys.stdout, "error output": sys.stderr}
+    for name, stream in streams.items():
+        if not stream.isatty():
+            return f"The chat needs a terminal, and the {name} is not one."
+    return None
+
+
+def _run(
+    socket_path: str | None,
+    address: tuple[str, int] | None,
+    model: str | None,
+    start_daemon: Callable[[], None] | None,
+) -> int:
+    with _first_frame() as first_frame:
+        from .app import ChatApp
+        from .client import DaemonClient
+
+        app = ChatApp(
+            DaemonClient(socket_path, address),
+            model=model,
+            start_daemon=start_daemon,
+            on_live=None if first_frame is None else first_frame.hand_over,
+        )
+        app.run()
+        return app.return_code or 0
+
+
+def _leave(_signal: int, _frame: object) -> None:
+    # An exception, so that the terminal is given back on the way out.
+    sys.exit(128 + signal.SIGTERM)
+
+
+def _first_frame() -> AbstractContextManager[FirstFrame | None]:
+    if sys.platform == "win32":
+        return nullcontext()
+    from .first_frame import FirstFrame
+
+    return FirstFrame()

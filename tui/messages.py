@@ -1,0 +1,58 @@
+"""What the parts of the chat tell the app."""
+
+from __future__ import annotations
+
+from textual.message import Message
+
+from .api import LoadedModel, ModelEntry, PullProgress
+
+
+class DaemonConnected(Message):
+    """The daemon answers; these are its models."""
+
+    def __init__(self, models: list[ModelEntry]) -> None:
+        super().__init__()
+        self.models = models
+
+
+class DaemonLost(Message):
+    """The daemon does not answer, or could not be started."""
+
+    def __init__(self, message: str, hint: str | None) -> None:
+        super().__init__()
+        self.message = message
+        self.hint = hint
+
+
+class ModelMoved(Message):
+    """A model's process changed."""
+
+    def __init__(self, model: LoadedModel) -> None:
+        super().__init__()
+        self.model = model
+
+
+class PullMoved(Message):
+    """A download that this chat follows got further."""
+
+    def __init__(self, progress: PullProgress) -> None:
+        super().__init__()
+        self.progress = progress
+
+
+class PullDone(Message):
+    """A download that this chat follows is complete."""
+
+    def __init__(self, entry: ModelEntry) -> None:
+        super().__init__()
+        self.entry = entry
+
+
+class PullBroke(Message):
+    """A download that this chat follows ended without the model."""
+
+    def __init__(self, model: str, message: str, hint: str | None) -> None:
+        super().__init__()
+        self.model = model
+        self.message = message
+        self.hint = hint

@@ -1,0 +1,1 @@
+"""Screens over the chat: model picker and help."""

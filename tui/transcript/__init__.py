@@ -1,0 +1,1 @@
+"""The conversation on screen: Markdown to lines, one scroll view, cached strips."""

@@ -1,0 +1,202 @@
+"""`MarkdownRenderer`: parsed Markdown to lines of a given width."""
+
+from __future__ import annotations
+
+from markdown_it.token import Token
+from markdown_it.tree import SyntaxTreeNode
+from rich.cells import cell_len, chop_cells
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+
+from .cleaning import clean
+from .line import BLANK, Line, joined
+from .markdown_parser import is_closed
+from .styles import TranscriptStyles
+from .table_renderer import render_table
+from .wrapping import wrap
+
+BULLETS = "•◦▪"
+MIN_WIDTH = 8
+"""Where less is left for text, what is nested deeper is not indented any more."""
+
+
+class MarkdownRenderer:
+    """Renders blocks at one width in one set of styles."""
+
+    def __init__(self, styles: TranscriptStyles, width: int) -> None:
+        self._styles = styles
+        self._width = max(8, width)
+
+    def render(self, blocks: list[SyntaxTreeNode], *, live: bool = False) -> list[Line]:
+        """The blocks' lines; `live` leaves code that still grows without colours."""
+        return joined(self._block(block, self._width, 0, live) for block in blocks)
+
+    def _block(self, node: SyntaxTreeNode, width: int, depth: int, live: bool) -> list[Line]:
+        match node.type:
+            case "heading":
+                return self._heading(node, width)
+            case "bullet_list" | "ordered_list":
+                return self._list(node, width, depth, live)
+            case "blockquote":
+                return self._quote(node, width, depth, live)
+            case "fence" | "code_block":
+                return self._code(node, width, live)
+            case "table":
+                return render_table(node, width, self._styles, self._inline)
+            case "hr":
+                return [Line((Segment("─" * width, self._styles.rule),))]
+            case _:
+                return wrap(self._inline(node), width)
+
+    def _heading(self, node: SyntaxTreeNode, width: int) -> list[Line]:
+        text = self._inline(node)
+        text.stylize(self._styles.heading if node.tag in ("h1", "h2") else self._styles.strong)
+        return wrap(text, width)
+
+    def _list(self, node: SyntaxTreeNode, width: int, depth: int, live: bool) -> list[Line]:
+        start = int(node.attrs.get("start", 1)) if node.type == "ordered_list" else None
+        last_number = "" if start is None else f"{start + len(node.children) - 1}. "
+        indent = len(last_number) or 2
+        items: list[list[Line]] = []
+        for index, item in enumerate(node.children):
+            bullet = f"{BULLETS[min(depth, 2)]} "
+            marker = bullet if start is None else f"{start + index}. ".rjust(indent)
+            items.append(self._item(item, marker, width, depth, live))
+        if _is_loose(node):
+            return joined(items)
+        return [line for item in items for line in item]
+
+    def _item(
+        self, item: SyntaxTreeNode, marker: str, width: int, depth: int, live: bool
+    ) -> list[Line]:
+        blank = " " * len(marker)
+        room = width - len(marker)
+        if room < MIN_WIDTH:
+            blank, room = "", width
+        blocks = [self._block(child, room, depth + 1, live) for child in item.children]
+        tight = not _is_loose(item)
+        lines = [line for block in blocks for line in block] if tight else joined(blocks)
+        first, *others = lines or [BLANK]
+        if not blank:
+            return [Line((Segment(marker, self._styles.muted),)), first, *others]
+        head = first.prefixed(marker, self._styles.muted, layout=False)
+        return [head, *(line.prefixed(blank) for line in others)]
+
+    def _quote(self, node: SyntaxTreeNode, width: int, depth: int, live: bool) -> list[Line]:
+        room = width - 2
+        if room < MIN_WIDTH:
+            return joined(self._block(child, width, depth, live) for child in node.children)
+        lines = joined(self._block(child, room, depth, live) for child in node.children)
+        return [line.prefixed("▎ ", self._styles.quote) for line in lines]
+
+    def _code(self, node: SyntaxTreeNode, width: int, live: bool) -> list[Line]:
+        """A block on a tinted ground, its language above; long lines go on below themselves."""
+        code = clean(node.content).expandtabs(4).removesuffix("\n")
+        language = clean(node.info).split()[0] if node.info.strip() else ""
+        finished = node.type == "code_block" or not live or is_closed(node.to_tokens()[0])
+        ground = self._styles.fence
+        lines: list[Line] = []
+        if language:
+            label = Segment(f" {language}".ljust(width)[:width], self._styles.fence_label)
+            lines.append(Line((label,), indent=width))
+        rows = _highlight(code, language, self._styles) if finished and language else _plain(code)
+        for row in rows:
+            lines.extend(_ground(part, width, ground) for part in _fold(row, width - 2))
+        return lines
+
+    def _inline(self, node: SyntaxTreeNode) -> Text:
+        """The styled text of a leaf block."""
+        text = Text(end="")
+        for child in node.children:
+            tokens: list[Token] = child.meta.get("inline", [])
+            self._append_inline(text, tokens)
+        return text
+
+    def _append_inline(self, text: Text, tokens: list[Token]) -> None:
+        styles = self._styles
+        opened = {"strong_open": styles.strong, "em_open": styles.emphasis, "s_open": styles.struck}
+        stack = [Style.null()]
+        links: list[tuple[int, str]] = []
+        for token in tokens:
+            if token.nesting < 0:
+                stack.pop()
+                if token.type == "link_close":
+                    self._append_address(text, *links.pop(), stack[-1])
+            elif token.type == "link_open":
+                links.append((len(text), _address(token, "href")))
+                stack.append(stack[-1] + styles.link)
+            elif token.nesting > 0:
+                stack.append(stack[-1] + opened[token.type])
+            else:
+                self._append_leaf(text, token, stack[-1])
+
+    def _append_leaf(self, text: Text, token: Token, style: Style) -> None:
+        match token.type:
+            case "softbreak":
+                text.append(" ", style)
+            case "hardbreak":
+                text.append("\n")
+            case "code_inline":
+                text.append(clean(token.content), style + self._styles.code)
+            case "image":
+                label = clean(token.content) or "image"
+                text.append(f"{label} ({_address(token, 'src')})", style + self._styles.link)
+            case _:
+                text.append(clean(token.content), style)
+
+    def _append_address(self, text: Text, start: int, address: str, style: Style) -> None:
+        """Say where a link leads unless its label does: nothing hides behind a word."""
+        label = text.plain[start:]
+        if address and address not in (label, f"mailto:{label}", f"http://{label}"):
+            text.append(f" ({address})", style + self._styles.muted)
+
+
+def _address(token: Token, name: str) -> str:
+    return clean(str(token.attrs.get(name, "")))
+
+
+def _is_loose(node: SyntaxTreeNode) -> bool:
+    """Whether blank lines stand between the parts of a list or item."""
+    items = node.children if node.type != "list_item" else [node]
+    return any(
+        child.type == "paragraph" and not child.hidden for item in items for child in item.children
+    )
+
+
+def _plain(code: str) -> list[list[Segment]]:
+    return [[Segment(line)] for line in code.split("\n")]
+
+
+def _highlight(code: str, language: str, styles: TranscriptStyles) -> list[list[Segment]]:
+    # Imported when the first block closes: the lexers are a slow import.
+    from .code_highlighter import highlight
+
+    return highlight(code, language, styles)
+
+
+def _fold(row: list[Segment], width: int) -> list[list[Segment]]:
+    """Cut a row of code after every `width` cells."""
+    width = max(4, width)
+    parts: list[list[Segment]] = [[]]
+    room = width
+    for text, style, _ in row:
+        rest = text
+        while rest:
+            if cell_len(rest) <= room:
+                parts[-1].append(Segment(rest, style))
+                room -= cell_len(rest)
+                break
+            piece = chop_cells(rest, room)[0] if room > 1 else ""
+            parts[-1].append(Segment(piece, style))
+            rest = rest[len(piece) :]
+            parts.append([])
+            room = width
+    return parts
+
+
+def _ground(row: list[Segment], width: int, ground: Style) -> Line:
+    used = sum(segment.cell_length for segment in row)
+    segments = [Segment(text, ground + style if style else ground) for text, style, _ in row]
+    padding = Segment(" " * max(0, width - used - 1), ground)
+    return Line((Segment(" ", ground), *segments, padding), indent=1)

@@ -1,0 +1,11 @@
+"""Imports what the first answer needs ahead of it."""
+
+from __future__ import annotations
+
+
+def import_markdown() -> None:
+    """Import the Markdown parser and the highlighter; for a thread, while the answer is awaited."""
+    from . import code_highlighter, markdown_stream
+
+    assert code_highlighter
+    assert markdown_stream

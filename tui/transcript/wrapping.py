@@ -1,0 +1,35 @@
+"""From styled text to lines of a given width."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from rich.console import Console
+from rich.text import Text
+
+from .line import BLANK, Line
+
+
+@lru_cache(1)
+def _console() -> Console:
+    # Only its measuring is used; nothing is ever printed through it.
+    return Console(width=80, force_terminal=True, legacy_windows=False, _environ={})
+
+
+def wrap(text: Text, width: int) -> list[Line]:
+    """The text in lines of at most `width` cells; words too long for one line are cut."""
+    console = _console()
+    lines: list[Line] = []
+    for paragraph in text.split("\n", allow_blank=True):
+        if not paragraph.plain:
+            lines.append(BLANK)
+            continue
+        wrapped = paragraph.wrap(console, max(1, width), overflow="fold", tab_size=4)
+        for index, part in enumerate(wrapped):
+            lines.append(Line(tuple(part.render(console)), soft=index > 0))
+    return lines
+
+
+def wrap_plain(plain: str, width: int) -> list[Line]:
+    """Plain text in lines of at most `width` cells."""
+    return wrap(Text(plain, end=""), width)

@@ -1,0 +1,52 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+
+def tokens(count: int) -> str:
+    """A count with its thousands apart."""
+    return f"{count:,}".replace(",", " ")
+
+
+def size(count: float) -> str:
+    """Bytes in the unit that fits, decimal as disks are sold."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return (
+                f"{count:.0f} {unit}"
+                if unit in ("B", "kB") or count >= 10
+                else f"{count:.1f} {unit}"
+            )
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def duration(seconds: float) -> str:
+    """Seconds, coarser the more there are."""
+    if seconds < 10:
+        return f"{seconds:.2f} s" if seconds < 1 else f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def remaining(seconds: float) -> str:
+    """A guess of the time left, never finer than a second."""
+    return duration(seconds) if seconds >= 10 else f"{max(1, round(seconds))} s"
+
+
+def speed(rate: float) -> str:
+    """Tokens a second."""
+    return f"{rate:.0f} tok/s" if rate >= 10 else f"{rate:.1f} tok/s"
+
+
+def bar(fraction: float, width: int) -> tuple[str, str]:
+    """The full and the empty part of a bar of `width` cells; something shows from the start."""
+    fraction = min(1.0, max(0.0, fraction))
+    full = round(fraction * width)
+    if fraction > 0:
+        full = max(1, full)
+    return "━" * full, "─" * (width - full)
