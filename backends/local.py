@@ -91,8 +91,9 @@ class LocalBackend:
         except BackendError as error:
             loop.call_soon_threadsafe(_resolve, loading, error)
             cause = error.message
-        except RuntimeError as error:
-            cause = f"The model's thread failed: {error}"
+        except Exception as error:
+            cause = f"The model's thread failed: {error!r}"
+            loop.call_soon_threadsafe(_resolve, loading, WorkerDied(cause))
         loop.call_soon_threadsafe(self._die, cause)
 
     def _receive(self, message: FromWorker) -> None:

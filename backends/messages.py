@@ -105,8 +105,14 @@ _from_worker = msgspec.msgpack.Decoder(FromWorker)
 
 
 def encode_frame(message: ToWorker | FromWorker) -> bytes:
-    """The whole frame of one message, ready to write."""
+    """The whole frame of one message, ready to write.
+
+    Raises ValueError above `MAX_FRAME` and for text with lone surrogates, OverflowError for an
+    integer beyond 64 bits.
+    """
     body = _encoder.encode(message)
+    if len(body) > MAX_FRAME:
+        raise ValueError(f"a message of {len(body)} bytes is longer than {MAX_FRAME}")
     return HEADER.pack(len(body)) + body
 
 

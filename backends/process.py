@@ -7,6 +7,7 @@ import contextlib
 import logging
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 from collections import deque
@@ -42,15 +43,20 @@ _STDERR_LINES = 40
 _KILL_AFTER = 1.0
 _STALLED_AFTER = 180.0
 _LINE_LIMIT = 2**16
+_LONGEST_LINE = 500
+_LAST_WORDS_WITHIN = 1.0
 
 # A worker sees nothing of the daemon's environment but this: no keys, no tokens.
 _INHERITED = frozenset(
     {
+        "APPDATA",
         "DYLD_LIBRARY_PATH",
         "HOME",
         "LANG",
         "LANGUAGE",
         "LD_LIBRARY_PATH",
+        "LLAMA_CPP_LIB_PATH",
+        "LOCALAPPDATA",
         "PATH",
         "PYTHONHOME",
         "PYTHONPATH",
@@ -61,10 +67,15 @@ _INHERITED = frozenset(
         "TMPDIR",
         "TZ",
         "USER",
+        "USERPROFILE",
         "VIRTUAL_ENV",
+        "WINDIR",
     }
 )
-_INHERITED_PREFIXES = ("LC_", "CUDA_", "NVIDIA_", "GGML_", "OMP_", "GOMP_", "KMP_")
+_INHERITED_PREFIXES = (
+    *("LC_", "OMP_", "GOMP_", "KMP_", "GGML_"),
+    *("CUDA_", "NVIDIA_", "HIP_", "HSA_", "ROCR_", "VK_"),
+)
 
 _DEFAULTS = {
     # Otherwise an abort inside ggml starts a debugger where one is installed.
@@ -109,13 +120,11 @@ class WorkerProcess:
                 asyncio.create_task(self._read_stderr(self._process), name="worker stderr"),
             ]
             self._send(Load(self.spec))
-            info = await self._wait_ready(self._loading)
+            return await self._wait_ready(self._loading)
         except BaseException:
             self._loading.cancel()
             await self.stop(grace=0)
             raise
-        self.state = "ready"
-        return info
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
         """See `Backend.generate`."""
@@ -133,18 +142,18 @@ class WorkerProcess:
     async def stop(self, grace: float = 5.0) -> None:
         """Drain for `grace` seconds, then close the child's stdin, then kill it."""
         process = self._process
-        if process is None or self.state == "dead":
+        if process is None:  # `start` ends the child if it is just being made
             self._die("The model was stopped before it started.")
             return
-        self.state = "stopping"
-        if grace > 0:
-            self._send(Drain())
-            await _exited(process, grace)
+        if self.state != "dead":
+            self.state = "stopping"
+            if grace > 0:
+                self._send(Drain())
+                await _exited(process, grace)
         if process.stdin is not None:
             process.stdin.close()
         if not await _exited(process, _KILL_AFTER if grace > 0 else 0):
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
+            _kill(process)
         await process.wait()
         await asyncio.gather(*self._tasks)
 
@@ -164,6 +173,8 @@ class WorkerProcess:
             limit=_LINE_LIMIT,
             # Ctrl-C in the daemon's terminal is the daemon's to handle: it lets answers finish.
             start_new_session=True,
+            # The same on Windows, where it also keeps a console window from opening.
+            creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
         )
 
     def _send(self, message: ToWorker) -> None:
@@ -189,30 +200,44 @@ class WorkerProcess:
     async def _read_frames(self, process: asyncio.subprocess.Process) -> None:
         """The reader task: dispatches until the child closes its end, then buries it."""
         assert process.stdout is not None
+        fault = await self._receive_all(process.stdout)
+        if fault is not None:
+            logger.error("worker %s: %s", process.pid, fault)
+            _kill(process)
+            await process.stdout.read()  # a pipe that is not emptied never comes to its end
+        status = await process.wait()
+        await asyncio.wait(self._tasks[1:], timeout=_LAST_WORDS_WITHIN)
+        self._die(fault or self._epitaph(status))
+
+    async def _receive_all(self, stdout: asyncio.StreamReader) -> str | None:
+        """Take in frames until the stream ends; returns what was wrong where it ended early.
+
+        Nothing is raised: whoever waits for an answer waits for the burial that follows.
+        """
         try:
             while True:
-                (size,) = HEADER.unpack(await process.stdout.readexactly(HEADER.size))
+                (size,) = HEADER.unpack(await stdout.readexactly(HEADER.size))
                 if size > MAX_FRAME:
                     raise msgspec.DecodeError(f"a frame of {size} bytes is out of bounds")
-                self._receive(decode_from_worker(await process.stdout.readexactly(size)))
-        except asyncio.IncompleteReadError:
-            pass  # the end of the stream is how a worker's life ends; the exit status tells why
+                self._receive(decode_from_worker(await stdout.readexactly(size)))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None  # this is how a worker's life ends; the exit status tells why
         except msgspec.MsgspecError as error:
-            logger.error("worker %s sent a broken frame: %s", process.pid, error)
-            process.kill()
-        status = await process.wait()
-        self._die(self._epitaph(status))
+            return f"The model's process sent something that is no message: {error}."
+        except Exception as error:
+            logger.exception("a message of worker %s could not be handled", self.pid)
+            return f"A message of the model's process could not be handled: {error!r}."
 
     async def _read_stderr(self, process: asyncio.subprocess.Process) -> None:
         assert process.stderr is not None
         while True:
             try:
                 line = await process.stderr.readline()
-            except ValueError:  # a line longer than the buffer; its pieces follow
+            except ValueError:  # a line longer than the buffer, of which asyncio drops a part
                 continue
             if not line:
                 return
-            text = line.decode("utf-8", "replace").rstrip()
+            text = _printable(line.decode("utf-8", "replace").rstrip()[:_LONGEST_LINE])
             self._stderr.append(text)
             logger.debug("worker %s: %s", process.pid, text)
 
@@ -240,7 +265,8 @@ class WorkerProcess:
             return
         if isinstance(outcome, BackendError):
             self._loading.set_exception(outcome)
-        else:
+        elif self.state == "starting":  # and not stopped meanwhile
+            self.state = "ready"
             self._loading.set_result(outcome)
 
     def _die(self, cause: str) -> None:
@@ -277,11 +303,23 @@ def worker_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 async def _exited(process: asyncio.subprocess.Process, seconds: float) -> bool:
+    if process.returncode is not None:
+        return True
     try:
         await asyncio.wait_for(process.wait(), seconds)
     except TimeoutError:
         return False
     return True
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it was faster
+        process.kill()
+
+
+def _printable(text: str) -> str:
+    """The text without what could steer a terminal."""
+    return "".join(c if c.isprintable() else " " for c in text)
 
 
 def _signal_name(number: int) -> str:

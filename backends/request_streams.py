@@ -18,19 +18,28 @@ class RequestStreams:
         self._queues: dict[str, asyncio.Queue[Event | BackendError]] = {}
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
-        """Send the request and yield its events; closing the generator cancels it."""
-        events: asyncio.Queue[Event | BackendError] = asyncio.Queue()
-        self._queues[request.id] = events
-        unfinished = request.n
+        """Send the request and yield its events; closing the generator cancels it.
+
+        Raises `RequestRejected` for an id in use and for what cannot be put into a message.
+        """
+        if request.id in self._queues:
+            raise RequestRejected(f"A request with the id {request.id!r} is running.", param="id")
         try:
             self._send(Generate(request))
+        except (ValueError, OverflowError) as error:
+            raise RequestRejected(f"The request cannot reach the model: {error}.") from error
+        events: asyncio.Queue[Event | BackendError] = asyncio.Queue()
+        self._queues[request.id] = events
+        unfinished = True
+        finished = 0
+        try:
             while unfinished:
                 event = await events.get()
                 if isinstance(event, BackendError):
-                    unfinished = 0
+                    unfinished = False
                     raise event
-                if isinstance(event, Finished):
-                    unfinished -= 1
+                finished += isinstance(event, Finished)
+                unfinished = finished < request.n
                 yield event
         finally:
             if self._queues.pop(request.id, None) is not None and unfinished:
@@ -56,7 +65,9 @@ class RequestStreams:
             events.put_nowait(event)
 
 
-def _rejection(message: Rejected) -> RequestRejected:
+def _rejection(message: Rejected) -> BackendError:
+    if message.code == BackendError.code:
+        return BackendError(message.message, hint=message.hint)
     if message.prompt_tokens is not None and message.context is not None:
         return ContextExceeded(message.prompt_tokens, message.context)
     return RequestRejected(

@@ -6,9 +6,12 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Protocol
 
+import msgspec
+
 from .base import EngineKind, LoadSpec, ModelInfo
 from .engine.engine import Engine
 from .engine.model_runner import ModelRunner
+from .errors import LoadFailed
 from .messages import FromWorker, Loading
 from .text.chat_template import ChatTemplate, default_template
 from .text.prompt import PromptBuilder
@@ -34,18 +37,29 @@ def loaded(
     spec: LoadSpec, send: Callable[[FromWorker], None], inbox: Inbox
 ) -> Generator[tuple[WorkerLoop, ModelInfo]]:
     """Load the model and free it at the end; progress goes through `send`; raises `LoadFailed`."""
+    _check(spec)
     runner = _make_runner(spec, _throttled(send))
     try:
         template = _make_template(spec, runner.tokenizer)
         try:
             prompts = PromptBuilder(runner.tokenizer, template, context=runner.context)
             loop = WorkerLoop(Engine(runner), runner.tokenizer, prompts, send, inbox)
-            yield loop, runner.info()
+            info = msgspec.structs.replace(runner.info(), has_chat_template=template is not None)
+            yield loop, info
         finally:
             if template is not None:
                 template.close()
     finally:
         runner.close()
+
+
+def _check(spec: LoadSpec) -> None:
+    for name in ("context", "slots", "batch"):
+        if getattr(spec, name) < 1:
+            raise LoadFailed(
+                f"A model cannot be loaded with {name} {getattr(spec, name)}.",
+                hint=f"Choose a {name} of at least 1.",
+            )
 
 
 def _make_runner(spec: LoadSpec, on_progress: Callable[[float], None]) -> LocalRunner:

@@ -12,6 +12,7 @@ import queue
 import signal
 import sys
 import threading
+import traceback
 from typing import BinaryIO
 
 from .errors import LoadFailed
@@ -30,6 +31,7 @@ from .serving import loaded
 from .worker_loop import Inbox
 
 _PR_SET_PDEATHSIG = 1
+_BROKEN = 3
 
 
 class FrameChannel:
@@ -48,7 +50,7 @@ class FrameChannel:
             self._sink.flush()
 
     def receive(self) -> ToWorker | None:
-        """Read one frame; None at the end of the stream."""
+        """Read one frame; None at the end of the stream; raises ValueError for a broken one."""
         header = self._source.read(HEADER.size)
         if len(header) < HEADER.size:
             return None
@@ -69,23 +71,35 @@ def main() -> int:
     inbox: Inbox = queue.SimpleQueue()
     threading.Thread(target=_pump, args=(channel, inbox), name="reader", daemon=True).start()
     try:
-        with loaded(first.spec, channel.send, inbox) as (loop, info):
+        return _serve(first, channel, inbox)
+    except BrokenPipeError:
+        return 0  # the daemon is gone
+
+
+def _serve(load: Load, channel: FrameChannel, inbox: Inbox) -> int:
+    try:
+        with loaded(load.spec, channel.send, inbox) as (loop, info):
             channel.send(Ready(info))
             loop.run()
     except LoadFailed as error:
         channel.send(Failed(error.code, error.message, error.hint))
         return 1
-    except BrokenPipeError:
-        return 0  # the daemon is gone
     return 0
 
 
 def _pump(channel: FrameChannel, inbox: Inbox) -> None:
     """The reader thread: messages in, and the end of the process with the end of stdin."""
-    while (message := channel.receive()) is not None:
-        inbox.put(message)
-    # The step thread may be deep in native code for seconds; nobody waits for it any more.
-    os._exit(0)
+    status = _BROKEN
+    try:
+        while (message := channel.receive()) is not None:
+            inbox.put(message)
+        status = 0
+    except ValueError:
+        traceback.print_exc()
+    finally:
+        # The step thread may be deep in native code for seconds; nobody waits for it any more,
+        # nor can a worker go on that hears no more.
+        os._exit(status)
 
 
 def _claim_stdio() -> FrameChannel:
@@ -105,7 +119,12 @@ def _die_with_parent(parent: int) -> None:
 
 
 if __name__ == "__main__":
-    status = main()
-    sys.stderr.flush()
-    # The reader thread sits in a read of stdin, whose lock a regular exit would wait for.
-    os._exit(status)
+    status = _BROKEN
+    try:
+        status = main()
+    except Exception:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        # The reader thread sits in a read of stdin, whose lock a regular exit would abort for.
+        os._exit(status)

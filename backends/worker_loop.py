@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,7 +17,7 @@ from .base import Delta, Event, Finished, FinishReason, Gauges, GenerateRequest,
 from .engine.engine import Engine
 from .engine.scheduler import SequenceOutput
 from .engine.sequence import Sequence
-from .errors import ContextExceeded, RequestRejected
+from .errors import BackendError, ContextExceeded, RequestRejected
 from .messages import (
     Cancel,
     Drain,
@@ -38,11 +39,19 @@ _GAUGES_INTERVAL = 0.25
 
 
 @dataclass(frozen=True)
-class Admitted:
-    """A request on its way between the threads: its prompt in tokens, or why it has none."""
+class Arrival:
+    """A request on its way to the admission thread, and when it came (monotonic seconds)."""
 
     request: GenerateRequest
-    outcome: list[int] | RequestRejected
+    at: float
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """A request on its way back: its prompt in tokens, or why it has none."""
+
+    arrival: Arrival
+    outcome: list[int] | BackendError
 
 
 class Stop:
@@ -64,14 +73,14 @@ class WorkerLoop:
         send: Callable[[FromWorker], None],
         inbox: Inbox,
     ) -> None:
-        """`send` is called from two threads, and must not interleave messages."""
+        """`send` is called from the thread of `run` only."""
         self._engine = engine
         self._tokenizer = tokenizer
         self._prompts = prompts
         self._send = send
         self._inbox = inbox
-        self._admission: queue.SimpleQueue[GenerateRequest | Stop] = queue.SimpleQueue()
-        self._admitting: dict[str, GenerateRequest] = {}
+        self._admission: queue.SimpleQueue[Arrival | Stop] = queue.SimpleQueue()
+        self._admitting: dict[str, Arrival] = {}
         self._running: dict[str, dict[Sequence, TextOutput]] = {}
         self._events: list[Event] = []
         self._draining = False
@@ -114,8 +123,8 @@ class WorkerLoop:
         match message:
             case Generate(request):
                 self._accept(request)
-            case Admitted(request, outcome):
-                self._admit(request, outcome)
+            case Admitted(arrival, outcome):
+                self._admit(arrival, outcome)
             case Cancel(id):
                 self._cancel(id)
             case Ping(nonce):
@@ -132,24 +141,33 @@ class WorkerLoop:
             error = RequestRejected("The model is being unloaded.", code="model_unloading")
             self._send(_rejected(request.id, error))
             return
-        self._admitting[request.id] = request
-        self._admission.put(request)
+        arrival = self._admitting[request.id] = Arrival(request, time.monotonic())
+        self._admission.put(arrival)
 
     def _admit_all(self) -> None:
-        """The admission thread."""
-        self._prompts.prepare()
-        while not isinstance(request := self._admission.get(), Stop):
-            if self._admitting.get(request.id) is not request:
-                continue  # cancelled while it waited
-            try:
-                token_ids = self._prompts.build(request)
-                self._check(request, token_ids)
-            except RequestRejected as error:
-                self._inbox.put(Admitted(request, error))
-            else:
-                self._inbox.put(Admitted(request, token_ids))
+        """The admission thread, which no request may end: those behind it would wait for ever."""
+        try:
+            self._prompts.prepare()
+        except Exception:
+            traceback.print_exc()  # each request tries again, and is told
+        while not isinstance(arrival := self._admission.get(), Stop):
+            if self._admitting.get(arrival.request.id) is arrival:  # not cancelled meanwhile
+                self._inbox.put(Admitted(arrival, self._prepare(arrival.request)))
 
-    def _check(self, request: GenerateRequest, token_ids: list[int]) -> None:
+    def _prepare(self, request: GenerateRequest) -> list[int] | BackendError:
+        """The prompt's tokens, or why there are none."""
+        try:
+            _check_fields(request)
+            token_ids = self._prompts.build(request)
+            self._check_tokens(request, token_ids)
+        except RequestRejected as error:
+            return error
+        except Exception as error:
+            traceback.print_exc()
+            return BackendError(f"The prompt could not be prepared: {error!r}.")
+        return token_ids
+
+    def _check_tokens(self, request: GenerateRequest, token_ids: list[int]) -> None:
         context = self._engine.runner.context
         if len(token_ids) >= context:
             raise ContextExceeded(len(token_ids), context)
@@ -164,17 +182,19 @@ class WorkerLoop:
                     f"Token {unknown} is not in the model's vocabulary of {size}.", param=name
                 )
 
-    def _admit(self, request: GenerateRequest, outcome: list[int] | RequestRejected) -> None:
+    def _admit(self, arrival: Arrival, outcome: list[int] | BackendError) -> None:
         """Start what the admission thread prepared, unless it was cancelled meanwhile."""
-        if self._admitting.get(request.id) is not request:
+        request_id = arrival.request.id
+        if self._admitting.get(request_id) is not arrival:
             return
-        del self._admitting[request.id]
-        if isinstance(outcome, RequestRejected):
-            self._send(_rejected(request.id, outcome))
+        del self._admitting[request_id]
+        if isinstance(outcome, BackendError):
+            self._send(_rejected(request_id, outcome))
         else:
-            self._start(request, outcome)
+            self._start(arrival, outcome)
 
-    def _start(self, request: GenerateRequest, token_ids: list[int]) -> None:
+    def _start(self, arrival: Arrival, token_ids: list[int]) -> None:
+        request = arrival.request
         first: Sequence | None = None
         outputs: dict[Sequence, TextOutput] = {}
         for index in range(request.n):
@@ -186,6 +206,7 @@ class WorkerLoop:
                 max_tokens=request.max_tokens,
                 ignore_eos=request.ignore_eos,
                 parent=first,
+                arrived_at=arrival.at,
             )
             first = first or sequence
             outputs[sequence] = TextOutput(self._tokenizer.token_bytes, request.stop)
@@ -248,14 +269,24 @@ class WorkerLoop:
             self._send(GaugesReport(gauges))
 
 
-def _rejected(request_id: str, error: RequestRejected) -> Rejected:
+def _check_fields(request: GenerateRequest) -> None:
+    """Refuse what the engine cannot run: it would cost the other requests their worker."""
+    if request.n < 1:
+        raise RequestRejected("'n' must be at least 1.", param="n")
+    if request.max_tokens is not None and request.max_tokens < 1:
+        raise RequestRejected("'max_tokens' must be at least 1.", param="max_tokens")
+    if not all(request.stop):
+        raise RequestRejected("A stop string must not be empty.", param="stop")
+
+
+def _rejected(request_id: str, error: BackendError) -> Rejected:
     exceeded = error if isinstance(error, ContextExceeded) else None
     return Rejected(
         request_id,
         error.code,
         error.message,
         hint=error.hint,
-        param=error.param,
+        param=error.param if isinstance(error, RequestRejected) else None,
         prompt_tokens=exceeded.prompt_tokens if exceeded else None,
         context=exceeded.context if exceeded else None,
     )

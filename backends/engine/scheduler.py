@@ -120,6 +120,8 @@ class Scheduler:
 
     def _admit(self) -> None:
         """Move waiting sequences into slots while the cache has room for all they know."""
+        if not self.waiting or not self._ledger.has_free_slot:
+            return
         claimed = sum(sequence.num_pending for sequence in self.running)
         for sequence in list(self.waiting):
             if not self._ledger.has_free_slot:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -38,7 +39,7 @@ class LlamaModel:
 
         self._report = llama_cpp.llama_progress_callback(report)
         params.progress_callback = self._report
-        handle = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
+        handle = llama_cpp.llama_model_load_from_file(os.fsencode(path), params)
         if not handle:
             raise _load_error(path, log)
         self.handle: llama_cpp.llama_model_p | None = handle
@@ -106,13 +107,12 @@ class LlamaModel:
 
 
 def _load_error(path: Path, log: NativeLog) -> LoadFailed:
-    reason = log.last_error or "llama.cpp gave no reason"
-    if "alloc" in reason or "out of memory" in reason.lower():
+    if log.tells_of_memory:
         return OutOfMemory(
-            f"There is not enough memory for {path.name}: {reason}.",
+            f"There is not enough memory for {path.name}: {log.last_error}.",
             hint="Unload another model, or choose a smaller one.",
         )
     return LoadFailed(
-        f"llama.cpp cannot load {path.name}: {reason}.",
+        f"llama.cpp cannot load {path.name}: {log.last_error}.",
         hint="Pull the model again, or choose another file.",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import llama_cpp
@@ -28,22 +29,32 @@ class LlamaModelRunner:
     """One llama.cpp context with a unified KV cache shared by all slots; used from one thread."""
 
     def __init__(self, spec: LoadSpec, on_progress: Callable[[float], None] | None = None) -> None:
-        """Load `spec.path`; raises `LoadFailed` or `OutOfMemory`."""
-        self._log = NativeLog()
-        path = Path(spec.path)
-        self.model = LlamaModel(
-            path, gpu_layers=spec.gpu_layers, on_progress=on_progress, log=self._log
-        )
-        if not self.model.can_generate:
+        """Load `spec.path`; raises `LoadFailed` or `OutOfMemory`, and then holds nothing."""
+        with ExitStack() as undo:
+            self._log = NativeLog()
+            undo.callback(self._log.close)
+            self.model = LlamaModel(
+                Path(spec.path), gpu_layers=spec.gpu_layers, on_progress=on_progress, log=self._log
+            )
+            undo.callback(self.model.close)
+            self.tokenizer = LlamaTokenizer(self.model)
+            self._threads = spec.threads or physical_cores()
+            self._ctx = self._make_context(spec)
+            undo.callback(llama_cpp.llama_free, self._ctx)
+            self._chains: dict[Sequence, SamplerChain] = {}
+            self._measure(spec)
+            self._warm_up()
+            self._resources = undo.pop_all()
+
+    def _measure(self, spec: LoadSpec) -> None:
+        """See what the context really got."""
+        memory = llama_cpp.llama_get_memory(self._ctx)
+        if not self.model.can_generate or memory is None:
             raise LoadFailed(
-                f"{path.name} holds an encoder ({self.model.architecture}), which cannot chat.",
+                f"{Path(spec.path).name} holds a model ({self.model.architecture}) that does not "
+                "write text token by token.",
                 hint="Choose a model that generates text.",
             )
-        self.tokenizer = LlamaTokenizer(self.model)
-        self._threads = spec.threads or physical_cores()
-        self._ctx = self._make_context(spec)
-        memory = llama_cpp.llama_get_memory(self._ctx)
-        assert memory is not None
         self._memory = memory
         self.kv_capacity = llama_cpp.llama_n_ctx(self._ctx)
         self.context = min(spec.context, self.kv_capacity)
@@ -51,11 +62,9 @@ class LlamaModelRunner:
         self.max_batch_tokens = spec.batch
         self.can_fork = not self.model.is_recurrent
         self._batch = TokenBatch(spec.batch)
-        self._chains: dict[Sequence, SamplerChain] = {}
         self._sampling: list[Sequence] = []
         self._rows: list[int] = []
         self._info = self._describe()
-        self._warm_up()
 
     def launch(self, batch: Batch) -> None:
         """Compute the batch; raises `KVCacheFull`, leaving the cache as it was."""
@@ -110,8 +119,7 @@ class LlamaModelRunner:
         for chain in self._chains.values():
             chain.close()
         self._chains.clear()
-        llama_cpp.llama_free(self._ctx)
-        self.model.close()
+        self._resources.close()
 
     def _describe(self) -> ModelInfo:
         sizes = self._log.buffer_bytes
@@ -142,20 +150,27 @@ class LlamaModelRunner:
         params.n_ctx = max(spec.kv_capacity, spec.context)
         params.n_batch = params.n_ubatch = spec.batch
         params.n_seq_max = min(spec.slots, llama_cpp.llama_max_parallel_sequences())
+        # A slot samples once a step; else the logits of a whole batch would get room, which for
+        # a large vocabulary is more memory than all weights of a small model.
+        params.n_outputs_max = params.n_seq_max
         params.n_threads = params.n_threads_batch = self._threads
         # One stream for all: separate ones halve the speed of 16 and cannot share prefixes.
         params.kv_unified = True
         params.no_perf = True
         assert self.model.handle is not None
         context = llama_cpp.llama_init_from_model(self.model.handle, params)
-        if not context:
-            self.model.close()
+        if context:
+            return context
+        if self._log.tells_of_memory:
             raise OutOfMemory(
                 f"There is no memory for a context of {params.n_ctx} tokens: "
-                f"{self._log.last_error or 'llama.cpp gave no reason'}.",
+                f"{self._log.last_error}.",
                 hint="Load the model with a smaller context, or unload another model.",
             )
-        return context
+        raise LoadFailed(
+            f"llama.cpp cannot make a context of {params.n_ctx} tokens: {self._log.last_error}.",
+            hint="Load the model with other settings, or choose another file.",
+        )
 
     def _chain(self, sequence: Sequence) -> SamplerChain:
         chain = self._chains.get(sequence)
@@ -174,7 +189,13 @@ class LlamaModelRunner:
         sequence.slot = 0
         batch = Batch()
         batch.add(sequence, 1)
-        self.launch(batch)
+        try:
+            self.launch(batch)
+        except RuntimeError as error:
+            raise LoadFailed(
+                f"The model loads but cannot compute: {error}.",
+                hint="Pull the model again, or choose another file.",
+            ) from error
         self.collect()
         llama_cpp.llama_memory_clear(self._memory, True)
 

@@ -13,11 +13,18 @@ import llama_cpp
 _WARN, _ERROR, _CONTINUATION = 3, 4, 5
 
 _BUFFER = re.compile(rb"(model|KV|compute|output|RS) buffer size *= *([\d.]+) MiB")
+_REASON = re.compile(r"(?:error loading model|failed to initialize the context): (.+)")
+# Lines that come after the one with the reason.
+_NO_REASON = "failed to load model"
+_NO_MEMORY = re.compile(
+    r"(?:failed|unable) to allocate|malloc failed|insufficient memory|out of (?:device )?memory",
+    re.IGNORECASE,
+)
 _OFFLOADED = re.compile(rb"offloaded (\d+)/\d+ layers to GPU")
 
 
 class NativeLog:
-    """Receives llama.cpp's log for as long as the object lives; there can be one a process."""
+    """Receives llama.cpp's log until `close`; there can be one a process."""
 
     def __init__(self) -> None:
         self.buffer_bytes: dict[str, int] = {}
@@ -28,10 +35,23 @@ class NativeLog:
         self._callback = llama_cpp.llama_log_callback(self._receive)
         llama_cpp.llama_log_set(self._callback, ctypes.c_void_p(None))
 
+    def close(self) -> None:
+        """Let llama.cpp write to stderr again: it must not call what is no longer there."""
+        llama_cpp.llama_log_set(llama_cpp.llama_log_callback(0), ctypes.c_void_p(None))
+
     @property
-    def last_error(self) -> str | None:
-        """The most recent error line."""
-        return self._errors[-1] if self._errors else None
+    def last_error(self) -> str:
+        """The latest error line that says more than that there was one."""
+        lines = [line for line in self._errors if _NO_REASON not in line]
+        if not lines:
+            return "llama.cpp gave no reason"
+        reason = _REASON.search(lines[-1])
+        return (reason[1] if reason else lines[-1]).rstrip(".")
+
+    @property
+    def tells_of_memory(self) -> bool:
+        """Whether one of the latest errors is about memory that could not be had."""
+        return any(_NO_MEMORY.search(line) for line in self._errors)
 
     def _receive(self, level: int, text: bytes | None, _user_data: object) -> None:
         if text is None:

@@ -8,7 +8,8 @@ import llama_cpp
 
 from ..base import SamplingParams
 
-_SEED_BITS = 32
+# The largest 32-bit number is llama.cpp's word for "any seed", so it is none.
+_SEEDS = 2**32 - 1
 
 
 class SamplerChain:
@@ -56,8 +57,8 @@ class SamplerChain:
 
 def _seed(seed: int | None, index: int) -> int:
     if seed is None:
-        return secrets.randbits(_SEED_BITS)
-    return (seed + index) % 2**_SEED_BITS
+        return secrets.randbelow(_SEEDS)
+    return (seed + index) % _SEEDS
 
 
 def _logit_bias(bias: dict[int, float], vocab_size: int) -> llama_cpp.llama_sampler_p:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ingle.backends import messages
 from ingle.backends.base import Delta, Finished, FinishReason, GenerateRequest, Started
 from ingle.backends.messages import (
     HEADER,
@@ -53,3 +54,10 @@ def test_directions_do_not_mix() -> None:
 def test_garbage_is_a_decoding_error(body: bytes) -> None:
     with pytest.raises(msgspec.MsgspecError):
         decode_from_worker(b"\xc1" + body)
+
+
+def test_a_message_beyond_the_bound_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "MAX_FRAME", 1000)
+    encode_frame(Generate(GenerateRequest(id="a", prompt="x" * 900)))
+    with pytest.raises(ValueError, match="longer than 1000"):
+        encode_frame(Generate(GenerateRequest(id="a", prompt="x" * 1000)))

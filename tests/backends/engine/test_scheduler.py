@@ -124,7 +124,7 @@ def test_full_cache_preempts_the_youngest_and_loses_nothing() -> None:
 def test_any_load_ends_and_leaves_nothing(
     requests: list[tuple[int, int, int, int, int | None]], batch: int, slots: int
 ) -> None:
-    engine = make_engine(context=48, slots=slots, batch=max(batch, slots))
+    engine = make_engine(context=48, slots=slots, batch=batch)
     arrivals: dict[int, list[Sequence]] = {}
     cancels: dict[int, list[Sequence]] = {}
     everything: list[Sequence] = []

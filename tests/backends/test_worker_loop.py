@@ -1,0 +1,139 @@
+"""The two threads of a worker, with prompts that fail or take long."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+
+import pytest
+
+from ingle.backends.base import Finished, GenerateRequest, LoadSpec
+from ingle.backends.engine.engine import Engine
+from ingle.backends.messages import Cancel, Drain, FromWorker, Generate, Outputs, Rejected
+from ingle.backends.scripted.byte_tokenizer import ByteTokenizer
+from ingle.backends.scripted.model_runner import ScriptedModelRunner
+from ingle.backends.text.prompt import PromptBuilder
+from ingle.backends.worker_loop import Inbox, WorkerLoop
+
+MakeSpec = Callable[..., LoadSpec]
+
+
+class Prompts(PromptBuilder):
+    """Takes long for a prompt that says so, and fails at others."""
+
+    def __init__(self, *, fails_to_prepare: bool = False) -> None:
+        super().__init__(ByteTokenizer(), None, context=512)
+        self._fails_to_prepare = fails_to_prepare
+
+    def prepare(self) -> None:
+        if self._fails_to_prepare:
+            raise OSError("no process can be started")
+
+    def build(self, request: GenerateRequest) -> list[int]:
+        if request.prompt == "slow":
+            time.sleep(0.2)
+        if request.prompt == "fail":
+            raise OSError("no process can be started")
+        return super().build(request)
+
+
+@contextmanager
+def running(spec: LoadSpec, prompts: Prompts) -> Generator[tuple[Inbox, queue.Queue[FromWorker]]]:
+    inbox: Inbox = queue.SimpleQueue()
+    sent: queue.Queue[FromWorker] = queue.Queue()
+    loop = WorkerLoop(Engine(ScriptedModelRunner(spec)), ByteTokenizer(), prompts, sent.put, inbox)
+    thread = threading.Thread(target=loop.run)
+    thread.start()
+    yield inbox, sent
+    inbox.put(Drain())
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def wait_for_end(sent: queue.Queue[FromWorker], request_id: str) -> Finished | Rejected:
+    while True:
+        message = sent.get(timeout=10)
+        if isinstance(message, Rejected) and message.id == request_id:
+            return message
+        if isinstance(message, Outputs):
+            for event in message.events:
+                if isinstance(event, Finished) and event.id == request_id:
+                    return event
+
+
+@pytest.mark.parametrize("fails_to_prepare", [False, True])
+def test_a_failure_of_the_text_pipeline_ends_one_request(
+    scripted_spec: MakeSpec, capfd: pytest.CaptureFixture[str], fails_to_prepare: bool
+) -> None:
+    prompts = Prompts(fails_to_prepare=fails_to_prepare)
+    with running(scripted_spec(), prompts) as (inbox, sent):
+        inbox.put(Generate(GenerateRequest(id="a", prompt="fail")))
+        failed = wait_for_end(sent, "a")
+        assert isinstance(failed, Rejected)
+        assert failed.code == "backend_error"
+        assert "no process can be started" in failed.message
+        inbox.put(Generate(GenerateRequest(id="b", prompt="fine")))
+        assert isinstance(wait_for_end(sent, "b"), Finished)
+    assert "no process can be started" in capfd.readouterr().err
+
+
+def test_queueing_counts_from_the_arrival(scripted_spec: MakeSpec) -> None:
+    with running(scripted_spec(), Prompts()) as (inbox, sent):
+        inbox.put(Generate(GenerateRequest(id="a", prompt="slow")))
+        inbox.put(Generate(GenerateRequest(id="b", prompt="behind it")))
+        end = wait_for_end(sent, "b")
+        assert isinstance(end, Finished)
+        assert end.queue_seconds > 0.15
+
+
+def test_what_was_cancelled_while_it_was_prepared_never_starts(scripted_spec: MakeSpec) -> None:
+    with running(scripted_spec(), Prompts()) as (inbox, sent):
+        inbox.put(Generate(GenerateRequest(id="a", prompt="slow")))
+        inbox.put(Cancel("a"))
+        inbox.put(Generate(GenerateRequest(id="b", prompt="fine")))
+        assert isinstance(wait_for_end(sent, "b"), Finished)
+    events = [e for m in sent.queue if isinstance(m, Outputs) for e in m.events]
+    assert not [event for event in events if event.id == "a"]
+
+
+def test_draining_lets_what_is_prepared_finish(scripted_spec: MakeSpec) -> None:
+    with running(scripted_spec(), Prompts()) as (inbox, sent):
+        inbox.put(Generate(GenerateRequest(id="a", prompt="slow")))
+        inbox.put(Drain())
+        inbox.put(Generate(GenerateRequest(id="b", prompt="late")))
+        late = wait_for_end(sent, "b")
+        assert isinstance(late, Rejected)
+        assert late.code == "model_unloading"
+        assert isinstance(wait_for_end(sent, "a"), Finished)
+
+
+def test_a_stop_string_at_the_last_token_is_a_stop(scripted_spec: MakeSpec) -> None:
+    with running(scripted_spec(reply="abcdef"), Prompts()) as (inbox, sent):
+        request = GenerateRequest(id="a", prompt="x", max_tokens=3, stop=["bc"])
+        inbox.put(Generate(request))
+        end = wait_for_end(sent, "a")
+        assert isinstance(end, Finished)
+        assert (end.reason, end.completion_tokens) == ("stop", 3)
+
+
+def test_more_choices_than_slots(scripted_spec: MakeSpec) -> None:
+    with running(scripted_spec(slots=2, reply="ab"), Prompts()) as (inbox, sent):
+        inbox.put(Generate(GenerateRequest(id="a", prompt="xyz", n=9)))
+        ends: list[int] = []
+        while len(ends) < 9:
+            message = sent.get(timeout=10)
+            if isinstance(message, Outputs):
+                ends += [event.index for event in message.events if isinstance(event, Finished)]
+        assert sorted(ends) == list(range(9))
+
+
+@pytest.mark.parametrize("prompt", [1, 510, 511])
+def test_the_last_cell_of_the_context_is_used(scripted_spec: MakeSpec, prompt: int) -> None:
+    with running(scripted_spec(context=512, reply="x" * 600), Prompts()) as (inbox, sent):
+        inbox.put(Generate(GenerateRequest(id="a", prompt=[1] * prompt)))
+        end = wait_for_end(sent, "a")
+        assert isinstance(end, Finished)
+        assert (end.reason, end.completion_tokens) == ("length", 512 - prompt)
