@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from http import HTTPStatus
 from typing import Any
 
+import msgspec
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
@@ -21,14 +23,15 @@ HEADER_BYTES = 64 * 1024
 MAX_CONNECTIONS = 256
 MAX_PIPELINED = 8
 
-BUSY = (
-    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\n"
+REFUSAL = (
+    b"HTTP/1.1 %d %s\r\ncontent-type: application/json\r\n"
     b"connection: close\r\ncontent-length: %d\r\n\r\n%s"
 )
-BUSY_BODY = (
-    b'{"error":{"code":"too_many_connections","message":"Too many connections are open.",'
-    b'"hint":"Close some; each event stream holds one."}}'
-)
+"""An answer of the connection itself, where no request reaches the application."""
+
+
+class HeadersTooLarge(Exception):
+    """A request's headers go beyond `HEADER_BYTES`."""
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -50,8 +53,12 @@ class GuardedProtocol(HttpToolsProtocol):
         """Ask the kernel who connected; the answer goes into the state of every request."""
         super().connection_made(transport)
         if len(self.connections) > MAX_CONNECTIONS:
-            transport.write(BUSY % (len(BUSY_BODY), BUSY_BODY))
-            transport.close()
+            self._refuse(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                code="too_many_connections",
+                message="Too many connections are open.",
+                hint="Close some; each event stream holds one.",
+            )
             return
         peer: Connection = identify(transport.get_extra_info("socket"), transport.abort)
         self.app_state = {**self.app_state, CONNECTION: peer}
@@ -94,6 +101,40 @@ class GuardedProtocol(HttpToolsProtocol):
         # uvicorn stops reading while requests queue up, and would not see the client leave.
         self.flow.resume_reading()
 
+    def send_400_response(self, msg: str) -> None:
+        """Answer what the parser gave up on, in the shape of every other error."""
+        active = self._active
+        if active is not None and active.response_started and not active.response_complete:
+            self.transport.abort()  # words of ours would become a part of that answer
+            return
+        if self._header_bytes > HEADER_BYTES:
+            self._refuse(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+                code="headers_too_large",
+                message=f"The request's headers are larger than {HEADER_BYTES} bytes.",
+            )
+        else:
+            self._refuse(
+                HTTPStatus.BAD_REQUEST,
+                code="invalid_request",
+                message="This is not a request of HTTP/1.1.",
+                hint="Perhaps the client speaks HTTPS or HTTP/2, or two of its headers disagree.",
+            )
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Say nothing: a request for another protocol is answered in this one, which is allowed."""
+
+    def _refuse(
+        self, status: HTTPStatus, *, code: str, message: str, hint: str | None = None
+    ) -> None:
+        """Answer and close; the path is unknown, so the error has the fields of both shapes."""
+        error = {"code": code, "message": message, "hint": hint}
+        kind = "invalid_request_error" if status < 500 else "server_error"
+        body = msgspec.json.encode({"error": {**error, "type": kind, "param": None}})
+        phrase = status.phrase.encode("ascii")
+        self.transport.write(REFUSAL % (status, phrase, len(body), body))
+        self.transport.close()
+
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._active = cycle
         super()._start_asgi_task(cycle, app)
@@ -101,7 +142,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def _count(self, received: int) -> None:
         self._header_bytes += received
         if self._header_bytes > HEADER_BYTES:
-            self.transport.abort()
+            # Only an exception stops the parser, which would still begin the request.
+            raise HeadersTooLarge
 
     def _start_header_timer(self) -> None:
         self._stop_header_timer()

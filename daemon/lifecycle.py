@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from ingle.backends.base import Backend, LoadProgress, LoadSpec, ModelInfo
-from ingle.backends.errors import WorkerDied
-from ingle.models.errors import ModelError
+from ingle.backends.errors import LoadFailed, WorkerDied
+from ingle.models.errors import ModelError, ModelNotFound
 from ingle.models.store import StoredModel
 
 from .crash_record import CrashRecord
@@ -83,6 +83,13 @@ class ModelManager:
             assert run.backend is not None
             assert run.info is not None
             yield Lease(run.model, run.backend, run.info)
+        except WorkerDied as error:
+            if not self._closing:
+                raise
+            raise ShuttingDown(
+                "The daemon was stopped before the answer was complete.",
+                hint="Start it again, and ask again.",
+            ) from error
         finally:
             run.release()
 
@@ -212,7 +219,16 @@ class ModelManager:
         async with self._placing:
             spec = await self._make_room(run)
         run.backend = self._create_backend(spec)
-        return await run.backend.start(run.progressed)
+        try:
+            return await run.backend.start(run.progressed)
+        except LoadFailed as error:
+            path = run.model.path
+            if await asyncio.to_thread(path.exists):
+                raise
+            raise ModelNotFound(
+                f"The file of '{run.model.name}' was removed while it was being loaded: {path}.",
+                hint="Pull the model again.",
+            ) from error
 
     async def _make_room(self, run: ModelRun) -> LoadSpec:
         others = [other for other in self._runs.values() if other is not run and other.size]

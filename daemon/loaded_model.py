@@ -42,7 +42,8 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
         """A snapshot of the run as it is now."""
         backend, info = run.backend, run.info
         gauges = backend.gauges if backend is not None else Gauges()
-        pid = backend.pid if backend is not None else None
+        # Once a process has ended the system may give its number to another.
+        pid = backend.pid if backend is not None and backend.state != "dead" else None
         since = run.ready_since
         return cls(
             name=run.model.name,

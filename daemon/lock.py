@@ -8,6 +8,8 @@ from pathlib import Path
 
 import msgspec
 
+from .paths import FolderUnusable
+
 if sys.platform == "win32":
     import msvcrt
 else:
@@ -46,9 +48,12 @@ class InstanceLock:
         self._fd: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock; raises `AlreadyRunning`, and `OSError` where no file can be made."""
+        """Take the lock; raises `AlreadyRunning`, and `FolderUnusable` where it cannot be made."""
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-        fd = os.open(self._path, flags, 0o600)
+        try:
+            fd = os.open(self._path, flags, 0o600)
+        except OSError as error:
+            raise FolderUnusable(self._path, error) from error
         try:
             _lock(fd)
         except OSError as error:
@@ -59,11 +64,17 @@ class InstanceLock:
         self._fd = fd
 
     def publish(self, holder: LockHolder) -> None:
-        """Write down where the daemon listens, for whoever finds the file locked."""
+        """Write down where the daemon listens, for whoever finds the file locked.
+
+        Raises `FolderUnusable`.
+        """
         assert self._fd is not None
-        os.ftruncate(self._fd, 0)
-        os.lseek(self._fd, 0, os.SEEK_SET)
-        os.write(self._fd, msgspec.json.encode(holder))
+        try:
+            os.ftruncate(self._fd, 0)
+            os.lseek(self._fd, 0, os.SEEK_SET)
+            os.write(self._fd, msgspec.json.encode(holder))
+        except OSError as error:
+            raise FolderUnusable(self._path, error) from error
 
     def release(self) -> None:
         """Give the lock back; the file stays, since removing it would let two hold "the" lock."""

@@ -5,6 +5,7 @@ Imports nothing that a command may not need: the chat has 30 ms until its first 
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -61,25 +62,42 @@ variables and flags; INGLE_HOME moves everything under one folder.
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 """128 and the number of the signal, as shells count."""
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""A disk, a quota or a file's limit is reached."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command: 0 when it worked, 1 when it failed, 2 when the command line is wrong."""
     arguments = sys.argv[1:] if argv is None else argv
+    _replace_closed_streams()
     try:
         status = _dispatch(arguments)
         sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader had enough. Python would complain when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()  # the reader had enough
         return BROKEN_PIPE
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0
     except Exception as error:
         return _report(error)
     return status
+
+
+def _replace_closed_streams() -> None:
+    """Open the null device in the place of each stream that our caller closed (`>&-`).
+
+    Python has None there, and the next file or socket would get the number of the stream.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115 - it stays open
+
+
+def _discard_output() -> None:
+    """Drop what was not written; Python would try again at exit, and complain."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _dispatch(arguments: Sequence[str]) -> int:
@@ -115,6 +133,11 @@ def _report(error: Exception) -> int:
     from .cli.errors import UsageError
     from .cli.output import print_error
 
+    if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None:
+        # Commands write to no file but standard output.
+        _discard_output()
+        print_error(f"The output cannot be written: {error.strerror}.", None)
+        return 1
     message = getattr(error, "message", None)
     if not isinstance(message, str):
         raise error

@@ -65,7 +65,7 @@ def _operation(route: RouteSpec, by_type: dict[int, Any]) -> dict[str, Any]:
         operation["parameters"] = parameters
     if route.request is not None:
         operation["requestBody"] = {
-            "required": True,
+            "required": not route.body_optional,
             "content": {"application/json": {"schema": by_type[id(route.request)]}},
         }
     return operation

@@ -27,6 +27,17 @@ class UnsafeFolder(Exception):
         self.hint = hint
 
 
+class FolderUnusable(Exception):
+    """A folder cannot be made or written: the disk is full, read-only, or not ours."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        self.message = f"{path} cannot be written: {error.strerror}."
+        self.hint = (
+            "Make room there, or get the right to write, or set INGLE_HOME to another folder."
+        )
+        super().__init__(self.message)
+
+
 class Paths:
     """The four folders of one installation, compared by value; none of them needs to exist yet."""
 
@@ -72,7 +83,10 @@ class Paths:
         return self.state / "ingle.log"
 
     def make_private(self) -> None:
-        """Create the folders of the socket and the lock as 0700; raises `UnsafeFolder`."""
+        """Create the folders of the socket and the lock as 0700.
+
+        Raises `UnsafeFolder` and `FolderUnusable`.
+        """
         make_private_folder(self.runtime)
         make_private_folder(self.socket.parent)
 
@@ -117,28 +131,38 @@ def private_temporary_folder(temporary: Path = TEMPORARY) -> Path:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Create `folder` as 0700, or make sure that an existing one is; raises `UnsafeFolder`."""
+    """Create `folder` as 0700, or make sure that an existing one is.
+
+    Raises `UnsafeFolder` and `FolderUnusable`.
+    """
     if folder.parent == private_temporary_folder():
         # Who owns the outer folder can swap the inner one.
         make_private_folder(folder.parent)
-    folder.parent.mkdir(parents=True, exist_ok=True)
     try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700)
     except FileExistsError:
         check_private_folder(folder)
-        if sys.platform != "win32":
+        if sys.platform != "win32" and stat.S_IMODE(folder.lstat().st_mode) != 0o700:
             # `check_private_folder` found a real folder of ours, so this follows no link.
             folder.chmod(0o700)
+    except OSError as error:
+        raise FolderUnusable(folder, error) from error
 
 
 def check_private_folder(folder: Path) -> None:
-    """Raise `UnsafeFolder` when `folder` exists and is not a real folder of this user."""
+    """Raise `UnsafeFolder` when `folder` exists and is not a real folder of this user.
+
+    Raises `FolderUnusable` where that cannot be found out.
+    """
     if folder.parent == private_temporary_folder():
         check_private_folder(folder.parent)
     try:
         found = folder.lstat()
     except FileNotFoundError:
         return
+    except OSError as error:
+        raise FolderUnusable(folder, error) from error
     if not stat.S_ISDIR(found.st_mode):
         kind = "a link" if stat.S_ISLNK(found.st_mode) else "not a folder"
         raise UnsafeFolder(

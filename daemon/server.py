@@ -113,9 +113,9 @@ async def serve(
 ) -> None:
     """Be the daemon of this home until a signal or `POST /ingle/v1/shutdown` ends it.
 
-    Raises `AlreadyRunning`, `PortInUse`, `SocketError` and `UnsafeFolder` before it serves. With
-    `tcp_optional` a port that is taken leaves it with the unix socket. `ready` is called once
-    connections are accepted.
+    Raises `AlreadyRunning`, `PortInUse`, `SocketError`, `UnsafeFolder` and `FolderUnusable` before
+    it serves. With `tcp_optional` a port that is taken leaves it with the unix socket. `ready` is
+    called once connections are accepted.
     """
     started_at = time.monotonic()
     configure_logging(config.log_level)

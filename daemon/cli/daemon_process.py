@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -54,6 +55,7 @@ def ensure_daemon(
                 pid = _start(config, client, command, deadline)
                 if pid is not None:
                     say(f"Started the ingle daemon (pid {pid}).")
+                    _tell_of_taken_port(config, client, say)
                 break
             _pause_until(deadline, config)
     return client
@@ -63,6 +65,13 @@ def running_daemon(config: Config) -> DaemonClient | None:
     """A client of the daemon if it runs; raises `CommandError` when it does not answer."""
     client = DaemonClient(config.socket)
     return client if client.answers() else None
+
+
+def _tell_of_taken_port(config: Config, client: DaemonClient, say: Callable[[str], None]) -> None:
+    """Commands do well without TCP, but an editor would find nobody, or the other program."""
+    if config.port >= 0 and client.status()["address"] is None:
+        say(f"Another program has port {config.port}: only ingle's own commands reach the daemon.")
+        say("For editors set INGLE_PORT to a free one (0 takes any), then `ingle stop`.")
 
 
 def _compare_versions(client: DaemonClient, say: Callable[[str], None]) -> None:
@@ -134,7 +143,7 @@ def _start(
                 return None
             raise CommandError(
                 f"The daemon ended while it started (exit status {process.returncode}).",
-                f"{_tail(log, start_of_log)}\nThe whole log is in {log}.".lstrip(),
+                f"{_last_words(log, start_of_log)}\nThe whole log is in {log}.".lstrip(),
             )
         time.sleep(POLL_INTERVAL)
     raise CommandError(
@@ -176,9 +185,11 @@ def _is_locked(path: Path) -> bool:
     return False
 
 
-def _tail(log: Path, start: int) -> str:
-    """The last lines that the daemon printed since `start`."""
+def _last_words(log: Path, start: int) -> str:
+    """The last lines that the daemon printed since `start`, or why there are none."""
     with log.open("rb") as file:
         file.seek(start)
         lines = file.read().decode("utf-8", "replace").splitlines()
+    if not lines and shutil.disk_usage(log.parent).free == 0:
+        return f"The disk that holds {log.parent} is full."
     return "\n".join(line for line in lines[-SHOWN_LOG_LINES:] if line.strip())

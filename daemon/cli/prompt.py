@@ -25,10 +25,13 @@ def split_words(words: Sequence[str]) -> tuple[str | None, str]:
 
 def read_prompt(words: str) -> str:
     """The words, an empty line, and all of standard input unless that is a terminal."""
-    # Bytes of the command line that are no text would be refused as JSON.
-    words = words.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
-    parts = [words, _read_piped()]
+    parts = [as_text(words), _read_piped()]
     return "\n\n".join(part for part in parts if part.strip())
+
+
+def as_text(argument: str) -> str:
+    """What was typed, with marks for bytes that are no text, which JSON cannot carry."""
+    return argument.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _read_piped() -> str:

@@ -14,7 +14,13 @@ _HUB = re.compile(r"(https://)?(www\.)?(hf\.co|huggingface\.co)/", re.IGNORECASE
 
 
 def sendable_reference(text: str) -> str:
-    """The reference as the daemon can read it: a path counts from here, not from its folder."""
+    """The reference as the daemon can read it: a path counts from here, not from its folder.
+
+    Raises `CommandError` for bytes that are no text, which JSON cannot carry.
+    """
+    if not text.isprintable() and any("\ud800" <= c <= "\udfff" for c in text):
+        shown = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        raise CommandError(f"The name '{shown}' is not UTF-8.", "Rename the file, or link to it.")
     if _HUB.match(text):
         return text
     is_path = text.startswith((".", "~")) or "/" in text

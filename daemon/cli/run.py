@@ -17,7 +17,7 @@ from .escape_filter import EscapeFilter
 from .generation import Answer, generate
 from .output import format_seconds, print_json, say
 from .parser import CommandParser
-from .prompt import read_prompt, split_words
+from .prompt import as_text, read_prompt, split_words
 from .pull import pull
 from .reference import matching_entry, sendable_reference
 from .wire import Finished
@@ -97,7 +97,7 @@ def _parser() -> CommandParser:
     parser.add_argument(
         "--max-tokens", type=_count, metavar="N", help="the answer's longest length"
     )
-    parser.add_argument("--seed", type=int, metavar="N", help="makes the answer repeatable")
+    parser.add_argument("--seed", type=_seed, metavar="N", help="makes the answer repeatable")
     parser.add_argument(
         "--raw", action="store_true", help="continue the prompt as text, without a chat template"
     )
@@ -107,16 +107,32 @@ def _parser() -> CommandParser:
 
 
 def _temperature(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= 100:
-        raise ArgumentTypeError("it must be 0 or more")
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 2:
+        raise ArgumentTypeError(f"it must be a number from 0 to 2, not '{text}'")
     return value
 
 
 def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise ArgumentTypeError("it must be 1 or more")
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if not 1 <= value < 2**31:
+        raise ArgumentTypeError(f"it must be a whole number, 1 or more, not '{text}'")
+    return value
+
+
+def _seed(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 2**63
+    if not -(2**63) <= value < 2**63:
+        raise ArgumentTypeError(f"it must be a whole number of 64 bits, not '{text}'")
     return value
 
 
@@ -154,7 +170,7 @@ def _request(options: Namespace, model: str, prompt: str) -> JsonObject:
     else:
         messages = [{"role": "user", "content": prompt}]
         if options.system is not None:
-            messages.insert(0, {"role": "system", "content": options.system})
+            messages.insert(0, {"role": "system", "content": as_text(options.system)})
         request["messages"] = messages
     sampling = {"temperature": options.temperature, "seed": options.seed}
     if given := {name: value for name, value in sampling.items() if value is not None}:

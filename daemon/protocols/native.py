@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from contextlib import suppress
 from importlib.metadata import version
 from typing import TypeVar
 
@@ -172,6 +173,7 @@ class NativeApi:
                 endpoint=self.unload,
                 summary="Let running answers finish, then end the model's process.",
                 request=UnloadRequest,
+                body_optional=True,
                 response=Unloaded,
                 errors=(404, 413, 422),
             ),
@@ -250,6 +252,8 @@ class NativeApi:
             name = model.name
             await services.manager.unload(reference)
         freed = await asyncio.to_thread(services.store.remove, reference)
+        with suppress(ModelNotFound):  # unless somebody asked for it between the two steps above
+            await services.manager.unload(name)
         return JSON(Removed(name, freed))
 
     async def pull(self, request: Request) -> Response:

@@ -169,7 +169,10 @@ class _Hub:
         port = parts.port or (443 if parts.scheme == "https" else 80)
         reason = _probe(host, port)
         if reason is not None:
-            raise SourceUnavailable(f"The hub ({host}) cannot be reached: {reason}.")
+            raise SourceUnavailable(
+                f"The hub ({host}) cannot be reached: {reason}.",
+                hint="Check the connection and pull again.",
+            )
 
 
 def _probe(host: str, port: int) -> str | None:

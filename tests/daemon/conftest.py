@@ -201,6 +201,8 @@ async def make_manager(tmp_path: Path) -> AsyncGenerator[Callable[..., ManagerHa
                 raise ModelNotFound("No such model.")
             return stored_model(name, tmp_path)
 
+        for name in plans:
+            (tmp_path / f"{name}.gguf").touch()
         manager = ModelManager(
             resolve=resolve,
             prepare=prepare,

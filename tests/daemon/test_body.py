@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -22,6 +23,7 @@ RawRequest = Callable[[int | Path, bytes], Awaitable[bytes]]
 
 GOOD = {"model": "echo:1", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
 HEAD = json.dumps(GOOD)[:-1].encode()
+ENDLESS = {"reply": "x" * 400, "step_seconds": 0.01}
 
 BROKEN = {
     "empty": b"",
@@ -155,7 +157,11 @@ async def test_a_client_that_leaves_in_its_body_is_forgotten(
     ],
 )  # fmt: skip
 async def test_broken_http_is_a_400(daemon: RunningDaemon, raw: RawRequest, content: bytes) -> None:
-    assert (await raw(daemon.port, content)).startswith(b"HTTP/1.1 400")
+    answer = await raw(daemon.port, content)
+    assert answer.startswith(b"HTTP/1.1 400")
+    error = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+    assert error["message"] == "This is not a request of HTTP/1.1."
+    assert error["type"] == "invalid_request_error"
     assert (await daemon.tcp.get("/health")).status_code == 200
 
 
@@ -169,6 +175,37 @@ async def test_headers_without_an_end_are_cut_off(daemon: RunningDaemon) -> None
         if not await reader.read():
             raise ConnectionError("Connection closed")
     writer.close()
+
+
+async def test_too_many_headers_are_told_and_begin_no_request(
+    daemon: RunningDaemon, raw: RawRequest
+) -> None:
+    content = b"POST /ingle/v1/shutdown HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"X-A: %s\r\n\r\n" % (
+        b"a" * 70_000
+    )
+    answer = await raw(daemon.port, content)
+    assert answer.startswith(b"HTTP/1.1 431")
+    error = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+    assert error["code"] == "headers_too_large"
+    assert daemon.shutdowns == []
+
+
+async def test_garbage_behind_a_request_does_not_get_into_its_answer(
+    run_daemon: DaemonFactory,
+) -> None:
+    async with run_daemon(script=ENDLESS) as daemon:
+        reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
+        body = json.dumps({**GOOD, "model": "echo:1", "stream": True}).encode()
+        head = (
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n"
+        )
+        writer.write(head % len(body) + body)
+        received = await reader.readuntil(b"data: ")
+        writer.write(b"\0\0\0\r\n\r\n")
+        with contextlib.suppress(ConnectionResetError):
+            received += await reader.read()
+        writer.close()
+        assert received.count(b"HTTP/1.1") == 1
 
 
 async def test_headers_that_never_come_are_not_waited_for(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -63,6 +65,20 @@ async def test_a_failed_start_fails_all_waiters_and_the_next_lease_starts_anew(
     assert await ask(harness) == "Hello"
 
 
+async def test_a_file_that_goes_while_it_is_loaded_is_a_model_not_found(
+    make_manager: MakeManager, tmp_path: Path
+) -> None:
+    harness = make_manager()
+    gate = harness.plans["a"].start_gate = asyncio.Event()
+    harness.plans["a"].start_error = LoadFailed("The file cannot be opened.")
+    answer = asyncio.create_task(ask(harness))
+    await harness.until(lambda: len(harness.backends) == 1)
+    (tmp_path / "a.gguf").unlink()
+    gate.set()
+    with pytest.raises(ModelNotFound, match="removed while it was being loaded"):
+        await answer
+
+
 async def test_a_death_in_a_stream_reaches_its_client_and_the_next_request_is_answered(
     make_manager: MakeManager,
 ) -> None:
@@ -79,9 +95,12 @@ async def test_a_death_in_a_stream_reaches_its_client_and_the_next_request_is_an
 async def test_an_idle_death_is_seen_without_a_request(make_manager: MakeManager) -> None:
     harness = make_manager()
     await ask(harness)
+    harness.backends[0].pid = os.getpid()
+    assert harness.manager.loaded()[0].pid == os.getpid()
     harness.backends[0].die("It was killed.")
     await harness.until(lambda: harness.states() == {"a": "failed"})
     assert harness.manager.loaded()[0].error == "It was killed."
+    assert harness.manager.loaded()[0].pid is None
     assert await ask(harness) == "Hello"
 
 
@@ -277,8 +296,10 @@ async def test_closing_refuses_new_work_and_ends_what_outlasts_the_grace(
         await ask(harness, "b")
     await closing
     assert harness.backends[0].state == "dead"
-    answering.cancel()
-    await asyncio.gather(answering, return_exceptions=True)
+    # The model is not to blame, and the next request does not start it again.
+    harness.plans["a"].token_gate.set()
+    with pytest.raises(ShuttingDown, match="stopped before the answer was complete"):
+        await answering
 
 
 async def test_every_change_of_state_is_published_in_order(make_manager: MakeManager) -> None:

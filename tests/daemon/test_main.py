@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -64,6 +65,12 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
+@pytest.fixture
+def command() -> list[str]:
+    """The start of a command line that runs this `ingle`."""
+    return [sys.executable, "-P", "-m", "ingle.daemon.main"]
+
+
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"], ["help"]])
 def test_help(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert main(arguments) == 0
@@ -115,6 +122,27 @@ def test_failure_that_nobody_expected_keeps_its_trace(monkeypatch: pytest.Monkey
     monkeypatch.setattr("ingle.daemon.cli.ps.main", fail)
     with pytest.raises(ZeroDivisionError):
         main(["ps"])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_no_failure(command: list[str], closed: str) -> None:
+    shell = f"{shlex.join([*command, 'ps'])} {closed}"
+    done = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device without room")
+@pytest.mark.parametrize("arguments", [["--help"], ["ps"], ["ps", "--json"]])
+def test_output_without_room_is_told_in_a_sentence(
+    command: list[str], arguments: list[str]
+) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*command, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=30
+        )
+    assert done.returncode == 1
+    assert done.stderr == "Error: The output cannot be written: No space left on device.\n"
 
 
 def test_interrupt_is_quiet(

@@ -83,6 +83,18 @@ async def test_every_operation_is_complete(daemon: RunningDaemon) -> None:
     assert len(ids) == len(set(ids))
 
 
+async def test_only_a_body_that_may_be_left_out_is_optional(daemon: RunningDaemon) -> None:
+    paths = (await document_of(daemon))["paths"]
+    posts = {path: item["post"] for path, item in paths.items() if "post" in item}
+    optional = [
+        path
+        for path, operation in posts.items()
+        if not operation.get("requestBody", {"required": True})["required"]
+    ]
+    assert optional == ["/ingle/v1/unload"]
+    assert (await daemon.tcp.post("/ingle/v1/unload")).json() == {"unloaded": []}
+
+
 async def test_streams_name_their_events(daemon: RunningDaemon) -> None:
     paths = (await document_of(daemon))["paths"]
     events = paths["/ingle/v1/generations/{id}/events"]["get"]["responses"]["200"]["content"]

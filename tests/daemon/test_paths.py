@@ -13,6 +13,7 @@ import pytest
 
 from ingle.daemon.paths import (
     LONGEST_SOCKET_PATH,
+    FolderUnusable,
     Paths,
     UnsafeFolder,
     check_private_folder,
@@ -38,6 +39,14 @@ def test_relative_home_counts_from_the_working_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert find_paths({"INGLE_HOME": "here"}).models == tmp_path / "here/models"
+
+
+def test_folder_that_cannot_be_made_is_told_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("a file where a folder belongs")
+    with pytest.raises(FolderUnusable) as caught:
+        find_paths({"INGLE_HOME": str(tmp_path / "home")}).make_private()
+    assert caught.value.message == f"{tmp_path}/home/runtime cannot be written: Not a directory."
+    assert "INGLE_HOME" in caught.value.hint
 
 
 def test_nothing_is_created_by_asking(tmp_path: Path) -> None:

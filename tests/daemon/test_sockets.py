@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ingle.daemon.lock import AlreadyRunning, InstanceLock, LockHolder, read_holder
-from ingle.daemon.paths import Paths, UnsafeFolder, find_paths
+from ingle.daemon.paths import FolderUnusable, Paths, UnsafeFolder, find_paths
 from ingle.daemon.peer import identify, tcp_uid
 from ingle.daemon.sockets import PortInUse, SocketError, bind_tcp, bind_unix
 
@@ -158,7 +158,7 @@ def test_a_link_in_the_place_of_the_lock_is_not_followed(tmp_path: Path) -> None
     precious = tmp_path / "precious"
     precious.write_text("kept")
     (tmp_path / "ingle.lock").symlink_to(precious)
-    with pytest.raises(OSError, match="symbolic links"):
+    with pytest.raises(FolderUnusable, match="symbolic links"):
         InstanceLock(tmp_path / "ingle.lock").acquire()
     assert precious.read_text() == "kept"
 

@@ -40,7 +40,7 @@ def test_the_default_comes_from_the_package_index_first(catalog: Catalog) -> Non
     assert entry.full_name == "smollm2:135m"
     assert isinstance(entry.sources[0], PackageIndexLocation)
     assert isinstance(entry.sources[1], HubLocation)
-    assert entry.sampling == {"temperature": 0.2, "top_p": 0.9}
+    assert entry.sampling == {"temperature": 0.2, "top_p": 0.9, "repeat_penalty": 1.1}
     assert entry.chat
 
 

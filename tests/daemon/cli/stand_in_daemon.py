@@ -1,6 +1,7 @@
 """Stands in for `ingle serve` in tests of starting: takes the lock, listens, answers three routes.
 
-`slow` waits between lock and socket, `broken` prints and fails, `silent` never listens.
+`slow` waits between lock and socket, `broken` prints and fails, `mute` fails without a word,
+`silent` never listens, `portless` found its port taken.
 """
 
 from __future__ import annotations
@@ -25,8 +26,17 @@ class Handler(BaseHTTPRequestHandler):
         super().setup()
         self.client_address = ("unix", 0)
 
+    address: str | None = "127.0.0.1:4645"
+
     def do_GET(self) -> None:
-        self._answer({"status": "ok", "pid": os.getpid(), "version": metadata.version("ingle")})
+        self._answer(
+            {
+                "status": "ok",
+                "pid": os.getpid(),
+                "version": metadata.version("ingle"),
+                "address": self.address,
+            }
+        )
 
     def do_POST(self) -> None:
         self._answer({})
@@ -46,6 +56,10 @@ def main(behaviour: str) -> int:
     if behaviour == "broken":
         print("Error: The port is taken.\nUse --port.", file=sys.stderr)
         return 1
+    if behaviour == "mute":
+        return 1
+    if behaviour == "portless":
+        Handler.address = None
     if behaviour == "silent":
         time.sleep(30)
     with paths.lock.open("ab") as lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -57,6 +58,22 @@ def test_starts_one_and_then_uses_it(
     assert said == [f"Started the ingle daemon (pid {pid})."]
     assert ensure_daemon(config, say=said.append, command=("false",)).get("/health")["pid"] == pid
     assert len(said) == 1
+
+
+@pytest.mark.parametrize(("port", "told"), [("4711", True), ("0", True), ("-1", False)])
+def test_taken_port_is_told_to_whoever_starts_the_daemon(
+    paths: Paths,
+    serve: Callable[[str], tuple[str, ...]],
+    monkeypatch: pytest.MonkeyPatch,
+    port: str,
+    told: bool,
+) -> None:
+    monkeypatch.setenv("INGLE_PORT", port)
+    said: Said = []
+    client = ensure_daemon(load_config(os.environ), say=said.append, command=serve("portless"))
+    client.post("/ingle/v1/shutdown", {})
+    assert any(f"has port {port}:" in text for text in said) is told
+    assert max(map(len, said)) <= 80
 
 
 def test_started_daemon_is_detached_and_private(
@@ -116,6 +133,21 @@ def test_daemon_that_fails_is_told_with_its_last_lines(
         "Error: The port is taken.\nUse --port.\n" + f"The whole log is in {config.paths.log}."
     )
     assert config.paths.log.read_text().startswith("of another day\n")
+
+
+def test_full_disk_is_told_where_the_log_has_no_room_for_it(
+    config: Config, serve: Callable[[str], tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(config.paths.log.anchor)._replace(free=0)
+
+    def full(path: Path) -> tuple[int, int, int]:
+        assert path == config.paths.log.parent
+        return usage
+
+    monkeypatch.setattr(shutil, "disk_usage", full)
+    with pytest.raises(CommandError) as caught:
+        ensure_daemon(config, command=serve("mute"))
+    assert f"The disk that holds {config.paths.log.parent} is full." in str(caught.value.hint)
 
 
 def test_next_attempt_after_a_failure_works(

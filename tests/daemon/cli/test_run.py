@@ -8,6 +8,7 @@ import pty
 import select
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -286,3 +287,33 @@ def in_terminal(arguments: list[str], *, stdin: bool = False) -> str:
         process.kill()
         process.wait(10)
     return shown.decode()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="arguments are text there")
+def test_bytes_that_are_no_text(daemon: Any, ingle: Run) -> None:
+    done = ingle("run", "./\udcff.gguf", "hi")
+    assert done.returncode == 1
+    assert (
+        done.stderr == "Error: The name './�.gguf' is not UTF-8.\nRename the file, or link to it.\n"
+    )
+    assert ingle("run", "m", "--system", "a\udcff", "b\udcff").returncode == 0
+    [body] = daemon.asked("POST", "/ingle/v1/generations")
+    assert [message["content"] for message in body["messages"]] == ["a�", "b�"]
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "complaint"),
+    [
+        ("--temperature", "hot", "it must be a number from 0 to 2, not 'hot'"),
+        ("--temperature", "9", "it must be a number from 0 to 2, not '9'"),
+        ("--temperature", "nan", "it must be a number from 0 to 2, not 'nan'"),
+        ("--max-tokens", "x", "it must be a whole number, 1 or more, not 'x'"),
+        ("--max-tokens", "0", "it must be a whole number, 1 or more, not '0'"),
+        ("--seed", "1.5", "it must be a whole number of 64 bits, not '1.5'"),
+        ("--seed", str(2**63), f"it must be a whole number of 64 bits, not '{2**63}'"),
+    ],
+)
+def test_wrong_options_are_explained(ingle: Run, option: str, value: str, complaint: str) -> None:
+    done = ingle("run", "m", "hi", option, value)
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[0] == f"Error: Argument {option}: {complaint}."

@@ -9,7 +9,10 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from ingle.backends.process import WorkerProcess
+from ingle.models.store import ModelStore
 
 if TYPE_CHECKING:
     from ..conftest import RunningDaemon
@@ -95,6 +98,22 @@ async def test_removing_a_model_unloads_it_first(daemon: RunningDaemon) -> None:
     assert daemon.services.manager.loaded() == []
     assert daemon.services.store.list() == []
     assert await refusal(daemon, "DELETE", "/ingle/v1/models/echo:1") == (404, "model_not_found")
+
+
+async def test_a_model_that_is_loaded_while_it_is_removed_goes_as_well(
+    daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, loop = daemon.services.store, asyncio.get_running_loop()
+    remove = store.remove
+
+    def remove_late(self: ModelStore, reference: str) -> int:
+        loading = daemon.services.manager.load("echo:1")
+        assert asyncio.run_coroutine_threadsafe(loading, loop).result(5).state == "ready"
+        return remove(reference)
+
+    monkeypatch.setattr(ModelStore, "remove", remove_late)
+    assert (await daemon.unix.delete("/ingle/v1/models/echo")).status_code == 200
+    assert daemon.services.manager.loaded() == []
 
 
 async def test_a_generation_from_start_to_end(daemon: RunningDaemon) -> None:

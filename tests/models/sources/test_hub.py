@@ -78,9 +78,10 @@ def test_no_hub(tmp_path: Path) -> None:
     source = HubSource("own/Repo-GGUF", "m.gguf", endpoint="http://127.0.0.1:9")
     with (
         PartialFile(tmp_path / "p") as partial,
-        pytest.raises(SourceUnavailable, match="cannot be reached"),
+        pytest.raises(SourceUnavailable, match="cannot be reached") as caught,
     ):
         source.fetch(RemoteFile("m.gguf"), partial, lambda done, total: None, lambda: False)
+    assert caught.value.hint == "Check the connection and pull again."
 
 
 def test_the_offline_switch(
