@@ -68,12 +68,16 @@ class ContextExceeded(RequestRejected):
 
     code = "context_length_exceeded"
 
-    def __init__(self, prompt_tokens: int, context: int) -> None:
+    def __init__(self, prompt_tokens: int, context: int, *, exact: bool = True) -> None:
+        """A prompt far too long is not counted to its end: `exact` is False then."""
+        at_least = "" if exact else "at least "
         super().__init__(
-            f"The prompt is {prompt_tokens} tokens long, {prompt_tokens - context + 1} too many: "
+            f"The prompt is {at_least}{prompt_tokens} tokens long, "
+            f"{at_least}{prompt_tokens - context + 1} too many: "
             f"the context holds {context}, and the answer needs room for one more.",
             hint="Shorten the prompt, or load the model with a larger context.",
             param="messages",
         )
         self.prompt_tokens = prompt_tokens
         self.context = context
+        self.exact = exact

@@ -48,7 +48,11 @@ class LocalBackend:
         loading: asyncio.Future[ModelInfo] = loop.create_future()
         self._thread = threading.Thread(target=self._run, args=(loop, loading), daemon=True)
         self._thread.start()
-        info = await loading
+        try:
+            info = await loading
+        except BackendError:
+            await self._dead.wait()  # the thread still needs the loop to say so
+            raise
         self.state = "ready"
         return info
 

@@ -77,6 +77,7 @@ class Rejected(msgspec.Struct, frozen=True, tag="rejected"):
     param: str | None = None
     prompt_tokens: int | None = None
     context: int | None = None
+    exact: bool = True
 
 
 class Outputs(msgspec.Struct, frozen=True, tag="outputs"):

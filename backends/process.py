@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Mapping
 from typing import Literal
 
 import msgspec
+import psutil
 
 from .base import Event, Gauges, GenerateRequest, LoadProgress, LoadSpec, ModelInfo
 from .errors import BackendError, LoadFailed, OutOfMemory, WorkerDied
@@ -28,6 +29,7 @@ from .messages import (
     Load,
     Loading,
     Outputs,
+    Ping,
     Pong,
     Ready,
     Rejected,
@@ -42,6 +44,8 @@ logger = logging.getLogger(__name__)
 _STDERR_LINES = 40
 _KILL_AFTER = 1.0
 _STALLED_AFTER = 180.0
+_WATCH_INTERVAL = 15.0
+_BUSY_SECONDS = 0.1
 _LINE_LIMIT = 2**16
 _LONGEST_LINE = 500
 _LAST_WORDS_WITHIN = 1.0
@@ -99,6 +103,7 @@ class WorkerProcess:
         self._loading: asyncio.Future[ModelInfo] | None = None
         self._progress: LoadProgress | None = None
         self._heard_at = 0.0
+        self._watch: asyncio.Task[None] | None = None
         self._dead = asyncio.Event()
         self._cause = ""
 
@@ -130,6 +135,8 @@ class WorkerProcess:
         """See `Backend.generate`."""
         if self.state != "ready":
             raise WorkerDied(self._cause or "The model is not running.", hint="Try again.")
+        if self._watch is None or self._watch.done():
+            self._watch = asyncio.create_task(self._watch_while_busy(), name="worker watch")
         async with contextlib.aclosing(self._streams.generate(request)) as events:
             async for event in events:
                 yield event
@@ -241,6 +248,34 @@ class WorkerProcess:
             self._stderr.append(text)
             logger.debug("worker %s: %s", process.pid, text)
 
+    async def _watch_while_busy(self) -> None:
+        """Kill a worker that is waited for, yet says nothing and computes nothing.
+
+        A step of a large model on a slow machine may be silent for minutes, but not idle.
+        """
+        clock = asyncio.get_running_loop().time
+        computed = self._seconds_computed()
+        while self.state == "ready":
+            asked_at = clock()
+            self._send(Ping(0))
+            await asyncio.sleep(_WATCH_INTERVAL)
+            if not self._streams.busy:
+                return
+            before, computed = computed, self._seconds_computed()
+            if self._heard_at < asked_at and computed - before < _BUSY_SECONDS:
+                self._cause = "The model's process stopped answering, and was ended."
+                assert self._process is not None
+                _kill(self._process)
+                return
+
+    def _seconds_computed(self) -> float:
+        """CPU time of the child so far."""
+        try:
+            times = psutil.Process(self.pid).cpu_times()
+        except psutil.NoSuchProcess:
+            return 0.0
+        return times.user + times.system
+
     def _receive(self, message: FromWorker) -> None:
         self._heard_at = asyncio.get_running_loop().time()
         match message:
@@ -272,6 +307,8 @@ class WorkerProcess:
     def _die(self, cause: str) -> None:
         self.state = "dead"
         self._cause = self._cause or cause
+        if self._watch is not None:
+            self._watch.cancel()
         error = WorkerDied(
             self._cause,
             hint="The next request starts the model again.",

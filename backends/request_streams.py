@@ -17,6 +17,11 @@ class RequestStreams:
         self._send = send
         self._queues: dict[str, asyncio.Queue[Event | BackendError]] = {}
 
+    @property
+    def busy(self) -> bool:
+        """Whether any request waits for events."""
+        return bool(self._queues)
+
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
         """Send the request and yield its events; closing the generator cancels it.
 
@@ -69,7 +74,7 @@ def _rejection(message: Rejected) -> BackendError:
     if message.code == BackendError.code:
         return BackendError(message.message, hint=message.hint)
     if message.prompt_tokens is not None and message.context is not None:
-        return ContextExceeded(message.prompt_tokens, message.context)
+        return ContextExceeded(message.prompt_tokens, message.context, exact=message.exact)
     return RequestRejected(
         message.message, hint=message.hint, code=message.code, param=message.param
     )

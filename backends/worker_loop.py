@@ -96,6 +96,7 @@ class WorkerLoop:
             while not self._finished():
                 self._receive()
                 if self._engine.has_work:
+                    self._report_gauges()  # a first step may be long: say before it what waits
                     self._publish(self._engine.step())
                 self._flush()
                 self._report_gauges()
@@ -289,6 +290,7 @@ def _rejected(request_id: str, error: BackendError) -> Rejected:
         param=error.param if isinstance(error, RequestRejected) else None,
         prompt_tokens=exceeded.prompt_tokens if exceeded else None,
         context=exceeded.context if exceeded else None,
+        exact=exceeded is None or exceeded.exact,
     )
 
 

@@ -27,8 +27,8 @@ def run_chat(
     """
     reason = unusable_terminal()
     if reason is not None:
-        print(f"ingle: {reason}", file=sys.stderr)
-        print("hint: `ingle run MODEL PROMPT` answers without a chat screen.", file=sys.stderr)
+        print(f"Error: {reason}", file=sys.stderr)
+        print("`ingle run MODEL PROMPT` answers without a chat screen.", file=sys.stderr)
         return 2
     if "NO_COLOR" in os.environ:
         # Textual reads its theme when it is imported, and only this one draws without colours.

@@ -21,7 +21,7 @@ _EOS = 257
 
 
 class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a scripted model does; times in seconds.
+    """What a scripted model does; a step rests and spins for so many seconds.
 
     The first key of `replies` found in the prompt chooses the answer, else `reply` is it.
     `die_at` and `hang_at` make the process kill itself or stop stepping at that generated token.
@@ -30,6 +30,7 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reply: str = "Hello from the scripted model."
     replies: dict[str, str] = {}
     step_seconds: float = 0.0
+    spin_seconds: float = 0.0
     load_seconds: float = 0.0
     load_error: str | None = None
     die_at: int | None = None
@@ -110,6 +111,9 @@ class ScriptedModelRunner:
         self._batch = batch
         if self._script.step_seconds:  # a sleep of zero seconds costs more than a step
             time.sleep(self._script.step_seconds)
+        busy_until = time.monotonic() + self._script.spin_seconds
+        while time.monotonic() < busy_until:
+            continue
 
     def collect(self) -> list[int]:
         """The next byte of each sequence's reply, then the end-of-sequence token."""

@@ -59,7 +59,7 @@ class PromptBuilder:
             return
         at_least = len(text.encode("utf-8", "replace")) // self._longest_token
         if at_least >= self._context:
-            raise ContextExceeded(at_least, self._context)
+            raise ContextExceeded(at_least, self._context, exact=False)
 
     @cached_property
     def _longest_token(self) -> int:

@@ -246,3 +246,25 @@ def test_a_worker_sees_no_secrets() -> None:
     assert visible["PATH"] == "/bin"
     assert visible["LC_ALL"] == "C"
     assert not {"OPENAI_API_KEY", "HF_TOKEN", "X"} & visible.keys()
+
+
+async def test_a_frozen_worker_is_noticed(
+    scripted_spec: MakeSpec, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingle.backends.process._WATCH_INTERVAL", 0.2)
+    worker = await start_worker(scripted_spec(reply="x" * 400, step_seconds=0.01))
+    assert worker.pid is not None
+    events = worker.generate(ask())
+    assert isinstance(await anext(events), Started)
+    os.kill(worker.pid, signal.SIGSTOP)
+    with pytest.raises(WorkerDied, match="stopped answering"):
+        await anext(event async for event in events if isinstance(event, Finished))
+
+
+async def test_a_slow_worker_is_left_alone(
+    scripted_spec: MakeSpec, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Silent but busy: only the spinning of its step tells it from a frozen one."""
+    monkeypatch.setattr("ingle.backends.process._WATCH_INTERVAL", 0.3)
+    worker = await start_worker(scripted_spec(reply="ab", spin_seconds=1.0))
+    assert text_of(await collect(worker, ask())) == "ab"
