@@ -135,11 +135,16 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gauges(msgspec.Struct, frozen=True, kw_only=True):
-    """A worker's state at one moment; totals count since it started."""
+    """A worker's state at one moment; totals count since it started.
+
+    `kv_used` cells belong to running sequences, `kv_kept` hold ended ones for requests that begin
+    alike; they give way to running ones.
+    """
 
     running: int = 0
     waiting: int = 0
     kv_used: int = 0
+    kv_kept: int = 0
     kv_capacity: int = 0
     prompt_tokens_total: int = 0
     completion_tokens_total: int = 0

@@ -96,7 +96,7 @@ class WorkerLoop:
             while not self._finished():
                 self._receive()
                 if self._engine.has_work:
-                    self._report_gauges()  # a first step may be long: say before it what waits
+                    self._begin(self._engine.admit())
                     self._publish(self._engine.step())
                 self._flush()
                 self._report_gauges()
@@ -213,13 +213,21 @@ class WorkerLoop:
             outputs[sequence] = TextOutput(self._tokenizer.token_bytes, request.stop)
             self._engine.add(sequence)
         self._running[request.id] = outputs
-        self._events.append(Started(request.id, len(token_ids)))
 
     def _cancel(self, request_id: str) -> None:
         """Free what the request holds; nobody listens any more, so nothing is sent."""
         self._admitting.pop(request_id, None)
         for sequence in self._running.pop(request_id, {}):
             self._engine.finish(sequence, FinishReason.CANCELLED)
+
+    def _begin(self, sequences: list[Sequence]) -> None:
+        """Say what begins, before a step that may be long."""
+        for sequence in sequences:
+            if sequence.index == 0:
+                cached = sequence.cached_tokens
+                self._events.append(Started(sequence.request_id, sequence.prompt_length, cached))
+        self._flush()
+        self._report_gauges()
 
     def _publish(self, outputs: list[SequenceOutput]) -> None:
         """Turn one step's tokens into events."""

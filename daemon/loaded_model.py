@@ -26,6 +26,7 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
     slots: int
     kv_capacity: int
     kv_used: int
+    kv_kept: int
     running: int
     waiting: int
     weights_bytes: int
@@ -57,6 +58,7 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
             slots=info.slots if info else 0,
             kv_capacity=info.kv_capacity if info else 0,
             kv_used=gauges.kv_used,
+            kv_kept=gauges.kv_kept,
             running=gauges.running,
             waiting=gauges.waiting,
             weights_bytes=info.weights_bytes if info else 0,

@@ -8,6 +8,8 @@ from .gguf import GGUFHeader
 
 DEFAULT_SLOTS = 8
 DEFAULT_BATCH = 512
+KEPT_SLOTS = 16
+"""Cache slots beside those of running requests, for conversations that may go on."""
 _LARGEST_DEFAULT = 16384
 _SMALLEST_DEFAULT = 512
 _CONTEXT_STEP = 256  # llama.cpp pads the KV cache to this
@@ -76,5 +78,5 @@ def _compute_bytes(header: GGUFHeader, context: int, slots: int, batch: int) -> 
     width = 4 * header.embedding_length + 3 * header.feed_forward_length
     activations = batch * width * 4
     masks = 2 if header.sliding_window else 1  # f16, one row a token, one for each kind of layer
-    output = header.vocab_size * slots * 4
+    output = header.vocab_size * (slots + KEPT_SLOTS) * 4
     return activations + masks * context * batch * 2 + output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,6 +30,13 @@ def ingle_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     home = tmp_path / "ingle-home"
     monkeypatch.setenv("INGLE_HOME", str(home))
     return home
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """Let tests send Ctrl-C to children, even where the run itself was started to ignore it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -32,6 +32,10 @@ class Engine:
         """End a sequence between two steps."""
         self.scheduler.finish(sequence, reason)
 
+    def admit(self) -> list[Sequence]:
+        """The sequences that begin with the next step; `step` alone does without this call."""
+        return self.scheduler.admit()
+
     def step(self) -> list[SequenceOutput]:
         """Compute one batch; returns what happened to the sequences that got a token."""
         batch = self._launch()
@@ -46,6 +50,7 @@ class Engine:
             running=len(self.scheduler.running),
             waiting=len(self.scheduler.waiting),
             kv_used=self.scheduler.kv_used,
+            kv_kept=self.scheduler.kv_kept,
             kv_capacity=self.runner.kv_capacity,
             prompt_tokens_total=self._prompt_tokens,
             completion_tokens_total=self._completion_tokens,
@@ -60,7 +65,7 @@ class Engine:
                 self.runner.launch(batch)
             except KVCacheFull:
                 # The ledger and the cache disagree (a model with cells of its own kind): make room.
-                if not self.scheduler.preempt_youngest():
+                if not self.scheduler.relieve():
                     raise
             else:
                 return batch

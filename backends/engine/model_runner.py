@@ -15,8 +15,9 @@ class KVCacheFull(Exception):
 class ModelRunner(Protocol):
     """Computes batches and samples from them; tokens in, tokens out.
 
-    A slot is one sequence of the KV cache, numbered from 0. Sampling state belongs to a `Sequence`
-    and outlives its slot, so that a preempted sequence goes on with the same random stream.
+    A slot is one sequence of the KV cache, numbered from 0 to `cache_slots` - 1. Sampling state
+    belongs to a `Sequence` and outlives its slot, so that a preempted sequence goes on with the
+    same random stream.
     """
 
     @property
@@ -31,7 +32,12 @@ class ModelRunner(Protocol):
 
     @property
     def slots(self) -> int:
-        """Sequences the cache can hold at once."""
+        """Sequences that may run at once."""
+        ...
+
+    @property
+    def cache_slots(self) -> int:
+        """Sequences the cache can hold, running and ended ones; more than `slots`."""
         ...
 
     @property

@@ -7,9 +7,11 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+
 from ..base import FinishReason
 from .batch import Batch
-from .kv_ledger import KVLedger
+from .kv_cache import MIN_SHARED, KVCache
 from .model_runner import ModelRunner
 from .sequence import Sequence
 
@@ -33,7 +35,7 @@ class Scheduler:
 
     def __init__(self, runner: ModelRunner) -> None:
         self._runner = runner
-        self._ledger = KVLedger(runner.kv_capacity, runner.slots)
+        self._kv = KVCache(runner)
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
         self.preemptions = 0
@@ -45,8 +47,13 @@ class Scheduler:
 
     @property
     def kv_used(self) -> int:
-        """Cache cells in use."""
-        return self._ledger.used
+        """Cache cells of running sequences."""
+        return self._kv.used
+
+    @property
+    def kv_kept(self) -> int:
+        """Cache cells kept for a request that begins alike."""
+        return self._kv.kept
 
     def add(self, sequence: Sequence) -> None:
         """Queue a sequence; its prompt must leave room for one token in the context."""
@@ -56,16 +63,17 @@ class Scheduler:
 
     def schedule(self) -> Batch:
         """The next batch; empty only when there is no work."""
-        self._admit()
+        self.admit()
         self._make_room()
         batch = self._fill()
-        while self.running and not batch.chunks and self.preempt_youngest():
+        while self.running and not batch.chunks and self._preempt_youngest():
             batch = self._fill()
+        self._kv.reserve(batch.num_tokens)
         return batch
 
     def _fill(self) -> Batch:
         batch = Batch()
-        budget = min(self._runner.max_batch_tokens, self._ledger.free)
+        budget = min(self._runner.max_batch_tokens, self._kv.available)
         for sequence in self.running:
             if sequence.is_decoding and batch.num_tokens < budget:
                 batch.add(sequence, 1)
@@ -83,7 +91,7 @@ class Scheduler:
         for chunk in batch.chunks:
             sequence = chunk.sequence
             sequence.num_computed += chunk.count
-            self._ledger.grow(sequence, chunk.count)
+            self._kv.grow(sequence, chunk.count)
             if not chunk.samples:
                 continue
             token_id = next(tokens)
@@ -103,66 +111,65 @@ class Scheduler:
         sequence.finish_reason = reason
         if sequence.slot >= 0:
             self.running.remove(sequence)
-            self._vacate(sequence)
+            self._kv.keep(sequence)
         else:
             self.waiting.remove(sequence)
         self._runner.forget(sequence)
 
-    def preempt_youngest(self) -> bool:
+    def relieve(self) -> bool:
+        """Give up something in the cache: what is kept, else the youngest of several sequences."""
+        return self._kv.give_up_oldest() or self._preempt_youngest()
+
+    def admit(self) -> list[Sequence]:
+        """Move waiting sequences into slots while there is room for all they know.
+
+        Returns those that began now; `cached_tokens` tells what they found in the cache.
+        """
+        began: list[Sequence] = []
+        if not self.waiting or len(self.running) >= self._runner.slots:
+            return began
+        claimed = sum(sequence.num_pending for sequence in self.running)
+        for sequence in list(self.waiting):
+            if len(self.running) >= self._runner.slots or claimed >= self._kv.available:
+                break
+            if self._waits_for_parent(sequence):
+                continue
+            tokens = np.asarray(sequence.token_ids, np.int32)
+            prefix = self._kv.match(tokens, minimum=1 if sequence.parent else MIN_SHARED)
+            if self.running and claimed + len(tokens) - prefix.active > self._kv.available:
+                break
+            self.waiting.remove(sequence)
+            self._kv.open(sequence, prefix)
+            self.running.append(sequence)
+            claimed += sequence.num_pending
+            if not sequence.started_at:
+                sequence.started_at = time.monotonic()
+                sequence.cached_tokens = prefix.length
+                began.append(sequence)
+        return began
+
+    def _waits_for_parent(self, sequence: Sequence) -> bool:
+        """Whether the prompt to share is still being computed."""
+        parent = sequence.parent
+        if parent is None or parent.slot < 0 or not self._runner.can_fork:
+            return False
+        return parent.num_computed < sequence.prompt_length - 1
+
+    def _make_room(self) -> None:
+        """Preempt until every decoding sequence can take one more cell."""
+        while sum(sequence.is_decoding for sequence in self.running) > self._kv.available:
+            if not self._preempt_youngest():
+                return
+
+    def _preempt_youngest(self) -> bool:
         """Send the youngest of several running sequences back to the queue."""
         if len(self.running) < 2:
             return False
         sequence = self.running.pop()
-        self._vacate(sequence)
+        self._kv.drop(sequence)
         self.waiting.appendleft(sequence)
         self.preemptions += 1
         return True
-
-    def _admit(self) -> None:
-        """Move waiting sequences into slots while the cache has room for all they know."""
-        if not self.waiting or not self._ledger.has_free_slot:
-            return
-        claimed = sum(sequence.num_pending for sequence in self.running)
-        for sequence in list(self.waiting):
-            if not self._ledger.has_free_slot:
-                return
-            shared = self._sharable(sequence)
-            if shared is None:
-                continue
-            needed = len(sequence.token_ids) - shared
-            if self.running and claimed + needed > self._ledger.free:
-                return
-            self.waiting.remove(sequence)
-            self._start(sequence, shared)
-            claimed += needed
-
-    def _start(self, sequence: Sequence, shared: int) -> None:
-        self._ledger.open(sequence)
-        sequence.started_at = sequence.started_at or time.monotonic()
-        if shared:
-            assert sequence.parent is not None
-            self._runner.fork(sequence.parent.slot, sequence.slot, shared)
-            self._ledger.share(sequence.parent, sequence, shared)
-            sequence.num_computed = shared
-        self.running.append(sequence)
-
-    def _sharable(self, sequence: Sequence) -> int | None:
-        """Prompt tokens to take over from the parent; None while they are not computed yet."""
-        parent = sequence.parent
-        if parent is None or parent.slot < 0 or sequence.num_generated or not self._runner.can_fork:
-            return 0
-        length = sequence.prompt_length - 1
-        return length if parent.num_computed >= length else None
-
-    def _make_room(self) -> None:
-        """Preempt until every decoding sequence can take one more cell."""
-        while sum(sequence.is_decoding for sequence in self.running) > self._ledger.free:
-            if not self.preempt_youngest():
-                return
-
-    def _vacate(self, sequence: Sequence) -> None:
-        self._runner.release(sequence.slot)
-        self._ledger.close(sequence)
 
     def _finish_reason(self, sequence: Sequence, token_id: int) -> FinishReason | None:
         if not sequence.ignore_eos and self._runner.is_eog(token_id):

@@ -12,9 +12,9 @@ from ..base import FinishReason, SamplingParams
 class Sequence:
     """The prompt and the generated tokens of one choice of a request.
 
-    `num_computed` counts the leading tokens whose keys and values are in the cache; `slot` is the
-    cache sequence that holds them, -1 while the sequence waits. `parent` is the sequence whose
-    prompt cache this one may share.
+    `num_computed` counts the leading tokens whose keys and values are in the cache, `cached_tokens`
+    those that were there when it began; `slot` is the cache sequence that holds them, -1 while the
+    sequence waits. `parent` is the sequence of the same request whose prompt this one shares.
     """
 
     request_id: str
@@ -26,6 +26,7 @@ class Sequence:
     parent: Sequence | None = None
     prompt_length: int = field(init=False)
     num_computed: int = 0
+    cached_tokens: int = 0
     slot: int = -1
     finish_reason: FinishReason | None = None
     arrived_at: float = field(default_factory=time.monotonic)

@@ -11,6 +11,8 @@ import llama_cpp
 import numpy as np
 import psutil
 
+from ingle.models.fit import KEPT_SLOTS
+
 from ..base import LoadSpec, ModelInfo, SamplingParams
 from ..engine.batch import Batch
 from ..engine.model_runner import KVCacheFull
@@ -39,6 +41,7 @@ class LlamaModelRunner:
             undo.callback(self.model.close)
             self.tokenizer = LlamaTokenizer(self.model)
             self._threads = spec.threads or physical_cores()
+            self._choose_slots(spec)
             self._ctx = self._make_context(spec)
             undo.callback(llama_cpp.llama_free, self._ctx)
             self._chains: dict[Sequence, SamplerChain] = {}
@@ -58,7 +61,6 @@ class LlamaModelRunner:
         self._memory = memory
         self.kv_capacity = llama_cpp.llama_n_ctx(self._ctx)
         self.context = min(spec.context, self.kv_capacity)
-        self.slots = llama_cpp.llama_n_seq_max(self._ctx)
         self.max_batch_tokens = spec.batch
         self.can_fork = not self.model.is_recurrent
         self._batch = TokenBatch(spec.batch)
@@ -145,11 +147,18 @@ class LlamaModelRunner:
             layers_on_gpu=on_gpu,
         )
 
+    def _choose_slots(self, spec: LoadSpec) -> None:
+        """A recurrent state is memory for every slot of the cache; tokens in cells are not."""
+        kept = 1 if self.model.is_recurrent else KEPT_SLOTS
+        most = llama_cpp.llama_max_parallel_sequences()
+        self.slots = min(spec.slots, most - 1)
+        self.cache_slots = min(self.slots + kept, most)
+
     def _make_context(self, spec: LoadSpec) -> llama_cpp.llama_context_p:
         params = llama_cpp.llama_context_default_params()
         params.n_ctx = max(spec.kv_capacity, spec.context)
         params.n_batch = params.n_ubatch = spec.batch
-        params.n_seq_max = min(spec.slots, llama_cpp.llama_max_parallel_sequences())
+        params.n_seq_max = self.cache_slots
         # A slot samples once a step; else the logits of a whole batch would get room, which for
         # a large vocabulary is more memory than all weights of a small model.
         params.n_outputs_max = params.n_seq_max

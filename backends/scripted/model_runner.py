@@ -42,33 +42,32 @@ class CellTable:
 
     def __init__(self, capacity: int) -> None:
         self.free = capacity
-        self._held: dict[int, list[int]] = {}
+        self._held: dict[int, list[tuple[int, int]]] = {}
         self._holders: Counter[int] = Counter()
         self._next = 0
 
-    def length(self, slot: int) -> int:
-        """Tokens the slot holds."""
-        return len(self._held.get(slot, ()))
+    def tokens(self, slot: int) -> list[int]:
+        """What the slot holds."""
+        return [token for _, token in self._held.get(slot, ())]
 
-    def extend(self, slot: int, count: int) -> None:
-        """Give the slot new cells."""
-        cells = range(self._next, self._next + count)
-        self._next += count
-        self._held.setdefault(slot, []).extend(cells)
+    def extend(self, slot: int, tokens: list[int]) -> None:
+        """Give the slot new cells with these tokens."""
+        cells = range(self._next, self._next + len(tokens))
+        self._next += len(tokens)
+        self._held.setdefault(slot, []).extend(zip(cells, tokens, strict=True))
         self._holders.update(cells)
-        self.free -= count
+        self.free -= len(tokens)
 
     def share(self, source: int, target: int, length: int) -> None:
         """Let an empty slot hold the first cells of another."""
-        if self.length(source) < length or self.length(target):
+        if len(self.tokens(source)) < length or self.tokens(target):
             raise RuntimeError("the source is too short, or the target is not empty")
-        cells = self._held[source][:length]
-        self._held[target] = cells
-        self._holders.update(cells)
+        self._held[target] = self._held[source][:length]
+        self._holders.update(cell for cell, _ in self._held[target])
 
     def clear(self, slot: int) -> None:
         """Take the slot's cells back; those others hold stay in use."""
-        for cell in self._held.pop(slot, ()):
+        for cell, _ in self._held.pop(slot, ()):
             self._holders[cell] -= 1
             if not self._holders[cell]:
                 del self._holders[cell]
@@ -87,6 +86,7 @@ class ScriptedModelRunner:
         self.context = spec.context
         self.kv_capacity = max(spec.kv_capacity, spec.context)
         self.slots = spec.slots
+        self.cache_slots = spec.slots + 4
         self.max_batch_tokens = spec.batch
         self._cells = CellTable(self.kv_capacity)
         self._batch = Batch()
@@ -97,17 +97,20 @@ class ScriptedModelRunner:
         if self._script.load_error is not None:
             raise LoadFailed(self._script.load_error)
 
+    @property
+    def free_cells(self) -> int:
+        """Cells no slot holds."""
+        return self._cells.free
+
     def launch(self, batch: Batch) -> None:
         """Fill cells as a real cache would, and wait as long as the script says."""
         if batch.num_tokens > self._cells.free:
             raise KVCacheFull
         for chunk in batch.chunks:
-            slot = chunk.sequence.slot
-            if self._cells.length(slot) != chunk.sequence.num_computed:
-                raise RuntimeError(
-                    f"slot {slot} does not hold {chunk.sequence.num_computed} tokens"
-                )
-            self._cells.extend(slot, chunk.count)
+            sequence, start = chunk.sequence, chunk.sequence.num_computed
+            if self._cells.tokens(sequence.slot) != sequence.token_ids[:start]:
+                raise RuntimeError(f"slot {sequence.slot} does not hold the sequence's tokens")
+            self._cells.extend(sequence.slot, sequence.token_ids[start : start + chunk.count])
         self._batch = batch
         if self._script.step_seconds:  # a sleep of zero seconds costs more than a step
             time.sleep(self._script.step_seconds)

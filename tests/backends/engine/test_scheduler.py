@@ -109,7 +109,9 @@ def test_full_cache_preempts_the_youngest_and_loses_nothing() -> None:
 @given(
     requests=st.lists(
         st.tuples(
-            st.integers(1, 47),  # prompt
+            st.integers(0, 2),  # which conversation it belongs to
+            st.integers(0, 90),  # tokens it has in common with the others of that conversation
+            st.integers(1, 30),  # tokens of its own
             st.integers(1, 60),  # max_tokens
             st.integers(1, 3),  # n
             st.integers(0, 20),  # arrives after so many steps
@@ -118,19 +120,32 @@ def test_full_cache_preempts_the_youngest_and_loses_nothing() -> None:
         min_size=1,
         max_size=8,
     ),
-    batch=st.integers(1, 24),
+    batch=st.integers(1, 40),
     slots=st.integers(1, 6),
+    can_fork=st.booleans(),
 )
 def test_any_load_ends_and_leaves_nothing(
-    requests: list[tuple[int, int, int, int, int | None]], batch: int, slots: int
+    requests: list[tuple[int, int, int, int, int, int, int | None]],
+    batch: int,
+    slots: int,
+    can_fork: bool,
 ) -> None:
-    engine = make_engine(context=48, slots=slots, batch=batch)
+    """The scripted cache compares every slot's tokens with the sequence's in every step."""
+    engine = make_engine(context=128, slots=slots, batch=batch)
+    runner = engine.runner
+    assert isinstance(runner, ScriptedModelRunner)
+    runner.can_fork = can_fork
     arrivals: dict[int, list[Sequence]] = {}
     cancels: dict[int, list[Sequence]] = {}
     everything: list[Sequence] = []
-    for prompt, max_tokens, n, at, cancel in requests:
-        first = make_sequence(prompt, max_tokens)
-        group = [first, *(make_sequence(prompt, max_tokens, first, i) for i in range(1, n))]
+    for number, (chat, common, own, max_tokens, n, at, cancel) in enumerate(requests):
+        prompt = [(chat * 50 + i) % 256 for i in range(common)] + [number] * own
+        first = Sequence("r", 0, list(prompt), SamplingParams(), max_tokens=max_tokens)
+        group = [first]
+        group += [
+            Sequence("r", i, list(prompt), SamplingParams(), max_tokens, parent=first)
+            for i in range(1, n)
+        ]
         arrivals.setdefault(at, []).extend(group)
         everything += group
         if cancel is not None:
@@ -142,12 +157,13 @@ def test_any_load_ends_and_leaves_nothing(
             engine.finish(sequence, FinishReason.CANCELLED)
         if engine.has_work:
             engine.step()
+            assert runner.free_cells == 128 - engine.scheduler.kv_used - engine.scheduler.kv_kept
         elif not arrivals and not cancels:
             break
     assert not engine.has_work
     assert engine.scheduler.kv_used == 0
     for sequence in everything:
-        expected = min(sequence.max_tokens or 0, 48 - sequence.prompt_length)
+        expected = min(sequence.max_tokens or 0, 128 - sequence.prompt_length)
         if sequence.finish_reason is not FinishReason.CANCELLED:
             assert text(sequence) == REPLY[:expected]
             assert sequence.num_generated == expected

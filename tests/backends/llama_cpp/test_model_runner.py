@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -200,3 +201,30 @@ def test_a_truncated_file_does_not_load(smollm2_path: Path, tmp_path: Path, keep
         make_runner(broken)
     assert cast("str", caught.value.hint)
     assert "failed to load model" not in caught.value.message, "that is no reason"
+
+
+def test_a_warm_turn_goes_on_as_the_reference_does(
+    runner: LlamaModelRunner, reference: llama_cpp.Llama
+) -> None:
+    """What was kept or cut is what the same tokens in the same chunks would compute anew."""
+    encode = runner.tokenizer.encode
+    text = "The lighthouse keeper counted the ships every evening. " * 12
+    story = encode(text, add_special=True, parse_special=True)
+    question = encode("He asked himself why", add_special=False, parse_special=False)
+    engine = Engine(runner)
+
+    def ask(tokens: list[int], max_tokens: int) -> Sequence:
+        sequence = Sequence("r", 0, list(tokens), GREEDY, max_tokens=max_tokens, ignore_eos=True)
+        engine.add(sequence)
+        while engine.has_work:
+            engine.step()
+        return sequence
+
+    ask(story, 1)
+    for kept in (len(story), 60):
+        asked = ask(story[:kept] + question, 24)
+        assert asked.cached_tokens == kept
+        reference.reset()
+        reference.eval(story[:kept])
+        stream = reference.generate(story[:kept] + question, temp=0.0)
+        assert generated(asked) == list(itertools.islice(stream, 24))

@@ -1,0 +1,191 @@
+"""What lies in a runner's KV cache: tokens in slots, and cells that slots share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .model_runner import ModelRunner
+from .sequence import Sequence
+
+Tokens = NDArray[np.int32]
+
+MIN_SHARED = 32
+"""Shorter prefixes are computed again. That costs little, and keeps short prompts reproducible:
+what is computed in other chunks has slightly other logits."""
+
+
+@dataclass(eq=False)
+class _Slot:
+    """One sequence of the cache: its tokens, and the cells of their keys and values."""
+
+    index: int
+    tokens: Tokens
+    cells: NDArray[np.int32]
+    length: int = 0
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """The first `length` tokens of a slot; `active` of their cells belong to running sequences."""
+
+    slot: _Slot | None = field(default=None, repr=False)
+    length: int = 0
+    active: int = 0
+
+
+class KVCache:
+    """Keeps what was computed for as long as there is room, and finds it again.
+
+    A slot is *held* by a running sequence, *kept* after its sequence ended, or empty. New sequences
+    share the cells of the longest known prefix, and nothing is copied. When cells or slots run out,
+    the slots that were kept longest without use are given up. The runner has no view of its cells,
+    so their book is kept here: a cell is free once no slot has it.
+    """
+
+    def __init__(self, runner: ModelRunner) -> None:
+        """Take over the runner's whole cache, and empty it."""
+        self._runner = runner
+        for index in range(runner.cache_slots):
+            runner.release(index)
+        self.capacity = runner.kv_capacity
+        room = runner.context
+        self._empty = [
+            _Slot(index, np.empty(room, np.int32), np.empty(room, np.int32))
+            for index in reversed(range(runner.cache_slots))
+        ]
+        self._held: dict[Sequence, _Slot] = {}
+        self._kept: dict[int, _Slot] = {}  # the least recently used first
+        self._holders = np.zeros(self.capacity, np.int32)
+        self._running = np.zeros(self.capacity, np.int32)
+        self._free = np.arange(self.capacity, dtype=np.int32)
+        self._num_free = self.capacity
+        self.used = 0
+        """Cells of running sequences."""
+
+    @property
+    def available(self) -> int:
+        """Cells that running sequences can have: free ones, and those only kept slots have."""
+        return self.capacity - self.used
+
+    @property
+    def kept(self) -> int:
+        """Cells that are kept for nobody but a request to come."""
+        return self.capacity - self._num_free - self.used
+
+    def match(self, tokens: Tokens, minimum: int = MIN_SHARED) -> Prefix:
+        """The longest prefix of `tokens` but for its last one; empty below `minimum`."""
+        best, best_length = None, max(minimum, 1) - 1
+        for slot in self._sharable():
+            most = min(slot.length, len(tokens) - 1)
+            if most <= best_length:
+                continue
+            length = _common_length(slot.tokens[:most], tokens[:most])
+            # A recurrent state cannot be cut back to an earlier token.
+            if length > best_length and (self._runner.can_fork or length == slot.length):
+                best, best_length = slot, length
+        if best is None:
+            return Prefix()
+        active = int(np.count_nonzero(self._running[best.cells[:best_length]]))
+        return Prefix(best, best_length, active)
+
+    def open(self, sequence: Sequence, prefix: Prefix) -> None:
+        """Give the sequence a slot that begins with the prefix."""
+        source = prefix.slot
+        if source is not None and self._kept.get(source.index) is source:
+            self._kept[source.index] = self._kept.pop(source.index)  # used just now
+            if prefix.length == source.length:
+                del self._kept[source.index]
+                self._hold(sequence, source)
+                return
+        slot = self._empty.pop() if self._empty else self._give_up_oldest(keep=source)
+        if source is not None:
+            self._runner.fork(source.index, slot.index, prefix.length)
+            slot.length = prefix.length
+            slot.tokens[: slot.length] = source.tokens[: slot.length]
+            slot.cells[: slot.length] = source.cells[: slot.length]
+            self._holders[slot.cells[: slot.length]] += 1
+        self._hold(sequence, slot)
+
+    def reserve(self, count: int) -> None:
+        """Make sure that the runner finds `count` free cells."""
+        while self._num_free < count:
+            self._empty.append(self._give_up_oldest())
+
+    def grow(self, sequence: Sequence, count: int) -> None:
+        """Book the sequence's last `count` computed tokens into reserved cells."""
+        slot = self._held[sequence]
+        start, end = slot.length, slot.length + count
+        self._num_free -= count
+        cells = self._free[self._num_free : self._num_free + count]
+        slot.tokens[start:end] = sequence.token_ids[start:end]
+        slot.cells[start:end] = cells
+        slot.length = end
+        self._holders[cells] = 1
+        self._running[cells] = 1
+        self.used += count
+
+    def keep(self, sequence: Sequence) -> None:
+        """Take the slot back from a sequence that ended, and remember what is in it."""
+        slot = self._let_go(sequence)
+        if slot.length < MIN_SHARED:
+            self._empty.append(self._clear(slot))
+        else:
+            self._kept[slot.index] = slot
+
+    def drop(self, sequence: Sequence) -> None:
+        """Take the slot back and forget what is in it."""
+        self._empty.append(self._clear(self._let_go(sequence)))
+
+    def give_up_oldest(self) -> bool:
+        """Forget the slot that was kept longest without use; False where none is kept."""
+        if not self._kept:
+            return False
+        self._empty.append(self._give_up_oldest())
+        return True
+
+    def _sharable(self) -> Iterator[_Slot]:
+        """Slots to share from, the most recently used first, since the first of equals is taken."""
+        kept = reversed(self._kept.values())
+        return chain(kept, self._held.values()) if self._runner.can_fork else kept
+
+    def _hold(self, sequence: Sequence, slot: _Slot) -> None:
+        cells = slot.cells[: slot.length]
+        self.used += slot.length - int(np.count_nonzero(self._running[cells]))
+        self._running[cells] += 1
+        self._held[sequence] = slot
+        sequence.slot = slot.index
+        sequence.num_computed = slot.length
+
+    def _let_go(self, sequence: Sequence) -> _Slot:
+        slot = self._held.pop(sequence)
+        cells = slot.cells[: slot.length]
+        self._running[cells] -= 1
+        self.used -= slot.length - int(np.count_nonzero(self._running[cells]))
+        sequence.slot = -1
+        sequence.num_computed = 0
+        return slot
+
+    def _give_up_oldest(self, keep: _Slot | None = None) -> _Slot:
+        index = next(index for index, slot in self._kept.items() if slot is not keep)
+        return self._clear(self._kept.pop(index))
+
+    def _clear(self, slot: _Slot) -> _Slot:
+        self._runner.release(slot.index)
+        cells = slot.cells[: slot.length]
+        self._holders[cells] -= 1
+        freed = cells[self._holders[cells] == 0]
+        self._free[self._num_free : self._num_free + len(freed)] = freed
+        self._num_free += len(freed)
+        slot.length = 0
+        return slot
+
+
+def _common_length(left: Tokens, right: Tokens) -> int:
+    """How many leading tokens two arrays of one length have in common."""
+    different = np.flatnonzero(left != right)
+    return int(different[0]) if len(different) else len(left)
