@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from ..base import FinishReason, Gauges
 from .batch import Batch
 from .model_runner import KVCacheFull, ModelRunner
@@ -38,9 +40,10 @@ class Engine:
 
     def step(self) -> list[SequenceOutput]:
         """Compute one batch; returns what happened to the sequences that got a token."""
+        began = time.monotonic()
         batch = self._launch()
         sampled = self.runner.collect()
-        outputs = self.scheduler.update(batch, sampled)
+        outputs = self.scheduler.update(batch, sampled, time.monotonic() - began)
         self._count(batch, len(sampled))
         return outputs
 

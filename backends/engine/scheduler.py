@@ -11,6 +11,7 @@ import numpy as np
 
 from ..base import FinishReason
 from .batch import Batch
+from .chunk_budget import ChunkBudget
 from .kv_cache import MIN_SHARED, KVCache
 from .model_runner import ModelRunner
 from .sequence import Sequence
@@ -29,13 +30,15 @@ class Scheduler:
     """Continuous batching at token granularity: decode first, then chunks of prompts.
 
     Every running sequence gets its next token in every step; what is left of the token budget goes
-    to prompts, oldest first. When the cache runs out, the youngest sequence is preempted: it gives
+    to prompts, oldest first, and only so much of it as keeps the steps short for those who decode.
+    When the cache runs out, the youngest sequence is preempted: it gives
     up its cells and is computed again later, so that no request fails for load alone.
     """
 
     def __init__(self, runner: ModelRunner) -> None:
         self._runner = runner
         self._kv = KVCache(runner)
+        self._chunks = ChunkBudget(runner.max_batch_tokens)
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
         self.preemptions = 0
@@ -77,14 +80,17 @@ class Scheduler:
         for sequence in self.running:
             if sequence.is_decoding and batch.num_tokens < budget:
                 batch.add(sequence, 1)
+        prompts = self._chunks.limit(decoding=batch.num_tokens > 0)
+        budget = min(budget, batch.num_tokens + prompts)
         for sequence in self.running:
             room = budget - batch.num_tokens
             if room > 0 and not sequence.is_decoding:
                 batch.add(sequence, min(sequence.num_pending, room))
         return batch
 
-    def update(self, batch: Batch, sampled: Iterable[int]) -> list[SequenceOutput]:
-        """Book a computed batch and the tokens sampled from it."""
+    def update(self, batch: Batch, sampled: Iterable[int], seconds: float) -> list[SequenceOutput]:
+        """Book a computed batch, the tokens sampled from it, and how long that took."""
+        self._chunks.observe(batch.num_tokens, seconds)
         now = time.monotonic()
         tokens = iter(sampled)
         outputs: list[SequenceOutput] = []
