@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from .http_protocol import CONNECTION
 from .peer import Connection
@@ -62,16 +62,16 @@ class EventStream(Response):
         self._started = False
         self._sending = asyncio.Lock()
         self._last_sent = 0.0
+        self._writing = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the frames end or the client leaves."""
         connection: Connection | None = scope.get("state", {}).get(CONNECTION)
-        send = _stalling(send, connection)
         self._last_sent = asyncio.get_running_loop().time()
         pump = asyncio.create_task(self._pump(send))
         helpers = [
             asyncio.create_task(until_disconnect(receive)),
-            asyncio.create_task(self._comment(send)),
+            asyncio.create_task(self._watch(send, connection)),
         ]
         try:
             await asyncio.wait({pump, *helpers}, return_when=asyncio.FIRST_COMPLETED)
@@ -88,25 +88,30 @@ class EventStream(Response):
             try:
                 async for frame in frames:
                     await self._write(send, frame)
-            except Stalled:
-                return
             except Exception as error:
                 if not self._started:
                     raise
                 await self._write(send, self._on_error(error))
         await self._write(send, b"", more=False)
 
-    async def _comment(self, send: Send) -> None:
-        """Return only when the client stalls, which ends the stream."""
-        loop = asyncio.get_running_loop()
+    async def _watch(self, send: Send, connection: Connection | None) -> None:
+        """Comment on silence; return only when the client stalls, which ends the stream.
+
+        One sleeper a stream, not a timer an event: at hundreds of tokens a second that counts.
+        """
+        clock = asyncio.get_running_loop().time
         while True:
-            silent = loop.time() - self._last_sent
-            await asyncio.sleep(max(0.0, self._keep_alive - silent))
-            if loop.time() - self._last_sent >= self._keep_alive:
-                try:
-                    await self._write(send, COMMENT)
-                except Stalled:
-                    return
+            quiet = clock() - self._last_sent
+            due = STALL_SECONDS if self._writing else self._keep_alive
+            await asyncio.sleep(max(due - quiet, 0.0))
+            quiet = clock() - self._last_sent
+            if self._writing and quiet >= STALL_SECONDS:
+                if connection is not None:
+                    connection.abort()
+                    await asyncio.sleep(0)  # the server hears of the loss in the loop's next round
+                return
+            if not self._writing and quiet >= self._keep_alive:
+                await self._write(send, COMMENT)
 
     async def _write(self, send: Send, frame: bytes, *, more: bool = True) -> None:
         async with self._sending:
@@ -116,7 +121,9 @@ class EventStream(Response):
                     {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
                 )
             self._last_sent = asyncio.get_running_loop().time()
+            self._writing = True
             await send({"type": "http.response.body", "body": frame, "more_body": more})
+            self._writing = False
 
 
 async def until_disconnect(receive: Receive) -> None:
@@ -134,24 +141,6 @@ async def run_until_disconnect(receive: Receive, work: Awaitable[T]) -> T | None
         return await task if task.done() else None
     finally:
         await _cancel_all([task, watch])
-
-
-class Stalled(Exception):
-    """The client keeps the connection open and reads nothing."""
-
-
-def _stalling(send: Send, connection: Connection | None) -> Send:
-    async def send_or_stall(message: Message) -> None:
-        try:
-            async with asyncio.timeout(STALL_SECONDS):
-                await send(message)
-        except TimeoutError:
-            if connection is not None:
-                connection.abort()
-                await asyncio.sleep(0)  # the server hears of the loss in the loop's next round
-            raise Stalled from None
-
-    return send_or_stall
 
 
 async def _cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:

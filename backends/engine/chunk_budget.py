@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_PAUSE_SECONDS = 0.1
+_PAUSE_SECONDS = 0.2
 _SMALLEST = 32
 _BEFORE_MEASURING = 64
 _MEMORY = 0.7

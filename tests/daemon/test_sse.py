@@ -138,7 +138,7 @@ async def test_a_client_that_reads_nothing_is_dropped(monkeypatch: pytest.Monkey
             ended.set()
 
     client = Client()
-    running = asyncio.create_task(client.run(EventStream(frames(), on_error=told)))
+    running = asyncio.create_task(client.run(EventStream(frames(), on_error=told, keep_alive=0.03)))
     await asyncio.sleep(0.01)
     client.reading.clear()
     await running
