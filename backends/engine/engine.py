@@ -35,11 +35,12 @@ class Engine:
         self.scheduler.finish(sequence, reason)
 
     def admit(self) -> list[Sequence]:
-        """The sequences that begin with the next step; `step` alone does without this call."""
+        """The sequences that begin with the next step, which would else admit them unseen."""
         return self.scheduler.admit()
 
     def step(self) -> list[SequenceOutput]:
         """Compute one batch; returns what happened to the sequences that got a token."""
+        self.scheduler.admit()
         began = time.monotonic()
         batch = self._launch()
         sampled = self.runner.collect()
@@ -67,7 +68,8 @@ class Engine:
             try:
                 self.runner.launch(batch)
             except KVCacheFull:
-                # The ledger and the cache disagree (a model with cells of its own kind): make room.
+                # Book and cache disagree (a model with cells of its own kind): make room. Nobody
+                # is admitted before the next step, or the one who made room would be back at once.
                 if not self.scheduler.relieve():
                     raise
             else:

@@ -65,8 +65,7 @@ class Scheduler:
         self.waiting.append(sequence)
 
     def schedule(self) -> Batch:
-        """The next batch; empty only when there is no work."""
-        self.admit()
+        """The next batch of what runs; empty only when nothing does."""
         self._make_room()
         batch = self._fill()
         while self.running and not batch.chunks and self._preempt_youngest():

@@ -102,6 +102,10 @@ class ScriptedModelRunner:
         """Cells no slot holds."""
         return self._cells.free
 
+    def lose_cells(self, count: int) -> None:
+        """Have less room than `kv_capacity` says, as caches with cells of several kinds may."""
+        self._cells.free -= count
+
     def launch(self, batch: Batch) -> None:
         """Fill cells as a real cache would, and wait as long as the script says."""
         if batch.num_tokens > self._cells.free:

@@ -167,3 +167,24 @@ def test_any_load_ends_and_leaves_nothing(
         if sequence.finish_reason is not FinishReason.CANCELLED:
             assert text(sequence) == REPLY[:expected]
             assert sequence.num_generated == expected
+
+
+def test_a_cache_with_less_room_than_it_says_still_serves_everybody() -> None:
+    """Where book and cache disagree, one is sent back and must not return in the same step."""
+    engine = make_engine(context=48, slots=2, batch=64)
+    runner = engine.runner
+    assert isinstance(runner, ScriptedModelRunner)
+    runner.lose_cells(10)
+    sequences = [make_sequence(15, 12) for _ in range(2)]
+    announced: list[Sequence] = []
+    for sequence in sequences:
+        engine.add(sequence)
+    for _ in range(200):
+        if not engine.has_work:
+            break
+        announced += engine.admit()
+        engine.step()
+    assert not engine.has_work
+    assert announced == sequences
+    assert [text(sequence) for sequence in sequences] == [REPLY[:12]] * 2
+    assert engine.scheduler.preemptions > 0

@@ -288,6 +288,8 @@ async def test_gauges_come_while_something_moves(run_daemon: DaemonFactory) -> N
         async for name, data in stream:
             if name == "gauges" and data["models"] and data["models"][0]["running"]:
                 break
+        else:
+            pytest.fail("the stream ended without such gauges")
         await stream.aclose()
 
 
