@@ -61,7 +61,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     A `prompt` is raw text (special tokens in it are recognised) or token ids. `n` sequences share
     the prompt and differ in `index`; a given seed makes sequence i use seed + i. Without
-    `max_tokens` a sequence may fill the context.
+    `max_tokens` a sequence may fill the context. What is `private` is never written to disk.
     """
 
     id: str
@@ -72,6 +72,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     stop: list[str] = []
     n: int = 1
     ignore_eos: bool = False
+    private: bool = False
 
 
 class Started(msgspec.Struct, frozen=True, tag="started"):
@@ -82,6 +83,17 @@ class Started(msgspec.Struct, frozen=True, tag="started"):
     cached_tokens: int = 0
 
 
+class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True):
+    """A token with the natural logarithm of its probability, and the likeliest ones in its place.
+
+    Probabilities are the model's own: before penalties, temperature and cuts.
+    """
+
+    token_id: int
+    logprob: float
+    top: list[tuple[int, float]] = []
+
+
 class Delta(msgspec.Struct, frozen=True, tag="delta"):
     """Text of one sequence that is final and whole UTF-8, and the tokens consumed for it."""
 
@@ -89,13 +101,15 @@ class Delta(msgspec.Struct, frozen=True, tag="delta"):
     index: int
     text: str
     token_ids: list[int]
+    logprobs: list[TokenLogprobs] | None = None
 
 
 class Finished(msgspec.Struct, frozen=True, tag="finished"):
     """One sequence ended; times are seconds of wall clock.
 
     `queue_seconds` runs until the first prompt token was computed, `prompt_seconds` until the
-    first token was sampled, `decode_seconds` until the last.
+    first token was sampled, `decode_seconds` until the last. Of `drafted_tokens` guesses,
+    `accepted_tokens` are part of the completion.
     """
 
     id: str
@@ -105,6 +119,8 @@ class Finished(msgspec.Struct, frozen=True, tag="finished"):
     queue_seconds: float = 0.0
     prompt_seconds: float = 0.0
     decode_seconds: float = 0.0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
 
 
 Event = Started | Delta | Finished
@@ -148,6 +164,8 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     kv_capacity: int = 0
     prompt_tokens_total: int = 0
     completion_tokens_total: int = 0
+    drafted_tokens_total: int = 0
+    accepted_tokens_total: int = 0
     preemptions_total: int = 0
     steps_total: int = 0
 

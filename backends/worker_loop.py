@@ -206,6 +206,7 @@ class WorkerLoop:
                 request.sampling,
                 max_tokens=request.max_tokens,
                 ignore_eos=request.ignore_eos,
+                private=request.private,
                 parent=first,
                 arrived_at=arrival.at,
             )
@@ -234,22 +235,21 @@ class WorkerLoop:
         for output in outputs:
             sequence = output.sequence
             text_output = self._running[sequence.request_id][sequence]
-            if output.finish_reason is FinishReason.STOP:
-                # The token that ends the answer is not part of its text.
-                self._finish(sequence, FinishReason.STOP)
-                continue
-            chunk = text_output.push([output.token_id])
+            reason = output.finish_reason
+            # The token that ends the answer is not part of its text.
+            eog = reason is FinishReason.STOP
+            chunk = text_output.push(output.token_ids[:-1] if eog else output.token_ids)
             if chunk.text:
                 self._events.append(
                     Delta(sequence.request_id, sequence.index, chunk.text, chunk.token_ids)
                 )
             if chunk.stopped:
                 self._engine.finish(sequence, FinishReason.STOP)
-                self._finish(sequence, FinishReason.STOP)
-            elif output.finish_reason is not None:
-                self._finish(sequence, output.finish_reason)
+                self._finish(sequence, FinishReason.STOP, text_output.consumed)
+            elif reason is not None:
+                self._finish(sequence, reason, text_output.consumed + eog)
 
-    def _finish(self, sequence: Sequence, reason: FinishReason) -> None:
+    def _finish(self, sequence: Sequence, reason: FinishReason, completion_tokens: int) -> None:
         """Emit what was held back and the end of one sequence."""
         outputs = self._running[sequence.request_id]
         rest = outputs.pop(sequence).finish()
@@ -257,7 +257,7 @@ class WorkerLoop:
             self._events.append(
                 Delta(sequence.request_id, sequence.index, rest.text, rest.token_ids)
             )
-        self._events.append(_finished(sequence, reason))
+        self._events.append(_finished(sequence, reason, completion_tokens))
         if not outputs:
             del self._running[sequence.request_id]
 
@@ -302,15 +302,17 @@ def _rejected(request_id: str, error: BackendError) -> Rejected:
     )
 
 
-def _finished(sequence: Sequence, reason: FinishReason) -> Finished:
+def _finished(sequence: Sequence, reason: FinishReason, completion_tokens: int) -> Finished:
     started = sequence.started_at or sequence.arrived_at
     first = sequence.first_token_at or started
     return Finished(
         sequence.request_id,
         sequence.index,
         reason,
-        sequence.num_generated,
+        completion_tokens,
         queue_seconds=started - sequence.arrived_at,
         prompt_seconds=first - started,
         decode_seconds=(sequence.last_token_at or first) - first,
+        drafted_tokens=sequence.drafted_tokens,
+        accepted_tokens=sequence.accepted_tokens,
     )

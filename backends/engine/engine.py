@@ -9,16 +9,19 @@ from .batch import Batch
 from .model_runner import KVCacheFull, ModelRunner
 from .scheduler import Scheduler, SequenceOutput
 from .sequence import Sequence
+from .speculator import Speculator
 
 
 class Engine:
     """Runs sequences on a model, many at a time; not thread-safe."""
 
-    def __init__(self, runner: ModelRunner) -> None:
+    def __init__(self, runner: ModelRunner, speculator: Speculator | None = None) -> None:
         self.runner = runner
-        self.scheduler = Scheduler(runner)
+        self.scheduler = Scheduler(runner, speculator)
         self._prompt_tokens = 0
         self._completion_tokens = 0
+        self._drafted = 0
+        self._accepted = 0
         self._steps = 0
 
     @property
@@ -43,9 +46,10 @@ class Engine:
         self.scheduler.admit()
         began = time.monotonic()
         batch = self._launch()
+        prompts = sum(c.count for c in batch.chunks if not c.sequence.is_decoding)
         sampled = self.runner.collect()
         outputs = self.scheduler.update(batch, sampled, time.monotonic() - began)
-        self._count(batch, len(sampled))
+        self._count(prompts, batch, outputs)
         return outputs
 
     def gauges(self) -> Gauges:
@@ -58,6 +62,8 @@ class Engine:
             kv_capacity=self.runner.kv_capacity,
             prompt_tokens_total=self._prompt_tokens,
             completion_tokens_total=self._completion_tokens,
+            drafted_tokens_total=self._drafted,
+            accepted_tokens_total=self._accepted,
             preemptions_total=self.scheduler.preemptions,
             steps_total=self._steps,
         )
@@ -75,8 +81,11 @@ class Engine:
             else:
                 return batch
 
-    def _count(self, batch: Batch, sampled: int) -> None:
+    def _count(self, prompt_tokens: int, batch: Batch, outputs: list[SequenceOutput]) -> None:
         self._steps += 1
-        self._completion_tokens += sampled
-        decoding = sum(chunk.sequence.num_generated > 1 and chunk.samples for chunk in batch.chunks)
-        self._prompt_tokens += batch.num_tokens - decoding
+        self._prompt_tokens += prompt_tokens
+        generated = sum(len(output.token_ids) for output in outputs)
+        self._completion_tokens += generated
+        if batch.has_drafts:
+            self._drafted += sum(len(chunk.drafts) for chunk in batch.chunks)
+            self._accepted += generated - len(outputs)

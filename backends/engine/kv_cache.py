@@ -125,6 +125,7 @@ class KVCache:
         slot.tokens[start:end] = sequence.token_ids[start:end]
         slot.cells[start:end] = cells
         slot.length = end
+        sequence.num_computed = end
         self._holders[cells] = 1
         self._running[cells] = 1
         self.used += count

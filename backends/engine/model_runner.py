@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from .batch import Batch
+from .batch import Batch, Sampled
 from .sequence import Sequence
 
 
@@ -46,16 +46,31 @@ class ModelRunner(Protocol):
         ...
 
     @property
+    def max_drafts(self) -> int:
+        """Drafted tokens one step may verify, over all sequences."""
+        ...
+
+    @property
     def can_fork(self) -> bool:
-        """Whether `fork` works for this model."""
+        """Whether `fork` and `trim` work for this model."""
+        ...
+
+    @property
+    def state_key(self) -> str:
+        """Names everything but the weights that a snapshot depends on."""
         ...
 
     def launch(self, batch: Batch) -> None:
         """Start computing the batch; raises `KVCacheFull`, leaving the cache as it was."""
         ...
 
-    def collect(self) -> list[int]:
-        """The tokens sampled for `batch.sampling` of the launched batch, in that order."""
+    def collect(self) -> list[Sampled]:
+        """What the launched batch's sampling chunks got, in their order.
+
+        Each position is sampled as if there were no drafts; the first token that differs from its
+        draft is the last. Speculation is therefore lossless: a draft x is accepted with the
+        probability p(x) that the sampler draws it, else the draw itself follows p without x.
+        """
         ...
 
     def is_eog(self, token_id: int) -> bool:
@@ -66,8 +81,23 @@ class ModelRunner(Protocol):
         """Let the empty slot `target` share the first `length` tokens of slot `source`."""
         ...
 
+    def trim(self, slot: int, length: int) -> None:
+        """Forget what the slot holds behind its first `length` tokens; only where `can_fork`."""
+        ...
+
     def release(self, slot: int) -> None:
         """Forget what the slot holds."""
+        ...
+
+    def snapshot(self, slot: int, start: int, end: int) -> bytes:
+        """A copy of the keys and values of the slot's tokens `start` to `end`."""
+        ...
+
+    def restore(self, slot: int, start: int, end: int, data: bytes | memoryview) -> bool:
+        """Append a snapshot to the slot, which holds `start` tokens; False where it does not fit.
+
+        Takes the first `end` - `start` tokens of the snapshot, in as many free cells as it has.
+        """
         ...
 
     def forget(self, sequence: Sequence) -> None:

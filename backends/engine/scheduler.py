@@ -9,20 +9,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..base import FinishReason
-from .batch import Batch
+from ..base import FinishReason, TokenLogprobs
+from .batch import Batch, Chunk, Sampled
 from .chunk_budget import ChunkBudget
 from .kv_cache import MIN_SHARED, KVCache
 from .model_runner import ModelRunner
 from .sequence import Sequence
+from .speculator import Speculator
 
 
 @dataclass(frozen=True)
 class SequenceOutput:
-    """A sequence's new token, and why it ends with it, if it does."""
+    """A sequence's new tokens, and why it ends with them, if it does."""
 
     sequence: Sequence
-    token_id: int
+    token_ids: list[int]
+    logprobs: list[TokenLogprobs] | None
     finish_reason: FinishReason | None
 
 
@@ -35,8 +37,9 @@ class Scheduler:
     up its cells and is computed again later, so that no request fails for load alone.
     """
 
-    def __init__(self, runner: ModelRunner) -> None:
+    def __init__(self, runner: ModelRunner, speculator: Speculator | None = None) -> None:
         self._runner = runner
+        self._speculator = speculator
         self._kv = KVCache(runner)
         self._chunks = ChunkBudget(runner.max_batch_tokens)
         self.waiting: deque[Sequence] = deque()
@@ -76,9 +79,10 @@ class Scheduler:
     def _fill(self) -> Batch:
         batch = Batch()
         budget = min(self._runner.max_batch_tokens, self._kv.available)
-        for sequence in self.running:
-            if sequence.is_decoding and batch.num_tokens < budget:
-                batch.add(sequence, 1)
+        decoding = [sequence for sequence in self.running if sequence.is_decoding][:budget]
+        drafts = self._drafts(decoding, budget - len(decoding))
+        for sequence in decoding:
+            batch.add(sequence, 1, drafts.get(sequence, ()))
         prompts = self._chunks.limit(decoding=batch.num_tokens > 0)
         budget = min(budget, batch.num_tokens + prompts)
         for sequence in self.running:
@@ -87,27 +91,53 @@ class Scheduler:
                 batch.add(sequence, min(sequence.num_pending, room))
         return batch
 
-    def update(self, batch: Batch, sampled: Iterable[int], seconds: float) -> list[SequenceOutput]:
-        """Book a computed batch, the tokens sampled from it, and how long that took."""
+    def _drafts(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
+        room = min(room, self._runner.max_drafts)
+        if self._speculator is None or not decoding or room < 1:
+            return {}
+        return self._speculator.propose(decoding, room)
+
+    def update(
+        self, batch: Batch, sampled: Iterable[Sampled], seconds: float
+    ) -> list[SequenceOutput]:
+        """Book a computed batch, what was sampled from it, and how long that took."""
         self._chunks.observe(batch.num_tokens, seconds)
         now = time.monotonic()
-        tokens = iter(sampled)
+        results = iter(sampled)
         outputs: list[SequenceOutput] = []
         for chunk in batch.chunks:
             sequence = chunk.sequence
-            sequence.num_computed += chunk.count
-            self._kv.grow(sequence, chunk.count)
             if not chunk.samples:
+                self._kv.grow(sequence, chunk.count)
                 continue
-            token_id = next(tokens)
-            sequence.token_ids.append(token_id)
             sequence.first_token_at = sequence.first_token_at or now
             sequence.last_token_at = now
-            reason = self._finish_reason(sequence, token_id)
-            outputs.append(SequenceOutput(sequence, token_id, reason))
-            if reason is not None:
-                self.finish(sequence, reason)
+            output = self._extend(chunk, next(results))
+            outputs.append(output)
+            if output.finish_reason is not None:
+                self.finish(sequence, output.finish_reason)
+        if self._speculator is not None:
+            self._speculator.observe(batch, seconds)
         return outputs
+
+    def _extend(self, chunk: Chunk, sampled: Sampled) -> SequenceOutput:
+        """Append what a chunk got, as far as the sequence goes, and book what was computed."""
+        sequence = chunk.sequence
+        reason: FinishReason | None = None
+        count = 0
+        for token_id in sampled.token_ids:
+            sequence.token_ids.append(token_id)
+            count += 1
+            if (reason := self._finish_reason(sequence, token_id)) is not None:
+                break
+        self._kv.grow(sequence, chunk.count + count - 1)
+        if chunk.drafts:
+            sequence.drafted_tokens += len(chunk.drafts)
+            sequence.accepted_tokens += count - 1
+            if count <= len(chunk.drafts):
+                self._runner.trim(sequence.slot, sequence.num_computed)
+        logprobs = sampled.logprobs[:count] if sampled.logprobs is not None else None
+        return SequenceOutput(sequence, sampled.token_ids[:count], logprobs, reason)
 
     def finish(self, sequence: Sequence, reason: FinishReason) -> None:
         """End a sequence, wherever it is; one that ended already stays as it is."""
@@ -120,6 +150,8 @@ class Scheduler:
         else:
             self.waiting.remove(sequence)
         self._runner.forget(sequence)
+        if self._speculator is not None:
+            self._speculator.forget(sequence)
 
     def relieve(self) -> bool:
         """Give up something in the cache: what is kept, else the youngest of several sequences."""

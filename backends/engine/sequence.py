@@ -13,7 +13,8 @@ class Sequence:
     """The prompt and the generated tokens of one choice of a request.
 
     `num_computed` counts the leading tokens whose keys and values are in the cache, `cached_tokens`
-    those that were there when it began; `slot` is the cache sequence that holds them, -1 while the
+    those that were there when it began; `drafted_tokens` were guessed, `accepted_tokens` of them
+    rightly; `slot` is the cache sequence that holds them, -1 while the
     sequence waits. `parent` is the sequence of the same request whose prompt this one shares.
     """
 
@@ -23,10 +24,13 @@ class Sequence:
     sampling: SamplingParams
     max_tokens: int | None = None
     ignore_eos: bool = False
+    private: bool = False
     parent: Sequence | None = None
     prompt_length: int = field(init=False)
     num_computed: int = 0
     cached_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
     slot: int = -1
     finish_reason: FinishReason | None = None
     arrived_at: float = field(default_factory=time.monotonic)

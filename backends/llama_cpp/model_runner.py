@@ -10,21 +10,26 @@ from pathlib import Path
 import llama_cpp
 import numpy as np
 import psutil
+from numpy.typing import NDArray
 
 from ingle.models.fit import KEPT_SLOTS
 
 from ..base import LoadSpec, ModelInfo, SamplingParams
-from ..engine.batch import Batch
+from ..engine.batch import Batch, Chunk, Sampled
 from ..engine.model_runner import KVCacheFull
 from ..engine.sequence import Sequence
 from ..errors import LoadFailed, OutOfMemory
 from .model import LlamaModel
 from .native_log import NativeLog
 from .sampler import SamplerChain
+from .sequence_state import SequenceState
 from .token_batch import TokenBatch
 from .tokenizer import LlamaTokenizer
 
 _NO_ROOM = 1
+_MAX_DRAFTS = 16
+
+Logits = NDArray[np.float32]
 
 
 class LlamaModelRunner:
@@ -59,14 +64,20 @@ class LlamaModelRunner:
                 hint="Choose a model that generates text.",
             )
         self._memory = memory
+        self._state = SequenceState(self._ctx, memory, scratch=self.cache_slots)
         self.kv_capacity = llama_cpp.llama_n_ctx(self._ctx)
         self.context = min(spec.context, self.kv_capacity)
         self.max_batch_tokens = spec.batch
         self.can_fork = not self.model.is_recurrent
         self._batch = TokenBatch(spec.batch)
-        self._sampling: list[Sequence] = []
+        self._sampling: list[Chunk] = []
         self._rows: list[int] = []
         self._info = self._describe()
+
+    @property
+    def state_key(self) -> str:
+        """The library that lays snapshots out, and the settings it does so by."""
+        return f"llama-cpp-python {llama_cpp.__version__}, {self._layout}"
 
     def launch(self, batch: Batch) -> None:
         """Compute the batch; raises `KVCacheFull`, leaving the cache as it was."""
@@ -78,20 +89,35 @@ class LlamaModelRunner:
         if status:
             raise RuntimeError(f"llama_decode failed with {status}: {self._log.last_error}")
 
-    def collect(self) -> list[int]:
-        """The tokens sampled for the launched batch, in batch order."""
+    def collect(self) -> list[Sampled]:
+        """What the launched batch's sampling chunks got, in batch order."""
         if not self._sampling:
             llama_cpp.llama_synchronize(self._ctx)
             return []
         # Rows come in batch order of the tokens that asked for logits; reading them synchronises.
-        shape = (len(self._rows), self.tokenizer.vocab_size)
+        outputs = sum(1 + len(chunk.drafts) for chunk in self._sampling)
+        shape = (outputs, self.tokenizer.vocab_size)
         logits = np.ctypeslib.as_array(llama_cpp.llama_get_logits(self._ctx), shape)
+        results: list[Sampled] = []
+        first = 0
+        for chunk, position in zip(self._sampling, self._rows, strict=True):
+            last = first + 1 + len(chunk.drafts)
+            results.append(Sampled(self._sample(chunk, logits[first:last], position)))
+            first = last
+        return results
+
+    def _sample(self, chunk: Chunk, logits: Logits, position: int) -> list[int]:
+        """Draw along the drafts until one is not what was drawn."""
+        sequence = chunk.sequence
+        greedy = sequence.sampling.is_plain_greedy
         tokens: list[int] = []
-        for order, (sequence, row) in enumerate(zip(self._sampling, self._rows, strict=True)):
-            if sequence.sampling.is_plain_greedy:
-                tokens.append(int(logits[order].argmax()))
+        for offset, row in enumerate(logits):
+            if greedy:
+                tokens.append(int(row.argmax()))
             else:
-                tokens.append(self._chain(sequence).sample(self._ctx, row))
+                tokens.append(self._chain(sequence).sample(self._ctx, position + offset))
+            if offset == len(chunk.drafts) or tokens[-1] != chunk.drafts[offset]:
+                break
         return tokens
 
     def is_eog(self, token_id: int) -> bool:
@@ -101,6 +127,18 @@ class LlamaModelRunner:
     def fork(self, source: int, target: int, length: int) -> None:
         """Share cells between slots: metadata only, no copy."""
         llama_cpp.llama_memory_seq_cp(self._memory, source, target, 0, length)
+
+    def trim(self, slot: int, length: int) -> None:
+        """Forget what the slot holds behind its first `length` tokens."""
+        llama_cpp.llama_memory_seq_rm(self._memory, slot, length, -1)
+
+    def snapshot(self, slot: int, start: int, end: int) -> bytes:
+        """A copy of the keys and values of the slot's tokens `start` to `end`."""
+        return self._state.read(slot, start, end)
+
+    def restore(self, slot: int, start: int, end: int, data: bytes | memoryview) -> bool:
+        """Append a snapshot's first tokens to the slot; False where it does not fit."""
+        return self._state.append(slot, start, end, data)
 
     def release(self, slot: int) -> None:
         """Forget what the slot holds; cells that others share stay."""
@@ -151,21 +189,25 @@ class LlamaModelRunner:
         """A recurrent state is memory for every slot of the cache; tokens in cells are not."""
         kept = 1 if self.model.is_recurrent else KEPT_SLOTS
         most = llama_cpp.llama_max_parallel_sequences()
-        self.slots = min(spec.slots, most - 1)
-        self.cache_slots = min(self.slots + kept, most)
+        self.slots = min(spec.slots, most - 2)
+        self.cache_slots = min(self.slots + kept, most - 1)
+        self.max_drafts = _MAX_DRAFTS
 
     def _make_context(self, spec: LoadSpec) -> llama_cpp.llama_context_p:
         params = llama_cpp.llama_context_default_params()
         params.n_ctx = max(spec.kv_capacity, spec.context)
         params.n_batch = params.n_ubatch = spec.batch
-        params.n_seq_max = self.cache_slots
-        # A slot samples once a step; else the logits of a whole batch would get room, which for
-        # a large vocabulary is more memory than all weights of a small model.
-        params.n_outputs_max = params.n_seq_max
+        params.n_seq_max = self.cache_slots + 1  # and one to take snapshots through
+        # Otherwise the logits of a whole batch would get room, which for a large vocabulary is
+        # more memory than all weights of a small model.
+        params.n_outputs_max = max(params.n_seq_max, self.slots + self.max_drafts)
         params.n_threads = params.n_threads_batch = self._threads
         # One stream for all: separate ones halve the speed of 16 and cannot share prefixes.
         params.kv_unified = True
         params.no_perf = True
+        self._layout = (
+            f"k{params.type_k} v{params.type_v} flash{params.flash_attn_type} swa{params.swa_full}"
+        )
         assert self.model.handle is not None
         context = llama_cpp.llama_init_from_model(self.model.handle, params)
         if context:

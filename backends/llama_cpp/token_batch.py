@@ -35,25 +35,26 @@ class TokenBatch:
         )
 
     def fill(self, batch: Batch) -> list[int]:
-        """Lay the batch out; returns the positions in it that sample, in order."""
+        """Lay the batch out; returns the first position that samples of each chunk that does."""
         rows: list[int] = []
         end = 0
         for chunk in batch.chunks:
-            start, end = end, end + chunk.count
+            start, end = end, end + chunk.num_tokens
             sequence = chunk.sequence
             first = sequence.num_computed
-            if chunk.count == 1:  # decoding, where slices cost thrice as much
+            if chunk.num_tokens == 1:  # decoding, where slices cost thrice as much
                 self._token[start] = sequence.token_ids[first]
                 self._pos[start] = first
             else:
-                last = first + chunk.count
-                self._token[start:end] = sequence.token_ids[first:last]
-                self._pos[start:end] = np.arange(first, last)
+                known = start + chunk.count
+                self._token[start:known] = sequence.token_ids[first : first + chunk.count]
+                self._token[known:end] = chunk.drafts
+                self._pos[start:end] = np.arange(first, first + chunk.num_tokens)
             self._seq_id[start:end] = sequence.slot
             self._logits[start:end] = 0
             if chunk.samples:
-                self._logits[end - 1] = 1
-                rows.append(end - 1)
+                rows.append(start + chunk.count - 1)
+                self._logits[rows[-1] : end] = 1
         self.native.n_tokens = end
         return rows
 

@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Callable
 
 import msgspec
+import numpy as np
 
 from ..base import LoadSpec, ModelInfo
-from ..engine.batch import Batch
+from ..engine.batch import Batch, Chunk, Sampled
 from ..engine.model_runner import KVCacheFull
 from ..engine.sequence import Sequence
 from ..errors import LoadFailed
@@ -65,9 +66,12 @@ class CellTable:
         self._held[target] = self._held[source][:length]
         self._holders.update(cell for cell, _ in self._held[target])
 
-    def clear(self, slot: int) -> None:
-        """Take the slot's cells back; those others hold stay in use."""
-        for cell, _ in self._held.pop(slot, ()):
+    def clear(self, slot: int, start: int = 0) -> None:
+        """Take the slot's cells back from the `start`th on; those others hold stay in use."""
+        held = self._held.pop(slot, [])
+        if start:
+            self._held[slot] = held[:start]
+        for cell, _ in held[start:]:
             self._holders[cell] -= 1
             if not self._holders[cell]:
                 del self._holders[cell]
@@ -78,6 +82,8 @@ class ScriptedModelRunner:
     """Deterministic, instant and tiny: each token is one byte of the scripted reply."""
 
     can_fork = True
+    max_drafts = 64
+    state_key = "scripted"
 
     def __init__(self, spec: LoadSpec, on_progress: Callable[[float], None] | None = None) -> None:
         """Read the script in `spec.script`; raises `LoadFailed` where it says so."""
@@ -114,7 +120,8 @@ class ScriptedModelRunner:
             sequence, start = chunk.sequence, chunk.sequence.num_computed
             if self._cells.tokens(sequence.slot) != sequence.token_ids[:start]:
                 raise RuntimeError(f"slot {sequence.slot} does not hold the sequence's tokens")
-            self._cells.extend(sequence.slot, sequence.token_ids[start : start + chunk.count])
+            known = sequence.token_ids[start : start + chunk.count]
+            self._cells.extend(sequence.slot, [*known, *chunk.drafts])
         self._batch = batch
         if self._script.step_seconds:  # a sleep of zero seconds costs more than a step
             time.sleep(self._script.step_seconds)
@@ -122,9 +129,17 @@ class ScriptedModelRunner:
         while time.monotonic() < busy_until:
             continue
 
-    def collect(self) -> list[int]:
-        """The next byte of each sequence's reply, then the end-of-sequence token."""
-        return [self._next(sequence) for sequence in self._batch.sampling]
+    def collect(self) -> list[Sampled]:
+        """The next bytes of each sequence's reply, then the end-of-sequence token."""
+        return [Sampled(self._sample(chunk)) for chunk in self._batch.sampling]
+
+    def _sample(self, chunk: Chunk) -> list[int]:
+        tokens: list[int] = []
+        for draft in (*chunk.drafts, None):
+            tokens.append(self._next(chunk.sequence, len(tokens)))
+            if tokens[-1] != draft:
+                break
+        return tokens
 
     def is_eog(self, token_id: int) -> bool:
         """Whether the scripted model ends its answer with this token."""
@@ -134,9 +149,27 @@ class ScriptedModelRunner:
         """Share a prefix; raises RuntimeError where the source does not hold it."""
         self._cells.share(source, target, length)
 
+    def trim(self, slot: int, length: int) -> None:
+        """Forget the tokens behind the first `length`."""
+        self._cells.clear(slot, length)
+
     def release(self, slot: int) -> None:
         """Forget what the slot holds."""
         self._cells.clear(slot)
+
+    def snapshot(self, slot: int, start: int, end: int) -> bytes:
+        """The tokens themselves: all there is."""
+        return np.asarray(self._cells.tokens(slot)[start:end], np.int32).tobytes()
+
+    def restore(self, slot: int, start: int, end: int, data: bytes | memoryview) -> bool:
+        """Append a snapshot's first tokens; raises RuntimeError where the slot has other many."""
+        tokens = np.frombuffer(data, np.int32).tolist()
+        if len(self._cells.tokens(slot)) != start:
+            raise RuntimeError(f"slot {slot} does not hold {start} tokens")
+        if len(tokens) > self._cells.free or len(tokens) < end - start:
+            return False
+        self._cells.extend(slot, tokens[: end - start])
+        return True
 
     def forget(self, sequence: Sequence) -> None:
         """Nothing to free: scripted sequences have no sampling state."""
@@ -159,8 +192,8 @@ class ScriptedModelRunner:
     def close(self) -> None:
         """Nothing to free."""
 
-    def _next(self, sequence: Sequence) -> int:
-        position = sequence.num_generated
+    def _next(self, sequence: Sequence, offset: int) -> int:
+        position = sequence.num_generated + offset
         if position == self._script.die_at:
             os.kill(os.getpid(), signal.SIGKILL)
         if position == self._script.hang_at:

@@ -27,6 +27,8 @@ class TextOutput:
         self._detokenizer = IncrementalDetokenizer(token_bytes)
         self._stops = StopStrings(stops)
         self._pending: list[int] = []
+        self.consumed = 0
+        """Tokens that are part of the answer, so far."""
 
     @property
     def stopped(self) -> bool:
@@ -40,6 +42,7 @@ class TextOutput:
             if self._stops.stopped:
                 break
             self._pending.append(token_id)
+            self.consumed += 1
             texts.append(self._stops.push(self._detokenizer.push((token_id,)))[0])
         return self._chunk("".join(texts))
 

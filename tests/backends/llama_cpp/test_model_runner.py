@@ -11,7 +11,9 @@ import llama_cpp
 import pytest
 
 from ingle.backends.base import EngineKind, FinishReason, LoadSpec, SamplingParams
+from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
+from ingle.backends.engine.kv_cache import KVCache
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.errors import LoadFailed
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
@@ -228,3 +230,85 @@ def test_a_warm_turn_goes_on_as_the_reference_does(
         reference.eval(story[:kept])
         stream = reference.generate(story[:kept] + question, temp=0.0)
         assert generated(asked) == list(itertools.islice(stream, 24))
+
+
+class Oracle:
+    """A speculator that knows the answer, and lies in every other step."""
+
+    def __init__(self, truth: list[int]) -> None:
+        self._truth = truth
+
+    def propose(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
+        (sequence,) = decoding
+        known = sequence.num_generated
+        guesses = self._truth[known : known + 3]
+        if known % 2:
+            guesses[-1:] = [17]
+        return {sequence: tuple(guesses)}
+
+    def observe(self, batch: Batch, seconds: float) -> None: ...
+
+    def forget(self, sequence: Sequence) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "sampling", [GREEDY, SamplingParams(temperature=0.9, seed=5, repeat_penalty=1.2)]
+)
+def test_drafts_change_nothing(runner: LlamaModelRunner, sampling: SamplingParams) -> None:
+    """Right guesses stay; wrong ones leave no trace in cells, text or random stream."""
+    plain = sequence_of(runner, PROMPTS[2], sampling, max_tokens=24)
+    run(runner, plain)
+    drafted = sequence_of(runner, PROMPTS[2], sampling, max_tokens=24)
+    engine = Engine(runner, Oracle(generated(plain)))
+    engine.add(drafted)
+    while engine.has_work:
+        engine.step()
+    assert generated(drafted) == generated(plain)
+    assert 0 < drafted.accepted_tokens < drafted.drafted_tokens
+    gauges = engine.gauges()
+    assert gauges.completion_tokens_total == len(generated(plain))
+    assert gauges.accepted_tokens_total == drafted.accepted_tokens
+    assert gauges.kv_used == 0
+
+
+def test_a_snapshot_is_what_it_was_taken_of(runner: LlamaModelRunner) -> None:
+    """Taken in two parts and put into another slot, it goes on as the sequence would."""
+    encode = runner.tokenizer.encode
+    text = "The lighthouse keeper counted the ships every evening. " * 12
+    tokens = encode(text, add_special=True, parse_special=True)
+    cut, end = 64, len(tokens) - 1
+
+    def compute(slot: int, start: int, stop: int) -> list[int]:
+        sequence = Sequence("r", 0, tokens[:stop], GREEDY)
+        sequence.slot, sequence.num_computed = slot, start
+        batch = Batch()
+        batch.add(sequence, stop - start)
+        runner.launch(batch)
+        return runner.collect()[0].token_ids
+
+    def go_on(slot: int) -> list[int]:
+        answer = list(tokens)
+        while len(answer) < len(tokens) + 24:
+            sequence = Sequence("r", 0, answer, GREEDY)
+            sequence.slot, sequence.num_computed = slot, len(answer) - 1
+            batch = Batch()
+            batch.add(sequence, 1)
+            runner.launch(batch)
+            answer += runner.collect()[0].token_ids
+        return answer[len(tokens) :]
+
+    KVCache(runner)  # empties it
+    compute(1, 0, end)
+    parts = [runner.snapshot(1, 0, cut), runner.snapshot(1, cut, end)]
+    expected = go_on(1)
+    KVCache(runner)
+    assert runner.restore(2, 0, cut, parts[0])
+    assert runner.restore(2, cut, end, memoryview(parts[1]))
+    assert go_on(2) == expected
+    # A part of a snapshot can be had too, and the rest computed.
+    KVCache(runner)
+    assert runner.restore(3, 0, 20, parts[0])
+    compute(3, 20, end)
+    assert go_on(3) == expected
+    assert not runner.restore(4, 0, cut, parts[0][:-1]), "a torn one is refused"
+    KVCache(runner)
