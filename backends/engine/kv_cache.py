@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .checkpoints import Checkpoint, Checkpoints
 from .model_runner import ModelRunner
 from .sequence import Sequence
 
@@ -36,6 +37,7 @@ class Prefix:
     slot: _Slot | None = field(default=None, repr=False)
     length: int = 0
     active: int = 0
+    checkpoint: Checkpoint | None = field(default=None, repr=False)
 
 
 class KVCache:
@@ -50,6 +52,7 @@ class KVCache:
     def __init__(self, runner: ModelRunner) -> None:
         """Take over the runner's whole cache, and empty it."""
         self._runner = runner
+        self._checkpoints = Checkpoints(runner)
         for index in range(runner.cache_slots):
             runner.release(index)
         self.capacity = runner.kv_capacity
@@ -79,19 +82,21 @@ class KVCache:
 
     def match(self, tokens: Tokens, minimum: int = MIN_SHARED) -> Prefix:
         """The longest prefix of `tokens` but for its last one; empty below `minimum`."""
-        best, best_length = None, max(minimum, 1) - 1
+        best = Prefix(length=max(minimum, 1) - 1)
         for slot in self._sharable():
             most = min(slot.length, len(tokens) - 1)
-            if most <= best_length:
+            if most <= best.length:
                 continue
-            length = _common_length(slot.tokens[:most], tokens[:most])
-            # A recurrent state cannot be cut back to an earlier token.
-            if length > best_length and (self._runner.can_fork or length == slot.length):
-                best, best_length = slot, length
-        if best is None:
+            length, checkpoint = _common_length(slot.tokens[:most], tokens[:most]), None
+            if not self._runner.can_fork and length < slot.length:
+                checkpoint = self._checkpoints.find(slot.index, length)
+                length = checkpoint.length if checkpoint is not None else 0
+            if length > best.length:
+                best = Prefix(slot, length, checkpoint=checkpoint)
+        if best.slot is None:
             return Prefix()
-        active = int(np.count_nonzero(self._running[best.cells[:best_length]]))
-        return Prefix(best, best_length, active)
+        active = int(np.count_nonzero(self._running[best.slot.cells[: best.length]]))
+        return replace(best, active=active)
 
     def open(self, sequence: Sequence, prefix: Prefix) -> None:
         """Give the sequence a slot that begins with the prefix."""
@@ -104,7 +109,9 @@ class KVCache:
                 return
         slot = self._empty.pop() if self._empty else self._give_up_oldest(keep=source)
         if source is not None:
-            self._runner.fork(source.index, slot.index, prefix.length)
+            state = prefix.checkpoint.state if prefix.checkpoint is not None else None
+            self._runner.fork(source.index, slot.index, prefix.length, state)
+            self._checkpoints.share(source.index, slot.index, prefix.length)
             slot.length = prefix.length
             slot.tokens[: slot.length] = source.tokens[: slot.length]
             slot.cells[: slot.length] = source.cells[: slot.length]
@@ -129,6 +136,11 @@ class KVCache:
         self._holders[cells] = 1
         self._running[cells] = 1
         self.used += count
+        self._checkpoints.take(sequence)
+
+    def until_checkpoint(self, sequence: Sequence) -> int:
+        """Pending tokens that may be computed at once."""
+        return self._checkpoints.until_next(sequence)
 
     def keep(self, sequence: Sequence) -> None:
         """Take the slot back from a sequence that ended, and remember what is in it."""
@@ -151,8 +163,7 @@ class KVCache:
 
     def _sharable(self) -> Iterator[_Slot]:
         """Slots to share from, the most recently used first, since the first of equals is taken."""
-        kept = reversed(self._kept.values())
-        return chain(kept, self._held.values()) if self._runner.can_fork else kept
+        return chain(reversed(self._kept.values()), self._held.values())
 
     def _hold(self, sequence: Sequence, slot: _Slot) -> None:
         cells = slot.cells[: slot.length]
@@ -177,6 +188,7 @@ class KVCache:
 
     def _clear(self, slot: _Slot) -> _Slot:
         self._runner.release(slot.index)
+        self._checkpoints.drop(slot.index)
         cells = slot.cells[: slot.length]
         self._holders[cells] -= 1
         freed = cells[self._holders[cells] == 0]

@@ -52,7 +52,11 @@ class ModelRunner(Protocol):
 
     @property
     def can_fork(self) -> bool:
-        """Whether `fork` and `trim` work for this model."""
+        """Whether a slot can be cut and shared at any token.
+
+        Else, since a recurrent layer has one state for all tokens, only at its end, or where a
+        checkpoint was taken.
+        """
         ...
 
     @property
@@ -77,8 +81,15 @@ class ModelRunner(Protocol):
         """Whether the model ends its answer with this token."""
         ...
 
-    def fork(self, source: int, target: int, length: int) -> None:
-        """Let the empty slot `target` share the first `length` tokens of slot `source`."""
+    def fork(self, source: int, target: int, length: int, checkpoint: bytes | None = None) -> None:
+        """Let the empty slot `target` share the first `length` tokens of slot `source`.
+
+        Where the source is longer and `can_fork` is False, `checkpoint` has its state at `length`.
+        """
+        ...
+
+    def checkpoint(self, slot: int) -> bytes:
+        """What of the slot's state cannot be cut."""
         ...
 
     def trim(self, slot: int, length: int) -> None:

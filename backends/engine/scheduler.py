@@ -88,7 +88,7 @@ class Scheduler:
         for sequence in self.running:
             room = budget - batch.num_tokens
             if room > 0 and not sequence.is_decoding:
-                batch.add(sequence, min(sequence.num_pending, room))
+                batch.add(sequence, min(self._kv.until_checkpoint(sequence), room))
         return batch
 
     def _drafts(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
@@ -188,7 +188,7 @@ class Scheduler:
     def _waits_for_parent(self, sequence: Sequence) -> bool:
         """Whether the prompt to share is still being computed."""
         parent = sequence.parent
-        if parent is None or parent.slot < 0 or not self._runner.can_fork:
+        if parent is None or parent.slot < 0:
             return False
         return parent.num_computed < sequence.prompt_length - 1
 

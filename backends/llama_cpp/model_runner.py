@@ -28,6 +28,7 @@ from .tokenizer import LlamaTokenizer
 
 _NO_ROOM = 1
 _MAX_DRAFTS = 16
+_KEPT_STATES = 4
 
 Logits = NDArray[np.float32]
 
@@ -124,9 +125,15 @@ class LlamaModelRunner:
         """Whether the model ends its answer with this token."""
         return self.tokenizer.is_eog(token_id)
 
-    def fork(self, source: int, target: int, length: int) -> None:
-        """Share cells between slots: metadata only, no copy."""
+    def fork(self, source: int, target: int, length: int, checkpoint: bytes | None = None) -> None:
+        """Share cells between slots: metadata only, no copy but that of a checkpoint."""
         llama_cpp.llama_memory_seq_cp(self._memory, source, target, 0, length)
+        if checkpoint is not None:
+            self._state.go_back(target, checkpoint)
+
+    def checkpoint(self, slot: int) -> bytes:
+        """The state of the slot's recurrent layers."""
+        return self._state.checkpoint(slot)
 
     def trim(self, slot: int, length: int) -> None:
         """Forget what the slot holds behind its first `length` tokens."""
@@ -187,11 +194,11 @@ class LlamaModelRunner:
 
     def _choose_slots(self, spec: LoadSpec) -> None:
         """A recurrent state is memory for every slot of the cache; tokens in cells are not."""
-        kept = 1 if self.model.is_recurrent else KEPT_SLOTS
+        kept = _KEPT_STATES if self.model.is_recurrent else KEPT_SLOTS
         most = llama_cpp.llama_max_parallel_sequences()
         self.slots = min(spec.slots, most - 2)
         self.cache_slots = min(self.slots + kept, most - 1)
-        self.max_drafts = _MAX_DRAFTS
+        self.max_drafts = 0 if self.model.is_recurrent else _MAX_DRAFTS
 
     def _make_context(self, spec: LoadSpec) -> llama_cpp.llama_context_p:
         params = llama_cpp.llama_context_default_params()

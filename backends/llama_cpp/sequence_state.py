@@ -10,6 +10,8 @@ import numpy as np
 
 _api: Any = llama_cpp  # the binding annotates plain integers as C types
 _ALL = 0
+_PARTIAL_ONLY = 1
+"""What no removal of tokens takes back: the state of recurrent layers."""
 
 
 class SequenceState:
@@ -32,23 +34,39 @@ class SequenceState:
     def read(self, slot: int, start: int, end: int) -> bytes:
         """The state of the slot's tokens `start` to `end`."""
         llama_cpp.llama_memory_seq_cp(self._memory, slot, self._scratch, start, end)
-        size: int = _api.llama_state_seq_get_size_ext(self._context, self._scratch, _ALL)
-        data = (ctypes.c_uint8 * size)()
-        size = _api.llama_state_seq_get_data_ext(self._context, data, size, self._scratch, _ALL)
+        data = self._read(self._scratch, _ALL)
         self._clear()
-        return bytes(memoryview(data)[:size])
+        return data
+
+    def checkpoint(self, slot: int) -> bytes:
+        """The state of the slot's recurrent layers, after all its tokens."""
+        return self._read(slot, _PARTIAL_ONLY)
+
+    def go_back(self, slot: int, checkpoint: bytes) -> None:
+        """Give the slot's recurrent layers the state they had."""
+        if not self._write(slot, checkpoint, _PARTIAL_ONLY):
+            raise RuntimeError("llama.cpp did not take back the state it gave")
 
     def append(self, slot: int, start: int, end: int, data: bytes | memoryview) -> bool:
         """Let the slot have the tokens `start` to `end` of a state; False where it has no room."""
-        array = np.frombuffer(data, np.uint8)
-        source = cast("Any", array.ctypes).data_as(ctypes.POINTER(ctypes.c_uint8))
-        read = _api.llama_state_seq_set_data_ext(
-            self._context, source, len(array), self._scratch, _ALL
-        )
+        read = self._write(self._scratch, data, _ALL)
         if read:
             llama_cpp.llama_memory_seq_cp(self._memory, self._scratch, slot, start, end)
         self._clear()
-        return bool(read)
+        return read
+
+    def _read(self, slot: int, flags: int) -> bytes:
+        size: int = _api.llama_state_seq_get_size_ext(self._context, slot, flags)
+        data = (ctypes.c_uint8 * size)()
+        size = _api.llama_state_seq_get_data_ext(self._context, data, size, slot, flags)
+        return bytes(memoryview(data)[:size])
+
+    def _write(self, slot: int, data: bytes | memoryview, flags: int) -> bool:
+        array = np.frombuffer(data, np.uint8)
+        source = cast("Any", array.ctypes).data_as(ctypes.POINTER(ctypes.c_uint8))
+        return bool(
+            _api.llama_state_seq_set_data_ext(self._context, source, len(array), slot, flags)
+        )
 
     def _clear(self) -> None:
         llama_cpp.llama_memory_seq_rm(self._memory, self._scratch, -1, -1)

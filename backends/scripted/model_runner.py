@@ -81,7 +81,7 @@ class CellTable:
 class ScriptedModelRunner:
     """Deterministic, instant and tiny: each token is one byte of the scripted reply."""
 
-    can_fork = True
+    can_fork: bool = True
     max_drafts = 64
     state_key = "scripted"
 
@@ -145,9 +145,17 @@ class ScriptedModelRunner:
         """Whether the scripted model ends its answer with this token."""
         return self.tokenizer.is_eog(token_id)
 
-    def fork(self, source: int, target: int, length: int) -> None:
+    def fork(self, source: int, target: int, length: int, checkpoint: bytes | None = None) -> None:
         """Share a prefix; raises RuntimeError where the source does not hold it."""
+        if not self.can_fork and len(self._cells.tokens(source)) != length:
+            tokens = self._cells.tokens(source)[:length]
+            if checkpoint != np.asarray(tokens, np.int32).tobytes():
+                raise RuntimeError("this is no checkpoint of these tokens")
         self._cells.share(source, target, length)
+
+    def checkpoint(self, slot: int) -> bytes:
+        """The tokens themselves: all there is."""
+        return np.asarray(self._cells.tokens(slot), np.int32).tobytes()
 
     def trim(self, slot: int, length: int) -> None:
         """Forget the tokens behind the first `length`."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ingle.backends.base import EngineKind, FinishReason, LoadSpec, SamplingParams
+from ingle.backends.engine.batch import Batch
+from ingle.backends.engine.checkpoints import Checkpoints
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv_cache import MIN_SHARED
 from ingle.backends.engine.sequence import Sequence
@@ -36,6 +38,13 @@ def ask(engine: Engine, tokens: list[int], max_tokens: int = 3) -> Sequence:
 
 def chat(seed: int, length: int) -> list[int]:
     return [(seed * 31 + i * 7) % 251 for i in range(length)]
+
+
+def _whole(sequence: Sequence) -> Batch:
+    """A batch with all but the last four tokens."""
+    batch = Batch()
+    batch.add(sequence, sequence.prompt_length - 4)
+    return batch
 
 
 def test_the_next_turn_computes_only_what_is_new() -> None:
@@ -133,12 +142,58 @@ def test_a_cancelled_answer_is_kept_as_far_as_it_came() -> None:
     assert ask(engine, sequence.token_ids + chat(2, 10)).cached_tokens == 102
 
 
-@pytest.mark.parametrize(("prefix", "expected"), [(102, 102), (80, 0)])
-def test_a_state_that_cannot_be_cut_is_continued_or_left(prefix: int, expected: int) -> None:
+@pytest.mark.parametrize(("prefix", "expected"), [(102, 102), (99, 96), (80, 0)])
+def test_a_state_that_cannot_be_cut_goes_on_from_its_end_or_a_checkpoint(
+    prefix: int, expected: int
+) -> None:
     engine = make_engine(can_fork=False)
     first = ask(engine, chat(1, 100))
     assert len(first.token_ids) == 103
     assert ask(engine, first.token_ids[:prefix] + chat(2, 20)).cached_tokens == expected
+
+
+def test_checkpoints_lead_back_to_every_turn() -> None:
+    engine = make_engine(can_fork=False, context=4096)
+    turns: list[Sequence] = []
+    tokens = chat(1, 1500)
+    for turn in range(4):
+        turns.append(ask(engine, tokens))
+        tokens = turns[-1].token_ids + chat(turn + 2, 40)
+    for turn in reversed(turns):
+        edited = turn.token_ids[: turn.prompt_length - 1] + chat(9, 30)
+        assert ask(engine, edited).cached_tokens == turn.prompt_length - 4
+    # A long prompt has some on the way.
+    assert ask(engine, turns[0].token_ids[:1200] + chat(9, 90)).cached_tokens == 1024
+
+
+def test_answers_to_one_prompt_share_its_checkpoint() -> None:
+    engine = make_engine(can_fork=False)
+    prompt = chat(1, 100)
+    first = Sequence("r", 0, list(prompt), SamplingParams(), max_tokens=9)
+    second = Sequence("r", 1, list(prompt), SamplingParams(), max_tokens=9, parent=first)
+    engine.add(first)
+    engine.add(second)
+    while engine.has_work:
+        engine.step()
+    assert (first.cached_tokens, second.cached_tokens) == (0, 96)
+
+
+def test_checkpoints_are_bounded() -> None:
+    engine = make_engine(can_fork=False)
+    checkpoints = Checkpoints(engine.runner, memory=5 * 100 * 4)
+    for slot in range(4):
+        sequence = Sequence("r", 0, chat(slot, 104), SamplingParams())
+        sequence.slot = slot
+        engine.runner.launch(_whole(sequence))
+        sequence.num_computed = 100
+        checkpoints.take(sequence)
+    checkpoints.share(0, 9, 100)
+    assert [slot for slot in range(10) if checkpoints.find(slot, 100)] == [0, 1, 2, 3, 9]
+    checkpoints.share(1, 8, 100)
+    assert [slot for slot in range(10) if checkpoints.find(slot, 100)] == [0, 1, 3, 8, 9]
+    checkpoints.drop(0)
+    assert checkpoints.find(0, 100) is None
+    assert checkpoints.find(9, 99) is None
 
 
 def test_endless_conversations_leak_no_cells() -> None:
