@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from ingle.backends.base import Backend, LoadProgress, LoadSpec, ModelInfo
+from ingle.backends.base import Backend, Gauges, LoadProgress, LoadSpec, ModelInfo
 from ingle.backends.errors import LoadFailed, WorkerDied
 from ingle.models.errors import ModelError, ModelNotFound
 from ingle.models.store import StoredModel
@@ -151,6 +151,14 @@ class ModelManager:
     def loaded(self) -> list[LoadedModel]:
         """Every model with a process, and those whose last one failed."""
         return [LoadedModel.of(run) for run in self._runs.values()]
+
+    def gauges(self) -> dict[str, Gauges]:
+        """What each model with a process last reported, by name."""
+        return {
+            run.model.name: run.backend.gauges
+            for run in self._runs.values()
+            if run.backend is not None
+        }
 
     def find(self, model: StoredModel) -> ModelRun | None:
         """The model's present run, for looking at."""

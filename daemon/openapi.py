@@ -89,7 +89,8 @@ def _parameter(parameter: Parameter, by_type: dict[int, Any]) -> dict[str, Any]:
 def _responses(route: RouteSpec, by_type: dict[int, Any]) -> dict[str, Any]:
     content: dict[str, Any] = {}
     if route.response is not None:
-        content["application/json"] = {"schema": by_type[id(route.response)]}
+        media = "text/plain" if route.response is str else "application/json"
+        content[media] = {"schema": by_type[id(route.response)]}
     if route.stream is not None:
         content["text/event-stream"] = _stream_media(route.stream, by_type)
     responses: dict[str, Any] = {

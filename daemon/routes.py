@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from .openapi import openapi_document
 from .protocols.health import HealthApi
+from .protocols.metrics import MetricsApi
 from .protocols.native import NativeApi
 from .protocols.openai import OpenAIApi
 from .responses import JSON
@@ -21,6 +22,7 @@ def route_table(services: Services) -> list[RouteSpec]:
     """Every route of the daemon, the description of them all included."""
     routes = [
         *HealthApi(services).routes(),
+        *MetricsApi(services).routes(),
         *OpenAIApi(services).routes(),
         *NativeApi(services).routes(),
     ]
