@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
@@ -11,7 +11,7 @@ from ingle.backends.base import Gauges
 from ingle.daemon.protocols.metrics import HELP
 
 if TYPE_CHECKING:
-    from conftest import RunningDaemon
+    from ..conftest import RunningDaemon
 
 Samples = dict[tuple[str, ...], float]
 
@@ -23,7 +23,7 @@ async def scrape(daemon: RunningDaemon) -> Samples:
     assert answer.headers["content-type"].startswith("text/plain")
     families = text_string_to_metric_families(answer.text)
     return {
-        (cast("str", sample.name), *cast("dict[str, str]", sample.labels).values()): sample.value
+        (sample.name, *sorted(sample.labels.values())): sample.value
         for family in families
         for sample in family.samples
     }
