@@ -125,6 +125,9 @@ class Finished(msgspec.Struct, frozen=True, tag="finished"):
 
 Event = Started | Delta | Finished
 
+EventSink = Callable[[list[Event]], None]
+"""Takes the events that one step had for one request; called on the event loop."""
+
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What a loaded model really got; sizes in bytes.
@@ -229,6 +232,14 @@ class Backend(Protocol):
 
         Raises `RequestRejected` before the first event, `WorkerDied` at any time. Closing the
         generator cancels what still runs.
+        """
+        ...
+
+    async def run(self, request: GenerateRequest, sink: EventSink) -> None:
+        """`generate` for those who count microseconds: each step's events go straight to `sink`.
+
+        Returns when all sequences finished; raises the same, and what the sink raises, which ends
+        the request. Cancelling the call cancels what still runs.
         """
         ...
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import AsyncGenerator
 from typing import Literal
 
-from .base import Event, Gauges, GenerateRequest, LoadProgress, LoadSpec, ModelInfo
+from .base import Event, EventSink, Gauges, GenerateRequest, LoadProgress, LoadSpec, ModelInfo
 from .errors import BackendError, WorkerDied
 from .messages import Drain, FromWorker, GaugesReport, Loading, Outputs, Rejected
 from .request_streams import RequestStreams
@@ -56,13 +56,15 @@ class LocalBackend:
         self.state = "ready"
         return info
 
-    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
+    def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
         """See `Backend.generate`."""
-        if self.state != "ready":
-            raise WorkerDied(self._cause or "The model is not running.", hint="Try again.")
-        async with contextlib.aclosing(self._streams.generate(request)) as events:
-            async for event in events:
-                yield event
+        self._check_ready()
+        return self._streams.generate(request)
+
+    async def run(self, request: GenerateRequest, sink: EventSink) -> None:
+        """See `Backend.run`."""
+        self._check_ready()
+        await self._streams.run(request, sink)
 
     async def wait_dead(self) -> str:
         """See `Backend.wait_dead`."""
@@ -80,6 +82,10 @@ class LocalBackend:
             await asyncio.wait_for(self._dead.wait(), grace)
         self._inbox.put(Stop())
         await self._dead.wait()
+
+    def _check_ready(self) -> None:
+        if self.state != "ready":
+            raise WorkerDied(self._cause or "The model is not running.", hint="Try again.")
 
     def _run(self, loop: asyncio.AbstractEventLoop, loading: asyncio.Future[ModelInfo]) -> None:
         """The model's thread."""

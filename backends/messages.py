@@ -122,6 +122,6 @@ def decode_to_worker(body: bytes) -> ToWorker:
     return _to_worker.decode(body)
 
 
-def decode_from_worker(body: bytes) -> FromWorker:
+def decode_from_worker(body: bytes | bytearray) -> FromWorker:
     """One frame's body as the daemon reads it; raises `msgspec.MsgspecError`."""
     return _from_worker.decode(body)

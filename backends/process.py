@@ -14,14 +14,11 @@ from collections import deque
 from collections.abc import AsyncGenerator, Mapping
 from typing import Literal
 
-import msgspec
 import psutil
 
-from .base import Event, Gauges, GenerateRequest, LoadProgress, LoadSpec, ModelInfo
+from .base import Event, EventSink, Gauges, GenerateRequest, LoadProgress, LoadSpec, ModelInfo
 from .errors import BackendError, LoadFailed, OutOfMemory, WorkerDied
 from .messages import (
-    HEADER,
-    MAX_FRAME,
     Drain,
     Failed,
     FromWorker,
@@ -34,10 +31,10 @@ from .messages import (
     Ready,
     Rejected,
     ToWorker,
-    decode_from_worker,
     encode_frame,
 )
 from .request_streams import RequestStreams
+from .worker_pipes import WorkerPipes
 
 logger = logging.getLogger(__name__)
 
@@ -119,9 +116,9 @@ class WorkerProcess:
         self._progress = on_progress
         self._loading = asyncio.get_running_loop().create_future()
         try:
-            self._process = await self._spawn()
+            self._process, pipes = await self._spawn()
             self._tasks = [
-                asyncio.create_task(self._read_frames(self._process), name="worker frames"),
+                asyncio.create_task(self._bury(self._process, pipes), name="worker burial"),
                 asyncio.create_task(self._read_stderr(self._process), name="worker stderr"),
             ]
             self._send(Load(self.spec))
@@ -131,15 +128,15 @@ class WorkerProcess:
             await self.stop(grace=0)
             raise
 
-    async def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
+    def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
         """See `Backend.generate`."""
-        if self.state != "ready":
-            raise WorkerDied(self._cause or "The model is not running.", hint="Try again.")
-        if self._watch is None or self._watch.done():
-            self._watch = asyncio.create_task(self._watch_while_busy(), name="worker watch")
-        async with contextlib.aclosing(self._streams.generate(request)) as events:
-            async for event in events:
-                yield event
+        self._begin_request()
+        return self._streams.generate(request)
+
+    async def run(self, request: GenerateRequest, sink: EventSink) -> None:
+        """See `Backend.run`."""
+        self._begin_request()
+        await self._streams.run(request, sink)
 
     async def wait_dead(self) -> str:
         """See `Backend.wait_dead`."""
@@ -164,25 +161,29 @@ class WorkerProcess:
         await process.wait()
         await asyncio.gather(*self._tasks)
 
-    async def _spawn(self) -> asyncio.subprocess.Process:
-        pipe = asyncio.subprocess.PIPE
-        return await asyncio.create_subprocess_exec(
+    def _begin_request(self) -> None:
+        if self.state != "ready":
+            raise WorkerDied(self._cause or "The model is not running.", hint="Try again.")
+        if self._watch is None or self._watch.done():
+            self._watch = asyncio.create_task(self._watch_while_busy(), name="worker watch")
+
+    async def _spawn(self) -> tuple[asyncio.subprocess.Process, WorkerPipes]:
+        loop = asyncio.get_running_loop()
+        transport, pipes = await loop.subprocess_exec(
+            lambda: WorkerPipes(self._receive, limit=_LINE_LIMIT, loop=loop),
             sys.executable,
             "-P",
             "-m",
             "ingle.backends.worker",
             str(os.getpid()),
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
             cwd=tempfile.gettempdir(),
             env=worker_environment(os.environ),
-            limit=_LINE_LIMIT,
             # Ctrl-C in the daemon's terminal is the daemon's to handle: it lets answers finish.
             start_new_session=True,
             # The same on Windows, where it also keeps a console window from opening.
             creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
         )
+        return asyncio.subprocess.Process(transport, pipes, loop), pipes
 
     def _send(self, message: ToWorker) -> None:
         process = self._process
@@ -204,36 +205,16 @@ class WorkerProcess:
             with contextlib.suppress(TimeoutError):
                 return await asyncio.wait_for(asyncio.shield(loading), remaining)
 
-    async def _read_frames(self, process: asyncio.subprocess.Process) -> None:
-        """The reader task: dispatches until the child closes its end, then buries it."""
-        assert process.stdout is not None
-        fault = await self._receive_all(process.stdout)
+    async def _bury(self, process: asyncio.subprocess.Process, pipes: WorkerPipes) -> None:
+        """The burial task: waits until the child says no more, and tells everybody."""
+        fault = await pipes.over
         if fault is not None:
             logger.error("worker %s: %s", process.pid, fault)
             _kill(process)
-            await process.stdout.read()  # a pipe that is not emptied never comes to its end
+            await pipes.closed.wait()
         status = await process.wait()
         await asyncio.wait(self._tasks[1:], timeout=_LAST_WORDS_WITHIN)
         self._die(fault or self._epitaph(status))
-
-    async def _receive_all(self, stdout: asyncio.StreamReader) -> str | None:
-        """Take in frames until the stream ends; returns what was wrong where it ended early.
-
-        Nothing is raised: whoever waits for an answer waits for the burial that follows.
-        """
-        try:
-            while True:
-                (size,) = HEADER.unpack(await stdout.readexactly(HEADER.size))
-                if size > MAX_FRAME:
-                    raise msgspec.DecodeError(f"a frame of {size} bytes is out of bounds")
-                self._receive(decode_from_worker(await stdout.readexactly(size)))
-        except (asyncio.IncompleteReadError, ConnectionError):
-            return None  # this is how a worker's life ends; the exit status tells why
-        except msgspec.MsgspecError as error:
-            return f"The model's process sent something that is no message: {error}."
-        except Exception as error:
-            logger.exception("a message of worker %s could not be handled", self.pid)
-            return f"A message of the model's process could not be handled: {error!r}."
 
     async def _read_stderr(self, process: asyncio.subprocess.Process) -> None:
         assert process.stderr is not None

@@ -6,19 +6,21 @@ import asyncio
 import secrets
 import time
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from functools import partial
 from typing import Literal
 
 import msgspec
 
-from ingle.backends.base import Delta, Finished, FinishReason, GenerateRequest, Started
+from ingle.backends.base import Delta, Event, Finished, FinishReason, GenerateRequest, Started
 
 from .errors import ErrorDetail, NotFound, TooManyGenerations, describe
-from .lifecycle import Lease, ModelManager
+from .lifecycle import ModelManager
 
 MAX_RUNNING = 64
 KEEP_SECONDS = 600.0
 KEEP_BYTES = 64 * 2**20
+MAX_AT_ONCE = 256
+"""Events that go to a follower in one piece."""
 
 GenerationState = Literal["running", "finished", "failed"]
 
@@ -122,15 +124,16 @@ class Generation:
         """The number of the newest event."""
         return len(self._log)
 
-    async def follow(self, after: int) -> AsyncGenerator[LoggedEvent, None]:
-        """Every event behind number `after`, until the last one."""
+    async def follow(self, after: int) -> AsyncGenerator[list[LoggedEvent], None]:
+        """Every event behind number `after`, as many at a time as there are, until the last."""
         position = after
         while True:
-            while position < len(self._log):
-                yield self._log[position]
-                position += 1
+            while news := self._log[position : position + MAX_AT_ONCE]:
+                position += len(news)
+                yield news
             if self.state != "running":
                 return
+            self._news.clear()
             await self._news.wait()
 
     async def cancel(self) -> None:
@@ -145,7 +148,7 @@ class Generation:
     async def _run(self, manager: ModelManager, reference: str, request: GenerateRequest) -> None:
         try:
             async with manager.lease(reference, on_progress=self._loading) as lease:
-                await self._generate(lease, request)
+                await lease.backend.run(request, partial(self._take, lease.info.context))
         except asyncio.CancelledError:
             if not self._cancelled:  # the daemon itself goes down
                 raise
@@ -153,21 +156,18 @@ class Generation:
         except Exception as error:
             self._fail(error)
 
-    async def _generate(self, lease: Lease, request: GenerateRequest) -> None:
-        async with aclosing(lease.backend.generate(request)) as events:
-            async for event in events:
-                match event:
-                    case Started():
-                        self._started = StartedEvent(
-                            event.prompt_tokens, event.cached_tokens, lease.info.context
-                        )
-                        self._append("started", self._started)
-                    case Delta():
-                        self._tokens += len(event.token_ids)
-                        self._text.append(event.text)
-                        self._append("delta", DeltaEvent(event.text, len(event.token_ids)))
-                    case Finished():
-                        self._finish(self._finished_event(event))
+    def _take(self, context: int, events: list[Event]) -> None:
+        for event in events:
+            match event:
+                case Started():
+                    self._started = StartedEvent(event.prompt_tokens, event.cached_tokens, context)
+                    self._append("started", self._started)
+                case Delta():
+                    self._tokens += len(event.token_ids)
+                    self._text.append(event.text)
+                    self._append("delta", DeltaEvent(event.text, len(event.token_ids)))
+                case Finished():
+                    self._finish(self._finished_event(event))
 
     def _loading(self, fraction: float) -> None:
         # A worker may report every tensor; a hundred steps are enough to see it move.
@@ -221,7 +221,6 @@ class Generation:
         self._log.append(logged)
         self.size += len(logged.data) + 100
         self._news.set()
-        self._news = asyncio.Event()
 
 
 class GenerationRegistry:

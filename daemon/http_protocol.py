@@ -11,12 +11,15 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from .body_writer import BodyWriter
 from .peer import Connection, identify
 
 CONNECTION = "connection"
 """The key of the `Connection` in the ASGI scope's state."""
 TARGET_IS_PATH = "target_is_path"
 """The key that says whether the request line names a path, not an absolute address."""
+BODY_WRITER = "body_writer"
+"""The key of the response's `BodyWriter`."""
 
 HEADER_SECONDS = 10.0
 HEADER_BYTES = 64 * 1024
@@ -48,6 +51,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._header_timer: asyncio.TimerHandle | None = None
         self._header_bytes = 0
         self._active: RequestResponseCycle | None = None
+        self.paused_at: float | None = None
+        """Since when the client reads too slowly, on the loop's clock; None while it keeps up."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Ask the kernel who connected; the answer goes into the state of every request."""
@@ -72,6 +77,16 @@ class GuardedProtocol(HttpToolsProtocol):
         if active is not None and not active.response_complete:
             active.disconnected = True
             active.message_event.set()
+
+    def pause_writing(self) -> None:
+        """Note since when more waits to be sent than the connection should hold."""
+        self.paused_at = self.loop.time()
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Note that the client reads again."""
+        self.paused_at = None
+        super().resume_writing()
 
     def on_message_begin(self) -> None:
         """Start the clock: all headers have to arrive in ten seconds."""
@@ -137,6 +152,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._active = cycle
+        cycle.scope.setdefault("state", {})[BODY_WRITER] = BodyWriter(cycle, self)
         super()._start_asgi_task(cycle, app)
 
     def _count(self, received: int) -> None:

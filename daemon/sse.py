@@ -1,16 +1,16 @@
-"""Server-sent events: one ASGI message per event, and an end as soon as the client has left."""
+"""Server-sent events: written as they come, and an end as soon as the client has left."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from .http_protocol import CONNECTION
+from .body_writer import BodyWriter
+from .http_protocol import BODY_WRITER, CONNECTION
 from .peer import Connection
 
 KEEP_ALIVE_SECONDS = 15.0
@@ -22,7 +22,6 @@ HEADERS = (
     (b"x-accel-buffering", b"no"),
 )
 
-Frames = AsyncGenerator[bytes, None]
 T = TypeVar("T")
 
 
@@ -37,17 +36,53 @@ def encode_event(data: bytes, *, event: str | None = None, id: int | None = None
     return b"".join(parts)
 
 
+class EventWriter:
+    """Where the producer of a stream puts its events, encoded."""
+
+    def __init__(self, body: BodyWriter) -> None:
+        self._body = body
+        self._early: list[bytes] = []
+        self._clock = asyncio.get_running_loop().time
+        self.written_at = self._clock()
+        """When the last event was written, on the loop's clock."""
+        self.begun = asyncio.Event()
+        """Set with the first event."""
+        self._opened = asyncio.Event()
+
+    def write(self, frames: bytes) -> None:
+        """Hand over one or more events; never waits, so whoever produces at will has to `drain`."""
+        self.written_at = self._clock()
+        if self._opened.is_set():
+            self._body.write(frames)
+        else:
+            self._early.append(frames)
+            self.begun.set()
+
+    async def send(self, frames: bytes) -> None:
+        """Hand over one or more events, and wait while the client reads too slowly."""
+        self.write(frames)
+        await self._opened.wait()
+        await self._body.drain()
+
+    def open(self) -> None:
+        """The headers have been sent: pass on what was written before."""
+        self._opened.set()
+        if self._early:
+            self._body.write(b"".join(self._early))
+            self._early.clear()
+
+
 class EventStream(Response):
-    """Streams encoded events; a comment goes out when there was none for `keep_alive` seconds.
+    """Streams what `produce` writes; a comment fills each silence of `keep_alive` seconds.
 
     The headers wait for the first event, or the first comment, so a failure before that still gets
     its proper status. A later one becomes the frame that `on_error` makes, and ends the stream.
-    A client that leaves, or reads nothing for `STALL_SECONDS`, ends the frames' generator at once.
+    A client that leaves, or reads nothing for `STALL_SECONDS`, cancels the producer at once.
     """
 
     def __init__(
         self,
-        frames: Frames,
+        produce: Callable[[EventWriter], Awaitable[None]],
         *,
         on_error: Callable[[Exception], bytes],
         keep_alive: float = KEEP_ALIVE_SECONDS,
@@ -56,22 +91,18 @@ class EventStream(Response):
         self.status_code = 200
         self.background = None
         self.raw_headers = list(HEADERS)
-        self._frames = frames
+        self._produce = produce
         self._on_error = on_error
         self._keep_alive = keep_alive
-        self._started = False
-        self._sending = asyncio.Lock()
-        self._last_sent = 0.0
-        self._writing = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send until the frames end or the client leaves."""
-        connection: Connection | None = scope.get("state", {}).get(CONNECTION)
-        self._last_sent = asyncio.get_running_loop().time()
-        pump = asyncio.create_task(self._pump(send))
+        """Stream until the producer returns or the client leaves."""
+        body: BodyWriter = scope["state"][BODY_WRITER]
+        out = EventWriter(body)
+        pump = asyncio.create_task(self._pump(send, out))
         helpers = [
             asyncio.create_task(until_disconnect(receive)),
-            asyncio.create_task(self._watch(send, connection)),
+            asyncio.create_task(self._watch(out, body, scope["state"][CONNECTION])),
         ]
         try:
             await asyncio.wait({pump, *helpers}, return_when=asyncio.FIRST_COMPLETED)
@@ -83,47 +114,46 @@ class EventStream(Response):
         if not pump.cancelled() and (failure := pump.exception()) is not None:
             raise failure
 
-    async def _pump(self, send: Send) -> None:
-        async with contextlib.aclosing(self._frames) as frames:
+    async def _pump(self, send: Send, out: EventWriter) -> None:
+        opening = asyncio.create_task(self._open(send, out))
+        try:
             try:
-                async for frame in frames:
-                    await self._write(send, frame)
+                await self._produce(out)
             except Exception as error:
-                if not self._started:
+                if not out.begun.is_set():
                     raise
-                await self._write(send, self._on_error(error))
-        await self._write(send, b"", more=False)
+                out.write(self._on_error(error))
+            out.begun.set()
+            await opening
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            await _cancel_all([opening])
 
-    async def _watch(self, send: Send, connection: Connection | None) -> None:
+    async def _open(self, send: Send, out: EventWriter) -> None:
+        await out.begun.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        out.open()
+
+    async def _watch(self, out: EventWriter, body: BodyWriter, connection: Connection) -> None:
         """Comment on silence; return only when the client stalls, which ends the stream.
 
         One sleeper a stream, not a timer an event: at hundreds of tokens a second that counts.
         """
         clock = asyncio.get_running_loop().time
         while True:
-            quiet = clock() - self._last_sent
-            due = STALL_SECONDS if self._writing else self._keep_alive
-            await asyncio.sleep(max(due - quiet, 0.0))
-            quiet = clock() - self._last_sent
-            if self._writing and quiet >= STALL_SECONDS:
-                if connection is not None:
-                    connection.abort()
-                    await asyncio.sleep(0)  # the server hears of the loss in the loop's next round
+            paused_at = body.paused_at
+            if paused_at is not None:
+                due = paused_at + STALL_SECONDS
+            else:
+                due = out.written_at + self._keep_alive
+            if clock() < due:
+                await asyncio.sleep(due - clock())
+            elif paused_at is None:
+                out.write(COMMENT)
+            else:
+                connection.abort()
+                await asyncio.sleep(0)  # the server hears of the loss in the loop's next round
                 return
-            if not self._writing and quiet >= self._keep_alive:
-                await self._write(send, COMMENT)
-
-    async def _write(self, send: Send, frame: bytes, *, more: bool = True) -> None:
-        async with self._sending:
-            if not self._started:
-                self._started = True
-                await send(
-                    {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
-                )
-            self._last_sent = asyncio.get_running_loop().time()
-            self._writing = True
-            await send({"type": "http.response.body", "body": frame, "more_body": more})
-            self._writing = False
 
 
 async def until_disconnect(receive: Receive) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import os
 import time
 from contextlib import suppress
+from functools import partial
 from importlib.metadata import version
 from typing import TypeVar
 
@@ -35,7 +36,7 @@ from ..responses import JSON
 from ..route_spec import Parameter, RouteSpec, Stream
 from ..sampling import merge_sampling, stop_strings
 from ..services import Services
-from ..sse import EventStream, Frames, encode_event, run_until_disconnect
+from ..sse import EventStream, EventWriter, encode_event, run_until_disconnect
 from .entries import list_entries, model_entry
 from .messages import chat_messages
 from .native_types import (
@@ -260,7 +261,7 @@ class NativeApi:
         """`POST /ingle/v1/pull`."""
         body = await self._read(request, self._model_request)
         pull = self._services.pulls.join(body.model)
-        return EventStream(self._pull_frames(pull), on_error=self._error_frame)
+        return EventStream(partial(self._follow_pull, pull), on_error=self._error_frame)
 
     async def cancel_pull(self, request: Request) -> Response:
         """`POST /ingle/v1/pull/cancel`."""
@@ -316,7 +317,9 @@ class NativeApi:
         """`GET /ingle/v1/generations/{id}/events`."""
         generation = self._generation(request)
         after = _resume_point(request, generation)
-        return EventStream(_generation_frames(generation, after), on_error=self._error_frame)
+        return EventStream(
+            partial(_follow_generation, generation, after), on_error=self._error_frame
+        )
 
     async def cancel(self, request: Request) -> Response:
         """`POST /ingle/v1/generations/{id}/cancel`."""
@@ -326,31 +329,31 @@ class NativeApi:
 
     async def events(self, request: Request) -> Response:
         """`GET /ingle/v1/events`."""
-        return EventStream(self._hub_frames(), on_error=self._error_frame)
+        return EventStream(self._follow_hub, on_error=self._error_frame)
 
     async def shutdown(self, request: Request) -> Response:
         """`POST /ingle/v1/shutdown`."""
         self._services.shutdown()
         return JSON(ShuttingDownNotice(), 202)
 
-    async def _pull_frames(self, pull: Pull) -> Frames:
+    async def _follow_pull(self, pull: Pull, out: EventWriter) -> None:
         async for progress in pull.follow():
             if not pull.done:
-                yield encode_event(self._encoder.encode(progress), event="progress")
+                await out.send(encode_event(self._encoder.encode(progress), event="progress"))
         try:
             model = await pull.result()
             entry = await asyncio.to_thread(model_entry, self._services, model)
         except Exception as error:
-            yield self._error_frame(error)
+            await out.send(self._error_frame(error))
         else:
-            yield encode_event(self._encoder.encode(entry), event="done")
+            await out.send(encode_event(self._encoder.encode(entry), event="done"))
 
-    async def _hub_frames(self) -> Frames:
+    async def _follow_hub(self, out: EventWriter) -> None:
         with self._services.hub.subscribe() as subscription:
             first = GaugesEvent(self._services.memory(), self._services.manager.loaded())
-            yield encode_event(self._encoder.encode(first), event="gauges")
+            await out.send(encode_event(self._encoder.encode(first), event="gauges"))
             async for event in subscription:
-                yield encode_event(event.data, event=event.name)
+                await out.send(encode_event(event.data, event=event.name))
 
     def _error_frame(self, error: Exception) -> bytes:
         return encode_event(self._encoder.encode(describe(error).native()), event="error")
@@ -366,9 +369,9 @@ class NativeApi:
         return parse(await read_body(request, limit), decoder)
 
 
-async def _generation_frames(generation: Generation, after: int) -> Frames:
-    async for event in generation.follow(after):
-        yield encode_event(event.data, event=event.name, id=event.number)
+async def _follow_generation(generation: Generation, after: int, out: EventWriter) -> None:
+    async for events in generation.follow(after):
+        await out.send(b"".join([encode_event(e.data, event=e.name, id=e.number) for e in events]))
 
 
 def _resume_point(request: Request, generation: Generation) -> int:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,14 +19,14 @@ from ingle.models.store import StoredModel
 
 from ..body import parse, read_body
 from ..errors import describe
-from ..fan_in import fan_in
 from ..lifecycle import Lease
 from ..model_run import ModelState
 from ..responses import JSON
 from ..route_spec import RouteSpec, Stream
 from ..services import Services
-from ..sse import EventStream, Frames, encode_event, run_until_disconnect
+from ..sse import EventStream, EventWriter, encode_event, run_until_disconnect
 from .openai_answers import Answer, ChatAnswer, CompletionAnswer
+from .openai_frames import ChunkFrames
 from .openai_requests import Job, chat_job, completion_job
 from .openai_types import (
     ChatCompletion,
@@ -38,7 +38,6 @@ from .openai_types import (
     ModelList,
 )
 
-DONE = b"data: [DONE]\n\n"
 GENERATION_ERRORS = (404, 408, 413, 422, 500, 503, 507)
 
 T = TypeVar("T")
@@ -121,28 +120,31 @@ class OpenAIApi:
         self, request: Request, job: Job, stream: bool, factory: AnswerFactory
     ) -> Response:
         if stream:
-            return EventStream(self._stream(job, factory), on_error=self._error_frame)
+            return EventStream(partial(self._stream, job, factory), on_error=self._error_frame)
         answer = await run_until_disconnect(request.receive, self._whole(job, factory))
         return Response(status_code=499) if answer is None else JSON(answer)
 
-    async def _stream(self, job: Job, factory: AnswerFactory) -> Frames:
+    async def _stream(self, job: Job, factory: AnswerFactory, out: EventWriter) -> None:
         async with self._services.manager.lease(job.model) as lease:
-            answer = factory(job, lease)
-            async with aclosing(_events(job, lease)) as events:
-                async for prompt, event in events:
-                    for chunk in answer.chunks(prompt, event):
-                        yield encode_event(self._encoder.encode(chunk))
-        if job.include_usage:
-            yield encode_event(self._encoder.encode(answer.usage_chunk()))
-        yield DONE
+            frames = ChunkFrames(factory(job, lease))
+
+            def take(prompt: int, events: list[Event]) -> None:
+                if encoded := frames.encode(prompt, events):
+                    out.write(encoded)
+
+            await _run(job, lease, take)
+        out.write(frames.end(usage=job.include_usage))
 
     async def _whole(self, job: Job, factory: AnswerFactory) -> msgspec.Struct:
         async with self._services.manager.lease(job.model) as lease:
             answer = factory(job, lease)
-            async with aclosing(_events(job, lease)) as events:
-                async for prompt, event in events:
+
+            def take(prompt: int, events: list[Event]) -> None:
+                for event in events:
                     for _ in answer.chunks(prompt, event):
                         continue
+
+            await _run(job, lease, take)
         return answer.whole()
 
     def _error_frame(self, error: Exception) -> bytes:
@@ -175,17 +177,21 @@ class OpenAIApi:
         return parse(await read_body(request, limit), decoder)
 
 
-async def _events(job: Job, lease: Lease) -> AsyncGenerator[tuple[int, Event], None]:
-    """The events of all the job's prompts, each with its prompt's number."""
-    streams = [lease.backend.generate(r) for r in job.requests(lease.model.sampling)]
+async def _run(job: Job, lease: Lease, take: Callable[[int, list[Event]], None]) -> None:
+    """Pass on the events of all the job's prompts, each with its prompt's number.
+
+    The first failure ends all of them.
+    """
+    requests = job.requests(lease.model.sampling)
     try:
-        async with aclosing(fan_in(streams)) as events:
-            async for item in events:
-                yield item
-    except RequestRejected as error:
-        if not job.is_chat and error.param == "messages":
+        async with asyncio.TaskGroup() as group:
+            for prompt, request in enumerate(requests):
+                group.create_task(lease.backend.run(request, partial(take, prompt)))
+    except ExceptionGroup as failures:
+        error = failures.exceptions[0]
+        if isinstance(error, RequestRejected) and not job.is_chat and error.param == "messages":
             error.param = "prompt"
-        raise
+        raise error from None
 
 
 def _created(path: Path) -> int:

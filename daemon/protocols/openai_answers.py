@@ -56,10 +56,17 @@ class Tally:
 
 
 class Answer(Protocol):
-    """Turns the events of one job into one protocol's answer; call `chunks` for each event."""
+    """Turns the events of one job into one protocol's answer; call `chunks` for each event.
+
+    A stream may leave out the events that carry text alone and use `text_chunk`.
+    """
 
     def chunks(self, prompt: int, event: Event) -> Iterator[msgspec.Struct]:
         """What the event adds to a stream."""
+        ...
+
+    def text_chunk(self, prompt: int, index: int, text: str) -> msgspec.Struct:
+        """The chunk for text alone."""
         ...
 
     def usage_chunk(self) -> msgspec.Struct:
@@ -93,10 +100,14 @@ class ChatAnswer:
             case Delta():
                 self._texts[event.index].append(event.text)
                 if event.text:
-                    yield self._chunk(event.index, ChoiceDelta(content=event.text))
+                    yield self.text_chunk(prompt, event.index, event.text)
             case Finished():
                 self._reasons[event.index] = finish_word(event.reason)
                 yield self._chunk(event.index, ChoiceDelta(), self._reasons[event.index])
+
+    def text_chunk(self, prompt: int, index: int, text: str) -> ChatCompletionChunk:
+        """A piece of content."""
+        return self._chunk(index, ChoiceDelta(content=text))
 
     def usage_chunk(self) -> ChatCompletionChunk:
         """No choices, only the count."""
@@ -162,13 +173,19 @@ class CompletionAnswer:
                 text = self._job.prompts[prompt]
                 if self._job.echo and isinstance(text, str):
                     for index in range(first, first + self._job.n):
+                        self._texts[index].append(text)
                         yield self._chunk(index, text)
             case Delta():
+                self._texts[first + event.index].append(event.text)
                 if event.text:
-                    yield self._chunk(first + event.index, event.text)
+                    yield self.text_chunk(prompt, event.index, event.text)
             case Finished():
                 self._reasons[first + event.index] = finish_word(event.reason)
                 yield self._chunk(first + event.index, "", self._reasons[first + event.index])
+
+    def text_chunk(self, prompt: int, index: int, text: str) -> Completion:
+        """A piece of text."""
+        return self._chunk(prompt * self._job.n + index, text)
 
     def usage_chunk(self) -> Completion:
         """No choices, only the count."""
@@ -183,7 +200,6 @@ class CompletionAnswer:
         return self._envelope(choices, self._tally.usage())
 
     def _chunk(self, index: int, text: str, reason: FinishWord | None = None) -> Completion:
-        self._texts[index].append(text)
         choice = CompletionChoice(index=index, text=text, finish_reason=reason)
         return self._envelope([choice], None if self._job.include_usage else UNSET)
 

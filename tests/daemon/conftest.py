@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from ingle.backends.base import (
     Delta,
     EngineKind,
     Event,
+    EventSink,
     Finished,
     FinishReason,
     Gauges,
@@ -115,6 +116,11 @@ class PlannedBackend:
             yield Finished(request.id, 0, FinishReason.STOP, len(self.plan.reply))
         finally:
             self.active -= 1
+
+    async def run(self, request: GenerateRequest, sink: EventSink) -> None:
+        async with aclosing(self.generate(request)) as events:
+            async for event in events:
+                sink([event])
 
     def die(self, cause: str) -> None:
         self.state = "dead"

@@ -384,9 +384,9 @@ def spy_on_requests() -> Callable[[], tuple[list[Any], Callable[[LoadSpec], Loca
         seen: list[Any] = []
 
         class Spy(LocalBackend):
-            def generate(self, request: Any) -> Any:
+            async def run(self, request: Any, sink: Any) -> None:
                 seen.append(request)
-                return super().generate(request)
+                await super().run(request, sink)
 
         return seen, Spy
 

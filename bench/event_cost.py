@@ -1,0 +1,189 @@
+"""What a streamed token costs the daemon and the worker's Python, apart from computing it.
+
+A script answers in the place of a model, so that nothing is measured but the way of an event:
+worker, pipe, daemon, socket.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+from machine import median, save
+
+from ingle.backends.base import EngineKind, LoadSpec
+from ingle.daemon import server
+from ingle.daemon.config import Config
+from ingle.daemon.paths import find_paths
+from ingle.daemon.preparation import Preparation
+from ingle.models.store import StoredModel
+from ingle.models.stored_model import Manifest, write_manifest
+
+MODEL = "scripted:1"
+STREAMS = (1, 4, 16)
+CONTEXT = 2048
+REQUEST = (
+    b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+)
+
+
+class ScriptedPreparer:
+    """Loads every model as the scripted engine, which answers one letter a token."""
+
+    step_seconds = 0.0
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+
+    def __call__(self, model: StoredModel, *, context: int | None, available: int) -> Preparation:
+        script = {"reply": "x" * CONTEXT, "step_seconds": self.step_seconds}
+        spec = LoadSpec(
+            engine=EngineKind.SCRIPTED,
+            path=str(model.path),
+            context=CONTEXT,
+            slots=max(STREAMS),
+            kv_capacity=CONTEXT * max(STREAMS),
+            script=json.dumps(script),
+        )
+        return Preparation(spec, 2**20)
+
+
+def serve(step_seconds: float) -> None:
+    """Be a daemon like any other, but for the one model it has."""
+    paths = find_paths(os.environ)
+    paths.make_private()
+    folder = paths.models / Path(*MODEL.split(":"))
+    folder.mkdir(parents=True)
+    (folder / "model.gguf").write_bytes(b"GGUF")
+    manifest = Manifest(
+        name=MODEL,
+        file="model.gguf",
+        size=4,
+        sha256="0" * 64,
+        licence="none",
+        description="A script.",
+        parameters=1,
+        quantization="none",
+        architecture="none",
+        context=CONTEXT,
+        chat=True,
+        source="none",
+    )
+    write_manifest(folder, manifest)
+    ScriptedPreparer.step_seconds = step_seconds
+    server.GGUFPreparer = ScriptedPreparer  # pyright: ignore[reportAttributeAccessIssue]
+    server.run(Config(paths=paths, port=-1, log_level="warning"))
+
+
+async def stream(socket: Path, tokens: int) -> None:
+    """One streamed answer of so many tokens, read to its end."""
+    request = {
+        "model": MODEL,
+        "messages": [{"role": "user", "content": "Go on."}],
+        "max_tokens": tokens,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    body = json.dumps(request).encode()
+    reader, writer = await asyncio.open_unix_connection(str(socket))
+    writer.write(REQUEST % len(body) + body)
+    tail = b""
+    while chunk := await reader.read(2**16):
+        tail = (tail + chunk)[-2000:]
+    writer.close()
+    if f'"completion_tokens":{tokens}'.encode() not in tail:
+        sys.exit(f"expected {tokens} tokens, got {tail!r}")
+
+
+async def streams(socket: Path, count: int, tokens: int) -> None:
+    """So many of them at once."""
+    await asyncio.gather(*(stream(socket, tokens) for _ in range(count)))
+
+
+def seconds_computed(process: psutil.Process) -> float:
+    """CPU time of one process so far."""
+    if sys.platform == "linux":
+        # The clock that clock_getcpuclockid(3) names: nanoseconds, where psutil has hundredths.
+        return time.clock_gettime((~process.pid << 3) | 2)
+    times = process.cpu_times()
+    return times.user + times.system
+
+
+def switches(process: psutil.Process) -> int:
+    """How often it went to sleep so far, and so was woken up."""
+    return process.num_ctx_switches().voluntary
+
+
+def worker_of(daemon: psutil.Process) -> psutil.Process:
+    """The daemon's one worker."""
+    (worker,) = (c for c in daemon.children() if "ingle.backends.worker" in c.cmdline())
+    return worker
+
+
+def measure(socket: Path, daemon: psutil.Process, count: int, tokens: int) -> dict[str, float]:
+    """Microseconds of CPU an event, and wake-ups of the daemon a step, with so many streams."""
+    worker = worker_of(daemon)
+    before = seconds_computed(daemon), seconds_computed(worker), switches(daemon)
+    start = time.perf_counter()
+    asyncio.run(streams(socket, count, tokens))
+    wall = time.perf_counter() - start
+    events = count * tokens
+    return {
+        "daemon_us": 1e6 * (seconds_computed(daemon) - before[0]) / events,
+        "worker_us": 1e6 * (seconds_computed(worker) - before[1]) / events,
+        "wakeups_a_step": (switches(daemon) - before[2]) / tokens,
+        "events_per_second": events / wall,
+    }
+
+
+def main() -> None:
+    """Measure with one and several streams; print; with --save write the result file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tokens", type=int, default=800, help="of each stream")
+    parser.add_argument("--step-seconds", type=float, default=0.005)
+    parser.add_argument("--save", action="store_true")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.serve:
+        serve(arguments.step_seconds)
+        return
+    rounds: dict[int, list[dict[str, float]]] = {count: [] for count in STREAMS}
+    with tempfile.TemporaryDirectory() as home:
+        environment = {**os.environ, "INGLE_HOME": home}
+        step = f"--step-seconds={arguments.step_seconds}"
+        child = subprocess.Popen([sys.executable, __file__, "--serve", step], env=environment)
+        socket = find_paths(environment).socket
+        while not socket.exists():
+            time.sleep(0.01)
+        time.sleep(0.5)  # until it listens
+        asyncio.run(streams(socket, max(STREAMS), 50))
+        for _ in range(arguments.rounds):
+            for count, results in rounds.items():
+                daemon = psutil.Process(child.pid)
+                results.append(measure(socket, daemon, count, arguments.tokens))
+        child.send_signal(signal.SIGTERM)
+        child.wait()
+    figures = {
+        str(count): {name: round(median([r[name] for r in results]), 2) for name in results[0]}
+        for count, results in rounds.items()
+    }
+    for count, figure in figures.items():
+        print(f"{count:>3} streams", *(f"{name} {value:9.2f}" for name, value in figure.items()))
+    if arguments.save:
+        step_seconds = arguments.step_seconds
+        print(save("event_cost", {"step_seconds": step_seconds, "streams": figures}))
+
+
+if __name__ == "__main__":
+    main()
