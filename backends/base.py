@@ -75,7 +75,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     private: bool = False
 
 
-class Started(msgspec.Struct, frozen=True, tag="started"):
+class Started(msgspec.Struct, frozen=True, array_like=True, tag="started"):
     """The request was admitted; its prompt has this many tokens, so many of them already in KV."""
 
     id: str
@@ -94,7 +94,7 @@ class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True):
     top: list[tuple[int, float]] = []
 
 
-class Delta(msgspec.Struct, frozen=True, tag="delta"):
+class Delta(msgspec.Struct, frozen=True, array_like=True, tag="delta"):
     """Text of one sequence that is final and whole UTF-8, and the tokens consumed for it."""
 
     id: str
@@ -104,7 +104,7 @@ class Delta(msgspec.Struct, frozen=True, tag="delta"):
     logprobs: list[TokenLogprobs] | None = None
 
 
-class Finished(msgspec.Struct, frozen=True, tag="finished"):
+class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
     """One sequence ended; times are seconds of wall clock.
 
     `queue_seconds` runs until the first prompt token was computed, `prompt_seconds` until the

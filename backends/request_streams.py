@@ -86,10 +86,7 @@ class RequestStreams:
             if stream is not None:
                 stream.fail(_rejection(message))
             return
-        requests: dict[str, list[Event]] = {}
-        for event in message.events:
-            requests.setdefault(event.id, []).append(event)
-        for request_id, events in requests.items():
+        for request_id, events in _by_request(message.events).items():
             stream = self._streams.get(request_id)
             if stream is not None:
                 stream.deliver(events)
@@ -116,6 +113,16 @@ class RequestStreams:
             stream.close()
             if stream.running:
                 self._send(Cancel(request.id))
+
+
+def _by_request(events: list[Event]) -> dict[str, list[Event]]:
+    """The events of each request, in order."""
+    if len(events) == 1:
+        return {events[0].id: events}
+    requests: dict[str, list[Event]] = {}
+    for event in events:
+        requests.setdefault(event.id, []).append(event)
+    return requests
 
 
 def _rejection(message: Rejected) -> BackendError:

@@ -28,8 +28,7 @@ class WorkerPipes(SubprocessStreamProtocol):
     ) -> None:
         """`limit` bounds a line of stderr, in bytes."""
         super().__init__(limit=limit, loop=loop)
-        self._receive = receive
-        self._frames = FrameBuffer()
+        self._frames = FrameBuffer(receive)
         self.over: asyncio.Future[str | None] = loop.create_future()
         """Done when no message follows; the result says what was wrong where it ended early."""
         self.closed = asyncio.Event()
@@ -53,8 +52,7 @@ class WorkerPipes(SubprocessStreamProtocol):
     def _take(self, data: bytes) -> None:
         """Nothing is raised: whoever waits for an answer waits for the burial that follows."""
         try:
-            for message in self._frames.feed(data):
-                self._receive(message)
+            self._frames.feed(data)
         except msgspec.MsgspecError as error:
             self._end(f"The model's process sent something that is no message: {error}.")
         except Exception as error:

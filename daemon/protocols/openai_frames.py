@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec import structs
 
 from ingle.backends.base import Delta, Event
 
@@ -11,9 +12,9 @@ from .openai_answers import Answer
 
 DONE = b"data: [DONE]\n\n"
 
-# What makes the JSON of a chunk that carries nothing but text differ from that of the next.
+# What a chunk says of an event that is nothing but text; all that may be added has a default.
 _PLAIN = frozenset({"id", "index", "text", "token_ids"})
-_EXTRAS = tuple(name for name in Delta.__struct_fields__ if name not in _PLAIN)
+_EXTRAS = tuple((f.name, f.default) for f in structs.fields(Delta) if f.name not in _PLAIN)
 
 
 class ChunkFrames:
@@ -57,4 +58,4 @@ class ChunkFrames:
 
 
 def _is_plain(event: Delta) -> bool:
-    return not any(getattr(event, name) for name in _EXTRAS)
+    return all(getattr(event, name) == default for name, default in _EXTRAS)
