@@ -36,6 +36,7 @@ from .text.prompt import PromptBuilder
 from .text.tokenizer import Tokenizer
 
 _GAUGES_INTERVAL = 0.25
+_JOIN_SECONDS = 0.008
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,8 @@ class WorkerLoop:
         self._admitting: dict[str, Arrival] = {}
         self._running: dict[str, dict[Sequence, TextOutput]] = {}
         self._events: list[Event] = []
+        self._urgent = False
+        self._flushed_at = 0.0
         self._draining = False
         self._stopping = False
         self._gauges_due = 0.0
@@ -98,7 +101,8 @@ class WorkerLoop:
                 if self._engine.has_work:
                     self._begin(self._engine.admit())
                     self._publish(self._engine.step())
-                self._flush()
+                if not self._may_wait():
+                    self._flush()
                 self._report_gauges()
         finally:
             self._admission.put(Stop())
@@ -223,6 +227,8 @@ class WorkerLoop:
 
     def _begin(self, sequences: list[Sequence]) -> None:
         """Say what begins, before a step that may be long."""
+        if not sequences:
+            return
         for sequence in sequences:
             if sequence.index == 0:
                 cached = sequence.cached_tokens
@@ -238,6 +244,7 @@ class WorkerLoop:
             reason = output.finish_reason
             # The token that ends the answer is not part of its text.
             eog = reason is FinishReason.STOP
+            self._urgent |= not text_output.consumed  # its first token
             chunk = text_output.push(output.token_ids[:-1] if eog else output.token_ids)
             if chunk.text:
                 self._events.append(
@@ -251,6 +258,7 @@ class WorkerLoop:
 
     def _finish(self, sequence: Sequence, reason: FinishReason, completion_tokens: int) -> None:
         """Emit what was held back and the end of one sequence."""
+        self._urgent = True
         outputs = self._running[sequence.request_id]
         rest = outputs.pop(sequence).finish()
         if rest.text:
@@ -261,10 +269,24 @@ class WorkerLoop:
         if not outputs:
             del self._running[sequence.request_id]
 
+    def _may_wait(self) -> bool:
+        """Whether the events can leave together with those of the next step.
+
+        A frame wakes the daemon and its clients, on cores that decode, and nobody sees more than
+        a hundred tokens a second come one by one.
+        """
+        if self._urgent or time.monotonic() - self._flushed_at >= _JOIN_SECONDS:
+            return False
+        running = self._engine.scheduler.running
+        # A step that reads a prompt may be long.
+        return bool(running) and all(sequence.is_decoding for sequence in running)
+
     def _flush(self) -> None:
         if self._events:
             self._send(Outputs(self._events))
             self._events = []
+            self._urgent = False
+            self._flushed_at = time.monotonic()
 
     def _report_gauges(self) -> None:
         """Tell the daemon what changed: at intervals while busy, at once when falling idle."""
