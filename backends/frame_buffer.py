@@ -24,17 +24,17 @@ class FrameBuffer:
             return
         buffer += data
         start = 0
-        while 0 < (end := _end_of_frame(buffer, start)) <= len(buffer):
+        while (end := _end_of_frame(buffer, start)) <= len(buffer):
             self._receive(decode_from_worker(buffer[start + HEADER.size : end]))
             start = end
         del buffer[:start]
 
 
 def _end_of_frame(data: bytes | bytearray, start: int) -> int:
-    """Where the frame that begins at `start` ends; 0 while its header is not whole."""
+    """Where the frame that begins at `start` ends, or at least its header, where that is cut."""
     body = start + HEADER.size
     if len(data) < body:
-        return 0
+        return body
     (size,) = HEADER.unpack_from(data, start)
     if size > MAX_FRAME:
         raise msgspec.DecodeError(f"a frame of {size} bytes is out of bounds")

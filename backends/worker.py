@@ -7,6 +7,7 @@ parent.
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import queue
 import signal
@@ -80,6 +81,7 @@ def _serve(load: Load, channel: FrameChannel, inbox: Inbox) -> int:
     try:
         with loaded(load.spec, channel.send, inbox) as (loop, info):
             channel.send(Ready(info))
+            gc.freeze()  # what a model needs stays: no collection between two tokens has to walk it
             loop.run()
     except LoadFailed as error:
         channel.send(Failed(error.code, error.message, error.hint))

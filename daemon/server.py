@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -278,6 +279,7 @@ async def _announce(
     places = [str(listeners.unix.path)] if listeners.unix is not None else []
     places += [f"http://{listeners.address}"] if listeners.address else []
     log.info("Listening on %s", " and ".join(places))
+    gc.freeze()  # what is here stays: no collection between two tokens has to walk it
     if ready is not None:
         ready(services)
 

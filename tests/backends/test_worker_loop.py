@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from ingle.backends.base import Finished, GenerateRequest, LoadSpec
+from ingle.backends.base import Delta, Event, Finished, GenerateRequest, LoadSpec, Started
 from ingle.backends.engine.engine import Engine
 from ingle.backends.messages import Cancel, Drain, FromWorker, Generate, Outputs, Rejected
 from ingle.backends.scripted.byte_tokenizer import ByteTokenizer
@@ -137,3 +137,46 @@ def test_the_last_cell_of_the_context_is_used(scripted_spec: MakeSpec, prompt: i
         end = wait_for_end(sent, "a")
         assert isinstance(end, Finished)
         assert (end.reason, end.completion_tokens) == ("length", 512 - prompt)
+
+
+def frames_until(sent: queue.Queue[FromWorker], last: Callable[[Event], bool]) -> list[list[Event]]:
+    """The events of each frame, up to the one that ends with such an event."""
+    frames: list[list[Event]] = []
+    while not (frames and last(frames[-1][-1])):
+        message = sent.get(timeout=10)
+        if isinstance(message, Outputs):
+            frames.append(message.events)
+    return frames
+
+
+@pytest.mark.parametrize(("join_seconds", "joined"), [(0.0, False), (60.0, True)])
+def test_short_steps_share_a_frame_but_for_the_first_token_and_the_end(
+    scripted_spec: MakeSpec,
+    monkeypatch: pytest.MonkeyPatch,
+    join_seconds: float,
+    joined: bool,
+) -> None:
+    monkeypatch.setattr("ingle.backends.worker_loop._JOIN_SECONDS", join_seconds)
+    with running(scripted_spec(reply="abcdef"), Prompts()) as (inbox, sent):
+        inbox.put(Generate(GenerateRequest(id="a", prompt="x")))
+        frames = frames_until(sent, lambda event: isinstance(event, Finished))
+    texts = ["".join(e.text for e in events if isinstance(e, Delta)) for events in frames]
+    assert texts == (["", "a", "bcdef"] if joined else ["", *"abcdef", ""])
+    assert isinstance(frames[0][0], Started)
+
+
+def test_what_waits_leaves_before_a_prompt_is_read(
+    scripted_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingle.backends.worker_loop._JOIN_SECONDS", 60.0)
+    spec = scripted_spec(reply="x" * 300, step_seconds=0.002)
+    with running(spec, Prompts()) as (inbox, sent):
+        inbox.put(Generate(GenerateRequest(id="a", prompt="x")))
+        assert len(frames_until(sent, lambda event: isinstance(event, Delta))) == 2
+        time.sleep(0.02)
+        inbox.put(Generate(GenerateRequest(id="b", prompt="y" * 200)))
+        (frame,) = frames_until(sent, lambda event: isinstance(event, Started))
+        assert [event.id for event in frame] == ["a"] * (len(frame) - 1) + ["b"]
+        assert len(frame) > 2
+        inbox.put(Cancel("a"))
+        inbox.put(Cancel("b"))

@@ -1,0 +1,115 @@
+"""Chunks that are put together from pieces are those that would have been encoded whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingle.backends.base import (
+    Delta,
+    Event,
+    Finished,
+    FinishReason,
+    ModelInfo,
+    Started,
+    TokenLogprobs,
+)
+from ingle.daemon.lifecycle import Lease
+from ingle.daemon.protocols.openai_answers import Answer, ChatAnswer, CompletionAnswer
+from ingle.daemon.protocols.openai_frames import ChunkFrames
+from ingle.daemon.protocols.openai_requests import Job
+from ingle.daemon.sampling import SamplingOptions
+from ingle.models.stored_model import StoredModel
+
+if TYPE_CHECKING:
+    from ingle.backends.base import Backend
+
+NAME = 'a "name" with {"content":""} in it'
+INFO = ModelInfo(
+    engine="none",
+    device="none",
+    architecture="none",
+    parameters=0,
+    vocab_size=1,
+    trained_context=1,
+    context=1,
+    slots=1,
+    kv_capacity=1,
+    has_chat_template=True,
+)
+
+
+def lease() -> Lease:
+    model = StoredModel(
+        name=NAME,
+        path=Path("model.gguf"),
+        size=1,
+        sha256=None,
+        licence="",
+        description="",
+        parameters=1,
+        quantization="",
+        architecture="",
+        context=1,
+        chat=True,
+        sampling={},
+        source="test",
+    )
+    backend: Backend = None  # pyright: ignore[reportAssignmentType]  # nobody asks it
+    return Lease(model, backend, INFO)
+
+
+def job(*, include_usage: bool) -> Job:
+    return Job(
+        id="chatcmpl-1",
+        model=NAME,
+        prompts=("Hi", "Ho"),
+        options=SamplingOptions(),
+        stop=[],
+        max_tokens=None,
+        n=2,
+        include_usage=include_usage,
+    )
+
+
+def whole(answer: Answer, prompt: int, events: list[Event]) -> bytes:
+    """Every chunk encoded from its struct."""
+    chunks = [chunk for event in events for chunk in answer.chunks(prompt, event)]
+    return b"".join(b"data: " + msgspec.json.encode(chunk) + b"\n\n" for chunk in chunks)
+
+
+DELTAS = st.builds(
+    Delta,
+    st.just("r"),
+    st.integers(0, 1),
+    st.text(),
+    st.just([1]),
+    st.sampled_from([None, [TokenLogprobs(1, -0.5)], []]),
+)
+
+
+@pytest.mark.parametrize("include_usage", [False, True])
+@pytest.mark.parametrize("kind", [ChatAnswer, CompletionAnswer])
+@given(prompt=st.integers(0, 1), deltas=st.lists(DELTAS))
+def test_frames_are_those_of_the_structs(
+    kind: type[ChatAnswer | CompletionAnswer],
+    include_usage: bool,
+    prompt: int,
+    deltas: list[Delta],
+) -> None:
+    prompt = 0 if kind is ChatAnswer else prompt
+    asked, granted = job(include_usage=include_usage), lease()
+    answer, reference = kind(asked, granted), kind(asked, granted)
+    reference._created = answer._created  # pyright: ignore[reportPrivateUsage]
+    events = [Started("r", 3), *deltas, Finished("r", 0, FinishReason.STOP, 2)]
+    frames = ChunkFrames(answer)
+    assert frames.encode(prompt, events) == whole(reference, prompt, events)
+    assert frames.encode(prompt, events) == whole(reference, prompt, events)
+    end = msgspec.json.encode(reference.usage_chunk())
+    assert frames.end(usage=True) == b"data: " + end + b"\n\ndata: [DONE]\n\n"
+    assert frames.end(usage=False) == b"data: [DONE]\n\n"

@@ -1,0 +1,99 @@
+"""Streams over real sockets to clients that read slowly, not at all, or leave."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingle.daemon import sse
+from ingle.daemon.http_protocol import GuardedProtocol
+
+if TYPE_CHECKING:
+    from .conftest import RunningDaemon
+
+    DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
+
+MUCH = {"reply": "x" * 400}
+CHOICES = 16
+REQUEST = (
+    b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+    b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+)
+
+
+def connections(daemon: RunningDaemon) -> list[GuardedProtocol]:
+    return [c for c in daemon.server.server_state.connections if isinstance(c, GuardedProtocol)]
+
+
+@asynccontextmanager
+async def stalled(daemon: RunningDaemon) -> AsyncGenerator[asyncio.StreamReader]:
+    """A client that asked for more than fits between it and the daemon, and reads nothing yet."""
+    body = json.dumps(
+        {
+            "model": "echo:1",
+            "messages": [{"role": "user", "content": "Hi"}],
+            "stream": True,
+            "n": CHOICES,
+        }
+    ).encode()
+    reader, writer = await asyncio.open_unix_connection(str(daemon.socket), limit=2**10)
+    try:
+        writer.write(REQUEST % (len(body), body))
+        await daemon.until(lambda: any(c.paused_at is not None for c in connections(daemon)))
+        yield reader
+    finally:
+        writer.close()
+
+
+async def test_a_client_that_falls_behind_gets_everything(run_daemon: DaemonFactory) -> None:
+    async with run_daemon(script=MUCH) as daemon, stalled(daemon) as reader:
+        answer = b""
+        async with asyncio.timeout(10):
+            while not answer.endswith(b"0\r\n\r\n"):
+                answer += await reader.read(2**16)
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert b"transfer-encoding: chunked" in head
+        text = _unchunked(body)
+        assert text.endswith(b"data: [DONE]\n\n")
+        chunks = [json.loads(line[6:]) for line in text.split(b"\n\n")[:-2]]
+        answers = [""] * CHOICES
+        for chunk in chunks:
+            (choice,) = chunk["choices"]
+            answers[choice["index"]] += choice["delta"].get("content", "")
+        assert answers == [MUCH["reply"]] * CHOICES
+
+
+async def test_a_client_that_stalls_is_dropped(
+    run_daemon: DaemonFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sse, "STALL_SECONDS", 0.1)
+    monkeypatch.setattr(sse.EventStream.__init__, "__kwdefaults__", {"keep_alive": 0.05})
+    async with run_daemon(script=MUCH) as daemon, stalled(daemon):
+        await daemon.until(lambda: not connections(daemon))
+        await daemon.until(lambda: daemon.leases == 0)
+
+
+async def test_a_client_that_leaves_frees_its_place(run_daemon: DaemonFactory) -> None:
+    async with run_daemon(script={**MUCH, "step_seconds": 0.05}) as daemon:
+        chat = {"model": "echo:1", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+        async for _ in daemon.stream("POST", "/v1/chat/completions", json=chat):
+            break
+        await daemon.until(lambda: daemon.leases == 0)
+
+
+def _unchunked(body: bytes) -> bytes:
+    """The body without the framing of chunks."""
+    parts: list[bytes] = []
+    while True:
+        size, _, body = body.partition(b"\r\n")
+        length = int(size, 16)
+        if not length:
+            return b"".join(parts)
+        parts.append(body[:length])
+        assert body[length : length + 2] == b"\r\n"
+        body = body[length + 2 :]
