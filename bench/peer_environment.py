@@ -1,0 +1,65 @@
+"""Throw-away environments for peers, in the user's cache: none is ever a dependency of ours."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from importlib.metadata import requires
+from pathlib import Path
+
+import llama_cpp
+import platformdirs
+
+XLLAMACPP = "2026.10.11549"
+_DONE = "installed"
+
+
+def xllamacpp_python() -> Path:
+    """The interpreter of an environment with the prebuilt wheel of xllamacpp."""
+    return _environment(f"xllamacpp-{XLLAMACPP}", [f"xllamacpp=={XLLAMACPP}"])
+
+
+def llama_cpp_python_server() -> tuple[Path, Path]:
+    """An interpreter with what its server needs, and a folder with our own build of the library.
+
+    So both run the same machine code, and nothing has to be compiled a second time.
+    """
+    needs = [
+        need.split(";")[0].strip()
+        for need in requires("llama-cpp-python") or []
+        if ";" not in need or 'extra == "server"' in need
+    ]
+    python = _environment("llama-cpp-python-server", needs)
+    library = python.parents[1] / "library"
+    library.mkdir(exist_ok=True)
+    link = library / "llama_cpp"
+    link.unlink(missing_ok=True)
+    link.symlink_to(Path(llama_cpp.__file__).parent, target_is_directory=True)
+    return python, library
+
+
+def _environment(name: str, packages: list[str]) -> Path:
+    folder = platformdirs.user_cache_path("ingle") / "bench" / name
+    python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    if not (folder / _DONE).exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        print(f"Installing {name} into {folder} …", file=sys.stderr)
+        for command in _install(folder, python, packages):
+            subprocess.run(command, check=True, stdout=sys.stderr)
+        (folder / _DONE).touch()
+    return python
+
+
+def _install(folder: Path, python: Path, packages: list[str]) -> list[list[str]]:
+    uv = shutil.which("uv")
+    if uv is None:
+        return [
+            [sys.executable, "-m", "venv", str(folder)],
+            [str(python), "-m", "pip", "install", "--quiet", *packages],
+        ]
+    return [
+        [uv, "venv", "--quiet", "--python", sys.executable, str(folder)],
+        [uv, "pip", "install", "--quiet", "--python", str(python), *packages],
+    ]
