@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 
 from completion_client import RequestFailed
-from cpu_meter import CpuMeter, CpuSeconds, IdleGate, process_seconds, spent
+from cpu_meter import CpuMeter, CpuUse, IdleGate, Usage, spent, tree_usage
 from ratio import Ratio, median_ratio
 from scenarios import Figure, Measured, Scenario
 from server import Server
@@ -20,9 +21,9 @@ class Run:
     """One run of one server, with what the machine did besides."""
 
     measured: Measured
-    cpu: dict[str, CpuSeconds]
+    cpu: dict[str, CpuUse]
     """By role: `server` and its children."""
-    client: CpuSeconds
+    client: CpuUse
     foreign_before: float
     foreign_during: float | None
     """None where servers start and stop within the run."""
@@ -40,9 +41,7 @@ class Run:
             "tokens": self.measured.tokens,
             "prompt_tokens": self.measured.prompt_tokens,
             "cached_tokens": self.measured.cached_tokens,
-            "cpu_milliseconds_a_token": {
-                role: _per_token(used, tokens) for role, used in self.cpu.items()
-            }
+            "cpu_a_token": {role: _per_token(used, tokens) for role, used in self.cpu.items()}
             | {"client": _per_token(self.client, tokens)},
             "foreign_before": round(self.foreign_before, 3),
             "foreign_during": None
@@ -145,32 +144,33 @@ class Comparison:
     async def _once(self, scenario: Scenario, server: Server) -> Run:
         before = self._gate.wait()
         meter = CpuMeter([])
-        client = _client_seconds()
-        used = _server_seconds(server)
+        client = _client_usage()
+        used = _server_usage(server)
         measured = await scenario.measure(server, self._seed)
-        cpu = spent(used, _server_seconds(server))
+        cpu = spent(used, _server_usage(server))
         return Run(
             measured,
             cpu if scenario.keeps_processes else {},
-            _client_seconds() - client,
+            _client_usage() - client,
             before,
             meter.foreign_share() if scenario.keeps_processes else None,
         )
 
 
-def _server_seconds(server: Server) -> dict[tuple[int, str], CpuSeconds]:
-    return process_seconds(server.process.pid) if server.process is not None else {}
+def _server_usage(server: Server) -> Usage:
+    return tree_usage(server.process.pid) if server.process is not None else {}
 
 
-def _client_seconds() -> CpuSeconds:
+def _client_usage() -> CpuUse:
     times = os.times()
-    return CpuSeconds(times.user, times.system)
+    return CpuUse(time.process_time(), times.system)
 
 
-def _per_token(used: CpuSeconds, tokens: int) -> dict[str, float]:
+def _per_token(used: CpuUse, tokens: int) -> dict[str, float]:
     return {
-        "user": round(1000 * used.user / tokens, 3),
-        "system": round(1000 * used.system / tokens, 3),
+        "milliseconds": round(1000 * used.seconds / tokens, 3),
+        "of_that_system": round(1000 * used.system / tokens, 3),
+        "sleeps": round(used.sleeps / tokens, 3),
     }
 
 

@@ -40,15 +40,23 @@ class Request:
 class Answer:
     """One streamed answer; times are seconds since its batch of requests was sent."""
 
-    first: float
-    """When the first text came."""
-    last: float
-    """When the last text came."""
+    times: tuple[float, ...]
+    """When each event with text came, ascending; nearly always one a token."""
     tokens: int
     prompt_tokens: int
     """0 where the server does not tell, like `cached_tokens`."""
     cached_tokens: int
     text: str
+
+    @property
+    def first(self) -> float:
+        """When the first text came."""
+        return self.times[0]
+
+    @property
+    def last(self) -> float:
+        """When the last text came."""
+        return self.times[-1]
 
 
 class _Delta(msgspec.Struct):
@@ -156,8 +164,7 @@ def read_answer(received: bytes, arrivals: Arrivals) -> Answer:
     if not texts:
         raise RequestFailed(status, "a stream without text")
     return Answer(
-        first=texts[0][1],
-        last=texts[-1][1],
+        times=tuple(at for _, at in texts),
         tokens=usage.completion_tokens or len(texts),
         prompt_tokens=usage.prompt_tokens,
         cached_tokens=usage.prompt_tokens_details.cached_tokens

@@ -14,8 +14,8 @@ from pathlib import Path
 from types import FrameType
 
 import psutil
-from comparison import Comparison, Pairs, Run
-from cpu_meter import IdleGate
+from comparison import Comparison, Pairs
+from cpu_meter import CpuUse, IdleGate
 from machine import RESULTS, save
 from peers import SERVERS, available
 from ratio_chart import Bar, draw
@@ -117,26 +117,24 @@ def table(pairs: Pairs) -> Iterator[str]:
 
 
 def profile(pairs: Pairs) -> Iterator[str]:
-    """Processor milliseconds for each generated token, process by process."""
+    """What each process spends on a generated token."""
     counted = pairs.counted()
     columns = [("ingle", [ours for ours, _ in counted]), (pairs.peer, [r for _, r in counted])]
     for name, runs in columns:
         for role in sorted({role for run in runs for role in run.cpu}):
-            user, system = (
-                statistics.median(_per_token(run, role, part) for run in runs)
-                for part in ("user", "system")
+            uses = [(run.cpu.get(role, CpuUse()), run.measured.tokens) for run in runs]
+            cpu = statistics.median(1000 * use.seconds / tokens for use, tokens in uses)
+            system = statistics.median(1000 * use.system / tokens for use, tokens in uses)
+            sleeps = statistics.median(use.sleeps / tokens for use, tokens in uses)
+            yield (
+                f"    {name + ' ' + role:<33}{cpu:7.3f} ms/token ({system:.3f} in system), "
+                f"{sleeps:5.2f} sleeps"
             )
-            yield f"    cpu {name + ' ' + role:<35}{user:8.3f} user {system:8.3f} system ms/token"
     if counted and counted[0][0].cpu:
         runs = [run for pair in counted for run in pair]
-        client = statistics.median(1000 * run.client.total / run.measured.tokens for run in runs)
+        client = statistics.median(1000 * r.client.seconds / r.measured.tokens for r in runs)
         foreign = statistics.median(run.foreign_during or 0.0 for run in runs)
-        yield f"    client {client:.3f} ms/token; foreign share {foreign:.2f}"
-
-
-def _per_token(run: Run, role: str, part: str) -> float:
-    used = run.cpu.get(role)
-    return 1000 * float(getattr(used, part)) / run.measured.tokens if used else 0.0
+        yield f"    {'client':<33}{client:7.3f} ms/token; foreign share {foreign:.2f}"
 
 
 def write(arguments: argparse.Namespace, servers: Sequence[Server], results: list[Pairs]) -> None:

@@ -3,59 +3,79 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 import psutil
 
 
 @dataclass(frozen=True)
-class CpuSeconds:
-    """Processor time in user and in system mode."""
+class CpuUse:
+    """Processor time, and how often a thread went to sleep (and had to be woken)."""
 
-    user: float = 0.0
+    seconds: float = 0.0
     system: float = 0.0
+    """The part in system mode; counted in ticks, so coarse."""
+    sleeps: int = 0
+    """Of the threads that live; 0 where the system does not tell."""
 
-    @property
-    def total(self) -> float:
-        """Both together."""
-        return self.user + self.system
+    def __sub__(self, other: CpuUse) -> CpuUse:
+        return CpuUse(
+            self.seconds - other.seconds,
+            self.system - other.system,
+            max(0, self.sleeps - other.sleeps),
+        )
 
-    def __sub__(self, other: CpuSeconds) -> CpuSeconds:
-        return CpuSeconds(self.user - other.user, self.system - other.system)
+    def __add__(self, other: CpuUse) -> CpuUse:
+        return CpuUse(
+            self.seconds + other.seconds, self.system + other.system, self.sleeps + other.sleeps
+        )
 
-    def __add__(self, other: CpuSeconds) -> CpuSeconds:
-        return CpuSeconds(self.user + other.user, self.system + other.system)
+
+Usage = dict[tuple[int, str], CpuUse]
+"""By pid and role."""
 
 
-def process_seconds(root: int) -> dict[tuple[int, str], CpuSeconds]:
-    """Processor time of every live process of a tree, by pid and role."""
+def tree_usage(root: int) -> Usage:
+    """What every live process of a tree has used so far."""
     try:
         parent = psutil.Process(root)
         family = [parent, *parent.children(recursive=True)]
     except psutil.NoSuchProcess:
         return {}
-    seconds: dict[tuple[int, str], CpuSeconds] = {}
+    usage: Usage = {}
     for process in family:
         try:
-            times = process.cpu_times()
-            seconds[process.pid, _role(process, root)] = CpuSeconds(times.user, times.system)
-        except (psutil.NoSuchProcess, psutil.AccessDenied):
-            continue
-    return seconds
+            usage[process.pid, _role(process, root)] = _process_usage(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied, FileNotFoundError):
+            continue  # it ended as we looked
+    return usage
 
 
-def spent(
-    before: dict[tuple[int, str], CpuSeconds], after: dict[tuple[int, str], CpuSeconds]
-) -> dict[str, CpuSeconds]:
+def spent(before: Usage, after: Usage) -> dict[str, CpuUse]:
     """What each role used between two readings; a process that ended meanwhile is not counted."""
-    used: dict[str, CpuSeconds] = {}
+    used: dict[str, CpuUse] = {}
     for key, now in after.items():
         _, role = key
-        used[role] = used.get(role, CpuSeconds()) + (now - before.get(key, CpuSeconds()))
+        used[role] = used.get(role, CpuUse()) + (now - before.get(key, CpuUse()))
     return used
+
+
+def _process_usage(process: psutil.Process) -> CpuUse:
+    times = process.cpu_times()
+    if sys.platform != "linux":
+        return CpuUse(times.user + times.system, times.system)
+    # Exact to the nanosecond, as clock_getcpuclockid(3) has it; ticks are too coarse for a token.
+    exact = time.clock_gettime(~process.pid << 3 | 2)
+    sleeps = 0
+    for status in Path(f"/proc/{process.pid}/task").glob("*/status"):
+        line = next(x for x in status.read_text().splitlines() if x.startswith("voluntary"))
+        sleeps += int(line.split()[1])
+    return CpuUse(exact, times.system, sleeps)
 
 
 def _role(process: psutil.Process, root: int) -> str:
@@ -78,14 +98,14 @@ class CpuMeter:
     def foreign_share(self) -> float:
         """From 0 to 1; the time of this process and of the trees is taken away."""
         busy = _busy_seconds() - self._busy
-        own = sum(used.total for used in spent(self._own, self._read_own()).values())
+        own = sum(used.seconds for used in spent(self._own, self._read_own()).values())
         elapsed = time.perf_counter() - self._at
         return min(1.0, max(0.0, busy - own) / (elapsed * (psutil.cpu_count() or 1)))
 
-    def _read_own(self) -> dict[tuple[int, str], CpuSeconds]:
-        own = process_seconds(os.getpid())  # servers are children of the bench, unless detached
+    def _read_own(self) -> Usage:
+        own = tree_usage(os.getpid())  # servers are children of the bench, unless detached
         for root in self._roots:
-            own |= {key: value for key, value in process_seconds(root).items() if key not in own}
+            own |= {key: value for key, value in tree_usage(root).items() if key not in own}
         return own
 
 

@@ -241,20 +241,34 @@ KINDS: dict[str, type[Scenario]] = {
 
 
 def throughput(answers: Sequence[Answer]) -> Figures:
-    """Rates over all streams, and how long their first tokens took.
-
-    Decoding is counted from the first of all first tokens to the last of all tokens, so that a
-    server which answers one after another is not counted as if it did so at once.
-    """
+    """Rates over all streams, and how long their first tokens took."""
     tokens = sum(answer.tokens for answer in answers)
     firsts = [answer.first for answer in answers]
-    last = max(answer.last for answer in answers)
     return {
-        DECODE.name: (tokens - len(answers)) / (last - min(firsts)),
-        TOTAL.name: tokens / last,
+        DECODE.name: decode_rate(answers),
+        TOTAL.name: tokens / max(answer.last for answer in answers),
         FIRST.name: 1000 * statistics.median(firsts),
         LATEST_FIRST.name: 1000 * max(firsts),
     }
+
+
+def decode_rate(answers: Sequence[Answer]) -> float:
+    """Tokens a second over the time in which all streams are decoding.
+
+    A server that answers one after another knows no such time; there it is the time from the
+    first of all tokens to the last.
+    """
+    begin = max(answer.first for answer in answers)
+    end = min(answer.last for answer in answers)
+    if end > begin:
+        tokens = sum(
+            sum(begin < at <= end for at in answer.times) * answer.tokens / len(answer.times)
+            for answer in answers
+        )
+        return tokens / (end - begin)
+    tokens = sum(answer.tokens for answer in answers) - len(answers)
+    first, last = min(a.first for a in answers), max(a.last for a in answers)
+    return tokens / (last - first)
 
 
 def each_token(answers: Sequence[Answer]) -> float:

@@ -1,0 +1,38 @@
+"""Whose processor time it was."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+from cpu_meter import CpuUse, spent, tree_usage
+
+
+def test_a_tree_is_counted_process_by_process() -> None:
+    code = "import subprocess, sys; subprocess.run([sys.executable, '-m', 'timeit', '-n', '1', '-r', '1', 'import time', 'time.sleep(30)'])"  # noqa: E501
+    parent = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
+    try:
+        while len(usage := tree_usage(parent.pid)) < 2:
+            time.sleep(0.01)
+        assert {role for _, role in usage} == {"server", "timeit"}
+    finally:
+        for pid, _ in tree_usage(parent.pid):
+            os.kill(pid, 9)
+        parent.wait()
+    assert tree_usage(parent.pid) == {}
+
+
+def test_our_own_time_grows_as_we_compute() -> None:
+    before = tree_usage(os.getpid())
+    until = time.process_time() + 0.05
+    while time.process_time() < until:
+        pass
+    assert spent(before, tree_usage(os.getpid()))["server"].seconds >= 0.05
+
+
+def test_processes_of_a_role_are_summed_and_new_ones_counted_whole() -> None:
+    before = {(1, "worker"): CpuUse(1.0, 0.5, 10)}
+    after = {(1, "worker"): CpuUse(3.0, 1.0, 15), (2, "worker"): CpuUse(0.25, 0.0, 2)}
+    assert spent(before, after) == {"worker": CpuUse(2.25, 0.5, 7)}
