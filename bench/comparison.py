@@ -16,6 +16,10 @@ from server import Server
 ENOUGH_QUIET = 3
 
 
+class Refused(Exception):
+    """A server does not do what a scenario asks for; the message names it."""
+
+
 @dataclass(frozen=True)
 class Run:
     """One run of one server, with what the machine did besides."""
@@ -114,6 +118,8 @@ class Comparison:
 
     async def warm_up(self, scenario: Scenario) -> None:
         """Once each, uncounted: pages, buffers and code paths are there afterwards."""
+        if not scenario.keeps_processes:
+            return  # its servers are new in every run
         self._seed += 1
         for server in (self._ours, *self._peers):
             try:
@@ -131,7 +137,7 @@ class Comparison:
                 try:
                     pair = await self._pair(scenario, peer, ours_first=number % 2 == 0)
                     result.pairs.append(pair)
-                except RequestFailed as error:
+                except Refused as error:
                     result.refused = str(error)
         return results
 
@@ -146,7 +152,10 @@ class Comparison:
         meter = CpuMeter([])
         client = _client_usage()
         used = _server_usage(server)
-        measured = await scenario.measure(server, self._seed)
+        try:
+            measured = await scenario.measure(server, self._seed)
+        except RequestFailed as error:
+            raise Refused(f"{server.name}: {error}") from error
         cpu = spent(used, _server_usage(server))
         return Run(
             measured,

@@ -19,7 +19,7 @@ from cpu_meter import CpuUse, IdleGate
 from machine import RESULTS, save
 from peers import SERVERS, available
 from ratio_chart import Bar, draw
-from scenarios import KINDS, Scenario, Sizes
+from scenarios import KINDS, LATEST_FIRST, Scenario, Sizes
 from server import Server, Settings
 
 STREAMS = {"short": (1, 4, 16), "long": (1, 4), "json": (1, 4)}
@@ -106,6 +106,8 @@ def table(pairs: Pairs) -> Iterator[str]:
         yield f"{start}refused: {pairs.refused}"[:80]
         return
     for figure in scenario.figures:
+        if figure is LATEST_FIRST and scenario.streams == 1:
+            continue  # the first is the last
         ratio = pairs.ratio(figure)
         own = statistics.median(ours.measured.figures[figure.name] for ours, _ in pairs.counted())
         interval = f"{ratio.low:.2f}–{ratio.high:.2f}"
