@@ -8,6 +8,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
+SpeculationKind = Literal["auto", "off", "ngram", "draft"]
+
 
 class FinishReason(StrEnum):
     """Why a sequence ended, in OpenAI's words where it has them."""
@@ -62,6 +64,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     A `prompt` is raw text (special tokens in it are recognised) or token ids. `n` sequences share
     the prompt and differ in `index`; a given seed makes sequence i use seed + i. Without
     `max_tokens` a sequence may fill the context. What is `private` is never written to disk.
+    Without `speculation` each step yields one token, which changes nothing but the speed.
     """
 
     id: str
@@ -73,6 +76,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     n: int = 1
     ignore_eos: bool = False
     private: bool = False
+    speculation: bool = True
 
 
 class Started(msgspec.Struct, frozen=True, array_like=True, tag="started"):
@@ -133,7 +137,8 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What a loaded model really got; sizes in bytes.
 
     `context` is the number of tokens one request may use, prompt and answer together. The KV cache
-    of `kv_capacity` tokens is shared by `slots` sequences.
+    of `kv_capacity` tokens is shared by `slots` sequences. `draft` is the file of the model that
+    guesses along, `draft_note` says why there is none although one was to be.
     """
 
     engine: str
@@ -151,6 +156,9 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     compute_bytes: int = 0
     layers: int = 0
     layers_on_gpu: int = 0
+    speculation: SpeculationKind = "off"
+    draft: str | None = None
+    draft_note: str | None = None
 
 
 class Gauges(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,7 +194,9 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     `context` is in tokens; `kv_capacity` tokens are shared by up to `slots` sequences (0: the same
     as `context`); `batch` bounds the tokens of one step; `threads` 0 means one a physical core;
     `gpu_layers` -1 means as many as llama.cpp can place. `chat_template` takes the place of the one
-    in the file. `script` is for the scripted engine only.
+    in the file. `speculation` says whose guesses the model may verify: those looked up in the text
+    (`ngram`), of the smaller model at `draft_path` (`draft`), or whichever pay (`auto`). `script`
+    is for the scripted engine only.
     """
 
     engine: EngineKind
@@ -198,6 +208,8 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 0
     gpu_layers: int = -1
     chat_template: str | None = None
+    speculation: SpeculationKind = "auto"
+    draft_path: str | None = None
     script: str | None = None
 
 

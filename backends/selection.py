@@ -7,7 +7,7 @@ from pathlib import Path
 from ingle.models.errors import UnsupportedModel
 from ingle.models.gguf import GGUFHeader
 
-from .base import Backend, EngineKind, LoadSpec
+from .base import Backend, EngineKind, LoadSpec, SpeculationKind
 from .process import WorkerProcess
 
 _ENCODERS = frozenset({"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "t5encoder", "clip"})
@@ -22,6 +22,7 @@ def make_load_spec(
     threads: int = 0,
     gpu_layers: int = -1,
     chat_template: str | None = None,
+    speculation: SpeculationKind = "auto",
 ) -> LoadSpec:
     """How to load a GGUF file; `context` is cut to what the model was trained for.
 
@@ -40,6 +41,7 @@ def make_load_spec(
         threads=threads,
         gpu_layers=gpu_layers,
         chat_template=chat_template,
+        speculation=speculation,
     )
 
 

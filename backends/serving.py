@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Protocol
@@ -10,7 +11,11 @@ import msgspec
 
 from .base import EngineKind, LoadSpec, ModelInfo
 from .engine.engine import Engine
+from .engine.model_drafter import ModelDrafter
 from .engine.model_runner import ModelRunner
+from .engine.ngram_drafter import NgramDrafter
+from .engine.speculation import Speculation
+from .engine.step_costs import StepCosts
 from .errors import LoadFailed
 from .messages import FromWorker, Loading
 from .text.chat_template import ChatTemplate, default_template
@@ -43,9 +48,13 @@ def loaded(
         template = _make_template(spec, runner.tokenizer)
         try:
             prompts = PromptBuilder(runner.tokenizer, template, context=runner.context)
-            loop = WorkerLoop(Engine(runner), runner.tokenizer, prompts, send, inbox)
-            info = msgspec.structs.replace(runner.info(), has_chat_template=template is not None)
-            yield loop, info
+            speculation, info = _make_speculation(spec, runner)
+            loop = WorkerLoop(Engine(runner, speculation), runner.tokenizer, prompts, send, inbox)
+            try:
+                yield loop, msgspec.structs.replace(info, has_chat_template=template is not None)
+            finally:
+                if speculation is not None:
+                    speculation.close()
         finally:
             if template is not None:
                 template.close()
@@ -73,6 +82,40 @@ def _make_runner(spec: LoadSpec, on_progress: Callable[[float], None]) -> LocalR
             from .scripted.model_runner import ScriptedModelRunner
 
             return ScriptedModelRunner(spec, on_progress)
+
+
+def _make_speculation(spec: LoadSpec, runner: LocalRunner) -> tuple[Speculation | None, ModelInfo]:
+    """Whoever guesses for the model, and what it says of itself then."""
+    info = runner.info()
+    kind = spec.speculation
+    if kind == "auto" and spec.engine is EngineKind.SCRIPTED:
+        kind = "off"  # a script is played as it stands
+    # Guesses that were wrong have to leave the cache, which a recurrent state does not allow.
+    if kind == "off" or not runner.can_fork:
+        return None, info
+    ngrams = NgramDrafter(runner.context) if kind != "draft" else None
+    costs, model = StepCosts(), None
+    if spec.draft_path is not None and kind != "ngram":
+        try:
+            model = _open_drafter(spec, runner, costs)
+            info = msgspec.structs.replace(info, draft=spec.draft_path)
+        except LoadFailed as error:
+            print(f"No draft model: {error.message}", file=sys.stderr)
+            info = msgspec.structs.replace(info, draft_note=error.message)
+    if ngrams is None and model is None:
+        return None, info
+    used = "auto" if ngrams and model else "ngram" if ngrams else "draft"
+    speculation = Speculation(context=runner.context, costs=costs, ngrams=ngrams, model=model)
+    return speculation, msgspec.structs.replace(info, speculation=used)
+
+
+def _open_drafter(spec: LoadSpec, runner: LocalRunner, costs: StepCosts) -> ModelDrafter:
+    from .llama_cpp.draft_model import open_drafter
+    from .llama_cpp.model_runner import LlamaModelRunner
+
+    if not isinstance(runner, LlamaModelRunner):
+        raise LoadFailed("This engine knows no draft models.")
+    return open_drafter(spec, runner, costs)
 
 
 def _make_template(spec: LoadSpec, tokenizer: Tokenizer) -> ChatTemplate | None:

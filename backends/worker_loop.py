@@ -211,6 +211,7 @@ class WorkerLoop:
                 max_tokens=request.max_tokens,
                 ignore_eos=request.ignore_eos,
                 private=request.private,
+                speculates=request.speculation,
                 parent=first,
                 arrived_at=arrival.at,
             )
@@ -244,13 +245,17 @@ class WorkerLoop:
             reason = output.finish_reason
             # The token that ends the answer is not part of its text.
             eog = reason is FinishReason.STOP
-            self._urgent |= not text_output.consumed  # its first token
+            consumed = text_output.consumed
+            self._urgent |= not consumed  # its first token
             chunk = text_output.push(output.token_ids[:-1] if eog else output.token_ids)
             if chunk.text:
                 self._events.append(
                     Delta(sequence.request_id, sequence.index, chunk.text, chunk.token_ids)
                 )
             if chunk.stopped:
+                # A step's tokens were guessed but for the last; behind a stop string none counts.
+                kept = text_output.consumed - consumed
+                sequence.accepted_tokens -= max(0, len(output.token_ids) - 1 - kept)
                 self._engine.finish(sequence, FinishReason.STOP)
                 self._finish(sequence, FinishReason.STOP, text_output.consumed)
             elif reason is not None:

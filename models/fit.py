@@ -8,6 +8,8 @@ from .gguf import GGUFHeader
 
 DEFAULT_SLOTS = 8
 DEFAULT_BATCH = 512
+DRAFT_BATCH = 256
+"""The batch of a draft model, which has but few tokens to read at a time."""
 KEPT_SLOTS = 16
 """Cache slots beside those of running requests, for conversations that may go on."""
 _LARGEST_DEFAULT = 16384

@@ -19,6 +19,7 @@ _MODELS = os.environ.get("INGLE_TEST_MODELS")
 _IN_CI = bool(os.environ.get("CI"))
 
 Unavailable = Callable[[str], None]
+FetchModel = Callable[[str], Path]
 
 
 @pytest.fixture(autouse=True)
@@ -52,11 +53,21 @@ def unavailable() -> Unavailable:
 
 
 @pytest.fixture(scope="session")
-def smollm2_path(unavailable: Unavailable) -> Path:
-    """The real SmolLM2 file, fetched once into a cache that outlives the test run."""
+def fetch_model(unavailable: Unavailable) -> FetchModel:
+    """Fetches a real model of the catalog once into a cache that outlives the test run."""
     root = Path(_MODELS) if _MODELS else platformdirs.user_cache_path("ingle") / "test-models"
-    try:
-        return ModelStore(root, Catalog.load()).pull("smollm2").path
-    except SourceUnavailable as error:
-        unavailable(error.message)
-        raise
+
+    def fetch(name: str) -> Path:
+        try:
+            return ModelStore(root, Catalog.load()).pull(name).path
+        except SourceUnavailable as error:
+            unavailable(error.message)
+            raise
+
+    return fetch
+
+
+@pytest.fixture(scope="session")
+def smollm2_path(fetch_model: FetchModel) -> Path:
+    """The real SmolLM2 file."""
+    return fetch_model("smollm2")

@@ -95,6 +95,8 @@ class Scheduler:
         room = min(room, self._runner.max_drafts)
         if self._speculator is None or not decoding or room < 1:
             return {}
+        if len(decoding) < len(self.running):  # room is better used for the prompts that are read
+            return {}
         return self._speculator.propose(decoding, room)
 
     def update(

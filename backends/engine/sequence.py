@@ -25,6 +25,7 @@ class Sequence:
     max_tokens: int | None = None
     ignore_eos: bool = False
     private: bool = False
+    speculates: bool = True
     parent: Sequence | None = None
     prompt_length: int = field(init=False)
     num_computed: int = 0

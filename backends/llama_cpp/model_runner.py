@@ -157,6 +157,10 @@ class LlamaModelRunner:
         if chain is not None:
             chain.close()
 
+    def listen(self) -> None:
+        """Take llama.cpp's log back from a model that was loaded after this one."""
+        self._log.listen()
+
     def info(self) -> ModelInfo:
         """What the model really got."""
         return self._info

@@ -24,7 +24,7 @@ _OFFLOADED = re.compile(rb"offloaded (\d+)/\d+ layers to GPU")
 
 
 class NativeLog:
-    """Receives llama.cpp's log until `close`; there can be one a process."""
+    """Receives llama.cpp's log until `close`; of several in a process, the latest `listen`s."""
 
     def __init__(self) -> None:
         self.buffer_bytes: dict[str, int] = {}
@@ -33,6 +33,10 @@ class NativeLog:
         self._level = 0
         # ctypes keeps no reference to a callback, so this object has to.
         self._callback = llama_cpp.llama_log_callback(self._receive)
+        self.listen()
+
+    def listen(self) -> None:
+        """Take the log over from whoever had it."""
         llama_cpp.llama_log_set(self._callback, ctypes.c_void_p(None))
 
     def close(self) -> None:

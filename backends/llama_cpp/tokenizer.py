@@ -15,6 +15,7 @@ class LlamaTokenizer:
     def __init__(self, model: LlamaModel) -> None:
         self._model = model
         self._vocab = model.vocab
+        self.vocab_type = llama_cpp.llama_vocab_type(self._vocab)
         self.vocab_size = llama_cpp.llama_vocab_n_tokens(self._vocab)
         self.adds_bos = llama_cpp.llama_vocab_get_add_bos(self._vocab)
         self.bos_text = self._text_of(_token_id(llama_cpp.llama_vocab_bos(self._vocab)))
@@ -54,6 +55,10 @@ class LlamaTokenizer:
     def is_eog(self, token_id: int) -> bool:
         """Whether the model ends its answer with this token."""
         return llama_cpp.llama_vocab_is_eog(self._vocab, token_id)
+
+    def raw_text(self, token_id: int) -> bytes:
+        """The token as it stands in the vocabulary's own encoding."""
+        return llama_cpp.llama_vocab_get_text(self._vocab, token_id)
 
     def has_token(self, text: str) -> bool:
         """Whether the text is one special token of the vocabulary."""

@@ -7,14 +7,20 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from typing import cast
 
+import msgspec
 import pytest
 
 from ingle.backends.base import Delta, Event, Finished, GenerateRequest, LoadSpec, Started
+from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
+from ingle.backends.engine.ngram_drafter import NgramDrafter
+from ingle.backends.engine.sequence import Sequence
 from ingle.backends.messages import Cancel, Drain, FromWorker, Generate, Outputs, Rejected
 from ingle.backends.scripted.byte_tokenizer import ByteTokenizer
 from ingle.backends.scripted.model_runner import ScriptedModelRunner
+from ingle.backends.serving import loaded
 from ingle.backends.text.prompt import PromptBuilder
 from ingle.backends.worker_loop import Inbox, WorkerLoop
 
@@ -41,10 +47,13 @@ class Prompts(PromptBuilder):
 
 
 @contextmanager
-def running(spec: LoadSpec, prompts: Prompts) -> Generator[tuple[Inbox, queue.Queue[FromWorker]]]:
+def running(
+    spec: LoadSpec, prompts: Prompts, engine: Engine | None = None
+) -> Generator[tuple[Inbox, queue.Queue[FromWorker]]]:
     inbox: Inbox = queue.SimpleQueue()
     sent: queue.Queue[FromWorker] = queue.Queue()
-    loop = WorkerLoop(Engine(ScriptedModelRunner(spec)), ByteTokenizer(), prompts, sent.put, inbox)
+    engine = engine or Engine(ScriptedModelRunner(spec))
+    loop = WorkerLoop(engine, ByteTokenizer(), prompts, sent.put, inbox)
     thread = threading.Thread(target=loop.run)
     thread.start()
     yield inbox, sent
@@ -53,13 +62,17 @@ def running(spec: LoadSpec, prompts: Prompts) -> Generator[tuple[Inbox, queue.Qu
     assert not thread.is_alive()
 
 
-def wait_for_end(sent: queue.Queue[FromWorker], request_id: str) -> Finished | Rejected:
+def wait_for_end(
+    sent: queue.Queue[FromWorker], request_id: str, texts: list[str] | None = None
+) -> Finished | Rejected:
     while True:
         message = sent.get(timeout=10)
         if isinstance(message, Rejected) and message.id == request_id:
             return message
         if isinstance(message, Outputs):
             for event in message.events:
+                if texts is not None and isinstance(event, Delta):
+                    texts.append(event.text)
                 if isinstance(event, Finished) and event.id == request_id:
                     return event
 
@@ -180,3 +193,59 @@ def test_what_waits_leaves_before_a_prompt_is_read(
         assert len(frame) > 2
         inbox.put(Cancel("a"))
         inbox.put(Cancel("b"))
+
+
+def speculating(spec: LoadSpec) -> Engine:
+    """An engine that drafts whatever repeats itself."""
+
+    class Copier:
+        def propose(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
+            drafter = NgramDrafter(512)
+            return {s: drafter.propose(s, min(6, room)).cut(6) for s in decoding}
+
+        def observe(self, batch: Batch, seconds: float) -> None: ...
+
+        def forget(self, sequence: Sequence) -> None: ...
+
+    return Engine(ScriptedModelRunner(spec), Copier())
+
+
+@pytest.mark.parametrize("stop", ["bc", "cab", "d", "xyz"])
+@pytest.mark.parametrize("max_tokens", [1, 7, 12, 40])
+def test_stop_strings_and_limits_within_guesses(
+    scripted_spec: MakeSpec, stop: str, max_tokens: int
+) -> None:
+    """Text and counts are those without drafts, whichever token of a draft ends the answer."""
+    spec = scripted_spec(reply="abcabcabcabcabcdabcabc" * 3)
+    request = GenerateRequest(id="a", prompt="x", max_tokens=max_tokens, stop=[stop])
+
+    def ask(engine: Engine | None) -> tuple[str, Finished]:
+        with running(spec, Prompts(), engine) as (inbox, sent):
+            inbox.put(Generate(request))
+            end = wait_for_end(sent, "a", texts := [])
+            assert isinstance(end, Finished)
+            return "".join(texts), end
+
+    text, plain = ask(None)
+    drafted_text, drafted = ask(speculating(spec))
+    assert drafted_text == text
+    assert (drafted.reason, drafted.completion_tokens) == (plain.reason, plain.completion_tokens)
+    assert drafted.accepted_tokens <= min(drafted.drafted_tokens, drafted.completion_tokens)
+    if plain.completion_tokens > 10:
+        assert drafted.accepted_tokens > 3
+
+
+def test_a_request_may_do_without_guesses(scripted_spec: MakeSpec) -> None:
+    spec = msgspec.structs.replace(scripted_spec(reply="abc" * 60), speculation="ngram")
+    inbox: Inbox = queue.SimpleQueue()
+    sent: queue.Queue[FromWorker] = queue.Queue()
+    with loaded(spec, sent.put, inbox) as (loop, info):
+        assert info.speculation == "ngram"
+        thread = threading.Thread(target=loop.run)
+        thread.start()
+        inbox.put(Generate(GenerateRequest(id="with", prompt="x")))
+        assert cast("Finished", wait_for_end(sent, "with")).accepted_tokens > 50
+        inbox.put(Generate(GenerateRequest(id="without", prompt="x", speculation=False)))
+        assert cast("Finished", wait_for_end(sent, "without")).drafted_tokens == 0
+        inbox.put(Drain())
+        thread.join(10)

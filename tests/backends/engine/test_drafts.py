@@ -1,0 +1,247 @@
+"""Drafts in the step loop: whatever is guessed, the text, the cells and the counts stay."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ingle.backends.base import EngineKind, FinishReason, LoadSpec, SamplingParams
+from ingle.backends.engine.batch import Batch
+from ingle.backends.engine.draft import Draft
+from ingle.backends.engine.engine import Engine
+from ingle.backends.engine.model_drafter import ModelDrafter
+from ingle.backends.engine.ngram_drafter import NgramDrafter
+from ingle.backends.engine.sequence import Sequence
+from ingle.backends.engine.speculation import Speculation
+from ingle.backends.engine.speculator import Speculator
+from ingle.backends.scripted.model_runner import ScriptedModelRunner
+
+REPLY = "the cat sat on the mat and the cat sat on the hat and " * 6
+
+
+class GuessingRunner(ScriptedModelRunner):
+    """A scripted draft model that is wrong now and then, and not always sure."""
+
+    def __init__(self, spec: LoadSpec, seed: int, wrong: float) -> None:
+        super().__init__(spec)
+        self._random = random.Random(seed)
+        self._wrong = wrong
+
+    def collect_likeliest(self) -> list[tuple[int, float]]:
+        guesses: list[tuple[int, float]] = []
+        for (token,) in (sampled.token_ids for sampled in self.collect()):
+            if self._random.random() < self._wrong:
+                token = self._random.randrange(256)
+            guesses.append((token, self._random.choice([0.2, 0.9, 0.99])))
+        return guesses
+
+
+class RandomSpeculator:
+    """Right, wrong, long, short and no guesses, as they come."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def propose(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
+        drafts: dict[Sequence, tuple[int, ...]] = {}
+        for sequence in decoding:
+            length = self._random.randrange(min(room, 12) + 1)
+            known = sequence.num_generated
+            guesses = list(REPLY.encode()[known : known + length])
+            if guesses and self._random.random() < 0.6:
+                guesses[self._random.randrange(len(guesses))] = self._random.randrange(256)
+            room -= len(guesses)
+            drafts[sequence] = tuple(guesses)
+        return drafts
+
+    def observe(self, batch: Batch, seconds: float) -> None: ...
+
+    def forget(self, sequence: Sequence) -> None: ...
+
+
+class AlwaysAsking(RandomSpeculator):
+    """Proposes all that a draft model says, whether it pays or not."""
+
+    def __init__(self, seed: int, drafter: ModelDrafter) -> None:
+        super().__init__(seed)
+        self._drafter = drafter
+
+    def propose(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
+        some = [sequence for sequence in decoding if self._random.random() < 0.8]
+        ready = [sequence for sequence in some if self._drafter.catch_up(sequence)]
+        depth = min(self._random.randrange(6), room // max(len(ready), 1))
+        drafts: dict[Sequence, Draft] = self._drafter.draft(ready, depth)
+        assert all(len(draft.tokens) <= depth for draft in drafts.values())
+        return {sequence: tuple(draft.tokens) for sequence, draft in drafts.items()}
+
+    def forget(self, sequence: Sequence) -> None:
+        self._drafter.forget(sequence)
+
+
+def spec_of(*, context: int = 128, slots: int = 4, batch: int = 24) -> LoadSpec:
+    return LoadSpec(
+        engine=EngineKind.SCRIPTED,
+        path="",
+        context=context,
+        slots=slots,
+        batch=batch,
+        script=f'{{"reply": "{REPLY}"}}',
+    )
+
+
+def text(sequence: Sequence) -> str:
+    return bytes(t for t in sequence.token_ids[sequence.prompt_length :] if t < 256).decode()
+
+
+Load = list[tuple[int, int, int, int, int | None]]
+LOADS = st.lists(
+    st.tuples(
+        st.integers(0, 60),  # tokens the prompts have in common
+        st.integers(1, 30),  # tokens of its own
+        st.integers(1, 80),  # max_tokens
+        st.integers(0, 20),  # arrives after so many steps
+        st.one_of(st.none(), st.integers(0, 30)),  # cancelled after so many steps
+    ),
+    min_size=1,
+    max_size=7,
+)
+
+
+def play(runner: ScriptedModelRunner, speculator: Speculator | None, load: Load) -> Engine:
+    """Run the load to its end, and see that every sequence got what it would get alone."""
+    engine = Engine(runner, speculator)
+    capacity = runner.kv_capacity
+    sequences: list[Sequence] = []
+    for number, (common, own, max_tokens, _, _) in enumerate(load):
+        prompt = [7 * i % 256 for i in range(common)] + [number] * own
+        sequences.append(Sequence("r", number, prompt, SamplingParams(), max_tokens=max_tokens))
+    for step in range(5000):
+        for sequence, (_, _, _, arrival, cancel) in zip(sequences, load, strict=True):
+            if step == arrival:
+                engine.add(sequence)
+            if cancel is not None and step == max(arrival, cancel):
+                engine.finish(sequence, FinishReason.CANCELLED)
+        if engine.has_work:
+            engine.step()
+            held = engine.scheduler.kv_used + engine.scheduler.kv_kept
+            assert runner.free_cells == capacity - held
+        elif all(sequence.finish_reason for sequence in sequences):
+            break
+    for sequence in sequences:
+        assert sequence.finish_reason is not None
+        assert REPLY.startswith(text(sequence)) or sequence.token_ids[-1] == 257
+        assert 0 <= sequence.accepted_tokens <= sequence.drafted_tokens
+        assert sequence.accepted_tokens <= sequence.num_generated
+        if sequence.finish_reason is not FinishReason.CANCELLED:
+            expected = min(sequence.max_tokens or 0, capacity - sequence.prompt_length)
+            assert text(sequence) == REPLY[:expected]
+    gauges = engine.gauges()
+    assert gauges.kv_used == 0
+    assert gauges.drafted_tokens_total == sum(s.drafted_tokens for s in sequences)
+    assert gauges.accepted_tokens_total == sum(s.accepted_tokens for s in sequences)
+    assert gauges.completion_tokens_total == sum(s.num_generated for s in sequences)
+    return engine
+
+
+@given(load=LOADS, seed=st.integers(0, 2**32), batch=st.integers(1, 40), slots=st.integers(1, 6))
+def test_random_guesses_change_nothing(load: Load, seed: int, batch: int, slots: int) -> None:
+    play(ScriptedModelRunner(spec_of(batch=batch, slots=slots)), RandomSpeculator(seed), load)
+
+
+@settings(deadline=None)
+@given(
+    load=LOADS,
+    seed=st.integers(0, 2**32),
+    wrong=st.sampled_from([0.0, 0.1, 0.5, 1.0]),
+    slots=st.integers(1, 5),
+    room=st.integers(40, 128),
+)
+def test_a_draft_model_reads_along_and_changes_nothing(
+    load: Load, seed: int, wrong: float, slots: int, room: int
+) -> None:
+    """The scripted caches of both models compare every token in them in every step."""
+    drafts = GuessingRunner(spec_of(slots=slots), seed, wrong)
+    drafts.lose_cells(128 - room)  # it has less room than it thinks, and may guess for some only
+    drafter = ModelDrafter(drafts)
+    play(ScriptedModelRunner(spec_of(slots=slots)), AlwaysAsking(seed, drafter), load)
+
+
+@settings(deadline=None, max_examples=40)
+@given(load=LOADS, seed=st.integers(0, 2**32), wrong=st.sampled_from([0.0, 0.3]))
+def test_both_kinds_together_change_nothing(load: Load, seed: int, wrong: float) -> None:
+    speculation = Speculation(
+        context=128,
+        ngrams=NgramDrafter(128),
+        model=ModelDrafter(GuessingRunner(spec_of(), seed, wrong)),
+    )
+    play(ScriptedModelRunner(spec_of()), speculation, load)
+
+
+def test_right_guesses_save_steps() -> None:
+    plain = play(ScriptedModelRunner(spec_of()), None, [(0, 20, 60, 0, None)])
+    drafter = ModelDrafter(GuessingRunner(spec_of(), 1, 0.0))
+    guessed = play(ScriptedModelRunner(spec_of()), AlwaysAsking(1, drafter), [(0, 20, 60, 0, None)])
+    assert guessed.gauges().steps_total < plain.gauges().steps_total * 0.7
+
+
+def test_the_next_turn_is_known_to_the_draft_model_too() -> None:
+    """Kept by both models: of a second turn only what is new has to be read."""
+    runner = GuessingRunner(spec_of(), 0, 0.0)
+    drafter = ModelDrafter(runner)
+    first = Sequence("a", 0, list(range(60)), SamplingParams())
+    while not drafter.catch_up(first):
+        pass
+    assert drafter.draft([first], 3)
+    first.token_ids += REPLY.encode()[:2]
+    drafter.forget(first)
+    second = Sequence("b", 0, [*first.token_ids, 1, 2, 3, 4], SamplingParams())
+    assert drafter.lag(second) <= 5
+    stranger = Sequence("c", 0, [9] * 60, SamplingParams())
+    assert drafter.lag(stranger) == 60
+
+
+def test_preempted_sequences_keep_their_guesses_out_of_the_cache() -> None:
+    """Four sequences that need more cells than there are, all drafting."""
+    engine = play(
+        ScriptedModelRunner(spec_of(context=96, slots=4)),
+        RandomSpeculator(5),
+        [(0, 20, 60, 0, None)] * 4,
+    )
+    assert engine.scheduler.preemptions > 0
+    assert engine.gauges().accepted_tokens_total > 50
+
+
+@pytest.mark.parametrize("max_tokens", range(1, 12))
+def test_the_last_token_may_be_a_guess_or_not(max_tokens: int) -> None:
+    class Knowing(RandomSpeculator):
+        def propose(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
+            known = decoding[0].num_generated
+            return {decoding[0]: tuple(REPLY.encode()[known : known + 4])}
+
+    engine = play(ScriptedModelRunner(spec_of()), Knowing(0), [(0, 5, max_tokens, 0, None)])
+    assert engine.gauges().completion_tokens_total == max_tokens
+
+
+def test_no_guess_while_a_prompt_is_read() -> None:
+    asked: list[int] = []
+
+    class Asked(RandomSpeculator):
+        def propose(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
+            asked.append(len(decoding))
+            return {}
+
+    engine = Engine(ScriptedModelRunner(spec_of(batch=16)), Asked(0))
+    engine.add(Sequence("a", 0, [1] * 4, SamplingParams(), max_tokens=30))
+    engine.step()
+    engine.add(Sequence("b", 0, [2] * 60, SamplingParams(), max_tokens=3))
+    steps = 0
+    while len(engine.scheduler.running) < 2 or engine.scheduler.running[1].num_pending > 1:
+        engine.step()
+        steps += 1
+    assert steps > 2
+    assert asked == []
+    engine.step()
+    assert asked == [2]
