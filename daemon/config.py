@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Literal
 
 from .paths import Paths, find_paths
 
@@ -33,6 +34,7 @@ class Config:
     slots: int = 8
     threads: int = 0
     gpu_layers: int = -1
+    speculation: Literal["auto", "off", "ngram", "draft"] = "auto"
     keep_alive: float = 900.0
     max_body_bytes: int = 64 * 2**20
     shutdown_grace: float = 10.0

@@ -58,6 +58,8 @@ class FinishedEvent(msgspec.Struct, frozen=True, kw_only=True):
     queue_seconds: float = 0.0
     prompt_seconds: float = 0.0
     decode_seconds: float = 0.0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
 
 
 class ErrorEvent(msgspec.Struct, frozen=True):
@@ -186,6 +188,8 @@ class Generation:
             queue_seconds=event.queue_seconds,
             prompt_seconds=event.prompt_seconds,
             decode_seconds=event.decode_seconds,
+            drafted_tokens=event.drafted_tokens,
+            accepted_tokens=event.accepted_tokens,
         )
 
     def _cancelled_event(self) -> FinishedEvent:

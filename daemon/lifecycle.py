@@ -26,11 +26,12 @@ from .loaded_model import LoadedModel
 from .memory import MIB, MemoryReader, MemorySnapshot, ProcessMemory, wait_for_release
 from .model_run import ModelRun, ModelState
 from .placement import Demand, Occupant, Placement, plan
-from .preparation import Preparer
+from .preparation import LoadOptions, Preparer
 
 log = logging.getLogger("ingle.daemon")
 
 ABANDON_SECONDS = 10.0
+AUTOMATIC = LoadOptions()
 
 
 @dataclass(frozen=True)
@@ -94,23 +95,27 @@ class ModelManager:
             run.release()
 
     async def load(
-        self, reference: str, *, context: int | None = None, keep_alive: float | None = None
+        self,
+        reference: str,
+        options: LoadOptions = AUTOMATIC,
+        *,
+        keep_alive: float | None = None,
     ) -> LoadedModel:
         """Load a model and keep it `keep_alive` seconds after its last use.
 
-        Another `context` than it has means a new start; raises `Conflict` while it is in use.
+        Other options than it has mean a new start; raises `Conflict` while it is in use.
         """
         model = await asyncio.to_thread(self._resolve, reference)
         run = self._runs.get(_key(model))
-        if run is not None and context is not None and run.accepts and not _fits(run, context):
+        if run is not None and run.accepts and not _fits(run, options):
             if run.busy:
                 raise Conflict(
-                    f"The model '{model.name}' is answering with another context.",
+                    f"The model '{model.name}' is answering with other options.",
                     hint="Try again when it is done, or unload it first.",
                     code="model_busy",
                 )
             run.request_stop()
-        run = await self._obtain(model, context=context)
+        run = await self._obtain(model, options)
         try:
             if keep_alive is not None:
                 run.keep(keep_alive)
@@ -183,8 +188,8 @@ class ModelManager:
     async def _obtain(
         self,
         model: StoredModel,
+        options: LoadOptions = AUTOMATIC,
         *,
-        context: int | None = None,
         on_progress: LoadProgress | None = None,
     ) -> ModelRun:
         """An acquired run. One start serves all who want the model, and fails them all alike."""
@@ -196,14 +201,14 @@ class ModelManager:
                 await run.until_ended()
                 continue
             if run is None or run.state is ModelState.FAILED:
-                run = self._begin(model, context)
+                run = self._begin(model, options)
             with run.waiting(on_progress):
                 await run.until_started()
             if run.accepts:
                 run.acquire()
                 return run
 
-    def _begin(self, model: StoredModel, context: int | None) -> ModelRun:
+    def _begin(self, model: StoredModel, options: LoadOptions) -> ModelRun:
         record = self._crashes.get(_key(model))
         if record is not None and (left := record.quarantine_left()) > 0:
             raise ModelQuarantined(
@@ -214,7 +219,7 @@ class ModelManager:
             )
         run = ModelRun(
             model,
-            context=context,
+            options=options,
             keep_alive=self._keep_alive,
             abandon_after=self._abandon_after,
             open_backend=self._open,
@@ -242,7 +247,7 @@ class ModelManager:
         others = [other for other in self._runs.values() if other is not run and other.size]
         idle = sum(other.size for other in others if not other.busy)
         prepared = await asyncio.to_thread(
-            self._prepare, run.model, context=run.context, available=self._free() + idle
+            self._prepare, run.model, run.options, available=self._free() + idle
         )
         occupants = [
             Occupant(_key(other.model), other.size, other.busy, other.last_used)
@@ -316,5 +321,8 @@ def _key(model: StoredModel) -> str:
     return str(model.path)
 
 
-def _fits(run: ModelRun, context: int) -> bool:
-    return run.context == context or (run.info is not None and run.info.context == context)
+def _fits(run: ModelRun, options: LoadOptions) -> bool:
+    """Whether the run was asked for the same, or has what is asked for now."""
+    info = run.info
+    contexts = (None, run.options.context, info.context if info else None)
+    return options.context in contexts and options.draft in (None, run.options.draft)

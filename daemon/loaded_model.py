@@ -6,7 +6,7 @@ import time
 
 import msgspec
 
-from ingle.backends.base import Gauges
+from ingle.backends.base import Gauges, SpeculationKind
 
 from .memory import ProcessMemory
 from .model_run import ModelRun, ModelState
@@ -35,6 +35,9 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
     rss: int
     layers: int
     layers_on_gpu: int
+    speculation: SpeculationKind
+    draft: str | None
+    draft_note: str | None
     loaded_for: float
     expires_in: float | None
 
@@ -67,6 +70,9 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
             rss=ProcessMemory.read(pid).resident,
             layers=info.layers if info else 0,
             layers_on_gpu=info.layers_on_gpu if info else 0,
+            speculation=info.speculation if info else "off",
+            draft=info.draft if info else None,
+            draft_note=info.draft_note if info else None,
             loaded_for=0.0 if since is None else time.monotonic() - since,
             expires_in=run.expires_in,
         )

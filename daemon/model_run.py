@@ -14,6 +14,7 @@ from ingle.backends.errors import WorkerDied
 from ingle.models.store import StoredModel
 
 from .errors import ModelStopped, describe
+from .preparation import LoadOptions
 
 STOP_GRACE = 5.0
 HURRIED_GRACE = 1.0
@@ -44,15 +45,15 @@ class ModelRun:
         self,
         model: StoredModel,
         *,
-        context: int | None,
+        options: LoadOptions,
         keep_alive: float,
         abandon_after: float,
         open_backend: Callable[[ModelRun], Awaitable[ModelInfo]],
         on_change: Callable[[ModelRun], None],
     ) -> None:
         self.model = model
-        self.context = context
-        """The context somebody asked for; None is automatic."""
+        self.options = options
+        """What somebody asked for."""
         self.keep_alive = keep_alive
         self.state = ModelState.STARTING
         self.fraction = 0.0

@@ -213,7 +213,7 @@ def build_services(
     catalog = Catalog.load()
     store = ModelStore(config.paths.models, catalog)
     hub = EventHub()
-    prepare = GGUFPreparer(config)
+    prepare = GGUFPreparer(config, store.resolve)
     manager = ModelManager(
         resolve=store.resolve,
         prepare=prepare,

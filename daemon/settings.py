@@ -12,6 +12,8 @@ Parser = Callable[[object, bool], object]
 FOREVER = -1.0
 """The `keep_alive` that never ends."""
 
+SPECULATION = ("auto", "off", "ngram", "draft")
+
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -141,6 +143,12 @@ def _origins(value: object, textual: bool) -> tuple[str, ...]:
     return tuple(origins)
 
 
+def _speculation(value: object, textual: bool) -> str:
+    if isinstance(value, str) and value.strip().lower() in SPECULATION:
+        return value.strip().lower()
+    raise InvalidSetting("one of " + ", ".join(SPECULATION))
+
+
 def _log_level(value: object, textual: bool) -> str:
     if isinstance(value, str) and value.lower() in LOG_LEVELS:
         return value.lower()
@@ -157,6 +165,7 @@ PARSERS: Mapping[str, Parser] = {
     "slots": _integer(1, 256),
     "threads": _integer(0, 1024),
     "gpu_layers": _integer(-1, 10_000),
+    "speculation": _speculation,
     "keep_alive": _seconds(forever=True),
     "max_body_bytes": _size(1024),
     "shutdown_grace": _seconds(forever=False),

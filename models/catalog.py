@@ -61,7 +61,8 @@ class CatalogEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """One file with a name: what it is, what it must be, and where it may come from.
 
     `sampling` holds what the model's makers recommend, by the names of the request fields;
-    `chat_template` takes the place of the one in the file.
+    `chat_template` takes the place of the one in the file; `draft` names a smaller model of the
+    same family that can guess its tokens.
     """
 
     name: str
@@ -78,6 +79,7 @@ class CatalogEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     sha256: str
     sampling: dict[str, float] = {}
     chat_template: str | None = None
+    draft: str | None = None
     sources: list[Location]
 
     def __post_init__(self) -> None:

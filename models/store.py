@@ -212,6 +212,7 @@ class ModelStore:
             chat=entry.chat,
             sampling=entry.sampling,
             chat_template=entry.chat_template,
+            draft=entry.draft,
         )
 
     def _at_path(self, path: Path, text: str) -> StoredModel:

@@ -20,7 +20,8 @@ class StoredModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model file on this machine and what is known about it without opening it.
 
     `sampling` holds recommended values by the names of the request fields; `sha256` is None for a
-    file that was not fetched by the store; `chat_template` replaces the file's own, if it is set.
+    file that was not fetched by the store; `chat_template` replaces the file's own, if it is set;
+    `draft` names a model that can guess for this one.
     """
 
     name: str
@@ -37,6 +38,7 @@ class StoredModel(msgspec.Struct, frozen=True, kw_only=True):
     sampling: dict[str, float]
     source: str
     chat_template: str | None = None
+    draft: str | None = None
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,6 +31,7 @@ from ..generations import (
     new_generation_id,
 )
 from ..loaded_model import LoadedModel
+from ..preparation import LoadOptions
 from ..pulls import Pull
 from ..responses import JSON
 from ..route_spec import Parameter, RouteSpec, Stream
@@ -273,7 +274,9 @@ class NativeApi:
         """`POST /ingle/v1/load`; a client that leaves no longer counts as waiting."""
         body = await self._read(request, self._load_request)
         loading = self._services.manager.load(
-            body.model, context=body.context, keep_alive=body.keep_alive
+            body.model,
+            LoadOptions(context=body.context, draft=body.draft),
+            keep_alive=body.keep_alive,
         )
         loaded = await run_until_disconnect(request.receive, loading)
         return Response(status_code=499) if loaded is None else JSON(loaded)

@@ -69,10 +69,11 @@ class ModelRequest(msgspec.Struct, frozen=True):
 
 
 class LoadRequest(msgspec.Struct, frozen=True):
-    """`context` in tokens; what is left out is decided by the configuration."""
+    """`context` in tokens, `draft` a model or "off"; the configuration decides what is left out."""
 
     model: Reference
     context: TokenCount | None = None
+    draft: Reference | None = None
     keep_alive: KeepAlive | None = None
 
 

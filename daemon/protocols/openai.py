@@ -21,6 +21,7 @@ from ..body import parse, read_body
 from ..errors import describe
 from ..lifecycle import Lease
 from ..model_run import ModelState
+from ..preparation import LoadOptions
 from ..responses import JSON
 from ..route_spec import RouteSpec, Stream
 from ..services import Services
@@ -167,7 +168,7 @@ class OpenAIApi:
         """What a request would get if the model were loaded now."""
         available = self._services.memory().usable
         try:
-            return self._services.prepare(model, context=None, available=available).spec.context
+            return self._services.prepare(model, LoadOptions(), available=available).spec.context
         except ModelError:
             # It is listed although it cannot be loaded; asking for it says why.
             return model.context

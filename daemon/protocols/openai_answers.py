@@ -23,6 +23,7 @@ from .openai_types import (
     ChunkChoice,
     Completion,
     CompletionChoice,
+    CompletionTokensDetails,
     FinishWord,
     PromptTokensDetails,
     Usage,
@@ -36,6 +37,8 @@ class Tally:
         self._prompt = 0
         self._cached = 0
         self._completion = 0
+        self._drafted = 0
+        self._accepted = 0
 
     def add(self, event: Event) -> None:
         """Count what the event says."""
@@ -44,6 +47,8 @@ class Tally:
             self._cached += event.cached_tokens
         elif isinstance(event, Finished):
             self._completion += event.completion_tokens
+            self._drafted += event.drafted_tokens
+            self._accepted += event.accepted_tokens
 
     def usage(self) -> Usage:
         """The sum."""
@@ -52,6 +57,10 @@ class Tally:
             completion_tokens=self._completion,
             total_tokens=self._prompt + self._completion,
             prompt_tokens_details=PromptTokensDetails(self._cached),
+            completion_tokens_details=CompletionTokensDetails(
+                accepted_prediction_tokens=self._accepted,
+                rejected_prediction_tokens=self._drafted - self._accepted,
+            ),
         )
 
 

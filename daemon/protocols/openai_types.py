@@ -71,6 +71,13 @@ class PromptTokensDetails(msgspec.Struct, frozen=True):
     cached_tokens: int
 
 
+class CompletionTokensDetails(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the tokens that were guessed ahead, those that became part of the answer, and the rest."""
+
+    accepted_prediction_tokens: int
+    rejected_prediction_tokens: int
+
+
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens really processed."""
 
@@ -78,6 +85,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     completion_tokens: int
     total_tokens: int
     prompt_tokens_details: PromptTokensDetails
+    completion_tokens_details: CompletionTokensDetails
 
 
 class AssistantMessage(msgspec.Struct, frozen=True):

@@ -39,7 +39,7 @@ from ingle.daemon.generations import GenerationRegistry
 from ingle.daemon.lifecycle import ModelManager
 from ingle.daemon.memory import MemorySnapshot
 from ingle.daemon.paths import find_paths
-from ingle.daemon.preparation import Preparation, Preparer
+from ingle.daemon.preparation import LoadOptions, Preparation, Preparer
 from ingle.daemon.pulls import PullManager
 from ingle.daemon.server import Server, make_server
 from ingle.daemon.services import Services, canonical_name
@@ -189,9 +189,9 @@ async def make_manager(tmp_path: Path) -> AsyncGenerator[Callable[..., ManagerHa
         backends: list[PlannedBackend] = []
         hub = EventHub()
 
-        def prepare(model: StoredModel, *, context: int | None, available: int) -> Preparation:
+        def prepare(model: StoredModel, options: LoadOptions, *, available: int) -> Preparation:
             spec = LoadSpec(
-                engine=EngineKind.SCRIPTED, path=str(model.path), context=context or 4096
+                engine=EngineKind.SCRIPTED, path=str(model.path), context=options.context or 4096
             )
             return Preparation(spec, sizes[model.name])
 
@@ -362,11 +362,11 @@ class _ScriptedPreparer:
     def __init__(self, script: dict[str, Any]) -> None:
         self._script = json.dumps(script)
 
-    def __call__(self, model: StoredModel, *, context: int | None, available: int) -> Preparation:
+    def __call__(self, model: StoredModel, options: LoadOptions, *, available: int) -> Preparation:
         spec = LoadSpec(
             engine=EngineKind.SCRIPTED,
             path=str(model.path),
-            context=context or 512,
+            context=options.context or 512,
             script=self._script,
         )
         return Preparation(spec, MIB)

@@ -21,6 +21,7 @@ from ingle.daemon.errors import (
     ModelStopped,
     ShuttingDown,
 )
+from ingle.daemon.preparation import LoadOptions
 from ingle.models.errors import ModelNotFound
 
 if TYPE_CHECKING:
@@ -266,14 +267,21 @@ async def test_loading_with_another_context_starts_again_unless_in_use(
     make_manager: MakeManager,
 ) -> None:
     harness = make_manager()
-    assert (await harness.manager.load("a", context=1024)).context == 1024
-    assert (await harness.manager.load("a", context=1024)).context == 1024
+    assert (await harness.manager.load("a", LoadOptions(context=1024))).context == 1024
+    assert (await harness.manager.load("a", LoadOptions(context=1024))).context == 1024
     assert len(harness.backends) == 1
-    assert (await harness.manager.load("a", context=2048)).context == 2048
+    assert (await harness.manager.load("a", LoadOptions(context=2048))).context == 2048
     assert len(harness.backends) == 2
     async with harness.manager.lease("a"):
         with pytest.raises(Conflict):
-            await harness.manager.load("a", context=4096)
+            await harness.manager.load("a", LoadOptions(context=4096))
+
+
+async def test_loading_with_another_draft_starts_again(make_manager: MakeManager) -> None:
+    manager = (harness := make_manager()).manager
+    for draft, starts in [(None, 1), ("off", 2), ("off", 2), (None, 2), ("b", 3)]:
+        await manager.load("a", LoadOptions(draft=draft))
+        assert len(harness.backends) == starts
 
 
 async def test_progress_reaches_whoever_waits(make_manager: MakeManager) -> None:

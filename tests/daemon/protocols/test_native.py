@@ -131,6 +131,7 @@ async def test_a_generation_from_start_to_end(daemon: RunningDaemon) -> None:
     assert finished["prompt_tokens"] == started["prompt_tokens"] > 0
     assert finished["completion_tokens"] >= len(REPLY)
     assert finished["context"] == started["context"] == 512
+    assert finished["drafted_tokens"] == finished["accepted_tokens"] == 0
     assert sum(data["tokens"] for name, data in events if name == "delta") > 0
     status = (await daemon.unix.get(f"{GENERATIONS}/{id_}")).json()
     assert status["state"] == "finished"

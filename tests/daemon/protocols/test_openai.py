@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from ingle.backends.base import LoadSpec
@@ -56,6 +57,8 @@ async def test_a_whole_answer(daemon: RunningDaemon) -> None:
     assert usage["completion_tokens"] >= len(REPLY)
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
     assert usage["prompt_tokens_details"]["cached_tokens"] <= usage["prompt_tokens"]
+    none = {"accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0}
+    assert usage["completion_tokens_details"] == none
 
 
 async def test_a_stream_is_exactly_openais(daemon: RunningDaemon) -> None:
@@ -391,3 +394,18 @@ def spy_on_requests() -> Callable[[], tuple[list[Any], Callable[[LoadSpec], Loca
         return seen, Spy
 
     return make
+
+
+async def test_usage_counts_guesses(run_daemon: DaemonFactory) -> None:
+    def create(spec: LoadSpec) -> LocalBackend:
+        return LocalBackend(msgspec.structs.replace(spec, speculation="ngram"))
+
+    reply = "abc" * 40 + "the end" + "abc" * 40
+    async with run_daemon(script={"reply": reply}, create_backend=create) as daemon:
+        answer = (await daemon.tcp.post(CHAT, json=chat())).json()
+        assert answer["choices"][0]["message"]["content"] == reply
+        details = answer["usage"]["completion_tokens_details"]
+        assert 50 < details["accepted_prediction_tokens"] < answer["usage"]["completion_tokens"]
+        assert details["rejected_prediction_tokens"] > 0
+        (model,) = (await daemon.unix.get("/ingle/v1/status")).json()["models"]
+        assert (model["speculation"], model["draft"]) == ("ngram", None)

@@ -1,0 +1,155 @@
+"""How models are loaded, with real headers of small files."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import gguf
+import msgspec
+import numpy as np
+import pytest
+
+from ingle.daemon.config import Config
+from ingle.daemon.paths import find_paths
+from ingle.daemon.preparation import GGUFPreparer, LoadOptions
+from ingle.models.catalog import Catalog
+from ingle.models.errors import ModelNotFound
+from ingle.models.stored_model import StoredModel
+
+GIB = 2**30
+
+
+def write_model(path: Path, width: int) -> Path:
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(1)
+    writer.add_context_length(4096)
+    writer.add_embedding_length(width)
+    writer.add_feed_forward_length(width)
+    writer.add_head_count(2)
+    writer.add_head_count_kv(2)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_vocab_size(64)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list([f"t{token}" for token in range(64)])
+    writer.add_tensor("token_embd.weight", np.zeros((64, width), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def stored(path: Path, draft: str | None = None) -> StoredModel:
+    return StoredModel(
+        name=path.stem,
+        path=path,
+        size=path.stat().st_size,
+        sha256=None,
+        licence="",
+        description="",
+        parameters=1,
+        quantization="F32",
+        architecture="llama",
+        context=4096,
+        chat=True,
+        sampling={},
+        source="test",
+        draft=draft,
+    )
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> StoredModel:
+    return stored(write_model(tmp_path / "large.gguf", 64), draft="small")
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> StoredModel:
+    return stored(write_model(tmp_path / "small.gguf", 32))
+
+
+@pytest.fixture
+def config(ingle_home: Path) -> Config:
+    return Config(paths=find_paths({"INGLE_HOME": str(ingle_home)}))
+
+
+def test_an_installed_draft_is_loaded_along_and_its_memory_counts(
+    config: Config, large: StoredModel, small: StoredModel
+) -> None:
+    asked: list[str] = []
+
+    def resolve(name: str) -> StoredModel:
+        asked.append(name)
+        return small
+
+    prepare = GGUFPreparer(config, resolve)
+    both = prepare(large, LoadOptions(context=1024), available=GIB)
+    assert asked == ["small"]
+    assert both.spec.draft_path == str(small.path)
+    assert both.spec.speculation == "auto"
+    alone = prepare(
+        msgspec.structs.replace(large, draft=None), LoadOptions(context=1024), available=GIB
+    )
+    assert alone.spec.draft_path is None
+    draft_kv = 1024 * 2 * 32 * 2
+    assert both.size > alone.size + draft_kv
+
+
+def test_a_draft_that_is_not_here_or_does_not_fit_is_left_out(
+    config: Config, large: StoredModel, small: StoredModel
+) -> None:
+    def missing(name: str) -> StoredModel:
+        raise ModelNotFound(name)
+
+    assert (
+        GGUFPreparer(config, missing)(
+            large, LoadOptions(context=512), available=GIB
+        ).spec.draft_path
+        is None
+    )
+    prepare = GGUFPreparer(config, lambda _: small)
+    size = prepare(large, LoadOptions(context=512), available=GIB).size
+    assert prepare(large, LoadOptions(context=512), available=size).spec.draft_path
+    assert prepare(large, LoadOptions(context=512), available=size - 1).spec.draft_path is None
+
+
+@pytest.mark.parametrize(
+    ("speculation", "drafts"), [("auto", True), ("draft", True), ("ngram", False), ("off", False)]
+)
+def test_the_setting_decides(
+    config: Config, large: StoredModel, small: StoredModel, speculation: str, drafts: bool
+) -> None:
+    config = replace(config, speculation=speculation)  # pyright: ignore[reportArgumentType]
+    spec = GGUFPreparer(config, lambda _: small)(
+        large, LoadOptions(context=512), available=GIB
+    ).spec
+    assert (spec.speculation, spec.draft_path is not None) == (speculation, drafts)
+
+
+def test_a_load_may_name_another_draft_or_none(
+    config: Config, large: StoredModel, small: StoredModel
+) -> None:
+    """What was asked for is not left out silently, whatever the setting and the memory."""
+    prepare = GGUFPreparer(replace(config, speculation="off"), lambda _: small)
+    assert prepare(large, LoadOptions(512), available=GIB).spec.draft_path is None
+    asked = prepare(large, LoadOptions(512, draft="small"), available=0).spec
+    assert (asked.draft_path, asked.speculation) == (str(small.path), "draft")
+
+    def missing(name: str) -> StoredModel:
+        raise ModelNotFound(name)
+
+    prepare = GGUFPreparer(config, missing)
+    with pytest.raises(ModelNotFound):
+        prepare(large, LoadOptions(512, draft="gone"), available=GIB)
+    assert prepare(large, LoadOptions(512, draft="off"), available=GIB).spec.draft_path is None
+
+
+def test_the_catalogs_drafts_are_in_the_catalog() -> None:
+    catalog = Catalog.load()
+    named = [entry for entry in catalog.entries if entry.draft is not None]
+    assert [entry.full_name for entry in named] == ["qwen2.5-coder:1.5b"]
+    for entry in named:
+        draft = catalog.find(entry.draft or "")
+        assert draft is not None
+        assert draft.size < entry.size / 2
