@@ -19,6 +19,13 @@ class FinishReason(StrEnum):
     CANCELLED = "cancelled"
 
 
+class Priority(StrEnum):
+    """Whether somebody waits for the answer, or it may take its time."""
+
+    INTERACTIVE = "interactive"
+    BATCH = "batch"
+
+
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How the next token is chosen; `temperature` 0 is greedy.
 
@@ -65,6 +72,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     the prompt and differ in `index`; a given seed makes sequence i use seed + i. Without
     `max_tokens` a sequence may fill the context. What is `private` is never written to disk.
     Without `speculation` each step yields one token, which changes nothing but the speed.
+    Requests of one `priority` are served fairly among the `client`s that are waiting.
     """
 
     id: str
@@ -77,6 +85,8 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     ignore_eos: bool = False
     private: bool = False
     speculation: bool = True
+    priority: Priority = Priority.INTERACTIVE
+    client: str = ""
 
 
 class Started(msgspec.Struct, frozen=True, array_like=True, tag="started"):
@@ -195,8 +205,9 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     as `context`); `batch` bounds the tokens of one step; `threads` 0 means one a physical core;
     `gpu_layers` -1 means as many as llama.cpp can place. `chat_template` takes the place of the one
     in the file. `speculation` says whose guesses the model may verify: those looked up in the text
-    (`ngram`), of the smaller model at `draft_path` (`draft`), or whichever pay (`auto`). `script`
-    is for the scripted engine only.
+    (`ngram`), of the smaller model at `draft_path` (`draft`), or whichever pay (`auto`). Workers
+    that name the same `compute_lease`, a file they lock, compute in turns. `script` is for the
+    scripted engine only.
     """
 
     engine: EngineKind
@@ -210,6 +221,7 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     chat_template: str | None = None
     speculation: SpeculationKind = "auto"
     draft_path: str | None = None
+    compute_lease: str | None = None
     script: str | None = None
 
 

@@ -212,6 +212,8 @@ class WorkerLoop:
                 ignore_eos=request.ignore_eos,
                 private=request.private,
                 speculates=request.speculation,
+                priority=request.priority,
+                client=request.client,
                 parent=first,
                 arrived_at=arrival.at,
             )

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import math
+
 _PAUSE_SECONDS = 0.2
+_STEP_SECONDS = 1.0
+_SLACK = 1.25
 _SMALLEST = 32
 _BEFORE_MEASURING = 64
+_FIRST_CHUNK = 128
 _MEMORY = 0.7
 
 
 class ChunkBudget:
-    """Lets a long prompt pass without stalling those who are being answered.
+    """Lets a long prompt pass without stalling anybody, going by how long earlier steps took.
 
-    While nobody decodes, a step reads as much as it can. Otherwise it reads what fits into a short
-    pause between two tokens, going by how long the steps before it took.
+    Beside running answers, and where another model waits for the same processors, a step reads
+    what fits into a short pause. Alone it may take about a second, for which a cancel or a new
+    request waits. That chunk is a power of two that changes only when the cost has clearly
+    changed: what is computed in other chunks has slightly other logits.
     """
 
     def __init__(self, most: int) -> None:
         """`most` is the number of tokens a step may have."""
         self._most = most
         self._seconds_per_token: float | None = None
+        self._chunk = _FIRST_CHUNK
+        self.contended = False
+        """Whether another model waits while this one computes."""
 
     def limit(self, *, decoding: bool) -> int:
         """Prompt tokens for the next step."""
-        if not decoding:
-            return self._most
+        if not decoding and not self.contended:
+            return min(self._most, self._chunk)
         if self._seconds_per_token is None:
             return min(self._most, _BEFORE_MEASURING)
         return min(self._most, max(_SMALLEST, int(_PAUSE_SECONDS / self._seconds_per_token)))
@@ -37,3 +47,16 @@ class ChunkBudget:
         if known is not None:
             measured = _MEMORY * known + (1 - _MEMORY) * measured
         self._seconds_per_token = measured
+        self._fit(max(measured, 1e-9))
+
+    def _fit(self, cost: float) -> None:
+        """Change the chunk where it takes clearly too long, or twice as much would not."""
+        if self._chunk * cost > _STEP_SECONDS * _SLACK:
+            self._chunk = max(_SMALLEST, _power_of_two(_STEP_SECONDS / cost))
+        else:
+            self._chunk = max(self._chunk, _power_of_two(_STEP_SECONDS / _SLACK / cost))
+
+
+def _power_of_two(number: float) -> int:
+    """The largest one that is not above the number, which is at least 1; at most 2 ** 30."""
+    return 1 << min(30, math.frexp(max(1.0, number))[1] - 1)

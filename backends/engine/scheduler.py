@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from ..base import FinishReason, TokenLogprobs
+from ..base import FinishReason, Priority, TokenLogprobs
 from .batch import Batch, Chunk, Sampled
 from .chunk_budget import ChunkBudget
-from .kv_cache import MIN_SHARED, KVCache
+from .kv_cache import MIN_SHARED, KVCache, Prefix
 from .model_runner import ModelRunner
+from .prompt_shares import prompt_shares
 from .sequence import Sequence
 from .speculator import Speculator
+from .waiting_queue import WaitingQueue
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,12 @@ class Scheduler:
     """Continuous batching at token granularity: decode first, then chunks of prompts.
 
     Every running sequence gets its next token in every step; what is left of the token budget goes
-    to prompts, oldest first, and only so much of it as keeps the steps short for those who decode.
-    When the cache runs out, the youngest sequence is preempted: it gives
-    up its cells and is computed again later, so that no request fails for load alone.
+    to prompts, and only so much of it as keeps the steps short for those who decode. Who begins
+    next is decided by `WaitingQueue`.
+    When the cache runs out, a sequence is preempted, of the batch ones if there are any, and of
+    these the youngest: it gives up its cells, and what is lost of them is computed again later, so
+    that no request fails for load alone. An interactive sequence that finds no room takes it from
+    batch ones in the same way.
     """
 
     def __init__(self, runner: ModelRunner, speculator: Speculator | None = None) -> None:
@@ -42,7 +46,7 @@ class Scheduler:
         self._speculator = speculator
         self._kv = KVCache(runner)
         self._chunks = ChunkBudget(runner.max_batch_tokens)
-        self.waiting: deque[Sequence] = deque()
+        self.waiting = WaitingQueue()
         self.running: list[Sequence] = []
         self.preemptions = 0
 
@@ -65,13 +69,17 @@ class Scheduler:
         """Queue a sequence; its prompt must leave room for one token in the context."""
         if not 0 < sequence.prompt_length < self._runner.context:
             raise ValueError(f"prompt of {sequence.prompt_length} tokens does not fit the context")
-        self.waiting.append(sequence)
+        self.waiting.add(sequence)
+
+    def share_machine(self, contended: bool) -> None:
+        """Take note of whether another model waits for the processors while a step is computed."""
+        self._chunks.contended = contended
 
     def schedule(self) -> Batch:
         """The next batch of what runs; empty only when nothing does."""
         self._make_room()
         batch = self._fill()
-        while self.running and not batch.chunks and self._preempt_youngest():
+        while self.running and not batch.chunks and self._preempt_one():
             batch = self._fill()
         self._kv.reserve(batch.num_tokens)
         return batch
@@ -83,12 +91,11 @@ class Scheduler:
         drafts = self._drafts(decoding, budget - len(decoding))
         for sequence in decoding:
             batch.add(sequence, 1, drafts.get(sequence, ()))
-        prompts = self._chunks.limit(decoding=batch.num_tokens > 0)
-        budget = min(budget, batch.num_tokens + prompts)
-        for sequence in self.running:
-            room = budget - batch.num_tokens
-            if room > 0 and not sequence.is_decoding:
-                batch.add(sequence, min(self._kv.until_checkpoint(sequence), room))
+        most = self._chunks.limit(decoding=batch.num_tokens > 0)
+        budget = min(budget, batch.num_tokens + most)
+        prompts = {s: self._kv.until_checkpoint(s) for s in self.running if not s.is_decoding}
+        for sequence, count in prompt_shares(prompts, budget - batch.num_tokens).items():
+            batch.add(sequence, count)
         return batch
 
     def _drafts(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
@@ -149,15 +156,14 @@ class Scheduler:
         if sequence.slot >= 0:
             self.running.remove(sequence)
             self._kv.keep(sequence)
-        else:
-            self.waiting.remove(sequence)
+        self.waiting.leave(sequence)
         self._runner.forget(sequence)
         if self._speculator is not None:
             self._speculator.forget(sequence)
 
     def relieve(self) -> bool:
-        """Give up something in the cache: what is kept, else the youngest of several sequences."""
-        return self._kv.give_up_oldest() or self._preempt_youngest()
+        """Give up something in the cache: what is kept, else one of several sequences."""
+        return self._kv.give_up_oldest() or self._preempt_one()
 
     def admit(self) -> list[Sequence]:
         """Move waiting sequences into slots while there is room for all they know.
@@ -165,27 +171,61 @@ class Scheduler:
         Returns those that began now; `cached_tokens` tells what they found in the cache.
         """
         began: list[Sequence] = []
-        if not self.waiting or len(self.running) >= self._runner.slots:
+        if self.waiting.settled:
             return began
-        claimed = sum(sequence.num_pending for sequence in self.running)
-        for sequence in list(self.waiting):
-            if len(self.running) >= self._runner.slots or claimed >= self._kv.available:
-                break
+        settled = True
+        for sequence in self.waiting.candidates():
             if self._waits_for_parent(sequence):
+                settled = False
                 continue
-            tokens = np.asarray(sequence.token_ids, np.int32)
-            prefix = self._kv.match(tokens, minimum=1 if sequence.parent else MIN_SHARED)
-            if self.running and claimed + len(tokens) - prefix.active > self._kv.available:
+            if len(self.running) >= self._runner.slots and not self._may_displace(sequence):
                 break
-            self.waiting.remove(sequence)
-            self._kv.open(sequence, prefix)
-            self.running.append(sequence)
-            claimed += sequence.num_pending
-            if not sequence.started_at:
-                sequence.started_at = time.monotonic()
-                sequence.cached_tokens = prefix.length
-                began.append(sequence)
+            prefix = self._find_room(sequence)
+            if prefix is not None:
+                began += self._begin(sequence, prefix)
+            elif not self.waiting.refuse(sequence):
+                break
+        self.waiting.settled = settled
         return began
+
+    def _find_room(self, sequence: Sequence) -> Prefix | None:
+        """What the cache has of the sequence; None while there is no slot or not enough cells."""
+        tokens = np.asarray(sequence.token_ids, np.int32)
+        while True:
+            prefix = self._kv.match(tokens, minimum=1 if sequence.parent else MIN_SHARED)
+            claimed = sum(running.num_pending for running in self.running)
+            missing = claimed + len(tokens) - prefix.active - self._kv.available
+            if not self.running or (missing <= 0 and len(self.running) < self._runner.slots):
+                return prefix
+            if not self._displace(sequence, missing):
+                return None
+
+    def _begin(self, sequence: Sequence, prefix: Prefix) -> list[Sequence]:
+        """Let it run; returns it where it was not preempted before."""
+        resumes = sequence.started_at > 0
+        self.waiting.begin(sequence, 0 if resumes else sequence.num_pending - prefix.length)
+        self._kv.open(sequence, prefix)
+        self.running.append(sequence)
+        if resumes:
+            return []
+        sequence.started_at = time.monotonic()
+        sequence.cached_tokens = prefix.length
+        return [sequence]
+
+    def _may_displace(self, sequence: Sequence) -> bool:
+        """Whether it goes before something that runs."""
+        return sequence.priority is Priority.INTERACTIVE and any(
+            running.priority is Priority.BATCH for running in self.running
+        )
+
+    def _displace(self, sequence: Sequence, missing: int) -> bool:
+        """Preempt one batch sequence for an interactive one, if that can gain the missing cells."""
+        batch = [running for running in self.running if running.priority is Priority.BATCH]
+        gain = sum(len(running.token_ids) for running in batch)
+        if not self._may_displace(sequence) or missing > gain:
+            return False
+        self._preempt(_first_to_go(batch))
+        return True
 
     def _waits_for_parent(self, sequence: Sequence) -> bool:
         """Whether the prompt to share is still being computed."""
@@ -197,18 +237,21 @@ class Scheduler:
     def _make_room(self) -> None:
         """Preempt until every decoding sequence can take one more cell."""
         while sum(sequence.is_decoding for sequence in self.running) > self._kv.available:
-            if not self._preempt_youngest():
+            if not self._preempt_one():
                 return
 
-    def _preempt_youngest(self) -> bool:
-        """Send the youngest of several running sequences back to the queue."""
+    def _preempt_one(self) -> bool:
+        """Send one of several running sequences back to the queue."""
         if len(self.running) < 2:
             return False
-        sequence = self.running.pop()
-        self._kv.drop(sequence)
-        self.waiting.appendleft(sequence)
-        self.preemptions += 1
+        self._preempt(_first_to_go(self.running))
         return True
+
+    def _preempt(self, sequence: Sequence) -> None:
+        self.running.remove(sequence)
+        self._kv.keep(sequence)  # whoever needs the cells takes them; else they are found again
+        self.waiting.put_back(sequence)
+        self.preemptions += 1
 
     def _finish_reason(self, sequence: Sequence, token_id: int) -> FinishReason | None:
         if not sequence.ignore_eos and self._runner.is_eog(token_id):
@@ -218,3 +261,8 @@ class Scheduler:
         if len(sequence.token_ids) >= self._runner.context:
             return FinishReason.LENGTH
         return None
+
+
+def _first_to_go(running: list[Sequence]) -> Sequence:
+    """The batch sequence that arrived last, else the interactive one."""
+    return max(reversed(running), key=lambda s: (s.priority is Priority.BATCH, s.arrived_at))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from ..base import FinishReason, SamplingParams
+from ..base import FinishReason, Priority, SamplingParams
 
 
 @dataclass(eq=False)
@@ -16,6 +16,7 @@ class Sequence:
     those that were there when it began; `drafted_tokens` were guessed, `accepted_tokens` of them
     rightly; `slot` is the cache sequence that holds them, -1 while the
     sequence waits. `parent` is the sequence of the same request whose prompt this one shares.
+    `passed_by` counts those that began before it because they were smaller.
     """
 
     request_id: str
@@ -26,12 +27,15 @@ class Sequence:
     ignore_eos: bool = False
     private: bool = False
     speculates: bool = True
+    priority: Priority = Priority.INTERACTIVE
+    client: str = ""
     parent: Sequence | None = None
     prompt_length: int = field(init=False)
     num_computed: int = 0
     cached_tokens: int = 0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
+    passed_by: int = 0
     slot: int = -1
     finish_reason: FinishReason | None = None
     arrived_at: float = field(default_factory=time.monotonic)

@@ -5,10 +5,32 @@ import pytest
 from ingle.backends.engine.chunk_budget import ChunkBudget
 
 
-def test_alone_a_prompt_gets_whole_steps() -> None:
+def test_alone_a_step_takes_about_a_second() -> None:
     budget = ChunkBudget(512)
-    budget.observe(512, 60.0)
+    assert budget.limit(decoding=False) == 128
+    budget.observe(128, 0.1)
     assert budget.limit(decoding=False) == 512
+    for cost, expected in ((0.002, 512), (0.003, 256), (0.02, 32), (1.0, 32), (0.0, 512)):
+        for _ in range(30):
+            budget.observe(64, 64 * cost)
+        assert budget.limit(decoding=False) == expected
+
+
+def test_the_chunk_stays_while_the_cost_varies_little() -> None:
+    budget = ChunkBudget(512)
+    for _ in range(30):
+        budget.observe(256, 256 * 0.0030)
+    chunk = budget.limit(decoding=False)
+    for cost in (0.0040, 0.0045, 0.0045, 0.0025):
+        budget.observe(256, 256 * cost)
+        assert budget.limit(decoding=False) == chunk == 256
+
+
+def test_where_another_model_waits_the_pause_is_short() -> None:
+    budget = ChunkBudget(512)
+    budget.observe(512, 0.512)
+    budget.contended = True
+    assert budget.limit(decoding=False) == budget.limit(decoding=True) == pytest.approx(200, abs=1)
 
 
 @pytest.mark.parametrize(
