@@ -23,6 +23,7 @@ def make_load_spec(
     gpu_layers: int = -1,
     chat_template: str | None = None,
     speculation: SpeculationKind = "auto",
+    compute_lease: Path | None = None,
 ) -> LoadSpec:
     """How to load a GGUF file; `context` is cut to what the model was trained for.
 
@@ -42,6 +43,7 @@ def make_load_spec(
         gpu_layers=gpu_layers,
         chat_template=chat_template,
         speculation=speculation,
+        compute_lease=str(compute_lease) if compute_lease is not None else None,
     )
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Protocol
 
 import msgspec
 
 from .base import EngineKind, LoadSpec, ModelInfo
+from .compute_lease import ComputeLease
 from .engine.engine import Engine
 from .engine.model_drafter import ModelDrafter
 from .engine.model_runner import ModelRunner
@@ -43,23 +45,34 @@ def loaded(
 ) -> Generator[tuple[WorkerLoop, ModelInfo]]:
     """Load the model and free it at the end; progress goes through `send`; raises `LoadFailed`."""
     _check(spec)
-    runner = _make_runner(spec, _throttled(send))
-    try:
+    with ExitStack() as resources:
+        runner = _make_runner(spec, _throttled(send))
+        resources.callback(runner.close)
         template = _make_template(spec, runner.tokenizer)
-        try:
-            prompts = PromptBuilder(runner.tokenizer, template, context=runner.context)
-            speculation, info = _make_speculation(spec, runner)
-            loop = WorkerLoop(Engine(runner, speculation), runner.tokenizer, prompts, send, inbox)
-            try:
-                yield loop, msgspec.structs.replace(info, has_chat_template=template is not None)
-            finally:
-                if speculation is not None:
-                    speculation.close()
-        finally:
-            if template is not None:
-                template.close()
-    finally:
-        runner.close()
+        if template is not None:
+            resources.callback(template.close)
+        prompts = PromptBuilder(runner.tokenizer, template, context=runner.context)
+        speculation, info = _make_speculation(spec, runner)
+        if speculation is not None:
+            resources.callback(speculation.close)
+        lease = _make_lease(spec, info)
+        if lease is not None:
+            resources.callback(lease.close)
+        engine = Engine(runner, speculation)
+        loop = WorkerLoop(engine, runner.tokenizer, prompts, send, inbox, lease)
+        yield loop, msgspec.structs.replace(info, has_chat_template=template is not None)
+
+
+def _make_lease(spec: LoadSpec, info: ModelInfo) -> ComputeLease | None:
+    """None where no other model needs the processors that this one computes on."""
+    all_on_gpu = 0 < info.layers <= info.layers_on_gpu
+    if spec.compute_lease is None or all_on_gpu:
+        return None
+    try:
+        return ComputeLease(Path(spec.compute_lease))
+    except OSError as error:
+        print(f"No turns with other models: {error}.", file=sys.stderr)
+        return None
 
 
 def _check(spec: LoadSpec) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from .base import Delta, Event, Finished, FinishReason, Gauges, GenerateRequest, Started
+from .compute_lease import ComputeLease
 from .engine.engine import Engine
 from .engine.scheduler import SequenceOutput
 from .engine.sequence import Sequence
@@ -73,13 +74,15 @@ class WorkerLoop:
         prompts: PromptBuilder,
         send: Callable[[FromWorker], None],
         inbox: Inbox,
+        lease: ComputeLease | None = None,
     ) -> None:
-        """`send` is called from the thread of `run` only."""
+        """`send` is called from the thread of `run` only; each step is computed under `lease`."""
         self._engine = engine
         self._tokenizer = tokenizer
         self._prompts = prompts
         self._send = send
         self._inbox = inbox
+        self._lease = lease
         self._admission: queue.SimpleQueue[Arrival | Stop] = queue.SimpleQueue()
         self._admitting: dict[str, Arrival] = {}
         self._running: dict[str, dict[Sequence, TextOutput]] = {}
@@ -100,13 +103,23 @@ class WorkerLoop:
                 self._receive()
                 if self._engine.has_work:
                     self._begin(self._engine.admit())
-                    self._publish(self._engine.step())
+                    self._publish(self._step())
                 if not self._may_wait():
                     self._flush()
                 self._report_gauges()
         finally:
             self._admission.put(Stop())
             admission.join()
+
+    def _step(self) -> list[SequenceOutput]:
+        """One step, once it is this model's turn to compute."""
+        if self._lease is None:
+            return self._engine.step()
+        self._engine.share_machine(self._lease.acquire())
+        try:
+            return self._engine.step()
+        finally:
+            self._lease.release()
 
     def _finished(self) -> bool:
         idle = not self._engine.has_work and not self._admitting

@@ -78,6 +78,11 @@ class Paths:
         return self.runtime / "ingle.lock"
 
     @property
+    def compute_lease(self) -> Path:
+        """The file that models lock while they compute on the CPU."""
+        return self.runtime / "compute.lock"
+
+    @property
     def log(self) -> Path:
         """What a daemon in the background prints."""
         return self.state / "ingle.log"

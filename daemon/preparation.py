@@ -68,6 +68,7 @@ class GGUFPreparer:
             gpu_layers=config.gpu_layers,
             chat_template=model.chat_template,
             speculation=config.speculation,
+            compute_lease=config.paths.compute_lease,
         )
         estimate = estimate_memory(header, context=spec.context, slots=spec.slots, batch=spec.batch)
         alone = Preparation(spec, estimate.total)

@@ -41,6 +41,10 @@ class Engine:
         """The sequences that begin with the next step, which would else admit them unseen."""
         return self.scheduler.admit()
 
+    def share_machine(self, contended: bool) -> None:
+        """Say before a step whether another model waits for the same processors."""
+        self.scheduler.share_machine(contended)
+
     def step(self) -> list[SequenceOutput]:
         """Compute one batch; returns what happened to the sequences that got a token."""
         self.scheduler.admit()

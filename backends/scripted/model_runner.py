@@ -7,6 +7,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -25,7 +26,9 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What a scripted model does; a step rests and spins for so many seconds.
 
     The first key of `replies` found in the prompt chooses the answer, else `reply` is it.
-    `die_at` and `hang_at` make the process kill itself or stop stepping at that generated token.
+    A step appends the process id as a line to the file `trace` when it begins to compute, and
+    again when that is done. `die_at` and `hang_at` make the process kill itself or stop stepping
+    at that generated token.
     """
 
     reply: str = "Hello from the scripted model."
@@ -36,6 +39,7 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     load_error: str | None = None
     die_at: int | None = None
     hang_at: int | None = None
+    trace: str | None = None
 
 
 class CellTable:
@@ -123,11 +127,13 @@ class ScriptedModelRunner:
             known = sequence.token_ids[start : start + chunk.count]
             self._cells.extend(sequence.slot, [*known, *chunk.drafts])
         self._batch = batch
+        self._trace()
         if self._script.step_seconds:  # a sleep of zero seconds costs more than a step
             time.sleep(self._script.step_seconds)
         busy_until = time.monotonic() + self._script.spin_seconds
         while time.monotonic() < busy_until:
             continue
+        self._trace()
 
     def collect(self) -> list[Sampled]:
         """The next bytes of each sequence's reply, then the end-of-sequence token."""
@@ -199,6 +205,11 @@ class ScriptedModelRunner:
 
     def close(self) -> None:
         """Nothing to free."""
+
+    def _trace(self) -> None:
+        if self._script.trace is not None:
+            with Path(self._script.trace).open("a") as trace:
+                trace.write(f"{os.getpid()}\n")
 
     def _next(self, sequence: Sequence, offset: int) -> int:
         position = sequence.num_generated + offset
