@@ -32,6 +32,7 @@ class Config:
     default_model: str = "smollm2"
     context: int = 0
     slots: int = 8
+    max_queue: int = 64
     threads: int = 0
     gpu_layers: int = -1
     speculation: Literal["auto", "off", "ngram", "draft"] = "auto"

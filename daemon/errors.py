@@ -12,6 +12,7 @@ RequestError
 ├── BodyTooLarge          more bytes than `max_body_bytes`
 ├── UnsupportedMediaType  the body is labelled as something else than JSON
 ├── TooManyGenerations    the daemon has enough to do
+├── QueueFull             the model has enough to do
 ├── ShuttingDown          the daemon ends
 ├── ModelStopped          the model was unloaded while somebody waited for it
 ├── ModelQuarantined      the model died too often
@@ -128,6 +129,13 @@ class TooManyGenerations(RequestError):
 
     status = 429
     code = "too_many_generations"
+
+
+class QueueFull(RequestError):
+    """As many requests wait for the model as may; `headers` say when to try again."""
+
+    status = 429
+    code = "queue_full"
 
 
 class ShuttingDown(RequestError):

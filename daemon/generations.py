@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from typing import Literal
 
@@ -15,6 +15,7 @@ from ingle.backends.base import Delta, Event, Finished, FinishReason, GenerateRe
 
 from .errors import ErrorDetail, NotFound, TooManyGenerations, describe
 from .lifecycle import ModelManager
+from .request_queue import Place
 
 MAX_RUNNING = 64
 KEEP_SECONDS = 600.0
@@ -91,7 +92,14 @@ class LoggedEvent(msgspec.Struct, frozen=True):
 class Generation:
     """One generation: its task, and the log of its events, numbered from 1."""
 
-    def __init__(self, manager: ModelManager, reference: str, name: str, request: GenerateRequest):
+    def __init__(
+        self,
+        manager: ModelManager,
+        reference: str,
+        name: str,
+        request: GenerateRequest,
+        place: Place | None = None,
+    ) -> None:
         self.id = request.id
         self.model = name
         self.state: GenerationState = "running"
@@ -107,7 +115,9 @@ class Generation:
         self._started: StartedEvent | None = None
         self._tokens = 0
         self._cancelled = False
-        self.task = asyncio.create_task(self._run(manager, reference, request))
+        self.task = asyncio.create_task(self._run(manager, reference, request, place))
+        if place is not None:  # a task that is cancelled before its first step never sees it
+            self.task.add_done_callback(lambda _: place.leave())
 
     def status(self) -> GenerationStatus:
         """A snapshot."""
@@ -147,9 +157,17 @@ class Generation:
             # A task that was cancelled before its first step never saw it.
             self._finish(self._cancelled_event())
 
-    async def _run(self, manager: ModelManager, reference: str, request: GenerateRequest) -> None:
+    async def _run(
+        self,
+        manager: ModelManager,
+        reference: str,
+        request: GenerateRequest,
+        place: Place | None,
+    ) -> None:
         try:
-            async with manager.lease(reference, on_progress=self._loading) as lease:
+            async with manager.lease(
+                reference, priority=request.priority, place=place, on_progress=self._loading
+            ) as lease:
                 await lease.backend.run(request, partial(self._take, lease.info.context))
         except asyncio.CancelledError:
             if not self._cancelled:  # the daemon itself goes down
@@ -245,15 +263,22 @@ class GenerationRegistry:
         self._generations: dict[str, Generation] = {}
         self._sweep: asyncio.TimerHandle | None = None
 
-    def start(self, reference: str, name: str, request: GenerateRequest) -> Generation:
-        """Begin one; raises `TooManyGenerations`."""
+    def start(
+        self,
+        reference: str,
+        name: str,
+        request: GenerateRequest,
+        enter: Callable[[], Place] | None = None,
+    ) -> Generation:
+        """Begin one; raises `TooManyGenerations`, and what `enter`, which takes its place, does."""
         running = sum(g.state == "running" for g in self._generations.values())
         if running >= self._max_running:
             raise TooManyGenerations(
                 f"{running} generations are running already.",
                 hint="Wait for one to end, or cancel one.",
             )
-        generation = Generation(self._manager, reference, name, request)
+        place = enter() if enter is not None else None
+        generation = Generation(self._manager, reference, name, request, place)
         self._generations[generation.id] = generation
         generation.task.add_done_callback(lambda _: self._forget_old())
         return generation

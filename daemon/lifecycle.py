@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from ingle.backends.base import Backend, Gauges, LoadProgress, LoadSpec, ModelInfo
+from ingle.backends.base import Backend, Gauges, LoadProgress, LoadSpec, ModelInfo, Priority
 from ingle.backends.errors import LoadFailed, WorkerDied
 from ingle.models.errors import ModelError, ModelNotFound
 from ingle.models.store import StoredModel
@@ -27,6 +27,7 @@ from .memory import MIB, MemoryReader, MemorySnapshot, ProcessMemory, wait_for_r
 from .model_run import ModelRun, ModelState
 from .placement import Demand, Occupant, Placement, plan
 from .preparation import LoadOptions, Preparer
+from .request_queue import Place, RequestQueue
 
 log = logging.getLogger("ingle.daemon")
 
@@ -54,9 +55,12 @@ class ModelManager:
         create_backend: Callable[[LoadSpec], Backend],
         hub: EventHub,
         keep_alive: float,
+        slots: int = 8,
+        max_queue: int = 64,
         memory: MemoryReader = MemorySnapshot.read,
         abandon_after: float = ABANDON_SECONDS,
     ) -> None:
+        """`slots` counts where a model is not loaded yet; beyond it, `max_queue` may wait."""
         self._resolve = resolve
         self._prepare = prepare
         self._create_backend = create_backend
@@ -66,33 +70,51 @@ class ModelManager:
         self._abandon_after = abandon_after
         self._runs: dict[str, ModelRun] = {}
         self._crashes: dict[str, CrashRecord] = {}
+        self._slots = slots
+        self._max_queue = max_queue
+        self._queues: dict[str, RequestQueue] = {}
         self._placing = asyncio.Lock()
         self._closing = False
 
     @asynccontextmanager
     async def lease(
-        self, reference: str, *, on_progress: LoadProgress | None = None
+        self,
+        reference: str,
+        *,
+        priority: Priority = Priority.INTERACTIVE,
+        answers: int = 1,
+        place: Place | None = None,
+        on_progress: LoadProgress | None = None,
     ) -> AsyncGenerator[Lease]:
-        """Use a model, loading it first where needed.
+        """Use a model for so many `answers`, loading it first where needed.
 
-        Raises `ModelNotFound`, whatever the start failed with, `ModelQuarantined`, `MemoryBusy`,
+        Who has a `place` from `enter` brings it, and it is left at the end. Raises `ModelNotFound`,
+        `QueueFull`, whatever the start failed with, `ModelQuarantined`, `MemoryBusy`,
         `MemoryExhausted`, `ShuttingDown`.
         """
         model = await asyncio.to_thread(self._resolve, reference)
-        run = await self._obtain(model, on_progress=on_progress)
-        try:
-            assert run.backend is not None
-            assert run.info is not None
-            yield Lease(run.model, run.backend, run.info)
-        except WorkerDied as error:
-            if not self._closing:
-                raise
-            raise ShuttingDown(
-                "The daemon was stopped before the answer was complete.",
-                hint="Start it again, and ask again.",
-            ) from error
-        finally:
-            run.release()
+        with place or self.enter(model, priority, answers):
+            run = await self._obtain(model, on_progress=on_progress)
+            try:
+                assert run.backend is not None
+                assert run.info is not None
+                yield Lease(run.model, run.backend, run.info)
+            except WorkerDied as error:
+                if not self._closing:
+                    raise
+                raise ShuttingDown(
+                    "The daemon was stopped before the answer was complete.",
+                    hint="Start it again, and ask again.",
+                ) from error
+            finally:
+                run.release()
+
+    def enter(self, model: StoredModel, priority: Priority, answers: int = 1) -> Place:
+        """A place among the model's requests; raises `QueueFull`."""
+        run = self._runs.get(_key(model))
+        slots = run.info.slots if run is not None and run.info is not None else self._slots
+        queue = self._queues.setdefault(_key(model), RequestQueue())
+        return queue.enter(model.name, priority, answers, slots=slots, max_waiting=self._max_queue)
 
     async def load(
         self,

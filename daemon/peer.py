@@ -16,6 +16,7 @@ ESTABLISHED = "01"
 # macOS: <sys/un.h>, and struct xucred { u_int version; uid_t uid; short groups; gid_t group[16]; }
 SOL_LOCAL = 0
 LOCAL_PEERCRED = 1
+LOCAL_PEERPID = 2
 XUCRED_BYTES = 76
 
 
@@ -24,13 +25,15 @@ class Connection:
     """One accepted connection; `uid` is None where the kernel did not tell.
 
     `port` is ours, for comparing with the Host header. `abort` drops the connection with all that
-    waits to be sent, which a close would wait for.
+    waits to be sent, which a close would wait for. `pid` is the process at the other end of a unix
+    socket.
     """
 
     kind: Literal["unix", "tcp"]
     uid: int | None
     port: int | None
     abort: Callable[[], None]
+    pid: int | None = None
 
 
 class PeerSocket(Protocol):
@@ -57,7 +60,7 @@ class PeerSocket(Protocol):
 def identify(peer: PeerSocket, abort: Callable[[], None]) -> Connection:
     """Look up the peer of a connection that was just accepted."""
     if sys.platform != "win32" and peer.family == socket.AF_UNIX:
-        return Connection("unix", _unix_uid(peer), None, abort)
+        return Connection("unix", _unix_uid(peer), None, abort, _unix_pid(peer))
     try:
         client, server = peer.getpeername(), peer.getsockname()
     except OSError:  # the client has left already
@@ -107,6 +110,18 @@ def _unix_uid(peer: PeerSocket) -> int | None:
         if sys.platform == "darwin":
             credentials = peer.getsockopt(SOL_LOCAL, LOCAL_PEERCRED, XUCRED_BYTES)
             return struct.unpack_from("2I", credentials)[1]
+    except (OSError, struct.error):
+        return None
+    return None
+
+
+def _unix_pid(peer: PeerSocket) -> int | None:
+    try:
+        if sys.platform == "linux":
+            credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+            return struct.unpack("=iII", credentials)[0]
+        if sys.platform == "darwin":
+            return struct.unpack("=i", peer.getsockopt(SOL_LOCAL, LOCAL_PEERPID, 4))[0]
     except (OSError, struct.error):
         return None
     return None

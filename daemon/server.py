@@ -220,6 +220,8 @@ def build_services(
         create_backend=create_backend,
         hub=hub,
         keep_alive=config.keep_alive,
+        slots=config.slots,
+        max_queue=config.max_queue,
     )
     return Services(
         config=config,

@@ -163,6 +163,7 @@ PARSERS: Mapping[str, Parser] = {
     "default_model": _text,
     "context": _integer(0, 2**24),
     "slots": _integer(1, 256),
+    "max_queue": _integer(0, 100_000),
     "threads": _integer(0, 1024),
     "gpu_layers": _integer(-1, 10_000),
     "speculation": _speculation,

@@ -44,7 +44,7 @@ class HealthApi:
                 parameters=(
                     Parameter("model", "query", str, "The model; left out, the default one."),
                 ),
-                errors=(404, 422, 500, 503, 507),
+                errors=(404, 422, 429, 500, 503, 507),
             ),
         ]
 

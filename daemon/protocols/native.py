@@ -14,11 +14,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base import GenerateRequest
+from ingle.backends.base import GenerateRequest, Priority
 from ingle.models.errors import ModelNotFound
 from ingle.models.progress import PullProgress
 
 from ..body import parse, read_body
+from ..client_identity import identify_client
 from ..errors import InvalidBody, describe
 from ..generations import (
     DeltaEvent,
@@ -298,6 +299,7 @@ class NativeApi:
         messages = chat_messages(body.messages) if body.messages is not None else None
         stop = stop_strings(body.stop)
         model = await asyncio.to_thread(self._services.store.resolve, reference)
+        priority = body.priority or Priority.INTERACTIVE
         generation = self._services.generations.start(
             reference,
             model.name,
@@ -308,7 +310,10 @@ class NativeApi:
                 sampling=merge_sampling(body.sampling, model.sampling),
                 max_tokens=body.max_tokens,
                 stop=stop,
+                priority=priority,
+                client=body.client or identify_client(request),
             ),
+            enter=partial(self._services.manager.enter, model, priority),
         )
         return JSON(GenerationStarted(generation.id, generation.model), 202)
 

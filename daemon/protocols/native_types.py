@@ -10,6 +10,7 @@ from msgspec import Meta
 from ..loaded_model import LoadedModel
 from ..memory import MemorySnapshot
 from ..sampling import SamplingOptions, TokenCount
+from .ingle_options import IngleOptions
 from .messages import Conversation
 
 Reference = Annotated[str, Meta(min_length=1, max_length=4096)]
@@ -103,7 +104,7 @@ class PullCancelling(msgspec.Struct, frozen=True):
     cancelled: bool
 
 
-class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
+class GenerationRequest(IngleOptions, frozen=True, kw_only=True):
     """A conversation in `messages` or raw text in `prompt`; without a model, the default one."""
 
     model: Reference | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -18,6 +19,7 @@ from ingle.models.errors import ModelError
 from ingle.models.store import StoredModel
 
 from ..body import parse, read_body
+from ..client_identity import identify_client
 from ..errors import describe
 from ..lifecycle import Lease
 from ..model_run import ModelState
@@ -33,13 +35,14 @@ from .openai_types import (
     ChatCompletion,
     ChatCompletionChunk,
     ChatCompletionRequest,
+    CommonRequest,
     Completion,
     CompletionRequest,
     Model,
     ModelList,
 )
 
-GENERATION_ERRORS = (404, 408, 413, 422, 500, 503, 507)
+GENERATION_ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
 
 T = TypeVar("T")
 AnswerFactory = Callable[[Job, Lease], Answer]
@@ -108,14 +111,14 @@ class OpenAIApi:
     async def chat_completions(self, request: Request) -> Response:
         """`POST /v1/chat/completions`."""
         body = await self._read(request, self._chat)
-        return await self._answer(request, chat_job(body), bool(body.stream), ChatAnswer)
+        job = chat_job(body, _client(request, body))
+        return await self._answer(request, job, bool(body.stream), ChatAnswer)
 
     async def completions(self, request: Request) -> Response:
         """`POST /v1/completions`."""
         body = await self._read(request, self._completion)
-        return await self._answer(
-            request, completion_job(body), bool(body.stream), CompletionAnswer
-        )
+        job = completion_job(body, _client(request, body))
+        return await self._answer(request, job, bool(body.stream), CompletionAnswer)
 
     async def _answer(
         self, request: Request, job: Job, stream: bool, factory: AnswerFactory
@@ -126,7 +129,7 @@ class OpenAIApi:
         return Response(status_code=499) if answer is None else JSON(answer)
 
     async def _stream(self, job: Job, factory: AnswerFactory, out: EventWriter) -> None:
-        async with self._services.manager.lease(job.model) as lease:
+        async with self._lease(job) as lease:
             frames = ChunkFrames(factory(job, lease))
 
             def take(prompt: int, events: list[Event]) -> None:
@@ -137,7 +140,7 @@ class OpenAIApi:
         out.write(frames.end(usage=job.include_usage))
 
     async def _whole(self, job: Job, factory: AnswerFactory) -> msgspec.Struct:
-        async with self._services.manager.lease(job.model) as lease:
+        async with self._lease(job) as lease:
             answer = factory(job, lease)
 
             def take(prompt: int, events: list[Event]) -> None:
@@ -147,6 +150,9 @@ class OpenAIApi:
 
             await _run(job, lease, take)
         return answer.whole()
+
+    def _lease(self, job: Job) -> AbstractAsyncContextManager[Lease]:
+        return self._services.manager.lease(job.model, priority=job.priority, answers=job.answers)
 
     def _error_frame(self, error: Exception) -> bytes:
         return encode_event(self._encoder.encode(describe(error).openai()))
@@ -193,6 +199,13 @@ async def _run(job: Job, lease: Lease, take: Callable[[int, list[Event]], None])
         if isinstance(error, RequestRejected) and not job.is_chat and error.param == "messages":
             error.param = "prompt"
         raise error from None
+
+
+def _client(request: Request, body: CommonRequest) -> str:
+    if body.ingle is not None and body.ingle.client is not None:
+        return body.ingle.client
+    names = (body.user, body.safety_identifier, body.prompt_cache_key)
+    return identify_client(request, *names)
 
 
 def _created(path: Path) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ingle.backends.base import ChatMessage, GenerateRequest, SamplingParams
+from ingle.backends.base import ChatMessage, GenerateRequest, Priority, SamplingParams
 
 from ..errors import InvalidBody, UnsupportedField
 from ..sampling import SamplingOptions, merge_sampling, stop_strings
@@ -30,9 +30,16 @@ class Job:
     stop: list[str]
     max_tokens: int | None
     n: int
+    priority: Priority
+    client: str
     include_usage: bool
     ignore_eos: bool = False
     echo: bool = False
+
+    @property
+    def answers(self) -> int:
+        """Sequences it asks for."""
+        return self.n * len(self.prompts)
 
     @property
     def is_chat(self) -> bool:
@@ -58,22 +65,25 @@ class Job:
             stop=self.stop,
             n=self.n,
             ignore_eos=self.ignore_eos,
+            priority=self.priority,
+            client=self.client,
         )
 
 
-def chat_job(body: ChatCompletionRequest) -> Job:
-    """Check a chat; raises `InvalidBody` and `UnsupportedField`."""
+def chat_job(body: ChatCompletionRequest, client: str = "") -> Job:
+    """Check a chat of `client`; raises `InvalidBody` and `UnsupportedField`."""
     _refuse(body, HARMLESS_IN_CHAT)
     return Job(
         id=f"chatcmpl-{secrets.token_hex(12)}",
         prompts=(chat_messages(body.messages),),
         max_tokens=body.max_completion_tokens or body.max_tokens,
+        client=client,
         **_common(body),
     )
 
 
-def completion_job(body: CompletionRequest) -> Job:
-    """Check a plain completion; raises `InvalidBody` and `UnsupportedField`."""
+def completion_job(body: CompletionRequest, client: str = "") -> Job:
+    """Check a plain completion of `client`; raises `InvalidBody` and `UnsupportedField`."""
     _refuse(body, HARMLESS_IN_COMPLETION)
     if body.best_of is not None and body.best_of != (body.n or 1):
         raise UnsupportedField(
@@ -94,6 +104,7 @@ def completion_job(body: CompletionRequest) -> Job:
         max_tokens=body.max_tokens,
         ignore_eos=bool(body.ignore_eos),
         echo=bool(body.echo),
+        client=client,
         **_common(body),
     )
 
@@ -106,6 +117,7 @@ def _common(body: CommonRequest) -> dict[str, Any]:
         "options": body,
         "stop": stop_strings(body.stop),
         "n": body.n or 1,
+        "priority": body.priority,
         "include_usage": body.include_usage,
     }
 

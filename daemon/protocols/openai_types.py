@@ -7,8 +7,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from ingle.backends.base import Priority
+
 from ..model_run import ModelState
 from ..sampling import SamplingOptions, TokenCount
+from .ingle_options import IngleOptions
 from .messages import Conversation
 
 FinishWord = Literal["stop", "length"]
@@ -22,7 +25,11 @@ class StreamOptions(msgspec.Struct):
 
 
 class CommonRequest(SamplingOptions, kw_only=True):
-    """What chat and plain completions have in common; unknown fields are ignored."""
+    """What chat and plain completions have in common; unknown fields are ignored.
+
+    `service_tier` flex is the priority batch. `user`, `safety_identifier` and `prompt_cache_key`
+    tell clients apart.
+    """
 
     model: Annotated[str, Meta(min_length=1)]
     stream: bool | None = None
@@ -30,11 +37,23 @@ class CommonRequest(SamplingOptions, kw_only=True):
     stop: str | list[str] | None = None
     max_tokens: TokenCount | None = None
     n: ChoiceCount | None = None
+    service_tier: str | None = None
+    user: Any = None
+    safety_identifier: Any = None
+    prompt_cache_key: Any = None
+    ingle: IngleOptions | None = None
 
     @property
     def include_usage(self) -> bool:
         """Whether a stream ends with a chunk of usage."""
         return bool(self.stream_options and self.stream_options.include_usage)
+
+    @property
+    def priority(self) -> Priority:
+        """What `ingle.priority` says, else `service_tier`."""
+        if self.ingle is not None and self.ingle.priority is not None:
+            return self.ingle.priority
+        return Priority.BATCH if self.service_tier == "flex" else Priority.INTERACTIVE
 
 
 class ChatCompletionRequest(CommonRequest, kw_only=True):

@@ -325,7 +325,7 @@ def run_daemon(ingle_home: Path) -> DaemonFactory:
         shutdowns: list[float] = []
         services = _services(
             config,
-            preparer=_ScriptedPreparer(script or {}),
+            preparer=_ScriptedPreparer(script or {}, config.slots),
             create_backend=create_backend,
             pull=pull,
             shutdown=lambda: shutdowns.append(time.monotonic()),
@@ -359,14 +359,16 @@ def run_daemon(ingle_home: Path) -> DaemonFactory:
 class _ScriptedPreparer:
     """Loads every model as the scripted engine; a context of 512 unless asked otherwise."""
 
-    def __init__(self, script: dict[str, Any]) -> None:
+    def __init__(self, script: dict[str, Any], slots: int) -> None:
         self._script = json.dumps(script)
+        self._slots = slots
 
     def __call__(self, model: StoredModel, options: LoadOptions, *, available: int) -> Preparation:
         spec = LoadSpec(
             engine=EngineKind.SCRIPTED,
             path=str(model.path),
             context=options.context or 512,
+            slots=self._slots,
             script=self._script,
         )
         return Preparation(spec, MIB)
@@ -389,6 +391,8 @@ def _services(
         create_backend=create_backend,
         hub=hub,
         keep_alive=config.keep_alive,
+        slots=config.slots,
+        max_queue=config.max_queue,
     )
     return Services(
         config=config,
