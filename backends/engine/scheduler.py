@@ -91,9 +91,12 @@ class Scheduler:
         drafts = self._drafts(decoding, budget - len(decoding))
         for sequence in decoding:
             batch.add(sequence, 1, drafts.get(sequence, ()))
-        most = self._chunks.limit(decoding=batch.num_tokens > 0)
-        budget = min(budget, batch.num_tokens + most)
         prompts = {s: self._kv.until_checkpoint(s) for s in self.running if not s.is_decoding}
+        most = self._chunks.limit(decoding=batch.num_tokens > 0)
+        if len(prompts) > 1:  # one that is nearly read need not wait for much of the others
+            pause = self._chunks.limit(decoding=True)
+            most = min(most, max(pause, min(s.num_pending for s in prompts)))
+        budget = min(budget, batch.num_tokens + most)
         for sequence, count in prompt_shares(prompts, budget - batch.num_tokens).items():
             batch.add(sequence, count)
         return batch

@@ -127,6 +127,31 @@ def test_an_interactive_request_takes_the_cells_of_batch_ones() -> None:
     assert_empty(engine)
 
 
+def test_nobody_is_displaced_where_it_would_not_help() -> None:
+    engine = make_engine(slots=4)
+    chat, job = interactive(60, 20, token=3), batch(10, 20)
+    add_all(engine, chat, job)
+    engine.step()
+    engine.add(large := interactive(100, 5, token=4))
+    engine.step()
+    assert not large.started_at
+    assert engine.scheduler.preemptions == 0
+    run_until(engine, chat, job, large)
+
+
+def test_further_choices_begin_as_soon_as_the_prompt_is_read() -> None:
+    engine = make_engine(slots=4)
+    first = interactive(60, 40)
+    second = interactive(60, 40)
+    second.parent = first
+    add_all(engine, first, second)
+    for _ in range(4):
+        engine.step()
+    assert 0 < first.num_generated < 4
+    assert second.num_generated > 0
+    run_until(engine, first, second)
+
+
 def test_batch_never_displaces_and_waits_for_interactive() -> None:
     engine = make_engine(slots=1)
     add_all(engine, interactive(5, 20), batch(5, 5))
@@ -159,8 +184,11 @@ def test_preemption_for_room_takes_batch_before_interactive() -> None:
     engine.step()
     chats = [interactive(20, 60, token=token) for token in (3, 4)]
     add_all(engine, *chats)
+    while not engine.scheduler.preemptions:
+        engine.step()
+    assert job.slot == -1
+    assert all(chat.slot >= 0 for chat in chats)
     run_until(engine, *chats)
-    assert job.finish_reason is None
     run_until(engine, job)
     assert job.num_generated == 60
     assert_empty(engine)
@@ -195,6 +223,17 @@ def test_a_question_is_read_beside_a_document() -> None:
     assert question.num_generated == 1
     assert document.num_computed > 64
     run_until(engine, document)
+
+
+def test_a_question_does_not_wait_for_much_of_a_document() -> None:
+    engine = make_engine(context=4096, capacity=8192, slots=4, batch=512)
+    document = interactive(2000, 5, token=3)
+    question = interactive(30, 5, token=4)
+    add_all(engine, document, question)
+    engine.step()
+    assert question.num_generated == 1
+    # What a step reads beside running answers, as long as nothing was measured.
+    assert document.num_computed + 30 == 64
 
 
 def test_a_document_is_read_although_questions_keep_coming() -> None:

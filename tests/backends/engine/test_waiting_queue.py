@@ -106,6 +106,15 @@ def test_who_was_away_saves_nothing_up() -> None:
     queue.leave(running)
 
 
+def test_where_nobody_waits_a_new_client_begins_where_the_last_one_is() -> None:
+    queue = WaitingQueue()
+    queue.add(make("a", prompt=500))
+    begin_next(queue)
+    for client in "bbba":
+        queue.add(make(client))
+    assert [begin_next(queue).client for _ in range(4)] == ["b", "a", "b", "b"]
+
+
 def test_a_debt_is_kept_while_others_are_served_and_no_longer() -> None:
     queue = WaitingQueue()
     queue.add(make("a", prompt=500))
