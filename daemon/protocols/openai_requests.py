@@ -30,9 +30,9 @@ class Job:
     stop: list[str]
     max_tokens: int | None
     n: int
-    priority: Priority
-    client: str
     include_usage: bool
+    priority: Priority = Priority.INTERACTIVE
+    client: str = ""
     ignore_eos: bool = False
     echo: bool = False
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from openai import AsyncOpenAI, RateLimitError
 
-from ingle.backends.base import Event, GenerateRequest, LoadSpec, Priority
+from ingle.backends.base import EventSink, GenerateRequest, LoadSpec, Priority
 from ingle.backends.local import LocalBackend
 
 if TYPE_CHECKING:
@@ -40,10 +40,9 @@ class Recording:
         requests = self.requests
 
         class RecordingBackend(LocalBackend):
-            async def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
+            async def run(self, request: GenerateRequest, sink: EventSink) -> None:
                 requests.append(request)
-                async for event in super().generate(request):
-                    yield event
+                await super().run(request, sink)
 
         return RecordingBackend(spec)
 
