@@ -27,12 +27,11 @@ class BodyWriter:
         return self._protocol.paused_at
 
     def write(self, data: bytes) -> None:
-        """Hand over a part, which is kept until the client reads it; dropped if it has left."""
+        """Hand over a part, which is kept until the client reads it, or dropped if it has left."""
         cycle = self._cycle
-        if cycle.disconnected:
+        if cycle.disconnected or cycle.response_complete:
             return
         assert cycle.response_started
-        assert not cycle.response_complete
         if cycle.chunked_encoding:
             data = b"%x\r\n%b\r\n" % (len(data), data)
         cycle.transport.write(data)

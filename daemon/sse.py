@@ -50,7 +50,7 @@ class EventWriter:
         self._opened = asyncio.Event()
 
     def write(self, frames: bytes) -> None:
-        """Hand over one or more events; never waits, so whoever produces at will has to `drain`."""
+        """Hand over one or more events; never waits, so it is for what comes at a model's pace."""
         self.written_at = self._clock()
         if self._opened.is_set():
             self._body.write(frames)

@@ -58,4 +58,7 @@ class ChunkFrames:
 
 
 def _is_plain(event: Delta) -> bool:
-    return all(getattr(event, name) == default for name, default in _EXTRAS)
+    for name, default in _EXTRAS:  # noqa: SIM110 - a generator a token is what this is to spare
+        if getattr(event, name) != default:
+            return False
+    return True
