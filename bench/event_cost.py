@@ -24,7 +24,7 @@ from ingle.backends.base import EngineKind, LoadSpec
 from ingle.daemon import server
 from ingle.daemon.config import Config
 from ingle.daemon.paths import find_paths
-from ingle.daemon.preparation import Preparation
+from ingle.daemon.preparation import LoadOptions, Preparation
 from ingle.models.store import StoredModel
 from ingle.models.stored_model import Manifest, write_manifest
 
@@ -42,10 +42,10 @@ class ScriptedPreparer:
 
     step_seconds = 0.0
 
-    def __init__(self, config: Config) -> None:
-        self._config = config
+    def __init__(self, *_: object) -> None:
+        """Nothing that a real model needs to know matters here."""
 
-    def __call__(self, model: StoredModel, *, context: int | None, available: int) -> Preparation:
+    def __call__(self, model: StoredModel, options: LoadOptions, *, available: int) -> Preparation:
         script = {"reply": "x" * CONTEXT, "step_seconds": self.step_seconds}
         spec = LoadSpec(
             engine=EngineKind.SCRIPTED,
@@ -164,16 +164,18 @@ def main() -> None:
         step = f"--step-seconds={arguments.step_seconds}"
         child = subprocess.Popen([sys.executable, __file__, "--serve", step], env=environment)
         socket = find_paths(environment).socket
-        while not socket.exists():
-            time.sleep(0.01)
-        time.sleep(0.5)  # until it listens
-        asyncio.run(streams(socket, max(STREAMS), 50))
-        for _ in range(arguments.rounds):
-            for count, results in rounds.items():
-                daemon = psutil.Process(child.pid)
-                results.append(measure(socket, daemon, count, arguments.tokens))
-        child.send_signal(signal.SIGTERM)
-        child.wait()
+        try:
+            while not socket.exists():
+                time.sleep(0.01)
+            time.sleep(0.5)  # until it listens
+            asyncio.run(streams(socket, max(STREAMS), 50))
+            for _ in range(arguments.rounds):
+                for count, results in rounds.items():
+                    daemon = psutil.Process(child.pid)
+                    results.append(measure(socket, daemon, count, arguments.tokens))
+        finally:
+            child.send_signal(signal.SIGTERM)
+            child.wait()
     figures = {
         str(count): {name: round(median([r[name] for r in results]), 2) for name in results[0]}
         for count, results in rounds.items()
