@@ -29,32 +29,85 @@ class Priority(StrEnum):
 class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How the next token is chosen; `temperature` 0 is greedy.
 
-    Penalties count generated tokens only. `repeat_penalty` 1 is off.
+    The steps come in llama.cpp's order: `logit_bias`, penalties, DRY, `top_n_sigma`, `top_k`,
+    `typical_p`, `top_p`, `min_p`, XTC, temperature (`dynatemp_range` around it), then the draw.
+    `mirostat` 1 or 2 takes the place of everything between DRY and the draw but the temperature.
+
+    Penalties count the last `repeat_last_n` generated tokens (-1: all of them) and never the
+    prompt, so that an answer may quote it. DRY looks back on `dry_penalty_last_n` tokens (-1: as
+    far as the context goes), those of the prompt included, as llama-server does.
     """
 
     temperature: float = 0.8
     top_p: float = 0.95
     top_k: int = 40
     min_p: float = 0.05
+    typical_p: float = 1.0
+    top_n_sigma: float = -1.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    dynatemp_range: float = 0.0
+    dynatemp_exponent: float = 1.0
+    mirostat: int = 0
+    mirostat_tau: float = 5.0
+    mirostat_eta: float = 0.1
     repeat_penalty: float = 1.0
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0
+    repeat_last_n: int = -1
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = -1
+    dry_sequence_breakers: tuple[str, ...] = ("\n", ":", '"', "*")
     logit_bias: dict[int, float] = {}
     seed: int | None = None
 
     @property
     def is_plain_greedy(self) -> bool:
         """True where the next token is the largest raw logit, so that no sampler is needed."""
-        return self.temperature <= 0 and not self.logit_bias and not self.has_penalties
+        return (
+            self.temperature <= 0
+            and not self.logit_bias
+            and not self.has_penalties
+            and not self.has_dry
+        )
 
     @property
     def has_penalties(self) -> bool:
         """True where earlier tokens change the probabilities of later ones."""
-        return (
+        return self.repeat_last_n != 0 and (
             self.repeat_penalty != 1.0
             or self.frequency_penalty != 0.0
             or self.presence_penalty != 0.0
         )
+
+    @property
+    def has_dry(self) -> bool:
+        """True where repeating what was said before grows dearer with its length."""
+        return self.dry_multiplier != 0.0 and self.dry_penalty_last_n != 0
+
+
+class GrammarKind(StrEnum):
+    """The languages a constraint on the answer may be written in."""
+
+    JSON_SCHEMA = "json_schema"
+    REGEX = "regex"
+    LARK = "lark"
+    GBNF = "gbnf"
+
+
+class Grammar(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What every answer to a request must match, whole; `param` is the field that says so.
+
+    A `lenient` schema is followed as far as its keywords are supported; else an unsupported one is
+    a reason to reject the request.
+    """
+
+    kind: GrammarKind
+    text: str
+    lenient: bool = False
+    param: str = "grammar"
 
 
 class ChatMessage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -73,6 +126,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     `max_tokens` a sequence may fill the context. What is `private` is never written to disk.
     Without `speculation` each step yields one token, which changes nothing but the speed.
     Requests of one `priority` are served fairly among the `client`s that are waiting.
+    `logprobs` asks for log-probabilities of the tokens, and of so many likely ones beside each.
     """
 
     id: str
@@ -87,6 +141,8 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     speculation: bool = True
     priority: Priority = Priority.INTERACTIVE
     client: str = ""
+    logprobs: int | None = None
+    grammar: Grammar | None = None
 
 
 class Started(msgspec.Struct, frozen=True, array_like=True, tag="started"):
@@ -100,7 +156,7 @@ class Started(msgspec.Struct, frozen=True, array_like=True, tag="started"):
 class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True):
     """A token with the natural logarithm of its probability, and the likeliest ones in its place.
 
-    Probabilities are the model's own: before penalties, temperature and cuts.
+    Probabilities are the model's own: before penalties, temperature, cuts and grammar.
     """
 
     token_id: int
@@ -109,13 +165,18 @@ class TokenLogprobs(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Delta(msgspec.Struct, frozen=True, array_like=True, tag="delta"):
-    """Text of one sequence that is final and whole UTF-8, and the tokens consumed for it."""
+    """Text of one sequence that is final and whole UTF-8, and the tokens consumed for it.
+
+    `logprobs` has one entry a token, where they were asked for; `token_bytes` then says what each
+    token in them stands for.
+    """
 
     id: str
     index: int
     text: str
     token_ids: list[int]
     logprobs: list[TokenLogprobs] | None = None
+    token_bytes: dict[int, bytes] | None = None
 
 
 class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):

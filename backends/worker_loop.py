@@ -13,8 +13,20 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .base import Delta, Event, Finished, FinishReason, Gauges, GenerateRequest, Started
+from msgspec import structs
+
+from .base import (
+    Delta,
+    Event,
+    Finished,
+    FinishReason,
+    Gauges,
+    GenerateRequest,
+    Started,
+    TokenLogprobs,
+)
 from .compute_lease import ComputeLease
+from .engine.constraint import Constraint
 from .engine.engine import Engine
 from .engine.scheduler import SequenceOutput
 from .engine.sequence import Sequence
@@ -32,7 +44,8 @@ from .messages import (
     Rejected,
     ToWorker,
 )
-from .text.output import TextOutput
+from .text.grammar import GrammarCompiler
+from .text.output import TextChunk, TextOutput
 from .text.prompt import PromptBuilder
 from .text.tokenizer import Tokenizer
 
@@ -49,11 +62,19 @@ class Arrival:
 
 
 @dataclass(frozen=True)
+class Prepared:
+    """What the engine needs to begin: the prompt in tokens, and what the answer must match."""
+
+    token_ids: list[int]
+    constraint: Constraint | None
+
+
+@dataclass(frozen=True)
 class Admitted:
-    """A request on its way back: its prompt in tokens, or why it has none."""
+    """A request on its way back: what it begins with, or why it cannot."""
 
     arrival: Arrival
-    outcome: list[int] | BackendError
+    outcome: Prepared | BackendError
 
 
 class Stop:
@@ -83,6 +104,7 @@ class WorkerLoop:
         self._send = send
         self._inbox = inbox
         self._lease = lease
+        self._grammars = GrammarCompiler(tokenizer)
         self._admission: queue.SimpleQueue[Arrival | Stop] = queue.SimpleQueue()
         self._admitting: dict[str, Arrival] = {}
         self._running: dict[str, dict[Sequence, TextOutput]] = {}
@@ -172,18 +194,20 @@ class WorkerLoop:
             if self._admitting.get(arrival.request.id) is arrival:  # not cancelled meanwhile
                 self._inbox.put(Admitted(arrival, self._prepare(arrival.request)))
 
-    def _prepare(self, request: GenerateRequest) -> list[int] | BackendError:
-        """The prompt's tokens, or why there are none."""
+    def _prepare(self, request: GenerateRequest) -> Prepared | BackendError:
+        """What the request begins with, or why it cannot."""
         try:
             _check_fields(request)
             token_ids = self._prompts.build(request)
             self._check_tokens(request, token_ids)
+            grammar = request.grammar
+            constraint = None if grammar is None else self._grammars.compile(grammar)
         except RequestRejected as error:
             return error
         except Exception as error:
             traceback.print_exc()
             return BackendError(f"The prompt could not be prepared: {error!r}.")
-        return token_ids
+        return Prepared(token_ids, constraint)
 
     def _check_tokens(self, request: GenerateRequest, token_ids: list[int]) -> None:
         context = self._engine.runner.context
@@ -200,7 +224,7 @@ class WorkerLoop:
                     f"Token {unknown} is not in the model's vocabulary of {size}.", param=name
                 )
 
-    def _admit(self, arrival: Arrival, outcome: list[int] | BackendError) -> None:
+    def _admit(self, arrival: Arrival, outcome: Prepared | BackendError) -> None:
         """Start what the admission thread prepared, unless it was cancelled meanwhile."""
         request_id = arrival.request.id
         if self._admitting.get(request_id) is not arrival:
@@ -211,15 +235,16 @@ class WorkerLoop:
         else:
             self._start(arrival, outcome)
 
-    def _start(self, arrival: Arrival, token_ids: list[int]) -> None:
+    def _start(self, arrival: Arrival, prepared: Prepared) -> None:
         request = arrival.request
+        constraint = prepared.constraint
         first: Sequence | None = None
         outputs: dict[Sequence, TextOutput] = {}
         for index in range(request.n):
             sequence = Sequence(
                 request.id,
                 index,
-                list(token_ids),
+                list(prepared.token_ids),
                 request.sampling,
                 max_tokens=request.max_tokens,
                 ignore_eos=request.ignore_eos,
@@ -227,6 +252,8 @@ class WorkerLoop:
                 speculates=request.speculation,
                 priority=request.priority,
                 client=request.client,
+                logprobs=request.logprobs,
+                constraint=None if constraint is None else constraint.fork(),
                 parent=first,
                 arrived_at=arrival.at,
             )
@@ -256,17 +283,21 @@ class WorkerLoop:
         """Turn one step's tokens into events."""
         for output in outputs:
             sequence = output.sequence
+            if sequence.request_id not in self._running:
+                continue  # it failed with another of its sequences in this very step
             text_output = self._running[sequence.request_id][sequence]
             reason = output.finish_reason
+            if output.error is not None:
+                self._fail(sequence.request_id, output.error)
+                continue
             # The token that ends the answer is not part of its text.
-            eog = reason is FinishReason.STOP
+            last = output.token_ids[-1]
+            eog = reason is FinishReason.STOP and self._engine.runner.is_eog(last)
             consumed = text_output.consumed
             self._urgent |= not consumed  # its first token
-            chunk = text_output.push(output.token_ids[:-1] if eog else output.token_ids)
-            if chunk.text:
-                self._events.append(
-                    Delta(sequence.request_id, sequence.index, chunk.text, chunk.token_ids)
-                )
+            token_ids = output.token_ids[:-1] if eog else output.token_ids
+            chunk = text_output.push(token_ids, output.logprobs)
+            self._add_delta(sequence, chunk)
             if chunk.stopped:
                 # A step's tokens were guessed but for the last; behind a stop string none counts.
                 kept = text_output.consumed - consumed
@@ -280,11 +311,7 @@ class WorkerLoop:
         """Emit what was held back and the end of one sequence."""
         self._urgent = True
         outputs = self._running[sequence.request_id]
-        rest = outputs.pop(sequence).finish()
-        if rest.text:
-            self._events.append(
-                Delta(sequence.request_id, sequence.index, rest.text, rest.token_ids)
-            )
+        self._add_delta(sequence, outputs.pop(sequence).finish())
         self._events.append(_finished(sequence, reason, completion_tokens))
         if not outputs:
             del self._running[sequence.request_id]
@@ -300,6 +327,26 @@ class WorkerLoop:
         running = self._engine.scheduler.running
         # A step that reads a prompt may be long.
         return bool(running) and all(sequence.is_decoding for sequence in running)
+
+    def _add_delta(self, sequence: Sequence, chunk: TextChunk) -> None:
+        if not chunk.text and not chunk.logprobs:
+            return
+        delta = Delta(sequence.request_id, sequence.index, chunk.text, chunk.token_ids)
+        if chunk.logprobs is not None:
+            names = _token_bytes(self._tokenizer, chunk.logprobs)
+            delta = structs.replace(delta, logprobs=chunk.logprobs, token_bytes=names)
+        self._events.append(delta)
+
+    def _fail(self, request_id: str, reason: str) -> None:
+        """End one request alone, whose grammar cannot be followed any further."""
+        self._flush()
+        self._cancel(request_id)
+        error = RequestRejected(
+            f"The answer cannot follow the grammar any further: {reason}.",
+            hint="Simplify the grammar or the schema.",
+            code="grammar_failed",
+        )
+        self._send(_rejected(request_id, error))
 
     def _flush(self) -> None:
         if self._events:
@@ -326,8 +373,17 @@ def _check_fields(request: GenerateRequest) -> None:
         raise RequestRejected("'n' must be at least 1.", param="n")
     if request.max_tokens is not None and request.max_tokens < 1:
         raise RequestRejected("'max_tokens' must be at least 1.", param="max_tokens")
+    if request.logprobs is not None and request.logprobs < 0:
+        raise RequestRejected("'logprobs' must not be negative.", param="logprobs")
     if not all(request.stop):
         raise RequestRejected("A stop string must not be empty.", param="stop")
+
+
+def _token_bytes(tokenizer: Tokenizer, logprobs: list[TokenLogprobs]) -> dict[int, bytes]:
+    """What each token in `logprobs` stands for; control tokens by their names."""
+    ids = {token.token_id for token in logprobs}
+    ids.update(token_id for token in logprobs for token_id, _ in token.top)
+    return {token_id: tokenizer.token_bytes(token_id, special=True) for token_id in ids}
 
 
 def _rejected(request_id: str, error: BackendError) -> Rejected:

@@ -53,7 +53,13 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What one chunk got: the drafts that were accepted, then one token of the sampler's own."""
+    """What one chunk got: the drafts that were accepted, then one token of the sampler's own.
+
+    After a `complete` one its sequence's constraint lets nothing follow. With an `error` the
+    constraint cannot be kept any more, and the last token means nothing.
+    """
 
     token_ids: list[int]
     logprobs: list[TokenLogprobs] | None = None
+    complete: bool = False
+    error: str | None = None

@@ -21,12 +21,16 @@ from .waiting_queue import WaitingQueue
 
 @dataclass(frozen=True)
 class SequenceOutput:
-    """A sequence's new tokens, and why it ends with them, if it does."""
+    """A sequence's new tokens, and why it ends with them, if it does.
+
+    With an `error` it is cancelled, and its last token means nothing.
+    """
 
     sequence: Sequence
     token_ids: list[int]
     logprobs: list[TokenLogprobs] | None
     finish_reason: FinishReason | None
+    error: str | None = None
 
 
 class Scheduler:
@@ -142,6 +146,10 @@ class Scheduler:
             count += 1
             if (reason := self._finish_reason(sequence, token_id)) is not None:
                 break
+        if sampled.error is not None:
+            reason = FinishReason.CANCELLED
+        elif sampled.complete and count == len(sampled.token_ids):
+            reason = FinishReason.STOP
         self._kv.grow(sequence, chunk.count + count - 1)
         if chunk.drafts:
             sequence.drafted_tokens += len(chunk.drafts)
@@ -149,7 +157,7 @@ class Scheduler:
             if count <= len(chunk.drafts):
                 self._runner.trim(sequence.slot, sequence.num_computed)
         logprobs = sampled.logprobs[:count] if sampled.logprobs is not None else None
-        return SequenceOutput(sequence, sampled.token_ids[:count], logprobs, reason)
+        return SequenceOutput(sequence, sampled.token_ids[:count], logprobs, reason, sampled.error)
 
     def finish(self, sequence: Sequence, reason: FinishReason) -> None:
         """End a sequence, wherever it is; one that ended already stays as it is."""

@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 from ..base import FinishReason, Priority, SamplingParams
+from .constraint import Constraint
 
 
 @dataclass(eq=False)
@@ -17,6 +18,7 @@ class Sequence:
     rightly; `slot` is the cache sequence that holds them, -1 while the
     sequence waits. `parent` is the sequence of the same request whose prompt this one shares.
     `passed_by` counts those that began before it because they were smaller.
+    `logprobs` counts the likely tokens to tell beside each; `constraint` says what it may say.
     """
 
     request_id: str
@@ -29,6 +31,8 @@ class Sequence:
     speculates: bool = True
     priority: Priority = Priority.INTERACTIVE
     client: str = ""
+    logprobs: int | None = None
+    constraint: Constraint | None = None
     parent: Sequence | None = None
     prompt_length: int = field(init=False)
     num_computed: int = 0

@@ -10,7 +10,6 @@ from pathlib import Path
 import llama_cpp
 import numpy as np
 import psutil
-from numpy.typing import NDArray
 
 from ingle.models.fit import KEPT_SLOTS
 
@@ -19,9 +18,9 @@ from ..engine.batch import Batch, Chunk, Sampled
 from ..engine.model_runner import KVCacheFull
 from ..engine.sequence import Sequence
 from ..errors import LoadFailed, OutOfMemory
+from .batch_sampler import BatchSampler
 from .model import LlamaModel
 from .native_log import NativeLog
-from .sampler import SamplerChain
 from .sequence_state import SequenceState
 from .token_batch import TokenBatch
 from .tokenizer import LlamaTokenizer
@@ -29,8 +28,6 @@ from .tokenizer import LlamaTokenizer
 _NO_ROOM = 1
 _MAX_DRAFTS = 16
 _KEPT_STATES = 4
-
-Logits = NDArray[np.float32]
 
 
 class LlamaModelRunner:
@@ -50,7 +47,6 @@ class LlamaModelRunner:
             self._choose_slots(spec)
             self._ctx = self._make_context(spec)
             undo.callback(llama_cpp.llama_free, self._ctx)
-            self._chains: dict[Sequence, SamplerChain] = {}
             self._measure(spec)
             self._warm_up()
             self._resources = undo.pop_all()
@@ -71,6 +67,7 @@ class LlamaModelRunner:
         self.max_batch_tokens = spec.batch
         self.can_fork = not self.model.is_recurrent
         self._batch = TokenBatch(spec.batch)
+        self._sampler = BatchSampler(self._ctx, self.model.vocab, room=self.context)
         self._sampling: list[Chunk] = []
         self._rows: list[int] = []
         self._info = self._describe()
@@ -103,23 +100,9 @@ class LlamaModelRunner:
         first = 0
         for chunk, position in zip(self._sampling, self._rows, strict=True):
             last = first + 1 + len(chunk.drafts)
-            results.append(Sampled(self._sample(chunk, logits[first:last], position)))
+            results.append(self._sampler.sample(chunk, logits[first:last], position))
             first = last
         return results
-
-    def _sample(self, chunk: Chunk, logits: Logits, position: int) -> list[int]:
-        """Draw along the drafts until one is not what was drawn."""
-        sequence = chunk.sequence
-        greedy = sequence.sampling.is_plain_greedy
-        tokens: list[int] = []
-        for offset, row in enumerate(logits):
-            if greedy:
-                tokens.append(int(row.argmax()))
-            else:
-                tokens.append(self._chain(sequence).sample(self._ctx, position + offset))
-            if offset == len(chunk.drafts) or tokens[-1] != chunk.drafts[offset]:
-                break
-        return tokens
 
     def is_eog(self, token_id: int) -> bool:
         """Whether the model ends its answer with this token."""
@@ -153,9 +136,7 @@ class LlamaModelRunner:
 
     def forget(self, sequence: Sequence) -> None:
         """Free the sequence's sampler chain."""
-        chain = self._chains.pop(sequence, None)
-        if chain is not None:
-            chain.close()
+        self._sampler.forget(sequence)
 
     def listen(self) -> None:
         """Take llama.cpp's log back from a model that was loaded after this one."""
@@ -167,9 +148,7 @@ class LlamaModelRunner:
 
     def close(self) -> None:
         """Free everything in the order llama.cpp demands: samplers, context, model."""
-        for chain in self._chains.values():
-            chain.close()
-        self._chains.clear()
+        self._sampler.close()
         self._resources.close()
 
     def _describe(self) -> ModelInfo:
@@ -233,17 +212,6 @@ class LlamaModelRunner:
             f"llama.cpp cannot make a context of {params.n_ctx} tokens: {self._log.last_error}.",
             hint="Load the model with other settings, or choose another file.",
         )
-
-    def _chain(self, sequence: Sequence) -> SamplerChain:
-        chain = self._chains.get(sequence)
-        if chain is None:
-            chain = self._chains[sequence] = SamplerChain(
-                sequence.sampling,
-                index=sequence.index,
-                vocab_size=self.tokenizer.vocab_size,
-                window=self.context,
-            )
-        return chain
 
     def _warm_up(self) -> None:
         """Decode one token, so that the first request does not pay for touching the weights."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from ..base import LoadSpec, ModelInfo
+from ..base import LoadSpec, ModelInfo, TokenLogprobs
 from ..engine.batch import Batch, Chunk, Sampled
 from ..engine.model_runner import KVCacheFull
 from ..engine.sequence import Sequence
@@ -137,15 +137,24 @@ class ScriptedModelRunner:
 
     def collect(self) -> list[Sampled]:
         """The next bytes of each sequence's reply, then the end-of-sequence token."""
-        return [Sampled(self._sample(chunk)) for chunk in self._batch.sampling]
+        return [self._sample(chunk) for chunk in self._batch.sampling]
 
-    def _sample(self, chunk: Chunk) -> list[int]:
+    def _sample(self, chunk: Chunk) -> Sampled:
         tokens: list[int] = []
+        constraint = chunk.sequence.constraint
+        complete, error = False, None
         for draft in (*chunk.drafts, None):
-            tokens.append(self._next(chunk.sequence, len(tokens)))
-            if tokens[-1] != draft:
+            token = self._next(chunk.sequence, len(tokens))
+            tokens.append(token)
+            if constraint is not None:
+                if not constraint.allows(token):
+                    error = "the script says something else"
+                    break
+                constraint.consume(token)
+                complete, error = constraint.complete, constraint.error
+            if token != draft or complete:
                 break
-        return tokens
+        return Sampled(tokens, _logprobs(chunk.sequence, tokens), complete, error)
 
     def is_eog(self, token_id: int) -> bool:
         """Whether the scripted model ends its answer with this token."""
@@ -227,3 +236,11 @@ class ScriptedModelRunner:
                 if key.encode() in prompt:
                     return reply.encode()
         return self._script.reply.encode()
+
+
+def _logprobs(sequence: Sequence, tokens: list[int]) -> list[TokenLogprobs] | None:
+    """A script is certain of each token, and knows no other."""
+    if sequence.logprobs is None:
+        return None
+    certain = sequence.logprobs > 0
+    return [TokenLogprobs(token, 0.0, [(token, 0.0)] if certain else []) for token in tokens]
