@@ -19,6 +19,18 @@ Temperature = Annotated[float, Meta(ge=0, le=2)]
 Probability = Annotated[float, Meta(gt=0, le=1)]
 MinimumProbability = Annotated[float, Meta(ge=0, le=1)]
 TopK = Annotated[int, Meta(ge=-1, le=2**31 - 1, description="0 and -1 are off")]
+TypicalP = Annotated[float, Meta(gt=0, le=1, description="1 is off")]
+Sigmas = Annotated[float, Meta(ge=-1, le=100, description="0 and below are off")]
+TemperatureRange = Annotated[float, Meta(ge=0, le=2, description="0 is off")]
+Exponent = Annotated[float, Meta(gt=0, le=10)]
+MirostatVersion = Annotated[int, Meta(ge=0, le=2, description="0 is off")]
+Surprise = Annotated[float, Meta(ge=0, le=100, description="bits")]
+LookBack = Annotated[int, Meta(ge=-1, le=2**31 - 1, description="0 is off, -1 is all")]
+DryMultiplier = Annotated[float, Meta(ge=0, le=100, description="0 is off")]
+DryBase = Annotated[float, Meta(ge=1, le=100)]
+DryLength = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+SequenceBreaker = Annotated[str, Meta(min_length=1, max_length=40)]
+SequenceBreakers = Annotated[list[SequenceBreaker], Meta(max_length=16)]
 Penalty = Annotated[float, Meta(ge=-2, le=2)]
 RepeatPenalty = Annotated[float, Meta(gt=0, le=10, description="1 is off")]
 Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
@@ -27,15 +39,34 @@ TokenCount = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 
 class SamplingOptions(msgspec.Struct, kw_only=True):
-    """What a request may say about sampling; None leaves it to the model's recommendation."""
+    """What a request may say about sampling; None leaves it to the model's recommendation.
+
+    The names are OpenAI's, and llama-server's where OpenAI has none; `SamplingParams` says in which
+    order they act.
+    """
 
     temperature: Temperature | None = None
     top_p: Probability | None = None
     top_k: TopK | None = None
     min_p: MinimumProbability | None = None
+    typical_p: TypicalP | None = None
+    top_n_sigma: Sigmas | None = None
+    xtc_probability: MinimumProbability | None = None
+    xtc_threshold: MinimumProbability | None = None
+    dynatemp_range: TemperatureRange | None = None
+    dynatemp_exponent: Exponent | None = None
+    mirostat: MirostatVersion | None = None
+    mirostat_tau: Surprise | None = None
+    mirostat_eta: MinimumProbability | None = None
     repeat_penalty: RepeatPenalty | None = None
     frequency_penalty: Penalty | None = None
     presence_penalty: Penalty | None = None
+    repeat_last_n: LookBack | None = None
+    dry_multiplier: DryMultiplier | None = None
+    dry_base: DryBase | None = None
+    dry_allowed_length: DryLength | None = None
+    dry_penalty_last_n: LookBack | None = None
+    dry_sequence_breakers: SequenceBreakers | None = None
     seed: Seed | None = None
     logit_bias: dict[str, Bias] | None = None
 
@@ -44,10 +75,21 @@ FIELDS = (
     "temperature",
     "top_p",
     "min_p",
+    "typical_p",
+    "top_n_sigma",
+    "xtc_probability",
+    "xtc_threshold",
+    "dynatemp_range",
+    "dynatemp_exponent",
+    "mirostat_tau",
+    "mirostat_eta",
     "repeat_penalty",
     "frequency_penalty",
     "presence_penalty",
+    "dry_multiplier",
+    "dry_base",
 )
+WHOLE_FIELDS = ("top_k", "mirostat", "repeat_last_n", "dry_allowed_length", "dry_penalty_last_n")
 
 
 def merge_sampling(
@@ -57,13 +99,14 @@ def merge_sampling(
     values: dict[str, Any] = {
         name: float(recommended[name]) for name in FIELDS if name in recommended
     }
-    if "top_k" in recommended:
-        values["top_k"] = int(recommended["top_k"])
-    for name in (*FIELDS, "seed"):
+    values |= {name: int(recommended[name]) for name in WHOLE_FIELDS if name in recommended}
+    for name in (*FIELDS, *WHOLE_FIELDS, "seed"):
         if (value := getattr(options, name)) is not None:
             values[name] = value
-    if options.top_k is not None:
-        values["top_k"] = max(0, options.top_k)
+    if "top_k" in values:
+        values["top_k"] = max(0, values["top_k"])
+    if options.dry_sequence_breakers is not None:
+        values["dry_sequence_breakers"] = tuple(options.dry_sequence_breakers)
     if options.logit_bias:
         values["logit_bias"] = {
             _token_id(key, prefix): bias for key, bias in options.logit_bias.items()

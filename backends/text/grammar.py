@@ -59,7 +59,7 @@ class GrammarCompiler:
         constraint = TokenConstraint(matcher, self._tokenizer.vocab_size)
         # The first mask is the dearest one, and fails for grammars that have no beginning.
         if not matcher.is_error() and not constraint.mask().any():
-            raise _rejected(grammar, matcher.get_error() or "nothing can begin with it")
+            raise _rejected(grammar, matcher.get_error() or "nothing matches it")
         if matcher.is_error():
             raise _rejected(grammar, matcher.get_error())
         return constraint
@@ -180,7 +180,7 @@ def _rejected(grammar: Grammar, reason: str) -> RequestRejected:
     schema = grammar.kind is GrammarKind.JSON_SCHEMA
     what = "JSON schema" if schema else f"{grammar.kind} grammar"
     return RequestRejected(
-        f"No answer can follow this {what}: {_sentence(reason)}.",
+        f"This {what} cannot be used: {_sentence(reason)}.",
         hint="Simplify it, or leave it out.",
         code="invalid_schema" if schema else "invalid_grammar",
         param=grammar.param,
@@ -189,5 +189,7 @@ def _rejected(grammar: Grammar, reason: str) -> RequestRejected:
 
 def _sentence(text: str) -> str:
     """A message of several lines on one, without its end, and not too long."""
-    line = " ".join(text.replace("<non-verbose/>", " ").split())
+    # Its word for a state in which no byte can follow.
+    text = text.replace("NoExtensionBias", "nothing matches it").replace("<non-verbose/>", " ")
+    line = " ".join(text.split())
     return line[:300].rstrip(". ")

@@ -39,6 +39,7 @@ from ..route_spec import Parameter, RouteSpec, Stream
 from ..sampling import merge_sampling, stop_strings
 from ..services import Services
 from ..sse import EventStream, EventWriter, encode_event, run_until_disconnect
+from ..structured_output import format_grammar
 from .entries import list_entries, model_entry
 from .messages import chat_messages
 from .native_types import (
@@ -298,6 +299,7 @@ class NativeApi:
         merge_sampling(body.sampling, {}, prefix="sampling.")
         messages = chat_messages(body.messages) if body.messages is not None else None
         stop = stop_strings(body.stop)
+        grammar = format_grammar(body.format)
         model = await asyncio.to_thread(self._services.store.resolve, reference)
         priority = body.priority or Priority.INTERACTIVE
         generation = self._services.generations.start(
@@ -312,6 +314,7 @@ class NativeApi:
                 stop=stop,
                 priority=priority,
                 client=body.client or identify_client(request),
+                grammar=grammar,
             ),
             enter=partial(self._services.manager.enter, model, priority),
         )

@@ -10,10 +10,12 @@ from msgspec import Meta
 from ..loaded_model import LoadedModel
 from ..memory import MemorySnapshot
 from ..sampling import SamplingOptions, TokenCount
+from ..structured_output import StructuredOutputs
 from .ingle_options import IngleOptions
 from .messages import Conversation
 
 Reference = Annotated[str, Meta(min_length=1, max_length=4096)]
+AnswerFormat = Literal["json"] | StructuredOutputs
 KeepAlive = Annotated[float, Meta(ge=-1, le=10**9, description="seconds; -1 is for ever")]
 
 
@@ -105,12 +107,16 @@ class PullCancelling(msgspec.Struct, frozen=True):
 
 
 class GenerationRequest(IngleOptions, frozen=True, kw_only=True):
-    """A conversation in `messages` or raw text in `prompt`; without a model, the default one."""
+    """A conversation in `messages` or raw text in `prompt`; without a model, the default one.
+
+    `format` is what the answer must match.
+    """
 
     model: Reference | None = None
     messages: Conversation | None = None
     prompt: str | None = None
     sampling: SamplingOptions = msgspec.field(default_factory=SamplingOptions)
+    format: AnswerFormat | None = None
     max_tokens: TokenCount | None = None
     stop: str | list[str] | None = None
 

@@ -13,19 +13,23 @@ from msgspec import UNSET, UnsetType
 from ingle.backends.base import Delta, Event, Finished, FinishReason, Started
 
 from ..lifecycle import Lease
+from .openai_logprobs import CompletionScores, chat_logprobs
 from .openai_requests import Job
 from .openai_types import (
     AssistantMessage,
     ChatChoice,
     ChatCompletion,
     ChatCompletionChunk,
+    ChatLogprobs,
     ChoiceDelta,
     ChunkChoice,
     Completion,
     CompletionChoice,
+    CompletionLogprobs,
     CompletionTokensDetails,
     FinishWord,
     PromptTokensDetails,
+    TokenLogprob,
     Usage,
 )
 
@@ -97,6 +101,7 @@ class ChatAnswer:
         self._fingerprint = fingerprint(lease)
         self._tally = Tally()
         self._texts: list[list[str]] = [[] for _ in range(job.n)]
+        self._logprobs: list[list[TokenLogprob]] = [[] for _ in range(job.n)]
         self._reasons: list[FinishWord] = ["stop"] * job.n
 
     def chunks(self, prompt: int, event: Event) -> Iterator[ChatCompletionChunk]:
@@ -108,7 +113,12 @@ class ChatAnswer:
                     yield self._chunk(index, ChoiceDelta(role="assistant", content=""))
             case Delta():
                 self._texts[event.index].append(event.text)
-                if event.text:
+                logprobs = chat_logprobs(event)
+                if logprobs is not None:
+                    self._logprobs[event.index] += logprobs.content
+                    delta = ChoiceDelta(content=event.text)
+                    yield self._chunk(event.index, delta, logprobs=logprobs)
+                elif event.text:
                     yield self.text_chunk(prompt, event.index, event.text)
             case Finished():
                 self._reasons[event.index] = finish_word(event.reason)
@@ -124,10 +134,12 @@ class ChatAnswer:
 
     def whole(self) -> ChatCompletion:
         """All choices with their texts."""
+        scored = self._job.logprobs
         choices = [
             ChatChoice(
                 index=index,
                 message=AssistantMessage("assistant", "".join(texts)),
+                logprobs=None if scored is None else ChatLogprobs(self._logprobs[index]),
                 finish_reason=reason,
             )
             for index, (texts, reason) in enumerate(zip(self._texts, self._reasons, strict=True))
@@ -142,9 +154,13 @@ class ChatAnswer:
         )
 
     def _chunk(
-        self, index: int, delta: ChoiceDelta, reason: FinishWord | None = None
+        self,
+        index: int,
+        delta: ChoiceDelta,
+        reason: FinishWord | None = None,
+        logprobs: ChatLogprobs | None = None,
     ) -> ChatCompletionChunk:
-        choice = ChunkChoice(index=index, delta=delta, finish_reason=reason)
+        choice = ChunkChoice(index=index, delta=delta, logprobs=logprobs, finish_reason=reason)
         return self._envelope([choice], None if self._job.include_usage else UNSET)
 
     def _envelope(
@@ -171,6 +187,7 @@ class CompletionAnswer:
         self._fingerprint = fingerprint(lease)
         self._tally = Tally()
         self._texts: list[list[str]] = [[] for _ in range(count)]
+        self._scores = [CompletionScores() for _ in range(count)]
         self._reasons: list[FinishWord] = ["stop"] * count
 
     def chunks(self, prompt: int, event: Event) -> Iterator[Completion]:
@@ -186,7 +203,10 @@ class CompletionAnswer:
                         yield self._chunk(index, text)
             case Delta():
                 self._texts[first + event.index].append(event.text)
-                if event.text:
+                logprobs = self._scores[first + event.index].take(event)
+                if logprobs is not None:
+                    yield self._chunk(first + event.index, event.text, logprobs=logprobs)
+                elif event.text:
                     yield self.text_chunk(prompt, event.index, event.text)
             case Finished():
                 self._reasons[first + event.index] = finish_word(event.reason)
@@ -202,14 +222,26 @@ class CompletionAnswer:
 
     def whole(self) -> Completion:
         """All choices with their texts."""
+        scored = self._job.logprobs
         choices = [
-            CompletionChoice(index=index, text="".join(texts), finish_reason=reason)
+            CompletionChoice(
+                index=index,
+                text="".join(texts),
+                logprobs=None if scored is None else self._scores[index].whole(),
+                finish_reason=reason,
+            )
             for index, (texts, reason) in enumerate(zip(self._texts, self._reasons, strict=True))
         ]
         return self._envelope(choices, self._tally.usage())
 
-    def _chunk(self, index: int, text: str, reason: FinishWord | None = None) -> Completion:
-        choice = CompletionChoice(index=index, text=text, finish_reason=reason)
+    def _chunk(
+        self,
+        index: int,
+        text: str,
+        reason: FinishWord | None = None,
+        logprobs: CompletionLogprobs | None = None,
+    ) -> Completion:
+        choice = CompletionChoice(index=index, text=text, logprobs=logprobs, finish_reason=reason)
         return self._envelope([choice], None if self._job.include_usage else UNSET)
 
     def _envelope(

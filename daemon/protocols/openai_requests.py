@@ -7,10 +7,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-from ingle.backends.base import ChatMessage, GenerateRequest, Priority, SamplingParams
+from ingle.backends.base import ChatMessage, GenerateRequest, Grammar, Priority, SamplingParams
 
 from ..errors import InvalidBody, UnsupportedField
 from ..sampling import SamplingOptions, merge_sampling, stop_strings
+from ..structured_output import (
+    only_one,
+    response_format_grammar,
+    structured_outputs_grammar,
+    text_grammar,
+)
 from .messages import chat_messages
 from .openai_types import ChatCompletionRequest, CommonRequest, CompletionRequest
 
@@ -35,6 +41,8 @@ class Job:
     client: str = ""
     ignore_eos: bool = False
     echo: bool = False
+    logprobs: int | None = None
+    grammar: Grammar | None = None
 
     @property
     def answers(self) -> int:
@@ -67,6 +75,8 @@ class Job:
             ignore_eos=self.ignore_eos,
             priority=self.priority,
             client=self.client,
+            logprobs=self.logprobs,
+            grammar=self.grammar,
         )
 
 
@@ -78,6 +88,7 @@ def chat_job(body: ChatCompletionRequest, client: str = "") -> Job:
         prompts=(chat_messages(body.messages),),
         max_tokens=body.max_completion_tokens or body.max_tokens,
         client=client,
+        logprobs=_chat_logprobs(body),
         **_common(body),
     )
 
@@ -98,6 +109,14 @@ def completion_job(body: CompletionRequest, client: str = "") -> Job:
             hint="Send the prompt as text.",
             param="echo",
         )
+    # A boolean is what chats have there; true asks for the chosen tokens only.
+    logprobs = None if body.logprobs is False else body.logprobs
+    if body.echo and logprobs is not None:
+        raise UnsupportedField(
+            "'logprobs' is not supported together with 'echo'.",
+            hint="Leave one of them out: the prompt's tokens are not scored.",
+            param="logprobs",
+        )
     return Job(
         id=f"cmpl-{secrets.token_hex(12)}",
         prompts=prompts,
@@ -105,6 +124,7 @@ def completion_job(body: CompletionRequest, client: str = "") -> Job:
         ignore_eos=bool(body.ignore_eos),
         echo=bool(body.echo),
         client=client,
+        logprobs=0 if logprobs is True else logprobs,
         **_common(body),
     )
 
@@ -119,7 +139,26 @@ def _common(body: CommonRequest) -> dict[str, Any]:
         "n": body.n or 1,
         "priority": body.priority,
         "include_usage": body.include_usage,
+        "grammar": only_one(
+            [
+                response_format_grammar(body.response_format),
+                structured_outputs_grammar(body.structured_outputs),
+                text_grammar(body.grammar),
+            ]
+        ),
     }
+
+
+def _chat_logprobs(body: ChatCompletionRequest) -> int | None:
+    if body.logprobs:
+        return body.top_logprobs or 0
+    if body.top_logprobs:
+        raise InvalidBody(
+            "'top_logprobs' asks for nothing without 'logprobs'.",
+            hint="Set 'logprobs' to true.",
+            param="top_logprobs",
+        )
+    return None
 
 
 def _prompts(prompt: str | list[str | int | list[int]]) -> tuple[str | list[int], ...]:
@@ -164,24 +203,16 @@ def _empty(value: Any) -> bool:
     return value in ([], {}, "")
 
 
-def _false(value: Any) -> bool:
-    return value is False
-
-
 # The values of each field that ask for nothing; null always does.
 HARMLESS_IN_CHAT: Mapping[str, Callable[[Any], bool]] = {
     "tools": _empty,
     "tool_choice": lambda value: value in ("none", "auto"),
     "functions": _empty,
     "function_call": lambda value: value in ("none", "auto"),
-    "response_format": lambda value: value == {"type": "text"},
-    "logprobs": _false,
-    "top_logprobs": lambda value: type(value) is int and value == 0,
     "modalities": lambda value: value == ["text"],
     "audio": _empty,
     "web_search_options": lambda _: False,
 }
 HARMLESS_IN_COMPLETION: Mapping[str, Callable[[Any], bool]] = {
     "suffix": _empty,
-    "logprobs": _false,
 }

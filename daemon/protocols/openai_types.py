@@ -11,11 +11,13 @@ from ingle.backends.base import Priority
 
 from ..model_run import ModelState
 from ..sampling import SamplingOptions, TokenCount
+from ..structured_output import ResponseFormat, StructuredOutputs
 from .ingle_options import IngleOptions
 from .messages import Conversation
 
 FinishWord = Literal["stop", "length"]
 ChoiceCount = Annotated[int, Meta(ge=1, le=16)]
+LogprobCount = Annotated[int, Meta(ge=0, le=20)]
 
 
 class StreamOptions(msgspec.Struct):
@@ -42,6 +44,9 @@ class CommonRequest(SamplingOptions, kw_only=True):
     safety_identifier: Any = None
     prompt_cache_key: Any = None
     ingle: IngleOptions | None = None
+    response_format: ResponseFormat | None = None
+    structured_outputs: StructuredOutputs | None = None
+    grammar: str | None = None
 
     @property
     def include_usage(self) -> bool:
@@ -65,9 +70,8 @@ class ChatCompletionRequest(CommonRequest, kw_only=True):
     tool_choice: Any = None
     functions: Any = None
     function_call: Any = None
-    response_format: Any = None
-    logprobs: Any = None
-    top_logprobs: Any = None
+    logprobs: bool | None = None
+    top_logprobs: LogprobCount | None = None
     modalities: Any = None
     audio: Any = None
     web_search_options: Any = None
@@ -80,7 +84,7 @@ class CompletionRequest(CommonRequest, kw_only=True):
     echo: bool | None = None
     ignore_eos: bool | None = None
     suffix: Any = None
-    logprobs: Any = None
+    logprobs: LogprobCount | bool | None = None
     best_of: Any = None
 
 
@@ -107,6 +111,39 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
     completion_tokens_details: CompletionTokensDetails
 
 
+class TokenAlternative(msgspec.Struct, frozen=True):
+    """A token, the natural logarithm of its probability, and its bytes, which may be no text."""
+
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class TokenLogprob(TokenAlternative, frozen=True):
+    """A token of the answer, and the likeliest ones in its place."""
+
+    top_logprobs: list[TokenAlternative]
+
+
+class ChatLogprobs(msgspec.Struct, frozen=True):
+    """What a chat tells about the tokens of an answer, or of a chunk."""
+
+    content: list[TokenLogprob]
+    refusal: None = None
+
+
+class CompletionLogprobs(msgspec.Struct, frozen=True):
+    """What a plain completion tells about its tokens, in parallel lists.
+
+    `text_offset` counts characters from the beginning of the answer's text.
+    """
+
+    tokens: list[str]
+    token_logprobs: list[float]
+    top_logprobs: list[dict[str, float]]
+    text_offset: list[int]
+
+
 class AssistantMessage(msgspec.Struct, frozen=True):
     """A whole answer."""
 
@@ -120,7 +157,7 @@ class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
 
     index: int
     message: AssistantMessage
-    logprobs: None = None
+    logprobs: ChatLogprobs | None = None
     finish_reason: FinishWord
 
 
@@ -148,7 +185,7 @@ class ChunkChoice(msgspec.Struct, frozen=True, kw_only=True):
 
     index: int
     delta: ChoiceDelta
-    logprobs: None = None
+    logprobs: ChatLogprobs | None = None
     finish_reason: FinishWord | None = None
 
 
@@ -169,7 +206,7 @@ class CompletionChoice(msgspec.Struct, frozen=True, kw_only=True):
 
     index: int
     text: str
-    logprobs: None = None
+    logprobs: CompletionLogprobs | None = None
     finish_reason: FinishWord | None
 
 

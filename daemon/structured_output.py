@@ -1,0 +1,125 @@
+"""What a request may say about the form of its answer, in the words of several servers."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from ingle.backends.base import Grammar, GrammarKind
+
+from .errors import InvalidBody
+
+MAX_CHOICES = 1024
+ANY_OBJECT = '{"type":"object"}'
+
+# Every rule of a GBNF grammar is written so, and none of Lark.
+_GBNF_RULE = re.compile(r"^[ \t]*[A-Za-z][\w-]*[ \t]*::=", re.MULTILINE)
+
+GrammarText = Annotated[str, Meta(min_length=1)]
+Choice = Annotated[str, Meta(min_length=1)]
+
+
+class JsonSchemaFormat(msgspec.Struct):
+    """OpenAI's `json_schema`; the schema is enforced, with `strict` false as far as it can be."""
+
+    name: str
+    schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    strict: bool | None = None
+    description: str | None = None
+
+
+class ResponseFormat(msgspec.Struct):
+    """OpenAI's `response_format`."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchemaFormat | None = None
+
+
+class StructuredOutputs(msgspec.Struct):
+    """vLLM's `structured_outputs`: exactly one of these; `grammar` is GBNF or Lark."""
+
+    json: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    json_object: bool | None = None
+    regex: GrammarText | None = None
+    choice: Annotated[list[Choice], Meta(min_length=1, max_length=MAX_CHOICES)] | None = None
+    grammar: GrammarText | None = None
+
+
+def response_format_grammar(wanted: ResponseFormat | None) -> Grammar | None:
+    """The grammar of OpenAI's field; raises `InvalidBody`."""
+    param = "response_format"
+    if wanted is None or wanted.type == "text":
+        return None
+    if wanted.type == "json_object":
+        return Grammar(GrammarKind.JSON_SCHEMA, ANY_OBJECT, param=param)
+    if wanted.json_schema is None:
+        raise InvalidBody(
+            "'response_format.json_schema' is missing.", param="response_format.json_schema"
+        )
+    schema = wanted.json_schema
+    text = _schema_text(schema.schema, "response_format.json_schema.schema") or ANY_OBJECT
+    return Grammar(GrammarKind.JSON_SCHEMA, text, lenient=schema.strict is False, param=param)
+
+
+def structured_outputs_grammar(
+    wanted: StructuredOutputs | None, param: str = "structured_outputs"
+) -> Grammar | None:
+    """The grammar of vLLM's field; raises `InvalidBody` for more than one at once."""
+    if wanted is None:
+        return None
+    texts = {
+        "json": (GrammarKind.JSON_SCHEMA, _schema_text(wanted.json, f"{param}.json")),
+        "json_object": (GrammarKind.JSON_SCHEMA, ANY_OBJECT if wanted.json_object else None),
+        "regex": (GrammarKind.REGEX, wanted.regex),
+        "choice": (GrammarKind.LARK, _choice(wanted.choice) if wanted.choice else None),
+    }
+    grammars = [
+        Grammar(kind, text, param=f"{param}.{name}") for name, (kind, text) in texts.items() if text
+    ]
+    return only_one([*grammars, text_grammar(wanted.grammar, f"{param}.grammar")])
+
+
+def format_grammar(wanted: Literal["json"] | StructuredOutputs | None) -> Grammar | None:
+    """The grammar of the native API's `format`; "json" is any object."""
+    if wanted == "json":
+        return Grammar(GrammarKind.JSON_SCHEMA, ANY_OBJECT, param="format")
+    return structured_outputs_grammar(wanted, "format")
+
+
+def text_grammar(text: str | None, param: str = "grammar") -> Grammar | None:
+    """A grammar in one of two notations, told apart by how they write a rule."""
+    if not text:
+        return None
+    kind = GrammarKind.GBNF if _GBNF_RULE.search(text) else GrammarKind.LARK
+    return Grammar(kind, text, param=param)
+
+
+def only_one(grammars: list[Grammar | None]) -> Grammar | None:
+    """The one that was asked for; raises `InvalidBody` where two fields ask for one."""
+    given = [grammar for grammar in grammars if grammar is not None]
+    if len(given) > 1:
+        raise InvalidBody(
+            f"'{given[0].param}' and '{given[1].param}' both say what the answer must be.",
+            hint="Leave one of them out.",
+            param=given[1].param,
+        )
+    return given[0] if given else None
+
+
+def _choice(choices: list[str]) -> str:
+    """A Lark rule for one of several texts; its strings are written like those of JSON."""
+    return "start: " + " | ".join(msgspec.json.encode(choice).decode() for choice in choices)
+
+
+def _schema_text(raw: msgspec.Raw, param: str) -> str | None:
+    """A schema as it came, or as vLLM takes it, too: as a string that holds it."""
+    text = bytes(raw).decode().strip()
+    if text.startswith('"'):
+        try:
+            text = msgspec.json.decode(text, type=str).strip()
+        except msgspec.DecodeError as error:
+            raise InvalidBody(f"'{param}' is wrong: {error}.", param=param) from error
+    return None if text in ("", "null") else text
