@@ -202,6 +202,7 @@ class WorkerLoop:
             self._check_tokens(request, token_ids)
             grammar = request.grammar
             constraint = None if grammar is None else self._grammars.compile(grammar)
+            self._engine.runner.prepare(request.sampling)
         except RequestRejected as error:
             return error
         except Exception as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ..base import SamplingParams
 from .batch import Batch, Sampled
 from .sequence import Sequence
 
@@ -109,6 +110,10 @@ class ModelRunner(Protocol):
 
         Takes the first `end` - `start` tokens of the snapshot, in as many free cells as it has.
         """
+        ...
+
+    def prepare(self, params: SamplingParams) -> None:
+        """Do what takes long for a sequence with these parameters; from any one thread."""
         ...
 
     def forget(self, sequence: Sequence) -> None:

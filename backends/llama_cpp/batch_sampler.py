@@ -6,11 +6,12 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base import TokenLogprobs
+from ..base import SamplingParams, TokenLogprobs
 from ..engine.batch import Chunk, Sampled
 from ..engine.constraint import Constraint
 from ..engine.logprobs import token_logprobs
 from ..engine.sequence import Sequence
+from .dry_samplers import DrySamplers
 from .sampler import SamplerChain
 
 Logits = NDArray[np.float32]
@@ -31,7 +32,12 @@ class BatchSampler:
         self._context = context
         self._vocab = vocab
         self._room = room
+        self._dry_samplers = DrySamplers(vocab, room=room)
         self._chains: dict[Sequence, SamplerChain] = {}
+
+    def prepare(self, params: SamplingParams) -> None:
+        """Do ahead, from any thread, what takes long for sequences with these parameters."""
+        self._dry_samplers.prepare(params)
 
     def sample(self, chunk: Chunk, logits: Logits, position: int) -> Sampled:
         """Draw along the chunk's drafts until one is not what was drawn.
@@ -65,6 +71,7 @@ class BatchSampler:
         for chain in self._chains.values():
             chain.close()
         self._chains.clear()
+        self._dry_samplers.close()
 
     def _draw(self, sequence: Sequence, row: Logits, position: int) -> int:
         constraint = sequence.constraint
@@ -101,5 +108,6 @@ class BatchSampler:
                 index=sequence.index,
                 prompt=sequence.token_ids[: sequence.prompt_length],
                 context=self._room,
+                dry_samplers=self._dry_samplers,
             )
         return chain

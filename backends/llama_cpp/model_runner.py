@@ -134,6 +134,10 @@ class LlamaModelRunner:
         """Forget what the slot holds; cells that others share stay."""
         llama_cpp.llama_memory_seq_rm(self._memory, slot, -1, -1)
 
+    def prepare(self, params: SamplingParams) -> None:
+        """Make samplers that take long to make, before the sequence comes."""
+        self._sampler.prepare(params)
+
     def forget(self, sequence: Sequence) -> None:
         """Free the sequence's sampler chain."""
         self._sampler.forget(sequence)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base import SamplingParams
+from .dry_samplers import DrySamplers
 
 # The largest 32-bit number is llama.cpp's word for "any seed", so it is none.
 _SEEDS = 2**32 - 1
@@ -37,9 +38,10 @@ class SamplerChain:
         index: int = 0,
         prompt: Sequence[int] = (),
         context: int,
+        dry_samplers: DrySamplers,
     ) -> None:
         """`index` tells sequences with one seed apart; nothing looks back beyond `context`."""
-        self._vocab = vocab
+        self._dry_samplers = dry_samplers
         self._vocab_size = llama_cpp.llama_vocab_n_tokens(vocab)
         self._seed = _seed(params.seed, index)
         self._context = context
@@ -130,18 +132,8 @@ class SamplerChain:
             yield llama_cpp.llama_sampler_init_mirostat_v2(self._seed, tau, eta)
 
     def _dry(self, params: SamplingParams, prompt: Sequence[int]) -> Sampler:
-        breakers = [text.encode("utf-8", "replace") for text in params.dry_sequence_breakers]
-        window = self._window(params.dry_penalty_last_n)
-        dry = llama_cpp.llama_sampler_init_dry(  # pyright: ignore[reportUnknownMemberType]
-            self._vocab,
-            params.dry_multiplier,
-            params.dry_base,
-            params.dry_allowed_length,
-            window,
-            (ctypes.c_char_p * len(breakers))(*breakers),
-            len(breakers),
-        )
-        for token_id in prompt[-window:]:
+        dry = self._dry_samplers.new(params)
+        for token_id in prompt[-self._window(params.dry_penalty_last_n) :]:
             llama_cpp.llama_sampler_accept(dry, token_id)
         return dry
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from ..base import LoadSpec, ModelInfo, TokenLogprobs
+from ..base import LoadSpec, ModelInfo, SamplingParams, TokenLogprobs
 from ..engine.batch import Batch, Chunk, Sampled
 from ..engine.model_runner import KVCacheFull
 from ..engine.sequence import Sequence
@@ -193,6 +193,9 @@ class ScriptedModelRunner:
             return False
         self._cells.extend(slot, tokens[: end - start])
         return True
+
+    def prepare(self, params: SamplingParams) -> None:
+        """Nothing to do: scripted sequences have no sampling state."""
 
     def forget(self, sequence: Sequence) -> None:
         """Nothing to free: scripted sequences have no sampling state."""
