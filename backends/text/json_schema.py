@@ -18,8 +18,8 @@ def check_schema(text: str) -> None:
     """Raises `ValueError` with the reason where no JSON value can match the schema in `text`."""
     try:
         root = json.loads(text)
-        if not isinstance(root, dict | bool):
-            raise ValueError("it must be an object or a boolean")
+        if not isinstance(root, dict):
+            raise ValueError("it must be an object")
         if "$ref" in text and not _Endless(root).is_finite():
             raise ValueError("it requires itself, so that no value could ever end")
     except RecursionError as error:
