@@ -60,7 +60,7 @@ def response_format_grammar(wanted: ResponseFormat | None) -> Grammar | None:
             "'response_format.json_schema' is missing.", param="response_format.json_schema"
         )
     schema = wanted.json_schema
-    text = _schema_text(schema.schema, "response_format.json_schema.schema") or ANY_OBJECT
+    text = _schema_text(schema.schema) or ANY_OBJECT
     return Grammar(GrammarKind.JSON_SCHEMA, text, lenient=schema.strict is False, param=param)
 
 
@@ -71,7 +71,7 @@ def structured_outputs_grammar(
     if wanted is None:
         return None
     texts = {
-        "json": (GrammarKind.JSON_SCHEMA, _schema_text(wanted.json, f"{param}.json")),
+        "json": (GrammarKind.JSON_SCHEMA, _schema_text(wanted.json)),
         "json_object": (GrammarKind.JSON_SCHEMA, ANY_OBJECT if wanted.json_object else None),
         "regex": (GrammarKind.REGEX, wanted.regex),
         "choice": (GrammarKind.LARK, _choice(wanted.choice) if wanted.choice else None),
@@ -114,12 +114,9 @@ def _choice(choices: list[str]) -> str:
     return "start: " + " | ".join(msgspec.json.encode(choice).decode() for choice in choices)
 
 
-def _schema_text(raw: msgspec.Raw, param: str) -> str | None:
+def _schema_text(raw: msgspec.Raw) -> str | None:
     """A schema as it came, or as vLLM takes it, too: as a string that holds it."""
     text = bytes(raw).decode().strip()
     if text.startswith('"'):
-        try:
-            text = msgspec.json.decode(text, type=str).strip()
-        except msgspec.DecodeError as error:
-            raise InvalidBody(f"'{param}' is wrong: {error}.", param=param) from error
+        text = msgspec.json.decode(text, type=str).strip()
     return None if text in ("", "null") else text

@@ -12,7 +12,17 @@ from typing import cast
 import msgspec
 import pytest
 
-from ingle.backends.base import Delta, Event, Finished, GenerateRequest, LoadSpec, Started
+from ingle.backends.base import (
+    Delta,
+    Event,
+    Finished,
+    FinishReason,
+    GenerateRequest,
+    Grammar,
+    GrammarKind,
+    LoadSpec,
+    Started,
+)
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.ngram_drafter import NgramDrafter
@@ -249,3 +259,74 @@ def test_a_request_may_do_without_guesses(scripted_spec: MakeSpec) -> None:
         assert cast("Finished", wait_for_end(sent, "without")).drafted_tokens == 0
         inbox.put(Drain())
         thread.join(10)
+
+
+def events_of(sent: queue.Queue[FromWorker], request_id: str) -> list[Event | Rejected]:
+    """Everything said about one request, to its end."""
+    events: list[Event | Rejected] = []
+    while not events or not isinstance(events[-1], Finished | Rejected):
+        message = sent.get(timeout=10)
+        if isinstance(message, Rejected) and message.id == request_id:
+            events.append(message)
+        if isinstance(message, Outputs):
+            events += [event for event in message.events if event.id == request_id]
+    return events
+
+
+def test_logprobs_and_the_bytes_of_their_tokens_come_with_the_text(scripted_spec: MakeSpec) -> None:
+    with running(scripted_spec(reply="né!"), Prompts()) as (inbox, sent):
+        inbox.put(Generate(GenerateRequest(id="a", prompt="x", logprobs=2)))
+        deltas = [event for event in events_of(sent, "a") if isinstance(event, Delta)]
+    assert "".join(delta.text for delta in deltas) == "né!"
+    for delta in deltas:
+        assert delta.logprobs is not None
+        assert [token.token_id for token in delta.logprobs] == delta.token_ids
+        assert delta.token_bytes == {token: bytes((token,)) for token in delta.token_ids}
+    assert [token for delta in deltas for token in delta.token_ids] == list("né!".encode())
+
+
+def test_nobody_who_did_not_ask_gets_logprobs(scripted_spec: MakeSpec) -> None:
+    with running(scripted_spec(), Prompts()) as (inbox, sent):
+        inbox.put(Generate(GenerateRequest(id="a", prompt="x")))
+        deltas = [event for event in events_of(sent, "a") if isinstance(event, Delta)]
+    assert {(delta.logprobs, delta.token_bytes) for delta in deltas} == {(None, None)}
+
+
+def test_an_answer_ends_where_its_grammar_does(scripted_spec: MakeSpec) -> None:
+    """The rest of the script is cut off, and nothing is taken for a token that ends the answer."""
+    grammar = Grammar(GrammarKind.REGEX, "[a-z]{3}[0-9]")
+    with running(scripted_spec(reply="abc1 and more"), Prompts()) as (inbox, sent):
+        inbox.put(Generate(GenerateRequest(id="a", prompt="x", grammar=grammar, n=2)))
+        said = events_of(sent, "a")
+    end = said[-1]
+    assert isinstance(end, Finished)
+    assert (end.reason, end.completion_tokens) == (FinishReason.STOP, 4)
+    text = "".join(e.text for e in said if isinstance(e, Delta) and e.index == end.index)
+    assert text == "abc1"
+
+
+def test_a_grammar_that_cannot_be_followed_ends_one_request(scripted_spec: MakeSpec) -> None:
+    replies = {"bad": "ab?", "good": "abc"}
+    grammar = Grammar(GrammarKind.REGEX, "[a-z]{3,9}")
+    with running(scripted_spec(replies=replies), Prompts()) as (inbox, sent):
+        inbox.put(Generate(GenerateRequest(id="a", prompt="bad", grammar=grammar, n=3)))
+        said = events_of(sent, "a")
+        failed = said[-1]
+        assert isinstance(failed, Rejected)
+        assert failed.code == "grammar_failed"
+        assert "the script says something else" in failed.message
+        texts = [event.text for event in said if isinstance(event, Delta)]
+        assert set("".join(texts)) <= set("ab"), "what was right before came out"
+        inbox.put(Generate(GenerateRequest(id="b", prompt="good", grammar=grammar)))
+        end = events_of(sent, "b")[-1]
+        assert isinstance(end, Finished)
+        assert end.completion_tokens == 4, "three letters, and the token that ends them"
+
+
+def test_an_impossible_grammar_is_refused_before_anything_runs(scripted_spec: MakeSpec) -> None:
+    grammar = Grammar(GrammarKind.JSON_SCHEMA, '{"enum": []}', param="response_format")
+    with running(scripted_spec(), Prompts()) as (inbox, sent):
+        inbox.put(Generate(GenerateRequest(id="a", prompt="x", grammar=grammar)))
+        (refused,) = events_of(sent, "a")
+    assert isinstance(refused, Rejected)
+    assert (refused.code, refused.param) == ("invalid_schema", "response_format")

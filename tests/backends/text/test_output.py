@@ -3,6 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ingle.backends.base import TokenLogprobs
 from ingle.backends.scripted.byte_tokenizer import IM_END, ByteTokenizer
 from ingle.backends.text.output import TextChunk, TextOutput
 
@@ -69,3 +70,29 @@ def test_every_id_comes_out_once_and_in_order(pushes: list[list[int]], stops: li
     whole = b"".join(map(token_bytes, returned)).decode("utf-8", "replace")
     text = "".join(chunk.text for chunk in chunks)
     assert whole.startswith(text) if output.stopped else whole == text
+
+
+def test_logprobs_stay_with_their_tokens() -> None:
+    """Held back and given out with them, and dropped with those behind a stop string."""
+
+    def scored(*tokens: int) -> list[TokenLogprobs]:
+        return [TokenLogprobs(token, -float(token)) for token in tokens]
+
+    output = TextOutput(lambda token: bytes((token,)), ["STOP"])
+    smile = "é".encode()
+    assert output.push([smile[0]], scored(smile[0])).logprobs is None
+    chunk = output.push([smile[1], *b"aS"], scored(smile[1], *b"aS"))
+    assert (chunk.text, chunk.token_ids) == ("éa", [*smile, *b"aS"])
+    assert chunk.logprobs == scored(*smile, *b"aS")
+    assert output.push(b"TO", scored(*b"TO")).logprobs is None
+    chunk = output.push(b"Pxyz", scored(*b"Pxyz"))
+    assert chunk.stopped
+    assert chunk.token_ids == list(b"TOP")
+    assert chunk.logprobs == scored(*b"TOP")
+    assert output.finish().logprobs is None
+
+
+def test_without_logprobs_there_are_none() -> None:
+    output = TextOutput(lambda token: bytes((token,)))
+    assert output.push(b"ab").logprobs is None
+    assert output.finish().logprobs is None
