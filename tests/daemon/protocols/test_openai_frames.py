@@ -90,6 +90,7 @@ DELTAS = st.builds(
     st.text(),
     st.just([1]),
     st.sampled_from([None, [TokenLogprobs(1, -0.5)], []]),
+    st.just({1: b"one"}),
 )
 
 

@@ -134,7 +134,7 @@ async def test_a_grammar_is_followed_or_refused(run_daemon: DaemonFactory) -> No
 
 async def test_a_native_generation_takes_a_format(run_daemon: DaemonFactory) -> None:
     async with run_daemon(script={"reply": "yes and more"}) as daemon:
-        body = {"prompt": "Hi", "format": {"choice": ["yes", "no"]}}
+        body: dict[str, Any] = {"prompt": "Hi", "format": {"choice": ["yes", "no"]}}
         started = (await daemon.unix.post("/ingle/v1/generations", json=body)).json()
         path = f"/ingle/v1/generations/{started['id']}/events"
         events = await daemon.events("GET", path)
