@@ -8,6 +8,8 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from ingle.models.kv_type import KVType
+
 SpeculationKind = Literal["auto", "off", "ngram", "draft"]
 
 
@@ -227,6 +229,11 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     compute_bytes: int = 0
     layers: int = 0
     layers_on_gpu: int = 0
+    kv_type: KVType = KVType.F16
+    flash_attention: bool = False
+    warnings: list[str] = []
+    """What was asked for and could not be had; one sentence each."""
+
     speculation: SpeculationKind = "off"
     draft: str | None = None
     draft_note: str | None = None
@@ -263,12 +270,14 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Which model a worker loads, and how.
 
     `context` is in tokens; `kv_capacity` tokens are shared by up to `slots` sequences (0: the same
-    as `context`); `batch` bounds the tokens of one step; `threads` 0 means one a physical core;
-    `gpu_layers` -1 means as many as llama.cpp can place. `chat_template` takes the place of the one
-    in the file. `speculation` says whose guesses the model may verify: those looked up in the text
-    (`ngram`), of the smaller model at `draft_path` (`draft`), or whichever pay (`auto`). Workers
-    that name the same `compute_lease`, a file they lock, compute in turns. `script` is for the
-    scripted engine only.
+    as `context`); `batch` bounds the tokens of one step; `threads` 0 means one a physical core,
+    of the fast ones where there are two kinds; `gpu_layers` -1 means as many as llama.cpp can
+    place. A quantized `kv_type` needs flash attention. `mmap` lets weights be mapped from the file
+    where that works, `mlock` keeps them from being swapped out. `chat_template` takes the place of
+    the one in the file. `speculation` says whose guesses the model may verify: those looked up in
+    the text (`ngram`), of the smaller model at `draft_path` (`draft`), or whichever pay (`auto`).
+    Workers that name the same `compute_lease`, a file they lock, compute in turns. `script` is for
+    the scripted engine only.
     """
 
     engine: EngineKind
@@ -279,6 +288,10 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     batch: int = 512
     threads: int = 0
     gpu_layers: int = -1
+    kv_type: KVType = KVType.F16
+    flash_attention: Literal["auto", "on", "off"] = "auto"
+    mmap: bool = True
+    mlock: bool = False
     chat_template: str | None = None
     speculation: SpeculationKind = "auto"
     draft_path: str | None = None

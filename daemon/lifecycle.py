@@ -347,4 +347,6 @@ def _fits(run: ModelRun, options: LoadOptions) -> bool:
     """Whether the run was asked for the same, or has what is asked for now."""
     info = run.info
     contexts = (None, run.options.context, info.context if info else None)
-    return options.context in contexts and options.draft in (None, run.options.draft)
+    kv_types = (None, run.options.kv_type, info.kv_type if info else None)
+    drafts = (None, run.options.draft)
+    return options.context in contexts and options.kv_type in kv_types and options.draft in drafts

@@ -35,9 +35,12 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
     rss: int
     layers: int
     layers_on_gpu: int
+    kv_type: str
+    flash_attention: bool
     speculation: SpeculationKind
     draft: str | None
     draft_note: str | None
+    warnings: list[str]
     loaded_for: float
     expires_in: float | None
 
@@ -70,9 +73,23 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
             rss=ProcessMemory.read(pid).resident,
             layers=info.layers if info else 0,
             layers_on_gpu=info.layers_on_gpu if info else 0,
+            kv_type=info.kv_type if info else "",
+            flash_attention=info.flash_attention if info else False,
             speculation=info.speculation if info else "off",
             draft=info.draft if info else None,
             draft_note=info.draft_note if info else None,
+            warnings=_warnings(run),
             loaded_for=0.0 if since is None else time.monotonic() - since,
             expires_in=run.expires_in,
         )
+
+
+def _warnings(run: ModelRun) -> list[str]:
+    """What was asked for and could not be had."""
+    if run.info is None:
+        return []
+    info, wanted = run.info, run.options.context
+    if wanted is None or wanted <= info.context:
+        return info.warnings
+    cut = f"A context of {wanted} tokens was asked for, and the model has {info.context}."
+    return [cut, *info.warnings]

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from ingle.backends.base import LoadSpec
 from ingle.models.errors import ModelNotFound
+from ingle.models.kv_type import KVType
 from ingle.models.store import StoredModel
 
 from .config import Config
+
+if TYPE_CHECKING:
+    from ingle.models.gguf import GGUFHeader
 
 NO_DRAFT = "off"
 
@@ -31,6 +35,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
     """
 
     context: int | None = None
+    kv_type: KVType | None = None
     draft: str | None = None
 
 
@@ -54,24 +59,29 @@ class GGUFPreparer:
         """Raises `InvalidModel`, `UnsupportedModel`, and `ModelNotFound` for the draft model."""
         # Imported here: selecting a backend brings the process machinery with it.
         from ingle.backends.selection import make_load_spec
-        from ingle.models.fit import default_context, estimate_memory
+        from ingle.models.fit import default_context
         from ingle.models.gguf import read_header
 
         config = self._config
         header = read_header(Path(model.path))
+        kv_type = options.kv_type or KVType(config.kv_type)
+        context = options.context or config.context or default_context(header, available, kv_type)
         spec = make_load_spec(
             Path(model.path),
             header,
-            context=options.context or config.context or default_context(header, available),
+            context=context,
             slots=config.slots,
             threads=config.threads,
             gpu_layers=config.gpu_layers,
+            kv_type=kv_type,
+            flash_attention=config.flash_attention,
+            mmap=config.mmap,
+            mlock=config.mlock,
             chat_template=model.chat_template,
             speculation=config.speculation,
             compute_lease=config.paths.compute_lease,
         )
-        estimate = estimate_memory(header, context=spec.context, slots=spec.slots, batch=spec.batch)
-        alone = Preparation(spec, estimate.total)
+        alone = Preparation(spec, _estimated_bytes(header, spec, spec.batch))
         if options.draft is not None:
             return alone if options.draft == NO_DRAFT else self._with_draft(alone, options.draft)
         if model.draft is None or spec.speculation not in ("auto", "draft"):
@@ -84,16 +94,24 @@ class GGUFPreparer:
 
     def _with_draft(self, prepared: Preparation, reference: str) -> Preparation:
         """Add a draft model, whose memory counts too."""
-        from ingle.models.fit import DRAFT_BATCH, estimate_memory
+        from ingle.models.fit import DRAFT_BATCH
         from ingle.models.gguf import read_header
 
         spec, draft = prepared.spec, self._resolve(reference)
-        estimate = estimate_memory(
-            read_header(draft.path),
-            context=spec.context,
-            slots=spec.slots,
-            batch=min(spec.batch, DRAFT_BATCH),
-        )
+        size = _estimated_bytes(read_header(draft.path), spec, min(spec.batch, DRAFT_BATCH))
         speculation = spec.speculation if spec.speculation in ("auto", "draft") else "draft"
         spec = msgspec.structs.replace(spec, draft_path=str(draft.path), speculation=speculation)
-        return Preparation(spec, prepared.size + estimate.total)
+        return Preparation(spec, prepared.size + size)
+
+
+def _estimated_bytes(header: GGUFHeader, spec: LoadSpec, batch: int) -> int:
+    from ingle.models.fit import estimate_memory
+
+    return estimate_memory(
+        header,
+        context=spec.context,
+        slots=spec.slots,
+        batch=batch,
+        kv_type=spec.kv_type,
+        flash_attention=spec.flash_attention != "off",
+    ).total

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from ingle.models.kv_type import KVType
+
 Parser = Callable[[object, bool], object]
 """Takes the value, and whether it may be text to be read; raises `InvalidSetting`."""
 
@@ -13,7 +15,7 @@ FOREVER = -1.0
 """The `keep_alive` that never ends."""
 
 SPECULATION = ("auto", "off", "ngram", "draft")
-
+FLASH_ATTENTION = ("auto", "on", "off")
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -21,6 +23,7 @@ _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|[smhd]))+")
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
 _SIZES = {"b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
+_FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#@*]+")
 
 
@@ -143,16 +146,21 @@ def _origins(value: object, textual: bool) -> tuple[str, ...]:
     return tuple(origins)
 
 
-def _speculation(value: object, textual: bool) -> str:
-    if isinstance(value, str) and value.strip().lower() in SPECULATION:
-        return value.strip().lower()
-    raise InvalidSetting("one of " + ", ".join(SPECULATION))
+def _choice(choices: tuple[str, ...]) -> Parser:
+    def parse(value: object, textual: bool) -> str:
+        if isinstance(value, str) and (chosen := value.strip().lower()) in choices:
+            return chosen
+        raise InvalidSetting("one of " + ", ".join(choices))
+
+    return parse
 
 
-def _log_level(value: object, textual: bool) -> str:
-    if isinstance(value, str) and value.lower() in LOG_LEVELS:
-        return value.lower()
-    raise InvalidSetting("one of " + ", ".join(LOG_LEVELS))
+def _flag(value: object, textual: bool) -> bool:
+    if textual and isinstance(value, str):
+        value = _FLAGS.get(value.strip().lower())
+    if isinstance(value, bool):
+        return value
+    raise InvalidSetting("true or false")
 
 
 PARSERS: Mapping[str, Parser] = {
@@ -166,9 +174,13 @@ PARSERS: Mapping[str, Parser] = {
     "max_queue": _integer(0, 100_000),
     "threads": _integer(0, 1024),
     "gpu_layers": _integer(-1, 10_000),
-    "speculation": _speculation,
+    "kv_type": _choice(tuple(KVType)),
+    "flash_attention": _choice(FLASH_ATTENTION),
+    "mmap": _flag,
+    "mlock": _flag,
+    "speculation": _choice(SPECULATION),
     "keep_alive": _seconds(forever=True),
     "max_body_bytes": _size(1024),
     "shutdown_grace": _seconds(forever=False),
-    "log_level": _log_level,
+    "log_level": _choice(LOG_LEVELS),
 }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .errors import UnsupportedModel
 from .gguf import GGUFHeader
+from .kv_type import KVType
 
 DEFAULT_SLOTS = 8
 DEFAULT_BATCH = 512
@@ -19,15 +21,11 @@ _CONTEXT_STEP = 256  # llama.cpp pads the KV cache to this
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Bytes a loaded model takes: its weights, its KV cache, and the buffers of one step.
-
-    Where `sliding_window` is not 0, layers with local attention may need less KV than counted.
-    """
+    """Bytes a loaded model takes: its weights, its KV cache, and the buffers of one step."""
 
     weights: int
     kv: int
     compute: int
-    sliding_window: int = 0
 
     @property
     def total(self) -> int:
@@ -36,23 +34,41 @@ class MemoryEstimate:
 
 
 def estimate_memory(
-    header: GGUFHeader, context: int, slots: int, batch: int, kv_bytes_per_element: float = 2
+    header: GGUFHeader,
+    context: int,
+    slots: int,
+    batch: int,
+    *,
+    kv_type: KVType = KVType.F16,
+    flash_attention: bool = True,
 ) -> MemoryEstimate:
     """Predict the memory for `context` KV tokens shared by `slots`, in steps of `batch` tokens.
 
-    Within a few percent of what llama.cpp reports for its CPU buffers with flash attention; layers
-    with a sliding window are counted as if they kept the whole context.
+    Within 5 percent of what llama.cpp reports for its CPU buffers. Layers with a sliding window
+    keep the whole context as well, or else prefixes could not be used again.
     """
-    per_token = (header.key_length + header.value_length) * sum(header.kv_head_counts)
+    cells = _padded(context)
+    per_token = kv_type.bytes_of(header.key_length) + kv_type.bytes_of(header.value_length)
     return MemoryEstimate(
         weights=header.tensor_bytes,
-        kv=int(context * per_token * kv_bytes_per_element),
-        compute=_compute_bytes(header, context, slots, batch),
-        sliding_window=header.sliding_window,
+        kv=cells * per_token * sum(header.kv_head_counts),
+        compute=_compute_bytes(header, cells, slots, batch, kv_type, flash_attention),
     )
 
 
-def default_context(header: GGUFHeader, available_bytes: int) -> int:
+def check_kv_type(header: GGUFHeader, kv_type: KVType) -> None:
+    """Raise `UnsupportedModel` where the model's heads cannot be stored in blocks of this type."""
+    block = kv_type.block_elements
+    for length in (header.key_length, header.value_length):
+        if length % block:
+            raise UnsupportedModel(
+                f"{header.path.name} has heads of {length} elements, and a {kv_type} KV cache "
+                f"stores {block} at a time.",
+                hint=f"Load it with the kv_type {KVType.F16}.",
+            )
+
+
+def default_context(header: GGUFHeader, available_bytes: int, kv_type: KVType = KVType.F16) -> int:
     """The tokens of context to load a model with when nobody said how many.
 
     The trained context up to 16,384, halved until KV cache and buffers take at most half of what
@@ -65,20 +81,36 @@ def default_context(header: GGUFHeader, available_bytes: int) -> int:
     room = (available_bytes - header.tensor_bytes) // 2
     while context > _SMALLEST_DEFAULT:
         context -= context % _CONTEXT_STEP
-        estimate = estimate_memory(header, context, DEFAULT_SLOTS, DEFAULT_BATCH)
+        estimate = estimate_memory(header, context, DEFAULT_SLOTS, DEFAULT_BATCH, kv_type=kv_type)
         if estimate.kv + estimate.compute <= room:
             return context
         context //= 2
     return _SMALLEST_DEFAULT
 
 
-def _compute_bytes(header: GGUFHeader, context: int, slots: int, batch: int) -> int:
-    """Buffers of one step; only one token a sequence gets logits.
+def _padded(context: int) -> int:
+    return -(-context // _CONTEXT_STEP) * _CONTEXT_STEP
 
-    Fitted to what llama.cpp reports for Llama, Qwen2 and Gemma 3 models: within 5 percent.
+
+def _compute_bytes(
+    header: GGUFHeader, cells: int, slots: int, batch: int, kv_type: KVType, flash: bool
+) -> int:
+    """Buffers of one step, whose largest moment is in a block, in the attention or at the logits.
+
+    Fitted to what llama.cpp reports for Llama, Qwen2 and Gemma 3 models.
     """
-    width = 4 * header.embedding_length + 3 * header.feed_forward_length
-    activations = batch * width * 4
-    masks = 2 if header.sliding_window else 1  # f16, one row a token, one for each kind of layer
-    output = header.vocab_size * (slots + KEPT_SLOTS) * 4
-    return activations + masks * context * batch * 2 + output
+    batch = min(batch, cells)
+    embedding = header.embedding_length
+    outputs = slots + KEPT_SLOTS + 1
+    logits = header.vocab_size * outputs * 4
+    # One row of f32 a token; quantized caches rotate their input in the place of one.
+    rows = 3 if kv_type.block_elements > 1 and not header.sliding_window else 4
+    width = rows * embedding + 3 * header.feed_forward_length
+    masks = 2 if header.sliding_window else 1  # one for each kind of layer
+    mask = masks * cells * batch * (2 if flash else 4) * 33 // 32
+    moments = [(batch + outputs // 2) * width * 4 + mask, logits + batch * embedding * 4]
+    if not flash:
+        heads = max(header.head_counts, default=0)
+        rest = batch * max(embedding, heads * header.key_length) * 22
+        moments.append(heads * cells * batch * 4 * 33 // 32 + rest + mask)
+    return max(moments) + logits

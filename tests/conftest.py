@@ -71,3 +71,9 @@ def fetch_model(unavailable: Unavailable) -> FetchModel:
 def smollm2_path(fetch_model: FetchModel) -> Path:
     """The real SmolLM2 file."""
     return fetch_model("smollm2")
+
+
+@pytest.fixture(scope="session")
+def gemma3_path(fetch_model: FetchModel) -> Path:
+    """A real model with a sliding window, and heads of 256 elements."""
+    return fetch_model("gemma3")

@@ -22,6 +22,8 @@ class LlamaModel:
         path: Path,
         *,
         gpu_layers: int = -1,
+        mmap: bool = True,
+        mlock: bool = False,
         vocab_only: bool = False,
         on_progress: Callable[[float], None] | None = None,
         log: NativeLog,
@@ -30,6 +32,7 @@ class LlamaModel:
         llama_cpp.llama_backend_init()
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = gpu_layers
+        params.load_mode = _load_mode(mmap=mmap, mlock=mlock)
         params.vocab_only = vocab_only
 
         def report(fraction: float, _user_data: object) -> bool:
@@ -104,6 +107,14 @@ class LlamaModel:
     def _open(self) -> llama_cpp.llama_model_p:
         assert self.handle is not None, "the model is closed"
         return self.handle
+
+
+def _load_mode(*, mmap: bool, mlock: bool) -> int:
+    if mmap:
+        # Left alone, llama.cpp maps the file unless a device is better off without.
+        mapped = llama_cpp.LLAMA_LOAD_MODE_MMAP_MLOCK
+        return mapped if mlock else llama_cpp.LLAMA_LOAD_MODE_AUTO
+    return llama_cpp.LLAMA_LOAD_MODE_MLOCK if mlock else llama_cpp.LLAMA_LOAD_MODE_NONE
 
 
 def _load_error(path: Path, log: NativeLog) -> LoadFailed:

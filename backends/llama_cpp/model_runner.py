@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
 import llama_cpp
 import numpy as np
-import psutil
 
 from ingle.models.fit import KEPT_SLOTS
+from ingle.models.kv_type import KVType
 
 from ..base import LoadSpec, ModelInfo, SamplingParams
+from ..cpu_inventory import read_inventory
 from ..engine.batch import Batch, Chunk, Sampled
 from ..engine.model_runner import KVCacheFull
 from ..engine.sequence import Sequence
 from ..errors import LoadFailed, OutOfMemory
 from .batch_sampler import BatchSampler
+from ..topology import plan_threads
+from .load_warnings import load_warnings
 from .model import LlamaModel
 from .native_log import NativeLog
 from .sequence_state import SequenceState
@@ -28,6 +32,11 @@ from .tokenizer import LlamaTokenizer
 _NO_ROOM = 1
 _MAX_DRAFTS = 16
 _KEPT_STATES = 4
+_FLASH_ATTENTION = {
+    "auto": llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO,
+    "on": llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED,
+    "off": llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED,
+}
 
 
 class LlamaModelRunner:
@@ -35,15 +44,22 @@ class LlamaModelRunner:
 
     def __init__(self, spec: LoadSpec, on_progress: Callable[[float], None] | None = None) -> None:
         """Load `spec.path`; raises `LoadFailed` or `OutOfMemory`, and then holds nothing."""
+        _check_kv_type(spec)
         with ExitStack() as undo:
+            self._threads = plan_threads(read_inventory(), spec.threads)
+            self._pin(undo)
             self._log = NativeLog()
             undo.callback(self._log.close)
             self.model = LlamaModel(
-                Path(spec.path), gpu_layers=spec.gpu_layers, on_progress=on_progress, log=self._log
+                Path(spec.path),
+                gpu_layers=spec.gpu_layers,
+                mmap=spec.mmap,
+                mlock=spec.mlock,
+                on_progress=on_progress,
+                log=self._log,
             )
             undo.callback(self.model.close)
             self.tokenizer = LlamaTokenizer(self.model)
-            self._threads = spec.threads or physical_cores()
             self._choose_slots(spec)
             self._ctx = self._make_context(spec)
             undo.callback(llama_cpp.llama_free, self._ctx)
@@ -70,7 +86,7 @@ class LlamaModelRunner:
         self._sampler = BatchSampler(self._ctx, self.model.vocab, room=self.context)
         self._sampling: list[Chunk] = []
         self._rows: list[int] = []
-        self._info = self._describe()
+        self._info = self._describe(spec)
 
     @property
     def state_key(self) -> str:
@@ -155,15 +171,14 @@ class LlamaModelRunner:
         self._sampler.close()
         self._resources.close()
 
-    def _describe(self) -> ModelInfo:
+    def _describe(self, spec: LoadSpec) -> ModelInfo:
         sizes = self._log.buffer_bytes
         on_gpu = self._log.layers_on_gpu
-        threads = f"{self._threads} thread{'s' if self._threads > 1 else ''}"
+        gpus = "+".join(self._log.gpus) or "GPU"
+        layers = self.model.layers + 1  # the output is one as well
         return ModelInfo(
             engine="llama.cpp",
-            device=f"GPU, {on_gpu} of {self.model.layers + 1} layers"
-            if on_gpu
-            else f"CPU, {threads}",
+            device=f"{gpus}, {on_gpu} of {layers} layers" if on_gpu else f"CPU, {self._threads}",
             architecture=self.model.architecture,
             parameters=self.model.parameters,
             vocab_size=self.tokenizer.vocab_size,
@@ -177,7 +192,16 @@ class LlamaModelRunner:
             compute_bytes=sizes.get("compute", 0) + sizes.get("output", 0),
             layers=self.model.layers,
             layers_on_gpu=on_gpu,
+            kv_type=spec.kv_type,
+            flash_attention=self._log.flash_attention,
+            warnings=load_warnings(spec, self._log, layers),
         )
+
+    def _pin(self, undo: ExitStack) -> None:
+        """Keep this thread, and the compute threads it will start, on the performance cores."""
+        if sys.platform == "linux" and self._threads.cpus is not None:
+            undo.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
+            os.sched_setaffinity(0, self._threads.cpus)
 
     def _choose_slots(self, spec: LoadSpec) -> None:
         """A recurrent state is memory for every slot of the cache; tokens in cells are not."""
@@ -195,16 +219,21 @@ class LlamaModelRunner:
         # Otherwise the logits of a whole batch would get room, which for a large vocabulary is
         # more memory than all weights of a small model.
         params.n_outputs_max = max(params.n_seq_max, self.slots + self.max_drafts)
-        params.n_threads = params.n_threads_batch = self._threads
+        params.n_threads = params.n_threads_batch = self._threads.threads
+        params.type_k = params.type_v = spec.kv_type.ggml_type
+        params.flash_attn_type = _FLASH_ATTENTION[spec.flash_attention]
+        # A window that is recycled would take the cells of prefixes that others still share, and
+        # decoding from such a prefix gives wrong logits without an error.
+        params.swa_full = True
         # One stream for all: separate ones halve the speed of 16 and cannot share prefixes.
         params.kv_unified = True
         params.no_perf = True
-        self._layout = (
-            f"k{params.type_k} v{params.type_v} flash{params.flash_attn_type} swa{params.swa_full}"
-        )
         assert self.model.handle is not None
         context = llama_cpp.llama_init_from_model(self.model.handle, params)
         if context:
+            # Without flash attention values are laid out the other way round.
+            flash = self._log.flash_attention
+            self._layout = f"kv {spec.kv_type} flash {flash} swa {params.swa_full}"
             return context
         if self._log.tells_of_memory:
             raise OutOfMemory(
@@ -234,9 +263,9 @@ class LlamaModelRunner:
         llama_cpp.llama_memory_clear(self._memory, True)
 
 
-def physical_cores() -> int:
-    """Cores this process may use, hyper-threads counted once where the system tells them apart."""
-    physical = psutil.cpu_count(logical=False) or os.cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):
-        return min(physical, len(os.sched_getaffinity(0)))
-    return physical
+def _check_kv_type(spec: LoadSpec) -> None:
+    if spec.kv_type is not KVType.F16 and spec.flash_attention == "off":
+        raise LoadFailed(
+            f"A {spec.kv_type} KV cache needs flash attention, which is turned off.",
+            hint="Set flash_attention to auto, or kv_type to f16.",
+        )

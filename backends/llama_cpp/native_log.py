@@ -21,6 +21,10 @@ _NO_MEMORY = re.compile(
     re.IGNORECASE,
 )
 _OFFLOADED = re.compile(rb"offloaded (\d+)/\d+ layers to GPU")
+_DEVICE = re.compile(rb": using device (\S+) \(")
+# What was asked for comes first, and for "auto" a line follows with what came of it.
+_FLASH_ATTENTION = re.compile(rb"flash_attn += (\w+)|: Flash Attention (enabled|not supported)")
+_NOT_LOCKED = re.compile(rb"failed to mlock .*: (.+)|mlock (not supported on this system)")
 
 
 class NativeLog:
@@ -29,6 +33,12 @@ class NativeLog:
     def __init__(self) -> None:
         self.buffer_bytes: dict[str, int] = {}
         self.layers_on_gpu = 0
+        self.gpus: list[str] = []
+        """Devices that take layers, by ggml's names."""
+        self.flash_attention = False
+        """Whether the latest context computes with it."""
+        self.lock_failure: str | None = None
+        """Why the weights are not locked in memory, where they should be."""
         self._errors: deque[str] = deque(maxlen=5)
         self._level = 0
         # ctypes keeps no reference to a callback, so this object has to.
@@ -72,3 +82,10 @@ class NativeLog:
             self.buffer_bytes[kind] = self.buffer_bytes.get(kind, 0) + size
         if (match := _OFFLOADED.search(text)) is not None:
             self.layers_on_gpu = int(match[1])
+        if (match := _DEVICE.search(text)) is not None:
+            self.gpus.append(match[1].decode("utf-8", "replace"))
+        if (match := _FLASH_ATTENTION.search(text)) is not None:
+            self.flash_attention = b"enabled" in match.groups()
+        if (match := _NOT_LOCKED.search(text)) is not None:
+            reason: bytes = match[1] or match[2]
+            self.lock_failure = reason.decode("utf-8", "replace").strip()

@@ -98,6 +98,7 @@ class ScriptedModelRunner:
         self.slots = spec.slots
         self.cache_slots = spec.slots + 4
         self.max_batch_tokens = spec.batch
+        self._kv_type = spec.kv_type
         self._cells = CellTable(self.kv_capacity)
         self._batch = Batch()
         for quarter in range(5):
@@ -213,6 +214,7 @@ class ScriptedModelRunner:
             slots=self.slots,
             kv_capacity=self.kv_capacity,
             has_chat_template=True,
+            kv_type=self._kv_type,
         )
 
     def close(self) -> None:

@@ -38,10 +38,11 @@ class ProgressReport:
         elif self._is_due(progress["status"]):
             print(progress_line(progress), file=self._stream, flush=True)
 
-    def show_loading(self, model: str, fraction: float) -> None:
+    def show_loading(self, model: str, fraction: float | None = None) -> None:
         """Show that a model starts; only in a terminal, where the line goes away again."""
         if self._is_terminal:
-            self._rewrite(f"Loading {visible(model)} {fraction:.0%}")
+            share = "" if fraction is None else f" {fraction:.0%}"
+            self._rewrite(f"Loading {visible(model)}{share}")
 
     def erase(self) -> None:
         """Take back the line in a terminal."""

@@ -49,8 +49,8 @@ def _print_status(status: Status) -> None:
     rows = [_row(model) for model in status["models"]]
     print(format_table(HEADERS, rows, right="CONTEXT KV RUNNING MEMORY", columns=table_columns()))
     for model in status["models"]:
-        if error := model["error"]:
-            print(visible(f"\n{model['name']}: {error}"))
+        for note in _notes(model):
+            print(visible(f"\n{model['name']}: {note}"))
 
 
 def _row(model: LoadedModel) -> list[str]:
@@ -69,6 +69,14 @@ def _row(model: LoadedModel) -> list[str]:
         format_bytes(model["rss"] or predicted),
         _expires(model),
     ]
+
+
+def _notes(model: LoadedModel) -> list[str]:
+    """What is out of the ordinary."""
+    notes = [model["error"]] if model["error"] else []
+    if model["kv_type"] not in {"", "f16"}:
+        notes.append(f"The KV cache is quantized to {model['kv_type']}.")
+    return notes + model["warnings"]
 
 
 def _running(model: LoadedModel) -> str:

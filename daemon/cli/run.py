@@ -9,6 +9,8 @@ from argparse import ArgumentTypeError, Namespace
 from collections.abc import Sequence
 from types import FrameType
 
+from ingle.models.kv_type import KVType
+
 from ..config import load_config
 from .client import DaemonClient, JsonObject
 from .daemon_process import ensure_daemon
@@ -17,6 +19,7 @@ from .escape_filter import EscapeFilter
 from .generation import Answer, generate
 from .output import format_seconds, print_json, say
 from .parser import CommandParser
+from .progress import ProgressReport
 from .prompt import as_text, read_prompt, split_words
 from .pull import pull
 from .reference import matching_entry, sendable_reference
@@ -42,7 +45,7 @@ def main(arguments: Sequence[str]) -> int:
     request = _request(options, reference, prompt)
     writer = AnswerWriter(silent=options.json)
     try:
-        answer = _generate_with_pull(client, reference, request, writer)
+        answer = _generate_with_pull(client, reference, request, _load_options(options), writer)
     finally:
         writer.close()
     if options.json:
@@ -96,6 +99,12 @@ def _parser() -> CommandParser:
     )
     parser.add_argument(
         "--max-tokens", type=_count, metavar="N", help="the answer's longest length"
+    )
+    parser.add_argument(
+        "--context", type=_count, metavar="N", help="load the model with so many tokens of context"
+    )
+    parser.add_argument(
+        "--kv-type", choices=tuple(KVType), help="how the model's KV cache is stored"
     )
     parser.add_argument("--seed", type=_seed, metavar="N", help="makes the answer repeatable")
     parser.add_argument(
@@ -180,12 +189,34 @@ def _request(options: Namespace, model: str, prompt: str) -> JsonObject:
     return request
 
 
+def _load_options(options: Namespace) -> JsonObject:
+    given = {"context": options.context, "kv_type": options.kv_type}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _load_and_generate(
+    client: DaemonClient, request: JsonObject, load: JsonObject, writer: AnswerWriter
+) -> Answer:
+    """Load as asked first, and tell what could not be had."""
+    if load:
+        report = ProgressReport()
+        report.show_loading(request["model"])
+        try:
+            body = {"model": request["model"], **load}
+            loaded = client.post("/ingle/v1/load", body, timeout=None)
+        finally:
+            report.erase()
+        for warning in loaded["warnings"]:
+            say(f"Warning: {warning}")
+    return generate(client, request, writer.write)
+
+
 def _generate_with_pull(
-    client: DaemonClient, model: str, request: JsonObject, writer: AnswerWriter
+    client: DaemonClient, model: str, request: JsonObject, load: JsonObject, writer: AnswerWriter
 ) -> Answer:
     """Generate; a model that is only in the catalog is pulled, and asked again."""
     try:
-        return generate(client, request, writer.write)
+        return _load_and_generate(client, request, load, writer)
     except RequestFailed as error:
         if error.code != "model_not_found":
             raise
@@ -194,7 +225,7 @@ def _generate_with_pull(
             raise
     say(f"{entry['name']} is not on this machine yet.")
     pulled = pull(client, entry["name"])
-    return generate(client, {**request, "model": pulled["name"]}, writer.write)
+    return _load_and_generate(client, {**request, "model": pulled["name"]}, load, writer)
 
 
 def _conclude(answer: Answer, *, verbose: bool) -> int:

@@ -10,7 +10,7 @@ from .daemon_process import ensure_daemon
 from .output import format_bytes, format_count, print_json, visible
 from .parser import CommandParser
 from .reference import find_entry, sendable_reference
-from .wire import ModelEntry
+from .wire import LoadedModel, ModelEntry
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -19,13 +19,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("model", metavar="MODEL", help="a name from `ingle list`")
     parser.add_json()
     options = parser.parse_args(arguments)
-    entry = find_entry(
-        ensure_daemon(load_config(os.environ)).models(), sendable_reference(options.model)
-    )
+    client = ensure_daemon(load_config(os.environ))
+    entry = find_entry(client.models(), sendable_reference(options.model))
+    loaded = next((m for m in client.status()["models"] if m["name"] == entry["name"]), None)
     if options.json:
-        print_json(entry)
+        print_json({**entry, "loaded": loaded})
         return 0
-    for label, value in _facts(entry):
+    for label, value in _facts(entry) + (_loaded_facts(loaded) if loaded else []):
         print(f"{label:<13} {visible(value)}")
     return 0
 
@@ -45,3 +45,17 @@ def _facts(entry: ModelEntry) -> list[tuple[str, str]]:
         ("path", entry["path"] or ""),
     ]
     return [(label, value or "unknown") for label, value in facts if value or label != "path"]
+
+
+def _loaded_facts(model: LoadedModel) -> list[tuple[str, str]]:
+    """What it got when it was loaded."""
+    if not model["engine"]:
+        return []  # it starts, or failed
+    flash = "with" if model["flash_attention"] else "without"
+    facts = [
+        ("runs on", model["device"]),
+        ("loaded with", f"{model['context']} tokens of context for {model['slots']} requests"),
+        ("KV cache", f"{model['kv_type']}, {format_bytes(model['kv_bytes'])}"),
+        ("attention", f"{flash} flash attention"),
+    ]
+    return facts + [("warning", warning) for warning in model["warnings"]]

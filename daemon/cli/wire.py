@@ -27,6 +27,9 @@ class LoadedModel(TypedDict):
     rss: int
     layers: int
     layers_on_gpu: int
+    kv_type: str
+    flash_attention: bool
+    warnings: list[str]
     loaded_for: float
     expires_in: float | None
 

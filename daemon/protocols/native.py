@@ -277,7 +277,7 @@ class NativeApi:
         body = await self._read(request, self._load_request)
         loading = self._services.manager.load(
             body.model,
-            LoadOptions(context=body.context, draft=body.draft),
+            LoadOptions(body.context, body.kv_type, body.draft),
             keep_alive=body.keep_alive,
         )
         loaded = await run_until_disconnect(request.receive, loading)

@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from ingle.models.kv_type import KVType
+
 from ..loaded_model import LoadedModel
 from ..memory import MemorySnapshot
 from ..sampling import SamplingOptions, TokenCount
@@ -76,6 +78,7 @@ class LoadRequest(msgspec.Struct, frozen=True):
 
     model: Reference
     context: TokenCount | None = None
+    kv_type: KVType | None = None
     draft: Reference | None = None
     keep_alive: KeepAlive | None = None
 

@@ -46,6 +46,7 @@ from ingle.daemon.services import Services, canonical_name
 from ingle.daemon.sockets import bind_tcp, bind_unix
 from ingle.models.catalog import Catalog
 from ingle.models.errors import ModelNotFound
+from ingle.models.kv_type import KVType
 from ingle.models.store import ModelStore
 from ingle.models.stored_model import Manifest, StoredModel, write_manifest
 
@@ -99,6 +100,7 @@ class PlannedBackend:
             slots=self.spec.slots,
             kv_capacity=self.spec.context,
             has_chat_template=True,
+            kv_type=self.spec.kv_type,
         )
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
@@ -191,7 +193,10 @@ async def make_manager(tmp_path: Path) -> AsyncGenerator[Callable[..., ManagerHa
 
         def prepare(model: StoredModel, options: LoadOptions, *, available: int) -> Preparation:
             spec = LoadSpec(
-                engine=EngineKind.SCRIPTED, path=str(model.path), context=options.context or 4096
+                engine=EngineKind.SCRIPTED,
+                path=str(model.path),
+                context=min(options.context or 4096, 8192),
+                kv_type=options.kv_type or KVType.F16,
             )
             return Preparation(spec, sizes[model.name])
 
@@ -369,6 +374,7 @@ class _ScriptedPreparer:
             path=str(model.path),
             context=options.context or 512,
             slots=self._slots,
+            kv_type=options.kv_type or KVType.F16,
             script=self._script,
         )
         return Preparation(spec, MIB)

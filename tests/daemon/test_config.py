@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import re
 from pathlib import Path
@@ -106,6 +107,18 @@ def test_variables_of_tests_and_others_are_left_alone(home: dict[str, str]) -> N
     assert load_config(environment).port == 4645
 
 
+@pytest.mark.parametrize(
+    ("text", "value"), [("true", True), ("No", False), ("1", True), (" FALSE ", False)]
+)
+def test_flags_of_the_environment(home: dict[str, str], text: str, value: bool) -> None:
+    assert load_config(home | {"INGLE_MLOCK": text}).mlock is value
+
+
+def test_choices_ignore_case(home: dict[str, str]) -> None:
+    config = load_config(home | {"INGLE_KV_TYPE": "Q8_0", "INGLE_FLASH_ATTENTION": "ON"})
+    assert (config.kv_type, config.flash_attention) == ("q8_0", "on")
+
+
 def test_unknown_override_is_refused(home: dict[str, str]) -> None:
     with pytest.raises(ConfigError, match="'sloths'"):
         load_config(home, {"sloths": 1})
@@ -123,6 +136,12 @@ def test_unknown_override_is_refused(home: dict[str, str]) -> None:
         "context = -1",
         "threads = -1",
         "gpu_layers = -2",
+        'kv_type = "q2_k"',
+        "kv_type = 8",
+        'flash_attention = "maybe"',
+        "flash_attention = true",
+        'mmap = "true"',
+        "mlock = 1",
         "keep_alive = -2",
         "keep_alive = nan",
         "keep_alive = inf",
@@ -263,7 +282,7 @@ def test_page_tells_the_true_defaults_and_variables() -> None:
         if name == "socket":
             continue  # depends on the home; the page says how
         value = defaults[name]
-        written = f'"{value}"' if isinstance(value, str) else str(value).replace("()", "[]")
+        written = "[]" if value == () else json.dumps(value)  # as TOML writes them
         assert default == written
 
 

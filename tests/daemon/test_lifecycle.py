@@ -23,6 +23,7 @@ from ingle.daemon.errors import (
 )
 from ingle.daemon.preparation import LoadOptions
 from ingle.models.errors import ModelNotFound
+from ingle.models.kv_type import KVType
 
 if TYPE_CHECKING:
     from .conftest import ManagerHarness
@@ -282,6 +283,32 @@ async def test_loading_with_another_draft_starts_again(make_manager: MakeManager
     for draft, starts in [(None, 1), ("off", 2), ("off", 2), (None, 2), ("b", 3)]:
         await manager.load("a", LoadOptions(draft=draft))
         assert len(harness.backends) == starts
+
+
+async def test_loading_with_another_kv_type_starts_again(make_manager: MakeManager) -> None:
+    manager = (harness := make_manager()).manager
+    quantized = LoadOptions(kv_type=KVType.Q8_0)
+    assert (await manager.load("a")).kv_type == "f16"
+    assert (await manager.load("a", LoadOptions(kv_type=KVType.F16))).kv_type == "f16"
+    assert len(harness.backends) == 1
+    assert (await manager.load("a", quantized)).kv_type == "q8_0"
+    assert (await manager.load("a")).kv_type == "q8_0", "nobody asks for another one"
+    assert len(harness.backends) == 2
+    async with manager.lease("a"):
+        with pytest.raises(Conflict):
+            await manager.load("a", LoadOptions(kv_type=KVType.Q4_0))
+
+
+async def test_a_context_that_could_not_be_had_is_told(make_manager: MakeManager) -> None:
+    manager = (harness := make_manager()).manager
+    assert (await manager.load("a", LoadOptions(context=8192))).warnings == []
+    cut = await manager.load("b", LoadOptions(context=20000))
+    assert (cut.context, len(cut.warnings)) == (8192, 1)
+    assert "20000" in cut.warnings[0]
+    assert "8192" in cut.warnings[0]
+    again = await manager.load("b", LoadOptions(context=20000))
+    assert again.warnings == cut.warnings
+    assert len(harness.backends) == 2
 
 
 async def test_progress_reaches_whoever_waits(make_manager: MakeManager) -> None:

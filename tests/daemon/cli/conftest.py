@@ -73,6 +73,7 @@ class SmallDaemon:
             finished(),
         ]
         self.pull: list[Step] = []
+        self.warnings: list[str] = []
         self.missing: set[str] = set()
         self.failure: tuple[int, Json] | None = None
         self.requests: list[tuple[str, str, Json | None]] = []
@@ -152,9 +153,11 @@ class Handler(BaseHTTPRequestHandler):
                 self._json(200, {})
             case "unload":
                 self._json(200, {"unloaded": [model["name"] for model in daemon.loaded]})
-            case "generations" if body["model"] in daemon.missing:
+            case "load" | "generations" if body["model"] in daemon.missing:
                 message = f"There is no model '{body['model']}' here."
                 self._error(404, "model_not_found", message, "`ingle list` shows all.")
+            case "load":
+                self._json(200, {"name": "smollm2:135m", "warnings": daemon.warnings})
             case "generations":
                 self._json(202, {"id": "gen-1", "model": "smollm2:135m"})
             case "generations/gen-1/events":

@@ -43,6 +43,9 @@ def loaded_model(**changes: Any) -> dict[str, Any]:
         "rss": 420_000_000,
         "layers": 30,
         "layers_on_gpu": 0,
+        "kv_type": "f16",
+        "flash_attention": True,
+        "warnings": [],
         "loaded_for": 33.1,
         "expires_in": None,
     } | changes
@@ -76,7 +79,27 @@ def test_show(daemon: Any, capsys: Capture) -> None:
     assert "description   Small[2J.\n" in out
     assert "path          /models/SmolLM2-135M-Instruct.Q4_1.gguf\n" in out
     assert main(["show", "SMOLLM2:135m", "--json"]) == 0
-    assert printed_json(capsys) == daemon.models[0]
+    assert printed_json(capsys) == {**daemon.models[0], "loaded": None}
+
+
+def test_show_tells_what_a_loaded_model_got(daemon: Any, capsys: Capture) -> None:
+    daemon.loaded = [
+        loaded_model(name="b"),
+        loaded_model(kv_type="q8_0", warnings=["The weights are not locked in memory."]),
+    ]
+    assert main(["show", "smollm2"]) == 0
+    assert capsys.readouterr().out.endswith(
+        "runs on       CPU, 2 threads\n"
+        "loaded with   8192 tokens of context for 8 requests\n"
+        "KV cache      q8_0, 188 MB\n"
+        "attention     with flash attention\n"
+        "warning       The weights are not locked in memory.\n"
+    )
+    assert main(["show", "smollm2", "--json"]) == 0
+    assert printed_json(capsys)["loaded"] == daemon.loaded[1]
+    daemon.loaded = [loaded_model(state="starting", engine="", device="", kv_type="")]
+    assert main(["show", "smollm2"]) == 0
+    assert "runs on" not in capsys.readouterr().out
 
 
 def test_show_unknown_guesses(daemon: Any, capsys: Capture) -> None:
@@ -116,6 +139,18 @@ def test_ps(daemon: Any, capsys: Capture) -> None:
     assert out.endswith("\nd: It is damaged.\n")
     assert main(["ps", "--json"]) == 0
     assert printed_json(capsys) == {"daemon": "running", **daemon.status()}
+
+
+def test_ps_tells_what_is_out_of_the_ordinary(daemon: Any, capsys: Capture) -> None:
+    daemon.loaded = [
+        loaded_model(kv_type="q4_0", warnings=["There is no GPU."]),
+        loaded_model(name="b", state="starting", kv_type="", flash_attention=False),
+    ]
+    assert main(["ps"]) == 0
+    out = capsys.readouterr().out
+    assert out.endswith(
+        "\nsmollm2:135m: The KV cache is quantized to q4_0.\n\nsmollm2:135m: There is no GPU.\n"
+    )
 
 
 def test_ps_with_nothing_loaded(daemon: Any, capsys: Capture) -> None:

@@ -47,6 +47,34 @@ def test_options_reach_the_daemon(daemon: Any, ingle: Run) -> None:
     ]
 
 
+LOAD = "/ingle/v1/load"
+
+
+def test_load_options_load_the_model_first(daemon: Any, ingle: Run) -> None:
+    daemon.warnings = ["A context of 20000 tokens was asked for, and the model has 8192."]
+    done = ingle("run", "smollm2", "--context", "20000", "--kv-type", "q8_0", "Hi")
+    assert (done.returncode, done.stdout) == (0, "Hello wörld.\n")
+    assert done.stderr == f"Warning: {daemon.warnings[0]}\n"
+    assert daemon.asked("POST", LOAD) == [{"model": "smollm2", "context": 20000, "kv_type": "q8_0"}]
+    paths = [path for _, path, _ in daemon.requests if path in {LOAD, GENERATIONS}]
+    assert paths == [LOAD, GENERATIONS]
+
+
+def test_load_options_survive_a_pull(daemon: Any, ingle: Run) -> None:
+    daemon.models = [{**daemon.models[0], "installed": False, "state": "available"}]
+    daemon.missing = {"smollm2"}
+    daemon.pull = [("done", daemon.models[0])]
+    done = ingle("run", "smollm2", "--context", "512", "Hi")
+    assert done.returncode == 0, done.stderr
+    assert daemon.asked("POST", LOAD)[-1] == {"model": "smollm2:135m", "context": 512}
+
+
+@pytest.mark.parametrize("arguments", [("--context", "0"), ("--kv-type", "q2_k")])
+def test_load_options_are_checked(daemon: Any, ingle: Run, arguments: tuple[str, str]) -> None:
+    assert ingle("run", *arguments, "smollm2", "Hi").returncode == 2
+    assert daemon.asked("POST", LOAD) == []
+
+
 def test_raw_sends_text(daemon: Any, ingle: Run) -> None:
     ingle("run", "smollm2", "--raw", "Once upon")
     assert daemon.asked("POST", GENERATIONS) == [{"model": "smollm2", "prompt": "Once upon"}]

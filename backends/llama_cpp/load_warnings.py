@@ -1,0 +1,27 @@
+"""What a load specification asks for and llama.cpp did not do."""
+
+from __future__ import annotations
+
+from ..base import LoadSpec
+from .native_log import NativeLog
+
+
+def load_warnings(spec: LoadSpec, log: NativeLog, layers: int) -> list[str]:
+    """A sentence for each; `layers` is how many of them a GPU could take at most.
+
+    llama.cpp goes on without a GPU, without locked memory and without flash attention.
+    """
+    warnings: list[str] = []
+    if log.layers_on_gpu < min(spec.gpu_layers, layers):
+        found = f"{log.layers_on_gpu} are on a GPU" if log.gpus else "llama.cpp finds no GPU here"
+        warnings.append(
+            f"gpu_layers is {spec.gpu_layers}, but {found}; the other layers run on the CPU."
+        )
+    if spec.mlock and log.lock_failure:
+        warnings.append(
+            f"The weights are not locked in memory ({log.lock_failure}) and may be swapped out; "
+            "raise the limit of locked memory (ulimit -l) and load the model again."
+        )
+    if spec.flash_attention == "on" and not log.flash_attention:
+        warnings.append("llama.cpp has no flash attention for this model; it computes without.")
+    return warnings
