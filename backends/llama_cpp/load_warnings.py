@@ -13,10 +13,12 @@ def load_warnings(spec: LoadSpec, log: NativeLog, layers: int) -> list[str]:
     """
     warnings: list[str] = []
     if log.layers_on_gpu < min(spec.gpu_layers, layers):
-        found = f"{log.layers_on_gpu} are on a GPU" if log.gpus else "llama.cpp finds no GPU here"
-        warnings.append(
-            f"gpu_layers is {spec.gpu_layers}, but {found}; the other layers run on the CPU."
+        found = (
+            f"{log.layers_on_gpu} are on a GPU; the others run on the CPU"
+            if log.gpus
+            else "llama.cpp finds no GPU it can use; all layers run on the CPU"
         )
+        warnings.append(f"gpu_layers is {spec.gpu_layers}, but {found}.")
     if spec.mlock and log.lock_failure:
         warnings.append(
             f"The weights are not locked in memory ({log.lock_failure}) and may be swapped out; "

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ingle.models.fit import default_context, estimate_memory
+from ingle.models.errors import UnsupportedModel
+from ingle.models.fit import check_kv_type, default_context, estimate_memory
 from ingle.models.gguf import GGUFHeader, read_header
+from ingle.models.kv_type import KVType
 
 if TYPE_CHECKING:
     from .conftest import GGUFBuilder
@@ -34,24 +36,58 @@ def test_agrees_with_what_llama_cpp_reports(smollm2_path: Path) -> None:
     estimate = estimate_memory(read_header(smollm2_path), context=2048, slots=4, batch=512)
     assert estimate.weights == pytest.approx(92.1 * MIB, rel=0.01)
     assert estimate.kv == 45 * MIB
-    assert estimate.compute == pytest.approx((15.51 + 3.75) * MIB, rel=0.03)
+    assert estimate.compute == pytest.approx((15.79 + 3.94) * MIB, rel=0.03)
     assert estimate.total == estimate.weights + estimate.kv + estimate.compute
 
 
 def test_kv_counts_heads_layer_by_layer(tiny: GGUFBuilder, header: Header) -> None:
     tiny.set("llama.attention.head_count_kv", ARRAY, [0, 4], INT32)
-    assert estimate_memory(header(tiny), 1000, 1, 512).kv == 1000 * 4 * (16 + 16) * 2
+    assert estimate_memory(header(tiny), 1024, 1, 512).kv == 1024 * 4 * (16 + 16) * 2
 
 
-def test_kv_follows_the_bytes_of_an_element(tiny: GGUFBuilder, header: Header) -> None:
+def test_kv_fills_whole_blocks_of_cells(tiny: GGUFBuilder, header: Header) -> None:
     model = header(tiny)
-    full, quarter = (estimate_memory(model, 1024, 1, 512, size).kv for size in (2, 0.5))
-    assert full == 4 * quarter
+    odd, even = (estimate_memory(model, context, 1, 512).kv for context in (1000, 1024))
+    assert odd == even
 
 
-def test_a_sliding_window_is_noted(tiny: GGUFBuilder, header: Header) -> None:
-    tiny.set("llama.attention.sliding_window", UINT32, 512)
-    assert estimate_memory(header(tiny), 1024, 1, 512).sliding_window == 512
+@pytest.mark.parametrize(
+    ("kv_type", "bytes_of_32"), [(KVType.F16, 64), (KVType.Q8_0, 34), (KVType.Q4_0, 18)]
+)
+def test_kv_follows_the_type(
+    tiny: GGUFBuilder, header: Header, kv_type: KVType, bytes_of_32: int
+) -> None:
+    tiny.set("llama.attention.head_count_kv", UINT32, 2)
+    tiny.set("llama.attention.key_length", UINT32, 64)
+    tiny.set("llama.attention.value_length", UINT32, 32)
+    model = header(tiny)
+    check_kv_type(model, kv_type)
+    cells = 1024 * model.block_count * 2
+    assert estimate_memory(model, 1024, 1, 512, kv_type=kv_type).kv == cells * 3 * bytes_of_32
+
+
+@pytest.mark.parametrize(("key", "value"), [(80, 128), (128, 80)])
+def test_heads_that_do_not_fill_blocks_are_refused(
+    tiny: GGUFBuilder, header: Header, key: int, value: int
+) -> None:
+    tiny.set("llama.attention.key_length", UINT32, key)
+    tiny.set("llama.attention.value_length", UINT32, value)
+    model = header(tiny)
+    check_kv_type(model, KVType.F16)
+    with pytest.raises(UnsupportedModel, match="heads of 80 elements") as caught:
+        check_kv_type(model, KVType.Q8_0)
+    assert caught.value.hint == "Load it with the kv_type f16."
+
+
+def test_a_smaller_cache_leaves_room_for_a_longer_context(
+    tiny: GGUFBuilder, header: Header
+) -> None:
+    tiny.set("llama.context_length", UINT32, 16384)
+    tiny.set("llama.attention.key_length", UINT32, 1024)
+    tiny.set("llama.attention.value_length", UINT32, 1024)
+    model = header(tiny)
+    f16, q4_0 = (default_context(model, 256 * MIB, t) for t in (KVType.F16, KVType.Q4_0))
+    assert f16 < q4_0
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def load_model() -> Iterator[LoadModel]:
     made: list[LlamaModelRunner] = []
 
     def load(path: Path, **fields: Any) -> LlamaModelRunner:
-        spec = {"context": 2048, "slots": 4} | fields
+        spec: dict[str, Any] = {"context": 2048, "slots": 4, **fields}
         runner = LlamaModelRunner(LoadSpec(engine=EngineKind.LLAMA_CPP, path=str(path), **spec))
         made.append(runner)
         return runner

@@ -59,9 +59,10 @@ def agreement(left: Logits, right: Logits) -> float:
 
 
 def perplexity(logits: Logits, tokens: list[int]) -> float:
-    shifted = logits - logits.max(1, keepdims=True)
-    logprobs = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
-    return float(np.exp(-np.mean(logprobs[range(len(tokens)), tokens])))
+    shifted: Logits = logits - logits.max(1, keepdims=True)
+    chosen: Logits = shifted[range(len(tokens)), tokens]
+    sums: Logits = np.sum(np.exp(shifted), axis=1)
+    return float(np.exp(np.mean(np.log(sums) - chosen)))
 
 
 @pytest.mark.parametrize(

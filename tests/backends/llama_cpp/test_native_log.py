@@ -11,7 +11,7 @@ import pytest
 
 from ingle.backends.llama_cpp.native_log import NativeLog
 
-INFO, ERROR = 2, 4
+INFO, WARN, ERROR = 2, 3, 4
 
 
 @pytest.fixture
@@ -73,6 +73,71 @@ def test_sizes_are_read(log: NativeLog) -> None:
     )
     assert log.buffer_bytes == {"kv": 45 * 2**20}
     assert log.layers_on_gpu == 12
+
+
+@pytest.mark.parametrize(
+    ("lines", "on"),
+    [
+        (["llama_context: flash_attn            = enabled"], True),
+        (["llama_context: flash_attn            = disabled"], False),
+        (
+            [
+                "llama_context: flash_attn            = auto",
+                "resolve_fused_ops: Flash Attention enabled",
+            ],
+            True,
+        ),
+        (
+            [
+                "llama_context: flash_attn            = auto",
+                "resolve_fused_ops: layer 0 is assigned to device Vulkan0 but Flash Attention is "
+                "assigned to device CPU (usually due to missing support)",
+                "resolve_fused_ops: Flash Attention not supported, set to disabled",
+            ],
+            False,
+        ),
+        (
+            [
+                "llama_init_from_model: enabling flash_attn since it is required for quantized "
+                "V cache",
+                "llama_context: flash_attn            = enabled",
+                "resolve_fused_ops: fused DeepSeek V4 HC pre not supported, set to disabled",
+            ],
+            True,
+        ),
+    ],
+)
+def test_what_came_of_flash_attention(log: NativeLog, lines: list[str], on: bool) -> None:
+    say(log, *lines, level=INFO)
+    assert log.flash_attention is on
+
+
+def test_the_devices_that_take_layers_are_read(log: NativeLog) -> None:
+    source = "llama_model_load_from_file_impl"
+    say(
+        log,
+        f"{source}: using device CUDA0 (NVIDIA GeForce RTX 3090) (0000:01:00.0) - 23306 MiB free",
+        f"{source}: using device CUDA1 (NVIDIA GeForce RTX 3060) (0000:02:00.0) - 11906 MiB free",
+        level=INFO,
+    )
+    assert log.gpus == ["CUDA0", "CUDA1"]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        (
+            "warning: failed to mlock 31866880-byte buffer (after previously locking 0 bytes): "
+            "Cannot allocate memory",
+            "Cannot allocate memory",
+        ),
+        ("warning: mlock not supported on this system", "not supported on this system"),
+    ],
+)
+def test_why_memory_is_not_locked(log: NativeLog, line: str, reason: str) -> None:
+    assert log.lock_failure is None
+    say(log, line, level=WARN)
+    assert log.lock_failure == reason
 
 
 USE_AFTER_CLOSE = """

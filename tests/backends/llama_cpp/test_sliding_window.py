@@ -21,7 +21,9 @@ pytestmark = pytest.mark.model
 Logits = NDArray[np.float32]
 
 LICENCE = Path(__file__).parents[3] / "LICENSE"
-LENGTH = 2600
+LENGTH = 41 * 64
+"""Attention goes over cells in tiles of 64. New cells that begin with one are summed up as in a
+cold run; elsewhere the last bits differ, as they do between chunks of other sizes."""
 EDIT = 3 * 512
 """A chunk ends here, so that a cold run can have the same chunks."""
 
@@ -62,8 +64,8 @@ def test_an_edit_far_behind_the_window_reuses_up_to_it(
     warm = read_logits(runner)
     for slot in range(runner.cache_slots):
         runner.release(slot)
-    cold = compute(runner, 0, edited, 512, 512, 512, 512, LENGTH - 4 * 512)
-    assert np.abs(warm - cold).max() == 0
+    cold = compute(runner, 0, edited, *[512] * 5, LENGTH - 5 * 512)
+    assert np.array_equal(warm, cold)
 
 
 def test_no_cell_is_recycled(
@@ -73,6 +75,7 @@ def test_no_cell_is_recycled(
         runner.release(slot)
     compute(runner, 0, conversation, *[512] * 5, LENGTH - 5 * 512)
     memory = llama_cpp.llama_get_memory(runner._ctx)  # pyright: ignore[reportPrivateUsage]
+    assert memory is not None
     assert llama_cpp.llama_memory_seq_pos_min(memory, 0) == 0
     # 18 layers with keys and values of 256 elements, whatever they see of them.
     assert runner.info().kv_bytes == pytest.approx(

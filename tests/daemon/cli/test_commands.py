@@ -23,7 +23,7 @@ Capture = pytest.CaptureFixture[str]
 
 
 def loaded_model(**changes: Any) -> dict[str, Any]:
-    return {
+    fields: dict[str, Any] = {
         "name": "smollm2:135m",
         "state": "ready",
         "fraction": 1.0,
@@ -48,7 +48,8 @@ def loaded_model(**changes: Any) -> dict[str, Any]:
         "warnings": [],
         "loaded_for": 33.1,
         "expires_in": None,
-    } | changes
+    }
+    return fields | changes
 
 
 def printed_json(capsys: Capture) -> Any:

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ingle.backends.base import EngineKind, LoadSpec
+from ingle.backends.llama_cpp.load_warnings import load_warnings
+from ingle.backends.llama_cpp.native_log import NativeLog
+
+LAYERS = 31
+
+
+@pytest.fixture
+def log() -> Iterator[NativeLog]:
+    log = NativeLog()
+    log.flash_attention = True
+    yield log
+    log.close()
+
+
+def spec(**fields: Any) -> LoadSpec:
+    return LoadSpec(engine=EngineKind.LLAMA_CPP, path="/model.gguf", context=512, **fields)
+
+
+@pytest.mark.parametrize("asked", [-1, 0])
+def test_the_cpu_is_as_good_as_any(log: NativeLog, asked: int) -> None:
+    assert load_warnings(spec(gpu_layers=asked), log, LAYERS) == []
+
+
+def test_layers_for_a_gpu_that_is_not_there(log: NativeLog) -> None:
+    [warning] = load_warnings(spec(gpu_layers=20), log, LAYERS)
+    assert warning == (
+        "gpu_layers is 20, but llama.cpp finds no GPU it can use; all layers run on the CPU."
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "placed", "warned"), [(20, 20, 0), (99, 31, 0), (20, 12, 1), (99, 30, 1)]
+)
+def test_layers_on_a_gpu(log: NativeLog, asked: int, placed: int, warned: int) -> None:
+    log.gpus, log.layers_on_gpu = ["CUDA0"], placed
+    warnings = load_warnings(spec(gpu_layers=asked), log, LAYERS)
+    assert len(warnings) == warned
+    assert all(f"{placed} are on a GPU" in warning for warning in warnings)
+
+
+def test_locked_memory_is_missed_only_where_it_was_asked_for(log: NativeLog) -> None:
+    log.lock_failure = "Cannot allocate memory"
+    assert load_warnings(spec(), log, LAYERS) == []
+    [warning] = load_warnings(spec(mlock=True), log, LAYERS)
+    assert "(Cannot allocate memory)" in warning
+    assert "ulimit -l" in warning
+
+
+def test_flash_attention_is_missed_only_where_it_was_asked_for(log: NativeLog) -> None:
+    log.flash_attention = False
+    assert load_warnings(spec(flash_attention="auto"), log, LAYERS) == []
+    assert len(load_warnings(spec(flash_attention="on"), log, LAYERS)) == 1

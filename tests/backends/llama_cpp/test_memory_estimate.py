@@ -1,0 +1,57 @@
+"""What `models.fit` predicts from a header, against what llama.cpp takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingle.backends.base import ModelInfo
+from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
+from ingle.models.fit import estimate_memory
+from ingle.models.gguf import read_header
+from ingle.models.kv_type import KVType
+
+pytestmark = pytest.mark.model
+
+SLOTS = 8
+
+
+@pytest.fixture(params=["smollm2", "gemma3"])
+def path(request: pytest.FixtureRequest, fetch_model: Callable[[str], Path]) -> Path:
+    return fetch_model(request.param)
+
+
+@pytest.fixture
+def load(path: Path, load_model: Callable[..., LlamaModelRunner]) -> Callable[..., ModelInfo]:
+    """Loads the model for a moment."""
+
+    def load(**fields: Any) -> ModelInfo:
+        runner = load_model(path, slots=SLOTS, **fields)
+        runner.close()
+        return runner.info()
+
+    return load
+
+
+@pytest.mark.parametrize("context", [1000, 4096])
+@pytest.mark.parametrize("kv_type", KVType)
+def test_cache_and_buffers(
+    path: Path, load: Callable[..., ModelInfo], context: int, kv_type: KVType
+) -> None:
+    info = load(context=context, kv_type=kv_type)
+    estimate = estimate_memory(read_header(path), context, SLOTS, 512, kv_type=kv_type)
+    assert estimate.kv == pytest.approx(info.kv_bytes, rel=0.005)
+    assert estimate.compute == pytest.approx(info.compute_bytes, rel=0.05)
+
+
+@pytest.mark.parametrize("context", [1024, 4096])
+def test_scores_take_memory_without_flash_attention(
+    path: Path, load: Callable[..., ModelInfo], context: int
+) -> None:
+    info = load(context=context, flash_attention="off")
+    estimate = estimate_memory(read_header(path), context, SLOTS, 512, flash_attention=False)
+    assert estimate.kv == pytest.approx(info.kv_bytes, rel=0.005)
+    assert estimate.compute == pytest.approx(info.compute_bytes, rel=0.05)
