@@ -20,8 +20,8 @@ from ..engine.batch import Batch, Chunk, Sampled
 from ..engine.model_runner import KVCacheFull
 from ..engine.sequence import Sequence
 from ..errors import LoadFailed, OutOfMemory
-from .batch_sampler import BatchSampler
 from ..topology import plan_threads
+from .batch_sampler import BatchSampler
 from .load_warnings import load_warnings
 from .model import LlamaModel
 from .native_log import NativeLog
