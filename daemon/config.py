@@ -35,11 +35,11 @@ class Config:
     max_queue: int = 64
     threads: int = 0
     gpu_layers: int = -1
-    speculation: Literal["auto", "off", "ngram", "draft"] = "auto"
     kv_type: Literal["f16", "q8_0", "q4_0"] = "f16"
     flash_attention: Literal["auto", "on", "off"] = "auto"
     mmap: bool = True
     mlock: bool = False
+    speculation: Literal["auto", "off", "ngram", "draft"] = "auto"
     keep_alive: float = 900.0
     max_body_bytes: int = 64 * 2**20
     shutdown_grace: float = 10.0
