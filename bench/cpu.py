@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
 import statistics
 import sys
@@ -16,9 +17,8 @@ from types import FrameType
 import psutil
 from comparison import Comparison, Pairs
 from cpu_meter import CpuUse, IdleGate
-from machine import RESULTS, save
 from peers import SERVERS, available
-from ratio_chart import Bar, draw
+from report import Report
 from scenarios import KINDS, LATEST_FIRST, Scenario, Sizes
 from server import Server, Settings
 
@@ -75,22 +75,21 @@ def scenarios(arguments: argparse.Namespace) -> Iterator[Scenario]:
 
 
 async def compare(
-    arguments: argparse.Namespace, servers: Sequence[Server], gate: IdleGate
-) -> list[Pairs]:
+    arguments: argparse.Namespace, servers: Sequence[Server], gate: IdleGate, report: Report | None
+) -> None:
     """Every scenario with all servers loaded at once; idle ones use no processor."""
     comparison = Comparison(servers[0], servers[1:], gate)
-    results: list[Pairs] = []
     for scenario in scenarios(arguments):
         rounds = arguments.rounds or (3 if arguments.quick else scenario.default_rounds)
         await comparison.warm_up(scenario)
         for pairs in await comparison.run(scenario, rounds):
-            results.append(pairs)
             for line in table(pairs):
                 print(line, flush=True)
             if arguments.profile:
                 for line in profile(pairs):
                     print(line, flush=True)
-    return results
+            if report is not None:
+                report.add(pairs)
 
 
 HEADER = (
@@ -139,34 +138,17 @@ def profile(pairs: Pairs) -> Iterator[str]:
         yield f"    {'client':<33}{client:7.3f} ms/token; foreign share {foreign:.2f}"
 
 
-def write(arguments: argparse.Namespace, servers: Sequence[Server], results: list[Pairs]) -> None:
-    """The result file, and a picture of the ratios beside it."""
-    model: Path = arguments.model
-    name = f"cpu-{model.stem}"
-    facts: dict[str, object] = {
-        "model": model.name,
-        "bytes": model.stat().st_size,
+def conditions(arguments: argparse.Namespace) -> dict[str, object]:
+    """How it was measured, for the result file."""
+    return {
         "quick": arguments.quick,
+        "tokens": arguments.tokens,
         "max_foreign": arguments.max_foreign,
         "loaded": "all servers at once; only the one that is asked computes",
-        "servers": {server.name: server.describe() for server in servers},
-        "comparisons": [pairs.as_json() for pairs in results],
+        "variables": {
+            name: value for name, value in os.environ.items() if name.startswith(("OMP_", "GOMP_"))
+        },
     }
-    print(save(name, facts))
-    bars = [
-        Bar(f"{_title(pairs)}, {figure.label}, {pairs.peer}", pairs.peer, pairs.ratio(figure))
-        for pairs in results
-        if pairs.pairs
-        for figure in pairs.scenario.figures
-    ]
-    picture = RESULTS / f"{name}.svg"
-    picture.write_text(draw(f"ingle over its peers on a CPU: {model.stem}", bars))
-    print(picture)
-
-
-def _title(pairs: Pairs) -> str:
-    streams = pairs.scenario.streams
-    return f"{pairs.scenario.name} × {streams}" if streams > 1 else pairs.scenario.name
 
 
 def _end(number: int, _: FrameType | None) -> None:
@@ -192,10 +174,9 @@ def main() -> None:
             print(f"{name} is up after {seconds:.1f} s", file=sys.stderr)
             servers.append(server)
         print(HEADER)
-        results = asyncio.run(compare(arguments, servers, gate))
+        report = Report(arguments.model, servers, conditions(arguments)) if arguments.save else None
+        asyncio.run(compare(arguments, servers, gate, report))
         print("~ too few quiet pairs, all are counted   ! the interval begins below 0.97")
-        if arguments.save:
-            write(arguments, servers, results)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 
 from ratio import Ratio
 
-_LABELS, _PLOT, _ROW, _TOP = 300, 440, 22, 46
+_LABELS, _PLOT, _ROW, _TOP = 300, 440, 20, 46
 _COLOURS = {"xllamacpp": "#c2571a", "llama-server": "#2f6f8f", "llama-cpp-python": "#6b7f2a"}
 
 
@@ -57,7 +57,8 @@ def _bar(bar: Bar, y: int, end: float) -> list[str]:
     ratio, middle = bar.ratio, y + _ROW / 2
     low, high, x = _x(ratio.low, end), _x(ratio.high, end), _x(ratio.median, end)
     return [
-        f'<text x="{_LABELS - 8}" y="{middle + 4}" text-anchor="end">{escape(bar.label)}</text>',
+        f'<text x="{_LABELS - 8}" y="{middle + 4}" text-anchor="end">'
+        f"{escape(f'{bar.label}, {bar.peer}')}</text>",
         f'<rect x="{_LABELS}" y="{y + 4}" width="{x - _LABELS:.1f}" height="{_ROW - 8}" '
         f'fill="{colour}" fill-opacity="0.75"/>',
         f'<line x1="{low}" x2="{high}" y1="{middle}" y2="{middle}" stroke="#222"/>',
