@@ -18,10 +18,10 @@ def chat_logprobs(delta: Delta) -> ChatLogprobs | None:
     names = delta.token_bytes or {}
     content: list[TokenLogprob] = []
     for token in delta.logprobs:
-        data = names[token.token_id]
+        data = names.get(token.token_id, b"")
         alternatives = [
-            TokenAlternative(_text(names[token_id]), logprob, list(names[token_id]))
-            for token_id, logprob in token.top
+            TokenAlternative(_text(other), logprob, list(other))
+            for other, logprob in ((names.get(i, b""), logprob) for i, logprob in token.top)
         ]
         content.append(TokenLogprob(_text(data), token.logprob, list(data), alternatives))
     return ChatLogprobs(content)
@@ -42,13 +42,13 @@ class CompletionScores:
         names = delta.token_bytes or {}
         part = CompletionLogprobs([], [], [], [])
         for token in delta.logprobs:
-            data = names[token.token_id]
+            data = names.get(token.token_id, b"")
             part.tokens.append(_text(data))
             part.token_logprobs.append(token.logprob)
             # The token itself is always there. Of two tokens with one text the likelier counts.
             scores = {_text(data): token.logprob}
             for token_id, logprob in token.top:
-                scores.setdefault(_text(names[token_id]), logprob)
+                scores.setdefault(_text(names.get(token_id, b"")), logprob)
             part.top_logprobs.append(scores)
             part.text_offset.append(self._offset)
             self._offset += len(self._decoder.decode(data))
