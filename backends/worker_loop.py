@@ -50,6 +50,7 @@ from .text.prompt import PromptBuilder
 from .text.tokenizer import Tokenizer
 
 _GAUGES_INTERVAL = 0.25
+_PREPARATION_SECONDS = 0.02
 _JOIN_SECONDS = 0.008
 
 
@@ -105,6 +106,7 @@ class WorkerLoop:
         self._inbox = inbox
         self._lease = lease
         self._grammars = GrammarCompiler(tokenizer)
+        self._contended = False
         self._admission: queue.SimpleQueue[Arrival | Stop] = queue.SimpleQueue()
         self._admitting: dict[str, Arrival] = {}
         self._running: dict[str, dict[Sequence, TextOutput]] = {}
@@ -137,7 +139,8 @@ class WorkerLoop:
         """One step, once it is this model's turn to compute."""
         if self._lease is None:
             return self._engine.step()
-        self._engine.share_machine(self._lease.acquire())
+        self._contended = self._lease.acquire()
+        self._engine.share_machine(self._contended)
         try:
             return self._engine.step()
         finally:
@@ -154,10 +157,27 @@ class WorkerLoop:
                 message = self._inbox.get_nowait()
             except queue.Empty:
                 if self._engine.has_work or self._events or self._finished():
-                    return
-                self._report_gauges()
-                message = self._inbox.get()
+                    if (message := self._wait_for_prompt()) is None:
+                        return
+                else:
+                    self._report_gauges()
+                    message = self._inbox.get()
             self._handle(message)
+
+    def _wait_for_prompt(self) -> ToWorker | Admitted | Stop | None:
+        """What comes while a new prompt is prepared, if a step that may be long would begin before.
+
+        Most are ready within a few milliseconds; else they would wait for that whole step.
+        """
+        running = self._engine.scheduler.running
+        if not self._admitting or (running and all(s.is_decoding for s in running)):
+            return None
+        newest = max(arrival.at for arrival in self._admitting.values())
+        patience = newest + _PREPARATION_SECONDS - time.monotonic()
+        try:
+            return self._inbox.get(timeout=patience) if patience > 0 else None
+        except queue.Empty:
+            return None
 
     def _handle(self, message: ToWorker | Admitted | Stop) -> None:
         match message:
@@ -323,7 +343,7 @@ class WorkerLoop:
         A frame wakes the daemon and its clients, on cores that decode, and nobody sees more than
         a hundred tokens a second come one by one.
         """
-        if self._urgent or time.monotonic() - self._flushed_at >= _JOIN_SECONDS:
+        if self._urgent or self._contended or time.monotonic() - self._flushed_at >= _JOIN_SECONDS:
             return False
         running = self._engine.scheduler.running
         # A step that reads a prompt may be long.

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import cast
 
 import msgspec
@@ -51,6 +52,8 @@ class Prompts(PromptBuilder):
     def build(self, request: GenerateRequest) -> list[int]:
         if request.prompt == "slow":
             time.sleep(0.2)
+        if request.prompt == "quick":
+            time.sleep(0.002)
         if request.prompt == "fail":
             raise OSError("no process can be started")
         return super().build(request)
@@ -110,6 +113,33 @@ def test_queueing_counts_from_the_arrival(scripted_spec: MakeSpec) -> None:
         end = wait_for_end(sent, "b")
         assert isinstance(end, Finished)
         assert end.queue_seconds > 0.15
+
+
+def test_a_new_prompt_does_not_miss_the_next_long_step(
+    scripted_spec: MakeSpec, tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace"
+
+    def steps() -> int:
+        """Beginnings and ends of steps so far."""
+        return len(trace.read_text().split()) if trace.exists() else 0
+
+    spec = scripted_spec(step_seconds=0.2, trace=str(trace))
+    with running(msgspec.structs.replace(spec, batch=64), Prompts()) as (inbox, sent):
+        inbox.put(Generate(GenerateRequest(id="long", prompt="x" * 400)))
+        while steps() != 3:  # the second step has begun
+            time.sleep(0.005)
+        inbox.put(Generate(GenerateRequest(id="a", prompt="quick")))
+        while not _started(sent.get(timeout=10), "a"):
+            pass
+        assert steps() <= 5
+        inbox.put(Cancel("long"))
+        wait_for_end(sent, "a")
+
+
+def _started(message: FromWorker, request_id: str) -> bool:
+    events = message.events if isinstance(message, Outputs) else []
+    return any(isinstance(event, Started) and event.id == request_id for event in events)
 
 
 def test_what_was_cancelled_while_it_was_prepared_never_starts(scripted_spec: MakeSpec) -> None:
