@@ -14,7 +14,8 @@ from ingle.daemon.config import Config
 from ingle.daemon.paths import find_paths
 from ingle.daemon.preparation import GGUFPreparer, LoadOptions
 from ingle.models.catalog import Catalog
-from ingle.models.errors import ModelNotFound
+from ingle.models.errors import ModelNotFound, UnsupportedModel
+from ingle.models.kv_type import KVType
 from ingle.models.stored_model import StoredModel
 
 GIB = 2**30
@@ -153,3 +154,25 @@ def test_the_catalogs_drafts_are_in_the_catalog() -> None:
         draft = catalog.find(entry.draft or "")
         assert draft is not None
         assert draft.size < entry.size / 2
+
+
+def no_draft(name: str) -> StoredModel:
+    raise ModelNotFound(name)
+
+
+def test_the_kv_type_of_a_load_comes_before_that_of_the_settings(
+    config: Config, large: StoredModel
+) -> None:
+    prepare = GGUFPreparer(replace(config, kv_type="q8_0"), no_draft)
+    alone = LoadOptions(draft="off")
+    quantized = prepare(large, alone, available=GIB)
+    plain = prepare(large, msgspec.structs.replace(alone, kv_type=KVType.F16), available=GIB)
+    assert (quantized.spec.kv_type, plain.spec.kv_type) == (KVType.Q8_0, KVType.F16)
+    # One layer of 4096 cells, keys and values of 64 elements; and a row of the buffers.
+    assert plain.size - quantized.size >= 4096 * 2 * 64 * (2 - 34 / 32)
+
+
+def test_heads_that_do_not_fit_the_kv_type_are_refused(config: Config, small: StoredModel) -> None:
+    prepare = GGUFPreparer(config, no_draft)
+    with pytest.raises(UnsupportedModel, match="heads of 16 elements"):
+        prepare(small, LoadOptions(kv_type=KVType.Q4_0), available=GIB)
