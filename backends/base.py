@@ -9,6 +9,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from ingle.models.kv_type import KVType
+from ingle.models.task import ModelTask, Pooling
 
 SpeculationKind = Literal["auto", "off", "ngram", "draft"]
 
@@ -206,12 +207,53 @@ EventSink = Callable[[list[Event]], None]
 """Takes the events that one step had for one request; called on the event loop."""
 
 
+class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Texts, or token ids that are taken as they are, to be turned into one vector each.
+
+    `dimensions` cuts the vectors to that length and normalises them again. `truncate` cuts a text
+    that is too long; without it, it is refused.
+    """
+
+    id: str
+    inputs: list[str | list[int]]
+    dimensions: int | None = None
+    truncate: bool = False
+
+
+class Embedded(msgspec.Struct, frozen=True, tag="embedded"):
+    """Vectors of length 1 in the order of the inputs: `dimensions` float32, little-endian, each."""
+
+    id: str
+    vectors: bytes
+    dimensions: int
+    prompt_tokens: int
+
+
+class RerankRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Documents to be scored for a query; `truncate` cuts those that are too long for it."""
+
+    id: str
+    query: str
+    documents: list[str]
+    truncate: bool = False
+
+
+class Reranked(msgspec.Struct, frozen=True, tag="reranked"):
+    """A score from 0 to 1 for each document, in the order of the request."""
+
+    id: str
+    scores: list[float]
+    prompt_tokens: int
+
+
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What a loaded model really got; sizes in bytes.
 
     `context` is the number of tokens one request may use, prompt and answer together. The KV cache
     of `kv_capacity` tokens is shared by `slots` sequences. `draft` is the file of the model that
-    guesses along, `draft_note` says why there is none although one was to be.
+    guesses along, `draft_note` says why there is none although one was to be. A model that embeds
+    gives vectors of `dimensions` numbers, and takes `slots` texts of `context` tokens at most in
+    one batch.
     """
 
     engine: str
@@ -237,6 +279,8 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     speculation: SpeculationKind = "off"
     draft: str | None = None
     draft_note: str | None = None
+    task: ModelTask = ModelTask.GENERATE
+    dimensions: int = 0
 
 
 class Gauges(msgspec.Struct, frozen=True, kw_only=True):
@@ -277,7 +321,8 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     the one in the file. `speculation` says whose guesses the model may verify: those looked up in
     the text (`ngram`), of the smaller model at `draft_path` (`draft`), or whichever pay (`auto`).
     Workers that name the same `compute_lease`, a file they lock, compute in turns. `script` is for
-    the scripted engine only.
+    the scripted engine only. `pooling` takes the place of what the file says, for a `task` other
+    than to generate.
     """
 
     engine: EngineKind
@@ -297,6 +342,8 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     draft_path: str | None = None
     compute_lease: str | None = None
     script: str | None = None
+    task: ModelTask = ModelTask.GENERATE
+    pooling: Pooling | None = None
 
 
 LoadProgress = Callable[[float], None]
@@ -339,6 +386,14 @@ class Backend(Protocol):
         Returns when all sequences finished; raises the same, and what the sink raises, which ends
         the request. Cancelling the call cancels what still runs.
         """
+        ...
+
+    async def embed(self, request: EmbedRequest) -> Embedded:
+        """Turn texts into vectors; raises as `generate` does. A cancelled call ends the work."""
+        ...
+
+    async def rerank(self, request: RerankRequest) -> Reranked:
+        """Score documents for a query; raises as `generate` does."""
         ...
 
     async def wait_dead(self) -> str:

@@ -5,10 +5,14 @@ BackendError
 │   └── OutOfMemory       … for lack of memory
 ├── WorkerDied            the model's process ended while it was needed
 └── RequestRejected       this one request cannot be served
+    ├── InputTooLong      … because a text is longer than the model can see at once
+    ├── WrongTask         … because the model was made for something else
     └── ContextExceeded   … because its prompt does not fit
 """
 
 from __future__ import annotations
+
+from ingle.models.task import ModelTask
 
 
 class BackendError(Exception):
@@ -61,6 +65,47 @@ class RequestRejected(BackendError):
     ) -> None:
         super().__init__(message, hint=hint, code=code)
         self.param = param
+
+
+class InputTooLong(RequestRejected):
+    """A text to embed or to rank has more tokens than the model's context holds."""
+
+    code = "context_length_exceeded"
+
+    def __init__(self, what: str, tokens: int, context: int, *, param: str) -> None:
+        """`what` names the text, as a sentence begins."""
+        super().__init__(
+            f"{what} is {tokens} tokens long, {tokens - context} too many: "
+            f"the model reads {context} at once.",
+            hint="Split the text, or send 'truncate': true to have its end cut off.",
+            param=param,
+        )
+
+
+_PURPOSES = {
+    ModelTask.GENERATE: ("writes text", "Ask it through /v1/chat/completions or /v1/completions"),
+    ModelTask.EMBED: ("turns texts into vectors", "Ask it through /v1/embeddings"),
+    ModelTask.RERANK: ("ranks documents for a query", "Ask it through /v1/rerank"),
+}
+_WANTED = {
+    ModelTask.GENERATE: ("cannot chat or complete text", "a model that chats"),
+    ModelTask.EMBED: ("makes no embeddings", "an embedding model such as all-minilm"),
+    ModelTask.RERANK: ("cannot rank documents", "a reranking model"),
+}
+
+
+class WrongTask(RequestRejected):
+    """The model was made for something else than the request asks for."""
+
+    code = "wrong_task"
+
+    def __init__(self, has: ModelTask, wanted: ModelTask, *, name: str | None = None) -> None:
+        purpose, door = _PURPOSES[has]
+        lack, other = _WANTED[wanted]
+        subject = f"The model '{name}'" if name else "This model"
+        super().__init__(
+            f"{subject} {purpose} and {lack}.", hint=f"{door}, or choose {other}.", param="model"
+        )
 
 
 class ContextExceeded(RequestRejected):

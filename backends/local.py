@@ -9,9 +9,22 @@ import threading
 from collections.abc import AsyncGenerator
 from typing import Literal
 
-from .base import Event, EventSink, Gauges, GenerateRequest, LoadProgress, LoadSpec, ModelInfo
+from .base import (
+    Embedded,
+    EmbedRequest,
+    Event,
+    EventSink,
+    Gauges,
+    GenerateRequest,
+    LoadProgress,
+    LoadSpec,
+    ModelInfo,
+    Reranked,
+    RerankRequest,
+)
 from .errors import BackendError, WorkerDied
 from .messages import Drain, FromWorker, GaugesReport, Loading, Outputs, Rejected
+from .pending_answers import PendingAnswers
 from .request_streams import RequestStreams
 from .serving import loaded
 from .worker_loop import Inbox, Stop
@@ -30,6 +43,7 @@ class LocalBackend:
         self.gauges = Gauges()
         self._inbox: Inbox = queue.SimpleQueue()
         self._streams = RequestStreams(self._inbox.put)
+        self._answers = PendingAnswers(self._inbox.put)
         self._thread: threading.Thread | None = None
         self._progress: LoadProgress | None = None
         self._dead = asyncio.Event()
@@ -65,6 +79,16 @@ class LocalBackend:
         """See `Backend.run`."""
         self._check_ready()
         await self._streams.run(request, sink)
+
+    async def embed(self, request: EmbedRequest) -> Embedded:
+        """See `Backend.embed`."""
+        self._check_ready()
+        return await self._answers.embed(request)
+
+    async def rerank(self, request: RerankRequest) -> Reranked:
+        """See `Backend.rerank`."""
+        self._check_ready()
+        return await self._answers.rerank(request)
 
     async def wait_dead(self) -> str:
         """See `Backend.wait_dead`."""
@@ -108,6 +132,10 @@ class LocalBackend:
 
     def _receive(self, message: FromWorker) -> None:
         match message:
+            case Embedded() | Reranked():
+                self._answers.settle(message)
+            case Rejected() if self._answers.settle(message):
+                pass
             case Outputs() | Rejected():
                 self._streams.dispatch(message)
             case GaugesReport(gauges):
@@ -121,6 +149,7 @@ class LocalBackend:
         self.state = "dead"
         self._cause = self._cause or cause
         self._streams.fail_all(WorkerDied(self._cause))
+        self._answers.fail_all(WorkerDied(self._cause))
         self._dead.set()
 
 

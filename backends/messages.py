@@ -10,7 +10,17 @@ import struct
 
 import msgspec
 
-from .base import Event, Gauges, GenerateRequest, LoadSpec, ModelInfo
+from .base import (
+    Embedded,
+    EmbedRequest,
+    Event,
+    Gauges,
+    GenerateRequest,
+    LoadSpec,
+    ModelInfo,
+    Reranked,
+    RerankRequest,
+)
 
 HEADER = struct.Struct("<I")
 MAX_FRAME = 256 * 2**20
@@ -26,6 +36,18 @@ class Generate(msgspec.Struct, frozen=True, tag="generate"):
     """Admit a request; answered by events, or by `Rejected`."""
 
     request: GenerateRequest
+
+
+class Embed(msgspec.Struct, frozen=True, tag="embed"):
+    """Answered by `Embedded` or by `Rejected`."""
+
+    request: EmbedRequest
+
+
+class Rerank(msgspec.Struct, frozen=True, tag="rerank"):
+    """Answered by `Reranked` or by `Rejected`."""
+
+    request: RerankRequest
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
@@ -44,7 +66,7 @@ class Drain(msgspec.Struct, frozen=True, tag="drain"):
     """Finish what runs, then exit; new requests are rejected."""
 
 
-ToWorker = Load | Generate | Cancel | Ping | Drain
+ToWorker = Load | Generate | Embed | Rerank | Cancel | Ping | Drain
 
 
 class Loading(msgspec.Struct, frozen=True, tag="loading"):
@@ -98,7 +120,9 @@ class Pong(msgspec.Struct, frozen=True, tag="pong"):
     nonce: int
 
 
-FromWorker = Loading | Ready | Failed | Rejected | Outputs | GaugesReport | Pong
+FromWorker = (
+    Loading | Ready | Failed | Rejected | Outputs | Embedded | Reranked | GaugesReport | Pong
+)
 
 _encoder = msgspec.msgpack.Encoder()
 _to_worker = msgspec.msgpack.Decoder(ToWorker)

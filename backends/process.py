@@ -16,7 +16,19 @@ from typing import Literal
 
 import psutil
 
-from .base import Event, EventSink, Gauges, GenerateRequest, LoadProgress, LoadSpec, ModelInfo
+from .base import (
+    Embedded,
+    EmbedRequest,
+    Event,
+    EventSink,
+    Gauges,
+    GenerateRequest,
+    LoadProgress,
+    LoadSpec,
+    ModelInfo,
+    Reranked,
+    RerankRequest,
+)
 from .errors import BackendError, LoadFailed, OutOfMemory, WorkerDied
 from .messages import (
     Drain,
@@ -33,6 +45,7 @@ from .messages import (
     ToWorker,
     encode_frame,
 )
+from .pending_answers import PendingAnswers
 from .request_streams import RequestStreams
 from .worker_pipes import WorkerPipes
 
@@ -95,6 +108,7 @@ class WorkerProcess:
         self.gauges = Gauges()
         self._process: asyncio.subprocess.Process | None = None
         self._streams = RequestStreams(self._send)
+        self._answers = PendingAnswers(self._send)
         self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
         self._tasks: list[asyncio.Task[None]] = []
         self._loading: asyncio.Future[ModelInfo] | None = None
@@ -137,6 +151,16 @@ class WorkerProcess:
         """See `Backend.run`."""
         self._begin_request()
         await self._streams.run(request, sink)
+
+    async def embed(self, request: EmbedRequest) -> Embedded:
+        """See `Backend.embed`."""
+        self._begin_request()
+        return await self._answers.embed(request)
+
+    async def rerank(self, request: RerankRequest) -> Reranked:
+        """See `Backend.rerank`."""
+        self._begin_request()
+        return await self._answers.rerank(request)
 
     async def wait_dead(self) -> str:
         """See `Backend.wait_dead`."""
@@ -240,7 +264,7 @@ class WorkerProcess:
             asked_at = clock()
             self._send(Ping(0))
             await asyncio.sleep(_WATCH_INTERVAL)
-            if not self._streams.busy:
+            if not self._streams.busy and not self._answers.busy:
                 return
             before, computed = computed, self._seconds_computed()
             if self._heard_at < asked_at and computed - before < _BUSY_SECONDS:
@@ -260,6 +284,10 @@ class WorkerProcess:
     def _receive(self, message: FromWorker) -> None:
         self._heard_at = asyncio.get_running_loop().time()
         match message:
+            case Embedded() | Reranked():
+                self._answers.settle(message)
+            case Rejected() if self._answers.settle(message):
+                pass
             case Outputs() | Rejected():
                 self._streams.dispatch(message)
             case GaugesReport(gauges):
@@ -297,6 +325,7 @@ class WorkerProcess:
         )
         self._settle(error)
         self._streams.fail_all(error)
+        self._answers.fail_all(error)
         self._dead.set()
 
     def _epitaph(self, status: int) -> str:

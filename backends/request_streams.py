@@ -84,7 +84,7 @@ class RequestStreams:
         if isinstance(message, Rejected):
             stream = self._streams.get(message.id)
             if stream is not None:
-                stream.fail(_rejection(message))
+                stream.fail(rejection(message))
             return
         for request_id, events in _by_request(message.events).items():
             stream = self._streams.get(request_id)
@@ -125,7 +125,8 @@ def _by_request(events: list[Event]) -> dict[str, list[Event]]:
     return requests
 
 
-def _rejection(message: Rejected) -> BackendError:
+def rejection(message: Rejected) -> BackendError:
+    """The error that the worker meant."""
     if message.code == BackendError.code:
         return BackendError(message.message, hint=message.hint)
     if message.prompt_tokens is not None and message.context is not None:

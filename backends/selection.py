@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from ingle.models.errors import UnsupportedModel
-from ingle.models.fit import check_kv_type
+from ingle.models.fit import EMBEDDING_SLOTS, check_kv_type
 from ingle.models.gguf import GGUFHeader
 from ingle.models.kv_type import KVType
+from ingle.models.task import ModelTask, Pooling, choose_pooling, task_of
 
 from .base import Backend, EngineKind, LoadSpec, SpeculationKind
 from .process import WorkerProcess
-
-_ENCODERS = frozenset({"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2", "t5encoder", "clip"})
 
 
 def make_load_spec(
@@ -31,22 +29,22 @@ def make_load_spec(
     chat_template: str | None = None,
     speculation: SpeculationKind = "auto",
     compute_lease: Path | None = None,
+    pooling: Pooling | None = None,
 ) -> LoadSpec:
     """How to load a GGUF file; `context` is cut to what the model was trained for.
 
-    Raises `UnsupportedModel` for models that cannot generate text, or not with this `kv_type`.
+    `pooling` makes a model embed texts that way, whatever its file says. Raises `UnsupportedModel`
+    for models that cannot generate text with this `kv_type`.
     """
-    if header.architecture in _ENCODERS:
-        raise UnsupportedModel(
-            f"{path.name} is an encoder ({header.architecture}), which cannot chat.",
-            hint="Choose a model that generates text.",
-        )
-    check_kv_type(header, kv_type)
+    task = ModelTask.EMBED if pooling not in (None, Pooling.RANK) else task_of(header)
+    embeds = task is not ModelTask.GENERATE
+    if not embeds:
+        check_kv_type(header, kv_type)
     return LoadSpec(
         engine=EngineKind.LLAMA_CPP,
         path=str(path),
         context=min(context, header.context) if header.context else context,
-        slots=slots,
+        slots=EMBEDDING_SLOTS if embeds else slots,
         threads=threads,
         gpu_layers=gpu_layers,
         kv_type=kv_type,
@@ -54,8 +52,10 @@ def make_load_spec(
         mmap=mmap,
         mlock=mlock,
         chat_template=chat_template,
-        speculation=speculation,
+        speculation="off" if embeds else speculation,
         compute_lease=str(compute_lease) if compute_lease is not None else None,
+        task=task,
+        pooling=(pooling or choose_pooling(header, task)) if embeds else None,
     )
 
 

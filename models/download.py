@@ -11,7 +11,7 @@ from .errors import DiskFull, HashMismatch, ModelError, PullFailed, SourceUnavai
 from .gguf import GGUFHeader, read_header
 from .progress import PullReporter
 from .sources.base import Cancelled, RemoteFile, Source, raise_if_cancelled
-from .sources.package_index import SCRATCH_PREFIX
+from .sources.package_index import ARCHIVE_SUFFIX, SCRATCH_PREFIX
 from .sources.partial import PartialFile
 from .supported import check_supported
 
@@ -117,6 +117,8 @@ class Download:
             partial.discard()
             raise
         partial.publish(self._target)
+        for path in self._folder.glob(f"*{ARCHIVE_SUFFIX}*"):  # another source had begun with it
+            path.unlink()
         return Fetched(self._target, header, digest, source.label)
 
     def _verified(self, position: int) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from .errors import UnsupportedModel
 from .gguf import GGUFHeader
 from .kv_type import KVType
+from .task import ModelTask, Pooling, choose_pooling, is_causal, is_encoder, task_of
 
 DEFAULT_SLOTS = 8
 DEFAULT_BATCH = 512
@@ -17,6 +18,8 @@ KEPT_SLOTS = 16
 _LARGEST_DEFAULT = 16384
 _SMALLEST_DEFAULT = 512
 _CONTEXT_STEP = 256  # llama.cpp pads the KV cache to this
+EMBEDDING_SLOTS = 64
+"""Texts that an embedding model takes in one batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ def estimate_memory(
     Within 5 percent of what llama.cpp reports for its CPU buffers. Layers with a sliding window
     keep the whole context as well, or else prefixes could not be used again.
     """
+    if task_of(header) is not ModelTask.GENERATE:
+        return _estimate_embedding(header, context, batch)
     cells = _padded(context)
     per_token = kv_type.bytes_of(header.key_length) + kv_type.bytes_of(header.value_length)
     return MemoryEstimate(
@@ -90,6 +95,30 @@ def default_context(header: GGUFHeader, available_bytes: int, kv_type: KVType = 
 
 def _padded(context: int) -> int:
     return -(-context // _CONTEXT_STEP) * _CONTEXT_STEP
+
+
+def one_piece(header: GGUFHeader) -> bool:
+    """Whether a text has to be computed in one piece: each token sees all, or all are averaged."""
+    pooling = choose_pooling(header, task_of(header))
+    return not is_causal(header) or pooling in (Pooling.MEAN, Pooling.CLS)
+
+
+def _estimate_embedding(header: GGUFHeader, context: int, batch: int) -> MemoryEstimate:
+    """A model without KV cache, or with one for a single batch; 10 percent above llama.cpp's."""
+    tokens = max(context, batch)
+    piece = tokens if one_piece(header) else batch
+    gated = any(".ffn_gate" in tensor.name for tensor in header.tensors)
+    width = 4 * header.embedding_length + (3 if gated else 1) * header.feed_forward_length
+    compute = piece * width * 4 + tokens * piece * 2
+    if is_encoder(header):  # room for logits is set aside as well, but never touched
+        return MemoryEstimate(weights=header.tensor_bytes, kv=0, compute=compute)
+    per_token = (header.key_length + header.value_length) * sum(header.kv_head_counts)
+    rows = piece if one_piece(header) else EMBEDDING_SLOTS
+    return MemoryEstimate(
+        weights=header.tensor_bytes,
+        kv=tokens * per_token * KVType.F16.bytes_of(1),
+        compute=compute + header.vocab_size * rows * 4,
+    )
 
 
 def _compute_bytes(

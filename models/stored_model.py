@@ -10,6 +10,7 @@ import msgspec
 from .catalog import FILE
 from .gguf import GGUFHeader
 from .sources.partial import sync_folder
+from .task import ModelTask, task_of
 
 MANIFEST = "manifest.json"
 _MAX_MANIFEST = 1 << 20
@@ -21,7 +22,7 @@ class StoredModel(msgspec.Struct, frozen=True, kw_only=True):
 
     `sampling` holds recommended values by the names of the request fields; `sha256` is None for a
     file that was not fetched by the store; `chat_template` replaces the file's own, if it is set;
-    `draft` names a model that can guess for this one.
+    `draft` names a model that can guess for this one; `dimensions` are the lengths that vectors may be cut to.
     """
 
     name: str
@@ -39,6 +40,8 @@ class StoredModel(msgspec.Struct, frozen=True, kw_only=True):
     source: str
     chat_template: str | None = None
     draft: str | None = None
+    task: ModelTask = ModelTask.GENERATE
+    dimensions: list[int] = []
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,6 +61,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     chat: bool
     sampling: dict[str, float] = {}
     source: str
+    task: ModelTask = ModelTask.GENERATE
 
     def __post_init__(self) -> None:
         if self.version != 1 or not FILE.fullmatch(self.file):
@@ -80,6 +84,7 @@ def describe_file(path: Path, header: GGUFHeader) -> StoredModel:
         chat=header.has_chat_template,
         sampling={},
         source="file",
+        task=task_of(header),
     )
 
 

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from .errors import UnsupportedModel
 from .gguf import GGUFHeader
+from .task import classifies
+
+# Architectures that llama.cpp reads, but whose way of working no loop here has.
+_OTHER_WAYS = {
+    "t5": "reads with one half and writes with the other (T5)",
+    "t5encoder": "is the reading half of a T5",
+    "dream": "writes text by diffusion",
+    "llada": "writes text by diffusion",
+    "llada-moe": "writes text by diffusion",
+    "rnd1": "writes text by diffusion",
+    "wavtokenizer-dec": "decodes sound",
+}
 
 
 def check_supported(header: GGUFHeader) -> None:
-    """Raise `UnsupportedModel` for a file that is no whole language model that generates text."""
+    """Raise `UnsupportedModel` for a file that holds no whole model, or one that nothing runs."""
     reason = _reason(header)
     if reason is not None:
         raise UnsupportedModel(f"{header.path} {reason}.", hint="Choose another file.")
@@ -24,6 +36,8 @@ def _reason(header: GGUFHeader) -> str | None:
         return f"is one of {parts} parts of a model, which ingle cannot join yet"
     if not header.tensors:
         return "holds no weights, only a vocabulary"
-    if header.metadata.get(f"{header.architecture}.attention.causal") is False:
-        return "is an embedding model, which does not generate text"
+    if way := _OTHER_WAYS.get(header.architecture):
+        return f"{way}, which no engine here can do"
+    if classifies(header):
+        return "sorts texts into classes, which no route here asks for"
     return None

