@@ -9,9 +9,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from ingle.backends.base import Backend, Gauges, LoadProgress, LoadSpec, ModelInfo, Priority
-from ingle.backends.errors import LoadFailed, WorkerDied
+from ingle.backends.errors import LoadFailed, WorkerDied, WrongTask
 from ingle.models.errors import ModelError, ModelNotFound
 from ingle.models.store import StoredModel
+from ingle.models.task import ModelTask
 
 from .crash_record import CrashRecord
 from .errors import (
@@ -81,6 +82,7 @@ class ModelManager:
         self,
         reference: str,
         *,
+        task: ModelTask | None = ModelTask.GENERATE,
         priority: Priority = Priority.INTERACTIVE,
         answers: int = 1,
         place: Place | None = None,
@@ -88,11 +90,16 @@ class ModelManager:
     ) -> AsyncGenerator[Lease]:
         """Use a model for so many `answers`, loading it first where needed.
 
-        Who has a `place` from `enter` brings it, and it is left at the end. Raises `ModelNotFound`,
+        `task` None stands for whatever the model does. Who has a `place` from `enter` brings it,
+        and it is left at the end. Raises `ModelNotFound`, `WrongTask` before anything is loaded,
         `QueueFull`, whatever the start failed with, `ModelQuarantined`, `MemoryBusy`,
         `MemoryExhausted`, `ShuttingDown`.
         """
         model = await asyncio.to_thread(self._resolve, reference)
+        if task is not None and model.task is not task:
+            if place is not None:
+                place.leave()
+            raise WrongTask(model.task, task, name=model.name)
         with place or self.enter(model, priority, answers):
             run = await self._obtain(model, on_progress=on_progress)
             try:

@@ -12,6 +12,7 @@ from ingle.backends.base import LoadSpec
 from ingle.models.errors import ModelNotFound
 from ingle.models.kv_type import KVType
 from ingle.models.store import StoredModel
+from ingle.models.task import ModelTask
 
 from .config import Config
 
@@ -82,6 +83,8 @@ class GGUFPreparer:
             compute_lease=config.paths.compute_lease,
         )
         alone = Preparation(spec, _estimated_bytes(header, spec, spec.batch))
+        if spec.task is not ModelTask.GENERATE:
+            return alone  # it writes nothing that could be guessed
         if options.draft is not None:
             return alone if options.draft == NO_DRAFT else self._with_draft(alone, options.draft)
         if model.draft is None or spec.speculation not in ("auto", "draft"):

@@ -13,6 +13,8 @@ from .protocols.health import HealthApi
 from .protocols.metrics import MetricsApi
 from .protocols.native import NativeApi
 from .protocols.openai import OpenAIApi
+from .protocols.openai_embeddings import EmbeddingsApi
+from .protocols.rerank import RerankApi
 from .responses import JSON
 from .route_spec import RouteSpec
 from .services import Services
@@ -24,6 +26,8 @@ def route_table(services: Services) -> list[RouteSpec]:
         *HealthApi(services).routes(),
         *MetricsApi(services).routes(),
         *OpenAIApi(services).routes(),
+        *EmbeddingsApi(services).routes(),
+        *RerankApi(services).routes(),
         *NativeApi(services).routes(),
     ]
     description = Description()

@@ -22,7 +22,8 @@ class StoredModel(msgspec.Struct, frozen=True, kw_only=True):
 
     `sampling` holds recommended values by the names of the request fields; `sha256` is None for a
     file that was not fetched by the store; `chat_template` replaces the file's own, if it is set;
-    `draft` names a model that can guess for this one; `dimensions` are the lengths that vectors may be cut to.
+    `draft` names a model that can guess for this one; `dimensions` are the lengths that vectors may
+    be cut to.
     """
 
     name: str

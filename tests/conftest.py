@@ -6,7 +6,9 @@ import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import platformdirs
 import pytest
 
@@ -19,6 +21,7 @@ _MODELS = os.environ.get("INGLE_TEST_MODELS")
 _IN_CI = bool(os.environ.get("CI"))
 
 Unavailable = Callable[[str], None]
+MakeBert = Callable[..., Path]
 FetchModel = Callable[[str], Path]
 
 
@@ -77,3 +80,82 @@ def smollm2_path(fetch_model: FetchModel) -> Path:
 def gemma3_path(fetch_model: FetchModel) -> Path:
     """A real model with a sliding window, and heads of 256 elements."""
     return fetch_model("gemma3")
+
+
+@pytest.fixture(scope="session")
+def minilm_path(fetch_model: FetchModel) -> Path:
+    """The real all-MiniLM file, a small encoder."""
+    return fetch_model("all-minilm")
+
+
+@pytest.fixture(scope="session")
+def nomic_path(fetch_model: FetchModel) -> Path:
+    """The real nomic-embed-text file, a large one."""
+    return fetch_model("nomic-embed-text")
+
+
+@pytest.fixture
+def make_bert(tmp_path: Path) -> MakeBert:
+    """Writes the smallest BERT that llama.cpp loads: random weights, a few words, 64 tokens.
+
+    With `ranks` it has a classifier's head, which gives a score for a pair of texts.
+    """
+
+    def make(name: str = "bert.gguf", *, ranks: bool = False, pooling: int = 1) -> Path:
+        path = tmp_path / name
+        _write_bert(path, 4 if ranks else pooling, ranks=ranks)
+        return path
+
+    return make
+
+
+_WIDTH, _WIDER, _CONTEXT = 32, 64, 64
+_WORDS = ["cat", "kitten", "dog", "physics", "sea", "a", "b", "c"]
+_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"\u2581{word}" for word in _WORDS)]
+
+
+def _write_bert(path: Path, pooling: int, *, ranks: bool) -> None:
+    import gguf
+
+    writer: Any = gguf.GGUFWriter(path, "bert")
+    writer.add_block_count(1)
+    writer.add_context_length(_CONTEXT)
+    writer.add_embedding_length(_WIDTH)
+    writer.add_feed_forward_length(_WIDER)
+    writer.add_head_count(2)
+    writer.add_layer_norm_eps(1e-5)
+    writer.add_causal_attention(False)
+    writer.add_pooling_type(gguf.PoolingType(pooling))
+    writer.add_token_type_count(2)
+    writer.add_tokenizer_model("bert")
+    writer.add_token_list(_TOKENS)
+    writer.add_token_types([3 if token.startswith("[") else 1 for token in _TOKENS])
+    writer.add_bos_token_id(2)
+    writer.add_eos_token_id(3)
+    writer.add_sep_token_id(3)
+    writer.add_unk_token_id(1)
+    random = np.random.default_rng(7)
+    for name, shape in _bert_tensors(ranks=ranks).items():
+        writer.add_tensor(name, random.normal(0, 0.3, shape).astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _bert_tensors(*, ranks: bool) -> dict[str, tuple[int, ...]]:
+    linear = {
+        **{f"blk.0.attn_{name}": (_WIDTH, _WIDTH) for name in ("q", "k", "v", "output")},
+        "blk.0.ffn_up": (_WIDER, _WIDTH),
+        "blk.0.ffn_down": (_WIDTH, _WIDER),
+        **({"cls": (_WIDTH, _WIDTH), "cls.output": (1, _WIDTH)} if ranks else {}),
+    }
+    norms = ("token_embd_norm", "blk.0.attn_output_norm", "blk.0.layer_output_norm")
+    return {
+        "token_embd.weight": (len(_TOKENS), _WIDTH),
+        "position_embd.weight": (_CONTEXT, _WIDTH),
+        "token_types.weight": (2, _WIDTH),
+        **{f"{name}.{part}": (_WIDTH,) for name in norms for part in ("weight", "bias")},
+        **{f"{name}.weight": shape for name, shape in linear.items()},
+        **{f"{name}.bias": shape[:1] for name, shape in linear.items()},
+    }

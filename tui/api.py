@@ -51,6 +51,12 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     licence: str | None = None
     description: str | None = None
     chat: bool = True
+    task: str = "generate"
+
+    @property
+    def writes(self) -> bool:
+        """False for a model that makes vectors or scores of texts."""
+        return self.task == "generate"
 
 
 class ModelList(msgspec.Struct, frozen=True):

@@ -31,13 +31,15 @@ class ChatState:
     @property
     def must_pull(self) -> bool:
         """Whether the model has to be fetched, and nobody does yet."""
-        missing = self.model is not None and not self.model.installed
+        model = self.model
+        missing = model is not None and model.writes and not model.installed
         return self.connected and missing and self.pulling != self.model_name
 
     @property
     def can_ask(self) -> bool:
         """Whether a prompt can be sent now."""
-        return self.connected and (self.model is None or self.model.installed)
+        model = self.model
+        return self.connected and (model is None or (model.installed and model.writes))
 
     @property
     def placeholder(self) -> str:
@@ -107,6 +109,8 @@ class ChatState:
             return self._process_words(self.loaded)
         if self.model is None:
             return ("no such model" if self.wanted else "no model"), False, True
+        if not self.model.writes:
+            return "does not chat", False, True
         if not self.model.installed:
             return "not downloaded", False, False
         return ("ready" if self.model.state == "ready" else "on disk"), True, False

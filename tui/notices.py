@@ -9,6 +9,7 @@ NEXT_KEYS = {
     "daemon_unreachable": "ctrl+r starts it again and asks once more; your prompt is kept",
     "context_length_exceeded": "ctrl+n starts a new chat · ctrl+o picks a model with more room",
     "model_not_found": "ctrl+o picks another model",
+    "wrong_task": "ctrl+o picks another model",
     "load_failed": "ctrl+r tries again · ctrl+o picks another model",
     "out_of_memory": "ctrl+r tries again · ctrl+o picks another model",
 }

@@ -25,6 +25,7 @@ from .pull import pull
 from .reference import matching_entry, sendable_reference
 from .wire import Finished
 
+PURPOSES = {"embed": "embeddings (POST /v1/embeddings)", "rerank": "ranking (POST /v1/rerank)"}
 EXAMPLES = """\
   ingle run smollm2 "Why is the sky blue?"
   git diff | ingle run smollm2 "Explain these changes"
@@ -223,6 +224,11 @@ def _generate_with_pull(
         entry = matching_entry(client.models(), model)
         if entry is None or entry["installed"]:
             raise
+        if entry["task"] != "generate":
+            raise CommandError(
+                f"{entry['name']} makes no text: it is there for {PURPOSES[entry['task']]}.",
+                "Choose a model that chats; `ingle list` shows them.",
+            ) from error
     say(f"{entry['name']} is not on this machine yet.")
     pulled = pull(client, entry["name"])
     return _load_and_generate(client, {**request, "model": pulled["name"]}, load, writer)

@@ -30,6 +30,14 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _chat(entry: ModelEntry) -> str:
+    if entry["task"] == "embed":
+        return "no, embeddings only"
+    if entry["task"] == "rerank":
+        return "no, ranking only"
+    return "yes" if entry["chat"] else "no, text completion only"
+
+
 def _facts(entry: ModelEntry) -> list[tuple[str, str]]:
     facts = [
         ("name", entry["name"]),
@@ -40,7 +48,7 @@ def _facts(entry: ModelEntry) -> list[tuple[str, str]]:
         ("quantization", entry["quantization"]),
         ("size", format_bytes(entry["size"])),
         ("context", f"{entry['context']} tokens" if entry["context"] else ""),
-        ("chat", "yes" if entry["chat"] else "no, text completion only"),
+        ("chat", _chat(entry)),
         ("licence", entry["licence"]),
         ("path", entry["path"] or ""),
     ]

@@ -50,6 +50,7 @@ class ModelEntry(TypedDict):
     description: str
     path: str | None
     chat: bool
+    task: str
 
 
 class Status(TypedDict):

@@ -38,6 +38,7 @@ def model_entry(services: Services, model: StoredModel) -> ModelEntry:
         description=model.description,
         path=str(model.path),
         chat=model.chat,
+        task=model.task,
     )
 
 
@@ -56,4 +57,5 @@ def _catalog_entry(services: Services, entry: CatalogEntry, downloading: bool) -
         description=entry.description,
         path=None,
         chat=entry.chat,
+        task=entry.task,
     )

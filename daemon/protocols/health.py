@@ -8,8 +8,16 @@ from contextlib import aclosing
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base import Finished, GenerateRequest, SamplingParams
+from ingle.backends.base import (
+    Backend,
+    EmbedRequest,
+    Finished,
+    GenerateRequest,
+    RerankRequest,
+    SamplingParams,
+)
 from ingle.backends.errors import BackendError
+from ingle.models.task import ModelTask
 
 from ..generations import new_generation_id
 from ..responses import JSON
@@ -39,7 +47,7 @@ class HealthApi:
                 method="GET",
                 path="/health/ready",
                 endpoint=self.ready,
-                summary="Load a model, and answer once it has produced a token.",
+                summary="Load a model, and answer once it has produced something.",
                 response=Readiness,
                 parameters=(
                     Parameter("model", "query", str, "The model; left out, the default one."),
@@ -60,18 +68,28 @@ class HealthApi:
 
     async def _probe(self, reference: str) -> Readiness:
         start = time.monotonic()
-        # The end-of-sequence token is ignored, so that a token comes out in any case.
-        probe = GenerateRequest(
-            id=new_generation_id(),
-            prompt="Hello",
-            sampling=SamplingParams(temperature=0.0),
-            max_tokens=1,
-            ignore_eos=True,
-        )
-        async with self._services.manager.lease(reference) as lease:
-            async with aclosing(lease.backend.generate(probe)) as events:
-                tokens = sum([e.completion_tokens async for e in events if isinstance(e, Finished)])
+        async with self._services.manager.lease(reference, task=None) as lease:
             name = lease.model.name
-        if not tokens:
-            raise BackendError(f"The model '{name}' is loaded, but produces no token.")
+            if not await _answers(lease.backend, lease.model.task):
+                raise BackendError(f"The model '{name}' is loaded, but produces nothing.")
         return Readiness("ready", name, time.monotonic() - start)
+
+
+async def _answers(backend: Backend, task: ModelTask) -> bool:
+    """Whether the model does the least of what it is for."""
+    probe_id = new_generation_id()
+    if task is ModelTask.EMBED:
+        return bool((await backend.embed(EmbedRequest(id=probe_id, inputs=["Hello"]))).vectors)
+    if task is ModelTask.RERANK:
+        asked = RerankRequest(id=probe_id, query="Hello", documents=["Hello"])
+        return bool((await backend.rerank(asked)).scores)
+    # The end-of-sequence token is ignored, so that a token comes out in any case.
+    probe = GenerateRequest(
+        id=probe_id,
+        prompt="Hello",
+        sampling=SamplingParams(temperature=0.0),
+        max_tokens=1,
+        ignore_eos=True,
+    )
+    async with aclosing(backend.generate(probe)) as events:
+        return any([e.completion_tokens async for e in events if isinstance(e, Finished)])

@@ -15,8 +15,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ingle.backends.base import GenerateRequest, Priority
+from ingle.backends.errors import WrongTask
 from ingle.models.errors import ModelNotFound
 from ingle.models.progress import PullProgress
+from ingle.models.task import ModelTask
 
 from ..body import parse, read_body
 from ..client_identity import identify_client
@@ -302,6 +304,8 @@ class NativeApi:
         grammar = format_grammar(body.format)
         model = await asyncio.to_thread(self._services.store.resolve, reference)
         priority = body.priority or Priority.INTERACTIVE
+        if model.task is not ModelTask.GENERATE:
+            raise WrongTask(model.task, ModelTask.GENERATE, name=model.name)
         generation = self._services.generations.start(
             reference,
             model.name,

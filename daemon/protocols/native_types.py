@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from ingle.models.kv_type import KVType
+from ingle.models.task import ModelTask
 
 from ..loaded_model import LoadedModel
 from ..memory import MemorySnapshot
@@ -59,6 +60,7 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     description: str
     path: str | None
     chat: bool
+    task: ModelTask
 
 
 class ModelEntries(msgspec.Struct, frozen=True):

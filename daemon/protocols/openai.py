@@ -167,6 +167,7 @@ class OpenAIApi:
             id=model.name,
             created=await asyncio.to_thread(_created, Path(model.path)),
             context_length=context,
+            task=model.task,
             state=run.state if run is not None else ModelState.STOPPED,
         )
 

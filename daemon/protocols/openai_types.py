@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from ingle.backends.base import Priority
+from ingle.models.task import ModelTask
 
 from ..model_run import ModelState
 from ..sampling import SamplingOptions, TokenCount
@@ -223,13 +224,14 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """An installed model; `context_length` and `state` are ingle's extension."""
+    """An installed model; `context_length`, `task` and `state` are ingle's extension."""
 
     id: str
     object: Literal["model"] = "model"
     created: int
     owned_by: Literal["ingle"] = "ingle"
     context_length: int
+    task: ModelTask
     state: ModelState
 
 

@@ -18,6 +18,8 @@ import pytest
 from ingle.backends.base import (
     Backend,
     Delta,
+    Embedded,
+    EmbedRequest,
     EngineKind,
     Event,
     EventSink,
@@ -28,9 +30,11 @@ from ingle.backends.base import (
     LoadProgress,
     LoadSpec,
     ModelInfo,
+    Reranked,
+    RerankRequest,
     Started,
 )
-from ingle.backends.errors import BackendError, WorkerDied
+from ingle.backends.errors import BackendError, WorkerDied, WrongTask
 from ingle.backends.local import LocalBackend
 from ingle.daemon.config import Config
 from ingle.daemon.events import EventHub
@@ -39,7 +43,7 @@ from ingle.daemon.generations import GenerationRegistry
 from ingle.daemon.lifecycle import ModelManager
 from ingle.daemon.memory import MemorySnapshot
 from ingle.daemon.paths import find_paths
-from ingle.daemon.preparation import LoadOptions, Preparation, Preparer
+from ingle.daemon.preparation import GGUFPreparer, Preparation, Preparer
 from ingle.daemon.pulls import PullManager
 from ingle.daemon.server import Server, make_server
 from ingle.daemon.services import Services, canonical_name
@@ -49,6 +53,7 @@ from ingle.models.errors import ModelNotFound
 from ingle.models.kv_type import KVType
 from ingle.models.store import ModelStore
 from ingle.models.stored_model import Manifest, StoredModel, write_manifest
+from ingle.models.task import ModelTask
 
 MIB = 2**20
 GIB = 2**30
@@ -123,6 +128,12 @@ class PlannedBackend:
         async with aclosing(self.generate(request)) as events:
             async for event in events:
                 sink([event])
+
+    async def embed(self, request: EmbedRequest) -> Embedded:
+        raise WrongTask(ModelTask.GENERATE, ModelTask.EMBED)
+
+    async def rerank(self, request: RerankRequest) -> Reranked:
+        raise WrongTask(ModelTask.GENERATE, ModelTask.RERANK)
 
     def die(self, cause: str) -> None:
         self.state = "dead"
@@ -311,7 +322,10 @@ DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
 
 @pytest.fixture
 def run_daemon(ingle_home: Path) -> DaemonFactory:
-    """Starts a daemon whose installed model `echo:1` answers from a script."""
+    """Starts a daemon whose installed model `echo:1` answers from a script.
+
+    With `prepares_files` its models are real files instead, named by their paths.
+    """
 
     @asynccontextmanager
     async def start(
@@ -320,6 +334,7 @@ def run_daemon(ingle_home: Path) -> DaemonFactory:
         create_backend: Callable[[LoadSpec], Backend] = LocalBackend,
         pull: Callable[..., StoredModel] | None = None,
         sampling: dict[str, float] | None = None,
+        prepares_files: bool = False,
         **settings: Any,
     ) -> AsyncGenerator[RunningDaemon]:
         paths = find_paths({"INGLE_HOME": str(ingle_home)})
@@ -330,7 +345,9 @@ def run_daemon(ingle_home: Path) -> DaemonFactory:
         shutdowns: list[float] = []
         services = _services(
             config,
-            preparer=_ScriptedPreparer(script or {}, config.slots),
+            preparer=_file_preparer(config)
+            if prepares_files
+            else _ScriptedPreparer(script or {}, config.slots),
             create_backend=create_backend,
             pull=pull,
             shutdown=lambda: shutdowns.append(time.monotonic()),
@@ -378,6 +395,10 @@ class _ScriptedPreparer:
             script=self._script,
         )
         return Preparation(spec, MIB)
+
+
+def _file_preparer(config: Config) -> Preparer:
+    return GGUFPreparer(config, ModelStore(config.paths.models, Catalog.load()).resolve)
 
 
 def _services(

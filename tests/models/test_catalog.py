@@ -49,7 +49,7 @@ def test_every_entry_says_what_people_need(catalog: Catalog) -> None:
     for entry in catalog.entries:
         assert entry.licence
         assert entry.description.endswith(".")
-        assert entry.size > 50e6
+        assert entry.size > 10e6
     assert not catalog.entries[-1].chat
 
 

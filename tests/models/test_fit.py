@@ -40,6 +40,34 @@ def test_agrees_with_what_llama_cpp_reports(smollm2_path: Path) -> None:
     assert estimate.total == estimate.weights + estimate.kv + estimate.compute
 
 
+def test_an_encoder_needs_no_kv_and_room_for_its_longest_text(
+    make_bert: Callable[..., Path],
+) -> None:
+    bert = read_header(make_bert())
+    short, long = (estimate_memory(bert, context, 64, 16) for context in (32, 64))
+    assert short.kv == long.kv == 0
+    assert long.compute > 2 * short.compute
+    assert default_context(bert, 0) == 64
+
+
+@pytest.mark.model
+def test_an_encoder_agrees_with_what_llama_cpp_reports(minilm_path: Path) -> None:
+    estimate = estimate_memory(read_header(minilm_path), context=512, slots=64, batch=512)
+    assert estimate.compute == pytest.approx(5.88 * MIB, rel=0.12)
+
+
+def test_a_causal_embedding_model_has_a_cache_for_one_batch(
+    tiny: GGUFBuilder, header: Header
+) -> None:
+    written = estimate_memory(header(tiny), 1024, 64, 512)
+    tiny.set("llama.pooling_type", UINT32, 3)
+    last = estimate_memory(header(tiny), 1024, 64, 512)
+    tiny.set("llama.pooling_type", UINT32, 1)
+    mean = estimate_memory(header(tiny), 1024, 64, 512)
+    assert last.kv == mean.kv == written.kv
+    assert mean.compute > last.compute
+
+
 def test_kv_counts_heads_layer_by_layer(tiny: GGUFBuilder, header: Header) -> None:
     tiny.set("llama.attention.head_count_kv", ARRAY, [0, 4], INT32)
     assert estimate_memory(header(tiny), 1024, 1, 512).kv == 1024 * 4 * (16 + 16) * 2

@@ -31,6 +31,7 @@ from ingle.models.errors import (
 )
 from ingle.models.progress import PullProgress
 from ingle.models.store import ModelStore
+from ingle.models.task import ModelTask
 
 if TYPE_CHECKING:
     from .conftest import FileServer, GGUFBuilder
@@ -241,12 +242,24 @@ def test_a_file_that_is_no_model_is_not_kept(server: FileServer, make_store: Mak
     assert files_in(store) == set()
 
 
-def test_an_embedding_model_is_refused(
+def test_an_embedding_model_is_known_as_one(
     server: FileServer, make_store: MakeStore, tiny: GGUFBuilder
 ) -> None:
     content = tiny.set("llama.attention.causal", 7, False).build()
     store = make_store(content, server.serve("/t", content))
-    with pytest.raises(UnsupportedModel, match="embedding"):
+    assert store.pull("tiny").task is ModelTask.EMBED
+    assert store.resolve("tiny").task is ModelTask.EMBED
+
+
+def test_a_model_that_works_another_way_is_refused(
+    server: FileServer, make_store: MakeStore, tiny: GGUFBuilder
+) -> None:
+    tiny.set("general.architecture", 8, "llada")
+    for key in [key for key in tiny.metadata if key.startswith("llama.")]:
+        tiny.metadata[key.replace("llama.", "llada.")] = tiny.metadata.pop(key)
+    content = tiny.build()
+    store = make_store(content, server.serve("/t", content))
+    with pytest.raises(UnsupportedModel, match="writes text by diffusion"):
         store.pull("tiny")
     assert files_in(store) == set()
 

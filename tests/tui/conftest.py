@@ -51,6 +51,7 @@ def model_entry(name: str = "smollm2:135m", **changes: object) -> Json:
         "description": "SmolLM2 135M Instruct",
         "path": "/models/SmolLM2-135M-Instruct.Q4_1.gguf",
         "chat": True,
+        "task": "generate",
     }
     return entry | changes
 

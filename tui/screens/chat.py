@@ -152,6 +152,9 @@ class ChatScreen(Screen[None]):
             return
         if not self._state.connected:
             self._wake_daemon()
+        elif (model := self._state.model) is not None and not model.writes:
+            self._refuse(model)
+            self._return_queue()
         elif self._state.must_pull:
             self._start_pull()
         elif self._state.can_ask:
@@ -447,11 +450,23 @@ class ChatScreen(Screen[None]):
     def _picked(self, model: ModelEntry | None) -> None:
         if model is None:
             return
+        if not model.writes:
+            self._refuse(model)
+            return
         self._state.wanted = model.name
         self._state.choose(model)
         if self._state.must_pull:
             self._start_pull()
         self._show_state()
+
+    def _refuse(self, model: ModelEntry) -> None:
+        """Say that the model does not chat."""
+        purpose = "embeddings" if model.task == "embed" else "ranking"
+        self.notify(
+            f"{model.name} is there for {purpose} and does not chat; ctrl+o picks another model.",
+            severity="warning",
+            markup=False,
+        )
 
     def _use_model(self, reference: str) -> None:
         model = find_model(self._state.models, reference)

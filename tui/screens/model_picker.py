@@ -55,6 +55,7 @@ class ModelPicker(ModalScreen[ModelEntry | None]):
             model.quantization or "",
             f"{wording.tokens(model.context)} ctx" if model.context else "",
             model.licence or "",
+            "" if model.writes else "does not chat",
         ]
         text = "  ".join(fact for fact in facts if fact)
         return Content.assemble((f"{mark} ", style), f"{model.name:<20} ", (text, "$muted"))

@@ -42,6 +42,7 @@ def installed_model(name: str = "smollm2:135m", **changes: Any) -> Json:
         "description": "A small model.",
         "path": "/models/SmolLM2-135M-Instruct.Q4_1.gguf",
         "chat": True,
+        "task": "generate",
     } | changes
 
 
