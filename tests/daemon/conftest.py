@@ -43,7 +43,7 @@ from ingle.daemon.generations import GenerationRegistry
 from ingle.daemon.lifecycle import ModelManager
 from ingle.daemon.memory import MemorySnapshot
 from ingle.daemon.paths import find_paths
-from ingle.daemon.preparation import GGUFPreparer, Preparation, Preparer
+from ingle.daemon.preparation import GGUFPreparer, LoadOptions, Preparation, Preparer
 from ingle.daemon.pulls import PullManager
 from ingle.daemon.server import Server, make_server
 from ingle.daemon.services import Services, canonical_name

@@ -11,6 +11,7 @@ import pytest
 from ingle.backends import errors as backends
 from ingle.daemon import errors
 from ingle.models import errors as models
+from ingle.models.task import ModelTask
 
 TREES: list[Any] = [
     kind
@@ -23,6 +24,10 @@ TREES: list[Any] = [
 def make(kind: Any) -> Exception:
     if kind is backends.ContextExceeded:
         return backends.ContextExceeded(100, 50)
+    if kind is backends.InputTooLong:
+        return backends.InputTooLong("It", 100, 50, param="input")
+    if kind is backends.WrongTask:
+        return backends.WrongTask(ModelTask.EMBED, ModelTask.GENERATE, name="m")
     return kind("It went wrong.", hint="Try again.")
 
 
@@ -49,6 +54,8 @@ def test_every_error_has_a_status_a_code_and_both_shapes(kind: Any) -> None:
         (models.DiskFull("x"), 507, None),
         (models.SourceUnavailable("x"), 502, None),
         (backends.ContextExceeded(100, 50), 400, "messages"),
+        (backends.InputTooLong("It", 100, 50, param="input"), 400, "input"),
+        (backends.WrongTask(ModelTask.EMBED, ModelTask.GENERATE), 400, "model"),
         (backends.RequestRejected("x", param="stop"), 400, "stop"),
         (backends.OutOfMemory("x"), 507, None),
         (backends.LoadFailed("x"), 500, None),

@@ -322,6 +322,32 @@ async def test_the_picker_switches_and_fetches_models(
     assert generated[-1].body["model"] == "qwen2.5:1.5b"
 
 
+async def test_a_model_that_does_not_chat_is_not_chosen(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.add_model("minilm:l6", installed=False, state="available", task="embed")
+    async with open_chat() as chat:
+        await chat.until_shown("smollm2:135m on disk")
+        await chat.pilot.press("ctrl+o")
+        await chat.until_shown("does not chat")
+        await chat.pilot.press("down", "enter")
+        await chat.until_shown("is there for embeddings")
+        await chat.send("hi")
+        await chat.until_shown("Hello there.")
+    assert not [r for r in fake_daemon.requests if r.target == "/ingle/v1/pull"]
+
+
+async def test_a_model_that_does_not_chat_gets_no_prompt(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.add_model("minilm:l6", task="embed")
+    async with open_chat(model="minilm:l6") as chat:
+        await chat.until_shown("minilm:l6 does not chat")
+        await chat.send("hi")
+        await chat.until_shown("is there for embeddings")
+    assert not [r for r in fake_daemon.requests if r.target == "/ingle/v1/generations"]
+
+
 async def test_slash_commands(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
     fake_daemon.add_model("other:1b")
     async with open_chat() as chat:

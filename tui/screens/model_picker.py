@@ -54,8 +54,7 @@ class ModelPicker(ModalScreen[ModelEntry | None]):
             (wording.size(model.size) if model.size else "").rjust(7),
             model.quantization or "",
             f"{wording.tokens(model.context)} ctx" if model.context else "",
-            model.licence or "",
-            "" if model.writes else "does not chat",
+            (model.licence or "") if model.writes else "does not chat",
         ]
         text = "  ".join(fact for fact in facts if fact)
         return Content.assemble((f"{mark} ", style), f"{model.name:<20} ", (text, "$muted"))

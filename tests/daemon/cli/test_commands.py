@@ -103,6 +103,15 @@ def test_show_tells_what_a_loaded_model_got(daemon: Any, capsys: Capture) -> Non
     assert "runs on" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("task", "words"), [("embed", "no, embeddings only"), ("rerank", "no, ranking only")]
+)
+def test_show_says_what_a_model_is_for(daemon: Any, capsys: Capture, task: str, words: str) -> None:
+    daemon.models[0] |= {"task": task, "chat": False}
+    assert main(["show", "smollm2"]) == 0
+    assert f"chat          {words}\n" in capsys.readouterr().out
+
+
 def test_show_unknown_guesses(daemon: Any, capsys: Capture) -> None:
     assert main(["show", "smolm2"]) == 1
     captured = capsys.readouterr()

@@ -242,6 +242,19 @@ def test_model_of_the_catalog_is_pulled_first(
     ]
 
 
+def test_a_model_that_makes_no_text_is_not_even_pulled(
+    daemon: Any, ingle: Run, model_entry: Callable[..., Any]
+) -> None:
+    changes = {"installed": False, "state": "available", "path": None, "task": "embed"}
+    daemon.models = [model_entry("all-minilm:l6-v2", **changes)]
+    daemon.missing = {"all-minilm"}
+    done = ingle("run", "all-minilm", "Hi")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "all-minilm:l6-v2 makes no text" in done.stderr
+    assert "POST /v1/embeddings" in done.stderr
+    assert not daemon.asked("POST", "/ingle/v1/pull")
+
+
 def test_model_that_nobody_knows(daemon: Any, ingle: Run) -> None:
     daemon.missing = {"nothing"}
     done = ingle("run", "nothing", "Hi")

