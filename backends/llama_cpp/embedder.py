@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from ingle.models.task import ENCODERS, ModelTask, Pooling
 
 from ..base import LoadSpec, ModelInfo
+from ..cpu_inventory import read_inventory
 from ..errors import LoadFailed, OutOfMemory
 from ..text.text_inputs import TextInputs
 from ..text.text_pairs import TextPairs
+from ..topology import plan_threads
 from .model import LlamaModel
-from .model_runner import physical_cores
 from .native_log import NativeLog
 from .text_batch import Piece, TextBatch
 from .tokenizer import LlamaTokenizer
@@ -46,7 +47,12 @@ class LlamaEmbedder:
             self._log = NativeLog()
             undo.callback(self._log.close)
             self.model = LlamaModel(
-                Path(spec.path), gpu_layers=spec.gpu_layers, on_progress=on_progress, log=self._log
+                Path(spec.path),
+                gpu_layers=spec.gpu_layers,
+                mmap=spec.mmap,
+                mlock=spec.mlock,
+                on_progress=on_progress,
+                log=self._log,
             )
             undo.callback(self.model.close)
             self.task = spec.task
@@ -55,7 +61,7 @@ class LlamaEmbedder:
             self.batch_tokens = spec.batch
             self.batch_texts = min(spec.slots, llama_cpp.llama_max_parallel_sequences())
             self._pooling = spec.pooling or _DEFAULT_POOLING[spec.task]
-            self._threads = spec.threads or physical_cores()
+            self._threads = plan_threads(read_inventory(), spec.threads)
             self._capacity = max(spec.context, spec.batch)
             self._ctx = self._make_context()
             undo.callback(llama_cpp.llama_free, self._ctx)
@@ -94,11 +100,10 @@ class LlamaEmbedder:
     def info(self) -> ModelInfo:
         """What the model really got."""
         sizes, on_gpu = self._log.buffer_bytes, self._log.layers_on_gpu
-        threads = f"{self._threads} thread{'s' if self._threads > 1 else ''}"
         gpu = f"GPU, {on_gpu} of {self.model.layers + 1} layers"
         return ModelInfo(
             engine="llama.cpp",
-            device=gpu if on_gpu else f"CPU, {threads}",
+            device=gpu if on_gpu else f"CPU, {self._threads}",
             architecture=self.model.architecture,
             parameters=self.model.parameters,
             vocab_size=self.tokenizer.vocab_size,
@@ -128,7 +133,7 @@ class LlamaEmbedder:
         if self._last_token_speaks():
             params.n_batch = params.n_ubatch = self.batch_tokens
         params.n_seq_max = self.batch_texts
-        params.n_threads = params.n_threads_batch = self._threads
+        params.n_threads = params.n_threads_batch = self._threads.threads
         params.kv_unified = True
         params.no_perf = True
         assert self.model.handle is not None
