@@ -287,7 +287,8 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     """A worker's state at one moment; totals count since it started.
 
     `kv_used` cells belong to running sequences, `kv_kept` hold ended ones for requests that begin
-    alike; they give way to running ones.
+    alike; they give way to running ones. `kv_memory_bytes` and `kv_disk_bytes` are what is stored
+    of those that gave way, or may.
     """
 
     running: int = 0
@@ -295,10 +296,13 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     kv_used: int = 0
     kv_kept: int = 0
     kv_capacity: int = 0
+    kv_memory_bytes: int = 0
+    kv_disk_bytes: int = 0
     prompt_tokens_total: int = 0
     completion_tokens_total: int = 0
     drafted_tokens_total: int = 0
     accepted_tokens_total: int = 0
+    restored_tokens_total: int = 0
     preemptions_total: int = 0
     steps_total: int = 0
 
@@ -308,6 +312,19 @@ class EngineKind(StrEnum):
 
     LLAMA_CPP = "llama_cpp"
     SCRIPTED = "scripted"
+
+
+class KVStoreSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Where keys and values go that the KV cache has no room for, and what outlives the worker.
+
+    `folder` holds those of all models, `disk_bytes` at most (0: none); `model` is a name fit for a
+    folder that no other weights have. `memory_bytes` bounds what this worker keeps in memory.
+    """
+
+    folder: str
+    model: str
+    disk_bytes: int
+    memory_bytes: int
 
 
 class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -322,7 +339,8 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     the text (`ngram`), of the smaller model at `draft_path` (`draft`), or whichever pay (`auto`).
     Workers that name the same `compute_lease`, a file they lock, compute in turns. `script` is for
     the scripted engine only. `pooling` takes the place of what the file says, for a `task` other
-    than to generate.
+    than to generate. Without a `kv_store` what ended sequences computed is lost when the KV cache
+    needs the room.
     """
 
     engine: EngineKind
@@ -342,6 +360,7 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     draft_path: str | None = None
     compute_lease: str | None = None
     script: str | None = None
+    kv_store: KVStoreSpec | None = None
     task: ModelTask = ModelTask.GENERATE
     pooling: Pooling | None = None
 

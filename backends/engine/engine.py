@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from ..base import FinishReason, Gauges
 from .batch import Batch
+from .kv_store import KVStore
 from .model_runner import KVCacheFull, ModelRunner
 from .scheduler import Scheduler, SequenceOutput
 from .sequence import Sequence
@@ -15,9 +17,17 @@ from .speculator import Speculator
 class Engine:
     """Runs sequences on a model, many at a time; not thread-safe."""
 
-    def __init__(self, runner: ModelRunner, speculator: Speculator | None = None) -> None:
+    def __init__(
+        self,
+        runner: ModelRunner,
+        speculator: Speculator | None = None,
+        store: KVStore | None = None,
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`wake` is called from another thread when `has_work` became true by itself."""
         self.runner = runner
-        self.scheduler = Scheduler(runner, speculator)
+        self._store = store
+        self.scheduler = Scheduler(runner, speculator, store, wake)
         self._prompt_tokens = 0
         self._completion_tokens = 0
         self._drafted = 0
@@ -28,6 +38,16 @@ class Engine:
     def has_work(self) -> bool:
         """Whether `step` would do anything."""
         return self.scheduler.has_work
+
+    @property
+    def is_fetching(self) -> bool:
+        """Whether sequences wait for the store, and `has_work` may become true by itself."""
+        return self.scheduler.fetching > 0
+
+    @property
+    def has_unsaved(self) -> bool:
+        """Whether `save` has something to do, or the disk is still busy with it."""
+        return self.scheduler.kv.unsaved or (self._store is not None and self._store.unsaved)
 
     def add(self, sequence: Sequence) -> None:
         """Queue a sequence; raises ValueError when its prompt leaves no room in the context."""
@@ -48,6 +68,8 @@ class Engine:
     def step(self) -> list[SequenceOutput]:
         """Compute one batch; returns what happened to the sequences that got a token."""
         self.scheduler.admit()
+        if not self.scheduler.running:
+            return []  # who waits waits for the store
         began = time.monotonic()
         batch = self._launch()
         prompts = sum(c.count for c in batch.chunks if not c.sequence.is_decoding)
@@ -55,6 +77,17 @@ class Engine:
         outputs = self.scheduler.update(batch, sampled, time.monotonic() - began)
         self._count(prompts, batch, outputs)
         return outputs
+
+    def save(self, seconds: float) -> None:
+        """Hand what ended sequences left to the disk, for about so many seconds of this thread."""
+        if self._store is not None:
+            self.scheduler.kv.save(seconds)
+            self._store.flush()
+
+    def trim(self) -> None:
+        """Give back the memory that only serves to compute less later."""
+        if self._store is not None:
+            self._store.trim()
 
     def gauges(self) -> Gauges:
         """The engine's state and totals."""
@@ -64,10 +97,13 @@ class Engine:
             kv_used=self.scheduler.kv_used,
             kv_kept=self.scheduler.kv_kept,
             kv_capacity=self.runner.kv_capacity,
+            kv_memory_bytes=self._store.memory_bytes if self._store is not None else 0,
+            kv_disk_bytes=self._store.disk_bytes if self._store is not None else 0,
             prompt_tokens_total=self._prompt_tokens,
             completion_tokens_total=self._completion_tokens,
             drafted_tokens_total=self._drafted,
             accepted_tokens_total=self._accepted,
+            restored_tokens_total=self.scheduler.kv.restored,
             preemptions_total=self.scheduler.preemptions,
             steps_total=self._steps,
         )

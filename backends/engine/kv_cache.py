@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -10,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .checkpoints import Checkpoint, Checkpoints
+from .chunk_file import CHUNK_TOKENS
+from .kv_store import KVStore
 from .model_runner import ModelRunner
 from .sequence import Sequence
 
@@ -19,15 +22,22 @@ MIN_SHARED = 32
 """Shorter prefixes are computed again. That costs little, and keeps short prompts reproducible:
 what is computed in other chunks has slightly other logits."""
 
+_SPILL_SECONDS = 0.2
+
 
 @dataclass(eq=False)
 class _Slot:
-    """One sequence of the cache: its tokens, and the cells of their keys and values."""
+    """One sequence of the cache: its tokens, and the cells of their keys and values.
+
+    The first `public` tokens may be stored; `unsaved` is False when what can be saved of them is.
+    """
 
     index: int
     tokens: Tokens
     cells: NDArray[np.int32]
     length: int = 0
+    public: int = 0
+    unsaved: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,14 +55,16 @@ class KVCache:
 
     A slot is *held* by a running sequence, *kept* after its sequence ended, or empty. New sequences
     share the cells of the longest known prefix, and nothing is copied. When cells or slots run out,
-    the slots that were kept longest without use are given up. The runner has no view of its cells,
+    the slots that were kept longest without use are given up; what is in them goes to the store,
+    if there is one. The runner has no view of its cells,
     so their book is kept here: a cell is free once no slot has it.
     """
 
-    def __init__(self, runner: ModelRunner) -> None:
+    def __init__(self, runner: ModelRunner, store: KVStore | None = None) -> None:
         """Take over the runner's whole cache, and empty it."""
         self._runner = runner
         self._checkpoints = Checkpoints(runner)
+        self._store = store
         for index in range(runner.cache_slots):
             runner.release(index)
         self.capacity = runner.kv_capacity
@@ -69,6 +81,8 @@ class KVCache:
         self._num_free = self.capacity
         self.used = 0
         """Cells of running sequences."""
+        self.restored = 0
+        """Tokens that came back from the store."""
 
     @property
     def available(self) -> int:
@@ -99,7 +113,11 @@ class KVCache:
         return replace(best, active=active)
 
     def open(self, sequence: Sequence, prefix: Prefix) -> None:
-        """Give the sequence a slot that begins with the prefix."""
+        """Give the sequence a slot that begins with the prefix and what was read for it."""
+        self._open(sequence, _before_stored(sequence, prefix))
+        self._restore(sequence)
+
+    def _open(self, sequence: Sequence, prefix: Prefix) -> None:
         source = prefix.slot
         if source is not None and self._kept.get(source.index) is source:
             self._kept[source.index] = self._kept.pop(source.index)  # used just now
@@ -117,6 +135,21 @@ class KVCache:
             slot.cells[: slot.length] = source.cells[: slot.length]
             self._holders[slot.cells[: slot.length]] += 1
         self._hold(sequence, slot)
+
+    def _restore(self, sequence: Sequence) -> None:
+        """Put what was read behind what is there, as far as it fits."""
+        parts, sequence.stored = sequence.stored, []
+        for part in parts:
+            if part.end <= sequence.num_computed:
+                continue
+            # All of a snapshot needs room for a moment, although only a part of it may be of use.
+            if part.start != sequence.num_computed or part.size > self.available:
+                break
+            self.reserve(part.size)
+            if not self._runner.restore(sequence.slot, part.start, part.end, part.data):
+                break
+            self.grow(sequence, part.end - part.start)
+            self.restored += part.end - part.start
 
     def reserve(self, count: int) -> None:
         """Make sure that the runner finds `count` free cells."""
@@ -148,17 +181,56 @@ class KVCache:
         if slot.length < MIN_SHARED:
             self._empty.append(self._clear(slot))
         else:
+            slot.unsaved = True
             self._kept[slot.index] = slot
 
     def drop(self, sequence: Sequence) -> None:
-        """Take the slot back and forget what is in it."""
-        self._empty.append(self._clear(self._let_go(sequence)))
+        """Take the slot back and give up what is in it."""
+        slot = self._let_go(sequence)
+        self._spill(slot)
+        self._empty.append(self._clear(slot))
 
     def give_up_oldest(self) -> bool:
         """Forget the slot that was kept longest without use; False where none is kept."""
         if not self._kept:
             return False
         self._empty.append(self._give_up_oldest())
+        return True
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether something kept has not been saved to disk yet."""
+        saves = self._store is not None and self._store.writes_disk
+        return saves and any(slot.unsaved for slot in self._kept.values())
+
+    def save(self, seconds: float) -> None:
+        """Hand over what is kept to be written, newest first, for about so many seconds.
+
+        Stops early where the disk does not keep up.
+        """
+        deadline = time.monotonic() + seconds
+        for slot in reversed(self._kept.values()):
+            if slot.unsaved:
+                if not self._store_slot(slot, deadline, to_disk=True):
+                    return
+                slot.unsaved = False
+
+    def _spill(self, slot: _Slot) -> None:
+        """Let memory have what the cache gives up."""
+        self._store_slot(slot, time.monotonic() + _SPILL_SECONDS, to_disk=False)
+
+    def _store_slot(self, slot: _Slot, deadline: float, *, to_disk: bool) -> bool:
+        """Store what is not stored yet; False where there was no time, or no place, for all."""
+        store = self._store
+        if store is None or slot.public < MIN_SHARED:
+            return True
+        tokens = slot.tokens[: slot.public]
+        for start, end in store.missing(tokens):
+            if time.monotonic() > deadline or (to_disk and not store.accepts_saves):
+                return False
+            data = self._runner.snapshot(slot.index, start, end)
+            if not store.put(tokens, start, end, data, to_disk=to_disk):
+                break  # there is no room for so much
         return True
 
     def _sharable(self) -> Iterator[_Slot]:
@@ -175,6 +247,8 @@ class KVCache:
 
     def _let_go(self, sequence: Sequence) -> _Slot:
         slot = self._held.pop(sequence)
+        if not sequence.private:
+            slot.public = slot.length
         cells = slot.cells[: slot.length]
         self._running[cells] -= 1
         self.used -= slot.length - int(np.count_nonzero(self._running[cells]))
@@ -184,7 +258,9 @@ class KVCache:
 
     def _give_up_oldest(self, keep: _Slot | None = None) -> _Slot:
         index = next(index for index, slot in self._kept.items() if slot is not keep)
-        return self._clear(self._kept.pop(index))
+        slot = self._kept.pop(index)
+        self._spill(slot)
+        return self._clear(slot)
 
     def _clear(self, slot: _Slot) -> _Slot:
         self._runner.release(slot.index)
@@ -194,8 +270,17 @@ class KVCache:
         freed = cells[self._holders[cells] == 0]
         self._free[self._num_free : self._num_free + len(freed)] = freed
         self._num_free += len(freed)
-        slot.length = 0
+        slot.length = slot.public = 0
+        slot.unsaved = False
         return slot
+
+
+def _before_stored(sequence: Sequence, prefix: Prefix) -> Prefix:
+    """The prefix, cut to where the stored chunk begins that leads further."""
+    if sequence.stored_length(prefix.length) <= prefix.length:
+        return prefix
+    length = prefix.length - prefix.length % CHUNK_TOKENS
+    return replace(prefix, length=length) if length else Prefix()
 
 
 def _common_length(left: Tokens, right: Tokens) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,7 +11,9 @@ import numpy as np
 from ..base import FinishReason, Priority, TokenLogprobs
 from .batch import Batch, Chunk, Sampled
 from .chunk_budget import ChunkBudget
+from .fetches import Fetches
 from .kv_cache import MIN_SHARED, KVCache, Prefix
+from .kv_store import KVStore
 from .model_runner import ModelRunner
 from .prompt_shares import prompt_shares
 from .sequence import Sequence
@@ -45,10 +47,18 @@ class Scheduler:
     batch ones in the same way.
     """
 
-    def __init__(self, runner: ModelRunner, speculator: Speculator | None = None) -> None:
+    def __init__(
+        self,
+        runner: ModelRunner,
+        speculator: Speculator | None = None,
+        store: KVStore | None = None,
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`wake` is called from another thread when there is work that `has_work` did not show."""
         self._runner = runner
         self._speculator = speculator
-        self._kv = KVCache(runner)
+        self._kv = KVCache(runner, store)
+        self._fetches = Fetches(store, wake) if store is not None else None
         self._chunks = ChunkBudget(runner.max_batch_tokens)
         self.waiting = WaitingQueue()
         self.running: list[Sequence] = []
@@ -57,7 +67,15 @@ class Scheduler:
     @property
     def has_work(self) -> bool:
         """Whether a step would do anything."""
-        return bool(self.waiting or self.running)
+        if self.running or (self.waiting and not self.waiting.settled):
+            return True
+        # Where nobody runs, those who wait are being read for.
+        return self._fetches is not None and self._fetches.has_ended
+
+    @property
+    def fetching(self) -> int:
+        """Sequences in `waiting` whose keys and values are being read."""
+        return len(self._fetches) if self._fetches is not None else 0
 
     @property
     def kv_used(self) -> int:
@@ -68,6 +86,11 @@ class Scheduler:
     def kv_kept(self) -> int:
         """Cache cells kept for a request that begins alike."""
         return self._kv.kept
+
+    @property
+    def kv(self) -> KVCache:
+        """The cache's book."""
+        return self._kv
 
     def add(self, sequence: Sequence) -> None:
         """Queue a sequence; its prompt must leave room for one token in the context."""
@@ -167,6 +190,8 @@ class Scheduler:
         if sequence.slot >= 0:
             self.running.remove(sequence)
             self._kv.keep(sequence)
+        if self._fetches is not None:
+            self._fetches.cancel(sequence)
         self.waiting.leave(sequence)
         self._runner.forget(sequence)
         if self._speculator is not None:
@@ -181,19 +206,23 @@ class Scheduler:
 
         Returns those that began now; `cached_tokens` tells what they found in the cache.
         """
+        self._take_fetched()
         began: list[Sequence] = []
         if self.waiting.settled:
             return began
         settled = True
         for sequence in self.waiting.candidates():
+            if self._is_fetching(sequence) or self._is_fetching(sequence.parent):
+                continue
             if self._waits_for_parent(sequence):
                 settled = False
                 continue
-            if len(self.running) >= self._runner.slots and not self._may_displace(sequence):
+            if self._slots_taken >= self._runner.slots and not self._may_displace(sequence):
                 break
             prefix = self._find_room(sequence)
             if prefix is not None:
-                began += self._begin(sequence, prefix)
+                if not self._begin_fetch(sequence, prefix):
+                    began += self._begin(sequence, prefix)
             elif not self.waiting.refuse(sequence):
                 break
         self.waiting.settled = settled
@@ -204,9 +233,9 @@ class Scheduler:
         tokens = np.asarray(sequence.token_ids, np.int32)
         while True:
             prefix = self._kv.match(tokens, minimum=1 if sequence.parent else MIN_SHARED)
-            claimed = sum(running.num_pending for running in self.running)
+            claimed = sum(running.num_pending for running in self.running) + self._tokens_fetched
             missing = claimed + len(tokens) - prefix.active - self._kv.available
-            if not self.running or (missing <= 0 and len(self.running) < self._runner.slots):
+            if not self.running or (missing <= 0 and self._slots_taken < self._runner.slots):
                 return prefix
             if not self._displace(sequence, missing):
                 return None
@@ -214,14 +243,35 @@ class Scheduler:
     def _begin(self, sequence: Sequence, prefix: Prefix) -> list[Sequence]:
         """Let it run; returns it where it was not preempted before."""
         resumes = sequence.started_at > 0
-        self.waiting.begin(sequence, 0 if resumes else sequence.num_pending - prefix.length)
         self._kv.open(sequence, prefix)
+        self.waiting.begin(sequence, 0 if resumes else sequence.num_pending)
         self.running.append(sequence)
         if resumes:
             return []
         sequence.started_at = time.monotonic()
-        sequence.cached_tokens = prefix.length
+        sequence.cached_tokens = sequence.num_computed
         return [sequence]
+
+    @property
+    def _slots_taken(self) -> int:
+        """Slots of those that run, and of those that will once they are read."""
+        return len(self.running) + self.fetching
+
+    @property
+    def _tokens_fetched(self) -> int:
+        return self._fetches.tokens if self._fetches is not None else 0
+
+    def _begin_fetch(self, sequence: Sequence, prefix: Prefix) -> bool:
+        """Whether the sequence has to wait for more than the cache has of it."""
+        return self._fetches is not None and self._fetches.begin(sequence, prefix.length)
+
+    def _is_fetching(self, sequence: Sequence | None) -> bool:
+        return self._fetches is not None and sequence in self._fetches
+
+    def _take_fetched(self) -> None:
+        """Let those go on whose keys and values are read."""
+        if self._fetches is not None and self._fetches.take_ended():
+            self.waiting.settled = False
 
     def _may_displace(self, sequence: Sequence) -> bool:
         """Whether it goes before something that runs."""
@@ -261,6 +311,7 @@ class Scheduler:
     def _preempt(self, sequence: Sequence) -> None:
         self.running.remove(sequence)
         self._kv.keep(sequence)  # whoever needs the cells takes them; else they are found again
+        sequence.fetches = 0
         self.waiting.put_back(sequence)
         self.preemptions += 1
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ..base import FinishReason, Priority, SamplingParams
 from .constraint import Constraint
+from .stored_part import StoredPart
 
 
 @dataclass(eq=False)
@@ -19,6 +20,7 @@ class Sequence:
     sequence waits. `parent` is the sequence of the same request whose prompt this one shares.
     `passed_by` counts those that began before it because they were smaller.
     `logprobs` counts the likely tokens to tell beside each; `constraint` says what it may say.
+    `stored` is what was read from the store for it, in so many `fetches`.
     """
 
     request_id: str
@@ -40,6 +42,8 @@ class Sequence:
     drafted_tokens: int = 0
     accepted_tokens: int = 0
     passed_by: int = 0
+    stored: list[StoredPart] = field(default_factory=list[StoredPart], repr=False)
+    fetches: int = 0
     slot: int = -1
     finish_reason: FinishReason | None = None
     arrived_at: float = field(default_factory=time.monotonic)
@@ -59,6 +63,12 @@ class Sequence:
     def num_pending(self) -> int:
         """Tokens that are known but not computed yet; 1 in the decode phase."""
         return len(self.token_ids) - self.num_computed
+
+    def stored_length(self, cached: int) -> int:
+        """Tokens that `stored` leads to behind the first `cached` ones; 0 where there is a gap."""
+        if not self.stored or self.stored[0].start > cached:
+            return 0
+        return self.stored[-1].end
 
     @property
     def is_decoding(self) -> bool:
