@@ -419,6 +419,13 @@ class Backend(Protocol):
         """Return once the backend is dead, with a sentence that says why."""
         ...
 
+    def trim(self) -> None:
+        """Ask for the memory back that only serves to compute less later."""
+        ...
+
     async def stop(self, grace: float = 5.0) -> None:
-        """End the model; sequences that still run after `grace` seconds get `WorkerDied`."""
+        """End the model; sequences that do not end in `grace` seconds get `WorkerDied`.
+
+        They get less than that where what was computed has to be saved.
+        """
         ...

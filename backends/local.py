@@ -23,7 +23,7 @@ from .base import (
     RerankRequest,
 )
 from .errors import BackendError, WorkerDied
-from .messages import Drain, FromWorker, GaugesReport, Loading, Outputs, Rejected
+from .messages import Drain, FromWorker, GaugesReport, Loading, Outputs, Rejected, Trim
 from .pending_answers import PendingAnswers
 from .request_streams import RequestStreams
 from .serving import loaded
@@ -95,13 +95,17 @@ class LocalBackend:
         await self._dead.wait()
         return self._cause
 
+    def trim(self) -> None:
+        """See `Backend.trim`."""
+        self._inbox.put(Trim())
+
     async def stop(self, grace: float = 5.0) -> None:
         """See `Backend.stop`."""
         if self._thread is None or self.state == "dead":
             self._die("The model was stopped before it started.")
             return
         self.state = "stopping"
-        self._inbox.put(Drain())
+        self._inbox.put(Drain(grace))
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._dead.wait(), grace)
         self._inbox.put(Stop())

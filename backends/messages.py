@@ -62,11 +62,20 @@ class Ping(msgspec.Struct, frozen=True, tag="ping"):
     nonce: int
 
 
+class Trim(msgspec.Struct, frozen=True, tag="trim"):
+    """Give back the memory that only serves to compute less later."""
+
+
 class Drain(msgspec.Struct, frozen=True, tag="drain"):
-    """Finish what runs, then exit; new requests are rejected."""
+    """Finish what runs, save what it computed, and exit; new requests are rejected.
+
+    After `grace` seconds the daemon ends the worker.
+    """
+
+    grace: float = 5.0
 
 
-ToWorker = Load | Generate | Embed | Rerank | Cancel | Ping | Drain
+ToWorker = Load | Generate | Embed | Rerank | Cancel | Ping | Trim | Drain
 
 
 class Loading(msgspec.Struct, frozen=True, tag="loading"):

@@ -43,6 +43,7 @@ from .messages import (
     Ready,
     Rejected,
     ToWorker,
+    Trim,
     encode_frame,
 )
 from .pending_answers import PendingAnswers
@@ -167,6 +168,11 @@ class WorkerProcess:
         await self._dead.wait()
         return self._cause
 
+    def trim(self) -> None:
+        """See `Backend.trim`."""
+        if self.state == "ready":
+            self._send(Trim())
+
     async def stop(self, grace: float = 5.0) -> None:
         """Drain for `grace` seconds, then close the child's stdin, then kill it."""
         process = self._process
@@ -176,7 +182,7 @@ class WorkerProcess:
         if self.state != "dead":
             self.state = "stopping"
             if grace > 0:
-                self._send(Drain())
+                self._send(Drain(grace))
                 await _exited(process, grace)
         if process.stdin is not None:
             process.stdin.close()

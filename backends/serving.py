@@ -15,6 +15,7 @@ from ingle.models.task import ModelTask
 from .base import EngineKind, LoadSpec, ModelInfo
 from .compute_lease import ComputeLease
 from .engine.engine import Engine
+from .engine.kv_store import KVStore
 from .engine.model_drafter import ModelDrafter
 from .engine.model_runner import ModelRunner
 from .engine.ngram_drafter import NgramDrafter
@@ -25,7 +26,9 @@ from .messages import FromWorker, Loading
 from .text.chat_template import ChatTemplate, default_template
 from .text.prompt import PromptBuilder
 from .text.tokenizer import Tokenizer
-from .worker_loop import Inbox, WorkerLoop
+from .worker_loop import Inbox, Wake, WorkerLoop
+
+_CLOSING_SECONDS = 0.2
 
 
 class Loop(Protocol):
@@ -96,7 +99,10 @@ def _generating(
         lease = _make_lease(spec, info)
         if lease is not None:
             resources.callback(lease.close)
-        engine = Engine(runner, speculation)
+        store = _open_store(spec, runner)
+        if store is not None:
+            resources.callback(store.close, _CLOSING_SECONDS)
+        engine = Engine(runner, speculation, store, wake=lambda: inbox.put(Wake()))
         loop = WorkerLoop(engine, runner.tokenizer, prompts, send, inbox, lease)
         yield loop, msgspec.structs.replace(info, has_chat_template=template is not None)
 
@@ -167,6 +173,14 @@ def _open_drafter(spec: LoadSpec, runner: LocalRunner, costs: StepCosts) -> Mode
     if not isinstance(runner, LlamaModelRunner):
         raise LoadFailed("This engine knows no draft models.")
     return open_drafter(spec, runner, costs)
+
+
+def _open_store(spec: LoadSpec, runner: ModelRunner) -> KVStore | None:
+    """The store behind the KV cache; a running state cannot be put together from parts."""
+    wanted = spec.kv_store
+    if wanted is None or not runner.can_fork or not (wanted.disk_bytes or wanted.memory_bytes):
+        return None
+    return KVStore(wanted, runner.state_key)
 
 
 def _make_template(spec: LoadSpec, tokenizer: Tokenizer) -> ChatTemplate | None:

@@ -6,11 +6,13 @@ template or a huge prompt never delays the tokens of others; the step thread own
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from msgspec import structs
@@ -47,6 +49,7 @@ from .messages import (
     Rejected,
     Rerank,
     ToWorker,
+    Trim,
 )
 from .text.grammar import GrammarCompiler
 from .text.output import TextChunk, TextOutput
@@ -56,6 +59,13 @@ from .text.tokenizer import Tokenizer
 _GAUGES_INTERVAL = 0.25
 _PREPARATION_SECONDS = 0.02
 _JOIN_SECONDS = 0.008
+_SAVE_AFTER = 2.0
+"""Seconds of rest before what was computed is saved."""
+_SAVE_SLICE = 0.05
+_SAVE_PAUSE = 0.05
+_DRAIN_SHARE = 0.5
+"""Of the grace time, what running sequences get; the rest is for saving."""
+_END_SHARE = 0.9
 
 
 @dataclass(frozen=True)
@@ -86,8 +96,12 @@ class Stop:
     """Ends a thread after its current step, whatever still runs."""
 
 
-Inbox = queue.SimpleQueue[ToWorker | Admitted | Stop]
-"""Filled from any thread: messages of the daemon, and what the admission thread has done."""
+class Wake:
+    """Tells the step thread to look again whether there is work."""
+
+
+Inbox = queue.SimpleQueue[ToWorker | Admitted | Stop | Wake]
+"""Filled from any thread: messages of the daemon, and what other threads have done."""
 
 
 class WorkerLoop:
@@ -118,6 +132,9 @@ class WorkerLoop:
         self._urgent = False
         self._flushed_at = 0.0
         self._draining = False
+        self._drain_until = math.inf
+        self._end_by = math.inf
+        self._worked_at = time.monotonic()
         self._stopping = False
         self._gauges_due = 0.0
         self._reported = Gauges()
@@ -132,9 +149,12 @@ class WorkerLoop:
                 if self._engine.has_work:
                     self._begin(self._engine.admit())
                     self._publish(self._step())
+                    self._worked_at = time.monotonic()
                 if not self._may_wait():
                     self._flush()
                 self._report_gauges()
+            self._flush()
+            self._save_all()
         finally:
             self._admission.put(Stop())
             admission.join()
@@ -151,8 +171,12 @@ class WorkerLoop:
             self._lease.release()
 
     def _finished(self) -> bool:
-        idle = not self._engine.has_work and not self._admitting
-        return self._stopping or (self._draining and idle)
+        if self._stopping or not self._draining:
+            return self._stopping
+        if self._engine.saves and time.monotonic() > self._drain_until:
+            return True
+        engine = self._engine
+        return not (engine.has_work or engine.is_fetching or self._admitting)
 
     def _receive(self) -> None:
         """Take all messages that wait; when there is nothing to compute, wait for one."""
@@ -165,10 +189,10 @@ class WorkerLoop:
                         return
                 else:
                     self._report_gauges()
-                    message = self._inbox.get()
+                    message = self._wait()
             self._handle(message)
 
-    def _wait_for_prompt(self) -> ToWorker | Admitted | Stop | None:
+    def _wait_for_prompt(self) -> ToWorker | Admitted | Stop | Wake | None:
         """What comes while a new prompt is prepared, if a step that may be long would begin before.
 
         Most are ready within a few milliseconds; else they would wait for that whole step.
@@ -183,7 +207,30 @@ class WorkerLoop:
         except queue.Empty:
             return None
 
-    def _handle(self, message: ToWorker | Admitted | Stop) -> None:
+    def _wait(self) -> ToWorker | Admitted | Stop | Wake:
+        """The next message; what was computed is saved when none comes for a while."""
+        while self._engine.has_unsaved:
+            rest = self._worked_at + _SAVE_AFTER - time.monotonic()
+            try:
+                return self._inbox.get(timeout=max(rest, _SAVE_PAUSE))
+            except queue.Empty:
+                self._engine.save(_SAVE_SLICE)
+                self._report_gauges()
+        self._report_gauges()
+        return self._inbox.get()
+
+    def _save_all(self) -> None:
+        """Save what ended sequences left, and those that had no time to end, before the end."""
+        if self._stopping:
+            return
+        for sequence in [s for outputs in self._running.values() for s in outputs]:
+            self._engine.finish(sequence, FinishReason.CANCELLED)
+        while self._engine.has_unsaved and not self._stopping and time.monotonic() < self._end_by:
+            self._engine.save(_SAVE_SLICE, hurry=True)
+            with suppress(queue.Empty):
+                self._handle(self._inbox.get(timeout=_SAVE_PAUSE / 10))
+
+    def _handle(self, message: ToWorker | Admitted | Stop | Wake) -> None:
         match message:
             case Generate(request):
                 self._accept(request)
@@ -197,10 +244,16 @@ class WorkerLoop:
                 self._cancel(id)
             case Ping(nonce):
                 self._send(Pong(nonce))
-            case Drain():
+            case Trim():
+                self._engine.trim()
+            case Drain(grace):
                 self._draining = True
+                self._drain_until = time.monotonic() + _DRAIN_SHARE * grace
+                self._end_by = time.monotonic() + _END_SHARE * grace
             case Stop():
                 self._stopping = True
+            case Wake():
+                pass
             case Load():
                 raise RuntimeError("a worker loads one model only")
 

@@ -41,6 +41,8 @@ class Config:
     mlock: bool = False
     speculation: Literal["auto", "off", "ngram", "draft"] = "auto"
     keep_alive: float = 900.0
+    kv_disk: int = 4 * 2**30
+    kv_memory: int = 512 * 2**20
     max_body_bytes: int = 64 * 2**20
     shutdown_grace: float = 10.0
     log_level: str = "info"

@@ -34,6 +34,7 @@ log = logging.getLogger("ingle.daemon")
 
 ABANDON_SECONDS = 10.0
 AUTOMATIC = LoadOptions()
+_TRIM_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -278,6 +279,7 @@ class ModelManager:
         prepared = await asyncio.to_thread(
             self._prepare, run.model, run.options, available=self._free() + idle
         )
+        await self._trim(prepared.size)
         occupants = [
             Occupant(_key(other.model), other.size, other.busy, other.last_used)
             for other in self._runs.values()
@@ -296,6 +298,15 @@ class ModelManager:
         run.size = prepared.size
         return prepared.spec
 
+    async def _trim(self, needed: int) -> None:
+        """Before anybody has to go, take back memory that workers only keep to compute less."""
+        backends = [run.backend for run in self._runs.values() if run.backend is not None]
+        holders = [backend for backend in backends if backend.gauges.kv_memory_bytes]
+        if holders and self._free() < needed:
+            for backend in holders:
+                backend.trim()
+            await wait_for_release(needed, self._free, patience=_TRIM_SECONDS)
+
     def _free(self) -> int:
         """Bytes for models, less what those already placed have not touched yet.
 
@@ -305,8 +316,11 @@ class ModelManager:
         untouched = 0
         for run in self._runs.values():
             if run.size and run.state is not ModelState.FAILED:
-                pid = run.backend.pid if run.backend is not None else None
-                untouched += max(0, run.size - ProcessMemory.read(pid).private)
+                touched = 0
+                if (backend := run.backend) is not None:
+                    private = ProcessMemory.read(backend.pid).private
+                    touched = private - backend.gauges.kv_memory_bytes  # not part of the size
+                untouched += max(0, run.size - touched)
         return self._memory().usable - untouched
 
     def _no_room(self, run: ModelRun, size: int, placement: Placement) -> Exception:

@@ -27,6 +27,9 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
     kv_capacity: int
     kv_used: int
     kv_kept: int
+    kv_memory_bytes: int
+    kv_disk_bytes: int
+    restored_tokens: int
     running: int
     waiting: int
     weights_bytes: int
@@ -65,6 +68,9 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
             kv_capacity=info.kv_capacity if info else 0,
             kv_used=gauges.kv_used,
             kv_kept=gauges.kv_kept,
+            kv_memory_bytes=gauges.kv_memory_bytes,
+            kv_disk_bytes=gauges.kv_disk_bytes,
+            restored_tokens=gauges.restored_tokens_total,
             running=gauges.running,
             waiting=gauges.waiting,
             weights_bytes=info.weights_bytes if info else 0,

@@ -87,6 +87,11 @@ class Paths:
         """What a daemon in the background prints."""
         return self.state / "ingle.log"
 
+    @property
+    def kv(self) -> Path:
+        """What was computed for conversations, a folder a model."""
+        return self.state / "kv"
+
     def make_private(self) -> None:
         """Create the folders of the socket and the lock as 0700.
 

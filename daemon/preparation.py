@@ -15,6 +15,7 @@ from ingle.models.store import StoredModel
 from ingle.models.task import ModelTask
 
 from .config import Config
+from .kv_folder import kv_store_spec
 
 if TYPE_CHECKING:
     from ingle.models.gguf import GGUFHeader
@@ -82,6 +83,8 @@ class GGUFPreparer:
             speculation=config.speculation,
             compute_lease=config.paths.compute_lease,
         )
+        # Memory beyond the KV cache does not count: it gives way (see `ModelManager._trim`).
+        spec = msgspec.structs.replace(spec, kv_store=kv_store_spec(config, model))
         alone = Preparation(spec, _estimated_bytes(header, spec, spec.batch))
         if spec.task is not ModelTask.GENERATE:
             return alone  # it writes nothing that could be guessed

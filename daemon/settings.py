@@ -180,6 +180,8 @@ PARSERS: Mapping[str, Parser] = {
     "mlock": _flag,
     "speculation": _choice(SPECULATION),
     "keep_alive": _seconds(forever=True),
+    "kv_disk": _size(0),
+    "kv_memory": _size(0),
     "max_body_bytes": _size(1024),
     "shutdown_grace": _seconds(forever=False),
     "log_level": _choice(LOG_LEVELS),

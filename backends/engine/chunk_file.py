@@ -113,7 +113,7 @@ def decode_chunk(content: bytes | bytearray, name: str) -> tuple[ChunkHeader, me
     view = memoryview(content)
     data_at = _HEADER_SIZE + 4 * len(header.tokens)
     digest = _digest(view[: _FIELDS.size], view[_HEADER_SIZE:data_at], view[data_at:])
-    if view[_FIELDS.size : _HEADER_SIZE] != digest:
+    if bytes(view[_FIELDS.size : _HEADER_SIZE]) != digest:
         raise BadChunkFile(f"{name} is damaged")
     return header, view[data_at:]
 

@@ -25,6 +25,8 @@ class StoredChunk:
     on_disk: bool = False
     queued: bool = False
     """Whether it is on its way to the disk."""
+    refused: bool = False
+    """Whether there was no room for it on disk."""
     file_size: int = 0
     removed: bool = False
 
@@ -41,8 +43,8 @@ class StoredChunk:
     def path(self) -> list[StoredChunk]:
         """The chunks up to this one, the first one first; the root is none of them."""
         path: list[StoredChunk] = []
-        chunk: StoredChunk | None = self
-        while chunk is not None and chunk.parent is not None:
+        chunk = self
+        while chunk.parent is not None:
             path.append(chunk)
             chunk = chunk.parent
         return path[::-1]
@@ -146,9 +148,7 @@ def _may_lead(chunk: StoredChunk) -> bool:
     return chunk.parent is None or chunk.is_whole
 
 
-def _most_alike(
-    chunks: Iterable[StoredChunk], tokens: Tokens
-) -> tuple[StoredChunk | None, int]:
+def _most_alike(chunks: Iterable[StoredChunk], tokens: Tokens) -> tuple[StoredChunk | None, int]:
     """The chunk that begins with most of the tokens; None where none begins with any."""
     best, best_length = None, 0
     for chunk in chunks:

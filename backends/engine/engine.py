@@ -45,6 +45,11 @@ class Engine:
         return self.scheduler.fetching > 0
 
     @property
+    def saves(self) -> bool:
+        """Whether what is computed can outlive the process."""
+        return self._store is not None and self._store.writes_disk
+
+    @property
     def has_unsaved(self) -> bool:
         """Whether `save` has something to do, or the disk is still busy with it."""
         return self.scheduler.kv.unsaved or (self._store is not None and self._store.unsaved)
@@ -78,9 +83,13 @@ class Engine:
         self._count(prompts, batch, outputs)
         return outputs
 
-    def save(self, seconds: float) -> None:
-        """Hand what ended sequences left to the disk, for about so many seconds of this thread."""
+    def save(self, seconds: float, *, hurry: bool = False) -> None:
+        """Hand what ended sequences left to the disk, for about so many seconds of this thread.
+
+        In a `hurry` a power cut may cost what is saved from now on.
+        """
         if self._store is not None:
+            self._store.hurry = hurry
             self.scheduler.kv.save(seconds)
             self._store.flush()
 

@@ -53,9 +53,7 @@ class KVDisk:
     misses one computes what was in it.
     """
 
-    def __init__(
-        self, root: Path, model: str, limit: int, *, reserve: int | None = None
-    ) -> None:
+    def __init__(self, root: Path, model: str, limit: int, *, reserve: int | None = None) -> None:
         """`root` holds a folder a model and at most `limit` bytes in all.
 
         At least `reserve` bytes of the disk stay free: by default a twentieth of it, at most 4 GiB.

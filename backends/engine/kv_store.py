@@ -53,7 +53,8 @@ class KVStore:
         self._reads: queue.SimpleQueue[tuple[Tokens, int, OnRead] | None] = queue.SimpleQueue()
         self._backlog = 0
         self._disk_bytes = 0
-        self._hurry = False
+        self.hurry = False
+        """Whether files are written that a power cut may tear."""
         self._closed = False
         self._threads = [
             threading.Thread(target=work, name=name, daemon=True)
@@ -88,7 +89,8 @@ class KVStore:
         if not self._writable:
             return False
         with self._lock:
-            return self._backlog > 0 or any(not chunk.on_disk for chunk in self._memory)
+            unsaved = any(not (chunk.on_disk or chunk.refused) for chunk in self._memory)
+            return unsaved or self._backlog > 0
 
     def match(self, tokens: Tokens) -> int:
         """How many of the first tokens are stored."""
@@ -143,8 +145,8 @@ class KVStore:
         """Write what is in memory only, as far as the disk keeps up."""
         with self._lock:
             for chunk in list(self._memory):
-                if not chunk.on_disk and not chunk.queued and not self._queue(chunk):
-                    return
+                if not (chunk.on_disk or chunk.queued or chunk.refused):
+                    self._queue(chunk)
 
     def trim(self) -> None:
         """Give the memory back, having written what is there only as far as the disk keeps up."""
@@ -155,7 +157,7 @@ class KVStore:
 
     def close(self, seconds: float) -> None:
         """Write what waits to be written within so many seconds, and end the threads."""
-        self._hurry = True
+        self.hurry = True
         self._writes.put(None)
         self._reads.put(None)
         deadline = time.monotonic() + seconds
@@ -165,10 +167,11 @@ class KVStore:
 
     def _queue(self, chunk: StoredChunk) -> bool:
         """Have a chunk written, and first those before it; False where that cannot be."""
-        if not self.accepts_saves:
+        path = [part for part in chunk.path() if not part.on_disk]
+        if not self.accepts_saves or any(part.refused for part in path):
             return False
-        for part in chunk.path():
-            if not part.on_disk and not part.queued:
+        for part in path:
+            if not part.queued:
                 assert part.data is not None
                 part.queued = True
                 self._backlog += len(part.data)
@@ -227,7 +230,7 @@ class KVStore:
         header = ChunkHeader(self._tree.identity, parent.key, chunk.tokens, len(data))
         try:
             if self._writable and not chunk.removed and self._has_room(header.file_size, parent):
-                written = self._disk.write(header, data, durable=not self._hurry)
+                written = self._disk.write(header, data, durable=not self.hurry)
                 self._disk.touch([part.key for part in chunk.path()])
         except OSError as error:
             self._stop_writing(error)
@@ -266,6 +269,7 @@ class KVStore:
             self._disk_bytes += file_size
             for other in self._tree.superseded_by(chunk):
                 self._forget(other)
+        chunk.refused = not file_size
         if chunk not in self._memory:
             if file_size:
                 chunk.data = None

@@ -19,6 +19,9 @@ class LoadedModel(TypedDict):
     slots: int
     kv_capacity: int
     kv_used: int
+    kv_memory_bytes: int
+    kv_disk_bytes: int
+    restored_tokens: int
     running: int
     waiting: int
     weights_bytes: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
@@ -9,6 +10,9 @@ from msgspec import Meta
 
 from ingle.backends.base import Priority
 
+from ..route_spec import Parameter
+
+_NO = frozenset({"", "0", "false", "no"})
 ClientName = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
@@ -16,8 +20,22 @@ class IngleOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The field `ingle` of a body; the native API has the same fields beside its own.
 
     `priority` batch lets interactive requests go first. `client` is who the request is for, where
-    one program asks for several: clients are served fairly.
+    one program asks for several: clients are served fairly. What is `private` is never written to
+    disk. `conversation` names what the request belongs to.
     """
 
     priority: Priority | None = None
     client: ClientName | None = None
+    conversation: Annotated[str, Meta(max_length=200)] | None = None
+    private: bool | None = None
+
+
+PRIVATE_HEADER = Parameter(
+    "Ingle-Private", "header", bool, "The same as the field `private`; one of the two is enough."
+)
+
+
+def is_private(options: IngleOptions | None, headers: Mapping[str, str]) -> bool:
+    """Whether the body or the header says so; a header counts unless it clearly says no."""
+    header = headers.get(PRIVATE_HEADER.name, "false")
+    return bool(options and options.private) or header.strip().lower() not in _NO

@@ -27,10 +27,13 @@ HELP = {
     "kv_used": "KV cache cells of running sequences.",
     "kv_kept": "KV cache cells kept for requests that begin alike.",
     "kv_capacity": "KV cache cells in all.",
+    "kv_memory_bytes": "Keys and values in memory beyond the KV cache.",
+    "kv_disk_bytes": "Keys and values on disk.",
     "prompt_tokens_total": "Prompt tokens computed; those found in the KV cache do not count.",
     "completion_tokens_total": "Tokens generated.",
     "drafted_tokens_total": "Tokens guessed by speculation.",
     "accepted_tokens_total": "Guessed tokens that became part of an answer.",
+    "restored_tokens_total": "Tokens whose keys and values came back from memory or disk.",
     "preemptions_total": "Sequences sent back to the queue for lack of room.",
     "steps_total": "Batches computed.",
 }

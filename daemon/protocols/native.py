@@ -33,6 +33,7 @@ from ..generations import (
     StartedEvent,
     new_generation_id,
 )
+from ..kv_folder import remove_stored_kv, weights_digest
 from ..loaded_model import LoadedModel
 from ..preparation import LoadOptions
 from ..pulls import Pull
@@ -43,6 +44,7 @@ from ..services import Services
 from ..sse import EventStream, EventWriter, encode_event, run_until_disconnect
 from ..structured_output import format_grammar
 from .entries import list_entries, model_entry
+from .ingle_options import PRIVATE_HEADER, is_private
 from .messages import chat_messages
 from .native_types import (
     GaugesEvent,
@@ -192,6 +194,7 @@ class NativeApi:
                 path="/ingle/v1/generations",
                 endpoint=self.generate,
                 summary="Begin a generation that belongs to the daemon.",
+                parameters=(PRIVATE_HEADER,),
                 request=GenerationRequest,
                 response=GenerationStarted,
                 status=202,
@@ -249,6 +252,7 @@ class NativeApi:
         services = self._services
         reference: str = request.path_params["name"]
         name = services.canonical(reference)
+        digest: str | None = None
         try:
             model = await asyncio.to_thread(services.store.resolve, reference)
         except ModelNotFound:
@@ -256,10 +260,13 @@ class NativeApi:
             pass
         else:
             name = model.name
+            digest = await asyncio.to_thread(weights_digest, model)
             await services.manager.unload(reference)
         freed = await asyncio.to_thread(services.store.remove, reference)
         with suppress(ModelNotFound):  # unless somebody asked for it between the two steps above
             await services.manager.unload(name)
+        if digest is not None:
+            freed += await asyncio.to_thread(remove_stored_kv, services.config.paths, digest)
         return JSON(Removed(name, freed))
 
     async def pull(self, request: Request) -> Response:
@@ -319,6 +326,7 @@ class NativeApi:
                 priority=priority,
                 client=body.client or identify_client(request),
                 grammar=grammar,
+                private=is_private(body, request.headers),
             ),
             enter=partial(self._services.manager.enter, model, priority),
         )

@@ -28,6 +28,7 @@ from ..responses import JSON
 from ..route_spec import RouteSpec, Stream
 from ..services import Services
 from ..sse import EventStream, EventWriter, encode_event, run_until_disconnect
+from .ingle_options import PRIVATE_HEADER, is_private
 from .openai_answers import Answer, ChatAnswer, CompletionAnswer
 from .openai_frames import ChunkFrames
 from .openai_requests import Job, chat_job, completion_job
@@ -83,6 +84,7 @@ class OpenAIApi:
                 request=ChatCompletionRequest,
                 response=ChatCompletion,
                 stream=Stream({"": ChatCompletionChunk}, only_if="`stream` is true"),
+                parameters=(PRIVATE_HEADER,),
                 errors=GENERATION_ERRORS,
             ),
             RouteSpec(
@@ -93,6 +95,7 @@ class OpenAIApi:
                 request=CompletionRequest,
                 response=Completion,
                 stream=Stream({"": Completion}, only_if="`stream` is true"),
+                parameters=(PRIVATE_HEADER,),
                 errors=GENERATION_ERRORS,
             ),
         ]
@@ -111,13 +114,15 @@ class OpenAIApi:
     async def chat_completions(self, request: Request) -> Response:
         """`POST /v1/chat/completions`."""
         body = await self._read(request, self._chat)
-        job = chat_job(body, _client(request, body))
+        private = is_private(body.ingle, request.headers)
+        job = chat_job(body, _client(request, body), private=private)
         return await self._answer(request, job, bool(body.stream), ChatAnswer)
 
     async def completions(self, request: Request) -> Response:
         """`POST /v1/completions`."""
         body = await self._read(request, self._completion)
-        job = completion_job(body, _client(request, body))
+        private = is_private(body.ingle, request.headers)
+        job = completion_job(body, _client(request, body), private=private)
         return await self._answer(request, job, bool(body.stream), CompletionAnswer)
 
     async def _answer(

@@ -41,6 +41,7 @@ class Job:
     client: str = ""
     ignore_eos: bool = False
     echo: bool = False
+    private: bool = False
     logprobs: int | None = None
     grammar: Grammar | None = None
 
@@ -77,10 +78,11 @@ class Job:
             client=self.client,
             logprobs=self.logprobs,
             grammar=self.grammar,
+            private=self.private,
         )
 
 
-def chat_job(body: ChatCompletionRequest, client: str = "") -> Job:
+def chat_job(body: ChatCompletionRequest, client: str = "", *, private: bool = False) -> Job:
     """Check a chat of `client`; raises `InvalidBody` and `UnsupportedField`."""
     _refuse(body, HARMLESS_IN_CHAT)
     return Job(
@@ -89,11 +91,12 @@ def chat_job(body: ChatCompletionRequest, client: str = "") -> Job:
         max_tokens=body.max_completion_tokens or body.max_tokens,
         client=client,
         logprobs=_chat_logprobs(body),
+        private=private,
         **_common(body),
     )
 
 
-def completion_job(body: CompletionRequest, client: str = "") -> Job:
+def completion_job(body: CompletionRequest, client: str = "", *, private: bool = False) -> Job:
     """Check a plain completion of `client`; raises `InvalidBody` and `UnsupportedField`."""
     _refuse(body, HARMLESS_IN_COMPLETION)
     if body.best_of is not None and body.best_of != (body.n or 1):
@@ -125,6 +128,7 @@ def completion_job(body: CompletionRequest, client: str = "") -> Job:
         echo=bool(body.echo),
         client=client,
         logprobs=0 if logprobs is True else logprobs,
+        private=private,
         **_common(body),
     )
 
