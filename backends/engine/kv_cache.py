@@ -147,6 +147,8 @@ class KVCache:
                 break
             self.reserve(part.size)
             if not self._runner.restore(sequence.slot, part.start, part.end, part.data):
+                assert self._store is not None
+                self._store.reject(np.asarray(sequence.token_ids, np.int32), part.start)
                 break
             self.grow(sequence, part.end - part.start)
             self.restored += part.end - part.start

@@ -169,7 +169,7 @@ class KVDisk:
 
     def _free(self) -> int:
         """Bytes that may be taken of what is free."""
-        usage = shutil.disk_usage(self.folder)
+        usage = shutil.disk_usage(self._root)
         reserve = self._reserve
         if reserve is None:
             reserve = min(usage.total // 20, _MOST_RESERVE)

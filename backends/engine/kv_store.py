@@ -123,15 +123,15 @@ class KVStore:
             if chunk.on_disk or chunk.data is not None:
                 return True
             chunk.data = data
-            for other in self._tree.superseded_by(chunk):
-                if not other.on_disk:
-                    self._forget(other)
             if to_disk:
                 if not self._queue(chunk):
                     self._forget(chunk)
             else:
                 for gone in self._memory.add(chunk):
                     self._give_up(gone)
+            for other in self._tree.superseded_by(chunk) if not chunk.removed else ():
+                if not other.on_disk:  # else it goes once this one is there, too
+                    self._forget(other)
             return not chunk.removed
 
     def fetch(self, tokens: Tokens, start: int, done: OnRead) -> None:
@@ -140,6 +140,14 @@ class KVStore:
         `done` is called there.
         """
         self._reads.put((tokens, start, done))
+
+    def reject(self, tokens: Tokens, start: int) -> None:
+        """Forget the part of the tokens that begins at `start`, since it cannot be restored."""
+        with self._lock:
+            for chunk, _ in self._tree.match(tokens):
+                if chunk.start == start:
+                    self._forget(chunk)
+                    return
 
     def flush(self) -> None:
         """Write what is in memory only, as far as the disk keeps up."""
@@ -202,7 +210,7 @@ class KVStore:
         try:
             if self._writable:
                 self._load_index()
-        except OSError as error:
+        except Exception as error:  # whatever it is, it must not cost a request
             self._stop_writing(error)
         finally:
             self._indexed.set()
@@ -232,7 +240,7 @@ class KVStore:
             if self._writable and not chunk.removed and self._has_room(header.file_size, parent):
                 written = self._disk.write(header, data, durable=not self.hurry)
                 self._disk.touch([part.key for part in chunk.path()])
-        except OSError as error:
+        except Exception as error:  # as above
             self._stop_writing(error)
         with self._lock:
             self._wrote(chunk, header.file_size if written else 0, len(data))
@@ -276,16 +284,21 @@ class KVStore:
             else:
                 self._forget(chunk)
 
-    def _stop_writing(self, error: OSError) -> None:
+    def _stop_writing(self, error: Exception) -> None:
         if self._writable:
             self._writable = False
-            logger.warning("Conversations are no longer saved to %s: %s", self._disk.folder, error)
+            logger.warning("Conversations are not saved to %s: %r", self._disk.folder, error)
 
     def _read_all(self) -> None:
         """The reader thread."""
         while (job := self._reads.get()) is not None:
             tokens, start, done = job
-            done(self._read(tokens, start))
+            parts: list[StoredPart] = []
+            try:
+                parts = self._read(tokens, start)
+            except Exception:  # the sequence would wait for ever
+                logger.exception("What is stored of a conversation cannot be read")
+            done(parts)
 
     def _read(self, tokens: Tokens, start: int) -> list[StoredPart]:
         with self._lock:
