@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,7 +62,7 @@ def test_a_match_is_as_long_as_any_stored_conversation_allows(
 
 
 @given(stored=st.lists(conversations, max_size=6), order=st.randoms())
-def test_files_lead_to_the_same_tree(stored: list[Tokens], order: object) -> None:
+def test_files_lead_to_the_same_tree(stored: list[Tokens], order: random.Random) -> None:
     tree = ChunkTree(IDENTITY)
     for tokens in stored:
         store(tree, tokens)
@@ -69,7 +71,7 @@ def test_files_lead_to_the_same_tree(stored: list[Tokens], order: object) -> Non
         for chunk in tree
         if chunk.parent is not None
     ]
-    order.shuffle(headers)  # pyright: ignore[reportAttributeAccessIssue]
+    order.shuffle(headers)
     loaded = ChunkTree(IDENTITY)
     assert loaded.load(headers) == []
     assert {chunk.key: chunk.start for chunk in loaded} == {

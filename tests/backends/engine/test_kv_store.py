@@ -168,7 +168,11 @@ def test_what_cannot_be_restored_is_computed_and_forgotten(
     engine = storing(disk=0)
     first = engine.ask(chat(1, 700))
     engine.ask(chat(2, 900))
-    monkeypatch.setattr(engine.runner, "restore", lambda *_: False)
+
+    def refuse(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(engine.runner, "restore", refuse)
     assert engine.ask(first.token_ids).cached_tokens == 0
     assert engine.store.match(np.array(first.token_ids, np.int32)) == 0
     assert engine.engine.gauges().restored_tokens_total == 0
@@ -285,9 +289,12 @@ def test_a_request_that_left_while_it_was_read_for(
     engine.ask(chat(2, 900))
     gate = threading.Event()
     read = engine.store._read
-    monkeypatch.setattr(
-        engine.store, "_read", lambda *arguments: (gate.wait(10), read(*arguments))[1]
-    )
+
+    def read_late(*arguments: object) -> object:
+        gate.wait(10)
+        return read(*arguments)
+
+    monkeypatch.setattr(engine.store, "_read", read_late)
     gone = Sequence("r", 0, list(first.token_ids), SamplingParams(), max_tokens=3)
     engine.engine.add(gone)
     engine.engine.step()
@@ -332,7 +339,11 @@ def test_a_failure_of_the_reader_costs_no_request(
     engine = storing()
     first = engine.ask(chat(1, 700))
     engine.ask(chat(2, 900))
-    monkeypatch.setattr(engine.store, "_load", lambda _: 1 / 0)
+
+    def fail(_: object) -> float:
+        return 1 / 0
+
+    monkeypatch.setattr(engine.store, "_load", fail)
     assert engine.ask(first.token_ids).num_generated == 3
     assert "division by zero" in caplog.text
 

@@ -1,0 +1,114 @@
+"""A restored conversation goes on as if it had never left: the same tokens, greedy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from ingle.backends.base import EngineKind, KVStoreSpec, LoadSpec, SamplingParams
+from ingle.backends.engine.engine import Engine
+from ingle.backends.engine.kv_store import KVStore
+from ingle.backends.engine.sequence import Sequence
+from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
+
+pytestmark = pytest.mark.model
+
+TEXT = "The lighthouse keeper counted the ships every evening, and wrote them into his book. " * 45
+QUESTION = "He asked himself why"
+BYTES_PER_TOKEN = 30 * 2 * 192 * 2
+
+
+class Life:
+    """One life of a worker: a runner, a store and an engine."""
+
+    def __init__(self, runner: LlamaModelRunner, store: KVStore) -> None:
+        self.runner = runner
+        self.store = store
+        self.engine = Engine(runner, store=store)
+
+    def encode(self, text: str) -> list[int]:
+        return self.runner.tokenizer.encode(text, add_special=False, parse_special=False)
+
+    def ask(self, tokens: list[int], max_tokens: int) -> Sequence:
+        sequence = Sequence(
+            "r",
+            0,
+            list(tokens),
+            SamplingParams(temperature=0),
+            max_tokens=max_tokens,
+            ignore_eos=True,
+        )
+        self.engine.add(sequence)
+        deadline = time.monotonic() + 60
+        while self.engine.has_work or self.engine.is_fetching:
+            assert time.monotonic() < deadline
+            if self.engine.has_work:
+                self.engine.step()
+            else:
+                time.sleep(0.001)
+        return sequence
+
+    def save(self) -> None:
+        while self.engine.has_unsaved:
+            self.engine.save(0.05)
+            time.sleep(0.001)
+
+
+@contextmanager
+def life(path: Path, folder: Path, *, disk: int = 2**30, context: int = 2048) -> Generator[Life]:
+    spec = LoadSpec(engine=EngineKind.LLAMA_CPP, path=str(path), context=context)
+    runner = LlamaModelRunner(spec)
+    wanted = KVStoreSpec(folder=str(folder), model="ab" * 32, disk_bytes=disk, memory_bytes=2**30)
+    store = KVStore(wanted, runner.state_key)
+    try:
+        yield Life(runner, store)
+    finally:
+        store.close(5)
+        runner.close()
+
+
+def generated(sequence: Sequence) -> list[int]:
+    return sequence.token_ids[sequence.prompt_length :]
+
+
+@pytest.mark.parametrize("kept", [None, 600], ids=["next turn", "edit"])
+def test_another_life_says_the_same(smollm2_path: Path, tmp_path: Path, kept: int | None) -> None:
+    with life(smollm2_path, tmp_path) as first:
+        told = first.ask(first.encode(TEXT), 40)
+        assert len(told.token_ids) > 700
+        first.save()
+        turn = told.token_ids[:kept] + first.encode(QUESTION)
+        stayed = first.ask(turn, 32)
+        assert first.engine.gauges().restored_tokens_total == 0
+    with life(smollm2_path, tmp_path) as second:
+        came_back = second.ask(turn, 32)
+        assert second.engine.gauges().restored_tokens_total == came_back.cached_tokens
+        assert came_back.cached_tokens == stayed.cached_tokens > 500
+        assert generated(came_back) == generated(stayed)
+
+
+def test_what_had_to_go_comes_back_from_memory(smollm2_path: Path, tmp_path: Path) -> None:
+    with life(smollm2_path, tmp_path, disk=0, context=1280) as alive:
+        told = alive.ask(alive.encode(TEXT), 40)
+        turn = told.token_ids + alive.encode(QUESTION)
+        stayed = alive.ask(turn, 32)
+        alive.ask(alive.encode("Ships. " * 450), 4)
+        gauges = alive.engine.gauges()
+        assert gauges.kv_memory_bytes > 700 * BYTES_PER_TOKEN
+        again = alive.ask(turn, 32)
+        assert alive.engine.gauges().restored_tokens_total > 700
+        # What was generated in the meantime is known as well, but the last token is computed.
+        assert again.cached_tokens == len(turn) - 1
+        assert generated(again)[:8] == generated(stayed)[:8]
+
+
+def test_a_token_takes_what_its_keys_and_values_take(smollm2_path: Path, tmp_path: Path) -> None:
+    with life(smollm2_path, tmp_path) as alive:
+        told = alive.ask(alive.encode(TEXT), 4)
+        alive.save()
+        per_token = alive.engine.gauges().kv_disk_bytes / (len(told.token_ids) - 1)
+        assert BYTES_PER_TOKEN < per_token < 1.01 * BYTES_PER_TOKEN
