@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import httpx
+import msgspec
 import pytest
 
 from ingle.backends.base import (
@@ -81,6 +82,7 @@ class PlannedBackend:
         self.pid: int | None = None
         self.active = 0
         self.stops: list[float] = []
+        self.trims = 0
         self._dead = asyncio.Event()
         self._cause = ""
 
@@ -143,6 +145,10 @@ class PlannedBackend:
     async def wait_dead(self) -> str:
         await self._dead.wait()
         return self._cause
+
+    def trim(self) -> None:
+        self.trims += 1
+        self.gauges = msgspec.structs.replace(self.gauges, kv_memory_bytes=0)
 
     async def stop(self, grace: float = 5.0) -> None:
         self.stops.append(grace)
