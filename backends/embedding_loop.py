@@ -29,10 +29,11 @@ from .messages import (
     Pong,
     Rerank,
     ToWorker,
+    Trim,
 )
 from .text.text_inputs import TextInputs
 from .text.text_pairs import TextPairs
-from .worker_loop import Admitted, Inbox, Stop, rejected
+from .worker_loop import Admitted, Inbox, Stop, Wake, rejected
 
 Request = TypeVar("Request", EmbedRequest, RerankRequest)
 
@@ -157,7 +158,7 @@ class EmbeddingLoop:
                 message = self._inbox.get()
             self._handle(message)
 
-    def _handle(self, message: ToWorker | Admitted | Stop) -> None:
+    def _handle(self, message: ToWorker | Admitted | Stop | Wake) -> None:
         match message:
             case Embed(request):
                 self._accept(request, ModelTask.EMBED, self._embed_tokens)
@@ -173,7 +174,9 @@ class EmbeddingLoop:
                 self._draining = True
             case Stop():
                 self._stopping = True
-            case Load() | Admitted():
+            case Trim():
+                pass  # nothing is kept
+            case Load() | Admitted() | Wake():
                 raise RuntimeError(f"no message for this loop: {message!r}")
 
     def _accept(

@@ -166,7 +166,7 @@ async def test_generations_of_the_daemon_may_be_private_too(
     run_daemon: DaemonFactory, ingle_home: Path, private: bool
 ) -> None:
     async with run_daemon(create_backend=storing_backend(ingle_home)) as daemon:
-        body = {"prompt": PROMPT, "ingle": {"private": private}}
+        body = {"prompt": PROMPT, "private": private}
         begun = (await daemon.unix.post("/ingle/v1/generations", json=body)).json()
         await daemon.events("GET", f"/ingle/v1/generations/{begun['id']}/events")
         await daemon.unix.post("/ingle/v1/unload", json={})
