@@ -58,7 +58,7 @@ from .text.tokenizer import Tokenizer
 
 _GAUGES_INTERVAL = 0.25
 _PREPARATION_SECONDS = 0.02
-_JOIN_SECONDS = 0.008
+_JOIN_SECONDS = 0.016
 _SAVE_AFTER = 2.0
 """Seconds of rest before what was computed is saved."""
 _SAVE_SLICE = 0.05
@@ -401,8 +401,8 @@ class WorkerLoop:
     def _may_wait(self) -> bool:
         """Whether the events can leave together with those of the next step.
 
-        A frame wakes the daemon and its clients, on cores that decode, and nobody sees more than
-        a hundred tokens a second come one by one.
+        A frame wakes the daemon and its clients, on cores that decode, and no screen shows more
+        than sixty a second.
         """
         if self._urgent or self._contended or time.monotonic() - self._flushed_at >= _JOIN_SECONDS:
             return False

@@ -24,6 +24,12 @@ what is computed in other chunks has slightly other logits."""
 
 _SPILL_SECONDS = 0.2
 
+_IDLE_CELLS = 512
+"""Cells that may be kept in the cache while others decode. Each step's attention runs over all cells
+in use, also those of ended sequences: 4,000 of them cost a small model on a CPU a tenth to a third
+of its speed, while moving 1,000 tokens out and back takes about 3 ms.
+"""
+
 
 @dataclass(eq=False)
 class _Slot:
@@ -198,6 +204,17 @@ class KVCache:
             return False
         self._empty.append(self._give_up_oldest())
         return True
+
+    def make_light(self) -> None:
+        """Move what was kept longest out of the way of those who decode, if memory has a place."""
+        if self.kept <= _IDLE_CELLS or self._store is None:
+            return
+        for slot in self._kept.values():
+            if slot.public == slot.length and self._store.may_hold(slot.length):
+                del self._kept[slot.index]
+                self._spill(slot)
+                self._empty.append(self._clear(slot))
+                return
 
     @property
     def unsaved(self) -> bool:

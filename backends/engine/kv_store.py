@@ -52,6 +52,7 @@ class KVStore:
         self._writes: queue.SimpleQueue[StoredChunk | bytes | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[tuple[Tokens, int, OnRead] | None] = queue.SimpleQueue()
         self._backlog = 0
+        self._token_bytes = 0.0
         self._disk_bytes = 0
         self.hurry = False
         """Whether files are written that a power cut may tear."""
@@ -72,6 +73,10 @@ class KVStore:
     def disk_bytes(self) -> int:
         """Bytes of this model's files."""
         return self._disk_bytes
+
+    def may_hold(self, tokens: int) -> bool:
+        """Whether memory is large enough for so many tokens beside others."""
+        return tokens * self._token_bytes < self._memory.limit / 2
 
     @property
     def accepts_saves(self) -> bool:
@@ -115,6 +120,7 @@ class KVStore:
 
         To the disk goes what the cache still holds; what it gives up goes into memory.
         """
+        self._token_bytes = len(data) / (end - start)
         with self._lock:
             parent = self._tree.behind(tokens[:start])
             if parent is None:

@@ -37,6 +37,28 @@ def test_what_the_cache_gives_up_comes_back(storing: MakeEngine, chat: Chat) -> 
     assert not engine.folder.exists()
 
 
+def test_idle_chats_make_room_for_those_who_decode(storing: MakeEngine, chat: Chat) -> None:
+    """Each step's attention runs over all cells in use: kept ones move to memory and come back."""
+    engine = storing(context=4096)
+    idle = [engine.ask(chat(seed, 600)) for seed in (1, 2)]
+    secret = engine.ask(chat(3, 600), private=True)
+    engine.ask(chat(4, 100), max_tokens=9)
+    gauges = engine.engine.gauges()
+    assert gauges.kv_kept < 800, "the private one has no other place"
+    assert gauges.kv_memory_bytes > 0
+    for sequence in (*idle, secret):
+        again = engine.ask(sequence.token_ids + chat(5, 10))
+        assert again.cached_tokens >= 600
+
+
+def test_what_memory_cannot_hold_stays_in_the_cache(storing: MakeEngine, chat: Chat) -> None:
+    engine = storing(context=4096, memory=1000 * 4)
+    engine.ask(chat(1, 100))
+    engine.ask(chat(2, 900))
+    engine.ask(chat(3, 100), max_tokens=9)
+    assert engine.ask(chat(2, 900) + chat(5, 10)).cached_tokens == 900
+
+
 def test_another_life_resumes_from_disk(storing: MakeEngine, chat: Chat) -> None:
     engine = storing(memory=0)
     first = engine.ask(chat(1, 700))
