@@ -25,10 +25,9 @@ what is computed in other chunks has slightly other logits."""
 _SPILL_SECONDS = 0.2
 
 _IDLE_CELLS = 512
-"""Cells that may be kept in the cache while others decode. Each step's attention runs over all cells
-in use, also those of ended sequences: 4,000 of them cost a small model on a CPU a tenth to a third
-of its speed, while moving 1,000 tokens out and back takes about 3 ms.
-"""
+"""Cells that may be kept while others decode. Each step's attention runs over all cells in use,
+those of ended sequences too: 4,000 of them cost a small model on a CPU a tenth to a third of its
+speed, while moving 1,000 tokens out and back takes about 3 ms."""
 
 
 @dataclass(eq=False)
