@@ -370,4 +370,10 @@ def _fits(run: ModelRun, options: LoadOptions) -> bool:
     contexts = (None, run.options.context, info.context if info else None)
     kv_types = (None, run.options.kv_type, info.kv_type if info else None)
     drafts = (None, run.options.draft)
-    return options.context in contexts and options.kv_type in kv_types and options.draft in drafts
+    poolings = (None, run.options.pooling)
+    return (
+        options.context in contexts
+        and options.kv_type in kv_types
+        and options.draft in drafts
+        and options.pooling in poolings
+    )

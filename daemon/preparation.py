@@ -12,7 +12,7 @@ from ingle.backends.base import LoadSpec
 from ingle.models.errors import ModelNotFound
 from ingle.models.kv_type import KVType
 from ingle.models.store import StoredModel
-from ingle.models.task import ModelTask
+from ingle.models.task import ModelTask, Pooling
 
 from .config import Config
 from .kv_folder import kv_store_spec
@@ -34,11 +34,13 @@ class LoadOptions(msgspec.Struct, frozen=True):
     """What one load asks for; None leaves it to the settings.
 
     `draft` names the model that guesses for this one; "off" is none, whatever the catalog says.
+    `pooling` is for a model that embeds.
     """
 
     context: int | None = None
     kv_type: KVType | None = None
     draft: str | None = None
+    pooling: Pooling | None = None
 
 
 class Preparer(Protocol):
@@ -82,6 +84,7 @@ class GGUFPreparer:
             chat_template=model.chat_template,
             speculation=config.speculation,
             compute_lease=config.paths.compute_lease,
+            pooling=options.pooling if model.task is ModelTask.EMBED else None,
         )
         # Memory beyond the KV cache does not count: it gives way (see `ModelManager._trim`).
         spec = msgspec.structs.replace(spec, kv_store=kv_store_spec(config, model))

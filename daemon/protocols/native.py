@@ -18,7 +18,7 @@ from ingle.backends.base import GenerateRequest, Priority
 from ingle.backends.errors import WrongTask
 from ingle.models.errors import ModelNotFound
 from ingle.models.progress import PullProgress
-from ingle.models.task import ModelTask
+from ingle.models.task import ModelTask, Pooling
 
 from ..body import parse, read_body
 from ..client_identity import identify_client
@@ -286,7 +286,12 @@ class NativeApi:
         body = await self._read(request, self._load_request)
         loading = self._services.manager.load(
             body.model,
-            LoadOptions(body.context, body.kv_type, body.draft),
+            LoadOptions(
+                context=body.context,
+                kv_type=body.kv_type,
+                draft=body.draft,
+                pooling=Pooling(body.pooling) if body.pooling is not None else None,
+            ),
             keep_alive=body.keep_alive,
         )
         loaded = await run_until_disconnect(request.receive, loading)

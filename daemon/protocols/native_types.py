@@ -76,12 +76,16 @@ class ModelRequest(msgspec.Struct, frozen=True):
 
 
 class LoadRequest(msgspec.Struct, frozen=True):
-    """`context` in tokens, `draft` a model or "off"; the configuration decides what is left out."""
+    """`context` in tokens, `draft` a model or "off", `pooling` for models that embed.
+
+    The configuration decides what is left out.
+    """
 
     model: Reference
     context: TokenCount | None = None
     kv_type: KVType | None = None
     draft: Reference | None = None
+    pooling: Literal["mean", "cls", "last"] | None = None
     keep_alive: KeepAlive | None = None
 
 

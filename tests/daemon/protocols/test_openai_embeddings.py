@@ -169,6 +169,18 @@ async def test_readiness_is_a_vector(daemon: RunningDaemon, bert: str) -> None:
     assert answer.json()["status"] == "ready"
 
 
+async def test_another_pooling_for_one_load(daemon: RunningDaemon, bert: str) -> None:
+    mean = vectors(await post(daemon, model=bert, input="cat dog"))
+    for pooling, same in (("cls", False), ("mean", True)):
+        body = {"model": bert, "pooling": pooling}
+        answer = await daemon.tcp.post("/ingle/v1/load", json=body)
+        assert answer.status_code == 200, answer.text
+        now = vectors(await post(daemon, model=bert, input="cat dog"))
+        assert np.allclose(now, mean, atol=1e-4) is same
+    body = {"model": bert, "pooling": "rank"}
+    assert (await daemon.tcp.post("/ingle/v1/load", json=body)).status_code == 400
+
+
 async def test_the_listings_tell_the_task(daemon: RunningDaemon) -> None:
     entries = (await daemon.tcp.get("/ingle/v1/models")).json()["models"]
     tasks = {entry["name"]: entry["task"] for entry in entries}
