@@ -47,7 +47,7 @@ def make_load_spec(
         slots=EMBEDDING_SLOTS if embeds else slots,
         threads=threads,
         gpu_layers=gpu_layers,
-        kv_type=kv_type,
+        kv_type=KVType.F16 if embeds else kv_type,
         flash_attention=flash_attention,
         mmap=mmap,
         mlock=mlock,

@@ -20,6 +20,7 @@ from ..text.text_inputs import TextInputs
 from ..text.text_pairs import TextPairs
 from ..topology import plan_threads
 from .model import LlamaModel
+from .model_runner import FLASH_ATTENTION
 from .native_log import NativeLog
 from .text_batch import Piece, TextBatch
 from .tokenizer import LlamaTokenizer
@@ -63,7 +64,7 @@ class LlamaEmbedder:
             self._pooling = spec.pooling or _DEFAULT_POOLING[spec.task]
             self._threads = plan_threads(read_inventory(), spec.threads)
             self._capacity = max(spec.context, spec.batch)
-            self._ctx = self._make_context()
+            self._ctx = self._make_context(spec)
             undo.callback(llama_cpp.llama_free, self._ctx)
             self._memory = llama_cpp.llama_get_memory(self._ctx)
             self._splits = self._memory is not None and self._last_token_speaks()
@@ -125,7 +126,7 @@ class LlamaEmbedder:
         """Free everything in the order llama.cpp demands."""
         self._resources.close()
 
-    def _make_context(self) -> llama_cpp.llama_context_p:
+    def _make_context(self, spec: LoadSpec) -> llama_cpp.llama_context_p:
         params = llama_cpp.llama_context_default_params()
         params.embeddings = True
         params.pooling_type = _POOLING[self._pooling]
@@ -135,6 +136,7 @@ class LlamaEmbedder:
         params.n_seq_max = self.batch_texts
         params.n_threads = params.n_threads_batch = self._threads.threads
         params.kv_unified = True
+        params.flash_attn_type = FLASH_ATTENTION[spec.flash_attention]
         params.no_perf = True
         assert self.model.handle is not None
         context = llama_cpp.llama_init_from_model(self.model.handle, params)

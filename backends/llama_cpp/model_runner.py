@@ -32,7 +32,7 @@ from .tokenizer import LlamaTokenizer
 _NO_ROOM = 1
 _MAX_DRAFTS = 16
 _KEPT_STATES = 4
-_FLASH_ATTENTION = {
+FLASH_ATTENTION = {
     "auto": llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO,
     "on": llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED,
     "off": llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED,
@@ -221,7 +221,7 @@ class LlamaModelRunner:
         params.n_outputs_max = max(params.n_seq_max, self.slots + self.max_drafts)
         params.n_threads = params.n_threads_batch = self._threads.threads
         params.type_k = params.type_v = spec.kv_type.ggml_type
-        params.flash_attn_type = _FLASH_ATTENTION[spec.flash_attention]
+        params.flash_attn_type = FLASH_ATTENTION[spec.flash_attention]
         # A window that is recycled would take the cells of prefixes that others still share, and
         # decoding from such a prefix gives wrong logits without an error.
         params.swa_full = True
