@@ -49,6 +49,12 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
         help="of all processors that others may use; pairs above it do not count",
     )  # fmt: skip
     parser.add_argument("--patience", type=float, default=30.0, help="seconds to wait for quiet")
+    parser.add_argument(
+        "--speculation",
+        choices=["auto", "off"],
+        default="off",
+        help="of ingle; off compares like with like, since the peers run without (default)",
+    )
     parser.add_argument("--profile", action="store_true", help="show CPU time a token")
     parser.add_argument("--quick", action="store_true", help="few rounds, short texts")
     parser.add_argument("--save", action="store_true", help="write JSON and a picture to results/")
@@ -143,6 +149,7 @@ def conditions(arguments: argparse.Namespace) -> dict[str, object]:
     return {
         "quick": arguments.quick,
         "tokens": arguments.tokens,
+        "speculation": arguments.speculation,
         "max_foreign": arguments.max_foreign,
         "loaded": "all servers at once; only the one that is asked computes",
         "variables": {
@@ -160,7 +167,12 @@ def main() -> None:
     arguments = parse()
     # Ended from outside, the servers must end as well.
     signal.signal(signal.SIGTERM, _end)
-    settings = Settings(arguments.threads, slots=16, context=arguments.context)
+    settings = Settings(
+        arguments.threads,
+        slots=16,
+        context=arguments.context,
+        speculation=arguments.speculation,
+    )
     gate = IdleGate(
         arguments.max_foreign, arguments.patience, window=0.5 if arguments.quick else 1.0
     )

@@ -30,6 +30,7 @@ class IngleServer(Server):
             "INGLE_CONTEXT": str(self.settings.context),
             "INGLE_SLOTS": str(self.settings.slots),
             "INGLE_THREADS": str(self.settings.threads),
+            "INGLE_SPECULATION": self.settings.speculation,
         }
 
     def describe(self) -> dict[str, object]:

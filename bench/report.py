@@ -19,7 +19,8 @@ class Report:
         self, model: Path, servers: Sequence[Server], conditions: dict[str, object]
     ) -> None:
         self._model = model
-        self._name = f"cpu-{model.stem}"
+        speculates = conditions.get("speculation") == "auto"
+        self._name = f"cpu-{model.stem}{'-speculation' if speculates else ''}"
         self._facts: dict[str, object] = {
             "model": model.name,
             "bytes": model.stat().st_size,

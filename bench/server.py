@@ -28,6 +28,8 @@ class Settings:
     """Streams that each can serve at once."""
     context: int
     """Tokens in the KV cache, shared by all streams."""
+    speculation: str = "off"
+    """Ingle's setting; the peers have none."""
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ class Scheduler:
     def schedule(self) -> Batch:
         """The next batch of what runs; empty only when nothing does."""
         self._make_room()
-        if any(sequence.is_decoding for sequence in self.running):
+        if self.running:
             self._kv.make_light()
         batch = self._fill()
         while self.running and not batch.chunks and self._preempt_one():
