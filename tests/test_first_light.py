@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -13,11 +14,13 @@ import sysconfig
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import httpx
 import llama_cpp
 import openai
 import psutil
+import pydantic
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
@@ -168,6 +171,78 @@ async def test_eight_clients_stream_at_once(daemon: RunningDaemon) -> None:
         results = await asyncio.gather(*(ask(client, topic) for topic in topics))
     assert max(first for first, _, _ in results) < min(end for _, end, _ in results)
     assert all(text for _, _, text in results)
+
+
+class Step(pydantic.BaseModel):
+    action: Annotated[str, pydantic.StringConstraints(max_length=20)]
+    minutes: Annotated[int, pydantic.Field(ge=1, le=60)]
+
+
+class Recipe(pydantic.BaseModel):
+    title: Annotated[str, pydantic.StringConstraints(max_length=20)]
+    difficulty: Literal["easy", "hård"]
+    steps: Annotated[list[Step], pydantic.Field(min_length=1, max_length=2)]
+    source: Annotated[str, pydantic.StringConstraints(max_length=10)] | None
+
+
+RECIPE: list[ChatCompletionMessageParam] = [
+    {"role": "user", "content": "Give me a recipe for tea as JSON."}
+]
+
+
+async def test_the_openai_client_parses_answers_into_models(daemon: RunningDaemon) -> None:
+    """Whole and streamed, several at once, greedy and not."""
+
+    async def whole(client: openai.AsyncOpenAI, temperature: float) -> None:
+        answer = await client.chat.completions.parse(
+            model="smollm2", messages=RECIPE, response_format=Recipe, temperature=temperature
+        )
+        message = answer.choices[0].message
+        assert message.parsed == Recipe.model_validate_json(message.content or "")
+        assert answer.choices[0].finish_reason == "stop"
+
+    async def streamed(client: openai.AsyncOpenAI) -> None:
+        async with client.chat.completions.stream(
+            model="smollm2", messages=RECIPE, response_format=Recipe, logprobs=True, top_logprobs=2
+        ) as stream:
+            pieces = [event.delta async for event in stream if event.type == "content.delta"]
+            final = await stream.get_final_completion()
+        choice = final.choices[0]
+        assert "".join(pieces) == choice.message.content
+        assert choice.message.parsed == Recipe.model_validate_json("".join(pieces))
+        assert choice.logprobs is not None
+        tokens = choice.logprobs.content or []
+        written = b"".join(bytes(token.bytes or []) for token in tokens)
+        assert written.decode() == choice.message.content
+        assert all(len(token.top_logprobs) == 2 for token in tokens)
+
+    async with openai.AsyncOpenAI(base_url=daemon.base_url, api_key="none") as client:
+        await asyncio.gather(*(whole(client, t) for t in (0, 0.5, 1)), streamed(client))
+
+
+def test_forms_of_every_kind(daemon: RunningDaemon) -> None:
+    def answer(**fields: object) -> str:
+        body = {"model": "smollm2", "messages": CAPITAL, "max_tokens": 40, **fields}
+        reply = daemon.http.post("/v1/chat/completions", json=body)
+        assert reply.status_code == 200, reply.text
+        return reply.json()["choices"][0]["message"]["content"]
+
+    assert answer(structured_outputs={"choice": ["Paris", "Rome"]}, temperature=0) == "Paris"
+    assert re.fullmatch("[0-9]{3}", answer(structured_outputs={"regex": "[0-9]{3}"}))
+    assert re.fullmatch("[a-c]{4}", answer(grammar="root ::= [a-c]{4}"))
+    assert answer(grammar='start: "x" "y"') == "xy"
+    assert answer(response_format={"type": "json_object"}).startswith("{")
+    impossible: list[dict[str, Any]] = [
+        {"type": "integer", "minimum": 5, "maximum": 2},
+        {"not": {}},
+    ]
+    for schema in impossible:
+        wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+        body: dict[str, Any] = {"model": "smollm2", "messages": CAPITAL}
+        body["response_format"] = wanted
+        refused = daemon.http.post("/v1/chat/completions", json=body)
+        assert refused.status_code == 400
+        assert refused.json()["error"]["code"] == "invalid_schema"
 
 
 def test_killing_the_worker_costs_one_answer(daemon: RunningDaemon) -> None:

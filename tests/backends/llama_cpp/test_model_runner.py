@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import cast
 
 import llama_cpp
+import numpy as np
 import pytest
 
 from ingle.backends.base import EngineKind, FinishReason, LoadSpec, SamplingParams
@@ -312,3 +313,60 @@ def test_a_snapshot_is_what_it_was_taken_of(runner: LlamaModelRunner) -> None:
     assert go_on(3) == expected
     assert not runner.restore(4, 0, cut, parts[0][:-1]), "a torn one is refused"
     KVCache(runner)
+
+
+def test_a_seed_draws_the_same_whoever_else_is_in_the_batch(runner: LlamaModelRunner) -> None:
+    """Where no two tokens are nearly as likely: other batches move logits in their last digits."""
+    sampling = SamplingParams(temperature=0.3, top_k=5, repeat_penalty=1.1, seed=7)
+    alone = sequence_of(runner, PROMPTS[0], sampling)
+    run(runner, alone)
+    other = SamplingParams(temperature=1.2, seed=1)
+    company = [sequence_of(runner, prompt, other) for prompt in PROMPTS[1:]]
+    among = sequence_of(runner, PROMPTS[0], sampling)
+    run(runner, company[0], among, *company[1:])
+    assert generated(among) == generated(alone)
+    assert all(sequence.num_generated for sequence in company)
+
+
+def test_logprobs_are_the_log_softmax_of_the_references_logits(
+    runner: LlamaModelRunner, reference: llama_cpp.Llama
+) -> None:
+    sampling = SamplingParams(temperature=0.8, seed=3, repeat_penalty=1.3)
+    sequence = sequence_of(runner, PROMPTS[2], sampling, max_tokens=6)
+    sequence.logprobs = 4
+    engine = Engine(runner)
+    engine.add(sequence)
+    scores = [score for _ in range(6) for o in engine.step() for score in o.logprobs or []]
+    assert [score.token_id for score in scores] == generated(sequence)
+    reference.reset()
+    reference.eval(sequence.token_ids[: sequence.prompt_length])
+    for score in scores:
+        logits = np.ctypeslib.as_array(llama_cpp.llama_get_logits(reference.ctx), (49152,))
+        exact = logits.astype(np.float64)
+        exact -= exact.max() + np.log(np.exp(exact - exact.max()).sum())
+        assert score.logprob == pytest.approx(exact[score.token_id], abs=1e-4)
+        assert [token for token, _ in score.top] == np.argsort(-exact)[:4].tolist()
+        expected = [exact[token] for token, _ in score.top]
+        assert [logprob for _, logprob in score.top] == pytest.approx(expected, abs=1e-4)
+        reference.eval([score.token_id])
+
+
+def test_drafted_tokens_have_logprobs_too(runner: LlamaModelRunner) -> None:
+    def scored(speculator: Oracle | None) -> list[tuple[int, float]]:
+        sequence = sequence_of(runner, PROMPTS[2], max_tokens=12)
+        sequence.logprobs = 0
+        engine = Engine(runner, speculator)
+        engine.add(sequence)
+        scores: list[tuple[int, float]] = []
+        while engine.has_work:
+            for output in engine.step():
+                assert output.logprobs is not None
+                assert [score.token_id for score in output.logprobs] == output.token_ids
+                scores += [(score.token_id, score.logprob) for score in output.logprobs]
+        return scores
+
+    plain = scored(None)
+    drafted = scored(Oracle([token for token, _ in plain]))
+    assert [token for token, _ in drafted] == [token for token, _ in plain]
+    # Other batch shapes move logits a little.
+    assert [p for _, p in drafted] == pytest.approx([p for _, p in plain], abs=0.5)
