@@ -23,6 +23,14 @@ MAX_GBNF = 2**15
 """The converter of this notation is slow."""
 
 _CACHED = 32
+_WORDING = {
+    "<non-verbose/>": " ",
+    "NoExtensionBias": "nothing matches it",
+    "Enable 'coerce_one_of' option to approximate oneOf with anyOf": (
+        "where two of its branches may match; use anyOf"
+    ),
+    "constraints are not supported. where": "is not supported where",
+}
 _MAX_LEXER_STATES = 50_000  # some 100 MB
 
 
@@ -191,7 +199,7 @@ def _rejected(grammar: Grammar, reason: str) -> RequestRejected:
 
 def _sentence(text: str) -> str:
     """A message of several lines on one, without its end, and not too long."""
-    # Its word for a state in which no byte can follow.
-    text = text.replace("NoExtensionBias", "nothing matches it").replace("<non-verbose/>", " ")
+    for theirs, ours in _WORDING.items():
+        text = text.replace(theirs, ours)
     line = " ".join(text.split())
     return line[:300].rstrip(". ")
