@@ -75,8 +75,9 @@ class KVStore:
         return self._disk_bytes
 
     def may_hold(self, tokens: int) -> bool:
-        """Whether memory is large enough for so many tokens beside others."""
-        return tokens * self._token_bytes < self._memory.limit / 2
+        """Whether memory is large enough for so many tokens beside others, and can be spared."""
+        size = tokens * self._token_bytes
+        return size < self._memory.limit / 2 and size < self._memory.spare()
 
     @property
     def accepts_saves(self) -> bool:

@@ -17,7 +17,7 @@ class MemoryTier:
     def __init__(self, limit: int, *, spare: Callable[[], int] | None = None) -> None:
         """`spare` tells how many bytes the machine can do without, and may be asked often."""
         self.limit = limit
-        self._spare = spare or _spare_memory
+        self.spare = spare or _spare_memory
         self._chunks: dict[StoredChunk, int] = {}  # the least recently used first
         self.used = 0
 
@@ -34,7 +34,7 @@ class MemoryTier:
             self._chunks[chunk] = len(chunk.data)
             self.used += len(chunk.data)
         self.touch(chunk)
-        limit = min(self.limit, self.used + self._spare())
+        limit = min(self.limit, self.used + self.spare())
         gone: list[StoredChunk] = []
         for other in list(self._chunks):
             if self.used <= limit:

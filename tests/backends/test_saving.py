@@ -179,6 +179,4 @@ def test_memory_is_given_back_when_the_daemon_asks(start: MakeWorker) -> None:
         worker.ask(str(number), f"{number}" + PROMPT)
     worker.until(lambda _: worker.gauges.kv_memory_bytes > 0)
     worker.send(Trim())
-    worker.ask("last", "Hi")
-    worker.until(lambda _: worker.gauges.running == 0)
-    assert worker.gauges.kv_memory_bytes == 0
+    worker.until(lambda _: worker.gauges.kv_memory_bytes == 0)

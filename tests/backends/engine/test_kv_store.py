@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingle.backends.base import FinishReason, SamplingParams
+from ingle.backends.base import FinishReason, Priority, SamplingParams
 from ingle.backends.engine.kv_disk import KVDisk
 from ingle.backends.engine.sequence import Sequence
 
@@ -49,6 +49,16 @@ def test_idle_chats_make_room_for_those_who_decode(storing: MakeEngine, chat: Ch
     for sequence in (*idle, secret):
         again = engine.ask(sequence.token_ids + chat(5, 10))
         assert again.cached_tokens >= 600
+
+
+def test_what_the_machine_has_no_memory_for_stays_in_the_cache(
+    storing: MakeEngine, chat: Chat
+) -> None:
+    engine = storing(context=4096, disk=0, spare=-1)
+    engine.ask(chat(1, 600))
+    engine.ask(chat(3, 600), max_tokens=9)
+    assert engine.engine.gauges().kv_memory_bytes == 0
+    assert engine.ask(chat(1, 600) + chat(5, 10)).cached_tokens == 600
 
 
 def test_what_memory_cannot_hold_stays_in_the_cache(storing: MakeEngine, chat: Chat) -> None:
@@ -449,3 +459,71 @@ def test_any_history_keeps_every_cell_right(
     assert gauges.kv_disk_bytes == sum(file.stat().st_size for file in engine.files()) <= disk
     if all(private for *_, private, _ in turns):
         assert gauges.kv_disk_bytes == gauges.kv_memory_bytes == 0
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    requests=st.lists(
+        st.tuples(
+            st.integers(0, 2),  # which conversation it belongs to
+            st.integers(0, 400),  # tokens it has in common with the others of that conversation
+            st.integers(1, 80),  # tokens of its own
+            st.integers(1, 40),  # max_tokens
+            st.integers(1, 3),  # n
+            st.sampled_from(Priority),
+            st.integers(0, 40),  # arrives after so many steps
+            st.one_of(st.none(), st.integers(0, 60)),  # cancelled after so many steps
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    slots=st.integers(1, 4),
+    memory=st.sampled_from([3_000, 2**30]),
+)
+def test_any_load_ends(
+    storing: MakeEngine,
+    tmp_path_factory: pytest.TempPathFactory,
+    requests: list[tuple[int, int, int, int, int, Priority, int, int | None]],
+    slots: int,
+    memory: int,
+) -> None:
+    root = tmp_path_factory.mktemp("kv")
+    engine = storing(root=root, context=600, slots=slots, memory=memory)
+    arrivals: dict[int, list[Sequence]] = {}
+    cancels: dict[int, list[Sequence]] = {}
+    everything: list[Sequence] = []
+    for number, (chat, common, own, max_tokens, n, priority, at, cancel) in enumerate(requests):
+        prompt = [(chat * 50 + i) % 250 for i in range(common)] + [number] * own
+        group: list[Sequence] = []
+        for index in range(n):
+            parent = group[0] if group else None
+            group.append(
+                Sequence("r", index, list(prompt), SamplingParams(), max_tokens, parent=parent)
+            )
+            group[-1].priority = priority
+            group[-1].ignore_eos = True
+        arrivals.setdefault(at, []).extend(group)
+        everything += group
+        if cancel is not None:
+            cancels.setdefault(max(at, cancel), []).append(group[0])
+    for step in range(20_000):
+        for sequence in arrivals.pop(step, []):
+            engine.engine.add(sequence)
+        for sequence in cancels.pop(step, []):
+            engine.engine.finish(sequence, FinishReason.CANCELLED)
+        if engine.engine.has_work:
+            engine.engine.step()
+            scheduler = engine.engine.scheduler
+            assert engine.runner.free_cells == 600 - scheduler.kv_used - scheduler.kv_kept
+        elif engine.engine.is_fetching:
+            engine.run()
+        elif not arrivals and not cancels:
+            break
+    assert not engine.engine.has_work
+    assert not engine.engine.is_fetching
+    assert engine.engine.gauges().kv_used == 0
+    for sequence in everything:
+        if sequence.finish_reason is not FinishReason.CANCELLED:
+            assert sequence.num_generated == min(
+                sequence.max_tokens or 0, 600 - sequence.prompt_length
+            )
