@@ -113,7 +113,8 @@ def assert_same_but_for_ties(runner: OpenRunner, one: Sequence, other: Sequence)
     if place is None:
         return
     candidates = {one.token_ids[place], other.token_ids[place]}
-    rows = np.stack([_logits(runner, one.token_ids[:place], drafts) for drafts in (0, 1, 3, 7)])
+    shapes = [(512, 0, 0), (512, 3, 0), (512, 7, 0), (33, 0, 0), (1, 0, 1), (1, 0, 7), (3, 5, 40)]
+    rows = np.stack([_logits(runner, one.token_ids[:place], *shape) for shape in shapes])
     for row in rows:
         assert set(np.argsort(-row)[:2].tolist()) == candidates, f"no tie at token {place}"
     gaps = [float(row[one.token_ids[place]] - row[other.token_ids[place]]) for row in rows]
@@ -121,20 +122,34 @@ def assert_same_but_for_ties(runner: OpenRunner, one: Sequence, other: Sequence)
     assert min(map(abs, gaps)) <= moved, f"{gaps} at token {place}: the shape moves only {moved}"
 
 
-def _logits(runner: OpenRunner, tokens: list[int], drafts: int) -> NDArray[np.float32]:
-    """Of what follows the tokens, the last of which is computed beside so many guesses."""
+def _logits(
+    runner: OpenRunner, tokens: list[int], most: int, drafts: int, between: int
+) -> NDArray[np.float32]:
+    """Of what follows the tokens, read in pieces of `most`, the last one beside so many guesses.
+
+    Another sequence has so many cells `between` those of two pieces: attention adds up in the order
+    of cells, and rounds.
+    """
     KVCache(runner)  # empties it
-    sequence = Sequence("r", 0, tokens, GREEDY)
-    sequence.slot = 0
-    for count in (len(tokens) - 1, 1):
-        batch = Batch()
-        batch.add(sequence, count, (0,) * drafts if count == 1 else ())
-        runner.launch(batch)
-        runner.collect()
-        sequence.num_computed += count
+    sequence, other = (Sequence("r", slot, tokens * 40, GREEDY) for slot in (0, 1))
+    sequence.token_ids = tokens
+    sequence.slot, other.slot = 0, 1
+    while sequence.num_pending:
+        if between:
+            _compute(runner, other, between)
+        count = min(most, max(1, sequence.num_pending - 1))
+        _compute(runner, sequence, count, drafts if sequence.num_pending == 1 else 0)
     row = runner.logits(1 + drafts)[0]
     KVCache(runner)
     return row
+
+
+def _compute(runner: OpenRunner, sequence: Sequence, count: int, drafts: int = 0) -> None:
+    batch = Batch()
+    batch.add(sequence, count, (0,) * drafts)
+    runner.launch(batch)
+    runner.collect()
+    sequence.num_computed += count
 
 
 @pytest.mark.model
