@@ -21,13 +21,15 @@ class IngleOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     `priority` batch lets interactive requests go first. `client` is who the request is for, where
     one program asks for several: clients are served fairly. What is `private` is never written to
-    disk. `conversation` names what the request belongs to.
+    disk. `conversation` names what the request belongs to. `speculation` false forbids guesses,
+    which changes nothing but the speed.
     """
 
     priority: Priority | None = None
     client: ClientName | None = None
     conversation: Annotated[str, Meta(max_length=200)] | None = None
     private: bool | None = None
+    speculation: bool | None = None
 
 
 PRIVATE_HEADER = Parameter(

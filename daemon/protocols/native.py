@@ -332,6 +332,7 @@ class NativeApi:
                 client=body.client or identify_client(request),
                 grammar=grammar,
                 private=is_private(body, request.headers),
+                speculation=body.speculation is not False,
             ),
             enter=partial(self._services.manager.enter, model, priority),
         )

@@ -42,6 +42,7 @@ class Job:
     ignore_eos: bool = False
     echo: bool = False
     private: bool = False
+    speculation: bool = True
     logprobs: int | None = None
     grammar: Grammar | None = None
 
@@ -79,6 +80,7 @@ class Job:
             logprobs=self.logprobs,
             grammar=self.grammar,
             private=self.private,
+            speculation=self.speculation,
         )
 
 
@@ -142,6 +144,7 @@ def _common(body: CommonRequest) -> dict[str, Any]:
         "stop": stop_strings(body.stop),
         "n": body.n or 1,
         "priority": body.priority,
+        "speculation": body.ingle is None or body.ingle.speculation is not False,
         "include_usage": body.include_usage,
         "grammar": only_one(
             [

@@ -14,6 +14,8 @@ import pytest
 from ingle.backends.base import LoadSpec
 from ingle.backends.local import LocalBackend
 from ingle.backends.process import WorkerProcess
+from ingle.daemon.protocols.openai_requests import completion_job
+from ingle.daemon.protocols.openai_types import CompletionRequest
 
 if TYPE_CHECKING:
     from ..conftest import RunningDaemon
@@ -432,3 +434,11 @@ async def test_usage_counts_guesses(run_daemon: DaemonFactory) -> None:
         assert details["rejected_prediction_tokens"] > 0
         (model,) = (await daemon.unix.get("/ingle/v1/status")).json()["models"]
         assert (model["speculation"], model["draft"]) == ("ngram", None)
+
+
+@pytest.mark.parametrize(("ingle", "guesses"), [({}, True), ({"speculation": False}, False)])
+def test_a_request_may_forbid_guesses(ingle: dict[str, bool], guesses: bool) -> None:
+    body = {"model": "echo:1", "prompt": "Hi", "ingle": ingle}
+    job = completion_job(msgspec.convert(body, CompletionRequest))
+    (request,) = job.requests({})
+    assert request.speculation is guesses
