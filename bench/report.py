@@ -38,7 +38,7 @@ class Report:
         save(self._name, {**self._facts, "comparisons": comparisons})
         bars = [
             Bar(
-                f"{_title(result)}, {figure.label}, {result.peer}",
+                f"{_title(result)}, {figure.label}",
                 result.peer,
                 result.ratio(figure),
             )
