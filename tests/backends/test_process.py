@@ -265,6 +265,7 @@ async def test_a_slow_worker_is_left_alone(
     scripted_spec: MakeSpec, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Silent but busy: only the spinning of its step tells it from a frozen one."""
-    monkeypatch.setattr("ingle.backends.process._WATCH_INTERVAL", 0.3)
-    worker = await start_worker(scripted_spec(reply="ab", spin_seconds=1.0))
+    # Long enough for the template helper to start, whose time is not the worker's.
+    monkeypatch.setattr("ingle.backends.process._WATCH_INTERVAL", 0.8)
+    worker = await start_worker(scripted_spec(reply="ab", spin_seconds=1.7))
     assert text_of(await collect(worker, ask())) == "ab"
