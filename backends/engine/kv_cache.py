@@ -209,15 +209,16 @@ class KVCache:
     def make_light(self) -> None:
         """Move what was kept longest out of the way of those who run, if memory has a place.
 
-        Takes about 20 ms at most; the next step may go on.
+        Takes about 20 ms at most. What is not moved by then stays, and is in the next step.
         """
         if self.kept <= _IDLE_CELLS or self._store is None:
             return
         deadline = time.monotonic() + _LIGHTENING_SECONDS
         for slot in list(self._kept.values()):
             if slot.public == slot.length and self._store.may_hold(slot.length):
+                if not self._store_slot(slot, deadline, to_disk=False):
+                    return
                 del self._kept[slot.index]
-                self._spill(slot)
                 self._empty.append(self._clear(slot))
                 if self.kept <= _IDLE_CELLS or time.monotonic() > deadline:
                     return
