@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ingle.models.task import ModelTask
 
+from .admission import Admitted, Stop
 from .base import Embedded, EmbedRequest, Gauges, Reranked, RerankRequest
 from .compute_lease import ComputeLease
 from .errors import BackendError, RequestRejected, WrongTask
@@ -33,7 +34,7 @@ from .messages import (
 )
 from .text.text_inputs import TextInputs
 from .text.text_pairs import TextPairs
-from .worker_loop import Admitted, Inbox, Stop, Wake, rejected
+from .worker_loop import Inbox, Wake, rejected
 
 Request = TypeVar("Request", EmbedRequest, RerankRequest)
 

@@ -9,6 +9,7 @@ import threading
 from collections.abc import AsyncGenerator
 from typing import Literal
 
+from .admission import Stop
 from .base import (
     Embedded,
     EmbedRequest,
@@ -27,7 +28,7 @@ from .messages import Drain, FromWorker, GaugesReport, Loading, Outputs, Rejecte
 from .pending_answers import PendingAnswers
 from .request_streams import RequestStreams
 from .serving import loaded
-from .worker_loop import Inbox, Stop
+from .worker_loop import Inbox
 
 
 class LocalBackend:

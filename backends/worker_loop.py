@@ -1,24 +1,21 @@
 """The inside of a worker: requests become sequences, steps become events.
 
-Two threads share the work. The admission thread renders templates and tokenises, so that a slow
-template or a huge prompt never delays the tokens of others; the step thread owns the engine.
+Two threads share the work: `Admission` prepares requests, and the step thread owns the engine.
 """
 
 from __future__ import annotations
 
 import math
 import queue
-import threading
 import time
-import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from msgspec import structs
 
 from ingle.models.task import ModelTask
 
+from .admission import Admission, Admitted, Arrival, Prepared, Stop
 from .base import (
     Delta,
     Event,
@@ -30,7 +27,6 @@ from .base import (
     TokenLogprobs,
 )
 from .compute_lease import ComputeLease
-from .engine.constraint import Constraint
 from .engine.engine import Engine
 from .engine.scheduler import SequenceOutput
 from .engine.sequence import Sequence
@@ -51,7 +47,6 @@ from .messages import (
     ToWorker,
     Trim,
 )
-from .text.grammar import GrammarCompiler
 from .text.output import TextChunk, TextOutput
 from .text.prompt import PromptBuilder
 from .text.tokenizer import Tokenizer
@@ -66,34 +61,6 @@ _SAVE_PAUSE = 0.05
 _DRAIN_SHARE = 0.5
 """Of the grace time, what running sequences get; the rest is for saving."""
 _END_SHARE = 0.9
-
-
-@dataclass(frozen=True)
-class Arrival:
-    """A request on its way to the admission thread, and when it came (monotonic seconds)."""
-
-    request: GenerateRequest
-    at: float
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """What the engine needs to begin: the prompt in tokens, and what the answer must match."""
-
-    token_ids: list[int]
-    constraint: Constraint | None
-
-
-@dataclass(frozen=True)
-class Admitted:
-    """A request on its way back: what it begins with, or why it cannot."""
-
-    arrival: Arrival
-    outcome: Prepared | BackendError
-
-
-class Stop:
-    """Ends a thread after its current step, whatever still runs."""
 
 
 class Wake:
@@ -119,14 +86,14 @@ class WorkerLoop:
         """`send` is called from the thread of `run` only; each step is computed under `lease`."""
         self._engine = engine
         self._tokenizer = tokenizer
-        self._prompts = prompts
         self._send = send
         self._inbox = inbox
         self._lease = lease
-        self._grammars = GrammarCompiler(tokenizer)
         self._contended = False
-        self._admission: queue.SimpleQueue[Arrival | Stop] = queue.SimpleQueue()
         self._admitting: dict[str, Arrival] = {}
+        self._admission = Admission(
+            engine.runner, tokenizer, prompts, is_wanted=self._is_admitting, done=inbox.put
+        )
         self._running: dict[str, dict[Sequence, TextOutput]] = {}
         self._events: list[Event] = []
         self._urgent = False
@@ -141,8 +108,7 @@ class WorkerLoop:
 
     def run(self) -> None:
         """Serve until stopped, or until drained."""
-        admission = threading.Thread(target=self._admit_all, name="admission", daemon=True)
-        admission.start()
+        self._admission.start()
         try:
             while not self._finished():
                 self._receive()
@@ -156,8 +122,7 @@ class WorkerLoop:
             self._flush()
             self._save_all()
         finally:
-            self._admission.put(Stop())
-            admission.join()
+            self._admission.close()
 
     def _step(self) -> list[SequenceOutput]:
         """One step, once it is this model's turn to compute."""
@@ -265,51 +230,14 @@ class WorkerLoop:
         arrival = self._admitting[request.id] = Arrival(request, time.monotonic())
         self._admission.put(arrival)
 
-    def _admit_all(self) -> None:
-        """The admission thread, which no request may end: those behind it would wait for ever."""
-        try:
-            self._prompts.prepare()
-        except Exception:
-            traceback.print_exc()  # each request tries again, and is told
-        while not isinstance(arrival := self._admission.get(), Stop):
-            if self._admitting.get(arrival.request.id) is arrival:  # not cancelled meanwhile
-                self._inbox.put(Admitted(arrival, self._prepare(arrival.request)))
-
-    def _prepare(self, request: GenerateRequest) -> Prepared | BackendError:
-        """What the request begins with, or why it cannot."""
-        try:
-            _check_fields(request)
-            token_ids = self._prompts.build(request)
-            self._check_tokens(request, token_ids)
-            grammar = request.grammar
-            constraint = None if grammar is None else self._grammars.compile(grammar)
-            self._engine.runner.prepare(request.sampling)
-        except RequestRejected as error:
-            return error
-        except Exception as error:
-            traceback.print_exc()
-            return BackendError(f"The prompt could not be prepared: {error!r}.")
-        return Prepared(token_ids, constraint)
-
-    def _check_tokens(self, request: GenerateRequest, token_ids: list[int]) -> None:
-        context = self._engine.runner.context
-        if len(token_ids) >= context:
-            raise ContextExceeded(len(token_ids), context)
-        if not token_ids:
-            raise RequestRejected("The prompt is empty.", param="prompt")
-        size = self._tokenizer.vocab_size
-        known = range(size)
-        for name, tokens in (("prompt", token_ids), ("logit_bias", request.sampling.logit_bias)):
-            unknown = next((token for token in tokens if token not in known), None)
-            if unknown is not None:
-                raise RequestRejected(
-                    f"Token {unknown} is not in the model's vocabulary of {size}.", param=name
-                )
+    def _is_admitting(self, arrival: Arrival) -> bool:
+        """Whether it is on its way, and not cancelled."""
+        return self._admitting.get(arrival.request.id) is arrival
 
     def _admit(self, arrival: Arrival, outcome: Prepared | BackendError) -> None:
         """Start what the admission thread prepared, unless it was cancelled meanwhile."""
         request_id = arrival.request.id
-        if self._admitting.get(request_id) is not arrival:
+        if not self._is_admitting(arrival):
             return
         del self._admitting[request_id]
         if isinstance(outcome, BackendError):
@@ -447,18 +375,6 @@ class WorkerLoop:
             self._gauges_due = now + _GAUGES_INTERVAL
             self._reported = gauges
             self._send(GaugesReport(gauges))
-
-
-def _check_fields(request: GenerateRequest) -> None:
-    """Refuse what the engine cannot run: it would cost the other requests their worker."""
-    if request.n < 1:
-        raise RequestRejected("'n' must be at least 1.", param="n")
-    if request.max_tokens is not None and request.max_tokens < 1:
-        raise RequestRejected("'max_tokens' must be at least 1.", param="max_tokens")
-    if request.logprobs is not None and request.logprobs < 0:
-        raise RequestRejected("'logprobs' must not be negative.", param="logprobs")
-    if not all(request.stop):
-        raise RequestRejected("A stop string must not be empty.", param="stop")
 
 
 def _token_bytes(tokenizer: Tokenizer, logprobs: list[TokenLogprobs]) -> dict[int, bytes]:

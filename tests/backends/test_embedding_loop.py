@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from ingle.backends.admission import Stop
 from ingle.backends.base import (
     Embedded,
     EmbedRequest,
@@ -35,7 +36,7 @@ from ingle.backends.messages import (
 from ingle.backends.scripted.byte_tokenizer import ByteTokenizer
 from ingle.backends.text.text_inputs import TextInputs
 from ingle.backends.text.text_pairs import PairMarks, TextPairs
-from ingle.backends.worker_loop import Inbox, Stop
+from ingle.backends.worker_loop import Inbox
 from ingle.models.task import ModelTask
 
 CONTEXT = 64
