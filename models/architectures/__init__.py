@@ -1,0 +1,1 @@
+"""One architecture a module, found by its GGUF name."""
