@@ -315,7 +315,8 @@ class NativeApi:
         stop = stop_strings(body.stop)
         grammar = format_grammar(body.format)
         model = await asyncio.to_thread(self._services.store.resolve, reference)
-        priority = body.priority or Priority.INTERACTIVE
+        options = body.ingle or body
+        priority = options.priority or Priority.INTERACTIVE
         if model.task is not ModelTask.GENERATE:
             raise WrongTask(model.task, ModelTask.GENERATE, name=model.name)
         generation = self._services.generations.start(
@@ -329,10 +330,10 @@ class NativeApi:
                 max_tokens=body.max_tokens,
                 stop=stop,
                 priority=priority,
-                client=body.client or identify_client(request),
+                client=options.client or identify_client(request),
                 grammar=grammar,
-                private=is_private(body, request.headers),
-                speculation=body.speculation is not False,
+                private=is_private(options, request.headers) or bool(body.private),
+                speculation=options.speculation is not False,
             ),
             enter=partial(self._services.manager.enter, model, priority),
         )

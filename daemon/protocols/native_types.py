@@ -118,9 +118,11 @@ class PullCancelling(msgspec.Struct, frozen=True):
 class GenerationRequest(IngleOptions, frozen=True, kw_only=True):
     """A conversation in `messages` or raw text in `prompt`; without a model, the default one.
 
-    `format` is what the answer must match.
+    `format` is what the answer must match. What the other protocols say in `ingle` may stand there
+    or beside it.
     """
 
+    ingle: IngleOptions | None = None
     model: Reference | None = None
     messages: Conversation | None = None
     prompt: str | None = None

@@ -161,12 +161,21 @@ async def test_private_requests_are_never_saved(
         assert bool(chunks(ingle_home)) is saved
 
 
-@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize(
+    ("fields", "private"),
+    [
+        ({"private": True}, True),
+        ({"private": False}, False),
+        ({"ingle": {"private": True}}, True),
+        ({"ingle": {"priority": "batch"}, "private": True}, True),
+        ({"ingle": {"private": False}}, False),
+    ],
+)
 async def test_generations_of_the_daemon_may_be_private_too(
-    run_daemon: DaemonFactory, ingle_home: Path, private: bool
+    run_daemon: DaemonFactory, ingle_home: Path, fields: dict[str, Any], private: bool
 ) -> None:
     async with run_daemon(create_backend=storing_backend(ingle_home)) as daemon:
-        body = {"prompt": PROMPT, "private": private}
+        body = {"prompt": PROMPT, **fields}
         begun = (await daemon.unix.post("/ingle/v1/generations", json=body)).json()
         await daemon.events("GET", f"/ingle/v1/generations/{begun['id']}/events")
         await daemon.unix.post("/ingle/v1/unload", json={})
