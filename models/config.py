@@ -6,16 +6,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class RopeScaling(StrEnum):
-    """How rotary frequencies are stretched beyond the trained context."""
-
-    NONE = "none"
-    LINEAR = "linear"
-    LLAMA3 = "llama3"
-    YARN = "yarn"
-    LONGROPE = "longrope"
-
-
 class Activation(StrEnum):
     """What gates the feed-forward part."""
 
@@ -25,23 +15,19 @@ class Activation(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class RopeConfig:
-    """Rotary position embedding of one kind of layer.
+    """Rotary position embedding of one kind of layer: the first `size` elements of a head rotate.
 
-    `size` elements of each head rotate. `factors` divide each frequency (`llama3`, `longrope`);
-    `attention_factor` scales cosine and sine (`yarn`, `longrope`).
+    Every way to stretch a context comes down to divisors of the `size / 2` frequencies
+    `theta ** (-2i / size)`, here `factors` (empty: none); where a model is used for more than
+    `original_context` positions, `long_factors` take their place if there are any (LongRoPE).
+    `attention_factor` scales cosine and sine.
     """
 
     theta: float
     size: int
-    scaling: RopeScaling = RopeScaling.NONE
-    factor: float = 1.0
-    original_context: int = 0
-    low_frequency_factor: float = 1.0
-    high_frequency_factor: float = 4.0
-    beta_fast: float = 32.0
-    beta_slow: float = 1.0
     factors: tuple[float, ...] = ()
     long_factors: tuple[float, ...] = ()
+    original_context: int = 0
     attention_factor: float = 1.0
 
 
@@ -61,7 +47,9 @@ class LayerConfig:
 class ModelConfig:
     """One model's shape; `architecture` is GGUF's name of its family.
 
-    Scales are factors of what their name says; soft caps bound values by `cap * tanh(x / cap)`.
+    `context` counts the positions that the model is used for: as many as it was trained for,
+    unless whoever runs it replaces them by fewer. Scales are factors of what their name says; soft
+    caps bound values by `cap * tanh(x / cap)`.
     """
 
     architecture: str

@@ -47,7 +47,7 @@ class GGUFHeader:
     """The checked header of one file.
 
     `metadata` has the scalars and strings, `arrays` the element type and length of every array,
-    `per_layer` the contents of short arrays of integers.
+    `per_layer` the contents of short arrays of integers or truth values.
     """
 
     path: Path
@@ -269,7 +269,7 @@ def _read_array(reader: HeaderReader, key: str, metadata: _Metadata) -> None:
     if length * element > reader.remaining:
         reader.truncated()
     metadata.arrays[key] = (kind, length)
-    if kind.is_integer and length <= _MAX_PER_LAYER:
+    if (kind.is_integer or kind is ValueType.BOOL) and length <= _MAX_PER_LAYER:
         metadata.per_layer[key] = tuple(int(value) for value in reader.values(kind, length))
     else:
         reader.skip_array(kind, length)
