@@ -1,0 +1,62 @@
+"""Attention over one whole sequence, without a cache."""
+
+from __future__ import annotations
+
+import torch
+
+from ..config import ModelConfig
+
+# Scores of so many queries at a time, so that memory grows with the sequence, not its square.
+_QUERIES = 256
+
+
+class FullAttention:
+    """An `AttentionContext` for a step that holds a sequence from its first token to its last."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        self._config = config
+
+    def attend(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+    ) -> torch.Tensor:
+        """Causal attention (tokens, heads, head_size), computed in fp32."""
+        config = self._config
+        return full_attention(
+            query,
+            key,
+            value,
+            scale=config.attention_scale,
+            window=config.layers[layer].window,
+            soft_cap=config.attention_soft_cap,
+        )
+
+
+def full_attention(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    *,
+    scale: float,
+    window: int | None,
+    soft_cap: float | None,
+) -> torch.Tensor:
+    """Outputs (tokens, heads, size) of `query`; `key` and `value` are (tokens, kv_heads, size).
+
+    A query sees itself and what is before it, `window` tokens at most.
+    """
+    tokens, heads, size = query.shape
+    kv_heads = key.shape[1]
+    grouped = query.float().view(tokens, kv_heads, heads // kv_heads, size) * scale
+    keys, values = key.float(), value.float()
+    places = torch.arange(tokens, device=query.device)
+    parts: list[torch.Tensor] = []
+    for start in range(0, tokens, _QUERIES):
+        rows = grouped[start : start + _QUERIES]
+        scores = torch.einsum("qkgd,tkd->kgqt", rows, keys)
+        if soft_cap is not None:
+            scores = torch.tanh(scores / soft_cap) * soft_cap
+        behind = places[start : start + _QUERIES, None] - places[None, :]
+        hidden = behind < 0 if window is None else (behind < 0) | (behind >= window)
+        weights = scores.masked_fill(hidden, -torch.inf).softmax(-1)
+        parts.append(torch.einsum("kgqt,tkd->qkgd", weights, values))
+    return torch.cat(parts).reshape(tokens, heads, size).to(query.dtype)

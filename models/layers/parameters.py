@@ -1,0 +1,91 @@
+"""A model's weights on their way to the layers that use them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from ingle.kernels.quantized_tensor import QuantizedTensor
+
+from ..errors import InvalidModel, UnsupportedModel
+from ..weights import Weight, Weights
+from .embedding import Embedding
+from .linear import Linear
+from .rms_norm import RMSNorm
+
+
+class Parameters:
+    """Takes each tensor once, checks its shape and moves it to the device.
+
+    Matrices stay as their file quantises them, else they become `dtype`, the type of the
+    activations. Raises `InvalidModel` for a tensor that is missing or of the wrong shape.
+    `on_progress` hears the share of tensors taken so far.
+    """
+
+    def __init__(
+        self,
+        weights: Weights,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+        on_progress: Callable[[float], None] | None = None,
+    ) -> None:
+        self._weights = weights
+        self._left = set(weights.names)
+        self._count = len(self._left)
+        self._device = device
+        self.dtype = dtype
+        self._progress = on_progress
+
+    def linear(self, name: str, outputs: int, inputs: int) -> Linear:
+        """The matrix `name` with its bias, where there is one."""
+        weight = self._matrix(f"{name}.weight", outputs, inputs)
+        bias = f"{name}.bias"
+        return Linear(weight, self._vector(bias, outputs) if bias in self._left else None)
+
+    def embedding(self, name: str, rows: int, columns: int, scale: float) -> Embedding:
+        """The table `name`, whose rows will be scaled."""
+        return Embedding(self._matrix(f"{name}.weight", rows, columns), scale)
+
+    def norm(self, name: str, size: int, epsilon: float) -> RMSNorm:
+        """The norm `name`; its weight is kept in fp32."""
+        weight = self._vector(f"{name}.weight", size, torch.float32)
+        return RMSNorm(weight, epsilon, self.dtype)
+
+    def check_all_taken(self) -> None:
+        """Raise `UnsupportedModel` where the file has tensors that no layer asked for."""
+        if self._left:
+            raise UnsupportedModel(
+                f"The model has {len(self._left)} tensors that ingle does not know, such as "
+                f"{min(self._left)!r}.",
+                hint="Let llama.cpp run it, or use another conversion.",
+            )
+
+    def _matrix(self, name: str, rows: int, columns: int) -> Weight:
+        weight = self._take(name, (rows, columns))
+        if isinstance(weight, QuantizedTensor):
+            return weight.to(self._device)
+        return weight.to(self._device, self.dtype)
+
+    def _vector(self, name: str, size: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+        weight = self._take(name, (size,))
+        if isinstance(weight, QuantizedTensor):
+            raise InvalidModel(
+                f"The model quantises {name!r}, which is a vector.",
+                hint="Use another conversion.",
+            )
+        return weight.to(self._device, dtype or self.dtype)
+
+    def _take(self, name: str, shape: tuple[int, ...]) -> Weight:
+        weight = self._weights.get(name)
+        if tuple(weight.shape) != shape:
+            raise InvalidModel(
+                f"The model's tensor {name!r} has the shape {tuple(weight.shape)}, where its "
+                f"settings ask for {shape}.",
+                hint="Download it again, or use another conversion.",
+            )
+        self._left.discard(name)
+        if self._progress is not None:
+            self._progress(1 - len(self._left) / self._count)
+        return weight

@@ -1,0 +1,35 @@
+"""The angles by which one kind of layer rotates queries and keys."""
+
+from __future__ import annotations
+
+import torch
+
+from ingle.kernels.rope import rotary_tables
+
+from ..config import RopeConfig
+
+RotaryTables = tuple[torch.Tensor, torch.Tensor]
+
+
+class RotaryEmbedding:
+    """Frequencies of one `RopeConfig` for a model that is used for `context` positions."""
+
+    def __init__(self, config: RopeConfig, context: int, device: torch.device) -> None:
+        frequencies = rotary_frequencies(config, context)
+        self._frequencies = torch.tensor(frequencies, dtype=torch.float32, device=device)
+        self._scale = config.attention_factor
+
+    def __call__(self, positions: torch.Tensor) -> RotaryTables:
+        """Cosine and sine (tokens, size / 2) fp32 of `positions` (tokens,)."""
+        return rotary_tables(positions, self._frequencies, self._scale)
+
+
+def rotary_frequencies(config: RopeConfig, context: int) -> list[float]:
+    """Radians a position of each pair of elements."""
+    stretched = bool(config.long_factors) and context > config.original_context
+    factors = config.long_factors if stretched else config.factors
+    divisors = factors or (1.0,) * (config.size // 2)
+    return [
+        config.theta ** (-2 * index / config.size) / divisor
+        for index, divisor in enumerate(divisors)
+    ]

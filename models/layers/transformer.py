@@ -1,0 +1,87 @@
+"""What all decoder-only families share: tokens in, blocks one after the other, logits out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar, Protocol
+
+import torch
+
+from ..config import ModelConfig
+from ..weights import Weights
+from .attention_context import AttentionContext
+from .linear import Linear
+from .parameters import Parameters
+from .rotary_embedding import RotaryEmbedding, RotaryTables
+
+
+class Block(Protocol):
+    """One layer: attention and a feed-forward part around the residual stream."""
+
+    def __call__(
+        self, hidden: torch.Tensor, tables: RotaryTables | None, context: AttentionContext
+    ) -> torch.Tensor:
+        """The residual stream (tokens, hidden) fp32 behind this layer."""
+        ...
+
+
+class Transformer:
+    """A model whose blocks are made by `block(layer, config, parameters)`.
+
+    The residual stream is fp32 whatever `dtype` the activations between have: it is small, and
+    some families outgrow fp16 there. Raises `InvalidModel` where a tensor is missing or does not
+    fit, and `UnsupportedModel` where one is left over.
+    """
+
+    block: ClassVar[Callable[[int, ModelConfig, Parameters], Block]]
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        weights: Weights,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+        on_progress: Callable[[float], None] | None = None,
+    ) -> None:
+        self.config = config
+        parameters = Parameters(weights, device=device, dtype=dtype, on_progress=on_progress)
+        size, vocab = config.hidden_size, config.vocab_size
+        self._embedding = parameters.embedding("token_embd", vocab, size, config.embedding_scale)
+        make = type(self).block
+        self._blocks = [make(layer, config, parameters) for layer in range(config.num_layers)]
+        self._norm = parameters.norm("output_norm", size, config.norm_epsilon)
+        self._output = (
+            Linear(self._embedding.weight)
+            if config.tied_embeddings
+            else parameters.linear("output", vocab, size)
+        )
+        parameters.check_all_taken()
+        ropes = [layer.rope for layer in config.layers]
+        kinds = list(dict.fromkeys(rope for rope in ropes if rope is not None))
+        self._rotary = [RotaryEmbedding(rope, config.context, device) for rope in kinds]
+        self._rotary_of = [None if rope is None else kinds.index(rope) for rope in ropes]
+
+    def forward(
+        self,
+        token_ids: torch.Tensor,
+        positions: torch.Tensor,
+        attention: AttentionContext,
+        output_rows: torch.Tensor,
+    ) -> torch.Tensor:
+        """Logits (rows, vocabulary) fp32 behind the tokens at `output_rows` (rows,) int64.
+
+        `token_ids` and `positions` are (tokens,), of all sequences one after the other.
+        """
+        tables = [rotary(positions) for rotary in self._rotary]
+        hidden = self._embedding(token_ids)
+        for block, kind in zip(self._blocks, self._rotary_of, strict=True):
+            hidden = block(hidden, None if kind is None else tables[kind], attention)
+        return self._logits(hidden[output_rows])
+
+    def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
+        logits = self._output(self._norm(hidden)).float()
+        if self.config.logit_scale != 1.0:
+            logits = logits * self.config.logit_scale
+        cap = self.config.final_soft_cap
+        return logits if cap is None else torch.tanh(logits / cap) * cap
