@@ -21,8 +21,8 @@ import psutil
 from machine import median, save
 
 from ingle.backends.base import EngineKind, LoadSpec
-from ingle.daemon import server
 from ingle.daemon.config import Config
+from ingle.daemon.http import server
 from ingle.daemon.paths import find_paths
 from ingle.daemon.preparation import LoadOptions, Preparation
 from ingle.models.store import StoredModel

@@ -15,10 +15,10 @@ from ingle.backends.errors import BackendError
 from ingle.models.errors import ModelError
 
 from .auth import Gate
-from .body import ClientLeft
 from .errors import MethodNotAllowed, NotFound, Problem, RequestError, describe
-from .responses import error_response
-from .route_spec import RouteSpec
+from .http.body import ClientLeft
+from .http.responses import error_response
+from .http.route_spec import RouteSpec
 from .routes import route_table
 from .services import Services
 

@@ -20,9 +20,9 @@ from .errors import (
     UnsupportedMediaType,
     describe,
 )
-from .http_protocol import CONNECTION, TARGET_IS_PATH
-from .peer import Connection
-from .responses import error_response
+from .http.http_protocol import CONNECTION, TARGET_IS_PATH
+from .http.peer import Connection
+from .http.responses import error_response
 
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
 # A unix socket has no name of its own, so clients put a made-up one into their URL.

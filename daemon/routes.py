@@ -8,15 +8,15 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from .openapi import openapi_document
+from .http.openapi import openapi_document
+from .http.responses import JSON
+from .http.route_spec import RouteSpec
 from .protocols.health import HealthApi
 from .protocols.metrics import MetricsApi
 from .protocols.native import NativeApi
 from .protocols.openai import OpenAIApi
 from .protocols.openai_embeddings import EmbeddingsApi
 from .protocols.rerank import RerankApi
-from .responses import JSON
-from .route_spec import RouteSpec
 from .services import Services
 
 

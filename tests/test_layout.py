@@ -47,7 +47,9 @@ def test_packaging_has_no_init() -> None:
     assert not (ROOT / "packaging" / "__init__.py").exists()
 
 
-@pytest.mark.parametrize("module", ["ingle.daemon.server", "ingle.daemon.main", "ingle.tui.main"])
+@pytest.mark.parametrize(
+    "module", ["ingle.daemon.http.server", "ingle.daemon.main", "ingle.tui.main"]
+)
 def test_no_engine_is_loaded_outside_workers(module: str) -> None:
     code = (
         f"import sys, {module}; "

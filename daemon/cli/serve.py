@@ -35,7 +35,7 @@ def main(arguments: Sequence[str]) -> int:
     config = load_config(os.environ, {name: getattr(options, name) for name in FLAGS})
 
     # The server's packages take a while to import: whoever only wants the help need not wait.
-    from ..server import run
+    from ..http.server import run
 
     run(config, tcp_optional=options.tcp_optional)
     return 0

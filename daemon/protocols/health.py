@@ -20,10 +20,10 @@ from ingle.backends.errors import BackendError
 from ingle.models.task import ModelTask
 
 from ..generations import new_generation_id
-from ..responses import JSON
-from ..route_spec import Parameter, RouteSpec
+from ..http.responses import JSON
+from ..http.route_spec import Parameter, RouteSpec
+from ..http.sse import run_until_disconnect
 from ..services import Services
-from ..sse import run_until_disconnect
 from .native_types import Health, Readiness
 
 

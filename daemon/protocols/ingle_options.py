@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from ingle.backends.base import Priority
 
-from ..route_spec import Parameter
+from ..http.route_spec import Parameter
 
 _NO = frozenset({"", "0", "false", "no"})
 ClientName = Annotated[str, Meta(min_length=1, max_length=200)]

@@ -12,8 +12,8 @@ from starlette.responses import Response
 
 from ingle.backends.base import Gauges
 
+from ..http.route_spec import RouteSpec
 from ..model_run import ModelState
-from ..route_spec import RouteSpec
 from ..services import Services
 
 if TYPE_CHECKING:

@@ -20,8 +20,6 @@ from ingle.models.errors import ModelNotFound
 from ingle.models.progress import PullProgress
 from ingle.models.task import ModelTask, Pooling
 
-from ..body import parse, read_body
-from ..client_identity import identify_client
 from ..errors import InvalidBody, describe
 from ..generations import (
     DeltaEvent,
@@ -33,15 +31,17 @@ from ..generations import (
     StartedEvent,
     new_generation_id,
 )
+from ..http.body import parse, read_body
+from ..http.client_identity import identify_client
+from ..http.responses import JSON
+from ..http.route_spec import Parameter, RouteSpec, Stream
+from ..http.sse import EventStream, EventWriter, encode_event, run_until_disconnect
 from ..kv_folder import remove_stored_kv, weights_digest
 from ..loaded_model import LoadedModel
 from ..preparation import LoadOptions
 from ..pulls import Pull
-from ..responses import JSON
-from ..route_spec import Parameter, RouteSpec, Stream
 from ..sampling import merge_sampling, stop_strings
 from ..services import Services
-from ..sse import EventStream, EventWriter, encode_event, run_until_disconnect
 from ..structured_output import format_grammar
 from .entries import list_entries, model_entry
 from .ingle_options import PRIVATE_HEADER, is_private

@@ -18,16 +18,16 @@ from ingle.backends.errors import RequestRejected
 from ingle.models.errors import ModelError
 from ingle.models.store import StoredModel
 
-from ..body import parse, read_body
-from ..client_identity import identify_client
 from ..errors import describe
+from ..http.body import parse, read_body
+from ..http.client_identity import identify_client
+from ..http.responses import JSON
+from ..http.route_spec import RouteSpec, Stream
+from ..http.sse import EventStream, EventWriter, encode_event, run_until_disconnect
 from ..lifecycle import Lease
 from ..model_run import ModelState
 from ..preparation import LoadOptions
-from ..responses import JSON
-from ..route_spec import RouteSpec, Stream
 from ..services import Services
-from ..sse import EventStream, EventWriter, encode_event, run_until_disconnect
 from .ingle_options import PRIVATE_HEADER, is_private
 from .openai_answers import Answer, ChatAnswer, CompletionAnswer
 from .openai_frames import ChunkFrames

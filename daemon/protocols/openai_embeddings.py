@@ -14,13 +14,13 @@ from starlette.responses import Response
 from ingle.backends.base import Embedded, EmbedRequest
 from ingle.models.task import ModelTask
 
-from ..body import parse, read_body
 from ..errors import InvalidBody, UnsupportedField
+from ..http.body import parse, read_body
+from ..http.responses import JSON
+from ..http.route_spec import RouteSpec
+from ..http.sse import run_until_disconnect
 from ..lifecycle import Lease
-from ..responses import JSON
-from ..route_spec import RouteSpec
 from ..services import Services
-from ..sse import run_until_disconnect
 from .openai_embeddings_types import (
     MAX_INPUTS,
     EmbeddingList,

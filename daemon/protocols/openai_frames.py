@@ -7,7 +7,7 @@ from msgspec import structs
 
 from ingle.backends.base import Delta, Event
 
-from ..sse import encode_event
+from ..http.sse import encode_event
 from .openai_answers import Answer
 
 DONE = b"data: [DONE]\n\n"

@@ -13,12 +13,12 @@ from starlette.responses import Response
 from ingle.backends.base import RerankRequest as BackendRequest
 from ingle.models.task import ModelTask
 
-from ..body import parse, read_body
 from ..errors import InvalidBody
-from ..responses import JSON
-from ..route_spec import RouteSpec
+from ..http.body import parse, read_body
+from ..http.responses import JSON
+from ..http.route_spec import RouteSpec
+from ..http.sse import run_until_disconnect
 from ..services import Services
-from ..sse import run_until_disconnect
 from .openai_embeddings import EMBEDDING_ERRORS
 from .openai_embeddings_types import MAX_INPUTS, PromptUsage
 

@@ -41,14 +41,14 @@ from ingle.daemon.config import Config
 from ingle.daemon.events import EventHub
 from ingle.daemon.gauges import GaugePublisher
 from ingle.daemon.generations import GenerationRegistry
+from ingle.daemon.http.server import Server, make_server
+from ingle.daemon.http.sockets import bind_tcp, bind_unix
 from ingle.daemon.lifecycle import ModelManager
 from ingle.daemon.memory import MemorySnapshot
 from ingle.daemon.paths import find_paths
 from ingle.daemon.preparation import GGUFPreparer, LoadOptions, Preparation, Preparer
 from ingle.daemon.pulls import PullManager
-from ingle.daemon.server import Server, make_server
 from ingle.daemon.services import Services, canonical_name
-from ingle.daemon.sockets import bind_tcp, bind_unix
 from ingle.models.catalog import Catalog
 from ingle.models.errors import ModelNotFound
 from ingle.models.kv_type import KVType

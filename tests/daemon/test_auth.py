@@ -17,10 +17,10 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from ingle.daemon.auth import Gate
-from ingle.daemon.http_protocol import GuardedProtocol
+from ingle.daemon.http.http_protocol import GuardedProtocol
+from ingle.daemon.http.server import Server
+from ingle.daemon.http.sockets import bind_tcp, bind_unix
 from ingle.daemon.paths import find_paths
-from ingle.daemon.server import Server
-from ingle.daemon.sockets import bind_tcp, bind_unix
 
 RawRequest = Callable[[int | Path, bytes], Awaitable[bytes]]
 

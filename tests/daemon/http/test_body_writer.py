@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ingle.daemon import sse
-from ingle.daemon.http_protocol import GuardedProtocol
+from ingle.daemon.http import sse
+from ingle.daemon.http.http_protocol import GuardedProtocol
 
 if TYPE_CHECKING:
-    from .conftest import RunningDaemon
+    from ..conftest import RunningDaemon
 
     DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from .errors import NativeError, OpenAIError
+from ..errors import NativeError, OpenAIError
 from .responses import OPENAI_PREFIX
 from .route_spec import Parameter, RouteSpec, Stream
 

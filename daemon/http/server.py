@@ -20,18 +20,18 @@ import uvicorn
 from ingle.models.catalog import Catalog
 from ingle.models.store import ModelStore
 
-from .app import create_app
-from .config import Config
-from .events import EventHub
-from .gauges import GaugePublisher
-from .generations import GenerationRegistry
+from ..app import create_app
+from ..config import Config
+from ..events import EventHub
+from ..gauges import GaugePublisher
+from ..generations import GenerationRegistry
+from ..lifecycle import ModelManager
+from ..lock import InstanceLock, LockHolder
+from ..memory import MemorySnapshot
+from ..preparation import GGUFPreparer
+from ..pulls import PullManager
+from ..services import Services, canonical_name
 from .http_protocol import GuardedProtocol
-from .lifecycle import ModelManager
-from .lock import InstanceLock, LockHolder
-from .memory import MemorySnapshot
-from .preparation import GGUFPreparer
-from .pulls import PullManager
-from .services import Services, canonical_name
 from .sockets import PortInUse, UnixListener, bind_tcp, bind_unix
 
 log = logging.getLogger("ingle.daemon")

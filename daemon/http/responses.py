@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 from starlette.responses import Response
 
-from .errors import Problem
+from ..errors import Problem
 
 OPENAI_PREFIX = "/v1/"
 

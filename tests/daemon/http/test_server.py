@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and uni
 
 SERVE = """
 import os, sys, traceback
-from ingle.daemon import server
+from ingle.daemon.http import server
 from ingle.daemon.config import load_config
 try:
     server.run(load_config(os.environ, {"port": int(sys.argv[1]), "shutdown_grace": 5.0}))
@@ -199,7 +199,7 @@ def test_an_answer_is_finished_before_the_end_and_no_process_is_left(
 
 def test_the_daemon_loads_no_native_engine_and_no_hub_client(ingle_home: Path) -> None:
     code = (
-        "import sys, ingle.daemon.server\n"
+        "import sys, ingle.daemon.http.server\n"
         "heavy = {'torch', 'triton', 'llama_cpp', 'jinja2', 'numpy', 'huggingface_hub', 'httpx',"
         " 'textual'}\n"
         "print(sorted(heavy & set(sys.modules)))"

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from ingle.daemon.http.peer import identify, tcp_uid
+from ingle.daemon.http.sockets import PortInUse, SocketError, bind_tcp, bind_unix
 from ingle.daemon.lock import AlreadyRunning, InstanceLock, LockHolder, read_holder
 from ingle.daemon.paths import FolderUnusable, Paths, UnsafeFolder, find_paths
-from ingle.daemon.peer import identify, tcp_uid
-from ingle.daemon.sockets import PortInUse, SocketError, bind_tcp, bind_unix
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has other sockets")
 

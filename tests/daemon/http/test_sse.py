@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ingle.daemon import sse
-from ingle.daemon.http_protocol import BODY_WRITER, CONNECTION
-from ingle.daemon.peer import Connection
-from ingle.daemon.sse import EventStream, EventWriter, encode_event, run_until_disconnect
+from ingle.daemon.http import sse
+from ingle.daemon.http.http_protocol import BODY_WRITER, CONNECTION
+from ingle.daemon.http.peer import Connection
+from ingle.daemon.http.sse import EventStream, EventWriter, encode_event, run_until_disconnect
 
 
 class Client:

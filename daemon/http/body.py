@@ -9,8 +9,8 @@ from typing import TypeVar
 import msgspec
 from starlette.requests import Request
 
-from .auth import body_too_large
-from .errors import BodyTimeout, InvalidBody
+from ..auth import body_too_large
+from ..errors import BodyTimeout, InvalidBody
 
 IDLE_SECONDS = 30.0
 

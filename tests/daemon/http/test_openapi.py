@@ -13,7 +13,7 @@ from ingle.daemon.app import create_app
 from ingle.daemon.routes import route_table
 
 if TYPE_CHECKING:
-    from .conftest import RunningDaemon
+    from ..conftest import RunningDaemon
 
     DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ingle.daemon import http_protocol
+from ingle.daemon.http import http_protocol
 
 if TYPE_CHECKING:
-    from .conftest import RunningDaemon
+    from ..conftest import RunningDaemon
 
     DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
 

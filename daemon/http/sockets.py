@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from .paths import Paths, UnsafeFolder, make_private_folder
+from ..paths import Paths, UnsafeFolder, make_private_folder
 
 BACKLOG = 256
 LONGEST_PATH = 103 if sys.platform == "darwin" else 107

@@ -1,0 +1,1 @@
+"""From connections to requests, and from answers to bytes."""
