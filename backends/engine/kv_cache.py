@@ -251,7 +251,7 @@ class KVCache:
         if store is None or slot.public < MIN_SHARED:
             return True
         tokens = slot.tokens[: slot.public]
-        for start, end in store.missing(tokens):
+        for start, end in store.missing(tokens, to_disk=to_disk):
             if time.monotonic() > deadline or (to_disk and not store.accepts_saves):
                 return False
             data = self._runner.snapshot(slot.index, start, end)

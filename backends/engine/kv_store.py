@@ -23,6 +23,10 @@ logger = logging.getLogger(__name__)
 MIN_SAVED = 32
 """Fewer tokens at the end of a conversation are not worth a file."""
 
+MIN_ON_DISK = CHUNK_TOKENS
+"""Shorter conversations are computed again rather than written: that takes less than wearing out a
+disk with the many small ones there are."""
+
 _MOST_BACKLOG = 64 * 2**20
 _INDEX_SECONDS = 5.0
 
@@ -95,7 +99,7 @@ class KVStore:
         if not self._writable:
             return False
         with self._lock:
-            unsaved = any(not (chunk.on_disk or chunk.refused) for chunk in self._memory)
+            unsaved = any(map(_waits_for_disk, self._memory))
             return unsaved or self._backlog > 0
 
     def match(self, tokens: Tokens) -> int:
@@ -104,8 +108,13 @@ class KVStore:
         with self._lock:
             return sum(length for _, length in self._tree.match(tokens))
 
-    def missing(self, tokens: Tokens) -> list[tuple[int, int]]:
-        """The parts of the tokens, start and end, that have to be put for all to be stored."""
+    def missing(self, tokens: Tokens, *, to_disk: bool) -> list[tuple[int, int]]:
+        """The parts of the tokens, start and end, that have to be put for all to be stored.
+
+        None where they are too few for where they should go.
+        """
+        if to_disk and len(tokens) < MIN_ON_DISK:
+            return []
         stored = self.match(tokens)
         if len(tokens) - stored < MIN_SAVED:
             return []
@@ -160,7 +169,7 @@ class KVStore:
         """Write what is in memory only, as far as the disk keeps up."""
         with self._lock:
             for chunk in list(self._memory):
-                if not (chunk.on_disk or chunk.queued or chunk.refused):
+                if _waits_for_disk(chunk) and not chunk.queued:
                     self._queue(chunk)
 
     def trim(self) -> None:
@@ -183,7 +192,7 @@ class KVStore:
     def _queue(self, chunk: StoredChunk) -> bool:
         """Have a chunk written, and first those before it; False where that cannot be."""
         path = [part for part in chunk.path() if not part.on_disk]
-        if not self.accepts_saves or any(part.refused for part in path):
+        if chunk.end < MIN_ON_DISK or not self.accepts_saves or any(part.refused for part in path):
             return False
         for part in path:
             if not part.queued:
@@ -335,3 +344,7 @@ class KVStore:
             with self._lock:
                 self._forget(chunk)
         return data
+
+
+def _waits_for_disk(chunk: StoredChunk) -> bool:
+    return not (chunk.on_disk or chunk.refused) and chunk.end >= MIN_ON_DISK

@@ -95,6 +95,32 @@ def test_a_growing_chat_writes_only_what_is_new(storing: MakeEngine, chat: Chat)
     assert len(after & set(before)) == 2
 
 
+def test_a_short_chat_is_kept_in_memory_but_not_on_disk(storing: MakeEngine, chat: Chat) -> None:
+    engine = storing(context=512)
+    short = engine.ask(chat(1, 200))
+    engine.save()
+    engine.ask(chat(2, 500), private=True)  # needs the room
+    assert engine.engine.gauges().kv_memory_bytes == 4 * 202
+    engine.save()
+    assert not engine.engine.has_unsaved
+    assert engine.files() == []
+    grown = engine.ask(short.token_ids + chat(3, 100))
+    assert grown.cached_tokens == 202
+    engine.save()
+    assert len(engine.files()) == 2
+    engine.engine.trim()
+
+
+def test_short_chats_that_memory_gives_up_are_not_written(storing: MakeEngine, chat: Chat) -> None:
+    engine = storing(context=512, memory=4 * 300)
+    for seed in range(1, 6):
+        engine.ask(chat(seed, 200))
+    engine.engine.trim()
+    engine.save()
+    assert engine.engine.gauges().kv_memory_bytes == 0
+    assert engine.files() == []
+
+
 def test_chats_share_what_they_have_in_common(storing: MakeEngine, chat: Chat) -> None:
     engine = storing(context=4096)
     system = chat(1, 512)
