@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .model_runner import ModelRunner
 from .sequence import Sequence
+from .slot_runner import SlotRunner
 
 _BEFORE_END = 4
 """Tokens of a prompt behind its last checkpoint: what a template puts before an answer may be
@@ -30,7 +30,7 @@ class Checkpoints:
     was taken or used longest ago goes first.
     """
 
-    def __init__(self, runner: ModelRunner, *, memory: int = _MEMORY) -> None:
+    def __init__(self, runner: SlotRunner, *, memory: int = _MEMORY) -> None:
         """Without use for models that can be cut anywhere: then there are no checkpoints."""
         self._runner = runner
         self._memory = memory

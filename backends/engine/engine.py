@@ -105,7 +105,7 @@ class Engine:
             waiting=len(self.scheduler.waiting),
             kv_used=self.scheduler.kv_used,
             kv_kept=self.scheduler.kv_kept,
-            kv_capacity=self.runner.kv_capacity,
+            kv_capacity=self.scheduler.kv.capacity,
             kv_memory_bytes=self._store.memory_bytes if self._store is not None else 0,
             kv_disk_bytes=self._store.disk_bytes if self._store is not None else 0,
             prompt_tokens_total=self._prompt_tokens,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -25,19 +25,17 @@ class Fetches:
         """`wake` is called from another thread when a sequence can go on."""
         self._store = store
         self._wake = wake
-        self._reading: dict[Sequence, int] = {}
+        self._reading: set[Sequence] = set()
         self._read: queue.SimpleQueue[tuple[Sequence, list[StoredPart]]] = queue.SimpleQueue()
 
     def __len__(self) -> int:
         return len(self._reading)
 
+    def __iter__(self) -> Iterator[Sequence]:
+        return iter(self._reading)
+
     def __contains__(self, sequence: Sequence | None) -> bool:
         return sequence in self._reading
-
-    @property
-    def tokens(self) -> int:
-        """Tokens of the sequences that wait."""
-        return sum(self._reading.values())
 
     @property
     def has_ended(self) -> bool:
@@ -57,7 +55,7 @@ class Fetches:
         if self._store.match(tokens) - at_hand < MIN_RESTORED:
             return False
         sequence.fetches += 1
-        self._reading[sequence] = len(sequence.token_ids)
+        self._reading.add(sequence)
         start = cached - cached % CHUNK_TOKENS
         self._store.fetch(tokens, start, lambda parts: self._done(sequence, parts))
         return True
@@ -67,14 +65,15 @@ class Fetches:
         ended: list[Sequence] = []
         while not self._read.empty():
             sequence, parts = self._read.get()
-            if self._reading.pop(sequence, None) is not None:
+            if sequence in self._reading:
+                self._reading.remove(sequence)
                 sequence.stored = parts
                 ended.append(sequence)
         return ended
 
     def cancel(self, sequence: Sequence) -> None:
         """Wait no longer for a sequence, if it is one of these."""
-        self._reading.pop(sequence, None)
+        self._reading.discard(sequence)
 
     def _done(self, sequence: Sequence, parts: list[StoredPart]) -> None:
         self._read.put((sequence, parts))

@@ -12,7 +12,6 @@ from ..base import SamplingParams
 from .acceptance_rates import AcceptanceRates
 from .batch import Batch
 from .draft import Draft
-from .kv_cache import MIN_SHARED, KVCache
 from .model_runner import KVCacheFull, ModelRunner
 from .sequence import Sequence
 from .step_costs import StepCosts
@@ -59,7 +58,7 @@ class ModelDrafter:
     def __init__(self, runner: DraftRunner, costs: StepCosts | None = None) -> None:
         """Takes over the runner's whole cache; `costs` is what is known of its steps."""
         self._runner = runner
-        self._kv = KVCache(runner)
+        self._kv = runner.open_cache()
         self._costs = costs or StepCosts()
         self._rates = AcceptanceRates(_PRIOR, weight=20, memory=300)
         self._readers: dict[Sequence, _Reader] = {}
@@ -103,7 +102,7 @@ class ModelDrafter:
         else:
             most = min(most, 4 * _FEWEST_READ)
         count = min(lag - 1, most)
-        if count > self._kv.available:
+        if self._kv.growth(reader.own, count) > self._kv.available:
             return False
         began = time.monotonic()
         batch = Batch()
@@ -171,7 +170,7 @@ class ModelDrafter:
         return sure
 
     def _launch(self, batch: Batch) -> bool:
-        self._kv.reserve(batch.num_tokens)
+        self._kv.reserve(batch)
         try:
             self._runner.launch(batch)
         except KVCacheFull:
@@ -181,19 +180,22 @@ class ModelDrafter:
     def _those_with_room(self, sequences: list[Sequence], depth: int) -> dict[Sequence, _Reader]:
         """The readers that are up to date and whose guesses the cache can hold."""
         known = {sequence: self._reader(sequence) for sequence in sequences}
-        room = min(self._kv.available, self._runner.max_batch_tokens)
+        room, tokens = self._kv.available, self._runner.max_batch_tokens
+        reserved = Batch()
         found: dict[Sequence, _Reader] = {}
         for sequence, reader in known.items():
             if reader is None:
                 continue
             lag = len(sequence.token_ids) - reader.own.num_computed
-            room -= lag + depth
-            if room < 0:
+            room -= self._kv.growth(reader.own, lag + depth)
+            tokens -= lag + depth
+            if room < 0 or tokens < 0:
                 break
             if lag <= SHORT_LAG and len(sequence.token_ids) + depth <= self._runner.context:
                 found[sequence] = reader
-        # Guesses are in cells that no book knows yet, so room is made for all of them at once.
-        self._kv.reserve(sum(depth + reader.own.num_pending for reader in found.values()))
+                reserved.add(reader.own, reader.own.num_pending, (0,) * depth)
+        # No book knows where guesses are, so that room is made for all of them at once.
+        self._kv.reserve(reserved)
         return found
 
     def _reader(self, sequence: Sequence) -> _Reader | None:
@@ -207,7 +209,7 @@ class ModelDrafter:
         tokens = list(sequence.token_ids)
         own = Sequence(sequence.request_id, sequence.index, tokens, SamplingParams(temperature=0))
         own.prompt_length = sequence.prompt_length
-        self._kv.open(own, self._kv.match(np.asarray(tokens, np.int32), minimum=MIN_SHARED))
+        self._kv.open(own, self._kv.match(np.asarray(tokens, np.int32)))
         rates = AcceptanceRates(_PRIOR, weight=4, memory=40)
         reader = self._readers[sequence] = _Reader(own, rates, own.num_computed)
         return reader
@@ -238,7 +240,7 @@ class ModelDrafter:
             self._kv.grow(own, count)
             reader.booked = right
         if left > 0:
-            self._runner.trim(own.slot, right)
+            self._kv.trim(own)
         own.num_computed = right
         if len(own.token_ids) != len(truth) or own.token_ids[right:] != truth[right:]:
             own.token_ids[right:] = truth[right:]

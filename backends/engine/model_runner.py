@@ -6,6 +6,8 @@ from typing import Protocol
 
 from ..base import SamplingParams
 from .batch import Batch, Sampled
+from .kv_cache import KVCache
+from .kv_store import KVStore
 from .sequence import Sequence
 
 
@@ -16,9 +18,9 @@ class KVCacheFull(Exception):
 class ModelRunner(Protocol):
     """Computes batches and samples from them; tokens in, tokens out.
 
-    A slot is one sequence of the KV cache, numbered from 0 to `cache_slots` - 1. Sampling state
-    belongs to a `Sequence` and outlives its slot, so that a preempted sequence goes on with the
-    same random stream.
+    Where keys and values lie is between the runner and its `KVCache`: see `SlotRunner` and
+    `PagedRunner`. Sampling state belongs to a `Sequence` and outlives its place in the cache, so
+    that a preempted sequence goes on with the same random stream.
     """
 
     @property
@@ -28,17 +30,12 @@ class ModelRunner(Protocol):
 
     @property
     def kv_capacity(self) -> int:
-        """Tokens all slots may hold together."""
+        """Tokens all sequences may hold together."""
         ...
 
     @property
     def slots(self) -> int:
         """Sequences that may run at once."""
-        ...
-
-    @property
-    def cache_slots(self) -> int:
-        """Sequences the cache can hold, running and ended ones; more than `slots`."""
         ...
 
     @property
@@ -53,7 +50,7 @@ class ModelRunner(Protocol):
 
     @property
     def can_fork(self) -> bool:
-        """Whether a slot can be cut and shared at any token.
+        """Whether a sequence can be cut and shared at any token.
 
         Else, since a recurrent layer has one state for all tokens, only at its end, or where a
         checkpoint was taken.
@@ -62,7 +59,11 @@ class ModelRunner(Protocol):
 
     @property
     def state_key(self) -> str:
-        """Names everything but the weights that a snapshot depends on."""
+        """Names everything but the weights that stored keys and values depend on."""
+        ...
+
+    def open_cache(self, store: KVStore | None = None) -> KVCache:
+        """The book of the runner's whole cache, which is empty then; what it gives up is stored."""
         ...
 
     def launch(self, batch: Batch) -> None:
@@ -80,36 +81,6 @@ class ModelRunner(Protocol):
 
     def is_eog(self, token_id: int) -> bool:
         """Whether the model ends its answer with this token."""
-        ...
-
-    def fork(self, source: int, target: int, length: int, checkpoint: bytes | None = None) -> None:
-        """Let the empty slot `target` share the first `length` tokens of slot `source`.
-
-        Where the source is longer and `can_fork` is False, `checkpoint` has its state at `length`.
-        """
-        ...
-
-    def checkpoint(self, slot: int) -> bytes:
-        """What of the slot's state cannot be cut."""
-        ...
-
-    def trim(self, slot: int, length: int) -> None:
-        """Forget what the slot holds behind its first `length` tokens; only where `can_fork`."""
-        ...
-
-    def release(self, slot: int) -> None:
-        """Forget what the slot holds."""
-        ...
-
-    def snapshot(self, slot: int, start: int, end: int) -> bytes:
-        """A copy of the keys and values of the slot's tokens `start` to `end`."""
-        ...
-
-    def restore(self, slot: int, start: int, end: int, data: bytes | memoryview) -> bool:
-        """Append a snapshot to the slot, which holds `start` tokens; False where it does not fit.
-
-        Takes the first `end` - `start` tokens of the snapshot, in as many free cells as it has.
-        """
         ...
 
     def prepare(self, params: SamplingParams) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -42,7 +43,7 @@ class Scheduler:
     to prompts, and only so much of it as keeps the steps short for those who decode. Who begins
     next is decided by `WaitingQueue`.
     When the cache runs out, a sequence is preempted, of the batch ones if there are any, and of
-    these the youngest: it gives up its cells, and what is lost of them is computed again later, so
+    these the youngest: it gives up its room, and what is lost of it is computed again later, so
     that no request fails for load alone. An interactive sequence that finds no room takes it from
     batch ones in the same way.
     """
@@ -57,7 +58,7 @@ class Scheduler:
         """`wake` is called from another thread when there is work that `has_work` did not show."""
         self._runner = runner
         self._speculator = speculator
-        self._kv = KVCache(runner, store)
+        self._kv = runner.open_cache(store)
         self._fetches = Fetches(store, wake) if store is not None else None
         self._chunks = ChunkBudget(runner.max_batch_tokens)
         self.waiting = WaitingQueue()
@@ -79,12 +80,12 @@ class Scheduler:
 
     @property
     def kv_used(self) -> int:
-        """Cache cells of running sequences."""
+        """Room in the cache of running sequences, in tokens."""
         return self._kv.used
 
     @property
     def kv_kept(self) -> int:
-        """Cache cells kept for a request that begins alike."""
+        """Room in the cache kept for a request that begins alike, in tokens."""
         return self._kv.kept
 
     @property
@@ -110,25 +111,49 @@ class Scheduler:
         batch = self._fill()
         while self.running and not batch.chunks and self._preempt_one():
             batch = self._fill()
-        self._kv.reserve(batch.num_tokens)
+        self._kv.reserve(batch)
         return batch
 
     def _fill(self) -> Batch:
         batch = Batch()
-        budget = min(self._runner.max_batch_tokens, self._kv.available)
-        decoding = [sequence for sequence in self.running if sequence.is_decoding][:budget]
-        drafts = self._drafts(decoding, budget - len(decoding))
+        room = self._add_decoding(batch, self._kv.available)
+        self._add_prompts(batch, room)
+        return batch
+
+    def _add_decoding(self, batch: Batch, room: int) -> int:
+        """Give each decoding sequence its next token, and guesses; returns what room is left."""
+        decoding: list[Sequence] = []
+        limit = self._runner.max_batch_tokens
+        for sequence in self.running:
+            if sequence.is_decoding and len(decoding) < limit:
+                taken = self._kv.growth(sequence, 1)
+                if taken <= room:
+                    room -= taken
+                    decoding.append(sequence)
+        drafts = self._drafts(decoding, min(limit - len(decoding), self._kv.most(decoding, room)))
         for sequence in decoding:
-            batch.add(sequence, 1, drafts.get(sequence, ()))
+            guesses = drafts.get(sequence, ())
+            if guesses:
+                taken = self._kv.growth(sequence, 1)
+                guesses = guesses[: self._kv.most((sequence,), room + taken) - 1]
+                room += taken - self._kv.growth(sequence, 1 + len(guesses))
+            batch.add(sequence, 1, guesses)
+        return room
+
+    def _add_prompts(self, batch: Batch, room: int) -> None:
+        """Divide what is left of the step among the prompts."""
         prompts = {s: self._kv.until_checkpoint(s) for s in self.running if not s.is_decoding}
         most = self._chunks.limit(decoding=batch.num_tokens > 0)
         if len(prompts) > 1:  # one that is nearly read need not wait for much of the others
             pause = self._chunks.limit(decoding=True)
             most = min(most, max(pause, min(s.num_pending for s in prompts)))
-        budget = min(budget, batch.num_tokens + most)
-        for sequence, count in prompt_shares(prompts, budget - batch.num_tokens).items():
-            batch.add(sequence, count)
-        return batch
+        most = min(most, self._runner.max_batch_tokens - batch.num_tokens)
+        most = min(most, self._kv.most(prompts, room))
+        for sequence, share in prompt_shares(prompts, most).items():
+            count = min(share, self._kv.most((sequence,), room))
+            if count > 0:
+                room -= self._kv.growth(sequence, count)
+                batch.add(sequence, count)
 
     def _drafts(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
         room = min(room, self._runner.max_drafts)
@@ -180,7 +205,7 @@ class Scheduler:
             sequence.drafted_tokens += len(chunk.drafts)
             sequence.accepted_tokens += count - 1
             if count <= len(chunk.drafts):
-                self._runner.trim(sequence.slot, sequence.num_computed)
+                self._kv.trim(sequence)
         logprobs = sampled.logprobs[:count] if sampled.logprobs is not None else None
         return SequenceOutput(sequence, sampled.token_ids[:count], logprobs, reason, sampled.error)
 
@@ -231,12 +256,12 @@ class Scheduler:
         return began
 
     def _find_room(self, sequence: Sequence) -> Prefix | None:
-        """What the cache has of the sequence; None while there is no slot or not enough cells."""
+        """What the cache has of the sequence; None while there is no slot or not enough room."""
         tokens = np.asarray(sequence.token_ids, np.int32)
         while True:
             prefix = self._kv.match(tokens, minimum=1 if sequence.parent else MIN_SHARED)
-            claimed = sum(running.num_pending for running in self.running) + self._tokens_fetched
-            missing = claimed + len(tokens) - prefix.active - self._kv.available
+            missing = self._claimed + self._kv.room(len(tokens)) - prefix.active
+            missing -= self._kv.available
             if not self.running or (missing <= 0 and self._slots_taken < self._runner.slots):
                 return prefix
             if not self._displace(sequence, missing):
@@ -260,8 +285,10 @@ class Scheduler:
         return len(self.running) + self.fetching
 
     @property
-    def _tokens_fetched(self) -> int:
-        return self._fetches.tokens if self._fetches is not None else 0
+    def _claimed(self) -> int:
+        """Room that those who began, or are being read for, need for all they know."""
+        begun = chain(self.running, self._fetches or ())
+        return sum(self._kv.growth(sequence, sequence.num_pending) for sequence in begun)
 
     def _begin_fetch(self, sequence: Sequence, prefix: Prefix) -> bool:
         """Whether the sequence has to wait for more than the cache has of it."""
@@ -282,9 +309,9 @@ class Scheduler:
         )
 
     def _displace(self, sequence: Sequence, missing: int) -> bool:
-        """Preempt one batch sequence for an interactive one, if that can gain the missing cells."""
+        """Preempt one batch sequence for an interactive one, if that can gain the missing room."""
         batch = [running for running in self.running if running.priority is Priority.BATCH]
-        gain = sum(len(running.token_ids) for running in batch)
+        gain = sum(self._kv.room(len(running.token_ids)) for running in batch)
         if not self._may_displace(sequence) or missing > gain:
             return False
         self._preempt(_first_to_go(batch))
@@ -298,10 +325,14 @@ class Scheduler:
         return parent.num_computed < sequence.prompt_length - 1
 
     def _make_room(self) -> None:
-        """Preempt until every decoding sequence can take one more cell."""
-        while sum(sequence.is_decoding for sequence in self.running) > self._kv.available:
+        """Preempt until every decoding sequence can take one more token."""
+        while self._room_to_decode > self._kv.available:
             if not self._preempt_one():
                 return
+
+    @property
+    def _room_to_decode(self) -> int:
+        return sum(self._kv.growth(s, 1) for s in self.running if s.is_decoding)
 
     def _preempt_one(self) -> bool:
         """Send one of several running sequences back to the queue."""

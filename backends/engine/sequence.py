@@ -6,6 +6,7 @@ import time
 from dataclasses import dataclass, field
 
 from ..base import FinishReason, Priority, SamplingParams
+from .chunk_file import CHUNK_TOKENS
 from .constraint import Constraint
 from .stored_part import StoredPart
 
@@ -16,8 +17,9 @@ class Sequence:
 
     `num_computed` counts the leading tokens whose keys and values are in the cache, `cached_tokens`
     those that were there when it began; `drafted_tokens` were guessed, `accepted_tokens` of them
-    rightly; `slot` is the cache sequence that holds them, -1 while the
-    sequence waits. `parent` is the sequence of the same request whose prompt this one shares.
+    rightly; `slot` is its row in the cache, -1 while it waits; `block_table` has the pages its
+    tokens are in, where the cache has pages. `parent` is the sequence of the same request whose
+    prompt this one shares.
     `passed_by` counts those that began before it because they were smaller.
     `logprobs` counts the likely tokens to tell beside each; `constraint` says what it may say.
     `stored` is what was read from the store for it, in so many `fetches`.
@@ -45,6 +47,7 @@ class Sequence:
     stored: list[StoredPart] = field(default_factory=list[StoredPart], repr=False)
     fetches: int = 0
     slot: int = -1
+    block_table: list[int] = field(default_factory=list[int], repr=False)
     finish_reason: FinishReason | None = None
     arrived_at: float = field(default_factory=time.monotonic)
     started_at: float = 0.0
@@ -69,6 +72,15 @@ class Sequence:
         if not self.stored or self.stored[0].start > cached:
             return 0
         return self.stored[-1].end
+
+    def useful_prefix(self, cached: int) -> int:
+        """How many of the first `cached` tokens to begin with.
+
+        All of them, or those before the stored chunk with which `stored` leads further.
+        """
+        if self.stored_length(cached) <= cached:
+            return cached
+        return cached - cached % CHUNK_TOKENS
 
     @property
     def is_decoding(self) -> bool:

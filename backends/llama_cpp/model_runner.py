@@ -17,6 +17,8 @@ from ingle.models.kv_type import KVType
 from ..base import LoadSpec, ModelInfo, SamplingParams
 from ..cpu_inventory import read_inventory
 from ..engine.batch import Batch, Chunk, Sampled
+from ..engine.cell_cache import CellCache
+from ..engine.kv_store import KVStore
 from ..engine.model_runner import KVCacheFull
 from ..engine.sequence import Sequence
 from ..errors import LoadFailed, OutOfMemory
@@ -92,6 +94,10 @@ class LlamaModelRunner:
     def state_key(self) -> str:
         """The library that lays snapshots out, and the settings it does so by."""
         return f"llama-cpp-python {llama_cpp.__version__}, {self._layout}"
+
+    def open_cache(self, store: KVStore | None = None) -> CellCache:
+        """The book of the cells."""
+        return CellCache(self, store)
 
     def launch(self, batch: Batch) -> None:
         """Compute the batch; raises `KVCacheFull`, leaving the cache as it was."""

@@ -14,6 +14,8 @@ import numpy as np
 
 from ..base import LoadSpec, ModelInfo, SamplingParams, TokenLogprobs
 from ..engine.batch import Batch, Chunk, Sampled
+from ..engine.cell_cache import CellCache
+from ..engine.kv_store import KVStore
 from ..engine.model_runner import KVCacheFull
 from ..engine.sequence import Sequence
 from ..errors import LoadFailed
@@ -116,6 +118,10 @@ class ScriptedModelRunner:
     def lose_cells(self, count: int) -> None:
         """Have less room than `kv_capacity` says, as caches with cells of several kinds may."""
         self._cells.free -= count
+
+    def open_cache(self, store: KVStore | None = None) -> CellCache:
+        """The book of the cells."""
+        return CellCache(self, store)
 
     def launch(self, batch: Batch) -> None:
         """Fill cells as a real cache would, and wait as long as the script says."""

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingle.backends.base import EngineKind, FinishReason, LoadSpec, Priority, SamplingParams
+from ingle.backends.engine.cell_cache import CellCache
 from ingle.backends.engine.engine import Engine
-from ingle.backends.engine.kv_cache import MIN_SHARED, KVCache, Prefix, Tokens
+from ingle.backends.engine.kv_cache import MIN_SHARED, Prefix, Tokens
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.engine.waiting_queue import MAX_PASSED
 from ingle.backends.scripted.model_runner import ScriptedModelRunner
@@ -253,14 +254,14 @@ def test_a_document_is_read_although_questions_keep_coming() -> None:
 def test_the_cache_is_not_searched_again_for_who_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = make_engine(slots=4)
     searches = 0
-    search = KVCache.match
+    search = CellCache.match
 
-    def counting(cache: KVCache, tokens: Tokens, minimum: int = MIN_SHARED) -> Prefix:
+    def counting(cache: CellCache, tokens: Tokens, minimum: int = MIN_SHARED) -> Prefix:
         nonlocal searches
         searches += 1
         return search(cache, tokens, minimum)
 
-    monkeypatch.setattr(KVCache, "match", counting)
+    monkeypatch.setattr(CellCache, "match", counting)
     add_all(engine, interactive(60, 40), *(interactive(100, 1, token=t) for t in range(4, 10)))
     engine.admit()
     engine.step()

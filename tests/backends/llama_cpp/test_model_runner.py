@@ -13,8 +13,8 @@ import pytest
 
 from ingle.backends.base import EngineKind, FinishReason, LoadSpec, SamplingParams
 from ingle.backends.engine.batch import Batch
+from ingle.backends.engine.cell_cache import CellCache
 from ingle.backends.engine.engine import Engine
-from ingle.backends.engine.kv_cache import KVCache
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.errors import LoadFailed
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
@@ -298,21 +298,21 @@ def test_a_snapshot_is_what_it_was_taken_of(runner: LlamaModelRunner) -> None:
             answer += runner.collect()[0].token_ids
         return answer[len(tokens) :]
 
-    KVCache(runner)  # empties it
+    CellCache(runner)  # empties it
     compute(1, 0, end)
     parts = [runner.snapshot(1, 0, cut), runner.snapshot(1, cut, end)]
     expected = go_on(1)
-    KVCache(runner)
+    CellCache(runner)
     assert runner.restore(2, 0, cut, parts[0])
     assert runner.restore(2, cut, end, memoryview(parts[1]))
     assert go_on(2) == expected
     # A part of a snapshot can be had too, and the rest computed.
-    KVCache(runner)
+    CellCache(runner)
     assert runner.restore(3, 0, 20, parts[0])
     compute(3, 20, end)
     assert go_on(3) == expected
     assert not runner.restore(4, 0, cut, parts[0][:-1]), "a torn one is refused"
-    KVCache(runner)
+    CellCache(runner)
 
 
 def test_a_seed_draws_the_same_whoever_else_is_in_the_batch(runner: LlamaModelRunner) -> None:

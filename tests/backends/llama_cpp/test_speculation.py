@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from ingle.backends.base import EngineKind, LoadSpec, SamplingParams, SpeculationKind
 from ingle.backends.engine.batch import Batch
+from ingle.backends.engine.cell_cache import CellCache
 from ingle.backends.engine.engine import Engine
-from ingle.backends.engine.kv_cache import KVCache
 from ingle.backends.engine.model_drafter import ModelDrafter
 from ingle.backends.engine.ngram_drafter import NgramDrafter
 from ingle.backends.engine.sequence import Sequence
@@ -130,7 +130,7 @@ def _logits(
     Another sequence has so many cells `between` those of two pieces: attention adds up in the order
     of cells, and rounds.
     """
-    KVCache(runner)  # empties it
+    CellCache(runner)  # empties it
     sequence, other = (Sequence("r", slot, tokens * 40, GREEDY) for slot in (0, 1))
     sequence.token_ids = tokens
     sequence.slot, other.slot = 0, 1
@@ -140,7 +140,7 @@ def _logits(
         count = min(most, max(1, sequence.num_pending - 1))
         _compute(runner, sequence, count, drafts if sequence.num_pending == 1 else 0)
     row = runner.logits(1 + drafts)[0]
-    KVCache(runner)
+    CellCache(runner)
     return row
 
 

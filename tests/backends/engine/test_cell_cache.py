@@ -180,7 +180,9 @@ def test_answers_to_one_prompt_share_its_checkpoint() -> None:
 
 def test_checkpoints_are_bounded() -> None:
     engine = make_engine(can_fork=False)
-    checkpoints = Checkpoints(engine.runner, memory=5 * 100 * 4)
+    runner = engine.runner
+    assert isinstance(runner, ScriptedModelRunner)
+    checkpoints = Checkpoints(runner, memory=5 * 100 * 4)
     for slot in range(4):
         sequence = Sequence("r", 0, chat(slot, 104), SamplingParams())
         sequence.slot = slot
