@@ -1,4 +1,4 @@
-"""Weights of ggml's types as floating point, bit for bit as gguf-py has them."""
+"""Quantised weights as floating point, bit for bit as gguf-py and bitsandbytes have them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from .block_formats import (
     dequantize_q8_0,
     half_precision,
 )
+from .nf4 import dequantize_nf4
+from .nf4_tensor import NF4Tensor
 from .quantized_tensor import QuantizedTensor
 from .super_block_formats import dequantize_q4_k, dequantize_q5_k, dequantize_q6_k
 
@@ -57,7 +59,9 @@ BLOCK_TYPES: Mapping[str, BlockType] = MappingProxyType(
 )
 
 
-def dequantize(weight: QuantizedTensor, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+def dequantize(
+    weight: QuantizedTensor | NF4Tensor, dtype: torch.dtype = torch.float32
+) -> torch.Tensor:
     """The weights (rows, columns) in `dtype`: their float32 values, rounded once.
 
     Raises `ValueError` for a type that is not in `BLOCK_TYPES`.
@@ -66,9 +70,11 @@ def dequantize(weight: QuantizedTensor, dtype: torch.dtype = torch.float32) -> t
 
 
 def dequantize_reference(
-    weight: QuantizedTensor, dtype: torch.dtype = torch.float32
+    weight: QuantizedTensor | NF4Tensor, dtype: torch.dtype = torch.float32
 ) -> torch.Tensor:
     """`dequantize` in plain torch."""
+    if isinstance(weight, NF4Tensor):
+        return dequantize_nf4(weight, dtype)
     kind = _block_type(weight)
     rows, columns = weight.shape
     out = torch.empty(rows, columns, dtype=dtype, device=weight.data.device)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import torch
 
 from .dequantize import dequantize
-from .quantized_tensor import QuantizedTensor
+from .weight import Weight
 
 
-def embedding(
-    token_ids: torch.Tensor, weight: torch.Tensor | QuantizedTensor, dtype: torch.dtype
-) -> torch.Tensor:
+def embedding(token_ids: torch.Tensor, weight: Weight, dtype: torch.dtype) -> torch.Tensor:
     """The rows (tokens, columns) of `weight` that `token_ids` (tokens,) names, in `dtype`."""
     return embedding_reference(token_ids, weight, dtype)
 
 
 def embedding_reference(
-    token_ids: torch.Tensor, weight: torch.Tensor | QuantizedTensor, dtype: torch.dtype
+    token_ids: torch.Tensor, weight: Weight, dtype: torch.dtype
 ) -> torch.Tensor:
     """`embedding` in plain torch: only the rows asked for are dequantised."""
     if isinstance(weight, torch.Tensor):

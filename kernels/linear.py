@@ -6,12 +6,11 @@ import torch
 from torch.nn.functional import linear as dense_linear
 
 from .dequantize import dequantize, row_chunks
-from .quantized_tensor import QuantizedTensor
+from .nf4_tensor import NF4Tensor
+from .weight import Weight
 
 
-def linear(
-    x: torch.Tensor, weight: torch.Tensor | QuantizedTensor, bias: torch.Tensor | None = None
-) -> torch.Tensor:
+def linear(x: torch.Tensor, weight: Weight, bias: torch.Tensor | None = None) -> torch.Tensor:
     """`x` (..., columns) by the transpose of `weight` (rows, columns), plus `bias` (rows,).
 
     The result (..., rows) has x's dtype; sums are in float32.
@@ -20,13 +19,15 @@ def linear(
 
 
 def linear_reference(
-    x: torch.Tensor, weight: torch.Tensor | QuantizedTensor, bias: torch.Tensor | None = None
+    x: torch.Tensor, weight: Weight, bias: torch.Tensor | None = None
 ) -> torch.Tensor:
     """`linear` in plain torch: other weights than x's dtype are converted, some at a time."""
     if bias is not None:
         bias = bias.to(x.dtype)
     if isinstance(weight, torch.Tensor) and weight.dtype == x.dtype:
         return dense_linear(x, weight, bias)
+    if isinstance(weight, NF4Tensor):
+        weight = weight.unnested()  # once, rather than for every chunk
     rows, columns = weight.shape
     out = x.new_empty(*x.shape[:-1], rows)
     # The LM head of a large vocabulary would need gigabytes as a whole.
@@ -36,7 +37,7 @@ def linear_reference(
     return out
 
 
-def _dense(weight: torch.Tensor | QuantizedTensor, rows: slice, dtype: torch.dtype) -> torch.Tensor:
+def _dense(weight: Weight, rows: slice, dtype: torch.dtype) -> torch.Tensor:
     if isinstance(weight, torch.Tensor):
         return weight[rows].to(dtype)
     return dequantize(weight.rows(rows), dtype)

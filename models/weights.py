@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-import torch
-
-from ingle.kernels.quantized_tensor import QuantizedTensor
-
-Weight = torch.Tensor | QuantizedTensor
+from ingle.kernels.weight import Weight
 
 
 class Weights(Protocol):

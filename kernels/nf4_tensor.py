@@ -1,0 +1,79 @@
+"""A matrix whose weights are 4-bit NormalFloats."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True, eq=False)
+class NestedAbsmax:
+    """What turns the bytes that scales are stored in back into scales.
+
+    A byte `b` of group `g`, which is 256 blocks of the whole matrix one after the other, stands for
+    `values[b] * absmax[g] + offset`; `values` (256,), `absmax` (groups,) and `offset` () are
+    float32.
+    """
+
+    values: torch.Tensor
+    absmax: torch.Tensor
+    offset: torch.Tensor
+    group: int = 256
+
+    def scales(self, absmax: torch.Tensor) -> torch.Tensor:
+        """The scales (any shape) float32 that the bytes `absmax` stand for."""
+        values = self.values[absmax.flatten().int()]
+        groups = self.absmax.repeat_interleave(self.group)[: len(values)]
+        return values.mul_(groups).add_(self.offset).view(absmax.shape)
+
+    def to(self, device: torch.device) -> NestedAbsmax:
+        """The same on another device."""
+        return NestedAbsmax(
+            self.values.to(device), self.absmax.to(device), self.offset.to(device), self.group
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class NF4Tensor:
+    """Weights as indices into the sixteen values of NF4, times the largest of their block.
+
+    `codes` (rows, columns / 2) uint8 has the weight of an even column in the high nibble. `absmax`
+    (rows, columns / block_size) is float32, or uint8 with a `nested` state.
+    """
+
+    codes: torch.Tensor
+    absmax: torch.Tensor
+    block_size: int = 64
+    nested: NestedAbsmax | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows (outputs) and columns (inputs)."""
+        return self.codes.shape[0], 2 * self.codes.shape[1]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        size = self.codes.nbytes + self.absmax.nbytes
+        if self.nested is not None:
+            size += self.nested.values.nbytes + self.nested.absmax.nbytes + 4
+        return size
+
+    def scales(self) -> torch.Tensor:
+        """The largest magnitude of each block (rows, columns / block_size) float32."""
+        return self.absmax if self.nested is None else self.nested.scales(self.absmax)
+
+    def unnested(self) -> NF4Tensor:
+        """The same weights with scales in float32, whose rows can be told apart."""
+        return NF4Tensor(self.codes, self.scales(), self.block_size)
+
+    def rows(self, index: slice | torch.Tensor) -> NF4Tensor:
+        """Some of the rows, unnested: groups of scales span rows."""
+        plain = self if self.nested is None else self.unnested()
+        return NF4Tensor(plain.codes[index], plain.absmax[index], plain.block_size)
+
+    def to(self, device: torch.device) -> NF4Tensor:
+        """The same on another device."""
+        nested = None if self.nested is None else self.nested.to(device)
+        return NF4Tensor(self.codes.to(device), self.absmax.to(device), self.block_size, nested)
