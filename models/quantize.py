@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import torch
@@ -17,13 +18,16 @@ from ingle.kernels.weight import Weight
 from .weights import Weights
 
 _BLOCK_SIZE = 64
+_LM_HEADS = ("output.weight", "lm_head.weight")
+_OF_A_LAYER = re.compile(r"(?:^blk|\blayers)\.\d+\..*\bweight$")
 
 
 class NF4Weights:
     """The tensors of `source`, those of its linear layers in NF4 with double quantisation.
 
     Embeddings, norms and biases stay as they are, quantised tensors too, and the LM head unless
-    `lm_head`. Values are those that bitsandbytes gives on the same device.
+    `lm_head`. Names may be those of GGUF files or of checkpoints; values are those that
+    bitsandbytes gives to the same matrices on the same device.
     """
 
     def __init__(
@@ -51,9 +55,9 @@ class NF4Weights:
         return _round_to_nf4(weight)
 
     def _quantizes(self, name: str) -> bool:
-        if name == "output.weight":
+        if name in _LM_HEADS:
             return self._lm_head
-        return name.startswith("blk.") and name.endswith(".weight")
+        return _OF_A_LAYER.search(name) is not None
 
 
 def _round_to_nf4(weight: torch.Tensor) -> torch.Tensor:

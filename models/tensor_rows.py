@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from ingle.kernels.quantized_tensor import QuantizedTensor
-
 from .weights import Weight
 
 
 def rows_of(weight: Weight, index: slice | torch.Tensor) -> Weight:
     """The rows at `index`, of a matrix or of the elements of a vector, without loss."""
-    return weight.rows(index) if isinstance(weight, QuantizedTensor) else weight[index]
+    return weight[index] if isinstance(weight, torch.Tensor) else weight.rows(index)

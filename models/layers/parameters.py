@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 import torch
 
-from ingle.kernels.quantized_tensor import QuantizedTensor
-
 from ..errors import InvalidModel, UnsupportedModel
 from ..weights import Weight, Weights
 from .embedding import Embedding
@@ -64,13 +62,13 @@ class Parameters:
 
     def _matrix(self, name: str, rows: int, columns: int) -> Weight:
         weight = self._take(name, (rows, columns))
-        if isinstance(weight, QuantizedTensor):
-            return weight.to(self._device)
-        return weight.to(self._device, self.dtype)
+        if isinstance(weight, torch.Tensor):
+            return weight.to(self._device, self.dtype)
+        return weight.to(self._device)
 
     def _vector(self, name: str, size: int, dtype: torch.dtype | None = None) -> torch.Tensor:
         weight = self._take(name, (size,))
-        if isinstance(weight, QuantizedTensor):
+        if not isinstance(weight, torch.Tensor):
             raise InvalidModel(
                 f"The model quantises {name!r}, which is a vector.",
                 hint="Use another conversion.",

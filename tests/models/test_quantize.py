@@ -66,6 +66,23 @@ def test_linear_layers_become_nf4(lm_head: bool) -> None:
             assert found is stored
 
 
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("model.layers.0.self_attn.qkv_proj.weight", True),
+        ("language_model.model.layers.17.mlp.down_proj.weight", True),
+        ("blk.3.ffn_gate.weight", True),
+        ("model.embed_tokens.weight", False),
+        ("lm_head.weight", False),
+        ("token_embd.weight", False),
+    ],
+)
+def test_names_of_checkpoints_and_of_gguf_files(name: str, expected: bool) -> None:
+    source = Checkpoint()
+    source.tensors = {name: torch.randn(8, 64)}
+    assert isinstance(NF4Weights(source).get(name), NF4Tensor) == expected
+
+
 def test_rows_that_are_not_whole_blocks_get_the_same_values() -> None:
     source = Checkpoint(columns=40)
     found = NF4Weights(source, device=torch.device("cpu")).get("blk.0.attn_q.weight")
