@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from ..base import TokenLogprobs
 
 # OpenAI's word for a token that could not come; JSON has no infinity.
-_LEAST = -9999.0
+LEAST = -9999.0
 
 
 def token_logprobs(logits: NDArray[np.float32], token_id: int, count: int) -> TokenLogprobs:
@@ -25,4 +25,4 @@ def token_logprobs(logits: NDArray[np.float32], token_id: int, count: int) -> To
 
 
 def _at_least(logprob: float) -> float:
-    return max(logprob, _LEAST)
+    return max(logprob, LEAST)

@@ -1,0 +1,90 @@
+"""What is added to single logits before anything is drawn: bias, penalties, DRY."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ..engine.batch import Chunk
+from .dry import DryPenalties
+from .sampling_state import SamplingState
+
+Upload = Callable[[NDArray[np.generic]], torch.Tensor]
+
+
+class _Entries:
+    """Numbers for single tokens of single rows."""
+
+    def __init__(self, numbers: int) -> None:
+        self._rows: list[int] = []
+        self._tokens: list[int] = []
+        self._values: list[list[float]] = [[] for _ in range(numbers)]
+
+    def add(self, row: int, tokens: Iterable[int], *values: Iterable[float]) -> None:
+        before = len(self._tokens)
+        self._tokens.extend(tokens)
+        self._rows += [row] * (len(self._tokens) - before)
+        for column, more in zip(self._values, values, strict=True):
+            column.extend(more)
+
+    def upload(self, upload: Upload) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Places (2, n) and numbers (numbers, n) float32; None where there are none."""
+        if not self._tokens:
+            return None
+        places = np.asarray((self._rows, self._tokens), np.int64)
+        return upload(places), upload(np.asarray(self._values, np.float32))
+
+
+class Adjustments:
+    """The changes to the logits of one batch, gathered on the host."""
+
+    def __init__(self, chunks: list[Chunk], states: list[SamplingState], dry: DryPenalties) -> None:
+        self._bias = _Entries(1)
+        self._penalties = _Entries(2)
+        self._dry = _Entries(1)
+        row = 0
+        for chunk, state in zip(chunks, states, strict=True):
+            for count in range(1 + len(chunk.drafts)):
+                self._add(row, chunk, state, chunk.drafts[:count], dry)
+                row += 1
+
+    def apply(self, logits: torch.Tensor, upload: Upload) -> None:
+        """Change `logits` (rows, vocab)."""
+        if (bias := self._bias.upload(upload)) is not None:
+            (rows, tokens), (values,) = bias
+            logits[rows, tokens] += values
+        if (penalties := self._penalties.upload(upload)) is not None:
+            (rows, tokens), (repeat, taken) = penalties
+            found = logits[rows, tokens]
+            # Negative logits are multiplied, so that a penalty never helps.
+            found = torch.where(found <= 0, found * repeat, found / repeat)
+            logits[rows, tokens] = found - taken
+        if (costs := self._dry.upload(upload)) is not None:
+            (rows, tokens), (values,) = costs
+            logits[rows, tokens] -= values
+
+    def _add(
+        self,
+        row: int,
+        chunk: Chunk,
+        state: SamplingState,
+        drafts: tuple[int, ...],
+        dry: DryPenalties,
+    ) -> None:
+        """Take in what a row costs if these drafts come before it."""
+        params, sequence = state.params, chunk.sequence
+        if params.logit_bias:
+            self._bias.add(row, params.logit_bias.keys(), params.logit_bias.values())
+        if state.counts is not None:
+            counts = state.counts.with_drafts(sequence, drafts)
+            costs = (
+                n * params.frequency_penalty + params.presence_penalty for n in counts.values()
+            )
+            repeats = [params.repeat_penalty] * len(counts)
+            self._penalties.add(row, counts.keys(), repeats, costs)
+        if params.has_dry:
+            costs = dry.penalties(params, [*sequence.token_ids, *drafts])
+            self._dry.add(row, costs.keys(), costs.values())

@@ -1,0 +1,75 @@
+"""Draws from rows of logits by the parameters of each row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .candidates import Candidates, leave_out_by_sigma, likeliest
+from .sampling_state import NUMBERS, Route
+
+Upload = Callable[[NDArray[np.generic]], torch.Tensor]
+
+
+class RowSampler:
+    """The samplers of `SamplingParams` from `top_n_sigma` to the draw, for rows of one route.
+
+    What no row asks for is left out; a row that does not ask stays as it is. Both are known on the
+    host, so that nothing has to be read back.
+    """
+
+    def __init__(self, route: Route, numbers: NDArray[np.float64], upload: Upload) -> None:
+        """`numbers` (rows, parameters) are in the order of `NUMBERS`."""
+        self._route = route
+        self._host = {name: numbers[:, i] for i, name in enumerate(NUMBERS)}
+        device = upload(numbers)
+        self._device = {name: device[:, i : i + 1] for i, name in enumerate(NUMBERS)}
+
+    def draw(self, logits: torch.Tensor, random: torch.Tensor) -> torch.Tensor:
+        """One token for each row of `logits` (rows, vocab); two random numbers a row."""
+        return self.reduce(logits, random).draw(random[:, :1])
+
+    def reduce(self, logits: torch.Tensor, random: torch.Tensor) -> Candidates:
+        """What is left to draw from, scaled by the temperature."""
+        numbers = self._device
+        left = self._candidates(logits)
+        if self._any("typical_p", below=1):
+            left.typical(numbers["typical_p"])
+        if self._any("top_p", below=1):
+            left.top_p(numbers["top_p"])
+        if self._any("min_p"):
+            left.min_p(numbers["min_p"])
+        if self._any("xtc_probability"):
+            left.xtc(numbers["xtc_probability"], numbers["xtc_threshold"], random[:, 1:])
+        temperature = numbers["temperature"]
+        if self._any("dynatemp_range"):
+            temperature = left.dynamic_temperature(
+                temperature, numbers["dynatemp_range"], numbers["dynatemp_exponent"]
+            )
+        left.scale(temperature)
+        return left
+
+    def _candidates(self, logits: torch.Tensor) -> Candidates:
+        """All that have a chance, or of these the first `top_k`."""
+        size = (logits != -torch.inf).sum(-1, keepdim=True)
+        if self._any("top_n_sigma"):
+            logits = leave_out_by_sigma(logits, self._device["top_n_sigma"])
+        if self._route is Route.UNSORTED:
+            ids = torch.arange(logits.shape[-1], device=logits.device).expand_as(logits)
+            return Candidates(ids, logits.double(), torch.ones_like(ids, dtype=torch.bool), size)
+        width = logits.shape[-1]
+        if self._route is Route.TOP_K:
+            width = min(width, int(self._host["top_k"].max()))
+        values, ids = likeliest(logits, width)
+        if self._any("top_k"):
+            top_k = self._device["top_k"].long()
+            size = torch.where(top_k > 0, torch.minimum(top_k, size), size)
+        alive = torch.arange(width, device=logits.device) < size
+        return Candidates(ids, values.double(), alive, size)
+
+    def _any(self, name: str, *, below: float | None = None) -> bool:
+        column = self._host[name]
+        return bool((column > 0).any() if below is None else (column < below).any())

@@ -1,0 +1,41 @@
+"""Which rows of a batch are drawn in which way, and with which random numbers."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..engine.batch import Chunk
+from .philox import uniforms
+from .sampling_state import Route, SamplingState
+
+
+class SamplingPlan:
+    """Rows by route; `mirostat` has the first row of each chunk that is drawn one by one."""
+
+    def __init__(self, chunks: list[Chunk], states: list[SamplingState]) -> None:
+        places: dict[Route, list[int]] = {}
+        self.mirostat: list[tuple[int, Chunk, SamplingState]] = []
+        self._owners: list[SamplingState] = []
+        self._numbers: list[NDArray[np.float64]] = []
+        self._positions: list[int] = []
+        for chunk, state in zip(chunks, states, strict=True):
+            first, count = len(self._owners), 1 + len(chunk.drafts)
+            self._owners += [state] * count
+            self._numbers += [state.numbers] * count
+            generated = chunk.sequence.num_generated
+            self._positions += range(generated, generated + count)
+            places.setdefault(state.route, []).extend(range(first, first + count))
+            if state.route is Route.MIROSTAT:
+                self.mirostat.append((first, chunk, state))
+        self.places = {route: np.asarray(rows, np.int64) for route, rows in places.items()}
+
+    def randoms(self) -> NDArray[np.float64]:
+        """Two random numbers for each row."""
+        seeds = np.asarray([owner.seed for owner in self._owners], np.uint64)
+        return uniforms(seeds, np.asarray(self._positions, np.uint64))
+
+    def numbers(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The parameters of these rows, in the order of `NUMBERS`."""
+        rows = [self._numbers[place] for place in places.tolist()]
+        return np.stack(rows)
