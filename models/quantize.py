@@ -27,13 +27,16 @@ class NF4Weights:
 
     Embeddings, norms and biases stay as they are, quantised tensors too, and the LM head unless
     `lm_head`. Names may be those of GGUF files or of checkpoints; values are those that
-    bitsandbytes gives to the same matrices on the same device.
+    bitsandbytes gives to the same matrices on a CPU.
     """
 
     def __init__(
         self, source: Weights, *, device: torch.device | None = None, lm_head: bool = False
     ) -> None:
-        """`device` is where to quantise; a GPU takes seconds for what a CPU takes minutes for."""
+        """`device` is where to quantise: a GPU takes seconds for what a CPU takes minutes for.
+
+        The mean of a matrix's scales may then differ in its last bit.
+        """
         self._source = source
         self._device = device
         self._lm_head = lm_head
