@@ -1,21 +1,29 @@
-"""Engines over the scripted runner, which checks in every step what its slots hold."""
+"""Engines over runners that check in every step what their caches hold."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
+from collections.abc import Sequence as Pages
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from ingle.backends.base import EngineKind, KVStoreSpec, LoadSpec, SamplingParams
+from ingle.backends.engine.batch import Batch, Chunk, Sampled
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv_store import KVStore
+from ingle.backends.engine.paged_cache import PagedCache
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.scripted.model_runner import ScriptedModelRunner
 
 GIB = 2**30
 MODEL = "ab" * 32
+_MASK = 2**64 - 1
+_VOCABULARY = 50
+_POISON = 0xDEAD_BEEF_DEAD_BEEF
 
 
 class StoringEngine:
@@ -102,3 +110,124 @@ def chat() -> Callable[[int, int], list[int]]:
         return [(seed * 31 + i * 7 + i * i * seed) % 251 for i in range(length)]
 
     return make
+
+
+class NumberRunner:
+    """A paged model of numbers: what it keeps for a token depends on all it reads of those before.
+
+    So one wrong number anywhere in a sequence's pages changes every token that follows.
+    """
+
+    can_fork = True
+    max_drafts = 64
+    state_key = "numbers"
+    eog = 0
+
+    def __init__(
+        self, *, page_size: int, num_pages: int, context: int, slots: int = 4, batch: int = 64
+    ) -> None:
+        self.page_size = page_size
+        self.num_pages = num_pages
+        self.context = context
+        self.slots = slots
+        self.max_batch_tokens = batch
+        self.kv_capacity = page_size * num_pages
+        self.numbers = np.full((num_pages, page_size), _POISON, np.uint64)
+        self.copied = 0
+        self._sampled: list[Sampled] = []
+
+    def open_cache(self, store: KVStore | None = None) -> PagedCache:
+        return PagedCache(self, store)
+
+    def launch(self, batch: Batch) -> None:
+        rows = [chunk.sequence.slot for chunk in batch.chunks]
+        assert len(set(rows)) == len(rows)
+        assert all(0 <= row < self.slots for row in rows)
+        self._sampled = [sampled for chunk in batch.chunks for sampled in self._compute(chunk)]
+
+    def _compute(self, chunk: Chunk) -> list[Sampled]:
+        sequence, start = chunk.sequence, chunk.sequence.num_computed
+        known = [*sequence.token_ids[start : start + chunk.count], *chunk.drafts]
+        table = np.array(sequence.block_table)
+        assert len(table) * self.page_size >= start + len(known)
+        numbers, follow = self.compute(known, self.read(sequence))
+        places = np.arange(start, start + len(known))
+        self.numbers[table[places // self.page_size], places % self.page_size] = numbers
+        if not chunk.samples:
+            return []
+        drawn: list[int] = []
+        for token, draft in zip(follow[chunk.count - 1 :], (*chunk.drafts, None), strict=True):
+            drawn.append(token)
+            if token != draft:
+                break
+        return [Sampled(drawn)]
+
+    def compute(self, tokens: list[int], before: NDArray[np.uint64]) -> tuple[list[int], list[int]]:
+        """The numbers of tokens that follow the ones with these numbers, and what follows each."""
+        weights = 2 * np.arange(len(before), dtype=np.uint64) + np.uint64(1)
+        state = int((before * weights).sum())
+        numbers: list[int] = []
+        follow: list[int] = []
+        for place, token in enumerate(tokens, len(before)):
+            number = (state ^ (token + 1) * 0x9E3779B97F4A7C15) * 0xBF58476D1CE4E5B9 & _MASK
+            number ^= number >> 29
+            state = (state + number * (2 * place + 1)) & _MASK
+            numbers.append(number)
+            follow.append((state ^ state >> 32) * 0x94D049BB133111EB % 2**40 % _VOCABULARY)
+        return numbers, follow
+
+    def answer(self, prompt: list[int], most: int) -> list[int]:
+        """What it says to the prompt, without pages."""
+        nothing = np.empty(0, np.uint64)
+        numbers, follow = self.compute(prompt, nothing)
+        answer = [follow[-1]]
+        while len(answer) < most and answer[-1] != self.eog:
+            more, follow = self.compute(answer[-1:], np.array(numbers, np.uint64))
+            numbers += more
+            answer.append(follow[-1])
+        return answer
+
+    def read(self, sequence: Sequence) -> NDArray[np.uint64]:
+        """What the sequence sees in its pages."""
+        return self.numbers[sequence.block_table].reshape(-1)[: sequence.num_computed]
+
+    def poison(self, pages: Iterable[int]) -> None:
+        """Make sure that nobody reads these pages."""
+        self.numbers[list(pages)] = _POISON
+
+    def collect(self) -> list[Sampled]:
+        return self._sampled
+
+    def copy_page(self, source: int, target: int, count: int) -> None:
+        assert source != target
+        assert 0 < count <= self.page_size
+        self.numbers[target] = _POISON
+        self.numbers[target, :count] = self.numbers[source, :count]
+        self.copied += 1
+
+    def read_pages(self, pages: Pages[int], count: int) -> bytes:
+        assert (len(pages) - 1) * self.page_size < count <= len(pages) * self.page_size
+        return self.numbers[list(pages)].reshape(-1)[:count].tobytes()
+
+    def write_pages(self, pages: Pages[int], count: int, data: bytes | memoryview) -> bool:
+        if len(data) % 8 or len(data) < 8 * count:
+            return False
+        for number, page in enumerate(pages):
+            part = np.frombuffer(data, np.uint64)[:count][number * self.page_size :]
+            self.numbers[page, : len(part)] = part[: self.page_size]
+        return True
+
+    def is_eog(self, token_id: int) -> bool:
+        return token_id == self.eog
+
+    def prepare(self, params: SamplingParams) -> None: ...
+
+    def forget(self, sequence: Sequence) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture(scope="session")
+def number_runner() -> Callable[..., NumberRunner]:
+    """Makes paged models of numbers."""
+    return NumberRunner

@@ -1,0 +1,254 @@
+"""The whole step loop over pages: whatever comes, every text is what it would be alone."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ingle.backends.base import FinishReason, KVStoreSpec, Priority, SamplingParams
+from ingle.backends.engine.batch import Batch
+from ingle.backends.engine.engine import Engine
+from ingle.backends.engine.kv_store import KVStore
+from ingle.backends.engine.paged_cache import PagedCache
+from ingle.backends.engine.sequence import Sequence
+
+MakeRunner = Callable[..., Any]
+GIB = 2**30
+MODEL = "ab" * 32
+
+
+class RandomSpeculator:
+    """Right, wrong, long, short and no guesses, as they come."""
+
+    def __init__(self, runner: Any, seed: int) -> None:
+        self._runner = runner
+        self._random = random.Random(seed)
+
+    def propose(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
+        drafts: dict[Sequence, tuple[int, ...]] = {}
+        for sequence in decoding:
+            left = self._runner.context - len(sequence.token_ids) - 1
+            length = self._random.randrange(max(min(room, left, 12), 0) + 1)
+            if not length:
+                continue
+            guesses = self._runner.answer(sequence.token_ids, length)
+            if self._random.random() < 0.6:
+                guesses[self._random.randrange(len(guesses))] = 41
+            room -= len(guesses)
+            drafts[sequence] = tuple(guesses)
+        return drafts
+
+    def observe(self, batch: Batch, seconds: float) -> None: ...
+
+    def forget(self, sequence: Sequence) -> None: ...
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """One request: a choice of stem and how much of it, tokens of its own, and what else it has."""
+
+    at: int
+    stem: int
+    common: int
+    own: int
+    most: int
+    choices: int
+    priority: Priority
+    private: bool
+    cancelled_at: int | None
+
+
+ARRIVALS = st.builds(
+    Arrival,
+    at=st.integers(0, 40),
+    stem=st.integers(0, 2),
+    common=st.integers(0, 300),
+    own=st.integers(1, 20),
+    most=st.integers(1, 60),
+    choices=st.integers(1, 3),
+    priority=st.sampled_from(Priority),
+    private=st.booleans(),
+    cancelled_at=st.one_of(st.none(), st.integers(0, 80)),
+)
+
+
+class Play:
+    """An engine over pages, and requests that come and go between its steps."""
+
+    def __init__(self, engine: Engine, arrivals: list[Arrival]) -> None:
+        self.engine = engine
+        self.runner: Any = engine.runner
+        self.groups: list[tuple[Arrival, list[Sequence]]] = []
+        for number, arrival in enumerate(arrivals):
+            stem = [(arrival.stem * 31 + i * 7 + i * i) % 40 for i in range(arrival.common)]
+            prompt = stem[: self.runner.context - 21] + [number % 40] * arrival.own
+            parent: Sequence | None = None
+            group: list[Sequence] = []
+            for index in range(arrival.choices):
+                sequence = Sequence("r", index, list(prompt), SamplingParams(), arrival.most)
+                sequence.priority, sequence.private = arrival.priority, arrival.private
+                sequence.parent = parent
+                parent = parent or sequence
+                group.append(sequence)
+            self.groups.append((arrival, group))
+
+    def run(self) -> None:
+        deadline = time.monotonic() + 60
+        step, idle = 0, False
+        while not (idle and step > 80):
+            assert time.monotonic() < deadline, "somebody starves"
+            for arrival, group in self.groups:
+                if arrival.at == step:
+                    for sequence in group:
+                        self.engine.add(sequence)
+                if arrival.cancelled_at is not None and step == max(
+                    arrival.at, arrival.cancelled_at
+                ):
+                    self.engine.finish(group[0], FinishReason.CANCELLED)
+            if self.engine.has_work:
+                self.engine.step()
+                self.check()
+            elif self.engine.is_fetching:
+                time.sleep(0.0001)
+                continue
+            idle = not self.engine.has_work and not self.engine.is_fetching
+            step += 1
+
+    def check(self) -> None:
+        cache = self.engine.scheduler.kv
+        assert isinstance(cache, PagedCache)
+        free = list(cache.pages.free_pages)
+        assert cache.used + cache.kept + len(free) * self.runner.page_size == cache.capacity
+        running = self.engine.scheduler.running
+        assert sum(map(len, (s.block_table for s in running))) * self.runner.page_size >= cache.used
+        self.runner.poison(free)
+
+    def judge(self) -> None:
+        """See that everybody got what they would get alone, and that no page is left."""
+        for _, group in self.groups:
+            prompt = group[0].token_ids[: group[0].prompt_length]
+            most = min(group[0].max_tokens or 0, self.runner.context - len(prompt))
+            expected = self.runner.answer(prompt, most)
+            for sequence in group:
+                said = sequence.token_ids[len(prompt) :]
+                if sequence.finish_reason is FinishReason.CANCELLED:
+                    assert said == expected[: len(said)]
+                else:
+                    assert said == expected
+        assert self.engine.scheduler.kv_used == 0
+        while self.engine.scheduler.kv.give_up_oldest():
+            pass
+        assert self.engine.scheduler.kv_kept == 0
+
+
+@pytest.mark.parametrize(
+    "examples", [60, pytest.param(3000, marks=pytest.mark.slow)], ids=["some", "many"]
+)
+def test_whatever_comes_every_text_is_what_it_would_be_alone(
+    number_runner: MakeRunner, examples: int
+) -> None:
+    @settings(max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    @given(
+        arrivals=st.lists(ARRIVALS, min_size=1, max_size=12),
+        size=st.sampled_from([4, 16, 32]),
+        room=st.integers(3, 24),
+        slots=st.integers(1, 5),
+        batch=st.integers(1, 80),
+        seed=st.one_of(st.none(), st.integers(0, 1000)),
+        tier=st.booleans(),
+    )
+    def play(
+        arrivals: list[Arrival],
+        size: int,
+        room: int,
+        slots: int,
+        batch: int,
+        seed: int | None,
+        tier: bool,
+    ) -> None:
+        context = max(room * 16, 40) // size * size
+        runner = number_runner(
+            page_size=size, num_pages=context // size, context=context, slots=slots, batch=batch
+        )
+        speculator = RandomSpeculator(runner, seed) if seed is not None else None
+        store = _memory_store() if tier else None
+        try:
+            game = Play(Engine(runner, speculator, store), arrivals)
+            game.run()
+            game.judge()
+        finally:
+            if store is not None:
+                store.close(5)
+
+    play()
+
+
+def _memory_store() -> KVStore:
+    spec = KVStoreSpec(folder="", model=MODEL, disk_bytes=0, memory_bytes=GIB)
+    return KVStore(spec, "numbers", spare=lambda: GIB)
+
+
+MakeLife = Callable[[], tuple[Engine, KVStore]]
+
+
+@pytest.fixture
+def life(number_runner: MakeRunner, tmp_path: Path) -> Generator[MakeLife]:
+    """Makes engines that share a folder, each as another life of the same worker."""
+    stores: list[KVStore] = []
+
+    def make() -> tuple[Engine, KVStore]:
+        runner = number_runner(page_size=32, num_pages=64, context=1024)
+        spec = KVStoreSpec(folder=str(tmp_path), model=MODEL, disk_bytes=GIB, memory_bytes=GIB)
+        stores.append(KVStore(spec, runner.state_key, spare=lambda: GIB))
+        return Engine(runner, store=stores[-1]), stores[-1]
+
+    yield make
+    for store in stores:
+        store.close(5)
+
+
+def _ask(engine: Engine, prompt: list[int], *, private: bool = False) -> Sequence:
+    sequence = Sequence("r", 0, list(prompt), SamplingParams(), 5, private=private)
+    sequence.ignore_eos = True
+    engine.add(sequence)
+    while engine.has_work or engine.is_fetching:
+        engine.step()
+    return sequence
+
+
+def _save(engine: Engine) -> None:
+    deadline = time.monotonic() + 20
+    while engine.has_unsaved:
+        assert time.monotonic() < deadline, "saving has no end"
+        engine.save(0.05)
+        time.sleep(0.001)
+
+
+def test_another_life_goes_on_from_the_disk(life: MakeLife, tmp_path: Path) -> None:
+    engine, store = life()
+    runner: Any = engine.runner
+    prompt = [i * i % 40 for i in range(700)]
+    first = _ask(engine, prompt)
+    secret = _ask(engine, [39 - token for token in prompt], private=True)
+    _ask(engine, prompt[200:300])
+    _save(engine)
+    assert len(list((tmp_path / MODEL).glob("*.kv"))) == 3, "256, 256 and 192 tokens"
+    store.close(5)
+    engine, _ = life()
+    turn = [*first.token_ids, 1, 2, 3]
+    second = _ask(engine, turn)
+    assert second.cached_tokens == 704
+    expected = runner.answer(turn, 5)
+    assert second.token_ids[len(turn) :][: len(expected)] == expected
+    assert _ask(engine, secret.token_ids).cached_tokens == 0
+    edited = turn[:600] + [7] * 9
+    engine, _ = life()
+    assert _ask(engine, edited).cached_tokens == 600, "part of a chunk is enough"

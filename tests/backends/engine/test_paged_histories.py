@@ -1,0 +1,284 @@
+"""Whatever happens to sequences, each sees in its pages what its own tokens put there."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from ingle.backends.base import KVStoreSpec, SamplingParams
+from ingle.backends.engine.batch import Batch, Chunk
+from ingle.backends.engine.block_manager import Page
+from ingle.backends.engine.kv_store import KVStore
+from ingle.backends.engine.paged_cache import PagedCache
+from ingle.backends.engine.sequence import Sequence
+from ingle.backends.engine.stored_part import StoredPart
+
+MakeRunner = Callable[..., Any]
+
+_STEMS = [[(seed * 31 + i * 7 + i * i * seed) % 40 for i in range(300)] for seed in range(1, 4)]
+_SECRET = 1000
+"""Only private sequences have tokens from here on."""
+
+
+class Histories(RuleBasedStateMachine):
+    """A cache, and the part of a scheduler in which anything may come next."""
+
+    def __init__(self, make_runner: MakeRunner) -> None:
+        super().__init__()
+        self._make_runner = make_runner
+        self.waiting: list[Sequence] = []
+        self.running: list[Sequence] = []
+        self.ended: list[Sequence] = []
+        self.numbers: dict[Sequence, list[int]] = {}
+        self.store: KVStore | None = None
+        self.gone = 0
+
+    @initialize(size=st.sampled_from([4, 8, 16, 32]), pages=st.integers(2, 24), tier=st.booleans())
+    def begin(self, size: int, pages: int, tier: bool) -> None:
+        self.size = size
+        self.runner = self._make_runner(
+            page_size=size, num_pages=pages, context=pages * size, slots=4
+        )
+        if tier:
+            spec = KVStoreSpec(folder="", model="ab" * 32, disk_bytes=0, memory_bytes=2**20)
+            self.store = KVStore(spec, "numbers", spare=lambda: 2**20)
+        cache = self.runner.open_cache(self.store)
+        assert isinstance(cache, PagedCache)
+        self.cache = cache
+
+    @rule(
+        stem=st.integers(0, 2),
+        cut=st.integers(0, 300),
+        own=st.lists(st.integers(0, 39), min_size=1, max_size=12),
+        private=st.booleans(),
+    )
+    def arrive(self, stem: int, cut: int, own: list[int], private: bool) -> None:
+        secret = _SECRET if private else 0
+        self._arrive([*_STEMS[stem][:cut], *(secret + token for token in own)], private=private)
+
+    @precondition(lambda self: self.ended)
+    @rule(data=st.data(), own=st.lists(st.integers(0, 39), min_size=1, max_size=12))
+    def come_back(self, data: st.DataObject, own: list[int]) -> None:
+        """The next turn of something that ended, or an edit of it."""
+        before = data.draw(st.sampled_from(self.ended))
+        cut = data.draw(st.integers(1, len(before.token_ids)))
+        self._arrive([*before.token_ids[:cut], *own], private=before.private)
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def branch(self, data: st.DataObject) -> None:
+        """Another answer to a prompt that is being read or answered."""
+        parent = data.draw(st.sampled_from(self.running))
+        prompt = parent.token_ids[: parent.prompt_length]
+        self._arrive(prompt, private=parent.private, parent=parent)
+
+    def _arrive(self, tokens: list[int], *, private: bool, parent: Sequence | None = None) -> None:
+        if len(tokens) < self.runner.context and len(self.waiting) < 5:
+            sequence = Sequence("r", 0, tokens, SamplingParams(), private=private, parent=parent)
+            self.waiting.append(sequence)
+
+    @precondition(lambda self: self.waiting and len(self.running) < 4)
+    @rule(data=st.data(), least=st.sampled_from([1, 32]), fetches=st.booleans())
+    def open(self, data: st.DataObject, least: int, fetches: bool) -> None:
+        sequence = data.draw(st.sampled_from(self.waiting))
+        tokens = np.array(sequence.token_ids, np.int32)
+        prefix = self.cache.match(tokens, least)
+        assert prefix.length < len(tokens)
+        pending = sum(self.cache.growth(other, other.num_pending) for other in self.running)
+        missing = pending + self.cache.room(len(tokens)) - prefix.active - self.cache.available
+        if self.running and missing > 0:
+            return
+        if fetches and self.store is not None:
+            read: queue.SimpleQueue[list[StoredPart]] = queue.SimpleQueue()
+            self.store.fetch(tokens[:-1], prefix.length - prefix.length % 256, read.put)
+            sequence.stored = read.get(timeout=10)
+        self.cache.open(sequence, prefix)
+        self.waiting.remove(sequence)
+        self.running.append(sequence)
+        if not sequence.stored:
+            assert sequence.num_computed < len(tokens)
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def step(self, data: st.DataObject) -> None:
+        """Some of those who run compute something, as far as there is room for it."""
+        batch, room = Batch(), self.cache.available
+        for sequence in self.running:
+            most = min(self.cache.most([sequence], room), 40)
+            count = min(data.draw(st.integers(0, 40)), sequence.num_pending, most)
+            if not count:
+                continue
+            guesses: tuple[int, ...] = ()
+            if count == sequence.num_pending:
+                guesses = self._guess(data, sequence, most - count)
+            room -= self.cache.growth(sequence, count + len(guesses))
+            batch.add(sequence, count, guesses)
+        assert room >= 0
+        self.cache.reserve(batch)
+        self._check_targets(batch)
+        self.runner.launch(batch)
+        results = iter(self.runner.collect())
+        for chunk in batch.chunks:
+            self._book(data, chunk, next(results).token_ids if chunk.samples else [])
+
+    def _guess(self, data: st.DataObject, sequence: Sequence, most: int) -> tuple[int, ...]:
+        left = self.runner.context - len(sequence.token_ids) - 1
+        length = min(data.draw(st.integers(0, 9)), most, left)
+        if length < 1:
+            return ()
+        guesses = self.runner.answer(sequence.token_ids, length)
+        if wrong := data.draw(st.integers(0, 12)):
+            guesses[wrong % len(guesses)] = 41
+        return tuple(guesses)
+
+    def _book(self, data: st.DataObject, chunk: Chunk, drawn: list[int]) -> None:
+        sequence = chunk.sequence
+        # An answer may end in the midst of what was drawn.
+        kept = drawn[: data.draw(st.integers(1, len(drawn)))] if drawn else []
+        sequence.token_ids += kept
+        self.cache.grow(sequence, chunk.count + max(len(kept) - 1, 0))
+        if len(kept) <= len(chunk.drafts):
+            self.cache.trim(sequence)
+        if len(sequence.token_ids) >= self.runner.context:
+            self._end(sequence)
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def end(self, data: st.DataObject) -> None:
+        self._end(data.draw(st.sampled_from(self.running)))
+
+    def _end(self, sequence: Sequence) -> None:
+        self.running.remove(sequence)
+        self.cache.keep(sequence)
+        self.ended = [*self.ended[-5:], sequence]
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data())
+    def preempt(self, data: st.DataObject) -> None:
+        sequence = data.draw(st.sampled_from(self.running))
+        self.running.remove(sequence)
+        self.cache.keep(sequence)
+        self.waiting.append(sequence)
+
+    @precondition(lambda self: self.waiting)
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        self.waiting.remove(data.draw(st.sampled_from(self.waiting)))
+
+    @rule(count=st.integers(1, 9))
+    def give_up(self, count: int) -> None:
+        for _ in range(count):
+            kept = self.cache.kept
+            assert self.cache.give_up_oldest() == (kept > 0)
+
+    @invariant()
+    def every_sequence_sees_its_own(self) -> None:
+        if not hasattr(self, "cache"):
+            return
+        self.runner.poison(self.cache.pages.free_pages)
+        for sequence in self.running:
+            expected = self._numbers(sequence)[: sequence.num_computed]
+            assert self.runner.read(sequence).tolist() == expected
+
+    @invariant()
+    def every_page_is_in_one_place(self) -> None:
+        if not hasattr(self, "cache"):
+            return
+        pages = self.cache.pages
+        tree = _walk(pages.root)
+        free = list(pages.free_pages)
+        users: dict[int, int] = {}
+        own: list[int] = []
+        for sequence in self.running:
+            full = sequence.num_computed // self.size
+            assert len(sequence.block_table) == -(-sequence.num_computed // self.size)
+            own += sequence.block_table[full:]
+            for index in sequence.block_table[:full]:
+                users[index] = users.get(index, 0) + 1
+        everything = sorted([*free, *own, *(page.index for page in tree)])
+        assert everything == list(range(pages.num_pages)), "a page is lost, or in two places"
+        for page in tree:
+            assert page.users == users.get(page.index, 0)
+            assert page.parent is not None
+            assert page.parent is pages.root or page.parent.users >= page.users
+            assert page.end == page.parent.end + page.count
+            assert page.count == self.size or not (page.children or page.users)
+        assert pages.num_kept == sum(page.users == 0 for page in tree)
+        assert self.cache.used == self.size * (len(own) + sum(page.users > 0 for page in tree))
+        assert self.cache.used + self.cache.kept + self.size * len(free) == self.cache.capacity
+        assert len({sequence.slot for sequence in self.running}) == len(self.running)
+
+    @invariant()
+    def what_is_private_is_not_stored(self) -> None:
+        store: Any = self.store
+        if store is not None:
+            assert all(int(chunk.tokens.max()) < _SECRET for chunk in store._tree)
+
+    def _check_targets(self, batch: Batch) -> None:
+        """Nothing is computed into a page that anybody else has, or may get."""
+        shared = {page.index for page in _walk(self.cache.pages.root)}
+        shared.update(self.cache.pages.free_pages)
+        for chunk in batch.chunks:
+            table, first = chunk.sequence.block_table, chunk.sequence.num_computed // self.size
+            others = (s.block_table for s in self.running if s is not chunk.sequence)
+            assert shared.union(*others).isdisjoint(table[first:])
+
+    def _numbers(self, sequence: Sequence) -> list[int]:
+        known = self.numbers.setdefault(sequence, [])
+        more = sequence.token_ids[len(known) :]
+        known += self.runner.compute(more, np.array(known, np.uint64))[0] if more else []
+        return known
+
+    def teardown(self) -> None:
+        if hasattr(self, "cache"):
+            for sequence in list(self.running):
+                self._end(sequence)
+            while self.cache.give_up_oldest():
+                pass
+            assert self.cache.used == self.cache.kept == 0
+            assert sorted(self.cache.pages.free_pages) == list(range(self.runner.num_pages))
+        if self.store is not None:
+            self.what_is_private_is_not_stored()
+            self.store.close(5)
+
+
+def _walk(root: Page) -> list[Page]:
+    pages = list(root.children.values())
+    for page in pages:  # grows while it is walked
+        pages.extend(page.children.values())
+    return pages
+
+
+@pytest.mark.parametrize(
+    "examples", [150, pytest.param(10_000, marks=pytest.mark.slow)], ids=["some", "many"]
+)
+def test_any_history_leaves_every_page_in_its_place(
+    number_runner: MakeRunner, examples: int
+) -> None:
+    class Bound(Histories):
+        def __init__(self) -> None:
+            super().__init__(number_runner)
+
+    run_state_machine_as_test(
+        Bound,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+        ),
+    )
