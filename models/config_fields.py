@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn, cast
 
 from .errors import InvalidModel, UnsupportedModel
+
+_LARGEST = sys.float_info.max
 
 
 class ConfigFields:
@@ -41,7 +43,7 @@ class ConfigFields:
         return tuple(self._whole(key, item, low, high) for item in items)
 
     def number(
-        self, key: str, default: float | None = None, *, low: float = 0.0, high: float = math.inf
+        self, key: str, default: float | None = None, *, low: float = 0.0, high: float = _LARGEST
     ) -> float:
         """A finite number above `low` and at most `high`."""
         return self._real(key, self._get(key, default), low, high)
@@ -51,7 +53,7 @@ class ConfigFields:
         items = self._items(key)
         if len(items) != count:
             self.fail(f"has {len(items)} values under {key!r} where {count} belong")
-        return tuple(self._real(key, item, 0.0, math.inf) for item in items)
+        return tuple(self._real(key, item, 0.0, _LARGEST) for item in items)
 
     def flag(self, key: str, default: bool | None = None) -> bool:
         """A truth value."""
@@ -123,18 +125,24 @@ class ConfigFields:
         if isinstance(value, bool) or not isinstance(value, int):
             self._wrong(key, value, "an integer")
         if not low <= value <= high:
-            self.fail(f"says that {key!r} is {value}, outside {low} to {high}")
+            self.fail(f"says that {key!r} is {_short(value)}, outside {low} to {high}")
         return value
 
     def _real(self, key: str, value: object, low: float, high: float) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float):
             self._wrong(key, value, "a number")
-        if not (low < value <= high and math.isfinite(value)):
-            limit = f"above {low:g}" if high == math.inf else f"above {low:g}, up to {high:g}"
-            self.fail(f"says that {key!r} is {value}, not a number {limit}")
+        if not low < value <= high:
+            limit = f"above {low:g}" if high == _LARGEST else f"above {low:g}, up to {high:g}"
+            self.fail(f"says that {key!r} is {_short(value)}, not a number {limit}")
         return float(value)
 
     def _wrong(self, key: str, value: object, wanted: str) -> NoReturn:
-        shown = repr(value)
-        shown = shown if len(shown) <= 60 else f"{shown[:60]}…"
-        self.fail(f"has {shown} where {key!r} needs {wanted}")
+        self.fail(f"has {_short(value)} where {key!r} needs {wanted}")
+
+
+def _short(value: object) -> str:
+    """How a value looks, as much as fits into a sentence."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return "a huge number"  # Python refuses to write out the largest ones
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:60]}…"

@@ -96,22 +96,24 @@ def _uniform(fields: ConfigFields, key: str, high: int) -> int:
 def _rope(header: GGUFHeader, fields: ConfigFields, size: int) -> RopeConfig:
     if size % 2:
         fields.fail(f"rotates {size} elements of a head, which are not pairs")
-    original = "rope.scaling.original_context_length"
     rope = RopeConfig(
         theta=fields.number("rope.freq_base", 10000.0, low=1.0),
         size=size,
-        original_context=fields.integer(original, 1, _MAX_CONTEXT, header.context),
         attention_factor=fields.number("rope.scaling.attn_factor", 1.0),
     )
+    key = "rope.scaling.original_context_length"
+    original = fields.integer(key, 1, _MAX_CONTEXT, header.context)
     short = read_floats(header, "rope_factors_short.weight", size // 2)
     long = read_floats(header, "rope_factors_long.weight", size // 2)
     if long is not None:
-        return replace(rope, factors=short or (), long_factors=long)
+        return replace(rope, factors=short or (), long_factors=long, original_context=original)
     divisors = read_floats(header, "rope_freqs.weight", size // 2)  # Llama 3's
-    return _scaled(fields, rope) if divisors is None else replace(rope, factors=divisors)
+    if divisors is not None:
+        return replace(rope, factors=divisors)
+    return _scaled(fields, rope, original)
 
 
-def _scaled(fields: ConfigFields, rope: RopeConfig) -> RopeConfig:
+def _scaled(fields: ConfigFields, rope: RopeConfig, original_context: int) -> RopeConfig:
     """Stretched as the header says in words rather than by a tensor of factors."""
     kind = fields.text("rope.scaling.type", "linear")
     key = "rope.scaling.factor" if "rope.scaling.factor" in fields else "rope.scale_linear"
@@ -128,7 +130,7 @@ def _scaled(fields: ConfigFields, rope: RopeConfig) -> RopeConfig:
         rope.theta,
         rope.size,
         factor=factor,
-        original_context=rope.original_context,
+        original_context=original_context,
         beta_fast=fields.number("rope.scaling.yarn_beta_fast", 32.0),
         beta_slow=fields.number("rope.scaling.yarn_beta_slow", 1.0),
     )

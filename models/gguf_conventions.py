@@ -12,7 +12,7 @@ import torch
 
 from .config import ModelConfig
 from .errors import InvalidModel
-from .tensor_rows import rows_of
+from .tensor_part import TensorPart, rows_of, split_tensor
 from .weights import Weight, Weights
 
 # Their files hold the rows of each query and key head in the order that rotates neighbours.
@@ -30,48 +30,44 @@ class GGUFConventions:
     def __init__(self, raw: Weights, config: ModelConfig) -> None:
         self._raw = raw
         self._config = config
-        self._sources: dict[str, tuple[str, slice | None]] = {}
+        self._parts: dict[str, TensorPart] = {}
         for name in raw.names:
             if name not in _FACTORS:
-                self._sources.update(self._parts(name))
+                self._parts.update(self._named_parts(name))
 
     @property
     def names(self) -> Iterable[str]:
         """Every tensor there is, by its canonical name."""
-        return self._sources.keys()
+        return self._parts.keys()
 
     def get(self, name: str) -> Weight:
         """The tensor; raises `InvalidModel` where there is none."""
-        if name not in self._sources:
+        if name not in self._parts:
             raise InvalidModel(
                 f"The model has no tensor {name!r}.",
                 hint="Download it again, or use another conversion.",
             )
-        source, part = self._sources[name]
-        weight = self._raw.get(source)
-        if part is not None:
-            weight = rows_of(weight, part)
+        weight = self._parts[name].read(self._raw)
         match = _QUERY_OR_KEY.fullmatch(name)
         if match is None or self._config.architecture not in _INTERLEAVED:
             return weight
-        return rows_of(weight, self._halves(match[1]))
+        order = self._halves(match[1])
+        # Whoever takes a tensor of the wrong shape says so.
+        return rows_of(weight, order) if weight.shape[:1] == order.shape else weight
 
-    def _parts(self, name: str) -> dict[str, tuple[str, slice | None]]:
+    def _named_parts(self, name: str) -> dict[str, TensorPart]:
         config = self._config
         if match := _FUSED_ATTENTION.fullmatch(name):
-            widths = (config.num_heads, config.num_kv_heads, config.num_kv_heads)
-            sizes = [heads * config.head_size for heads in widths]
-            names = [f"{match[1]}{letter}{match[2]}" for letter in "qkv"]
-        elif config.architecture == "phi3" and (match := _FUSED_GATE.fullmatch(name)):
-            sizes = [config.intermediate_size] * 2
-            names = [f"{match[1]}{part}{match[2]}" for part in ("gate", "up")]
-        else:
-            return {name: (name, None)}
-        starts = [sum(sizes[:index]) for index in range(len(sizes))]
-        return {
-            part: (name, slice(start, start + size))
-            for part, start, size in zip(names, starts, sizes, strict=True)
-        }
+            heads = {"q": config.num_heads, "k": config.num_kv_heads, "v": config.num_kv_heads}
+            sizes = {
+                f"{match[1]}{letter}{match[2]}": count * config.head_size
+                for letter, count in heads.items()
+            }
+            return split_tensor(name, sizes)
+        if config.architecture == "phi3" and (match := _FUSED_GATE.fullmatch(name)):
+            halves = [f"{match[1]}{half}{match[2]}" for half in ("gate", "up")]
+            return split_tensor(name, dict.fromkeys(halves, config.intermediate_size))
+        return {name: TensorPart(name)}
 
     def _halves(self, letter: str) -> torch.Tensor:
         """Where the rows of both halves of every head are among rows that alternate them."""

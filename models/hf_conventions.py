@@ -13,7 +13,7 @@ import torch
 
 from .config import ModelConfig
 from .errors import InvalidModel
-from .tensor_rows import rows_of
+from .tensor_part import TensorPart, split_tensor
 from .weights import Weight, Weights
 
 _WHOLE_MODEL = MappingProxyType(
@@ -56,58 +56,57 @@ class HFConventions:
     def __init__(self, raw: Weights, config: ModelConfig) -> None:
         self._raw = raw
         self._config = config
-        self._sources: dict[str, tuple[str, slice | None]] = {}
+        self._parts: dict[str, TensorPart] = {}
         for name in raw.names:
             if not _IGNORED.fullmatch(name):
-                self._sources.update(self._parts(name))
+                self._parts.update(self._named_parts(name))
         if config.tied_embeddings:
-            self._sources.pop("output.weight", None)
+            self._parts.pop("output.weight", None)
 
     @property
     def names(self) -> Iterable[str]:
         """Every tensor there is, by its canonical name."""
-        return self._sources.keys()
+        return self._parts.keys()
 
     def get(self, name: str) -> Weight:
         """The tensor; raises `InvalidModel` where there is none."""
-        if name not in self._sources:
+        if name not in self._parts:
             raise InvalidModel(
                 f"The model has no tensor {name!r} under any name that ingle knows.",
                 hint="Download it again: a file may be missing.",
             )
-        source, part = self._sources[name]
-        weight = self._raw.get(source)
-        if part is not None:
-            weight = rows_of(weight, part)
-        if self._config.architecture in _NORMS_LACK_ONE and name.endswith("norm.weight"):
-            assert isinstance(weight, torch.Tensor)
+        weight = self._parts[name].read(self._raw)
+        lacks_one = self._config.architecture in _NORMS_LACK_ONE and name.endswith("norm.weight")
+        if lacks_one and isinstance(weight, torch.Tensor):
             return weight.float() + 1.0
         return weight
 
-    def _parts(self, name: str) -> Mapping[str, tuple[str, slice | None]]:
+    def _named_parts(self, name: str) -> Mapping[str, TensorPart]:
         match = _NAME.fullmatch(name)
         if match is None:
-            return {name: (name, None)}  # stays, so that it is found to be left over
+            return {name: TensorPart(name)}  # stays, so that it is found to be left over
         layer, part, kind = match["layer"], match["part"], match["kind"]
         if layer is None:
-            return {f"{_WHOLE_MODEL.get(part, part)}.{kind}": (name, None)}
-        names, sizes = self._layer_parts(part)
-        starts = [sum(sizes[:index]) for index in range(len(sizes))]
-        pieces = [slice(start, start + size) for start, size in zip(starts, sizes, strict=True)]
-        return {
-            f"blk.{int(layer)}.{short}.{kind}": (name, piece)
-            for short, piece in zip(names, pieces or [None], strict=True)
-        }
+            return {f"{_WHOLE_MODEL.get(part, part)}.{kind}": TensorPart(name)}
+        start = f"blk.{int(layer)}"
+        if sizes := self._fused(part):
+            return split_tensor(
+                name, {f"{start}.{short}.{kind}": size for short, size in sizes.items()}
+            )
+        return {f"{start}.{self._layer_name(part)}.{kind}": TensorPart(name)}
 
-    def _layer_parts(self, part: str) -> tuple[list[str], list[int]]:
-        """Short names of what a tensor holds, and the rows of each where it holds several."""
+    def _fused(self, part: str) -> Mapping[str, int]:
+        """The rows of each tensor that a fused one holds."""
         config = self._config
         if part == _FUSED_ATTENTION:
-            heads = (config.num_heads, config.num_kv_heads, config.num_kv_heads)
-            return ["attn_q", "attn_k", "attn_v"], [config.head_size * count for count in heads]
+            heads = {"q": config.num_heads, "k": config.num_kv_heads, "v": config.num_kv_heads}
+            return {f"attn_{name}": config.head_size * count for name, count in heads.items()}
         if part == _FUSED_GATE:
-            return ["ffn_gate", "ffn_up"], [config.intermediate_size] * 2
+            return {"ffn_gate": config.intermediate_size, "ffn_up": config.intermediate_size}
+        return {}
+
+    def _layer_name(self, part: str) -> str:
         if part == _BEHIND_ATTENTION:
-            own = config.architecture in _WITH_NORMS_BEHIND
-            return ["post_attention_norm" if own else "ffn_norm"], []
-        return [_LAYER.get(part, part)], []
+            own = self._config.architecture in _WITH_NORMS_BEHIND
+            return "post_attention_norm" if own else "ffn_norm"
+        return _LAYER.get(part, part)

@@ -26,13 +26,13 @@ def rope_from_hf(fields: ConfigFields, head_size: int, *, context: int, theta: f
     """The embedding of layers that see everything; `theta` where the file does not say one."""
     settings = _settings(fields)
     settings = settings.group(GLOBAL) or settings
-    share = _number(settings, fields, "partial_rotary_factor", 1.0)
-    if share > 1.0:
-        fields.fail(f"rotates {share:g} times the elements of a head")
+    where = settings if "partial_rotary_factor" in settings else fields
+    share = where.number("partial_rotary_factor", 1.0, high=1.0)
     size = int(head_size * share)
     if size < 2 or size % 2:
         fields.fail(f"rotates {size} elements of a head, which are not pairs")
-    theta = _number(settings, fields, "rope_theta", theta)
+    where = settings if "rope_theta" in settings else fields
+    theta = where.number("rope_theta", theta, low=1.0)
     return _scaled(fields, settings, RopeConfig(theta=theta, size=size), context)
 
 
@@ -52,10 +52,6 @@ def _settings(fields: ConfigFields) -> ConfigFields:
     return fields.group("rope_parameters") or fields.group("rope_scaling") or fields.nothing()
 
 
-def _number(settings: ConfigFields, fields: ConfigFields, key: str, default: float) -> float:
-    return (settings if key in settings else fields).number(key, default)
-
-
 def _kind(settings: ConfigFields) -> str:
     return settings.text("rope_type" if "rope_type" in settings else "type", "default")
 
@@ -68,17 +64,17 @@ def _scaled(
         return rope
     if kind == "linear":
         return replace(rope, factors=linear_factors(rope.size, _factor(settings)))
-    rope = replace(rope, original_context=_original_context(fields, settings, context))
+    original = _original_context(fields, settings, context)
     if kind == "llama3":
-        return replace(rope, factors=_llama3(settings, rope))
+        return replace(rope, factors=_llama3(settings, rope, original))
     if kind in ("longrope", "su") or "long_factor" in settings:  # Phi-3 once called its own YaRN
-        return _longrope(settings, rope, context)
+        return _longrope(settings, rope, context, original)
     if kind != "yarn":
         fields.refuse(
             f"stretches its context in the way {kind!r}, which ingle does not know",
             "Use a GGUF file of the model: llama.cpp may run it.",
         )
-    return _yarn(settings, rope, context)
+    return _yarn(settings, rope, context, original)
 
 
 def _factor(settings: ConfigFields) -> float:
@@ -93,7 +89,7 @@ def _original_context(fields: ConfigFields, settings: ConfigFields, context: int
     return (fields if key in fields else settings).integer(key, 2, _MAX_CONTEXT, context)
 
 
-def _llama3(settings: ConfigFields, rope: RopeConfig) -> tuple[float, ...]:
+def _llama3(settings: ConfigFields, rope: RopeConfig, original: int) -> tuple[float, ...]:
     low, high = settings.number("low_freq_factor"), settings.number("high_freq_factor")
     if high <= low:
         settings.fail(f"has a 'high_freq_factor' of {high:g}, which is not above {low:g}")
@@ -103,24 +99,25 @@ def _llama3(settings: ConfigFields, rope: RopeConfig) -> tuple[float, ...]:
         factor=_factor(settings),
         low_frequency=low,
         high_frequency=high,
-        original_context=rope.original_context,
+        original_context=original,
     )
 
 
-def _longrope(settings: ConfigFields, rope: RopeConfig, context: int) -> RopeConfig:
-    factor = settings.number("factor", context / rope.original_context)
-    sharpness = longrope_attention_factor(factor, rope.original_context)
+def _longrope(settings: ConfigFields, rope: RopeConfig, context: int, original: int) -> RopeConfig:
+    factor = settings.number("factor", context / original)
+    sharpness = longrope_attention_factor(factor, original)
     return replace(
         rope,
         factors=settings.numbers("short_factor", rope.size // 2),
         long_factors=settings.numbers("long_factor", rope.size // 2),
+        original_context=original,
         attention_factor=settings.number("attention_factor", sharpness),
     )
 
 
-def _yarn(settings: ConfigFields, rope: RopeConfig, context: int) -> RopeConfig:
+def _yarn(settings: ConfigFields, rope: RopeConfig, context: int, original: int) -> RopeConfig:
     given = "factor" in settings
-    factor = _factor(settings) if given else context / rope.original_context
+    factor = _factor(settings) if given else context / original
     sharpness = yarn_attention_factor(factor)
     if "mscale" in settings and "mscale_all_dim" in settings:
         above, below = settings.number("mscale"), settings.number("mscale_all_dim")
@@ -129,7 +126,7 @@ def _yarn(settings: ConfigFields, rope: RopeConfig, context: int) -> RopeConfig:
         rope.theta,
         rope.size,
         factor=factor,
-        original_context=rope.original_context,
+        original_context=original,
         beta_fast=settings.number("beta_fast", 32.0),
         beta_slow=settings.number("beta_slow", 1.0),
         whole_bounds=settings.flag("truncate", default=True),

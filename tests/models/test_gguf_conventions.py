@@ -104,3 +104,14 @@ def test_factors_belong_to_the_configuration() -> None:
     assert list(weights.names) == ["output_norm.weight"]
     with pytest.raises(InvalidModel, match="rope_freqs"):
         weights.get("rope_freqs.weight")
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (7, 16), (40, 16)])
+@pytest.mark.parametrize("name", ["blk.0.attn_q.weight", "blk.0.attn_qkv.weight"])
+def test_a_tensor_of_the_wrong_shape_is_left_to_whoever_takes_it(
+    name: str, shape: tuple[int, ...]
+) -> None:
+    found = GGUFConventions(Raw({name: torch.zeros(shape)}), config("llama")).get(
+        "blk.0.attn_q.weight"
+    )
+    assert tuple(found.shape) == shape
