@@ -56,13 +56,18 @@ def unavailable() -> Unavailable:
 
 
 @pytest.fixture(scope="session")
-def fetch_model(unavailable: Unavailable) -> FetchModel:
-    """Fetches a real model of the catalog once into a cache that outlives the test run."""
-    root = Path(_MODELS) if _MODELS else platformdirs.user_cache_path("ingle") / "test-models"
+def model_cache() -> Path:
+    """A folder that outlives the test run, for what takes long to fetch or to make."""
+    return Path(_MODELS) if _MODELS else platformdirs.user_cache_path("ingle") / "test-models"
+
+
+@pytest.fixture(scope="session")
+def fetch_model(model_cache: Path, unavailable: Unavailable) -> FetchModel:
+    """Fetches a real model of the catalog once into the cache."""
 
     def fetch(name: str) -> Path:
         try:
-            return ModelStore(root, Catalog.load()).pull(name).path
+            return ModelStore(model_cache, Catalog.load()).pull(name).path
         except SourceUnavailable as error:
             unavailable(error.message)
             raise

@@ -23,6 +23,7 @@ MAX_GBNF = 2**15
 """The converter of this notation is slow."""
 
 _CACHED = 32
+_ANCHOR = "\x02"  # a sign that no vocabulary joins with the next
 _WORDING = {
     "<non-verbose/>": " ",
     "NoExtensionBias": "nothing matches it",
@@ -123,10 +124,20 @@ class _Vocabulary:
         self.eos_token_id = self.eos_token_ids[0] if self.eos_token_ids else None
         self.special_token_ids: list[int] = []
         self.tokens = [self._bytes(token_id) for token_id in ids]
+        self._anchor = self._encode(_ANCHOR)
+        begun = b"".join(tokenizer.token_bytes(token_id) for token_id in self._anchor)
+        self._adds_space = begun != _ANCHOR.encode()
 
     def __call__(self, text: bytes | str) -> list[int]:
-        """Token ids of a text without special tokens."""
+        """Token ids of a text that stands in the middle of another, without special tokens."""
         text = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
+        if self._adds_space:  # in front of a whole text, which this is not
+            tokens = self._encode(_ANCHOR + text)
+            if tokens[: len(self._anchor)] == self._anchor:
+                return tokens[len(self._anchor) :]
+        return self._encode(text)
+
+    def _encode(self, text: str) -> list[int]:
         return self._tokenizer.encode(text, add_special=False, parse_special=False)
 
     def _bytes(self, token_id: int) -> bytes:

@@ -1,0 +1,21 @@
+"""The tokenizer that belongs to a model's weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..text.tokenizer import Tokenizer
+
+
+def open_tokenizer(path: Path, vocab_size: int) -> Tokenizer:
+    """The tokenizer in a folder, or in a GGUF file, for a model with so many rows of logits.
+
+    Raises `LoadFailed`, `InvalidModel` and `UnsupportedModel`.
+    """
+    if path.is_dir():
+        from ..text.hf_tokenizer import HFTokenizer
+
+        return HFTokenizer(path, vocab_size)
+    from ..llama_cpp.vocabulary import LlamaVocabulary
+
+    return LlamaVocabulary(path)

@@ -1,0 +1,25 @@
+"""The vocabulary of a GGUF file, without its weights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .model import LlamaModel
+from .native_log import NativeLog
+from .tokenizer import LlamaTokenizer
+
+
+class LlamaVocabulary(LlamaTokenizer):
+    """llama.cpp's tokenizer for a file whose weights another engine computes with."""
+
+    def __init__(self, path: Path) -> None:
+        """Read the vocabulary; raises `LoadFailed`."""
+        log = NativeLog()
+        try:
+            super().__init__(LlamaModel(path, vocab_only=True, log=log))
+        finally:
+            log.close()
+
+    def close(self) -> None:
+        """Free the vocabulary; nothing may be asked of it then."""
+        self._model.close()

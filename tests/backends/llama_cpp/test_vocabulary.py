@@ -1,0 +1,86 @@
+"""Vocabularies without weights, against llama.cpp's own vectors and against the loaded model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingle.backends.base import Grammar, GrammarKind
+from ingle.backends.errors import LoadFailed
+from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
+from ingle.backends.llama_cpp.vocabulary import LlamaVocabulary
+from ingle.backends.text.grammar import GrammarCompiler
+
+ReadVectors = Callable[[str], list[tuple[str, list[int]]]]
+WITH_VECTORS = [
+    *("bert-bge", "command-r", "deepseek-coder", "deepseek-llm", "falcon", "gemma-4", "gpt-2"),
+    *("llama-bpe", "llama-spm", "mpt", "phi-3", "qwen2", "qwen35", "refact", "starcoder"),
+]
+
+
+@pytest.mark.parametrize("name", WITH_VECTORS)
+def test_every_text_has_the_tokens_that_llama_cpp_expects(
+    vocabularies: Path, read_vectors: ReadVectors, name: str
+) -> None:
+    vocabulary = LlamaVocabulary(vocabularies / f"ggml-vocab-{name}.gguf")
+    vectors = read_vectors(name)
+    assert len(vectors) > 40
+    found = [
+        (text, vocabulary.encode(text, add_special=False, parse_special=False))
+        for text, _ in vectors
+    ]
+    vocabulary.close()
+    assert found == vectors
+
+
+def test_all_vocabularies_with_vectors_are_tested(vocabularies: Path) -> None:
+    found = {path.name for path in vocabularies.glob("*.gguf")}
+    assert found == {f"ggml-vocab-{name}.gguf" for name in WITH_VECTORS}
+
+
+@pytest.mark.model
+def test_it_is_the_tokenizer_of_the_loaded_model(
+    smollm2_path: Path, load_model: Callable[..., LlamaModelRunner]
+) -> None:
+    loaded = load_model(smollm2_path, context=256, slots=1).tokenizer
+    vocabulary = LlamaVocabulary(smollm2_path)
+    assert vocabulary.chat_template == loaded.chat_template
+    for name in ("vocab_size", "bos_text", "eos_text", "adds_bos"):
+        assert getattr(vocabulary, name) == getattr(loaded, name)
+    for special in (True, False):
+        text = "<|im_start|>user\nÉtude №5 🧑‍🚀<|im_end|>"
+        asked: dict[str, Any] = {"add_special": special, "parse_special": special}
+        assert vocabulary.encode(text, **asked) == loaded.encode(text, **asked)
+    for token in range(0, vocabulary.vocab_size, 97):
+        assert vocabulary.token_bytes(token) == loaded.token_bytes(token)
+        assert vocabulary.is_eog(token) == loaded.is_eog(token)
+    vocabulary.close()
+
+
+def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "noise.gguf"
+    path.write_bytes(b"GGUF" + bytes(100))
+    with pytest.raises(LoadFailed, match=r"noise\.gguf"):
+        LlamaVocabulary(path)
+
+
+def test_grammars_lead_through_a_vocabulary_that_puts_a_space_in_front(vocabularies: Path) -> None:
+    """What a grammar forces is written without that space: it stands in the midst of a text."""
+    vocabulary = LlamaVocabulary(vocabularies / "ggml-vocab-llama-spm.gguf")
+    spaced = vocabulary.encode("hello", add_special=False, parse_special=False)
+    assert b"".join(map(vocabulary.token_bytes, spaced)) == b" hello"
+    grammar = Grammar(GrammarKind.REGEX, r"\{ ?\"größe\": (hello|42)\}")
+    constraint = GrammarCompiler(vocabulary).compile(grammar)
+    written = b""
+    while not constraint.complete:
+        allowed: list[int] = np.flatnonzero(constraint.mask()).tolist()
+        token = max(allowed, key=lambda token: len(vocabulary.token_bytes(token)))
+        constraint.consume(token)
+        written += vocabulary.token_bytes(token)
+        assert constraint.error is None
+    vocabulary.close()
+    assert written.decode() in ('{ "größe": hello}', '{"größe": hello}')
