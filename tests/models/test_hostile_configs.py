@@ -1,0 +1,133 @@
+"""Whatever a config.json says, it becomes a shape or one clear sentence."""
+
+from __future__ import annotations
+
+import math
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from ingle.models.errors import ModelError
+from ingle.models.hf_config import config_from_hf
+from ingle.models.layers.rotary_embedding import rotary_frequencies
+
+_TYPES = [
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "gemma2",
+    "gemma3_text",
+    "phi3",
+    "granite",
+    "smollm3",
+    "olmo2",
+    "olmo3",
+    "gemma3",
+    "bert",
+]
+_SANE: dict[str, object] = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 100,
+}
+_KEYS = (
+    *_SANE,
+    *[
+        "head_dim",
+        "max_position_embeddings",
+        "rms_norm_eps",
+        "hidden_act",
+        "hidden_activation",
+        "rope_theta",
+        "tie_word_embeddings",
+        "partial_rotary_factor",
+        "sliding_window",
+        "use_sliding_window",
+        "layer_types",
+        "max_window_layers",
+        "original_max_position_embeddings",
+        "rope_local_base_freq",
+        "text_config",
+        "query_pre_attn_scalar",
+        "attn_logit_softcapping",
+        "final_logit_softcapping",
+        "logits_scaling",
+        "residual_multiplier",
+        "attention_multiplier",
+        "no_rope_layers",
+        "no_rope_layer_interval",
+        "sliding_window_pattern",
+        "use_bidirectional_attention",
+    ],
+)
+_ROPE_KEYS = [
+    "rope_type",
+    "type",
+    "rope_theta",
+    "factor",
+    "low_freq_factor",
+    "high_freq_factor",
+    "attention_factor",
+    "mscale",
+    "mscale_all_dim",
+    "beta_fast",
+    "beta_slow",
+    "short_factor",
+    "long_factor",
+    "truncate",
+    "partial_rotary_factor",
+    "original_max_position_embeddings",
+    "full_attention",
+    "sliding_attention",
+]
+_KINDS = ["default", "linear", "llama3", "yarn", "longrope", "su", "dynamic"]
+_NUMBERS = st.one_of(
+    st.sampled_from([0, 1, -1, 2, 8, 64, 10**30, 10**400, 0.5, 1e-300, 1e300, math.nan, math.inf]),
+    st.integers(),
+    st.floats(),
+)
+_VALUES = st.recursive(
+    st.one_of(st.none(), st.booleans(), _NUMBERS, st.text(max_size=5), st.sampled_from(_KINDS)),
+    lambda inner: st.lists(inner, max_size=9),
+    max_leaves=12,
+)
+_FACTORS = st.lists(_NUMBERS, min_size=8, max_size=8)
+_ROPE = st.dictionaries(st.sampled_from(_ROPE_KEYS), st.one_of(_VALUES, _FACTORS), max_size=8)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.sampled_from(_TYPES),
+    st.dictionaries(st.sampled_from(_KEYS), _VALUES, max_size=3),
+    st.sampled_from(["rope_scaling", "rope_parameters"]),
+    st.one_of(st.none(), _ROPE),
+    st.sampled_from(_KINDS),
+)
+@example("llama", {}, "rope_parameters", {"factor": 1e300, "rope_theta": 1e300}, "llama3")
+@example("llama", {"max_position_embeddings": 1}, "rope_scaling", {"factor": 4}, "yarn")
+def test_no_settings_break_the_reader(
+    kind: str,
+    changes: dict[str, object],
+    key: str,
+    stretched: dict[str, object] | None,
+    scaling: str,
+) -> None:
+    values = {**_SANE, "model_type": kind, **changes}
+    if stretched is not None:
+        values[key] = {"rope_type": scaling, **stretched}
+    try:
+        config = config_from_hf(values)
+    except ModelError as error:
+        sentence = error.message
+    else:
+        assert config.num_heads % config.num_kv_heads == 0
+        for rope in (layer.rope for layer in config.layers if layer.rope is not None):
+            assert rope.size <= config.head_size
+            assert all(map(math.isfinite, rotary_frequencies(rope, config.context)))
+        return
+    assert sentence.endswith(".")
+    assert len(sentence) < 400
