@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Generator, Iterable
 from collections.abc import Sequence as Pages
@@ -135,6 +136,7 @@ class NumberRunner:
         self.numbers = np.full((num_pages, page_size), _POISON, np.uint64)
         self.copied = 0
         self._sampled: list[Sampled] = []
+        self._chance = random.Random(1)
 
     def open_cache(self, store: KVStore | None = None) -> PagedCache:
         return PagedCache(self, store)
@@ -197,6 +199,14 @@ class NumberRunner:
 
     def collect(self) -> list[Sampled]:
         return self._sampled
+
+    def collect_likeliest(self) -> list[tuple[int, float]]:
+        """What a draft model says: sometimes wrong, and not always sure."""
+        chance = self._chance
+        return [
+            (token if chance.random() < 0.8 else 41, chance.choice([0.2, 0.9, 0.99]))
+            for (token,) in (sampled.token_ids for sampled in self._sampled)
+        ]
 
     def copy_page(self, source: int, target: int, count: int) -> None:
         assert source != target

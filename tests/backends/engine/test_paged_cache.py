@@ -237,6 +237,29 @@ def test_private_tokens_are_never_stored(make: MakeRunner, store: KVStore) -> No
     assert store.match(np.array(said.token_ids, np.int32)) == 355
 
 
+def test_a_private_end_of_a_public_page_is_not_stored(make: MakeRunner, store: KVStore) -> None:
+    engine = Engine(make(num_pages=50, context=800), store=store)
+    public = ask(engine, chat(1, 35))
+    private = ask(engine, public.token_ids + chat(2, 4), private=True)
+    assert (private.cached_tokens, len(private.token_ids)) == (37, 45)
+    ask(engine, chat(3, 790))
+    assert store.match(np.array(private.token_ids, np.int32)) == 37
+
+
+def test_what_a_private_edit_writes_over_is_not_stored(make: MakeRunner, store: KVStore) -> None:
+    engine = Engine(make(num_pages=8, context=128), store=store)
+    public = ask(engine, chat(1, 100), max_tokens=100)
+    edited = ask(engine, public.token_ids[:118] + chat(3, 7), private=True)
+    assert edited.cached_tokens == 118, "the page itself was taken"
+    known = np.array(edited.token_ids, np.int32).tobytes()
+    _, page, _ = cache_of(engine).pages.find(known)
+    assert page is not None
+    assert page.public == 118 % 16
+    assert store.match(np.array(public.token_ids, np.int32)) == 127, "it was saved before"
+    ask(engine, chat(4, 120))
+    assert store.match(np.array(edited.token_ids, np.int32)) == 118
+
+
 def test_parts_of_a_stored_conversation_go_behind_what_is_cached(
     make: MakeRunner, store: KVStore
 ) -> None:

@@ -17,8 +17,10 @@ from ingle.backends.base import FinishReason, KVStoreSpec, Priority, SamplingPar
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv_store import KVStore
+from ingle.backends.engine.model_drafter import ModelDrafter
 from ingle.backends.engine.paged_cache import PagedCache
 from ingle.backends.engine.sequence import Sequence
+from ingle.backends.engine.speculator import Speculator
 
 MakeRunner = Callable[..., Any]
 GIB = 2**30
@@ -49,6 +51,26 @@ class RandomSpeculator:
     def observe(self, batch: Batch, seconds: float) -> None: ...
 
     def forget(self, sequence: Sequence) -> None: ...
+
+
+class AlwaysAsking:
+    """Proposes all that a draft model says, whether it pays or not."""
+
+    def __init__(self, drafter: ModelDrafter, seed: int) -> None:
+        self._drafter = drafter
+        self._random = random.Random(seed)
+
+    def propose(self, decoding: list[Sequence], room: int) -> dict[Sequence, tuple[int, ...]]:
+        some = [sequence for sequence in decoding if self._random.random() < 0.8]
+        ready = [sequence for sequence in some if self._drafter.catch_up(sequence)]
+        depth = min(self._random.randrange(6), room // max(len(ready), 1))
+        drafts = self._drafter.draft(ready, depth)
+        return {sequence: tuple(draft.tokens) for sequence, draft in drafts.items()}
+
+    def observe(self, batch: Batch, seconds: float) -> None: ...
+
+    def forget(self, sequence: Sequence) -> None:
+        self._drafter.forget(sequence)
 
 
 @dataclass(frozen=True)
@@ -162,7 +184,8 @@ def test_whatever_comes_every_text_is_what_it_would_be_alone(
         room=st.integers(3, 24),
         slots=st.integers(1, 5),
         batch=st.integers(1, 80),
-        seed=st.one_of(st.none(), st.integers(0, 1000)),
+        seed=st.integers(0, 1000),
+        drafts=st.sampled_from(["none", "random", "model"]),
         tier=st.booleans(),
     )
     def play(
@@ -171,19 +194,30 @@ def test_whatever_comes_every_text_is_what_it_would_be_alone(
         room: int,
         slots: int,
         batch: int,
-        seed: int | None,
+        seed: int,
+        drafts: str,
         tier: bool,
     ) -> None:
         context = max(room * 16, 40) // size * size
         runner = number_runner(
             page_size=size, num_pages=context // size, context=context, slots=slots, batch=batch
         )
-        speculator = RandomSpeculator(runner, seed) if seed is not None else None
+        speculator: Speculator | None = None
+        drafter: Any = None
+        if drafts == "random":
+            speculator = RandomSpeculator(runner, seed)
+        elif drafts == "model":
+            draft = number_runner(
+                page_size=size, num_pages=context // size, context=context, slots=slots, batch=batch
+            )
+            drafter = ModelDrafter(draft)
+            speculator = AlwaysAsking(drafter, seed)
         store = _memory_store() if tier else None
         try:
             game = Play(Engine(runner, speculator, store), arrivals)
             game.run()
             game.judge()
+            assert drafter is None or drafter._kv.used == 0
         finally:
             if store is not None:
                 store.close(5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,7 @@ from ingle.backends.engine.paged_cache import PagedCache
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.engine.stored_part import StoredPart
 
+SEEDS = st.integers(0, 2**32)
 MakeRunner = Callable[..., Any]
 
 _STEMS = [[(seed * 31 + i * 7 + i * i * seed) % 40 for i in range(300)] for seed in range(1, 4)]
@@ -45,7 +47,6 @@ class Histories(RuleBasedStateMachine):
         self.ended: list[Sequence] = []
         self.numbers: dict[Sequence, list[int]] = {}
         self.store: KVStore | None = None
-        self.gone = 0
 
     @initialize(size=st.sampled_from([4, 8, 16, 32]), pages=st.integers(2, 24), tier=st.booleans())
     def begin(self, size: int, pages: int, tier: bool) -> None:
@@ -60,29 +61,34 @@ class Histories(RuleBasedStateMachine):
         assert isinstance(cache, PagedCache)
         self.cache = cache
 
-    @rule(
-        stem=st.integers(0, 2),
-        cut=st.integers(0, 300),
-        own=st.lists(st.integers(0, 39), min_size=1, max_size=12),
-        private=st.booleans(),
-    )
-    def arrive(self, stem: int, cut: int, own: list[int], private: bool) -> None:
-        secret = _SECRET if private else 0
-        self._arrive([*_STEMS[stem][:cut], *(secret + token for token in own)], private=private)
+    @rule(seed=SEEDS, private=st.booleans())
+    def arrive(self, seed: int, private: bool) -> None:
+        """A prompt that begins as others do."""
+        chance = random.Random(seed)
+        stem = chance.choice(_STEMS)[: chance.randrange(self.runner.context)]
+        self._arrive(stem + self._own(chance, private=private), private=private)
 
     @precondition(lambda self: self.ended)
-    @rule(data=st.data(), own=st.lists(st.integers(0, 39), min_size=1, max_size=12))
-    def come_back(self, data: st.DataObject, own: list[int]) -> None:
+    @rule(seed=SEEDS)
+    def come_back(self, seed: int) -> None:
         """The next turn of something that ended, or an edit of it."""
-        before = data.draw(st.sampled_from(self.ended))
-        cut = data.draw(st.integers(1, len(before.token_ids)))
-        self._arrive([*before.token_ids[:cut], *own], private=before.private)
+        chance = random.Random(seed)
+        before = chance.choice(self.ended)
+        private = before.private or chance.random() < 0.3
+        tokens = before.token_ids
+        if chance.random() < 0.5:
+            tokens = tokens[: chance.randrange(len(tokens))]
+        self._arrive(tokens + self._own(chance, private=private), private=private)
+
+    def _own(self, chance: random.Random, *, private: bool) -> list[int]:
+        secret = _SECRET if private else 0
+        return [secret + chance.randrange(40) for _ in range(chance.randrange(1, 12))]
 
     @precondition(lambda self: self.running)
-    @rule(data=st.data())
-    def branch(self, data: st.DataObject) -> None:
+    @rule(seed=SEEDS)
+    def branch(self, seed: int) -> None:
         """Another answer to a prompt that is being read or answered."""
-        parent = data.draw(st.sampled_from(self.running))
+        parent = random.Random(seed).choice(self.running)
         prompt = parent.token_ids[: parent.prompt_length]
         self._arrive(prompt, private=parent.private, parent=parent)
 
@@ -92,9 +98,9 @@ class Histories(RuleBasedStateMachine):
             self.waiting.append(sequence)
 
     @precondition(lambda self: self.waiting and len(self.running) < 4)
-    @rule(data=st.data(), least=st.sampled_from([1, 32]), fetches=st.booleans())
-    def open(self, data: st.DataObject, least: int, fetches: bool) -> None:
-        sequence = data.draw(st.sampled_from(self.waiting))
+    @rule(seed=SEEDS, least=st.sampled_from([1, 32]), fetches=st.booleans())
+    def open(self, seed: int, least: int, fetches: bool) -> None:
+        sequence = random.Random(seed).choice(self.waiting)
         tokens = np.array(sequence.token_ids, np.int32)
         prefix = self.cache.match(tokens, least)
         assert prefix.length < len(tokens)
@@ -113,18 +119,19 @@ class Histories(RuleBasedStateMachine):
             assert sequence.num_computed < len(tokens)
 
     @precondition(lambda self: self.running)
-    @rule(data=st.data())
-    def step(self, data: st.DataObject) -> None:
+    @rule(seed=SEEDS)
+    def step(self, seed: int) -> None:
         """Some of those who run compute something, as far as there is room for it."""
+        chance = random.Random(seed)
         batch, room = Batch(), self.cache.available
         for sequence in self.running:
-            most = min(self.cache.most([sequence], room), 40)
-            count = min(data.draw(st.integers(0, 40)), sequence.num_pending, most)
+            most = self.cache.most([sequence], room)
+            count = min(chance.choice([0, 1, 30, 300, 300]), sequence.num_pending, most)
             if not count:
                 continue
             guesses: tuple[int, ...] = ()
             if count == sequence.num_pending:
-                guesses = self._guess(data, sequence, most - count)
+                guesses = self._guess(chance, sequence, most - count)
             room -= self.cache.growth(sequence, count + len(guesses))
             batch.add(sequence, count, guesses)
         assert room >= 0
@@ -133,22 +140,24 @@ class Histories(RuleBasedStateMachine):
         self.runner.launch(batch)
         results = iter(self.runner.collect())
         for chunk in batch.chunks:
-            self._book(data, chunk, next(results).token_ids if chunk.samples else [])
+            self._book(chance, chunk, next(results).token_ids if chunk.samples else [])
 
-    def _guess(self, data: st.DataObject, sequence: Sequence, most: int) -> tuple[int, ...]:
+    def _guess(self, chance: random.Random, sequence: Sequence, most: int) -> tuple[int, ...]:
         left = self.runner.context - len(sequence.token_ids) - 1
-        length = min(data.draw(st.integers(0, 9)), most, left)
+        length = min(chance.randrange(10), most, left)
         if length < 1:
             return ()
         guesses = self.runner.answer(sequence.token_ids, length)
-        if wrong := data.draw(st.integers(0, 12)):
-            guesses[wrong % len(guesses)] = 41
+        if chance.random() < 0.6:
+            guesses[chance.randrange(len(guesses))] = 41
         return tuple(guesses)
 
-    def _book(self, data: st.DataObject, chunk: Chunk, drawn: list[int]) -> None:
+    def _book(self, chance: random.Random, chunk: Chunk, drawn: list[int]) -> None:
         sequence = chunk.sequence
         # An answer may end in the midst of what was drawn.
-        kept = drawn[: data.draw(st.integers(1, len(drawn)))] if drawn else []
+        kept = drawn[: chance.randint(1, len(drawn))] if drawn else []
+        if kept and sequence.private:  # the last one is not computed yet
+            kept[-1] += _SECRET
         sequence.token_ids += kept
         self.cache.grow(sequence, chunk.count + max(len(kept) - 1, 0))
         if len(kept) <= len(chunk.drafts):
@@ -157,9 +166,9 @@ class Histories(RuleBasedStateMachine):
             self._end(sequence)
 
     @precondition(lambda self: self.running)
-    @rule(data=st.data())
-    def end(self, data: st.DataObject) -> None:
-        self._end(data.draw(st.sampled_from(self.running)))
+    @rule(seed=SEEDS)
+    def end(self, seed: int) -> None:
+        self._end(random.Random(seed).choice(self.running))
 
     def _end(self, sequence: Sequence) -> None:
         self.running.remove(sequence)
@@ -167,17 +176,17 @@ class Histories(RuleBasedStateMachine):
         self.ended = [*self.ended[-5:], sequence]
 
     @precondition(lambda self: self.running)
-    @rule(data=st.data())
-    def preempt(self, data: st.DataObject) -> None:
-        sequence = data.draw(st.sampled_from(self.running))
+    @rule(seed=SEEDS)
+    def preempt(self, seed: int) -> None:
+        sequence = random.Random(seed).choice(self.running)
         self.running.remove(sequence)
         self.cache.keep(sequence)
         self.waiting.append(sequence)
 
     @precondition(lambda self: self.waiting)
-    @rule(data=st.data())
-    def leave(self, data: st.DataObject) -> None:
-        self.waiting.remove(data.draw(st.sampled_from(self.waiting)))
+    @rule(seed=SEEDS)
+    def leave(self, seed: int) -> None:
+        self.waiting.remove(random.Random(seed).choice(self.waiting))
 
     @rule(count=st.integers(1, 9))
     def give_up(self, count: int) -> None:
