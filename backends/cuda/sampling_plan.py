@@ -16,12 +16,12 @@ class SamplingPlan:
     def __init__(self, chunks: list[Chunk], states: list[SamplingState]) -> None:
         places: dict[Route, list[int]] = {}
         self.mirostat: list[tuple[int, Chunk, SamplingState]] = []
-        self._owners: list[SamplingState] = []
+        self._seeds: list[int] = []
         self._numbers: list[NDArray[np.float64]] = []
         self._positions: list[int] = []
         for chunk, state in zip(chunks, states, strict=True):
-            first, count = len(self._owners), 1 + len(chunk.drafts)
-            self._owners += [state] * count
+            first, count = len(self._seeds), 1 + len(chunk.drafts)
+            self._seeds += [state.seed] * count
             self._numbers += [state.numbers] * count
             generated = chunk.sequence.num_generated
             self._positions += range(generated, generated + count)
@@ -32,10 +32,8 @@ class SamplingPlan:
 
     def randoms(self) -> NDArray[np.float64]:
         """Two random numbers for each row."""
-        seeds = np.asarray([owner.seed for owner in self._owners], np.uint64)
-        return uniforms(seeds, np.asarray(self._positions, np.uint64))
+        return uniforms(np.asarray(self._seeds, np.uint64), np.asarray(self._positions, np.uint64))
 
     def numbers(self, places: NDArray[np.int64]) -> NDArray[np.float64]:
         """The parameters of these rows, in the order of `NUMBERS`."""
-        rows = [self._numbers[place] for place in places.tolist()]
-        return np.stack(rows)
+        return np.stack(self._numbers)[places]
