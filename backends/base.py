@@ -12,6 +12,8 @@ from ingle.models.kv_type import KVType
 from ingle.models.task import ModelTask, Pooling
 
 SpeculationKind = Literal["auto", "off", "ngram", "draft"]
+Device = Literal["auto", "cuda", "cpu"]
+Dtype = Literal["auto", "f32", "f16", "bf16"]
 
 
 class FinishReason(StrEnum):
@@ -311,6 +313,7 @@ class EngineKind(StrEnum):
     """The engines a worker can run."""
 
     LLAMA_CPP = "llama_cpp"
+    CUDA = "cuda"
     SCRIPTED = "scripted"
 
 
@@ -337,6 +340,8 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     where that works, `mlock` keeps them from being swapped out. `chat_template` takes the place of
     the one in the file. `speculation` says whose guesses the model may verify: those looked up in
     the text (`ngram`), of the smaller model at `draft_path` (`draft`), or whichever pay (`auto`).
+    ingle's own engine computes on `device`, with activations of `dtype`; llama.cpp goes by
+    `gpu_layers` instead.
     Workers that name the same `compute_lease`, a file they lock, compute in turns. `script` is for
     the scripted engine only. `pooling` takes the place of what the file says, for a `task` other
     than to generate. Without a `kv_store` what ended sequences computed is lost when the KV cache
@@ -351,6 +356,8 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     batch: int = 512
     threads: int = 0
     gpu_layers: int = -1
+    device: Device = "auto"
+    dtype: Dtype = "auto"
     kv_type: KVType = KVType.F16
     flash_attention: Literal["auto", "on", "off"] = "auto"
     mmap: bool = True

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -22,11 +22,15 @@ from .engine.ngram_drafter import NgramDrafter
 from .engine.speculation import Speculation
 from .engine.step_costs import StepCosts
 from .errors import LoadFailed
+from .local_runner import LocalRunner
 from .messages import FromWorker, Loading
 from .text.chat_template import ChatTemplate, default_template
 from .text.prompt import PromptBuilder
 from .text.tokenizer import Tokenizer
 from .worker_loop import Inbox, Wake, WorkerLoop
+
+if TYPE_CHECKING:
+    from .cuda.model_runner import CudaModelRunner
 
 _CLOSING_SECONDS = 0.2
 
@@ -36,19 +40,6 @@ class Loop(Protocol):
 
     def run(self) -> None:
         """Serve until stopped, or until drained."""
-        ...
-
-
-class LocalRunner(ModelRunner, Protocol):
-    """A runner that brings its tokenizer and knows what it got."""
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The model's tokenizer."""
-        ...
-
-    def info(self) -> ModelInfo:
-        """What the model really got."""
         ...
 
 
@@ -135,6 +126,8 @@ def _make_runner(spec: LoadSpec, on_progress: Callable[[float], None]) -> LocalR
             from .llama_cpp.model_runner import LlamaModelRunner
 
             return LlamaModelRunner(spec, on_progress)
+        case EngineKind.CUDA:
+            return _import_cuda_runner()(spec, on_progress)
         case EngineKind.SCRIPTED:
             from .scripted.model_runner import ScriptedModelRunner
 
@@ -167,12 +160,32 @@ def _make_speculation(spec: LoadSpec, runner: LocalRunner) -> tuple[Speculation 
 
 
 def _open_drafter(spec: LoadSpec, runner: LocalRunner, costs: StepCosts) -> ModelDrafter:
-    from .llama_cpp.draft_model import open_drafter
-    from .llama_cpp.model_runner import LlamaModelRunner
+    match spec.engine:
+        case EngineKind.LLAMA_CPP:
+            from .llama_cpp.draft_model import open_drafter as open_llama_drafter
+            from .llama_cpp.model_runner import LlamaModelRunner
 
-    if not isinstance(runner, LlamaModelRunner):
-        raise LoadFailed("This engine knows no draft models.")
-    return open_drafter(spec, runner, costs)
+            assert isinstance(runner, LlamaModelRunner)
+            return open_llama_drafter(spec, runner, costs)
+        case EngineKind.CUDA:
+            from .cuda.draft_model import open_drafter as open_cuda_drafter
+            from .cuda.model_runner import CudaModelRunner
+
+            assert isinstance(runner, CudaModelRunner)
+            return open_cuda_drafter(spec, runner, costs)
+        case EngineKind.SCRIPTED:
+            raise LoadFailed("This engine knows no draft models.")
+
+
+def _import_cuda_runner() -> type[CudaModelRunner]:
+    try:
+        from .cuda.model_runner import CudaModelRunner
+    except ImportError as error:
+        raise LoadFailed(
+            f"ingle's own engine needs packages that are not installed: {error.name} is missing.",
+            hint="Install them with `pip install 'ingle[cuda]'`, or choose the engine llama.cpp.",
+        ) from error
+    return CudaModelRunner
 
 
 def _open_store(spec: LoadSpec, runner: ModelRunner) -> KVStore | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence as Numbers
+
 import torch
 
 from ingle.models.kv_type import KVType
@@ -55,14 +57,14 @@ class KVPool:
         """Copy the first `count` tokens of a page to another."""
         self._pages[:, :, target, :count] = self._pages[:, :, source, :count]
 
-    def read(self, pages: list[int], count: int) -> bytes:
+    def read(self, pages: Numbers[int], count: int) -> bytes:
         """Keys and values of the first `count` tokens in these pages, token after token."""
-        index = torch.tensor(pages, device=self._pages.device)
+        index = torch.tensor(list(pages), device=self._pages.device)
         gathered = self._pages.index_select(2, index).permute(2, 3, 0, 1, 4, 5)
         tokens = gathered.flatten(0, 1)[:count].contiguous()
         return tokens.view(-1).view(torch.uint8).cpu().numpy().tobytes()
 
-    def write(self, pages: list[int], count: int, data: bytes | memoryview) -> bool:
+    def write(self, pages: Numbers[int], count: int, data: bytes | memoryview) -> bool:
         """Put the first `count` tokens that `read` gave into pages; False where it has fewer."""
         layers, _, _, page, kv_heads, head_size = self._pages.shape
         token_bytes = self.token_bytes

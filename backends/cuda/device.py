@@ -1,0 +1,49 @@
+"""The device a model is computed on, and the type of its activations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ..base import LoadSpec
+
+_TYPES = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class ComputeDevice:
+    """A device, what people call it, and what to say where it is not the one they expect."""
+
+    device: torch.device
+    name: str
+    dtype: torch.dtype
+    warning: str | None = None
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it has memory of its own."""
+        return self.device.type == "cuda"
+
+    @property
+    def free_bytes(self) -> int:
+        """Memory of a GPU that nobody has, but for what PyTorch keeps."""
+        return torch.cuda.mem_get_info(self.device)[0]
+
+
+def choose_device(spec: LoadSpec, threads: str) -> ComputeDevice:
+    """The GPU where there is one, unless the specification says the CPU; `threads` describes it.
+
+    Who asks for a GPU on a machine without one gets the CPU and is told: slow beats not at all.
+    """
+    if spec.device != "cpu" and torch.cuda.is_available():
+        usual = torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float16
+        dtype = _TYPES.get(spec.dtype, usual)
+        return ComputeDevice(torch.device("cuda", 0), torch.cuda.get_device_name(0), dtype)
+    warning = None
+    if spec.device != "cpu":
+        built = torch.version.cuda is not None
+        reason = "PyTorch finds no NVIDIA GPU" if built else "this PyTorch has no CUDA"
+        warning = f"ingle's own engine runs on the CPU, where llama.cpp is faster: {reason}."
+    dtype = _TYPES.get(spec.dtype, torch.float32)
+    return ComputeDevice(torch.device("cpu"), f"CPU, {threads}", dtype, warning)

@@ -1,0 +1,38 @@
+"""A second, smaller model on the same device that guesses for the first."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+
+from ..base import LoadSpec
+from ..draft_pairing import pair_drafter
+from ..engine.model_drafter import ModelDrafter
+from ..engine.step_costs import StepCosts
+from .model_runner import CudaModelRunner
+
+
+class CudaDraftRunner(CudaModelRunner):
+    """The runner of a draft model: greedy, and it tells how sure it is."""
+
+    def __init__(self, spec: LoadSpec, vocab_size: int) -> None:
+        """Tokens from `vocab_size` on are unknown to the other model, and never guessed."""
+        super().__init__(spec)
+        self._common = min(vocab_size, self.tokenizer.vocab_size)
+
+    @torch.inference_mode()
+    def collect_likeliest(self) -> list[tuple[int, float]]:
+        """The likeliest token of each sampling chunk, and its probability."""
+        logits = self._logits[:, : self._common]
+        largest, tokens = logits.max(-1, keepdim=True)
+        certainty = 1 / (logits - largest).exp().sum(-1, keepdim=True, dtype=torch.float64)
+        both = torch.cat((tokens, certainty), -1)
+        rows = cast("list[list[float]]", both.tolist())  # pyright: ignore[reportUnknownMemberType]
+        return [(int(token), chance) for token, chance in rows]
+
+
+def open_drafter(spec: LoadSpec, target: CudaModelRunner, costs: StepCosts) -> ModelDrafter:
+    """See `pair_drafter`."""
+    size = target.tokenizer.vocab_size
+    return pair_drafter(spec, target, costs, lambda draft: CudaDraftRunner(draft, size))

@@ -1,0 +1,113 @@
+"""What a model's files hold for the engine, whatever kind of files they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import psutil
+import torch
+
+from ingle.models.architectures.registry import load_architecture
+from ingle.models.bitsandbytes_weights import BitsandbytesWeights
+from ingle.models.config import ModelConfig
+from ingle.models.dequantized_weights import DequantizedWeights
+from ingle.models.gguf_config import config_from_gguf
+from ingle.models.gguf_conventions import GGUFConventions
+from ingle.models.gguf_weights import GGUFWeights
+from ingle.models.hf_config import config_from_hf
+from ingle.models.hf_conventions import HFConventions
+from ingle.models.layers.transformer import Transformer
+from ingle.models.safetensors_weights import SafetensorsWeights
+from ingle.models.weights import Weight, Weights
+
+_SPARE = 2**30
+"""Bytes of memory that dequantised weights leave to everybody else."""
+
+
+@dataclass(frozen=True)
+class LoadedWeights:
+    """A model that can compute, and the bytes its weights take."""
+
+    model: Transformer
+    bytes: int
+
+
+class _CountedWeights:
+    """Adds up the bytes of what is taken from `source`."""
+
+    def __init__(self, source: Weights) -> None:
+        self._source = source
+        self.bytes = 0
+
+    @property
+    def names(self) -> Iterable[str]:
+        return self._source.names
+
+    def get(self, name: str) -> Weight:
+        weight = self._source.get(name)
+        self.bytes += weight.nbytes
+        return weight
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """A model's shape and its tensors, by the engine's names and conventions."""
+
+    config: ModelConfig
+    weights: Weights
+    parameters: int
+
+    def load(
+        self,
+        device: torch.device,
+        dtype: torch.dtype,
+        on_progress: Callable[[float], None] | None = None,
+    ) -> LoadedWeights:
+        """The model on a device, with activations of `dtype`.
+
+        On a CPU its weights are dequantised once where the memory allows that, since the reference
+        operations would do it anew in every step; else they stay as they are.
+        """
+        weights = self.weights
+        if device.type == "cpu" and self._fits(self.parameters * dtype.itemsize):
+            weights = DequantizedWeights(weights, dtype)
+        counted = _CountedWeights(weights)
+        model = load_architecture(
+            self.config, counted, device=device, dtype=dtype, on_progress=on_progress
+        )
+        return LoadedWeights(model, counted.bytes)
+
+    @staticmethod
+    def _fits(size: int) -> bool:
+        return size + _SPARE <= psutil.virtual_memory().available
+
+
+def open_model(path: Path) -> ModelFiles:
+    """Check a GGUF file or a folder of safetensors.
+
+    Raises `ModelNotFound`, `InvalidModel` or `UnsupportedModel`.
+    """
+    return _open_folder(path) if path.is_dir() else _open_gguf(path)
+
+
+def _open_gguf(path: Path) -> ModelFiles:
+    raw = GGUFWeights(path)
+    config = config_from_gguf(raw.header)
+    return ModelFiles(config, GGUFConventions(raw, config), raw.header.parameters)
+
+
+def _open_folder(path: Path) -> ModelFiles:
+    settings = cast("Mapping[str, object]", json.loads((path / "config.json").read_bytes()))
+    config = config_from_hf(settings)
+    weights = HFConventions(BitsandbytesWeights(SafetensorsWeights(path)), config)
+    parameters = sum(_size(weights, name) for name in weights.names)
+    return ModelFiles(config, weights, parameters)
+
+
+def _size(weights: Weights, name: str) -> int:
+    rows, columns = (*weights.get(name).shape, 1)[:2]
+    return rows * columns

@@ -1,0 +1,240 @@
+"""The `PagedRunner` of our own engine: an architecture over the pages of a KV pool."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from collections.abc import Sequence as Numbers
+from contextlib import ExitStack
+from pathlib import Path
+
+import torch
+
+from ingle.models.errors import ModelError
+
+from ..base import LoadSpec, ModelInfo, SamplingParams
+from ..cpu_inventory import read_inventory
+from ..engine.batch import Batch, Sampled
+from ..engine.kv_store import KVStore
+from ..engine.model_runner import KVCacheFull
+from ..engine.paged_cache import PagedCache
+from ..engine.sequence import Sequence
+from ..errors import LoadFailed, OutOfMemory
+from ..topology import plan_threads
+from .device import choose_device
+from .kv_pool import PAGE_SIZE, KVPool, page_dtype
+from .model_files import open_model
+from .open_tokenizer import open_tokenizer
+from .page_budget import PageBudget
+from .paged_context import PagedContext
+from .sampler import BatchSampler, PendingSamples
+from .step_inputs import StepInputs
+
+_MAX_DRAFTS = 16
+_LAYOUT = "ingle pages 1"
+"""Changes with whatever makes stored keys and values mean something else."""
+
+
+class CudaModelRunner:
+    """One model on one device; used from one thread.
+
+    A step is one forward pass and one draw, both started by `launch`; only `collect` waits for the
+    device. Everything is on the device's current stream.
+    """
+
+    page_size = PAGE_SIZE
+    max_drafts = _MAX_DRAFTS
+    can_fork = True
+
+    def __init__(self, spec: LoadSpec, on_progress: Callable[[float], None] | None = None) -> None:
+        """Load `spec.path`; raises `LoadFailed` or `OutOfMemory`, and then holds nothing."""
+        self._spec = spec
+        with ExitStack() as undo:
+            threads = plan_threads(read_inventory(), spec.threads)
+            if threads.cpus is not None and sys.platform == "linux":
+                undo.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
+                os.sched_setaffinity(0, threads.cpus)
+            torch.set_num_threads(threads.threads)
+            self._where = choose_device(spec, str(threads))
+            try:
+                self._load(on_progress)
+                self._make_room()
+            except ModelError as error:
+                raise LoadFailed(error.message, hint=error.hint) from error
+            except (torch.OutOfMemoryError, MemoryError) as error:
+                raise OutOfMemory(
+                    f"{Path(spec.path).name} does not fit into the memory of {self._where.name}.",
+                    hint="Load it with a smaller context, or unload another model.",
+                ) from error
+            self._resources = undo.pop_all()
+
+    @property
+    def state_key(self) -> str:
+        """The layout of pages, what is in them, and how exactly it was computed."""
+        where = self._where
+        return f"{_LAYOUT}, {self._kv_dtype}, {where.dtype} on {where.device.type}"
+
+    @property
+    def num_pages(self) -> int:
+        """See `PagedRunner`."""
+        return self._pool.num_pages
+
+    def open_cache(self, store: KVStore | None = None) -> PagedCache:
+        """The book of the pages."""
+        return PagedCache(self, store)
+
+    @torch.inference_mode()
+    def launch(self, batch: Batch) -> None:
+        """Start computing the batch, and drawing from it; raises `KVCacheFull` without pages."""
+        inputs = self._inputs
+        try:
+            inputs.fill(batch)
+        except ValueError as error:
+            raise KVCacheFull from error
+        inputs.upload()
+        self._logits = self._model.forward(
+            inputs.token_ids, inputs.positions, self._context, inputs.output_rows
+        )
+        chunks = batch.sampling
+        self._pending = self._sampler.launch(chunks, self._logits) if chunks else None
+
+    @torch.inference_mode()
+    def collect(self) -> list[Sampled]:
+        """What the launched batch's sampling chunks got, in batch order."""
+        pending, self._pending = self._pending, None
+        if pending is None:
+            if self._where.is_gpu:
+                torch.cuda.current_stream().synchronize()
+            return []
+        return self._sampler.finish(pending)
+
+    def is_eog(self, token_id: int) -> bool:
+        """Whether the model ends its answer with this token."""
+        return self.tokenizer.is_eog(token_id)
+
+    @torch.inference_mode()
+    def copy_page(self, source: int, target: int, count: int) -> None:
+        """See `PagedRunner`."""
+        self._pool.copy_page(source, target, count)
+
+    @torch.inference_mode()
+    def read_pages(self, pages: Numbers[int], count: int) -> bytes:
+        """See `PagedRunner`."""
+        return self._pool.read(pages, count)
+
+    @torch.inference_mode()
+    def write_pages(self, pages: Numbers[int], count: int, data: bytes | memoryview) -> bool:
+        """See `PagedRunner`."""
+        return self._pool.write(pages, count, data)
+
+    def prepare(self, params: SamplingParams) -> None:
+        """Find ahead what sampling with these parameters takes long to find."""
+        self._sampler.prepare(params)
+
+    def forget(self, sequence: Sequence) -> None:
+        """Free the sequence's sampling state."""
+        self._sampler.forget(sequence)
+
+    def info(self) -> ModelInfo:
+        """What the model really got."""
+        return self._describe()
+
+    def close(self) -> None:
+        """Free weights, pages and buffers."""
+        del self._model, self._pool, self._context, self._inputs, self._sampler, self._logits
+        self._pending = None
+        if self._where.is_gpu:
+            torch.cuda.empty_cache()
+        self._resources.close()
+
+    def _load(self, on_progress: Callable[[float], None] | None) -> None:
+        """The model's weights to the device, and its tokenizer."""
+        path = Path(self._spec.path)
+        self._kv_dtype = page_dtype(self._spec.kv_type)
+        files = open_model(path)
+        self._config, self._parameters = files.config, files.parameters
+        self.tokenizer = open_tokenizer(path, files.config.vocab_size)
+        loaded = files.load(self._where.device, self._where.dtype, on_progress)
+        self._model, self._weights_bytes = loaded.model, loaded.bytes
+
+    def _make_room(self) -> None:
+        """Inputs, sampler, and pages: as many as the largest step leaves room for."""
+        spec, where = self._spec, self._where
+        self.context = min(spec.context, self._config.context)
+        self.slots = spec.slots
+        self.max_batch_tokens = spec.batch
+        self._pending: PendingSamples | None = None
+        self._inputs = StepInputs(
+            tokens=spec.batch,
+            sequences=self.slots,
+            max_pages=-(-self.context // PAGE_SIZE),
+            device=where.device,
+        )
+        self._sampler = BatchSampler(self.tokenizer, where.device, room=self.context)
+        budget = PageBudget(where, context=self.context, slots=self.slots)
+        pages = budget.wanted(spec.kv_capacity)
+        self._workspace = 0
+        if where.is_gpu:
+            self._make_pool(budget.for_trial(spec.batch))
+            page_bytes = self._pool.token_bytes * PAGE_SIZE
+            self._workspace = budget.measure(lambda: self._try_out(spec.batch))
+            del self._pool, self._context
+            pages = budget.fitting(pages, page_bytes, self._workspace)
+        self._make_pool(pages)
+        self.kv_capacity = pages * PAGE_SIZE
+        self._try_out(1)
+
+    def _make_pool(self, pages: int) -> None:
+        config = self._config
+        self._pool = KVPool(
+            layers=config.num_layers,
+            kv_heads=config.num_kv_heads,
+            head_size=config.head_size,
+            num_pages=pages,
+            dtype=self._kv_dtype,
+            device=self._where.device,
+        )
+        self._context = PagedContext(config, self._pool, self._inputs)
+
+    def _try_out(self, tokens: int) -> None:
+        """A step of so many tokens for as many sequences as there may be, who all draw.
+
+        The first requests find everything loaded and compiled then.
+        """
+        count = min(self.slots, tokens)
+        share = min(tokens // count, self.context)
+        pages = -(-share // PAGE_SIZE)
+        batch = Batch()
+        for row in range(count):
+            sequence = Sequence("trial", row, [0] * share, SamplingParams(seed=0))
+            sequence.slot = row
+            sequence.block_table = list(range(row * pages, (row + 1) * pages))
+            batch.add(sequence, share)
+        self.launch(batch)
+        self.collect()
+        for chunk in batch.chunks:
+            self._sampler.forget(chunk.sequence)
+
+    def _describe(self) -> ModelInfo:
+        config, where, spec = self._config, self._where, self._spec
+        return ModelInfo(
+            engine="cuda",
+            device=where.name,
+            architecture=config.architecture,
+            parameters=self._parameters,
+            vocab_size=self.tokenizer.vocab_size,
+            trained_context=config.context,
+            context=self.context,
+            slots=self.slots,
+            kv_capacity=self.kv_capacity,
+            has_chat_template=self.tokenizer.chat_template is not None,
+            weights_bytes=self._weights_bytes,
+            kv_bytes=self._pool.nbytes,
+            compute_bytes=self._workspace,
+            layers=config.num_layers,
+            layers_on_gpu=config.num_layers if where.is_gpu else 0,
+            kv_type=spec.kv_type,
+            flash_attention=config.attention_soft_cap is None,
+            warnings=[where.warning] if where.warning is not None else [],
+        )

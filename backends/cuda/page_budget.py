@@ -1,0 +1,58 @@
+"""How many pages the KV pool gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from ..errors import OutOfMemory
+from .device import ComputeDevice
+from .kv_pool import PAGE_SIZE
+
+_RESERVE = 256 * 2**20
+"""Bytes of a GPU's memory that are left to the driver, to other programs and to fragments."""
+
+
+class PageBudget:
+    """What is wanted, and on a GPU what really fits: it is measured, not worked out."""
+
+    def __init__(self, where: ComputeDevice, *, context: int, slots: int) -> None:
+        self._where = where
+        self._context = context
+        self._slots = slots
+
+    def wanted(self, capacity: int) -> int:
+        """Pages for `capacity` tokens, or for one whole context where that is more.
+
+        Each slot has one page more, so that what ends within a page does not shorten the others.
+        """
+        return -(-max(capacity, self._context) // PAGE_SIZE) + self._slots
+
+    def for_trial(self, tokens: int) -> int:
+        """Pages for a step of so many tokens, however many sequences they belong to."""
+        return -(-tokens // PAGE_SIZE) + self._slots
+
+    def measure(self, step: Callable[[], None]) -> int:
+        """Bytes of a GPU that a step takes beside what stays."""
+        device = self._where.device
+        torch.cuda.synchronize(device)
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        step()
+        torch.cuda.synchronize(device)
+        return torch.cuda.max_memory_allocated(device) - before
+
+    def fitting(self, wanted: int, page_bytes: int, workspace: int) -> int:
+        """As many of the pages as are free beside the workspace; raises `OutOfMemory`."""
+        torch.cuda.empty_cache()
+        room = self._where.free_bytes - workspace - _RESERVE
+        pages = min(wanted, room // page_bytes)
+        if pages * PAGE_SIZE < self._context:
+            raise OutOfMemory(
+                f"There is no memory on {self._where.name} for a context of {self._context} "
+                f"tokens: it needs {self._context * page_bytes // PAGE_SIZE / 2**30:.1f} GiB, and "
+                f"{max(room, 0) / 2**30:.1f} GiB are free.",
+                hint="Load the model with a smaller context, or unload another model.",
+            )
+        return pages
