@@ -47,7 +47,7 @@ def estimate_memory(
 ) -> MemoryEstimate:
     """Predict the memory for `context` KV tokens shared by `slots`, in steps of `batch` tokens.
 
-    Within 5 percent of what llama.cpp reports for its CPU buffers. Layers with a sliding window
+    Within 6 percent of what llama.cpp reports for its CPU buffers. Layers with a sliding window
     keep the whole context as well, or else prefixes could not be used again.
     """
     if task_of(header) is not ModelTask.GENERATE:

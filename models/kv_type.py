@@ -10,7 +10,9 @@ from .ggml import TENSOR_TYPES
 class KVType(StrEnum):
     """The storage formats to choose from, by llama.cpp's names for them."""
 
+    F32 = "f32"
     F16 = "f16"
+    BF16 = "bf16"
     Q8_0 = "q8_0"
     Q4_0 = "q4_0"
 

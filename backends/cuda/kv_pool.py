@@ -13,7 +13,11 @@ from ..errors import LoadFailed
 PAGE_SIZE = 32
 """Tokens a page: one tile of keys in the attention, and one block of a quantised cache."""
 
-_TYPES = {KVType.F16: torch.float16}
+_TYPES = {
+    KVType.F32: torch.float32,
+    KVType.F16: torch.float16,
+    KVType.BF16: torch.bfloat16,
+}
 
 
 class KVPool:

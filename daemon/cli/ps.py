@@ -74,7 +74,7 @@ def _row(model: LoadedModel) -> list[str]:
 def _notes(model: LoadedModel) -> list[str]:
     """What is out of the ordinary."""
     notes = [model["error"]] if model["error"] else []
-    if model["kv_type"] not in {"", "f16"}:
+    if model["kv_type"].startswith("q"):
         notes.append(f"The KV cache is quantized to {model['kv_type']}.")
     return notes + model["warnings"]
 

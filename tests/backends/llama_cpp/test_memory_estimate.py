@@ -44,7 +44,7 @@ def test_cache_and_buffers(
     info = load(context=context, kv_type=kv_type)
     estimate = estimate_memory(read_header(path), context, SLOTS, 512, kv_type=kv_type)
     assert estimate.kv == pytest.approx(info.kv_bytes, rel=0.005)
-    assert estimate.compute == pytest.approx(info.compute_bytes, rel=0.05)
+    assert estimate.compute == pytest.approx(info.compute_bytes, rel=0.06)
 
 
 @pytest.mark.parametrize("context", [1024, 4096])
@@ -54,4 +54,4 @@ def test_scores_take_memory_without_flash_attention(
     info = load(context=context, flash_attention="off")
     estimate = estimate_memory(read_header(path), context, SLOTS, 512, flash_attention=False)
     assert estimate.kv == pytest.approx(info.kv_bytes, rel=0.005)
-    assert estimate.compute == pytest.approx(info.compute_bytes, rel=0.05)
+    assert estimate.compute == pytest.approx(info.compute_bytes, rel=0.06)
