@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 import msgspec
 
 from ingle.backends.base import LoadSpec
-from ingle.models.errors import ModelNotFound
+from ingle.models.errors import ModelNotFound, UnsupportedModel
 from ingle.models.kv_type import KVType
 from ingle.models.store import StoredModel
 from ingle.models.task import ModelTask, Pooling
@@ -66,6 +66,11 @@ class GGUFPreparer:
         from ingle.models.fit import default_context
         from ingle.models.gguf import read_header
 
+        if model.path.is_dir():
+            raise UnsupportedModel(
+                f"{model.path} holds a model in safetensors, which needs ingle's own engine.",
+                hint="Models in GGUF run today: name a .gguf file.",
+            )
         config = self._config
         header = read_header(Path(model.path))
         kv_type = options.kv_type or KVType(config.kv_type)

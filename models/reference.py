@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .catalog import HUB_HOST, NAME
-from .errors import ModelNotFound, UnsupportedModel
+from .errors import ModelNotFound
 
 _MAX_LENGTH = 4096
 _HUB_PREFIX = re.compile(r"(?:https://)?(?:www\.)?(?:hf\.co|huggingface\.co)/", re.IGNORECASE)
@@ -44,7 +44,7 @@ class HubReference:
 
 @dataclass(frozen=True, slots=True)
 class PathReference:
-    """A file that lies somewhere on this machine, as an absolute path."""
+    """A GGUF file or a model's folder somewhere on this machine, as an absolute path."""
 
     path: Path
 
@@ -58,8 +58,7 @@ ModelReference = CatalogReference | HubReference | PathReference
 def parse_reference(text: str) -> ModelReference:
     """Tell what kind of name `text` is.
 
-    Relative paths count from the working folder. Raises `ModelNotFound` for what can be no name,
-    `UnsupportedModel` for a folder of safetensors.
+    Relative paths count from the working folder. Raises `ModelNotFound` for what can be no name.
     """
     text = text.strip()
     if not text or len(text) > _MAX_LENGTH or not text.isprintable():
@@ -102,16 +101,4 @@ def _path_reference(text: str) -> PathReference:
         path = Path(text).expanduser().absolute()
     except RuntimeError:  # a `~name` whose home is unknown
         raise ModelNotFound(f"There is no folder {text!r}.") from None
-    if path.is_dir():
-        _refuse_folder(path)
     return PathReference(path)
-
-
-def _refuse_folder(path: Path) -> None:
-    if any(path.glob("*.safetensors")):
-        raise UnsupportedModel(
-            f"{path} holds a model in safetensors, which needs the CUDA engine that is still to "
-            "come.",
-            hint="Models in GGUF run today: name a .gguf file.",
-        )
-    raise ModelNotFound(f"{path} is a folder.", hint="Name a .gguf file in it.")

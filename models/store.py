@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import logging
+import os
 import shutil
+import stat
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,6 +26,7 @@ from .download import Download, Fetched
 from .errors import ModelError, ModelInUse, ModelNotFound
 from .file_lock import FileLock
 from .gguf import read_header
+from .model_folder import is_model_folder, read_folder
 from .progress import OnPullProgress, PullReporter
 from .reference import CatalogReference, HubReference, PathReference, parse_reference
 from .sources.base import Cancelled, RemoteFile, Source, raise_if_cancelled
@@ -34,6 +37,7 @@ from .stored_model import (
     Manifest,
     StoredModel,
     describe_file,
+    describe_folder,
     read_manifest,
     write_manifest,
 )
@@ -55,11 +59,15 @@ class _Wanted:
     entry: CatalogEntry | None = None
 
 
+Stamp = tuple[tuple[str, int, int], ...]
+"""Name, time of change and size of a file, or of all files in a folder."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a file outside the store was found to be, as long as it does not change."""
+    """What a file or folder outside the store was found to be, as long as it does not change."""
 
-    stamp: tuple[int, int]
+    stamp: Stamp
     model: StoredModel
 
 
@@ -82,10 +90,10 @@ class ModelStore:
         return sorted((model for model in found if model), key=lambda model: model.name)
 
     def resolve(self, reference: str) -> StoredModel:
-        """The installed model, or the file, that `reference` means.
+        """The installed model, or the file or folder, that `reference` means.
 
-        Raises `ModelNotFound` with a hint how to get it, and for a path what `read_header` and
-        `check_supported` raise.
+        Raises `ModelNotFound` with a hint how to get it, and for a path what `read_header`,
+        `check_supported` and `read_folder` raise.
         """
         parsed = parse_reference(reference)
         if isinstance(parsed, PathReference):
@@ -219,17 +227,15 @@ class ModelStore:
     def _at_path(self, path: Path, text: str) -> StoredModel:
         try:
             status = path.stat()
+            stamp = _stamp(path, status)
         except (OSError, ValueError):
             hint = "Check the spelling."
             if text.count("/") == 1 and text[0] not in "./~":
                 hint = f"For a repository on the hub write `{HUB_HOST}/{text}`."
-            raise ModelNotFound(f"There is no file {path}.", hint=hint) from None
-        stamp = (status.st_mtime_ns, status.st_size)
+            raise ModelNotFound(f"There is no file or folder {path}.", hint=hint) from None
         seen = self._seen.get(path)
         if seen is None or seen.stamp != stamp:
-            header = read_header(path)
-            check_supported(header)
-            seen = self._seen[path] = _Seen(stamp, describe_file(path, header))
+            seen = self._seen[path] = _Seen(stamp, _describe(path, status))
         return seen.model
 
     def _name_to_remove(self, reference: str) -> str:
@@ -297,6 +303,31 @@ class ModelStore:
             while folder != self.root:
                 folder.rmdir()
                 folder = folder.parent
+
+
+def _stamp(path: Path, status: os.stat_result) -> Stamp:
+    if not stat.S_ISDIR(status.st_mode):
+        return ((path.name, status.st_mtime_ns, status.st_size),)
+    files: list[tuple[str, int, int]] = []
+    for file in path.iterdir():
+        with suppress(OSError):  # a dangling link; what needs it will say so
+            found = file.stat()  # what a link leads to, as in the cache of the hub's own client
+            files.append((file.name, found.st_mtime_ns, found.st_size))
+    return tuple(sorted(files))
+
+
+def _describe(path: Path, status: os.stat_result) -> StoredModel:
+    """What lies at a path of somebody's own; raises `ModelError` where no engine can run it."""
+    if not stat.S_ISDIR(status.st_mode):
+        header = read_header(path)
+        check_supported(header)
+        return describe_file(path, header)
+    if not is_model_folder(path):
+        raise ModelNotFound(
+            f"{path} is a folder without a model.",
+            hint="Name a .gguf file, or a folder with safetensors and their config.json.",
+        )
+    return describe_folder(read_folder(path))
 
 
 def _source(location: Location) -> Source:

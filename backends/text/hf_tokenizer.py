@@ -26,7 +26,7 @@ _ENDS = frozenset(
         *("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>", "<turn|>"),
         *("<|endoftext|>", "<|end_of_text|>", "<end_of_utterance>", "<｜end▁of▁sentence｜>"),
         *("<EOT>", "<|EOT|>", "_<EOT>", "[EOT]", "[EOS]"),
-        *("<|fim_pad|>", "<|repo_name|>", "<|file_sep|>"),
+        *("<|fim_pad|>", "<fim_pad>", "<|repo_name|>", "<reponame>", "<|file_sep|>"),
     }
 )
 # Where this one ends an answer, `<|end|>` ends but one of its messages.

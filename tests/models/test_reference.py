@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ingle.models.errors import ModelNotFound, UnsupportedModel
+from ingle.models.errors import ModelNotFound
 from ingle.models.reference import (
     CatalogReference,
     HubReference,
@@ -92,15 +92,9 @@ def test_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert parse_reference("gone.gguf") == CatalogReference("gone.gguf")
 
 
-def test_a_folder_of_safetensors_is_named(tmp_path: Path) -> None:
+def test_a_folder_is_named_like_a_file(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").touch()
-    with pytest.raises(UnsupportedModel, match="safetensors"):
-        parse_reference(str(tmp_path))
-
-
-def test_another_folder_is_no_model(tmp_path: Path) -> None:
-    with pytest.raises(ModelNotFound, match="is a folder"):
-        parse_reference(str(tmp_path))
+    assert parse_reference(f"{tmp_path}/") == PathReference(tmp_path)
 
 
 def test_a_home_that_nobody_has() -> None:

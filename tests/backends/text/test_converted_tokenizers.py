@@ -1,0 +1,85 @@
+"""The same vocabularies as `tokenizer.json` and in GGUF have the same tokens."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
+
+from ingle.backends.llama_cpp.vocabulary import LlamaVocabulary
+from ingle.backends.text.hf_tokenizer import HFTokenizer
+
+ReadVectors = Callable[[str], list[tuple[str, list[int]]]]
+# How the models' own repositories cut texts into words; GGUF files only name it.
+_LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+WORDS = {"gpt-2": "", "llama-bpe": _LLAMA3, "qwen2": _LLAMA3.replace("{1,3}", "")}
+CHAT = "<|im_start|>system\nDu bist 🤖.<|im_end|>\n<|im_start|>user\nHow's 3+4?<|im_end|>\n"
+
+
+def read_strings(path: Path, key: str) -> list[str]:
+    """A list of strings out of a GGUF file's metadata."""
+    content = path.read_bytes()
+    place = content.index(key.encode()) + len(key)
+    kind, element, count = struct.unpack_from("<IIQ", content, place)
+    assert (kind, element) == (9, 8)
+    place += 16
+    found: list[str] = []
+    for _ in range(count):
+        (length,) = struct.unpack_from("<Q", content, place)
+        found.append(content[place + 8 : place + 8 + length].decode())
+        place += 8 + length
+    return found
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_texts_have_the_tokens_that_llama_cpp_expects(
+    vocabularies: Path, read_vectors: ReadVectors, tmp_path: Path, name: str
+) -> None:
+    path = vocabularies / f"ggml-vocab-{name}.gguf"
+    vocab = {token: n for n, token in enumerate(read_strings(path, "tokenizer.ggml.tokens"))}
+    pairs = (merge.split(" ") for merge in read_strings(path, "tokenizer.ggml.merges"))
+    merges = [(left, right) for left, right in pairs]
+    tokenizer = Tokenizer(models.BPE(vocab, merges, ignore_merges=name == "llama-bpe"))
+    words = [pre_tokenizers.Split(Regex(WORDS[name]), "isolated")] if WORDS[name] else []
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [*words, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not words)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    converted = HFTokenizer(tmp_path)
+    vectors = read_vectors(name)
+    found = [
+        (text, converted.encode(text, add_special=False, parse_special=False))
+        for text, _ in vectors
+    ]
+    assert found == vectors
+    for _, tokens in vectors:
+        b"".join(map(converted.token_bytes, tokens)).decode()
+
+
+@pytest.mark.model
+def test_smollm2_in_a_folder_is_smollm2_in_a_file(
+    smollm2_folder: Path, smollm2_path: Path, vocabularies: Path, read_vectors: ReadVectors
+) -> None:
+    converted, original = HFTokenizer(smollm2_folder), LlamaVocabulary(smollm2_path)
+    assert converted.vocab_size == original.vocab_size
+    assert converted.chat_template == original.chat_template
+    assert (converted.bos_text, converted.eos_text) == (original.bos_text, original.eos_text)
+    texts = [CHAT, *(text for text, _ in read_vectors("qwen2"))]
+    for parse in (True, False):
+        for text in texts:
+            asked: dict[str, bool] = {"add_special": False, "parse_special": parse}
+            assert converted.encode(text, **asked) == original.encode(text, **asked)
+    for token in range(original.vocab_size):
+        for special in (True, False):
+            assert converted.token_bytes(token, special=special) == (
+                original.token_bytes(token, special=special)
+            )
+        assert converted.is_eog(token) == original.is_eog(token)
+    original.close()
