@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from .errors import UnsupportedModel
@@ -80,14 +81,22 @@ def default_context(header: GGUFHeader, available_bytes: int, kv_type: KVType = 
     the weights leave of `available_bytes`; a multiple of 256, and not below 512 where the model
     was trained for that many.
     """
-    context = min(header.context, _LARGEST_DEFAULT)
+
+    def cost(context: int) -> int:
+        estimate = estimate_memory(header, context, DEFAULT_SLOTS, DEFAULT_BATCH, kv_type=kv_type)
+        return estimate.kv + estimate.compute
+
+    return largest_context(header.context, (available_bytes - header.tensor_bytes) // 2, cost)
+
+
+def largest_context(trained: int, room: int, cost: Callable[[int], int]) -> int:
+    """See `default_context`: the largest such context whose `cost` in bytes is at most `room`."""
+    context = min(trained, _LARGEST_DEFAULT)
     if context <= _SMALLEST_DEFAULT:
         return context
-    room = (available_bytes - header.tensor_bytes) // 2
     while context > _SMALLEST_DEFAULT:
         context -= context % _CONTEXT_STEP
-        estimate = estimate_memory(header, context, DEFAULT_SLOTS, DEFAULT_BATCH, kv_type=kv_type)
-        if estimate.kv + estimate.compute <= room:
+        if cost(context) <= room:
             return context
         context //= 2
     return _SMALLEST_DEFAULT

@@ -1,0 +1,84 @@
+"""How much memory a model takes on ingle's own engine, worked out from its shape."""
+
+from __future__ import annotations
+
+from .config import ModelConfig
+from .errors import UnsupportedModel
+from .fit import DEFAULT_BATCH, DEFAULT_SLOTS, MemoryEstimate, largest_context
+from .kv_type import KVType
+
+PAGE_SIZE = 32
+_SPARE = 2**30
+_FLOAT = 4
+
+
+def estimate_paged_memory(
+    config: ModelConfig,
+    weights: int,
+    *,
+    context: int,
+    slots: int,
+    batch: int,
+    kv_type: KVType = KVType.F16,
+) -> MemoryEstimate:
+    """Predict the memory beside `weights` bytes: pages for one whole context, and one step.
+
+    Pages are counted exactly. The step is that of the reference operations, which copy a context's
+    keys and values to floats, and a mask over it; a GPU's takes less.
+    """
+    pages = -(-context // PAGE_SIZE) + slots + 1
+    width = config.num_kv_heads * config.head_size
+    per_token = 2 * config.num_layers * config.num_kv_heads * kv_type.bytes_of(config.head_size)
+    group = config.num_heads // config.num_kv_heads
+    scores = (1 + _FLOAT) if config.attention_soft_cap is None else 3 * _FLOAT * config.num_kv_heads
+    tokens = min(batch, context)
+    attention = tokens * context * group * scores + 4 * context * width * _FLOAT
+    layer = tokens * (6 * config.hidden_size + 3 * config.intermediate_size) * _FLOAT
+    logits = 4 * slots * config.vocab_size * _FLOAT
+    return MemoryEstimate(
+        weights=weights,
+        kv=pages * PAGE_SIZE * per_token,
+        compute=max(attention, layer) + logits,
+    )
+
+
+def weights_on_cpu(parameters: int, stored: int, available: int) -> int:
+    """Bytes of the weights on a CPU: as floats where that many are free, else as they are stored.
+
+    Floats spare the reference operations the conversion in every step.
+    """
+    floats = parameters * _FLOAT
+    return floats if floats + _SPARE <= available else stored
+
+
+def default_paged_context(
+    config: ModelConfig, weights: int, available: int, kv_type: KVType = KVType.F16
+) -> int:
+    """The tokens of context to load a model with when nobody said how many.
+
+    As `default_context`, for ingle's own engine.
+    """
+
+    def cost(context: int) -> int:
+        estimate = estimate_paged_memory(
+            config,
+            weights,
+            context=context,
+            slots=DEFAULT_SLOTS,
+            batch=DEFAULT_BATCH,
+            kv_type=kv_type,
+        )
+        return estimate.kv + estimate.compute
+
+    return largest_context(config.context, (available - weights) // 2, cost)
+
+
+def check_paged_kv_type(name: str, config: ModelConfig, kv_type: KVType) -> None:
+    """Raise `UnsupportedModel` where the model's heads cannot be stored in blocks of this type."""
+    block = kv_type.block_elements
+    if config.head_size % block:
+        raise UnsupportedModel(
+            f"{name} has heads of {config.head_size} elements, and a {kv_type} KV cache stores "
+            f"{block} at a time.",
+            hint=f"Load it with the kv_type {KVType.F16}.",
+        )
