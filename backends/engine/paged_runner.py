@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Numbers
 from typing import Protocol
 
 from .model_runner import ModelRunner
@@ -32,11 +31,11 @@ class PagedRunner(ModelRunner, Protocol):
         """Copy the first `count` tokens of a page to another, after all batches launched so far."""
         ...
 
-    def read_pages(self, pages: Numbers[int], count: int) -> bytes:
+    def read_pages(self, pages: list[int], count: int) -> bytes:
         """A copy of the keys and values of the first `count` tokens that lie in these pages."""
         ...
 
-    def write_pages(self, pages: Numbers[int], count: int, data: bytes | memoryview) -> bool:
+    def write_pages(self, pages: list[int], count: int, data: bytes | memoryview) -> bool:
         """Put the first `count` tokens of what `read_pages` returned into these pages.
 
         It may have been read for more tokens. False, with nothing of use in the pages, where

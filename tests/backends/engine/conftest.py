@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Generator, Iterable
-from collections.abc import Sequence as Pages
 from pathlib import Path
 
 import numpy as np
@@ -215,11 +214,11 @@ class NumberRunner:
         self.numbers[target, :count] = self.numbers[source, :count]
         self.copied += 1
 
-    def read_pages(self, pages: Pages[int], count: int) -> bytes:
+    def read_pages(self, pages: list[int], count: int) -> bytes:
         assert (len(pages) - 1) * self.page_size < count <= len(pages) * self.page_size
-        return self.numbers[list(pages)].reshape(-1)[:count].tobytes()
+        return self.numbers[pages].reshape(-1)[:count].tobytes()
 
-    def write_pages(self, pages: Pages[int], count: int, data: bytes | memoryview) -> bool:
+    def write_pages(self, pages: list[int], count: int, data: bytes | memoryview) -> bool:
         if len(data) % 8 or len(data) < 8 * count:
             return False
         for number, page in enumerate(pages):
