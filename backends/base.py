@@ -14,6 +14,7 @@ from ingle.models.task import ModelTask, Pooling
 SpeculationKind = Literal["auto", "off", "ngram", "draft"]
 Device = Literal["auto", "cuda", "cpu"]
 Dtype = Literal["auto", "f32", "f16", "bf16"]
+Quantize = Literal["none", "nf4"]
 
 
 class FinishReason(StrEnum):
@@ -340,8 +341,8 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     where that works, `mlock` keeps them from being swapped out. `chat_template` takes the place of
     the one in the file. `speculation` says whose guesses the model may verify: those looked up in
     the text (`ngram`), of the smaller model at `draft_path` (`draft`), or whichever pay (`auto`).
-    ingle's own engine computes on `device`, with activations of `dtype`; llama.cpp goes by
-    `gpu_layers` instead.
+    ingle's own engine computes on `device`, with activations of `dtype`, and may `quantize` weights
+    that are plain numbers while it loads them; llama.cpp goes by `gpu_layers` instead.
     Workers that name the same `compute_lease`, a file they lock, compute in turns. `script` is for
     the scripted engine only. `pooling` takes the place of what the file says, for a `task` other
     than to generate. Without a `kv_store` what ended sequences computed is lost when the KV cache
@@ -358,6 +359,7 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     gpu_layers: int = -1
     device: Device = "auto"
     dtype: Dtype = "auto"
+    quantize: Quantize = "none"
     kv_type: KVType = KVType.F16
     flash_attention: Literal["auto", "on", "off"] = "auto"
     mmap: bool = True

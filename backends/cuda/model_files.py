@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import psutil
 import torch
@@ -18,11 +16,14 @@ from ingle.models.dequantized_weights import DequantizedWeights
 from ingle.models.gguf_config import config_from_gguf
 from ingle.models.gguf_conventions import GGUFConventions
 from ingle.models.gguf_weights import GGUFWeights
-from ingle.models.hf_config import config_from_hf
 from ingle.models.hf_conventions import HFConventions
 from ingle.models.layers.transformer import Transformer
+from ingle.models.model_folder import read_folder
+from ingle.models.quantize import NF4Weights
 from ingle.models.safetensors_weights import SafetensorsWeights
 from ingle.models.weights import Weight, Weights
+
+from ..base import Quantize
 
 _SPARE = 2**30
 """Bytes of memory that dequantised weights leave to everybody else."""
@@ -66,13 +67,18 @@ class ModelFiles:
         device: torch.device,
         dtype: torch.dtype,
         on_progress: Callable[[float], None] | None = None,
+        *,
+        quantize: Quantize = "none",
     ) -> LoadedWeights:
         """The model on a device, with activations of `dtype`.
 
-        On a CPU its weights are dequantised once where the memory allows that, since the reference
+        With `quantize` the matrices of linear layers that are plain numbers become `NF4Tensor`s. On
+        a CPU weights are dequantised once where the memory allows that, since the reference
         operations would do it anew in every step; else they stay as they are.
         """
         weights = self.weights
+        if quantize == "nf4":
+            weights = NF4Weights(weights, device=device)
         if device.type == "cpu" and self._fits(self.parameters * dtype.itemsize):
             weights = DequantizedWeights(weights, dtype)
         counted = _CountedWeights(weights)
@@ -101,13 +107,6 @@ def _open_gguf(path: Path) -> ModelFiles:
 
 
 def _open_folder(path: Path) -> ModelFiles:
-    settings = cast("Mapping[str, object]", json.loads((path / "config.json").read_bytes()))
-    config = config_from_hf(settings)
-    weights = HFConventions(BitsandbytesWeights(SafetensorsWeights(path)), config)
-    parameters = sum(_size(weights, name) for name in weights.names)
-    return ModelFiles(config, weights, parameters)
-
-
-def _size(weights: Weights, name: str) -> int:
-    rows, columns = (*weights.get(name).shape, 1)[:2]
-    return rows * columns
+    folder = read_folder(path)
+    weights = HFConventions(BitsandbytesWeights(SafetensorsWeights(path)), folder.config)
+    return ModelFiles(folder.config, weights, folder.parameters)

@@ -72,8 +72,9 @@ class CudaModelRunner:
     @property
     def state_key(self) -> str:
         """The layout of pages, what is in them, and how exactly it was computed."""
-        where = self._where
-        return f"{_LAYOUT}, {self._kv_dtype}, {where.dtype} on {where.device.type}"
+        where, weights = self._where, self._spec.quantize
+        computed = f"{where.dtype} on {where.device.type}, quantize {weights}"
+        return f"{_LAYOUT}, {self._kv_dtype}, {computed}"
 
     @property
     def num_pages(self) -> int:
@@ -155,7 +156,9 @@ class CudaModelRunner:
         files = open_model(path)
         self._config, self._parameters = files.config, files.parameters
         self.tokenizer = open_tokenizer(path, files.config.vocab_size)
-        loaded = files.load(self._where.device, self._where.dtype, on_progress)
+        loaded = files.load(
+            self._where.device, self._where.dtype, on_progress, quantize=self._spec.quantize
+        )
         self._model, self._weights_bytes = loaded.model, loaded.bytes
 
     def _make_room(self) -> None:
