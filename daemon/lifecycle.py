@@ -187,6 +187,11 @@ class ModelManager:
         """Every model with a process, and those whose last one failed."""
         return [LoadedModel.of(run) for run in self._runs.values()]
 
+    def models(self) -> list[StoredModel]:
+        """The models that have a process or get one, for any thread."""
+        runs = tuple(self._runs.values())
+        return [run.model for run in runs if run.state is not ModelState.FAILED]
+
     def gauges(self) -> dict[str, Gauges]:
         """What each model with a process last reported, by name."""
         return {

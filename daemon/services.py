@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ingle.models.catalog import Catalog
 from ingle.models.store import ModelStore
+from ingle.models.stored_model import StoredModel
 
 from .config import Config
 from .events import EventHub
@@ -33,6 +34,12 @@ class Services:
     shutdown: Callable[[], None]
     started_at: float
     address: str | None = None
+
+    def models(self) -> list[StoredModel]:
+        """The installed models, then those that are loaded from elsewhere; reads the store."""
+        installed = self.store.list()
+        paths = {model.path for model in installed}
+        return installed + [model for model in self.manager.models() if model.path not in paths]
 
     def canonical(self, reference: str) -> str:
         """See `canonical_name`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import tempfile
@@ -26,6 +27,7 @@ _IN_CI = bool(os.environ.get("CI"))
 
 Unavailable = Callable[[str], None]
 MakeBert = Callable[..., Path]
+MakeFolder = Callable[..., Path]
 FetchModel = Callable[[str], Path]
 
 
@@ -186,6 +188,88 @@ def make_bert(tmp_path: Path) -> MakeBert:
         return path
 
     return make
+
+
+@pytest.fixture
+def make_folder(tmp_path: Path) -> MakeFolder:
+    """Writes a small Llama as a folder of safetensors: random weights in BF16, bytes as tokens.
+
+    Its tensors lie in two files; `settings` go into `config.json`.
+    """
+
+    def make(name: str = "llama", *, seed: int = 0, **settings: object) -> Path:
+        folder = tmp_path / name
+        folder.mkdir(exist_ok=True)
+        _write_random_folder(folder, seed, settings)
+        return folder
+
+    return make
+
+
+_FOLDER_CONFIG: dict[str, object] = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 128,
+    "intermediate_size": 256,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "num_hidden_layers": 2,
+    "vocab_size": 258,
+    "max_position_embeddings": 2048,
+    "tie_word_embeddings": True,
+}
+
+
+def _write_random_folder(folder: Path, seed: int, settings: dict[str, object]) -> None:
+    import torch
+    from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]
+
+    config = {**_FOLDER_CONFIG, **settings}
+    random = torch.Generator().manual_seed(seed)
+    files: dict[str, str] = {}
+    for number, shapes in enumerate(_llama_shapes(config), 1):
+        tensors = {
+            f"model.{name}.weight": (0.1 * torch.randn(shape, generator=random)).bfloat16()
+            for name, shape in shapes.items()
+        }
+        file = f"model-{number:05}-of-00002.safetensors"
+        save_file(tensors, folder / file, metadata={"format": "pt"})
+        files |= dict.fromkeys(tensors, file)
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    (folder / "config.json").write_text(json.dumps(config))
+    _write_byte_tokenizer(folder)
+
+
+def _llama_shapes(config: dict[str, Any]) -> tuple[dict[str, tuple[int, ...]], ...]:
+    """Of embeddings and last norm, and of the layers."""
+    width, wider = config["hidden_size"], config["intermediate_size"]
+    narrow = width * config["num_key_value_heads"] // config["num_attention_heads"]
+    layer: dict[str, tuple[int, ...]] = {
+        **{f"self_attn.{name}_proj": (width, width) for name in "qo"},
+        **{f"self_attn.{name}_proj": (narrow, width) for name in "kv"},
+        **{f"mlp.{name}_proj": (wider, width) for name in ("gate", "up")},
+        "mlp.down_proj": (width, wider),
+        **dict.fromkeys(("input_layernorm", "post_attention_layernorm"), (width,)),
+    }
+    layers = {
+        f"layers.{number}.{name}": shape
+        for number in range(config["num_hidden_layers"])
+        for name, shape in layer.items()
+    }
+    return {"embed_tokens": (config["vocab_size"], width), "norm": (width,)}, layers
+
+
+def _write_byte_tokenizer(folder: Path) -> None:
+    tokenizers: Any = import_module("tokenizers")
+    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
+    model = tokenizers.models.BPE({letter: token for token, letter in enumerate(letters)}, [])
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    tokenizer.add_special_tokens(["<|im_start|>", "<|im_end|>"])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    settings = {"eos_token": "<|im_end|>", "bos_token": None}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
 
 
 _WIDTH, _WIDER, _CONTEXT = 32, 64, 64

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+from urllib.parse import quote
 
 from ..config import load_config
+from .client import DaemonClient
 from .daemon_process import ensure_daemon
 from .output import format_bytes, format_count, print_json, visible
 from .parser import CommandParser
@@ -16,11 +20,11 @@ from .wire import LoadedModel, ModelEntry
 def main(arguments: Sequence[str]) -> int:
     """Print the model's facts; raises `CommandError`."""
     parser = CommandParser("show", "Show what is known about a model, installed or not.")
-    parser.add_argument("model", metavar="MODEL", help="a name from `ingle list`")
+    parser.add_argument("model", metavar="MODEL", help="a name from `ingle list`, or a path")
     parser.add_json()
     options = parser.parse_args(arguments)
     client = ensure_daemon(load_config(os.environ))
-    entry = find_entry(client.models(), sendable_reference(options.model))
+    entry = _find(client, sendable_reference(options.model))
     loaded = next((m for m in client.status()["models"] if m["name"] == entry["name"]), None)
     if options.json:
         print_json({**entry, "loaded": loaded})
@@ -28,6 +32,14 @@ def main(arguments: Sequence[str]) -> int:
     for label, value in _facts(entry) + (_loaded_facts(loaded) if loaded else []):
         print(f"{label:<13} {visible(value)}")
     return 0
+
+
+def _find(client: DaemonClient, reference: str) -> ModelEntry:
+    """The entry of a name, or of a file or folder, which is in no list."""
+    if Path(reference).is_absolute():
+        found = client.get(f"/ingle/v1/models/{quote(reference, safe='')}")
+        return cast("ModelEntry", found)
+    return find_entry(client.models(), reference)
 
 
 def _chat(entry: ModelEntry) -> str:

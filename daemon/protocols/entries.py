@@ -1,4 +1,4 @@
-"""Models as the native API lists them: what is installed, then what the catalog offers."""
+"""Models as the native API lists them: what is here, then what the catalog offers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .native_types import ModelEntry
 
 def list_entries(services: Services) -> list[ModelEntry]:
     """All of them; blocking, since it reads the store."""
-    installed = services.store.list()
+    installed = services.models()
     names = {model.name for model in installed}
     offered = [entry for entry in services.catalog.entries if entry.full_name not in names]
     pulling = services.pulls.running()
@@ -22,7 +22,7 @@ def list_entries(services: Services) -> list[ModelEntry]:
 
 
 def model_entry(services: Services, model: StoredModel) -> ModelEntry:
-    """An installed model."""
+    """A model that is here."""
     run = services.manager.find(model)
     return ModelEntry(
         name=model.name,

@@ -137,6 +137,14 @@ class NativeApi:
                 response=ModelEntries,
             ),
             RouteSpec(
+                method="GET",
+                path="/ingle/v1/models/{name:path}",
+                endpoint=self.model,
+                summary="One model that is here, by any name or path of it.",
+                response=ModelEntry,
+                errors=(404, 422),
+            ),
+            RouteSpec(
                 method="DELETE",
                 path="/ingle/v1/models/{name:path}",
                 endpoint=self.remove,
@@ -246,6 +254,12 @@ class NativeApi:
     async def models(self, request: Request) -> Response:
         """`GET /ingle/v1/models`."""
         return JSON(ModelEntries(await asyncio.to_thread(list_entries, self._services)))
+
+    async def model(self, request: Request) -> Response:
+        """`GET /ingle/v1/models/{name}`."""
+        services, reference = self._services, str(request.path_params["name"])
+        model = await asyncio.to_thread(services.store.resolve, reference)
+        return JSON(model_entry(services, model))
 
     async def remove(self, request: Request) -> Response:
         """`DELETE /ingle/v1/models/{name}`."""

@@ -65,7 +65,7 @@ class OpenAIApi:
                 method="GET",
                 path="/v1/models",
                 endpoint=self.list_models,
-                summary="The installed models.",
+                summary="The installed models, and those loaded from elsewhere.",
                 response=ModelList,
             ),
             RouteSpec(
@@ -102,7 +102,7 @@ class OpenAIApi:
 
     async def list_models(self, request: Request) -> Response:
         """`GET /v1/models`."""
-        models = await asyncio.to_thread(self._services.store.list)
+        models = await asyncio.to_thread(self._services.models)
         return JSON(ModelList(data=[await self._describe(model) for model in models]))
 
     async def get_model(self, request: Request) -> Response:

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
 import logging
 import resource
@@ -14,10 +13,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 import pytest
 
 from ingle.models.catalog import Catalog, PackageIndexLocation
@@ -443,44 +441,25 @@ def test_a_changed_path_is_read_again(
         store.resolve(str(path))
 
 
-def write_folder(folder: Path, width: int = 8) -> None:
-    """A folder of safetensors that describes a whole model, though it lacks most of its tensors."""
-    save_file: Any = importlib.import_module("safetensors.numpy").save_file
-    folder.mkdir(exist_ok=True)
-    config = {
-        "model_type": "llama",
-        "hidden_size": width,
-        "intermediate_size": width,
-        "num_attention_heads": 2,
-        "num_hidden_layers": 1,
-        "vocab_size": 4,
-    }
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "tokenizer.json").write_text("{}")
-    weights = np.zeros((4, width), np.float16)
-    save_file({"model.embed_tokens.weight": weights}, folder / "model.safetensors")
-
-
 def test_a_folder_is_used_where_it_lies(
-    make_store: MakeStore, big_model: bytes, tmp_path: Path
+    make_store: MakeStore, big_model: bytes, make_folder: Callable[..., Path]
 ) -> None:
     store = make_store(big_model, "https://example.com/t")
-    folder = tmp_path / "mine"
-    write_folder(folder)
+    folder = make_folder("mine")
     model = store.resolve(f"{folder}/")
     assert (model.name, model.path, model.source) == (str(folder), folder, "folder")
-    assert (model.description, model.architecture, model.quantization) == ("mine", "llama", "F16")
-    assert (model.size, model.parameters, model.context) == (64, 32, 2048)
+    assert (model.description, model.architecture, model.quantization) == ("mine", "llama", "BF16")
+    assert (model.size, model.context) == (2 * model.parameters, 2048)
     assert len(model.sha256 or "") == 64
     assert store.pull(str(folder)) is store.resolve(str(folder))
-    write_folder(folder, width=16)
+    make_folder("mine", seed=1)
     changed = store.resolve(str(folder))
-    assert changed.parameters == 64
+    assert changed.parameters == model.parameters
     assert changed.sha256 != model.sha256
     with pytest.raises(ModelNotFound, match="not in ingle's store"):
         store.remove(str(folder))
-    (folder / "model.safetensors").write_bytes(b"")
-    with pytest.raises(InvalidModel, match="truncated"):
+    (folder / "config.json").write_text("")
+    with pytest.raises(InvalidModel, match="not JSON"):
         store.resolve(str(folder))
     assert store.list() == []
 

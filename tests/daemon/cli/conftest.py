@@ -163,6 +163,8 @@ class Handler(BaseHTTPRequestHandler):
                 self._json(202, {"id": "gen-1", "model": "smollm2:135m"})
             case "generations/gen-1/events":
                 self._stream(daemon, daemon.answer)
+            case path if self.command == "GET" and path.startswith("models/"):
+                self._json(200, daemon.models[0] | {"name": unquote(path[len("models/") :])})
             case path if self.command == "DELETE":
                 name = unquote(path.removeprefix("models/"))
                 self._json(200, {"removed": name, "freed": 98362432})

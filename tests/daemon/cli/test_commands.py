@@ -83,6 +83,11 @@ def test_show(daemon: Any, capsys: Capture) -> None:
     assert printed_json(capsys) == {**daemon.models[0], "loaded": None}
 
 
+def test_show_takes_a_path(daemon: Any, capsys: Capture, tmp_path: Path) -> None:
+    assert main(["show", str(tmp_path / "a folder")]) == 0
+    assert capsys.readouterr().out.startswith(f"name          {tmp_path}/a folder\n")
+
+
 def test_show_tells_what_a_loaded_model_got(daemon: Any, capsys: Capture) -> None:
     daemon.loaded = [
         loaded_model(name="b"),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 
@@ -324,3 +325,28 @@ async def test_nothing_changes_state_on_get(daemon: RunningDaemon) -> None:
             assert answer.status_code == 405, (method, path)
             assert answer.headers["allow"] == "POST"
     assert daemon.shutdowns == []
+
+
+async def test_a_folder_is_listed_while_it_is_loaded(
+    daemon: RunningDaemon, make_folder: Callable[..., Path]
+) -> None:
+    path = str(make_folder("mine"))
+    address = f"/ingle/v1/models/{quote(path, safe='')}"
+    entry = (await daemon.unix.get(address)).json()
+    assert (entry["name"], entry["path"], entry["state"]) == (path, path, "stopped")
+    assert (entry["architecture"], entry["quantization"], entry["chat"]) == ("llama", "BF16", False)
+
+    async def listed() -> list[bool]:
+        native = (await daemon.unix.get("/ingle/v1/models")).json()["models"]
+        openai = (await daemon.unix.get("/v1/models")).json()["data"]
+        return [path in [model["name"] for model in native], path in [m["id"] for m in openai]]
+
+    assert await listed() == [False, False]
+    assert (await daemon.unix.post("/ingle/v1/load", json={"model": path})).status_code == 200
+    assert await listed() == [True, True]
+    assert (await daemon.unix.get(address)).json()["state"] == "ready"
+    await daemon.unix.post("/ingle/v1/unload", json={"model": path})
+    assert await listed() == [False, False]
+    (Path(path) / "model-00002-of-00002.safetensors").unlink()
+    assert await refusal(daemon, "GET", address) == (422, "invalid_model")
+    assert await refusal(daemon, "GET", "/ingle/v1/models/nothing") == (404, "model_not_found")
