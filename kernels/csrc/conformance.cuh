@@ -1,0 +1,112 @@
+// One kernel for each primitive of portable.cuh, so that a GPU can be compared with the C++ twins on
+// random bits: bench/gpu/conformance.py runs both.
+//
+// All have one signature. Lane l of warp w reads word i of its input at in[(w * INPUTS + i) * 32 + l],
+// and writes word i of its output at out[(w * OUTPUTS + i) * 32 + l]. Blocks are one warp.
+#pragma once
+#include "reduce.cuh"
+
+#define PRIMITIVE(NAME, INPUTS, OUTPUTS)                                                          \
+  DEVICE void on_##NAME(const u32 (&in)[INPUTS], u32 (&out)[OUTPUTS], const u32* all, int lane);  \
+  extern "C" __global__ void __launch_bounds__(32)                                                \
+      conform_##NAME(const u32* __restrict__ in, u32* __restrict__ out) {                         \
+    const int lane = threadIdx.x;                                                                 \
+    const u32* const own = in + size_t(blockIdx.x) * INPUTS * 32;                                 \
+    u32 words[INPUTS], results[OUTPUTS];                                                          \
+    for (int i = 0; i < INPUTS; ++i) words[i] = own[i * 32 + lane];                               \
+    for (int i = 0; i < OUTPUTS; ++i) results[i] = 0;                                             \
+    on_##NAME(words, results, own, lane);                                                         \
+    for (int i = 0; i < OUTPUTS; ++i) out[(size_t(blockIdx.x) * OUTPUTS + i) * 32 + lane] = results[i]; \
+  }                                                                                               \
+  EXPORT_KERNEL(conform_##NAME)                                                                   \
+  DEVICE void on_##NAME([[maybe_unused]] const u32 (&in)[INPUTS], u32 (&out)[OUTPUTS],            \
+                        [[maybe_unused]] const u32* all, [[maybe_unused]] int lane)
+
+PRIMITIVE(permute_bytes, 3, 1) { out[0] = permute_bytes(in[0], in[1], in[2]); }
+PRIMITIVE(funnel_shift_right, 3, 1) { out[0] = funnel_shift_right(in[0], in[1], in[2]); }
+PRIMITIVE(funnel_shift_left, 3, 1) { out[0] = funnel_shift_left(in[0], in[1], in[2]); }
+PRIMITIVE(select_bits, 3, 1) { out[0] = select_bits(in[0], in[1], in[2]); }
+
+PRIMITIVE(dp4a_us, 3, 1) { out[0] = dp4a_us(in[0], in[1], in[2]); }
+PRIMITIVE(dp4a_ss, 3, 1) { out[0] = dp4a_ss(in[0], in[1], in[2]); }
+PRIMITIVE(dp2a_low, 3, 1) { out[0] = dp2a_low(in[0], in[1], in[2]); }
+PRIMITIVE(dp2a_high, 3, 1) { out[0] = dp2a_high(in[0], in[1], in[2]); }
+
+PRIMITIVE(half_to_float, 1, 1) { out[0] = float_to_bits(half_to_float(u16(in[0]))); }
+PRIMITIVE(bf16_to_float, 1, 1) { out[0] = float_to_bits(bf16_to_float(u16(in[0]))); }
+PRIMITIVE(float_to_half, 1, 1) { out[0] = float_to_half(bits_to_float(in[0])); }
+PRIMITIVE(float_to_bf16, 1, 1) { out[0] = float_to_bf16(bits_to_float(in[0])); }
+PRIMITIVE(round_to_int, 1, 1) { out[0] = round_to_int(bits_to_float(in[0])); }
+PRIMITIVE(max_or_nan, 2, 1) { out[0] = float_to_bits(max_or_nan(bits_to_float(in[0]), bits_to_float(in[1]))); }
+
+PRIMITIVE(shuffle, 2, 1) { out[0] = __shfl_sync(EVERY_LANE, in[0], int(in[1] & 31)); }
+PRIMITIVE(shuffle_xor, 1, 5) {
+  for (int i = 0; i < 5; ++i) out[i] = __shfl_xor_sync(EVERY_LANE, in[0], 1 << i);
+}
+PRIMITIVE(shuffle_up_down, 1, 4) {
+  out[0] = __shfl_up_sync(EVERY_LANE, in[0], 1);
+  out[1] = __shfl_up_sync(EVERY_LANE, in[0], 7);
+  out[2] = __shfl_down_sync(EVERY_LANE, in[0], 1);
+  out[3] = __shfl_down_sync(EVERY_LANE, in[0], 19);
+}
+PRIMITIVE(ballot, 1, 2) {
+  out[0] = __ballot_sync(EVERY_LANE, in[0] & 1);
+  const u32 half = lane < 16 ? 0xffffu : 0xffff0000u;
+  out[1] = __ballot_sync(half, in[0] & 2);
+}
+PRIMITIVE(sum_over_lanes_1, 1, 1) {
+  float value[1] = {float(int(in[0]) >> 12)};
+  sum_over_lanes(value);
+  out[0] = float_to_bits(value[0]);
+}
+PRIMITIVE(sum_over_lanes_16, 16, 1) {
+  float values[16];
+  for (int i = 0; i < 16; ++i) values[i] = float(int(in[i]) >> 12);
+  sum_over_lanes(values);
+  out[0] = float_to_bits(values[0]);
+}
+
+PRIMITIVE(loads, 4, 11) {
+  const u32* const address = all + (lane * 11 % 32) * 4;
+  const uint4 a = load_streaming_16(address), b = load_16(address);
+  const uint2 c = load_streaming_8(address + 2);
+  const u32 values[11] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w, c.x, c.y, load_streaming_2((const u16*)address + 3)};
+  for (int i = 0; i < 11; ++i) out[i] = values[i];
+}
+
+PRIMITIVE(copy_async, 8, 8) {
+  SHARED_ARRAY(u32, stages, 2 * 32 * 4);
+  copy_async_16(stages + lane * 4, all + lane * 4);
+  commit_copies();
+  copy_async_16(stages + 128 + lane * 4, all + 128 + lane * 4, lane % 5 * 4);
+  commit_copies();
+  wait_for_copies<1>();
+  __syncwarp();
+  for (int i = 0; i < 4; ++i) out[i] = stages[(lane ^ 1) * 4 + i];
+  wait_for_copies<0>();
+  __syncwarp();
+  for (int i = 0; i < 4; ++i) out[4 + i] = stages[128 + (31 - lane) * 4 + i];
+}
+
+PRIMITIVE(load_matrix, 4, 8) {
+  SHARED_ARRAY(u32, rows, 32 * 4);
+  for (int i = 0; i < 4; ++i) rows[lane * 4 + i] = in[i];
+  __syncwarp();
+  u32 plain[4], transposed[4];
+  load_matrix_x4(plain, rows + (lane * 5 % 32) * 4);
+  load_matrix_x4_transposed(transposed, rows + (lane * 5 % 32) * 4);
+  for (int i = 0; i < 4; ++i) out[i] = plain[i], out[4 + i] = transposed[i];
+}
+
+// Words of fragments a (4), b (2) and c (4).
+#define MATRIX_PRIMITIVE(NAME, TYPE, FROM_BITS, TO_BITS)                                          \
+  PRIMITIVE(NAME, 10, 4) {                                                                        \
+    const u32 a[4] = {in[0], in[1], in[2], in[3]}, b[2] = {in[4], in[5]};                         \
+    TYPE c[4] = {FROM_BITS(in[6]), FROM_BITS(in[7]), FROM_BITS(in[8]), FROM_BITS(in[9])};         \
+    NAME(c, a, b);                                                                                \
+    for (int i = 0; i < 4; ++i) out[i] = TO_BITS(c[i]);                                           \
+  }
+MATRIX_PRIMITIVE(mma_u8s8, int, int, u32)
+MATRIX_PRIMITIVE(mma_s8s8, int, int, u32)
+MATRIX_PRIMITIVE(mma_f16, float, bits_to_float, float_to_bits)
+MATRIX_PRIMITIVE(mma_bf16, float, bits_to_float, float_to_bits)
