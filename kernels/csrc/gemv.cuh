@@ -1,0 +1,104 @@
+// Products of quantised weights with one to eight columns of bytes: decode, and the verification of
+// drafts.
+//
+// A warp takes ROWS rows; a lane takes one group of 32 weights of each, reads and decodes it once, and
+// multiplies it by all COLUMNS. SPLIT warps share the rows tile by tile, for matrices whose rows
+// alone are too few to occupy a GPU. How weights of a type lie in memory and what they mean is up to
+// a Format:
+//   Cursor at(const u8* row, int number, int tile)   where this lane's part of a tile begins
+//   void advance(Cursor&, int tiles)
+//   Raw load(const Cursor&, int groups)              its bytes, in a tile of so many groups
+//   Group decode(const Raw&)                         what is the same for all columns
+//   float product(const Group&, const Q8Group&, float sum)
+#pragma once
+#include "elements.cuh"
+#include "q8_tile.cuh"
+#include "reduce.cuh"
+
+#define GEMV_THREADS 128
+#define GEMV_WARPS (GEMV_THREADS / 32)
+
+struct GemvArguments {
+  const u8* weights;
+  const u8* tiles;
+  void* y;            // (columns, rows)
+  const float* bias;  // (rows,), or null
+  int rows, inputs, row_bytes, type;
+};
+
+template <int SPLIT, int COUNT>
+DEVICE void sum_over_warps(float& value, int warp, int lane) {
+  SHARED_ARRAY(float, partial, GEMV_WARPS * 32);
+  if (lane % (32 / COUNT) == 0) partial[warp * 32 + lane] = value;
+  __syncthreads();
+  if (warp % SPLIT || lane % (32 / COUNT)) return;
+#pragma unroll
+  for (int i = 1; i < SPLIT; ++i) value += partial[(warp + i) * 32 + lane];
+}
+
+template <class Format, int ROWS, int COLUMNS>
+DEVICE void add_tile(const Format& format, const typename Format::Cursor (&cursors)[ROWS], const u8* x, int groups,
+                     float* sums) {
+  typename Format::Raw raw[ROWS];
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) raw[r] = format.load(cursors[r], groups);
+  typename Format::Group group[ROWS];
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) group[r] = format.decode(raw[r]);
+#pragma unroll
+  for (int c = 0; c < COLUMNS; ++c) {
+    const Q8Group q8 = load_q8_group(x + c * Q8_TILE_BYTES);
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) sums[r * COLUMNS + c] = format.product(group[r], q8, sums[r * COLUMNS + c]);
+  }
+}
+
+template <class Format, int ROWS, int COLUMNS, int SPLIT>
+DEVICE void gemv(const Format& format, const GemvArguments& a) {
+  constexpr int COUNT = power_of_two_from(ROWS * COLUMNS);
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, split = warp % SPLIT;
+  const int row = (blockIdx.x * (GEMV_WARPS / SPLIT) + warp / SPLIT) * ROWS;
+  if (SPLIT == 1 && row >= a.rows) return;
+  typename Format::Cursor cursors[ROWS];
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+    const int number = min(row + r, a.rows - 1);
+    cursors[r] = format.at(a.weights + size_t(number) * a.row_bytes, number, split);
+  }
+  float sums[COUNT];
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) sums[i] = 0.f;
+  wait_for_previous_kernel();
+  const int full = a.inputs / Q8_TILE_INPUTS, rest = a.inputs % Q8_TILE_INPUTS / 32;
+  const u8* x = a.tiles + split * (COLUMNS * Q8_TILE_BYTES) + lane * 16;
+#pragma unroll(COLUMNS > 4 ? 1 : 2)
+  for (int tile = split; tile < full; tile += SPLIT) {
+    add_tile<Format, ROWS, COLUMNS>(format, cursors, x, 32, sums);
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) format.advance(cursors[r], SPLIT);
+    x += SPLIT * COLUMNS * Q8_TILE_BYTES;
+  }
+  if (full % SPLIT == split && lane < rest) add_tile<Format, ROWS, COLUMNS>(format, cursors, x, rest, sums);
+  let_next_kernel_begin();
+  sum_over_lanes(sums);
+  if constexpr (SPLIT > 1) sum_over_warps<SPLIT, COUNT>(sums[0], warp, lane);
+  const int value = lane / (32 / COUNT), r = value / COLUMNS, c = value % COLUMNS;
+  if (split || lane % (32 / COUNT) || r >= ROWS || row + r >= a.rows) return;
+  if (a.bias) sums[0] += a.bias[row + r];
+  store_one(a.y, size_t(c) * a.rows + row + r, sums[0], a.type);
+}
+
+#define GEMV_PARAMETERS                                                                           \
+  const u8 *__restrict__ weights, const u8 *__restrict__ tiles, void *__restrict__ y,             \
+      const float *__restrict__ bias, int rows, int inputs, int row_bytes, int type
+#define GEMV_ARGUMENTS {weights, tiles, y, bias, rows, inputs, row_bytes, type}
+
+// What is compiled of each type: VARIANT(ROWS, COLUMNS, SPLIT). Two rows a warp take the fewest
+// instructions for a weight without taking so many registers that warps are missing.
+#ifndef GEMV_VARIANTS
+#define GEMV_VARIANTS                                                                             \
+  VARIANT(2, 1, 1) VARIANT(2, 1, 4) VARIANT(2, 2, 1) VARIANT(2, 2, 4) VARIANT(2, 3, 1)            \
+  VARIANT(2, 3, 4) VARIANT(2, 4, 1) VARIANT(2, 4, 4) VARIANT(2, 5, 1) VARIANT(2, 5, 4)            \
+  VARIANT(2, 6, 1) VARIANT(2, 6, 4) VARIANT(2, 7, 1) VARIANT(2, 7, 4) VARIANT(2, 8, 1)            \
+  VARIANT(2, 8, 4)
+#endif

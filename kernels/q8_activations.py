@@ -1,0 +1,50 @@
+"""Activations as signed bytes with a scale for 32 of them, in the tiles that the kernels read."""
+
+from __future__ import annotations
+
+import torch
+
+GROUP = 32
+TILE = 1024
+TILE_BYTES = 1536
+# Below it a scale's reciprocal is infinite.
+_SMALLEST = 1e-30
+
+
+def q8_tiles(columns: int, inputs: int, device: torch.device | None = None) -> torch.Tensor:
+    """Room (tiles, columns, 1536) uint8 for `columns` vectors of `inputs` values."""
+    return torch.empty(-(-inputs // TILE), columns, TILE_BYTES, dtype=torch.uint8, device=device)
+
+
+def quantize_q8_reference(x: torch.Tensor) -> torch.Tensor:
+    """`x` (columns, inputs) of any float dtype as tiles (tiles, columns, 1536) uint8.
+
+    csrc/q8_tile.cuh tells what a tile holds. `inputs` must be whole groups of 32; what is beyond
+    them in the last tile is zeros.
+    """
+    columns, inputs = x.shape
+    if inputs % GROUP:
+        raise ValueError(f"{inputs} inputs are not whole groups of {GROUP}.")
+    padded = torch.nn.functional.pad(x.float(), (0, -inputs % TILE))
+    groups = padded.view(columns, -1, GROUP)
+    largest = groups.abs().amax(-1)
+    scale = torch.where(largest < _SMALLEST, 0.0, largest / 127)
+    # `127 / largest` would be 127 times a rounded reciprocal.
+    inverse = torch.where(largest < _SMALLEST, 0.0, torch.full_like(largest, 127) / largest)
+    quantized = (groups * inverse[..., None]).round().nan_to_num(0).to(torch.int8)
+    halves = quantized.view(columns, -1, 2, 16).sum(-1, dtype=torch.int32)
+    scaled_sum = scale * halves.sum(-1).float()
+    facts = torch.stack((scale, scaled_sum), dim=-1).view(torch.int32)
+    facts = torch.cat((facts, -32 * halves), dim=-1).view(torch.uint8)
+    values = quantized.view(columns, -1, 32, 2, 16).transpose(2, 3).reshape(columns, -1, TILE)
+    tiles = torch.cat((values.view(torch.uint8), facts.view(columns, -1, 512)), dim=-1)
+    return tiles.transpose(0, 1).contiguous()
+
+
+def dequantize_q8(tiles: torch.Tensor, inputs: int) -> torch.Tensor:
+    """The values (columns, inputs) float64 that tiles stand for, exactly."""
+    count, columns, _ = tiles.shape
+    values = tiles[..., :TILE].reshape(count, columns, 2, 32, 16).view(torch.int8)
+    scales = tiles[..., TILE:].contiguous().view(torch.float32).view(count, columns, 32, 4)[..., :1]
+    groups = values.transpose(2, 3).reshape(count, columns, 32, 32).double() * scales.double()
+    return groups.transpose(0, 1).reshape(columns, -1)[:, :inputs]

@@ -1,0 +1,54 @@
+"""An NF4 matrix in the order in which the kernels read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from .nf4_tensor import NestedAbsmax, NF4Tensor
+from .weight_tiles import from_tiles, into_tiles
+
+_BLOCK, _TILE_BLOCKS = 64, 16
+
+
+@dataclass(frozen=True, eq=False)
+class RepackedNF4:
+    """The same weights as an `NF4Tensor` with blocks of 64 and nested scales, bit for bit.
+
+    `data` (rows, bytes a row) uint8 has codes and bytes of scales; docs/kernels.md draws it.
+    """
+
+    data: torch.Tensor
+    columns: int
+    nested: NestedAbsmax
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows (outputs) and columns (inputs)."""
+        return self.data.shape[0], self.columns
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory."""
+        return self.data.nbytes + self.nested.absmax.nbytes
+
+
+def repack_nf4(weight: NF4Tensor) -> RepackedNF4:
+    """The weights for the kernels; raises `ValueError` for other blocks or plain scales."""
+    if weight.nested is None or weight.block_size != _BLOCK or weight.nested.group != 256:
+        raise ValueError("The kernels read NF4 in blocks of 64 whose scales are bytes.")
+    rows, columns = weight.shape
+    blocks = columns // _BLOCK
+    codes = (weight.codes >> 4 | weight.codes << 4).view(rows, blocks, _BLOCK // 2)
+    data = into_tiles((codes, weight.absmax.view(rows, blocks, 1)), _TILE_BLOCKS)
+    data = torch.nn.functional.pad(data, (0, -data.shape[1] % 16))
+    return RepackedNF4(data, columns, weight.nested)
+
+
+def unpack_nf4(weight: RepackedNF4) -> NF4Tensor:
+    """The weights as they were: undoes `repack_nf4`."""
+    blocks = weight.columns // _BLOCK
+    codes, absmax = from_tiles(weight.data, _TILE_BLOCKS, blocks, (_BLOCK // 2, 1))
+    codes = codes.flatten(1)
+    return NF4Tensor(codes >> 4 | codes << 4, absmax.flatten(1), _BLOCK, weight.nested)

@@ -1,0 +1,59 @@
+"""Kernels compiled for the CPU, once for each state of their sources."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from ingle.kernels.host_build import HostModule, build_host_library
+from ingle.kernels.kernel_source import NO_DEFINES
+from ingle.kernels.quantized_gemv import QuantizedGemv
+
+LoadHost = Callable[..., HostModule]
+MakeGemv = Callable[..., QuantizedGemv]
+
+# All numbers of columns; of warps for a row both, where the columns are of every kind.
+VARIANTS = {
+    "GEMV_VARIANTS": " ".join(
+        f"VARIANT(2, {columns}, {split})"
+        for columns in range(1, 9)
+        for split in (1, 4)
+        if split == 1 or columns in (1, 3, 8)
+    )
+}
+
+
+@pytest.fixture(scope="session")
+def build_folder(pytestconfig: pytest.Config) -> Path:
+    """Outlives the session: g++ takes seconds for what rarely changes."""
+    if shutil.which("g++") is None:
+        pytest.skip("g++ is not installed")
+    assert pytestconfig.cache is not None
+    return pytestconfig.cache.mkdir("kernels")
+
+
+@pytest.fixture(scope="session")
+def load_host(build_folder: Path) -> LoadHost:
+    """A source's kernels on the CPU; `seed` shuffles the order of threads."""
+
+    def load(name: str, *, seed: int = 0, defines: Mapping[str, str] = NO_DEFINES) -> HostModule:
+        return HostModule(build_host_library(name, build_folder, defines=defines), seed=seed)
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def make_gemv(load_host: LoadHost) -> MakeGemv:
+    """The operation on kernels that run on the CPU."""
+
+    def make(seed: int = 0, processors: int = 132) -> QuantizedGemv:
+        def load(name: str) -> HostModule:
+            defines = NO_DEFINES if name == "quantize_q8.cuh" else VARIANTS
+            return load_host(name, seed=seed, defines=defines)
+
+        return QuantizedGemv(load, processors)
+
+    return make

@@ -1,0 +1,83 @@
+"""Launches read from a file, so that a process without torch can make them under sanitizers.
+
+`replay.py LIBRARY CASES RESULTS` runs all cases of one library and writes what they computed.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from ctypes import c_int, c_void_p
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ingle.kernels.host_build import HostModule
+from ingle.kernels.launch import Argument, Grid, KernelModule
+
+
+class Case(NamedTuple):
+    """One launch: arrays are given by address, and all of them are read back."""
+
+    kernel: str
+    grid: Grid
+    block: Grid
+    arguments: Sequence[NDArray[np.generic] | int]
+
+
+def run_cases(module: KernelModule, cases: Sequence[Case]) -> list[NDArray[np.generic]]:
+    """Every array of every case, after its launch."""
+    results: list[NDArray[np.generic]] = []
+    for case in cases:
+        arrays = [each.copy() for each in case.arguments if not isinstance(each, int)]
+        left = iter(arrays)
+        arguments: list[Argument] = [
+            c_int(each) if isinstance(each, int) else c_void_p(next(left).ctypes.data)
+            for each in case.arguments
+        ]
+        module.launch(case.kernel, case.grid, case.block, arguments)
+        results += arrays
+    return results
+
+
+def write_cases(path: Path, cases: Sequence[Case]) -> None:
+    """For `read_cases`."""
+    arrays: list[NDArray[np.generic]] = []
+    shapes: list[object] = []
+    for case in cases:
+        numbers = [each if isinstance(each, int) else None for each in case.arguments]
+        arrays += [each for each in case.arguments if not isinstance(each, int)]
+        shapes.append((case.kernel, case.grid, case.block, numbers))
+    with path.open("wb") as file:
+        np.savez(file, np.array(json.dumps(shapes)), *arrays)
+
+
+def read_cases(path: Path) -> list[Case]:
+    """What `write_cases` wrote."""
+    with np.load(path) as stored:
+        arrays = iter([stored[name] for name in stored.files[1:]])
+        shapes = json.loads(str(stored["arr_0"]))
+    return [
+        Case(
+            kernel,
+            (grid[0], grid[1], grid[2]),
+            (block[0], block[1], block[2]),
+            [next(arrays) if number is None else number for number in numbers],
+        )
+        for kernel, grid, block, numbers in shapes
+    ]
+
+
+def main() -> None:
+    """See the module."""
+    library, cases, results = map(Path, sys.argv[1:])
+    outputs = run_cases(HostModule(library, seed=5, threads=1), read_cases(cases))
+    with results.open("wb") as file:
+        np.savez(file, *outputs)
+
+
+if __name__ == "__main__":
+    main()

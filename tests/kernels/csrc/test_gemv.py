@@ -1,0 +1,178 @@
+"""The products of csrc/gemv.cuh on the CPU, beside exact integer arithmetic and plain floats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from gguf import GGMLQuantizationType, quants
+
+from ingle.kernels.dequantize import dequantize
+from ingle.kernels.nf4 import NF4_VALUES, dequantize_nf4_blocks, quantize_nf4
+from ingle.kernels.nf4_tensor import NF4Tensor
+from ingle.kernels.q8_activations import dequantize_q8
+from ingle.kernels.quantized_gemv import GemvVariant, QuantizedGemv, quantized_gemv_reference
+from ingle.kernels.quantized_tensor import QuantizedTensor
+from ingle.kernels.repacked_nf4 import RepackedNF4, repack_nf4
+from ingle.kernels.repacked_tensor import RepackedTensor, repack
+
+MakeGemv = Callable[..., QuantizedGemv]
+MakeQuantized = Callable[..., QuantizedTensor]
+
+# Rows that are no multiple of what a block takes; super-blocks that fill tiles, and that do not.
+SHAPES = [(1, 256), (37, 1280), (5, 4096), (130, 2816), (9, 768)]
+
+
+def error(found: torch.Tensor, expected: torch.Tensor) -> float:
+    """The relative error in the Euclidean norm; NaN if anything is missing."""
+    return float(((found.double() - expected) ** 2).sum().sqrt() / (expected**2).sum().sqrt())
+
+
+def vectors(columns: int, inputs: int) -> torch.Tensor:
+    return torch.randn(columns, inputs, generator=torch.Generator().manual_seed(columns))
+
+
+def multiply(
+    gemv: QuantizedGemv,
+    weight: RepackedTensor | RepackedNF4,
+    tiles: torch.Tensor,
+    split: int = 1,
+    dtype: torch.dtype = torch.float32,
+    *,
+    bias: torch.Tensor | None = None,
+    fast: bool = False,
+) -> torch.Tensor:
+    out = torch.full((tiles.shape[1], weight.shape[0]), float("nan"), dtype=dtype)
+    variant = GemvVariant(2, split)
+    return gemv.multiply(weight, tiles, out, bias=bias, variant=variant, fast=fast)
+
+
+@pytest.mark.parametrize("kind", ["Q4_K", "Q6_K"])
+@pytest.mark.parametrize(("rows", "inputs"), SHAPES)
+@pytest.mark.parametrize(("columns", "split"), [(1, 1), (1, 4), (3, 4), (8, 1), (8, 4)])
+def test_products_of_any_shape(
+    make_gemv: MakeGemv, make_quantized: MakeQuantized, kind: str, rows: int, inputs: int,
+    columns: int, split: int,
+) -> None:  # fmt: skip
+    weight = make_quantized(kind, rows, inputs, tame=True)
+    x, gemv = vectors(columns, inputs), make_gemv(seed=columns + split)
+    tiles = gemv.quantize(x)
+    found = multiply(gemv, repack(weight), tiles, split)
+    assert error(found, quantized_gemv_reference(weight, tiles)) < 1e-6
+    exact = x.double() @ dequantize(weight).double().T
+    if rows > 1:  # of a single product it says nothing: its terms may cancel
+        assert error(found, exact) ** 2 < 5e-4
+
+
+@pytest.mark.parametrize("columns", range(1, 9))
+@pytest.mark.parametrize("kind", ["Q4_K", "Q6_K"])
+def test_every_number_of_columns(
+    make_gemv: MakeGemv, make_quantized: MakeQuantized, kind: str, columns: int
+) -> None:
+    weight, gemv = make_quantized(kind, 7, 1536, tame=True), make_gemv()
+    tiles = gemv.quantize(vectors(columns, 1536))
+    found = multiply(gemv, repack(weight), tiles)
+    assert error(found, quantized_gemv_reference(weight, tiles)) < 1e-6
+
+
+@pytest.mark.parametrize("kind", ["Q4_K", "Q6_K"])
+def test_the_reference_agrees_with_gguf(
+    make_gemv: MakeGemv, make_quantized: MakeQuantized, kind: str
+) -> None:
+    weight, gemv = make_quantized(kind, 24, 2304, tame=True), make_gemv()
+    tiles = gemv.quantize(vectors(2, 2304))
+    theirs = quants.dequantize(weight.data.numpy(), GGMLQuantizationType[kind])
+    expected = dequantize_q8(tiles, 2304).numpy() @ np.asarray(theirs, np.float64).T
+    found = multiply(gemv, repack(weight), tiles)
+    assert error(found, torch.as_tensor(expected)) < 1e-6
+
+
+@pytest.mark.parametrize("kind", ["Q4_K", "Q6_K"])
+def test_extreme_blocks(make_gemv: MakeGemv, kind: str) -> None:
+    """The largest quants, scales and activations at once: no sum of integers overflows."""
+    size = {"Q4_K": 144, "Q6_K": 210}[kind]
+    for byte in (0xFF, 0x80, 0x7F, 0x00):
+        blocks = torch.full((4, 4 * size), byte, dtype=torch.uint8)
+        one = torch.tensor([0x00, 0x3C], dtype=torch.uint8)
+        for start in range(0, 4 * size, size):
+            for place in (0, 2) if kind == "Q4_K" else (208,):
+                blocks[:, start + place : start + place + 2] = one
+        weight, gemv = QuantizedTensor(kind, blocks, 1024), make_gemv()
+        tiles = gemv.quantize(torch.full((1, 1024), -3.0))
+        found, expected = (
+            multiply(gemv, repack(weight), tiles),
+            quantized_gemv_reference(weight, tiles),
+        )
+        assert float((found - expected).abs().max()) <= 1e-6 * float(expected.abs().max())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_other_outputs_and_biases(
+    make_gemv: MakeGemv, make_quantized: MakeQuantized, dtype: torch.dtype
+) -> None:
+    weight, gemv = make_quantized("Q4_K", 11, 512, tame=True), make_gemv()
+    tiles, bias = gemv.quantize(vectors(2, 512)), torch.randn(11)
+    expected = (quantized_gemv_reference(weight, tiles) + bias).float().to(dtype)
+    found = multiply(gemv, repack(weight), tiles, dtype=dtype, bias=bias)
+    assert torch.allclose(found, expected, rtol=1e-2 if dtype == torch.bfloat16 else 1e-3)
+
+
+def normal(rows: int, inputs: int) -> NF4Tensor:
+    generator = torch.Generator().manual_seed(rows)
+    return quantize_nf4(torch.randn(rows, inputs, generator=generator) * 0.02)
+
+
+def emulated(weight: NF4Tensor, tiles: torch.Tensor, scale: float) -> torch.Tensor:
+    """As the kernel has it, with the sixteen values rounded at `scale`."""
+    ones = torch.ones(weight.absmax.numel())
+    codes = dequantize_nf4_blocks(weight.codes, ones, weight.codes.numel() * 2).double()
+    values = (codes * scale).round() / scale
+    matrix = values.view(weight.shape) * weight.scales().double().repeat_interleave(64, 1)
+    return dequantize_q8(tiles, weight.shape[1]) @ matrix.T
+
+
+@pytest.mark.parametrize(("rows", "inputs"), [(1, 64), (37, 1344), (9, 4096), (300, 1088)])
+@pytest.mark.parametrize(("columns", "split"), [(1, 1), (3, 4), (8, 1)])
+def test_nf4(make_gemv: MakeGemv, rows: int, inputs: int, columns: int, split: int) -> None:
+    weight, gemv, x = normal(rows, inputs), make_gemv(seed=rows), vectors(columns, inputs)
+    tiles = gemv.quantize(x)
+    found = multiply(gemv, repack_nf4(weight), tiles, split)
+    assert error(found, emulated(weight, tiles, 32512)) < 1e-6
+    assert error(found, quantized_gemv_reference(weight, tiles)) < 1e-3
+    fast = multiply(gemv, repack_nf4(weight), tiles, split, fast=True)
+    assert error(fast, emulated(weight, tiles, 112.03)) < 1e-6
+    exact = x.double() @ dequantize(weight).double().T
+    assert error(found, exact) ** 2 < 5e-4
+    assert error(fast, exact) ** 2 < 5e-4
+
+
+def test_the_tables_of_nf4_are_its_values(make_gemv: MakeGemv) -> None:
+    codes = torch.arange(32, dtype=torch.uint8).repeat(4, 1) % 16
+    weight = quantize_nf4(torch.tensor(NF4_VALUES).repeat(4, 4))
+    assert torch.equal(weight.codes[0, :8] >> 4, codes[0, 0:16:2])
+    gemv, unit = make_gemv(), torch.zeros(8, 64)
+    for start in (0, 8):
+        unit.zero_()
+        unit[torch.arange(8), torch.arange(start, start + 8)] = 1
+        found = multiply(gemv, repack_nf4(weight), gemv.quantize(unit))[:, 0]
+        wanted = torch.tensor(NF4_VALUES[start : start + 8])
+        assert float((found - wanted).abs().max()) < 2e-4
+
+
+def test_few_rows_are_shared_by_warps(make_gemv: MakeGemv) -> None:
+    gemv = make_gemv(processors=132)
+    assert gemv.variant(1024) == GemvVariant(2, 4)
+    assert gemv.variant(14336) == GemvVariant(2, 1)
+
+
+def test_shapes_that_do_not_fit(make_gemv: MakeGemv, make_quantized: MakeQuantized) -> None:
+    weight, gemv = repack(make_quantized("Q4_K", 4, 512, tame=True)), make_gemv()
+    tiles = gemv.quantize(vectors(2, 512))
+    with pytest.raises(ValueError, match=r"do not fit \(2, 5\)"):
+        gemv.multiply(weight, tiles, torch.empty(2, 5))
+    with pytest.raises(ValueError, match="do not fit 512 inputs"):
+        gemv.multiply(weight, gemv.quantize(vectors(9, 512)), torch.empty(9, 4))
+    with pytest.raises(ValueError, match="type Q3_K have no layout"):
+        repack(QuantizedTensor("Q3_K", torch.zeros(1, 110, dtype=torch.uint8), 256))
