@@ -12,6 +12,7 @@ from ingle.models.kv_type import KVType
 from ingle.models.task import ModelTask, Pooling
 
 SpeculationKind = Literal["auto", "off", "ngram", "draft"]
+EngineChoice = Literal["auto", "cuda", "llama.cpp"]
 Device = Literal["auto", "cuda", "cpu"]
 Dtype = Literal["auto", "f32", "f16", "bf16"]
 Quantize = Literal["none", "nf4"]

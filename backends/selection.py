@@ -1,4 +1,4 @@
-"""Which engine runs a model, and with what settings: pure decisions."""
+"""With what settings an engine loads a model: pure decisions about what it says of itself."""
 
 from __future__ import annotations
 
@@ -6,20 +6,27 @@ from pathlib import Path
 from typing import Literal
 
 from ingle.models.fit import EMBEDDING_SLOTS, check_kv_type
-from ingle.models.gguf import GGUFHeader
+from ingle.models.gguf import GGUFHeader, read_header
 from ingle.models.kv_type import KVType
-from ingle.models.task import ModelTask, Pooling, choose_pooling, task_of
+from ingle.models.model_folder import ModelFolder, read_folder
+from ingle.models.task import ModelTask, Pooling, choose_pooling
 
 from .base import Backend, EngineKind, LoadSpec, SpeculationKind
+from .engine_choice import task_with
 from .process import WorkerProcess
 
 
+def describe(path: Path) -> GGUFHeader | ModelFolder:
+    """What a model's file or folder says about itself; raises what reading it raises."""
+    return read_folder(path) if path.is_dir() else read_header(path)
+
+
 def make_load_spec(
-    path: Path,
-    header: GGUFHeader,
+    model: GGUFHeader | ModelFolder,
     *,
     context: int,
     slots: int,
+    engine: EngineKind = EngineKind.LLAMA_CPP,
     threads: int = 0,
     gpu_layers: int = -1,
     kv_type: KVType = KVType.F16,
@@ -31,22 +38,29 @@ def make_load_spec(
     compute_lease: Path | None = None,
     pooling: Pooling | None = None,
 ) -> LoadSpec:
-    """How to load a GGUF file; `context` is cut to what the model was trained for.
+    """How an engine loads a model; `context` is cut to what the model was trained for.
 
     `pooling` makes a model embed texts that way, whatever its file says. Raises `UnsupportedModel`
     for models that cannot generate text with this `kv_type`.
     """
-    task = ModelTask.EMBED if pooling not in (None, Pooling.RANK) else task_of(header)
+    task = ModelTask.GENERATE
+    if isinstance(model, GGUFHeader):
+        task, trained = task_with(model, pooling), model.context
+        if task is ModelTask.GENERATE:
+            check_kv_type(model, kv_type)
+        else:
+            pooling = pooling or choose_pooling(model, task)
+    else:
+        trained = model.config.context
     embeds = task is not ModelTask.GENERATE
-    if not embeds:
-        check_kv_type(header, kv_type)
     return LoadSpec(
-        engine=EngineKind.LLAMA_CPP,
-        path=str(path),
-        context=min(context, header.context) if header.context else context,
+        engine=engine,
+        path=str(model.path),
+        context=min(context, trained) if trained else context,
         slots=EMBEDDING_SLOTS if embeds else slots,
         threads=threads,
         gpu_layers=gpu_layers,
+        device="cpu" if gpu_layers == 0 else "auto",
         kv_type=KVType.F16 if embeds else kv_type,
         flash_attention=flash_attention,
         mmap=mmap,
@@ -55,7 +69,7 @@ def make_load_spec(
         speculation="off" if embeds else speculation,
         compute_lease=str(compute_lease) if compute_lease is not None else None,
         task=task,
-        pooling=(pooling or choose_pooling(header, task)) if embeds else None,
+        pooling=pooling if embeds else None,
     )
 
 

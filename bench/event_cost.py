@@ -81,7 +81,7 @@ def serve(step_seconds: float) -> None:
     )
     write_manifest(folder, manifest)
     ScriptedPreparer.step_seconds = step_seconds
-    server.GGUFPreparer = ScriptedPreparer  # pyright: ignore[reportAttributeAccessIssue]
+    server.ModelPreparer = ScriptedPreparer  # pyright: ignore[reportAttributeAccessIssue]
     server.run(Config(paths=paths, port=-1, log_level="warning"))
 
 

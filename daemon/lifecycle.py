@@ -374,11 +374,13 @@ def _fits(run: ModelRun, options: LoadOptions) -> bool:
     info = run.info
     contexts = (None, run.options.context, info.context if info else None)
     kv_types = (None, run.options.kv_type, info.kv_type if info else None)
+    engines = (None, run.options.engine, info.engine if info else None)
     drafts = (None, run.options.draft)
     poolings = (None, run.options.pooling)
     return (
         options.context in contexts
         and options.kv_type in kv_types
+        and options.engine in engines
         and options.draft in drafts
         and options.pooling in poolings
     )

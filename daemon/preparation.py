@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from ingle.backends.base import LoadSpec
-from ingle.models.errors import ModelNotFound, UnsupportedModel
+from ingle.backends.base import EngineChoice, LoadSpec
+from ingle.models.errors import ModelNotFound
 from ingle.models.kv_type import KVType
 from ingle.models.store import StoredModel
 from ingle.models.task import ModelTask, Pooling
@@ -18,7 +17,7 @@ from .config import Config
 from .kv_folder import kv_store_spec
 
 if TYPE_CHECKING:
-    from ingle.models.gguf import GGUFHeader
+    from .model_memory import ModelMemory
 
 NO_DRAFT = "off"
 
@@ -38,6 +37,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
     """
 
     context: int | None = None
+    engine: EngineChoice | None = None
     kv_type: KVType | None = None
     draft: str | None = None
     pooling: Pooling | None = None
@@ -51,8 +51,8 @@ class Preparer(Protocol):
         ...
 
 
-class GGUFPreparer:
-    """The preparer for GGUF files: the header tells what the memory is needed for."""
+class ModelPreparer:
+    """The preparer for files and folders: what they say of themselves tells what they need."""
 
     def __init__(self, config: Config, resolve: Callable[[str], StoredModel]) -> None:
         """`resolve` finds draft models."""
@@ -60,24 +60,35 @@ class GGUFPreparer:
         self._resolve = resolve
 
     def __call__(self, model: StoredModel, options: LoadOptions, *, available: int) -> Preparation:
-        """Raises `InvalidModel`, `UnsupportedModel`, and `ModelNotFound` for the draft model."""
-        # Imported here: selecting a backend brings the process machinery with it.
-        from ingle.backends.selection import make_load_spec
-        from ingle.models.fit import default_context
-        from ingle.models.gguf import read_header
+        """Raises `InvalidModel`, `UnsupportedModel`, and `ModelNotFound` for the draft model.
 
-        if model.path.is_dir():
-            raise UnsupportedModel(
-                f"{model.path} holds a model in safetensors, which needs ingle's own engine.",
-                hint="Models in GGUF run today: name a .gguf file.",
-            )
+        Raises `LoadFailed` where the engine is not installed.
+        """
+        # Imported here: selecting a backend brings the process machinery with it.
+        from ingle.backends.engine_choice import choose_engine
+        from ingle.backends.own_engine import OwnEngine
+        from ingle.backends.selection import describe, make_load_spec
+
+        from .model_memory import ModelMemory
+
         config = self._config
-        header = read_header(Path(model.path))
+        description = describe(model.path)
+        own = OwnEngine.find()
         kv_type = options.kv_type or KVType(config.kv_type)
-        context = options.context or config.context or default_context(header, available, kv_type)
+        pooling = options.pooling if model.task is ModelTask.EMBED else None
+        engine = choose_engine(
+            description,
+            options.engine or config.engine,
+            own,
+            kv_type=kv_type,
+            gpu_layers=config.gpu_layers,
+            pooling=pooling,
+        )
+        memory = ModelMemory(engine, own, on_gpu=config.gpu_layers != 0, available=available)
+        context = options.context or config.context or memory.context(description, kv_type)
         spec = make_load_spec(
-            Path(model.path),
-            header,
+            description,
+            engine=engine,
             context=context,
             slots=config.slots,
             threads=config.threads,
@@ -89,43 +100,34 @@ class GGUFPreparer:
             chat_template=model.chat_template,
             speculation=config.speculation,
             compute_lease=config.paths.compute_lease,
-            pooling=options.pooling if model.task is ModelTask.EMBED else None,
+            pooling=pooling,
         )
         # Memory beyond the KV cache does not count: it gives way (see `ModelManager._trim`).
         spec = msgspec.structs.replace(spec, kv_store=kv_store_spec(config, model))
-        alone = Preparation(spec, _estimated_bytes(header, spec, spec.batch))
+        alone = Preparation(spec, memory.bytes(description, spec, spec.batch))
         if spec.task is not ModelTask.GENERATE:
             return alone  # it writes nothing that could be guessed
         if options.draft is not None:
-            return alone if options.draft == NO_DRAFT else self._with_draft(alone, options.draft)
+            if options.draft == NO_DRAFT:
+                return alone
+            return self._with_draft(alone, options.draft, memory)
         if model.draft is None or spec.speculation not in ("auto", "draft"):
             return alone
         try:
-            both = self._with_draft(alone, model.draft)
+            both = self._with_draft(alone, model.draft, memory)
         except ModelNotFound:
             return alone  # it is an offer of the catalog, no need
         return both if both.size <= available else alone
 
-    def _with_draft(self, prepared: Preparation, reference: str) -> Preparation:
+    def _with_draft(
+        self, prepared: Preparation, reference: str, memory: ModelMemory
+    ) -> Preparation:
         """Add a draft model, whose memory counts too."""
+        from ingle.backends.selection import describe
         from ingle.models.fit import DRAFT_BATCH
-        from ingle.models.gguf import read_header
 
         spec, draft = prepared.spec, self._resolve(reference)
-        size = _estimated_bytes(read_header(draft.path), spec, min(spec.batch, DRAFT_BATCH))
+        size = memory.bytes(describe(draft.path), spec, min(spec.batch, DRAFT_BATCH))
         speculation = spec.speculation if spec.speculation in ("auto", "draft") else "draft"
         spec = msgspec.structs.replace(spec, draft_path=str(draft.path), speculation=speculation)
         return Preparation(spec, prepared.size + size)
-
-
-def _estimated_bytes(header: GGUFHeader, spec: LoadSpec, batch: int) -> int:
-    from ingle.models.fit import estimate_memory
-
-    return estimate_memory(
-        header,
-        context=spec.context,
-        slots=spec.slots,
-        batch=batch,
-        kv_type=spec.kv_type,
-        flash_attention=spec.flash_attention != "off",
-    ).total

@@ -14,6 +14,7 @@ Parser = Callable[[object, bool], object]
 FOREVER = -1.0
 """The `keep_alive` that never ends."""
 
+ENGINES = ("auto", "cuda", "llama.cpp")
 SPECULATION = ("auto", "off", "ngram", "draft")
 FLASH_ATTENTION = ("auto", "on", "off")
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
@@ -173,6 +174,7 @@ PARSERS: Mapping[str, Parser] = {
     "slots": _integer(1, 256),
     "max_queue": _integer(0, 100_000),
     "threads": _integer(0, 1024),
+    "engine": _choice(ENGINES),
     "gpu_layers": _integer(-1, 10_000),
     "kv_type": _choice(tuple(KVType)),
     "flash_attention": _choice(FLASH_ATTENTION),

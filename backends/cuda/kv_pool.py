@@ -7,11 +7,9 @@ from collections.abc import Sequence as Numbers
 import torch
 
 from ingle.models.kv_type import KVType
+from ingle.models.paged_fit import PAGE_SIZE
 
 from ..errors import LoadFailed
-
-PAGE_SIZE = 32
-"""Tokens a page: one tile of keys in the attention, and one block of a quantised cache."""
 
 _TYPES = {
     KVType.F32: torch.float32,

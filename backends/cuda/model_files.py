@@ -19,14 +19,12 @@ from ingle.models.gguf_weights import GGUFWeights
 from ingle.models.hf_conventions import HFConventions
 from ingle.models.layers.transformer import Transformer
 from ingle.models.model_folder import read_folder
+from ingle.models.paged_fit import weights_on_cpu
 from ingle.models.quantize import NF4Weights
 from ingle.models.safetensors_weights import SafetensorsWeights
 from ingle.models.weights import Weight, Weights
 
 from ..base import Quantize
-
-_SPARE = 2**30
-"""Bytes of memory that dequantised weights leave to everybody else."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +59,7 @@ class ModelFiles:
     config: ModelConfig
     weights: Weights
     parameters: int
+    stored_bytes: int
 
     def load(
         self,
@@ -79,7 +78,7 @@ class ModelFiles:
         weights = self.weights
         if quantize == "nf4":
             weights = NF4Weights(weights, device=device)
-        if device.type == "cpu" and self._fits(self.parameters * dtype.itemsize):
+        if device.type == "cpu" and self._becomes_floats():
             weights = DequantizedWeights(weights, dtype)
         counted = _CountedWeights(weights)
         model = load_architecture(
@@ -87,9 +86,10 @@ class ModelFiles:
         )
         return LoadedWeights(model, counted.bytes)
 
-    @staticmethod
-    def _fits(size: int) -> bool:
-        return size + _SPARE <= psutil.virtual_memory().available
+    def _becomes_floats(self) -> bool:
+        available = psutil.virtual_memory().available
+        chosen = weights_on_cpu(self.parameters, self.stored_bytes, available)
+        return chosen != self.stored_bytes
 
 
 def open_model(path: Path) -> ModelFiles:
@@ -103,10 +103,12 @@ def open_model(path: Path) -> ModelFiles:
 def _open_gguf(path: Path) -> ModelFiles:
     raw = GGUFWeights(path)
     config = config_from_gguf(raw.header)
-    return ModelFiles(config, GGUFConventions(raw, config), raw.header.parameters)
+    weights, header = GGUFConventions(raw, config), raw.header
+    return ModelFiles(config, weights, header.parameters, header.tensor_bytes)
 
 
 def _open_folder(path: Path) -> ModelFiles:
     folder = read_folder(path)
-    weights = HFConventions(BitsandbytesWeights(SafetensorsWeights(path)), folder.config)
-    return ModelFiles(folder.config, weights, folder.parameters)
+    raw = BitsandbytesWeights(SafetensorsWeights(path))
+    weights = HFConventions(raw, folder.config)
+    return ModelFiles(folder.config, weights, folder.parameters, folder.tensor_bytes)

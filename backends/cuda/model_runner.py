@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from ingle.models.errors import ModelError
+from ingle.models.paged_fit import PAGE_SIZE
 
 from ..base import LoadSpec, ModelInfo, SamplingParams
 from ..cpu_inventory import read_inventory
@@ -23,7 +24,7 @@ from ..engine.sequence import Sequence
 from ..errors import LoadFailed, OutOfMemory
 from ..topology import plan_threads
 from .device import choose_device
-from .kv_pool import PAGE_SIZE, KVPool, page_dtype
+from .kv_pool import KVPool, page_dtype
 from .model_files import open_model
 from .open_tokenizer import open_tokenizer
 from .page_budget import PageBudget

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 import torch
 
+from ingle.models.paged_fit import PAGE_SIZE
+
 from ..errors import OutOfMemory
 from .device import ComputeDevice
-from .kv_pool import PAGE_SIZE
 
 _RESERVE = 256 * 2**20
 """Bytes of a GPU's memory that are left to the driver, to other programs and to fragments."""

@@ -6,8 +6,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ingle.models.paged_fit import PAGE_SIZE
+
 from ..engine.batch import Batch, Chunk
-from .kv_pool import PAGE_SIZE
 
 
 class StepInputs:

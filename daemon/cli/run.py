@@ -12,6 +12,7 @@ from types import FrameType
 from ingle.models.kv_type import KVType
 
 from ..config import load_config
+from ..settings import ENGINES
 from .client import DaemonClient, JsonObject
 from .daemon_process import ensure_daemon
 from .errors import CommandError, RequestFailed, UsageError
@@ -105,6 +106,9 @@ def _parser() -> CommandParser:
         "--context", type=_count, metavar="N", help="load the model with so many tokens of context"
     )
     parser.add_argument(
+        "--engine", choices=ENGINES, help="what computes: ingle's own engine, or llama.cpp"
+    )
+    parser.add_argument(
         "--kv-type", choices=tuple(KVType), help="how the model's KV cache is stored"
     )
     parser.add_argument("--seed", type=_seed, metavar="N", help="makes the answer repeatable")
@@ -191,7 +195,8 @@ def _request(options: Namespace, model: str, prompt: str) -> JsonObject:
 
 
 def _load_options(options: Namespace) -> JsonObject:
-    given = {"context": options.context, "kv_type": options.kv_type}
+    names = ("context", "engine", "kv_type")
+    given = {name: getattr(options, name) for name in names}
     return {name: value for name, value in given.items() if value is not None}
 
 

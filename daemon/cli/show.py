@@ -73,6 +73,7 @@ def _loaded_facts(model: LoadedModel) -> list[tuple[str, str]]:
         return []  # it starts, or failed
     flash = "with" if model["flash_attention"] else "without"
     facts = [
+        ("engine", model["engine"]),
         ("runs on", model["device"]),
         ("loaded with", f"{model['context']} tokens of context for {model['slots']} requests"),
         ("KV cache", f"{model['kv_type']}, {format_bytes(model['kv_bytes'])}"),

@@ -28,7 +28,7 @@ from ..generations import GenerationRegistry
 from ..lifecycle import ModelManager
 from ..lock import InstanceLock, LockHolder
 from ..memory import MemorySnapshot
-from ..preparation import GGUFPreparer
+from ..preparation import ModelPreparer
 from ..pulls import PullManager
 from ..services import Services, canonical_name
 from .http_protocol import GuardedProtocol
@@ -213,7 +213,7 @@ def build_services(
     catalog = Catalog.load()
     store = ModelStore(config.paths.models, catalog)
     hub = EventHub()
-    prepare = GGUFPreparer(config, store.resolve)
+    prepare = ModelPreparer(config, store.resolve)
     manager = ModelManager(
         resolve=store.resolve,
         prepare=prepare,

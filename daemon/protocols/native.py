@@ -302,6 +302,7 @@ class NativeApi:
             body.model,
             LoadOptions(
                 context=body.context,
+                engine=body.engine,
                 kv_type=body.kv_type,
                 draft=body.draft,
                 pooling=Pooling(body.pooling) if body.pooling is not None else None,

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from ingle.backends.base import EngineChoice
 from ingle.models.kv_type import KVType
 from ingle.models.task import ModelTask
 
@@ -78,11 +79,12 @@ class ModelRequest(msgspec.Struct, frozen=True):
 class LoadRequest(msgspec.Struct, frozen=True):
     """`context` in tokens, `draft` a model or "off", `pooling` for models that embed.
 
-    The configuration decides what is left out.
+    `engine` is as in the configuration, which decides what is left out.
     """
 
     model: Reference
     context: TokenCount | None = None
+    engine: EngineChoice | None = None
     kv_type: KVType | None = None
     draft: Reference | None = None
     pooling: Literal["mean", "cls", "last"] | None = None

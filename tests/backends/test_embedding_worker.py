@@ -26,7 +26,7 @@ async def start_file() -> AsyncIterator[StartFile]:
     workers: list[WorkerProcess] = []
 
     async def start(path: Path) -> WorkerProcess:
-        spec = make_load_spec(path, read_header(path), context=4096, slots=8)
+        spec = make_load_spec(read_header(path), context=4096, slots=8)
         workers.append(WorkerProcess(spec))
         await workers[-1].start()
         return workers[-1]

@@ -46,7 +46,7 @@ from ingle.daemon.http.sockets import bind_tcp, bind_unix
 from ingle.daemon.lifecycle import ModelManager
 from ingle.daemon.memory import MemorySnapshot
 from ingle.daemon.paths import find_paths
-from ingle.daemon.preparation import GGUFPreparer, LoadOptions, Preparation, Preparer
+from ingle.daemon.preparation import LoadOptions, ModelPreparer, Preparation, Preparer
 from ingle.daemon.pulls import PullManager
 from ingle.daemon.services import Services, canonical_name
 from ingle.models.catalog import Catalog
@@ -404,7 +404,7 @@ class _ScriptedPreparer:
 
 
 def _file_preparer(config: Config) -> Preparer:
-    return GGUFPreparer(config, ModelStore(config.paths.models, Catalog.load()).resolve)
+    return ModelPreparer(config, ModelStore(config.paths.models, Catalog.load()).resolve)
 
 
 def _services(

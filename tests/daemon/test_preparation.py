@@ -12,7 +12,7 @@ import pytest
 
 from ingle.daemon.config import Config
 from ingle.daemon.paths import find_paths
-from ingle.daemon.preparation import GGUFPreparer, LoadOptions
+from ingle.daemon.preparation import LoadOptions, ModelPreparer
 from ingle.models.catalog import Catalog
 from ingle.models.errors import ModelNotFound, UnsupportedModel
 from ingle.models.kv_type import KVType
@@ -84,7 +84,7 @@ def test_an_installed_draft_is_loaded_along_and_its_memory_counts(
         asked.append(name)
         return small
 
-    prepare = GGUFPreparer(config, resolve)
+    prepare = ModelPreparer(config, resolve)
     both = prepare(large, LoadOptions(context=1024), available=GIB)
     assert asked == ["small"]
     assert both.spec.draft_path == str(small.path)
@@ -104,12 +104,12 @@ def test_a_draft_that_is_not_here_or_does_not_fit_is_left_out(
         raise ModelNotFound(name)
 
     assert (
-        GGUFPreparer(config, missing)(
+        ModelPreparer(config, missing)(
             large, LoadOptions(context=512), available=GIB
         ).spec.draft_path
         is None
     )
-    prepare = GGUFPreparer(config, lambda _: small)
+    prepare = ModelPreparer(config, lambda _: small)
     size = prepare(large, LoadOptions(context=512), available=GIB).size
     assert prepare(large, LoadOptions(context=512), available=size).spec.draft_path
     assert prepare(large, LoadOptions(context=512), available=size - 1).spec.draft_path is None
@@ -122,7 +122,7 @@ def test_the_setting_decides(
     config: Config, large: StoredModel, small: StoredModel, speculation: str, drafts: bool
 ) -> None:
     config = replace(config, speculation=speculation)  # pyright: ignore[reportArgumentType]
-    spec = GGUFPreparer(config, lambda _: small)(
+    spec = ModelPreparer(config, lambda _: small)(
         large, LoadOptions(context=512), available=GIB
     ).spec
     assert (spec.speculation, spec.draft_path is not None) == (speculation, drafts)
@@ -132,7 +132,7 @@ def test_a_load_may_name_another_draft_or_none(
     config: Config, large: StoredModel, small: StoredModel
 ) -> None:
     """What was asked for is not left out silently, whatever the setting and the memory."""
-    prepare = GGUFPreparer(replace(config, speculation="off"), lambda _: small)
+    prepare = ModelPreparer(replace(config, speculation="off"), lambda _: small)
     assert prepare(large, LoadOptions(512), available=GIB).spec.draft_path is None
     asked = prepare(large, LoadOptions(512, draft="small"), available=0).spec
     assert (asked.draft_path, asked.speculation) == (str(small.path), "draft")
@@ -140,7 +140,7 @@ def test_a_load_may_name_another_draft_or_none(
     def missing(name: str) -> StoredModel:
         raise ModelNotFound(name)
 
-    prepare = GGUFPreparer(config, missing)
+    prepare = ModelPreparer(config, missing)
     with pytest.raises(ModelNotFound):
         prepare(large, LoadOptions(512, draft="gone"), available=GIB)
     assert prepare(large, LoadOptions(512, draft="off"), available=GIB).spec.draft_path is None
@@ -163,7 +163,7 @@ def no_draft(name: str) -> StoredModel:
 def test_the_kv_type_of_a_load_comes_before_that_of_the_settings(
     config: Config, large: StoredModel
 ) -> None:
-    prepare = GGUFPreparer(replace(config, kv_type="q8_0"), no_draft)
+    prepare = ModelPreparer(replace(config, kv_type="q8_0"), no_draft)
     alone = LoadOptions(draft="off")
     quantized = prepare(large, alone, available=GIB)
     plain = prepare(large, msgspec.structs.replace(alone, kv_type=KVType.F16), available=GIB)
@@ -173,6 +173,6 @@ def test_the_kv_type_of_a_load_comes_before_that_of_the_settings(
 
 
 def test_heads_that_do_not_fit_the_kv_type_are_refused(config: Config, small: StoredModel) -> None:
-    prepare = GGUFPreparer(config, no_draft)
+    prepare = ModelPreparer(config, no_draft)
     with pytest.raises(UnsupportedModel, match="heads of 16 elements"):
         prepare(small, LoadOptions(kv_type=KVType.Q4_0), available=GIB)

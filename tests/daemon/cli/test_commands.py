@@ -29,7 +29,7 @@ def loaded_model(**changes: Any) -> dict[str, Any]:
         "fraction": 1.0,
         "error": None,
         "pid": 4712,
-        "engine": "llama_cpp",
+        "engine": "llama.cpp",
         "device": "CPU, 2 threads",
         "context": 8192,
         "slots": 8,
@@ -95,6 +95,7 @@ def test_show_tells_what_a_loaded_model_got(daemon: Any, capsys: Capture) -> Non
     ]
     assert main(["show", "smollm2"]) == 0
     assert capsys.readouterr().out.endswith(
+        "engine        llama.cpp\n"
         "runs on       CPU, 2 threads\n"
         "loaded with   8192 tokens of context for 8 requests\n"
         "KV cache      q8_0, 188 MB\n"

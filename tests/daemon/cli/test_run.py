@@ -52,10 +52,14 @@ LOAD = "/ingle/v1/load"
 
 def test_load_options_load_the_model_first(daemon: Any, ingle: Run) -> None:
     daemon.warnings = ["A context of 20000 tokens was asked for, and the model has 8192."]
-    done = ingle("run", "smollm2", "--context", "20000", "--kv-type", "q8_0", "Hi")
+    done = ingle(
+        "run", "smollm2", "--context", "20000", "--kv-type", "q8_0", "--engine", "cuda", "Hi"
+    )
     assert (done.returncode, done.stdout) == (0, "Hello wörld.\n")
     assert done.stderr == f"Warning: {daemon.warnings[0]}\n"
-    assert daemon.asked("POST", LOAD) == [{"model": "smollm2", "context": 20000, "kv_type": "q8_0"}]
+    assert daemon.asked("POST", LOAD) == [
+        {"model": "smollm2", "context": 20000, "engine": "cuda", "kv_type": "q8_0"}
+    ]
     paths = [path for _, path, _ in daemon.requests if path in {LOAD, GENERATIONS}]
     assert paths == [LOAD, GENERATIONS]
 

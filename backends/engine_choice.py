@@ -1,0 +1,110 @@
+"""Which engine runs a model: a pure decision."""
+
+from __future__ import annotations
+
+from ingle.models.errors import ModelError, UnsupportedModel
+from ingle.models.gguf import GGUFHeader
+from ingle.models.gguf_config import config_from_gguf
+from ingle.models.kv_type import KVType
+from ingle.models.model_folder import ModelFolder
+from ingle.models.task import ModelTask, Pooling, task_of
+
+from .base import EngineChoice, EngineKind
+from .errors import LoadFailed
+from .own_engine import OwnEngine
+
+TENSOR_TYPES = frozenset(
+    ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
+)
+"""What ingle's own engine computes with, of the types that GGUF files have."""
+_KV_TYPES = (KVType.F32, KVType.F16, KVType.BF16)
+_SHARE_OF_GPU = 0.8
+"""Weights may take so much of a GPU's memory: the rest is for keys and values, and for others."""
+_OTHER = "Let llama.cpp run it."
+
+
+def choose_engine(
+    model: GGUFHeader | ModelFolder,
+    wanted: EngineChoice,
+    own: OwnEngine,
+    *,
+    kv_type: KVType = KVType.F16,
+    gpu_layers: int = -1,
+    pooling: Pooling | None = None,
+) -> EngineKind:
+    """ingle's own engine where it was asked for, or where it can run the model on a GPU.
+
+    Only it runs folders of safetensors. Raises `UnsupportedModel` where the engine does not know
+    the model, `LoadFailed` where what it needs is not installed.
+    """
+    if isinstance(model, ModelFolder):
+        return _for_folder(model, wanted, own, kv_type)
+    if wanted == "llama.cpp":
+        return EngineKind.LLAMA_CPP
+    reason = _check_types(model) or _check_kv_type(kv_type) or _check_task(model, pooling)
+    if wanted == "cuda":
+        if reason is not None:
+            raise reason
+        _check_installed(own)
+        return EngineKind.CUDA
+    fits = model.tensor_bytes <= _SHARE_OF_GPU * own.gpu_memory
+    whole = gpu_layers < 0 or gpu_layers >= model.block_count
+    ours = own.has_torch and fits and whole and reason is None
+    return EngineKind.CUDA if ours else EngineKind.LLAMA_CPP
+
+
+def task_with(header: GGUFHeader, pooling: Pooling | None) -> ModelTask:
+    """What a model is for; a `pooling` makes it embed texts, whatever its file says."""
+    return ModelTask.EMBED if pooling not in (None, Pooling.RANK) else task_of(header)
+
+
+def _for_folder(
+    folder: ModelFolder, wanted: EngineChoice, own: OwnEngine, kv_type: KVType
+) -> EngineKind:
+    if wanted == "llama.cpp":
+        raise UnsupportedModel(
+            f"{folder.path} holds safetensors, which llama.cpp does not read.",
+            hint="Run it with the engine cuda, or get the model as a GGUF file.",
+        )
+    if (reason := _check_kv_type(kv_type)) is not None:
+        raise reason
+    _check_installed(own)
+    return EngineKind.CUDA
+
+
+def _check_installed(own: OwnEngine) -> None:
+    if not own.has_torch:
+        raise LoadFailed(
+            "ingle's own engine needs PyTorch, which is not installed.",
+            hint="Install it with `pip install 'ingle[cuda]'`, or use a GGUF file with llama.cpp.",
+        )
+
+
+def _check_task(header: GGUFHeader, pooling: Pooling | None) -> ModelError | None:
+    if task_with(header, pooling) is not ModelTask.GENERATE:
+        return UnsupportedModel("ingle's own engine only writes text.", hint=_OTHER)
+    try:
+        config_from_gguf(header)
+    except ModelError as error:
+        return error
+    return None
+
+
+def _check_kv_type(kv_type: KVType) -> ModelError | None:
+    if kv_type in _KV_TYPES:
+        return None
+    return UnsupportedModel(
+        f"ingle's own engine keeps no keys and values in {kv_type} yet.",
+        hint="Load the model with the kv_type f16, or a GGUF file with llama.cpp.",
+    )
+
+
+def _check_types(header: GGUFHeader) -> ModelError | None:
+    unknown = next((t for t in header.tensors if t.type not in TENSOR_TYPES), None)
+    if unknown is None:
+        return None
+    return UnsupportedModel(
+        f"{header.path} stores {unknown.name!r} as {unknown.type}, which only llama.cpp computes "
+        "with.",
+        hint=_OTHER,
+    )
