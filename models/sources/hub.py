@@ -72,6 +72,11 @@ def find_file(repo: str, quant: str | None, *, endpoint: str | None = None) -> R
 def choose_file(repo: str, files: Sequence[RemoteFile], quant: str | None) -> RemoteFile:
     """Pick among a repository's files by their names; see `find_file`."""
     models = [file for file in files if _is_model(file.name)]
+    if not models and any(file.name.endswith(".safetensors") for file in files):
+        raise UnsupportedModel(
+            f"hf.co/{repo} has its model in safetensors, which ingle runs but does not pull yet.",
+            hint=f"`hf download {repo} --local-dir FOLDER` fetches it; then name ./FOLDER.",
+        )
     if not models:
         raise ModelNotFound(
             f"hf.co/{repo} has no GGUF file.", hint="Look for a repository whose name ends in GGUF."

@@ -134,4 +134,10 @@ def test_models_in_parts(name: str, quant: str | None) -> None:
 
 def test_a_repository_without_gguf() -> None:
     with pytest.raises(ModelNotFound, match="no GGUF"):
+        choose_file("o/r", files("pytorch_model.bin", "mmproj-F16.gguf"), None)
+
+
+def test_a_repository_of_safetensors() -> None:
+    with pytest.raises(UnsupportedModel, match="does not pull yet") as caught:
         choose_file("o/r", files("model.safetensors", "mmproj-F16.gguf"), None)
+    assert "hf download o/r" in (caught.value.hint or "")
