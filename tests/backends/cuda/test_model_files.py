@@ -39,7 +39,7 @@ def logits(model: Transformer) -> torch.Tensor:
     return model.forward(tokens, tokens, FullAttention(model.config), rows)
 
 
-def never(_size: int) -> bool:
+def never(_files: ModelFiles) -> bool:
     return False
 
 
@@ -50,7 +50,7 @@ def test_weights_are_quantised_while_they_are_loaded(
     plain = files.load(CPU, torch.float32)
     floats = files.load(CPU, torch.float32, quantize="nf4")
     assert floats.bytes == plain.bytes
-    monkeypatch.setattr(ModelFiles, "_fits", staticmethod(never))
+    monkeypatch.setattr(ModelFiles, "_becomes_floats", never)
     packed = files.load(CPU, torch.float32, quantize="nf4")
     assert packed.bytes < 2 * OTHERS + 0.6 * LINEAR_WEIGHTS
     expected, found = logits(floats.model), logits(packed.model)
