@@ -11,7 +11,7 @@ from ingle.models.kv_type import KVType
 from ingle.models.model_folder import ModelFolder, read_folder
 from ingle.models.task import ModelTask, Pooling, choose_pooling
 
-from .base import Backend, EngineKind, LoadSpec, SpeculationKind
+from .base import Backend, EngineKind, LoadSpec, Quantize, SpeculationKind
 from .engine_choice import task_with
 from .process import WorkerProcess
 
@@ -37,10 +37,12 @@ def make_load_spec(
     speculation: SpeculationKind = "auto",
     compute_lease: Path | None = None,
     pooling: Pooling | None = None,
+    quantize: Quantize = "none",
 ) -> LoadSpec:
     """How an engine loads a model; `context` is cut to what the model was trained for.
 
-    `pooling` makes a model embed texts that way, whatever its file says. Raises `UnsupportedModel`
+    `pooling` makes a model embed texts that way, whatever its file says; `quantize` is for ingle's
+    own engine. Raises `UnsupportedModel`
     for models that cannot generate text with this `kv_type`.
     """
     task = ModelTask.GENERATE
@@ -61,6 +63,7 @@ def make_load_spec(
         threads=threads,
         gpu_layers=gpu_layers,
         device="cpu" if gpu_layers == 0 else "auto",
+        quantize=quantize if engine is EngineKind.CUDA else "none",
         kv_type=KVType.F16 if embeds else kv_type,
         flash_attention=flash_attention,
         mmap=mmap,

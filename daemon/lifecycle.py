@@ -300,7 +300,7 @@ class ModelManager:
         await asyncio.gather(*(other.until_ended() for other in leaving))
         if not await wait_for_release(prepared.size, self._free):
             raise self._no_room(run, prepared.size, placement)
-        run.size = prepared.size
+        run.size, run.spec = prepared.size, prepared.spec
         return prepared.spec
 
     async def _trim(self, needed: int) -> None:
@@ -375,12 +375,14 @@ def _fits(run: ModelRun, options: LoadOptions) -> bool:
     contexts = (None, run.options.context, info.context if info else None)
     kv_types = (None, run.options.kv_type, info.kv_type if info else None)
     engines = (None, run.options.engine, info.engine if info else None)
+    quantized = (None, run.options.quantize, run.spec.quantize if run.spec else None)
     drafts = (None, run.options.draft)
     poolings = (None, run.options.pooling)
     return (
         options.context in contexts
         and options.kv_type in kv_types
         and options.engine in engines
+        and options.quantize in quantized
         and options.draft in drafts
         and options.pooling in poolings
     )

@@ -6,7 +6,7 @@ import time
 
 import msgspec
 
-from ingle.backends.base import Gauges, SpeculationKind
+from ingle.backends.base import Gauges, Quantize, SpeculationKind
 
 from .memory import ProcessMemory
 from .model_run import ModelRun, ModelState
@@ -38,6 +38,7 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
     rss: int
     layers: int
     layers_on_gpu: int
+    quantize: Quantize
     kv_type: str
     flash_attention: bool
     speculation: SpeculationKind
@@ -79,6 +80,7 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
             rss=ProcessMemory.read(pid).resident,
             layers=info.layers if info else 0,
             layers_on_gpu=info.layers_on_gpu if info else 0,
+            quantize=run.spec.quantize if run.spec else "none",
             kv_type=info.kv_type if info else "",
             flash_attention=info.flash_attention if info else False,
             speculation=info.speculation if info else "off",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingle.backends.base import EngineKind, LoadSpec
+from ingle.backends.base import EngineKind, LoadSpec, Quantize
 from ingle.backends.own_engine import OwnEngine
 from ingle.models.config import ModelConfig
 from ingle.models.fit import default_context, estimate_memory
@@ -10,7 +10,12 @@ from ingle.models.gguf import GGUFHeader
 from ingle.models.gguf_config import config_from_gguf
 from ingle.models.kv_type import KVType
 from ingle.models.model_folder import ModelFolder
-from ingle.models.paged_fit import default_paged_context, estimate_paged_memory, weights_on_cpu
+from ingle.models.paged_fit import (
+    default_paged_context,
+    estimate_paged_memory,
+    nf4_bytes,
+    weights_on_cpu,
+)
 
 _TORCH, _TORCH_WITH_GPU = 300 * 2**20, 3 * 2**29
 """Bytes that PyTorch takes before anything is loaded."""
@@ -19,8 +24,17 @@ _TORCH, _TORCH_WITH_GPU = 300 * 2**20, 3 * 2**29
 class ModelMemory:
     """The needs of one model, or of a model and its draft, on one engine."""
 
-    def __init__(self, engine: EngineKind, own: OwnEngine, *, on_gpu: bool, available: int) -> None:
+    def __init__(
+        self,
+        engine: EngineKind,
+        own: OwnEngine,
+        *,
+        on_gpu: bool,
+        available: int,
+        quantize: Quantize = "none",
+    ) -> None:
         """`on_gpu` is whether ingle's own engine may use a GPU."""
+        self._quantize = quantize
         self._is_own = engine is EngineKind.CUDA
         self._gpu = own.gpu_memory if on_gpu else 0
         self._available = available
@@ -30,7 +44,7 @@ class ModelMemory:
         if isinstance(model, GGUFHeader) and not self._is_own:
             return default_context(model, self._available, kv_type)
         if self._gpu:
-            return default_paged_context(_shape(model), model.tensor_bytes, self._gpu, kv_type)
+            return default_paged_context(_shape(model), self._stored(model), self._gpu, kv_type)
         return default_paged_context(
             _shape(model), self._weights(model), self._available - _TORCH, kv_type
         )
@@ -59,7 +73,13 @@ class ModelMemory:
         return _TORCH + estimate.total
 
     def _weights(self, model: GGUFHeader | ModelFolder) -> int:
-        return weights_on_cpu(model.parameters, model.tensor_bytes, self._available)
+        return weights_on_cpu(model.parameters, self._stored(model), self._available)
+
+    def _stored(self, model: GGUFHeader | ModelFolder) -> int:
+        """Bytes of the weights in the form that the engine keeps them in."""
+        if self._quantize == "none":
+            return model.tensor_bytes
+        return nf4_bytes(_shape(model), model.parameters, model.tensor_bytes)
 
 
 def _shape(model: GGUFHeader | ModelFolder) -> ModelConfig:

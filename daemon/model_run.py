@@ -61,6 +61,7 @@ class ModelRun:
         self.error: str | None = None
         """What went wrong, for people."""
         self.spec: LoadSpec | None = None
+        """How it is loaded, once that is decided."""
         self.backend: Backend | None = None
         self.info: ModelInfo | None = None
         self.size = 0

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from ingle.backends.base import EngineChoice, LoadSpec
-from ingle.models.errors import ModelNotFound
+from ingle.backends.base import EngineChoice, EngineKind, LoadSpec, Quantize
+from ingle.models.errors import ModelNotFound, UnsupportedModel
 from ingle.models.kv_type import KVType
 from ingle.models.store import StoredModel
 from ingle.models.task import ModelTask, Pooling
@@ -39,6 +39,7 @@ class LoadOptions(msgspec.Struct, frozen=True):
     context: int | None = None
     engine: EngineChoice | None = None
     kv_type: KVType | None = None
+    quantize: Quantize | None = None
     draft: str | None = None
     pooling: Pooling | None = None
 
@@ -84,7 +85,19 @@ class ModelPreparer:
             gpu_layers=config.gpu_layers,
             pooling=pooling,
         )
-        memory = ModelMemory(engine, own, on_gpu=config.gpu_layers != 0, available=available)
+        quantize = options.quantize or config.quantize
+        if options.quantize == "nf4" and engine is not EngineKind.CUDA:
+            raise UnsupportedModel(
+                f"{model.name} is run by llama.cpp, which does not quantise weights on load.",
+                hint="Choose the engine cuda, or a GGUF file that is quantised.",
+            )
+        memory = ModelMemory(
+            engine,
+            own,
+            on_gpu=config.gpu_layers != 0,
+            available=available,
+            quantize=quantize,
+        )
         context = options.context or config.context or memory.context(description, kv_type)
         spec = make_load_spec(
             description,
@@ -101,6 +114,7 @@ class ModelPreparer:
             speculation=config.speculation,
             compute_lease=config.paths.compute_lease,
             pooling=pooling,
+            quantize=quantize,
         )
         # Memory beyond the KV cache does not count: it gives way (see `ModelManager._trim`).
         spec = msgspec.structs.replace(spec, kv_store=kv_store_spec(config, model))

@@ -15,6 +15,7 @@ FOREVER = -1.0
 """The `keep_alive` that never ends."""
 
 ENGINES = ("auto", "cuda", "llama.cpp")
+QUANTIZE = ("none", "nf4")
 SPECULATION = ("auto", "off", "ngram", "draft")
 FLASH_ATTENTION = ("auto", "on", "off")
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
@@ -175,6 +176,7 @@ PARSERS: Mapping[str, Parser] = {
     "max_queue": _integer(0, 100_000),
     "threads": _integer(0, 1024),
     "engine": _choice(ENGINES),
+    "quantize": _choice(QUANTIZE),
     "gpu_layers": _integer(-1, 10_000),
     "kv_type": _choice(tuple(KVType)),
     "flash_attention": _choice(FLASH_ATTENTION),

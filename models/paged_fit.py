@@ -51,6 +51,18 @@ def weights_on_cpu(parameters: int, stored: int, available: int) -> int:
     return floats if floats + _SPARE <= available else stored
 
 
+def nf4_bytes(config: ModelConfig, parameters: int, stored: int) -> int:
+    """Bytes of weights that took `stored` ones before their linear layers were put into NF4.
+
+    Embeddings stay as they are; four bits a weight come with a scale of a byte for each 64 of them
+    and a mean for each 256 scales.
+    """
+    embeddings = config.vocab_size * config.hidden_size * (1 if config.tied_embeddings else 2)
+    linear = max(0, parameters - embeddings)
+    packed = linear // 2 + linear // 64 + linear * _FLOAT // (64 * 256)
+    return min(stored, stored * min(embeddings, parameters) // parameters + packed)
+
+
 def default_paged_context(
     config: ModelConfig, weights: int, available: int, kv_type: KVType = KVType.F16
 ) -> int:

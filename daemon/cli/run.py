@@ -12,7 +12,7 @@ from types import FrameType
 from ingle.models.kv_type import KVType
 
 from ..config import load_config
-from ..settings import ENGINES
+from ..settings import ENGINES, QUANTIZE
 from .client import DaemonClient, JsonObject
 from .daemon_process import ensure_daemon
 from .errors import CommandError, RequestFailed, UsageError
@@ -109,6 +109,9 @@ def _parser() -> CommandParser:
         "--engine", choices=ENGINES, help="what computes: ingle's own engine, or llama.cpp"
     )
     parser.add_argument(
+        "--quantize", choices=QUANTIZE, help="put plain weights into four bits while loading them"
+    )
+    parser.add_argument(
         "--kv-type", choices=tuple(KVType), help="how the model's KV cache is stored"
     )
     parser.add_argument("--seed", type=_seed, metavar="N", help="makes the answer repeatable")
@@ -195,7 +198,7 @@ def _request(options: Namespace, model: str, prompt: str) -> JsonObject:
 
 
 def _load_options(options: Namespace) -> JsonObject:
-    names = ("context", "engine", "kv_type")
+    names = ("context", "engine", "quantize", "kv_type")
     given = {name: getattr(options, name) for name in names}
     return {name: value for name, value in given.items() if value is not None}
 

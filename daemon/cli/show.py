@@ -76,6 +76,7 @@ def _loaded_facts(model: LoadedModel) -> list[tuple[str, str]]:
         ("engine", model["engine"]),
         ("runs on", model["device"]),
         ("loaded with", f"{model['context']} tokens of context for {model['slots']} requests"),
+        *([("weights", "put into NF4 on load")] if model["quantize"] == "nf4" else []),
         ("KV cache", f"{model['kv_type']}, {format_bytes(model['kv_bytes'])}"),
         ("attention", f"{flash} flash attention"),
     ]

@@ -30,6 +30,7 @@ class LoadedModel(TypedDict):
     rss: int
     layers: int
     layers_on_gpu: int
+    quantize: str
     kv_type: str
     flash_attention: bool
     warnings: list[str]

@@ -304,6 +304,7 @@ class NativeApi:
                 context=body.context,
                 engine=body.engine,
                 kv_type=body.kv_type,
+                quantize=body.quantize,
                 draft=body.draft,
                 pooling=Pooling(body.pooling) if body.pooling is not None else None,
             ),

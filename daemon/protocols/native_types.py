@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from ingle.backends.base import EngineChoice
+from ingle.backends.base import EngineChoice, Quantize
 from ingle.models.kv_type import KVType
 from ingle.models.task import ModelTask
 
@@ -86,6 +86,7 @@ class LoadRequest(msgspec.Struct, frozen=True):
     context: TokenCount | None = None
     engine: EngineChoice | None = None
     kv_type: KVType | None = None
+    quantize: Quantize | None = None
     draft: Reference | None = None
     pooling: Literal["mean", "cls", "last"] | None = None
     keep_alive: KeepAlive | None = None

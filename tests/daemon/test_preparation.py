@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,13 +11,15 @@ import msgspec
 import numpy as np
 import pytest
 
+from ingle.backends.base import EngineKind
 from ingle.daemon.config import Config
 from ingle.daemon.paths import find_paths
 from ingle.daemon.preparation import LoadOptions, ModelPreparer
 from ingle.models.catalog import Catalog
 from ingle.models.errors import ModelNotFound, UnsupportedModel
 from ingle.models.kv_type import KVType
-from ingle.models.stored_model import StoredModel
+from ingle.models.model_folder import read_folder
+from ingle.models.stored_model import StoredModel, describe_folder
 
 GIB = 2**30
 
@@ -176,3 +179,28 @@ def test_heads_that_do_not_fit_the_kv_type_are_refused(config: Config, small: St
     prepare = ModelPreparer(config, no_draft)
     with pytest.raises(UnsupportedModel, match="heads of 16 elements"):
         prepare(small, LoadOptions(kv_type=KVType.Q4_0), available=GIB)
+
+
+def test_a_folder_is_loaded_by_our_own_engine(
+    config: Config, make_folder: Callable[..., Path]
+) -> None:
+    model = describe_folder(read_folder(make_folder()))
+    prepare = ModelPreparer(config, no_draft)
+    plain = prepare(model, LoadOptions(), available=8 * GIB)
+    assert plain.spec.engine is EngineKind.CUDA
+    assert (plain.spec.context, plain.spec.quantize) == (2048, "none")
+    assert plain.spec.kv_store is not None
+    assert plain.spec.kv_store.model == model.sha256
+    longer = prepare(model, LoadOptions(context=1024), available=8 * GIB)
+    assert longer.size < plain.size
+    asked = prepare(model, LoadOptions(quantize="nf4"), available=8 * GIB)
+    set_so = ModelPreparer(replace(config, quantize="nf4"), no_draft)
+    assert asked.spec == set_so(model, LoadOptions(), available=8 * GIB).spec
+    assert asked.spec.quantize == "nf4"
+
+
+def test_llama_cpp_quantises_nothing_on_load(config: Config, small: StoredModel) -> None:
+    with pytest.raises(UnsupportedModel, match=r"run by llama\.cpp"):
+        ModelPreparer(config, no_draft)(small, LoadOptions(quantize="nf4"), available=GIB)
+    prepare = ModelPreparer(replace(config, quantize="nf4"), no_draft)
+    assert prepare(small, LoadOptions(), available=GIB).spec.quantize == "none"

@@ -13,6 +13,7 @@ from ingle.models.paged_fit import (
     check_paged_kv_type,
     default_paged_context,
     estimate_paged_memory,
+    nf4_bytes,
     weights_on_cpu,
 )
 
@@ -66,6 +67,15 @@ def test_the_default_context_shrinks_with_the_room() -> None:
 def test_weights_become_floats_where_there_is_room() -> None:
     assert weights_on_cpu(GIB, 2 * GIB, 6 * GIB) == 4 * GIB
     assert weights_on_cpu(GIB, 2 * GIB, 4 * GIB) == 2 * GIB
+
+
+def test_linear_layers_in_nf4_take_a_quarter_of_bf16() -> None:
+    parameters = 8_030_000_000
+    found = nf4_bytes(CONFIG, parameters, 2 * parameters)
+    embeddings = 2 * 128_256 * 4096
+    assert found == pytest.approx(2 * embeddings + 0.5159 * (parameters - embeddings), rel=1e-3)
+    assert nf4_bytes(CONFIG, parameters, found) <= found
+    assert nf4_bytes(replace(CONFIG, tied_embeddings=True), parameters, 2 * parameters) < found
 
 
 def test_heads_that_do_not_fit_the_kv_type_are_refused() -> None:

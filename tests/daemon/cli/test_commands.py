@@ -43,6 +43,7 @@ def loaded_model(**changes: Any) -> dict[str, Any]:
         "rss": 420_000_000,
         "layers": 30,
         "layers_on_gpu": 0,
+        "quantize": "none",
         "kv_type": "f16",
         "flash_attention": True,
         "warnings": [],
