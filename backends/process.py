@@ -338,7 +338,7 @@ class WorkerProcess:
         if self.state == "stopping":
             return "The model was unloaded."
         if status < 0:
-            how = f"was killed by {_signal_name(-status)}"
+            how = f"was killed by {signal_name(-status)}"
         else:
             how = f"ended with status {status}"
         last = next((line for line in reversed(self._stderr) if line.strip()), "")
@@ -375,7 +375,8 @@ def _printable(text: str) -> str:
     return "".join(c if c.isprintable() else " " for c in text)
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """The signal's name, such as SIGKILL."""
     try:
         return signal.Signals(number).name
     except ValueError:

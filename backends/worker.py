@@ -6,11 +6,9 @@ parent.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import os
 import queue
-import signal
 import sys
 import threading
 import traceback
@@ -28,10 +26,10 @@ from .messages import (
     decode_to_worker,
     encode_frame,
 )
+from .parent_death import die_with_parent
 from .serving import loaded
 from .worker_loop import Inbox
 
-_PR_SET_PDEATHSIG = 1
 _BROKEN = 3
 
 
@@ -64,7 +62,7 @@ class FrameChannel:
 
 def main() -> int:
     """Load the model the first message names and serve until told to end."""
-    _die_with_parent(int(sys.argv[1]))
+    die_with_parent(int(sys.argv[1]))
     channel = _claim_stdio()
     first = channel.receive()
     if not isinstance(first, Load):
@@ -109,15 +107,6 @@ def _claim_stdio() -> FrameChannel:
     sink = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return FrameChannel(sys.stdin.buffer, sink)
-
-
-def _die_with_parent(parent: int) -> None:
-    """Ask Linux for SIGKILL at the parent's death, for a worker too busy to see its stdin close."""
-    if sys.platform != "linux":
-        return
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(0)  # it died before we asked
 
 
 if __name__ == "__main__":

@@ -89,17 +89,22 @@ class CudaModelRunner:
     @torch.inference_mode()
     def launch(self, batch: Batch) -> None:
         """Start computing the batch, and drawing from it; raises `KVCacheFull` without pages."""
+        self._logits = self.compute(batch)
+        chunks = batch.sampling
+        self._pending = self._sampler.launch(chunks, self._logits) if chunks else None
+
+    @torch.inference_mode()
+    def compute(self, batch: Batch) -> torch.Tensor:
+        """Logits (rows, vocabulary) fp32 where the batch samples, a row for each draft as well."""
         inputs = self._inputs
         try:
             inputs.fill(batch)
         except ValueError as error:
             raise KVCacheFull from error
         inputs.upload()
-        self._logits = self._model.forward(
+        return self._model.forward(
             inputs.token_ids, inputs.positions, self._context, inputs.output_rows
         )
-        chunks = batch.sampling
-        self._pending = self._sampler.launch(chunks, self._logits) if chunks else None
 
     @torch.inference_mode()
     def collect(self) -> list[Sampled]:

@@ -44,6 +44,11 @@ class ProgressReport:
             share = "" if fraction is None else f" {fraction:.0%}"
             self._rewrite(f"Loading {visible(model)}{share}")
 
+    def show_step(self, text: str) -> None:
+        """Show where long work is; only in a terminal, where the line goes away again."""
+        if self._is_terminal:
+            self._rewrite(visible(text)[: shutil.get_terminal_size().columns - 1])
+
     def erase(self) -> None:
         """Take back the line in a terminal."""
         if self._open:

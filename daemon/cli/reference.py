@@ -13,6 +13,11 @@ from .wire import ModelEntry
 _HUB = re.compile(r"(https://)?(www\.)?(hf\.co|huggingface\.co)/", re.IGNORECASE)
 
 
+def is_hub_reference(text: str) -> bool:
+    """Whether it names a repository of the hub."""
+    return _HUB.match(text) is not None
+
+
 def sendable_reference(text: str) -> str:
     """The reference as the daemon can read it: a path counts from here, not from its folder.
 
@@ -21,7 +26,7 @@ def sendable_reference(text: str) -> str:
     if not text.isprintable() and any("\ud800" <= c <= "\udfff" for c in text):
         shown = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         raise CommandError(f"The name '{shown}' is not UTF-8.", "Rename the file, or link to it.")
-    if _HUB.match(text):
+    if is_hub_reference(text):
         return text
     is_path = text.startswith((".", "~")) or "/" in text
     if is_path or (text.lower().endswith(".gguf") and Path(text).exists()):

@@ -40,6 +40,7 @@ models:
   list, ls  models on this machine, and those that can be downloaded
   show      one model in detail
   rm        remove a model from this machine
+  verify    compare our own engine with llama.cpp on a model
 
 daemon:
   ps        loaded models, and where the daemon listens
