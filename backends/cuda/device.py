@@ -44,6 +44,6 @@ def choose_device(spec: LoadSpec, threads: str) -> ComputeDevice:
     if spec.device != "cpu":
         built = torch.version.cuda is not None
         reason = "PyTorch finds no NVIDIA GPU" if built else "this PyTorch has no CUDA"
-        warning = f"ingle's own engine runs on the CPU, where llama.cpp is faster: {reason}."
+        warning = f"ingle's own engine runs on the CPU, far slower than on a GPU: {reason}."
     dtype = _TYPES.get(spec.dtype, torch.float32)
     return ComputeDevice(torch.device("cpu"), f"CPU, {threads}", dtype, warning)
