@@ -150,6 +150,12 @@ def _vocabulary(tokenizer: Tokenizer) -> LLTokenizer:
     from llguidance import LLTokenizer, TokenizerWrapper
 
     vocabulary = _Vocabulary(tokenizer)
+    if not vocabulary.eos_token_ids:
+        raise RequestRejected(
+            "This model has no token that ends an answer, so none can be held to a form.",
+            hint="Ask without a form, or choose another model.",
+            code="invalid_grammar",
+        )
     return LLTokenizer(TokenizerWrapper(vocabulary), eos_token=vocabulary.eos_token_ids)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from ingle.backends.base import Grammar, GrammarKind
+from ingle.backends.errors import RequestRejected
 from ingle.backends.text.grammar import GrammarCompiler
 from ingle.backends.text.hf_tokenizer import HFTokenizer
 from ingle.models.errors import InvalidModel, UnsupportedModel
@@ -197,6 +198,17 @@ def test_ends_are_listed_in_several_files(copy: Path) -> None:
     assert tokenizer.is_eog(start)
     assert tokenizer.is_eog(the)
     assert not tokenizer.is_eog(10**9)
+
+
+def test_without_an_end_no_answer_has_a_form(copy: Path) -> None:
+    content = json.loads((copy / "tokenizer.json").read_text())
+    added = [token for token in content["added_tokens"] if "end" not in token["content"]]
+    change(copy, "tokenizer.json", added_tokens=added)
+    change(copy, "tokenizer_config.json", eos_token=None)
+    tokenizer = HFTokenizer(copy)
+    assert not any(map(tokenizer.is_eog, range(tokenizer.vocab_size)))
+    with pytest.raises(RequestRejected, match="no token that ends an answer"):
+        GrammarCompiler(tokenizer).compile(Grammar(GrammarKind.REGEX, "[0-9]+"))
 
 
 def test_rows_beyond_the_tokens_are_silent(copy: Path) -> None:
