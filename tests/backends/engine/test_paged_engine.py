@@ -172,7 +172,7 @@ class Play:
 
 
 @pytest.mark.parametrize(
-    "examples", [60, pytest.param(3000, marks=pytest.mark.slow)], ids=["some", "many"]
+    "examples", [60, pytest.param(10_000, marks=pytest.mark.slow)], ids=["some", "many"]
 )
 def test_whatever_comes_every_text_is_what_it_would_be_alone(
     number_runner: MakeRunner, examples: int
