@@ -36,7 +36,7 @@ class KVPool:
         device: torch.device,
     ) -> None:
         self.num_pages = num_pages
-        self._pages = torch.zeros(
+        self._pages = torch.empty(
             (layers, 2, num_pages + 1, PAGE_SIZE, kv_heads, head_size), dtype=dtype, device=device
         )
         self._layers = [(layer[0], layer[1]) for layer in self._pages]

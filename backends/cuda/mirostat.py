@@ -29,7 +29,7 @@ class MirostatDraw:
 
 def first_mu(params: SamplingParams, device: torch.device) -> torch.Tensor:
     """Where `mu` begins."""
-    return torch.tensor(2.0 * params.mirostat_tau, dtype=torch.float64, device=device)
+    return torch.full((), 2.0 * params.mirostat_tau, dtype=torch.float64, device=device)
 
 
 def mirostat_draw(
@@ -47,11 +47,11 @@ def mirostat_draw(
         kept = (-torch.log2(p) <= mu) | (torch.arange(len(p), device=p.device) == 0)
     p = torch.softmax(scaled.masked_fill(~kept, -torch.inf), -1)
     sums = p.cumsum(-1)
-    place = (sums < random * sums[-1]).sum()
+    # An index of no dimensions would be read by the host.
+    place = (sums < random * sums[-1]).sum(-1, keepdim=True)
+    token, chance = ids.gather(-1, place)[0], p.gather(-1, place)[0]
     chance_of_draft = torch.where(ids == draft, p, 0.0).sum()
-    return MirostatDraw(
-        ids[place], _next_mu(mu, p[place], params), _next_mu(mu, chance_of_draft, params)
-    )
+    return MirostatDraw(token, _next_mu(mu, chance, params), _next_mu(mu, chance_of_draft, params))
 
 
 def _version_1_count(p: torch.Tensor, alive: torch.Tensor, mu: torch.Tensor) -> torch.Tensor:

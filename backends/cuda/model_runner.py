@@ -25,6 +25,7 @@ from ..errors import LoadFailed, OutOfMemory
 from ..topology import plan_threads
 from .device import choose_device
 from .kv_pool import KVPool, page_dtype
+from .load_warnings import load_warnings
 from .model_files import open_model
 from .open_tokenizer import open_tokenizer
 from .page_budget import PageBudget
@@ -245,5 +246,5 @@ class CudaModelRunner:
             layers_on_gpu=config.num_layers if where.is_gpu else 0,
             kv_type=spec.kv_type,
             flash_attention=config.attention_soft_cap is None,
-            warnings=[where.warning] if where.warning is not None else [],
+            warnings=load_warnings(spec, where, config.num_layers),
         )

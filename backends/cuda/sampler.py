@@ -151,8 +151,8 @@ class BatchSampler:
     def _upload(self, array: NDArray[np.generic]) -> torch.Tensor:
         tensor = torch.from_numpy(array)  # pyright: ignore[reportUnknownMemberType]
         if self._device.type == "cuda":
-            return tensor.pin_memory().to(self._device, non_blocking=True)
-        return tensor
+            tensor = tensor.pin_memory()
+        return tensor.to(self._device, non_blocking=True)
 
     def _state(self, sequence: Sequence) -> SamplingState:
         state = self._states.get(sequence)

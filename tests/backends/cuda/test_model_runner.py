@@ -381,6 +381,14 @@ def test_a_gpu_that_is_not_there_is_a_warning(
     assert "runs on the CPU" in warning
 
 
+def test_what_the_engine_does_not_do_is_told(load_model: LoadModel, tiny_path: Path) -> None:
+    asked: dict[str, Any] = {"mlock": True, "gpu_layers": 1, "flash_attention": "off"}
+    layers, locked, flash = load_model(tiny_path, **asked).info().warnings
+    assert "all 3 layers" in layers
+    assert "not locked" in locked
+    assert "flash attention" in flash
+
+
 @pytest.mark.parametrize("kv_type", [KVType.Q8_0, KVType.Q4_0])
 def test_pages_that_do_not_exist_yet_are_refused(tiny_path: Path, kv_type: KVType) -> None:
     spec = LoadSpec(

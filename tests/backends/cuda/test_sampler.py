@@ -281,6 +281,27 @@ def test_logprobs_are_those_of_the_raw_logits(sampler: BatchSampler) -> None:
         assert [token for token, _ in scored.top] == [token for token, _ in expected.top]
 
 
+def test_nothing_is_read_back_before_the_end() -> None:
+    """Tensors without data, of which a read fails, stand for a device that is still computing."""
+    device = torch.device("meta")
+    sampler = BatchSampler(ByteTokenizer(), device, room=4096)
+    kinds: list[dict[str, Any]] = [
+        *MIXED,
+        {"top_k": 50, "xtc_probability": 1.0},
+        {"typical_p": 0.5},
+    ]
+    sequences = [start([5, 6, 5, 6], i, dry_multiplier=1.0, **f) for i, f in enumerate(kinds)]
+    for sequence in sequences:
+        sequence.token_ids += [5, 6, 7]
+        sequence.logprobs = 3
+    chunks = [Chunk(sequence, 1, True, (5, 6)) for sequence in sequences]
+    logits = torch.empty(3 * len(chunks), VOCAB, device=device)
+    pending = sampler.launch(chunks, logits)
+    assert pending.rows.is_meta
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        sampler.finish(pending)
+
+
 def test_padding_of_the_vocabulary_is_never_drawn(sampler: BatchSampler) -> None:
     logits = torch.zeros(1, VOCAB + 50)
     logits[:, VOCAB:] = 100.0

@@ -1,0 +1,21 @@
+"""What a load specification asks for and our own engine does not do."""
+
+from __future__ import annotations
+
+from ..base import LoadSpec
+from .device import ComputeDevice
+
+
+def load_warnings(spec: LoadSpec, where: ComputeDevice, layers: int) -> list[str]:
+    """A sentence for each; `layers` is how many the model has."""
+    warnings = [where.warning] if where.warning is not None else []
+    if 0 < spec.gpu_layers < layers:
+        warnings.append(
+            f"gpu_layers is {spec.gpu_layers}, but ingle's own engine computes all {layers} layers "
+            "on one device."
+        )
+    if spec.mlock:
+        warnings.append("The weights are not locked in memory: only llama.cpp does that.")
+    if spec.flash_attention == "off":
+        warnings.append("ingle's own engine has no other attention than flash attention.")
+    return warnings
