@@ -17,6 +17,9 @@ TENSOR_TYPES = frozenset(
     ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
 )
 """What ingle's own engine computes with, of the types that GGUF files have."""
+_QUICK_TYPES = frozenset(("F32", "F16", "BF16"))
+"""What it is quick with on a GPU: blocks of the others are unpacked anew for every step, until
+there are kernels that multiply them as they are."""
 _KV_TYPES = (KVType.F32, KVType.F16, KVType.BF16)
 _SHARE_OF_GPU = 0.8
 """Weights may take so much of a GPU's memory: the rest is for keys and values, and for others."""
@@ -32,7 +35,7 @@ def choose_engine(
     gpu_layers: int = -1,
     pooling: Pooling | None = None,
 ) -> EngineKind:
-    """ingle's own engine where it was asked for, or where it can run the model on a GPU.
+    """ingle's own engine where it was asked for, or where it is quick with the model on a GPU.
 
     Only it runs folders of safetensors. Raises `UnsupportedModel` where the engine does not know
     the model, `LoadFailed` where what it needs is not installed.
@@ -49,7 +52,8 @@ def choose_engine(
         return EngineKind.CUDA
     fits = model.tensor_bytes <= _SHARE_OF_GPU * own.gpu_memory
     whole = gpu_layers < 0 or gpu_layers >= model.block_count
-    ours = own.has_torch and fits and whole and reason is None
+    quick = all(tensor.type in _QUICK_TYPES for tensor in model.tensors)
+    ours = own.has_torch and fits and whole and quick and reason is None
     return EngineKind.CUDA if ours else EngineKind.LLAMA_CPP
 
 

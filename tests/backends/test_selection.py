@@ -87,6 +87,13 @@ def test_our_own_engine_runs_what_a_gpu_can_hold(header: GGUFHeader) -> None:
     assert chosen(header, own=OwnEngine(has_torch=True, gpu_memory=1)) is EngineKind.LLAMA_CPP
 
 
+def test_quantised_weights_are_llama_cpps_unless_somebody_asks(header: GGUFHeader) -> None:
+    blocks = replace(header.tensors[0], type="Q4_K")
+    quantised = replace(header, tensors=(*header.tensors, blocks))
+    assert chosen(quantised, own=GPU) is EngineKind.LLAMA_CPP
+    assert chosen(quantised, own=GPU, wanted="cuda") is EngineKind.CUDA
+
+
 def test_layers_on_the_cpu_are_llama_cpps(header: GGUFHeader) -> None:
     assert chosen(header, own=GPU, gpu_layers=0) is EngineKind.LLAMA_CPP
     assert chosen(header, own=GPU, gpu_layers=1) is EngineKind.CUDA
