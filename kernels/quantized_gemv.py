@@ -75,12 +75,12 @@ class QuantizedGemv:
         *,
         bias: torch.Tensor | None = None,
         variant: GemvVariant | None = None,
-        fast: bool = False,
+        exact: bool = False,
         stream: int = 0,
     ) -> torch.Tensor:
         """`out` (columns, rows) contiguous, its dtype any: the products, plus `bias` float32.
 
-        `fast` takes one byte rather than two for a value of NF4.
+        `exact` takes two bytes rather than one for a value of NF4.
         """
         rows, inputs = weight.shape
         columns = tiles.shape[1]
@@ -96,12 +96,13 @@ class QuantizedGemv:
             _pointer(bias),
             *(c_int(n) for n in (rows, inputs, weight.data.shape[1], _ELEMENT_TYPES[out.dtype])),
         ]
-        name = _SOURCES[weight.type] if isinstance(weight, RepackedTensor) else "nf4"
-        module = self._load(f"{name}.cuh")
         if isinstance(weight, RepackedNF4):
+            name = "nf4_exact" if exact else "nf4"
             nested = weight.nested
             arguments += [_pointer(each) for each in (nested.values, nested.absmax, nested.offset)]
-            name = "nf4_fast" if fast else name
+        else:
+            name = _SOURCES[weight.type]
+        module = self._load(f"{name}.cuh")
         kernel = f"{name}_gemv_r{chosen.rows}_c{columns}_s{chosen.split}"
         module.launch(kernel, _grid(rows, chosen), (32 * _WARPS, 1, 1), arguments, stream=stream)
         return out

@@ -53,39 +53,54 @@ DEVICE void add_tile(const Format& format, const typename Format::Cursor (&curso
   }
 }
 
+// Which rows a thread works on: the same ones whenever it asks.
+template <int ROWS, int SPLIT>
+struct GemvPlace {
+  int lane, warp, row;
+  DEVICE GemvPlace() : lane(thread_index() % 32), warp(thread_index() / 32) {
+    row = (block_index() * (GEMV_WARPS / SPLIT) + warp / SPLIT) * ROWS;
+  }
+};
+
 template <class Format, int ROWS, int COLUMNS, int SPLIT>
-DEVICE void gemv(const Format& format, const GemvArguments& a) {
-  constexpr int COUNT = power_of_two_from(ROWS * COLUMNS);
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, split = warp % SPLIT;
-  const int row = (blockIdx.x * (GEMV_WARPS / SPLIT) + warp / SPLIT) * ROWS;
-  if (SPLIT == 1 && row >= a.rows) return;
+DEVICE void add_tiles(const Format& format, const GemvArguments& a, float* sums) {
+  const GemvPlace<ROWS, SPLIT> place;
+  const int split = place.warp % SPLIT, full = a.inputs / Q8_TILE_INPUTS, rest = a.inputs % Q8_TILE_INPUTS / 32;
   typename Format::Cursor cursors[ROWS];
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
-    const int number = min(row + r, a.rows - 1);
-    cursors[r] = format.at(a.weights + size_t(number) * a.row_bytes, number, split);
+    const int row = min(place.row + r, a.rows - 1);
+    cursors[r] = format.at(a.weights + size_t(row) * a.row_bytes, row, split);
   }
-  float sums[COUNT];
-#pragma unroll
-  for (int i = 0; i < COUNT; ++i) sums[i] = 0.f;
   wait_for_previous_kernel();
-  const int full = a.inputs / Q8_TILE_INPUTS, rest = a.inputs % Q8_TILE_INPUTS / 32;
-  const u8* x = a.tiles + split * (COLUMNS * Q8_TILE_BYTES) + lane * 16;
-#pragma unroll(COLUMNS > 4 ? 1 : 2)
+  const u8* x = a.tiles + split * (COLUMNS * Q8_TILE_BYTES) + place.lane * 16;
+#pragma unroll(COLUMNS > 3 ? 1 : 2)
   for (int tile = split; tile < full; tile += SPLIT) {
     add_tile<Format, ROWS, COLUMNS>(format, cursors, x, 32, sums);
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) format.advance(cursors[r], SPLIT);
     x += SPLIT * COLUMNS * Q8_TILE_BYTES;
   }
-  if (full % SPLIT == split && lane < rest) add_tile<Format, ROWS, COLUMNS>(format, cursors, x, rest, sums);
+  if (full % SPLIT == split && place.lane < rest)
+    add_tile<Format, ROWS, COLUMNS>(format, cursors, x, rest, sums);
+}
+
+template <class Format, int ROWS, int COLUMNS, int SPLIT>
+DEVICE void gemv(const Format& format, const GemvArguments& a) {
+  constexpr int COUNT = power_of_two_from(ROWS * COLUMNS);
+  if (SPLIT == 1 && GemvPlace<ROWS, SPLIT>().row >= a.rows) return;
+  float sums[COUNT];
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i) sums[i] = 0.f;
+  add_tiles<Format, ROWS, COLUMNS, SPLIT>(format, a, sums);
   let_next_kernel_begin();
   sum_over_lanes(sums);
-  if constexpr (SPLIT > 1) sum_over_warps<SPLIT, COUNT>(sums[0], warp, lane);
-  const int value = lane / (32 / COUNT), r = value / COLUMNS, c = value % COLUMNS;
-  if (split || lane % (32 / COUNT) || r >= ROWS || row + r >= a.rows) return;
-  if (a.bias) sums[0] += a.bias[row + r];
-  store_one(a.y, size_t(c) * a.rows + row + r, sums[0], a.type);
+  const GemvPlace<ROWS, SPLIT> place;
+  if constexpr (SPLIT > 1) sum_over_warps<SPLIT, COUNT>(sums[0], place.warp, place.lane);
+  const int value = place.lane / (32 / COUNT), row = place.row + value / COLUMNS;
+  if (place.warp % SPLIT || place.lane % (32 / COUNT) || value >= ROWS * COLUMNS || row >= a.rows) return;
+  if (a.bias) sums[0] += a.bias[row];
+  store_one(a.y, size_t(value % COLUMNS) * a.rows + row, sums[0], a.type);
 }
 
 #define GEMV_PARAMETERS                                                                           \

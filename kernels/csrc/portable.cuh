@@ -24,6 +24,7 @@ typedef unsigned long long u64;
 
 // EXPORT_KERNEL makes a kernel callable on the CPU; on a GPU its name is enough.
 // SHARED_ARRAY and DYNAMIC_SHARED declare memory of the block.
+#define EXPORT_KERNEL_NAMED(name) EXPORT_KERNEL(name)  // where the name itself is a macro
 #if ON_DEVICE
 #define EXPORT_KERNEL(name)
 #define SHARED_ARRAY(type, name, count) __shared__ alignas(16) type name[count]
@@ -111,6 +112,28 @@ DEVICE u32 select_bits(u32 a, u32 b, u32 mask) {
   return result;
 #else
   return (a & mask) | (b & ~mask);
+#endif
+}
+
+// ---- where this thread is, asked anew each time, so that no register holds it over a long loop
+
+DEVICE int thread_index() {
+#if ON_DEVICE
+  int index;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(index));
+  return index;
+#else
+  return threadIdx.x;
+#endif
+}
+
+DEVICE int block_index() {
+#if ON_DEVICE
+  int index;
+  asm volatile("mov.u32 %0, %%ctaid.x;" : "=r"(index));
+  return index;
+#else
+  return blockIdx.x;
 #endif
 }
 

@@ -59,9 +59,10 @@ struct Q4K {
   }
 };
 
+// The second bound is how many blocks a processor has room for. Left alone with many columns, the
+// compiler makes room for one more and spills a register for it.
 #define VARIANT(ROWS, COLUMNS, SPLIT)                                                             \
-  extern "C" __global__ void __launch_bounds__(GEMV_THREADS)                                      \
-      q4_k_gemv_r##ROWS##_c##COLUMNS##_s##SPLIT(GEMV_PARAMETERS) {                                \
+  extern "C" __global__ void __launch_bounds__(GEMV_THREADS, COLUMNS == 7 ? 4 : 0) q4_k_gemv_r##ROWS##_c##COLUMNS##_s##SPLIT(GEMV_PARAMETERS) {                                \
     gemv<Q4K, ROWS, COLUMNS, SPLIT>(Q4K(threadIdx.x % 32), GEMV_ARGUMENTS);                       \
   }                                                                                               \
   EXPORT_KERNEL(q4_k_gemv_r##ROWS##_c##COLUMNS##_s##SPLIT)

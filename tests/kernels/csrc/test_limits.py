@@ -1,0 +1,101 @@
+"""Every kernel, compiled for every architecture, within the limits that limits.toml sets."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingle.kernels.build import ARCHITECTURES, CubinCache, NvrtcCompiler
+from ingle.kernels.cubin_report import KernelReport, cubin_report
+from ingle.kernels.kernel_source import CSRC
+
+LIMITS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("limits.toml").read_text())
+SOURCES = [name for name in LIMITS if name.endswith(".cuh")]
+Report = Callable[[str, str], dict[str, KernelReport]]
+
+
+@pytest.fixture(scope="session")
+def report(pytestconfig: pytest.Config) -> Report:
+    """Of a source's kernels on an architecture; compiled once for each state of the source."""
+    assert pytestconfig.cache is not None
+    cache = CubinCache(pytestconfig.cache.mkdir("cubins"), NvrtcCompiler())
+    reports: dict[tuple[str, str], dict[str, KernelReport]] = {}
+
+    def of(source: str, architecture: str) -> dict[str, KernelReport]:
+        key = source, architecture
+        if key not in reports:
+            reports[key] = cubin_report(cache.cubin(source, architecture))
+        return reports[key]
+
+    return of
+
+
+def columns_of(kernel: str) -> int:
+    match = re.search(r"_c(\d)_s\d$", kernel)
+    return int(match[1]) if match else 1
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("source", SOURCES)
+def test_limits(report: Report, source: str, architecture: str) -> None:
+    limits = LIMITS[source]
+    found = report(source, architecture)
+    assert len(found) >= 1
+    for kernel, facts in found.items():
+        place = min(columns_of(kernel), len(limits["registers"])) - 1
+        assert facts.stack == 0, f"{kernel} spills {facts.stack} bytes"
+        assert facts.registers <= limits["registers"][place], f"{kernel}: {facts.registers}"
+        assert facts.shared <= LIMITS["shared_bytes"][architecture]
+        if "instructions" not in limits:
+            continue
+        weights = facts.weights(columns_of(kernel), limits["products"])
+        a_weight = facts.loop_instructions / weights
+        assert a_weight <= limits["instructions"][place], f"{kernel}: {a_weight:.2f}"
+        for opcode in limits["loop"]:
+            assert any(name.startswith(opcode) for name in facts.loop), f"{kernel}: no {opcode}"
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_one_column_stays_below_what_hopper_can_feed(report: Report, architecture: str) -> None:
+    """The budget of docs/kernels.md: 4 bits a weight leave four instructions for it on an H200."""
+    budget = 2.0 if architecture == "sm_90" else 2.3
+    for source, factor in (("q4_k.cuh", 1.0), ("q6_k.cuh", 1.5), ("nf4.cuh", 1.5)):
+        for kernel, facts in report(source, architecture).items():
+            if columns_of(kernel) == 1:
+                assert facts.loop_instructions / facts.weights(1) <= budget * factor, kernel
+
+
+def test_every_source_with_kernels_has_limits() -> None:
+    with_kernels = {
+        path.name
+        for path in CSRC.glob("*.cuh")
+        if path.name not in ("portable.cuh", "gemv.cuh") and "EXPORT_KERNEL" in path.read_text()
+    }
+    assert with_kernels | {"nf4_exact.cuh"} == set(SOURCES)
+
+
+def test_stacks_and_loops_are_seen() -> None:
+    """The gate itself: an array that registers cannot hold, and a loop that is known."""
+    source = """
+    extern "C" __global__ void indexed(const int* x, int* y, int n) {
+      int counts[64] = {};
+      for (int i = 0; i < n; ++i) ++counts[x[i] & 63];
+      for (int i = 0; i < n; ++i) y[i] = counts[y[i] & 63];
+    }
+    extern "C" __global__ void dots(const int* x, int* y, int n) {
+      int sum = 0;
+      #pragma unroll 1
+      for (int i = 0; i < n; ++i) sum = __dp4a(x[2 * i], x[2 * i + 1], sum);
+      *y = sum;
+    }
+    """
+    found = cubin_report(NvrtcCompiler().compile(source, "sm_90"))
+    assert found["indexed"].stack >= 256
+    assert found["dots"].stack == 0
+    assert found["dots"].weights(columns=1) == 4
+    assert 4 < found["dots"].loop_instructions < 16
