@@ -7,12 +7,11 @@ import os
 import platform
 import statistics
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import psutil
-
 RESULTS = Path(__file__).parent / "results"
+_PACKAGES = ("ingle", "llama-cpp-python", "torch", "triton")
 
 
 def describe() -> dict[str, object]:
@@ -23,11 +22,10 @@ def describe() -> dict[str, object]:
         "cores": len(os.sched_getaffinity(0))
         if hasattr(os, "sched_getaffinity")
         else os.cpu_count(),
-        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "memory_gib": _memory_gib(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
-        "ingle": version("ingle"),
-        "llama_cpp_python": version("llama-cpp-python"),
+        **{name.replace("-", "_"): _version(name) for name in _PACKAGES},
         "load_before": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
     }
 
@@ -43,6 +41,19 @@ def save(name: str, figures: dict[str, object]) -> Path:
 def median(values: list[float]) -> float:
     """The figure to quote of several runs."""
     return statistics.median(values)
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # a checkout alone, on a machine that is lent for its GPU
+        return None
+
+
+def _memory_gib() -> float | None:
+    if not hasattr(os, "sysconf"):
+        return None
+    return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
 
 
 def _cpu_model() -> str:

@@ -54,9 +54,17 @@ class QuantizedGemv:
         self._processors = processors
 
     def quantize(
-        self, x: torch.Tensor, out: torch.Tensor | None = None, *, stream: int = 0
+        self,
+        x: torch.Tensor,
+        out: torch.Tensor | None = None,
+        *,
+        stream: int = 0,
+        overlap: bool = False,
     ) -> torch.Tensor:
-        """`x` (columns, inputs) contiguous as tiles (tiles, columns, 1536) uint8."""
+        """`x` (columns, inputs) contiguous as tiles (tiles, columns, 1536) uint8.
+
+        `overlap` is for `KernelModule.launch`, here and below.
+        """
         columns, inputs = x.shape
         if inputs % GROUP or not x.is_contiguous():
             raise ValueError(f"Vectors of {inputs} values cannot be quantised.")
@@ -64,7 +72,7 @@ class QuantizedGemv:
         arguments = (_pointer(x), _pointer(tiles), c_int(inputs), c_int(_ELEMENT_TYPES[x.dtype]))
         grid = (-(-inputs // 512), columns, 1)
         module = self._load("quantize_q8.cuh")
-        module.launch("quantize_q8", grid, (128, 1, 1), arguments, stream=stream)
+        module.launch("quantize_q8", grid, (128, 1, 1), arguments, stream=stream, overlap=overlap)
         return tiles
 
     def multiply(
@@ -77,6 +85,7 @@ class QuantizedGemv:
         variant: GemvVariant | None = None,
         exact: bool = False,
         stream: int = 0,
+        overlap: bool = False,
     ) -> torch.Tensor:
         """`out` (columns, rows) contiguous, its dtype any: the products, plus `bias` float32.
 
@@ -104,7 +113,8 @@ class QuantizedGemv:
             name = _SOURCES[weight.type]
         module = self._load(f"{name}.cuh")
         kernel = f"{name}_gemv_r{chosen.rows}_c{columns}_s{chosen.split}"
-        module.launch(kernel, _grid(rows, chosen), (32 * _WARPS, 1, 1), arguments, stream=stream)
+        block = (32 * _WARPS, 1, 1)
+        module.launch(kernel, _grid(rows, chosen), block, arguments, stream=stream, overlap=overlap)
         return out
 
     def variant(self, rows: int) -> GemvVariant:

@@ -70,7 +70,10 @@ DEVICE void add_tiles(const Format& format, const GemvArguments& a, float* sums)
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
     const int row = min(place.row + r, a.rows - 1);
-    cursors[r] = format.at(a.weights + size_t(row) * a.row_bytes, row, split);
+    const u8* const start = a.weights + size_t(row) * a.row_bytes;
+    cursors[r] = format.at(start, row, split);
+    // Weights depend on nobody: their first bytes may come while the previous kernel still runs.
+    if (place.lane * 32 < a.row_bytes) prefetch_to_l2(start + place.lane * 32);
   }
   wait_for_previous_kernel();
   const u8* x = a.tiles + split * (COLUMNS * Q8_TILE_BYTES) + place.lane * 16;

@@ -322,6 +322,13 @@ DEVICE uint4 load_16(const void* address) {
 #endif
 }
 
+// Brings the 32 bytes at an address, which need not be used, to L2.
+DEVICE void prefetch_to_l2([[maybe_unused]] const void* address) {
+#if ON_DEVICE
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+#endif
+}
+
 // ---- copies to shared memory that do not wait
 
 // 16 bytes, of which the last `16 - bytes` become zeros without being read.

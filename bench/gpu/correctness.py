@@ -1,0 +1,148 @@
+"""Each kernel on this GPU beside exact arithmetic, in shapes that fit nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from gpu.session import Session
+from gpu.weights import KINDS, random_weight, repacked
+
+from ingle.kernels.dequantize import dequantize
+from ingle.kernels.nf4_tensor import NF4Tensor
+from ingle.kernels.q8_activations import quantize_q8_reference
+from ingle.kernels.quantized_gemv import GemvVariant, QuantizedGemv, quantized_gemv_reference
+
+# Relative in the Euclidean norm; NF4's values as one byte or two differ from exact ones.
+TOLERANCES = {"Q4_K": 1e-5, "Q6_K": 1e-5, "NF4": 7e-3, "NF4 exact": 1e-4}
+# Of the mean squared error that quantised activations may cause.
+NMSE = 5e-4
+SHAPES = [(7, 256), (37, 1280), (130, 2816), (1024, 4096), (515, 14336)]
+DTYPES = {torch.float32: 0.0, torch.float16: 1e-3, torch.bfloat16: 8e-3}
+# More bytes than 32 bits can count.
+HUGE_ROWS, HUGE_INPUTS = 1_000_001, 4096
+
+
+class Case(NamedTuple):
+    """One product."""
+
+    kind: str
+    rows: int
+    inputs: int
+    columns: int
+    split: int
+    dtype: torch.dtype = torch.float32
+
+    @property
+    def name(self) -> str:
+        """What a report calls it."""
+        shape = f"{self.rows}x{self.inputs}, {self.columns} columns, split {self.split}"
+        return f"{self.kind} {shape}, {str(self.dtype).removeprefix('torch.')}"
+
+
+def run(session: Session) -> dict[str, object]:
+    """The largest error of each kind, and every case that is over its tolerance."""
+    gemv = session.gemv()
+    largest: dict[str, float] = {}
+    failures = [f"quantised bits differ: {what}" for what in _quantization(session, gemv)]
+    count = 0
+    for case in cases(session):
+        if session.seconds_left < 20:
+            failures.append(f"no time was left from {case.name} on")
+            break
+        count += 1
+        error, nmse = _errors(session, gemv, case)
+        if case.dtype == torch.float32:
+            largest[case.kind] = max(largest.get(case.kind, 0.0), error)
+        if not error <= TOLERANCES[case.kind] + DTYPES[case.dtype] or not nmse <= NMSE:
+            failures.append(f"{case.name}: error {error:.1e}, NMSE {nmse:.1e}")
+    skipped: list[str] = []
+    if reason := _huge(session, gemv, failures):
+        skipped.append(f"matrices of more than 2^31 bytes: {reason}")
+    return {
+        "cases": count,
+        "largest_error": largest,
+        "failures": failures,
+        "skipped": skipped,
+        "ok": not failures,
+    }
+
+
+def table(result: dict[str, Any]) -> list[str]:
+    """Lines for people."""
+    lines = [
+        f"{kind:<10} largest relative error {error:.1e}"
+        for kind, error in result["largest_error"].items()
+    ]
+    lines += [f"FAILED {failure}" for failure in result["failures"][:20]]
+    return [*lines, *(f"skipped: {reason}" for reason in result["skipped"])]
+
+
+def cases(session: Session) -> Iterator[Case]:
+    """Every kernel once, every shape with some; fewer on a CPU."""
+    kinds = [*KINDS, "NF4 exact"]
+    for kind in kinds:
+        for rows, inputs in SHAPES[:3] if session.on_cpu else SHAPES:
+            for columns, split in ((1, 1), (1, 4), (3, 4), (8, 1)):
+                yield Case(kind, rows, inputs, columns, split)
+        for columns in () if session.on_cpu else range(1, 9):
+            for split in (1, 4):
+                yield Case(kind, 258, 1536, columns, split)
+        for dtype in (torch.float16, torch.bfloat16):
+            yield Case(kind, 65, 1536, 2, 1, dtype)
+
+
+def _errors(session: Session, gemv: QuantizedGemv, case: Case) -> tuple[float, float]:
+    """To exact sums of the same quantised numbers, and the mean squared one to plain floats."""
+    exact = case.kind == "NF4 exact"
+    kind = case.kind.split()[0]
+    weight = random_weight(kind, case.rows, case.inputs, session.device, seed=case.rows)
+    generator = torch.Generator(session.device).manual_seed(case.columns)
+    x = torch.randn(case.columns, case.inputs, device=session.device, generator=generator)
+    tiles = gemv.quantize(x, stream=session.stream)
+    out = torch.full(
+        (case.columns, case.rows), float("nan"), dtype=case.dtype, device=session.device
+    )
+    variant = GemvVariant(2, case.split)
+    gemv.multiply(repacked(weight), tiles, out, variant=variant, exact=exact, stream=session.stream)
+    reference = quantized_gemv_reference(weight, tiles)
+    floats = x.double() @ dequantize(weight).double().T
+    return _relative(out, reference), _relative(out, floats) ** 2
+
+
+def _quantization(session: Session, gemv: QuantizedGemv) -> Iterator[str]:
+    """Where bytes or facts are not those of plain torch, bit for bit."""
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        for columns, inputs in ((1, 1024), (8, 4096), (3, 14336)):
+            x = torch.randn(columns, inputs, generator=torch.Generator().manual_seed(inputs))
+            tiles = gemv.quantize(x.to(session.device, dtype), stream=session.stream).cpu()
+            if not torch.equal(tiles, quantize_q8_reference(x.to(dtype))):
+                yield f"{columns}x{inputs}, {dtype}"
+
+
+def _huge(session: Session, gemv: QuantizedGemv, failures: list[str]) -> str | None:
+    """Rows whose offsets need more than 32 bits; gives why this was left out."""
+    if session.on_cpu:
+        return "on a CPU"
+    if torch.cuda.mem_get_info()[0] < 16 << 30:
+        return "too little memory"
+    weight = random_weight("Q4_K", HUGE_ROWS, HUGE_INPUTS, session.device)
+    assert not isinstance(weight, NF4Tensor)
+    assert weight.nbytes > 1 << 31
+    x = torch.randn(1, HUGE_INPUTS, device=session.device)
+    tiles = gemv.quantize(x, stream=session.stream)
+    out = torch.full((1, HUGE_ROWS), float("nan"), device=session.device)
+    gemv.multiply(repacked(weight), tiles, out, stream=session.stream)
+    for rows in (slice(0, 64), slice(HUGE_ROWS - 64, HUGE_ROWS)):
+        expected = quantized_gemv_reference(weight.rows(rows), tiles)
+        if not _relative(out[:, rows], expected) <= TOLERANCES["Q4_K"]:
+            failures.append(f"rows {rows} of a matrix of more than 2^31 bytes")
+    if not bool(out.isfinite().all()):
+        failures.append("a matrix of more than 2^31 bytes has rows without a product")
+    return None
+
+
+def _relative(found: torch.Tensor, expected: torch.Tensor) -> float:
+    difference = (found.double() - expected) ** 2
+    return float(difference.sum().sqrt() / (expected**2).sum().sqrt())

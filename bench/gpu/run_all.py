@@ -1,0 +1,109 @@
+"""All that needs a GPU in one run: see run_all.sh."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gpu.part import PARTS
+from machine import RESULTS, describe
+
+# What a part takes at most, of the time that is left.
+SHARES = {"conformance": 0.3, "correctness": 0.4, "bandwidth": 0.5, "decode_step": 0.5}
+_TIME_TO_STOP = 10
+
+
+def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}; or all")
+    parser.add_argument("--limit", type=float, default=570, help="seconds for all of them")
+    parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the JSON file")
+    parser.add_argument("--name", help="of the JSON file; else gpu and the GPU's name")
+    parser.add_argument(
+        "--on-cpu", action="store_true", help="the kernels' twins, to try all but timings"
+    )
+    arguments = parser.parse_args(argv)
+    unknown = set(arguments.parts) - set(PARTS)
+    if unknown:
+        parser.error(f"there is no part {', '.join(sorted(unknown))}")
+    return arguments
+
+
+def run_part(name: str, seconds: float, *, on_cpu: bool) -> dict[str, Any]:
+    """One part in a process of its own, which is ended when its time is up."""
+    with tempfile.TemporaryDirectory() as folder:
+        output = Path(folder) / "result.json"
+        command = [
+            sys.executable,
+            "-P",
+            str(Path(__file__).with_name("part.py")),
+            name,
+            str(output),
+        ]
+        command += ["--seconds", str(seconds), *(["--on-cpu"] if on_cpu else [])]
+        began = time.monotonic()
+        try:
+            done = subprocess.run(command, timeout=seconds + _TIME_TO_STOP, check=False)
+            code: int | str = done.returncode
+        except subprocess.TimeoutExpired:
+            code = "time is up"
+        took = round(time.monotonic() - began, 1)
+        try:
+            result: dict[str, Any] = json.loads(output.read_text())
+        except (OSError, ValueError):
+            result = {"status": "broken", "lines": [f"it ended without a result: {code}"]}
+    return {"seconds": took, **result}
+
+
+def gpu_facts() -> dict[str, str]:
+    """Of the first GPU, as its driver tells."""
+    fields = "name,driver_version,memory.total,clocks.max.sm,clocks.max.mem,power.limit"
+    command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader", "-i", "0"]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    return dict(zip(fields.split(","), told.stdout.strip().split(", "), strict=False))
+
+
+def save(folder: Path, name: str, facts: dict[str, str], results: dict[str, Any]) -> None:
+    """After each part, so that whatever ends the run leaves what was measured."""
+    folder.mkdir(parents=True, exist_ok=True)
+    document = {"machine": describe() | {"gpu": facts}, "parts": results}
+    (folder / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the parts and print their tables; the status is 1 if one is wrong."""
+    arguments = parse(argv)
+    ends = time.monotonic() + arguments.limit
+    facts = gpu_facts()
+    name = arguments.name or "-".join(["gpu", *facts.get("name", "none").lower().split()])
+    results: dict[str, Any] = {}
+    for part in arguments.parts or PARTS:
+        left = ends - time.monotonic() - _TIME_TO_STOP
+        if left < 20:
+            results[part] = {"status": "skipped", "lines": ["no time was left"]}
+        else:
+            share = left if len(arguments.parts) == 1 else left * SHARES.get(part, 1)
+            results[part] = run_part(part, share, on_cpu=arguments.on_cpu)
+        print(f"\n== {part}: {results[part]['status']} ({results[part].get('seconds', 0)} s)")
+        for line in results[part]["lines"]:
+            print(f"   {line}")
+        if "traceback" in results[part]:
+            print(results[part]["traceback"], file=sys.stderr)
+        save(arguments.output, name, facts, results)
+    print(f"\nwritten to {arguments.output / name}.json")
+    return int(any(each["status"] in ("failed", "broken") for each in results.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,16 @@
+#!/bin/sh
+# Everything that needs a GPU, in one run of at most ten minutes, with nothing from the network:
+#   bench/gpu/run_all.sh [PART ...] [--limit SECONDS] [--output FOLDER] [--on-cpu]
+# Python needs torch with CUDA; NVRTC (the extra `cuda`) or nvcc compile the kernels, g++ their twins.
+set -eu
+root=$(cd "$(dirname "$0")/../.." && pwd)
+# Our top-level folders are the subpackages of `ingle`; the root itself must stay off the path, where
+# they would hide other packages of the same names.
+links=$(mktemp -d)
+trap 'rm -rf "$links"' EXIT
+mkdir "$links/ingle"
+for folder in backends daemon kernels models; do
+    ln -s "$root/$folder" "$links/ingle/$folder"
+done
+PYTHONPATH="$links:$root/bench${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1 \
+    "${PYTHON:-python3}" -P "$root/bench/gpu/run_all.py" "$@"

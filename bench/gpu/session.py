@@ -1,0 +1,148 @@
+"""What the parts of the GPU measurements share: the device, its kernels, and a clock."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import torch
+
+from ingle.kernels.build import CubinCache, find_compiler
+from ingle.kernels.host_build import HostModule, build_host_library
+from ingle.kernels.kernel_source import NO_DEFINES, digest
+from ingle.kernels.launch import Driver, KernelModule
+from ingle.kernels.quantized_gemv import QuantizedGemv
+
+# Measured weights rotate among so many bytes, several times every GPU's L2.
+_COLD_BYTES = 512 << 20
+
+
+@dataclass
+class Skipped(Exception):
+    """A part, or some of it, that cannot run here, and why."""
+
+    reason: str
+
+
+class Session:
+    """One device with its kernels; `on_cpu` runs these on the CPU, for all but timings.
+
+    `seconds` is how long the part may take.
+    """
+
+    def __init__(self, *, on_cpu: bool = False, seconds: float = 600, folder: Path | None = None):
+        self.on_cpu = on_cpu
+        self._deadline = time.monotonic() + seconds
+        self._folder = folder or Path(tempfile.gettempdir()) / f"ingle-kernels-{os.getuid()}"
+        self._modules: dict[str, KernelModule] = {}
+        self.device = torch.device("cpu" if on_cpu else "cuda")
+        if not on_cpu:
+            torch.zeros(1, device=self.device)  # its context comes first, and the driver shares it
+
+    @cached_property
+    def driver(self) -> Driver:
+        """The GPU; raises `Skipped` on a CPU."""
+        if self.on_cpu:
+            raise Skipped("it needs a GPU")
+        return Driver()
+
+    @property
+    def processors(self) -> int:
+        """Streaming multiprocessors; on a CPU as many as an H200 has."""
+        return 132 if self.on_cpu else self.driver.processors
+
+    @property
+    def seconds_left(self) -> float:
+        """Until the part has to end."""
+        return self._deadline - time.monotonic()
+
+    @property
+    def stream(self) -> int:
+        """Torch's current stream, as launches want it."""
+        return 0 if self.on_cpu else torch.cuda.current_stream().cuda_stream
+
+    def module(self, source: str, defines: Mapping[str, str] = NO_DEFINES) -> KernelModule:
+        """A source's kernels, compiled at most once."""
+        key = digest(source, repr(sorted(defines.items())))
+        if key not in self._modules:
+            if self.on_cpu:
+                library = build_host_library(source, self._folder, defines=defines)
+                self._modules[key] = HostModule(library, seed=1)
+            else:
+                cubin = self._cache.cubin(source, self.driver.architecture, defines)
+                self._modules[key] = self.driver.load(cubin)
+        return self._modules[key]
+
+    def twin(self, source: str) -> HostModule:
+        """The same kernels on the CPU, to compare with."""
+        return HostModule(build_host_library(source, self._folder))
+
+    def compile(self, wanted: Sequence[tuple[str, Mapping[str, str]]]) -> float:
+        """Compile all of these at once, so that later calls find them; gives the seconds."""
+        began = time.monotonic()
+        if not self.on_cpu:
+            architecture = self.driver.architecture
+            cache = self._cache
+            with ThreadPoolExecutor() as pool:
+                made = [pool.submit(cache.cubin, name, architecture, each) for name, each in wanted]
+            for each in made:
+                each.result()
+        return time.monotonic() - began
+
+    def gemv(self, defines: Mapping[str, str] = NO_DEFINES) -> QuantizedGemv:
+        """The operation on this device's kernels."""
+
+        def load(source: str) -> KernelModule:
+            return self.module(source, NO_DEFINES if source == "quantize_q8.cuh" else defines)
+
+        return QuantizedGemv(load, self.processors)
+
+    def time(self, launches: Sequence[Callable[[], object]], *, repeats: int = 7) -> float:
+        """Seconds that one of `launches` takes: the median over replays of a graph of all.
+
+        They should differ in the memory they read, or it is the cache that is measured.
+        """
+        if self.on_cpu:
+            raise Skipped("timings need a GPU")
+        graph = self._captured(launches)
+        for _ in range(2):
+            graph.replay()
+        times: list[float] = []
+        for _ in range(repeats):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            times.append(start.elapsed_time(end) / 1000)
+        return statistics.median(times) / len(launches)
+
+    @cached_property
+    def _cache(self) -> CubinCache:
+        return CubinCache(self._folder, find_compiler())
+
+    @staticmethod
+    def _captured(launches: Sequence[Callable[[], object]]) -> torch.cuda.CUDAGraph:
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            launches[0]()  # loads the kernel, which a capture does not allow
+        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            for launch in launches:
+                launch()
+        return graph
+
+
+def copies_for(bytes_each: int, *, least: int = 2, most: int = 256) -> int:
+    """How many copies of a buffer it takes to read from memory rather than from a cache."""
+    return max(least, min(most, -(-_COLD_BYTES // bytes_each)))

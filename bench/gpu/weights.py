@@ -1,0 +1,80 @@
+"""Weights of any size in a moment: valid blocks of random bytes, made where they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from ingle.kernels.dequantize import BLOCK_TYPES
+from ingle.kernels.nf4 import dynamic_values
+from ingle.kernels.nf4_tensor import NestedAbsmax, NF4Tensor
+from ingle.kernels.quantized_gemv import Repacked
+from ingle.kernels.quantized_tensor import QuantizedTensor
+from ingle.kernels.repacked_nf4 import repack_nf4
+from ingle.kernels.repacked_tensor import repack
+
+KINDS = ("Q4_K", "Q6_K", "NF4")
+# Where blocks have 16-bit floats, of which random bytes would be infinite, and their size.
+_SCALES = {"Q4_K": ((0, 2), 1e-4), "Q6_K": ((208,), 5e-5)}
+
+
+class Shape(NamedTuple):
+    """A matrix of Llama-3.1-8B by what it is for."""
+
+    name: str
+    rows: int
+    inputs: int
+
+
+SHAPES: Sequence[Shape] = (
+    Shape("key or value", 1024, 4096),
+    Shape("output of attention", 4096, 4096),
+    Shape("query, key, value", 6144, 4096),
+    Shape("gate or up", 14336, 4096),
+    Shape("gate and up", 28672, 4096),
+    Shape("down", 4096, 14336),
+    Shape("LM head", 128256, 4096),
+)
+
+
+def random_weight(
+    kind: str, rows: int, inputs: int, device: torch.device, seed: int = 0
+) -> QuantizedTensor | NF4Tensor:
+    """A matrix of `kind` whose values have the size that models' have."""
+    generator = torch.Generator(device).manual_seed(seed)
+    if kind == "NF4":
+        return _random_nf4(rows, inputs, device, generator)
+    block = BLOCK_TYPES[kind]
+    data = _bytes(rows, inputs // block.elements * block.bytes, device, generator)
+    blocks = data.view(-1, block.bytes)
+    places, size = _SCALES[kind]
+    for place in places:
+        scales = torch.randn(len(blocks), 1, device=device, generator=generator) * size
+        blocks[:, place : place + 2] = scales.half().view(torch.uint8)
+    return QuantizedTensor(kind, data, inputs)
+
+
+def repacked(weight: QuantizedTensor | NF4Tensor) -> Repacked:
+    """The same for the kernels."""
+    return repack_nf4(weight) if isinstance(weight, NF4Tensor) else repack(weight)
+
+
+def _random_nf4(
+    rows: int, inputs: int, device: torch.device, generator: torch.Generator
+) -> NF4Tensor:
+    codes = _bytes(rows, inputs // 2, device, generator)
+    absmax = _bytes(rows, inputs // 64, device, generator)
+    groups = -(-absmax.numel() // 256)
+    largest = torch.rand(groups, device=device, generator=generator) * 0.01 + 0.01
+    offset = torch.tensor(0.05, device=device)
+    return NF4Tensor(
+        codes, absmax, nested=NestedAbsmax(dynamic_values().to(device), largest, offset)
+    )
+
+
+def _bytes(rows: int, count: int, device: torch.device, generator: torch.Generator) -> torch.Tensor:
+    return torch.randint(
+        0, 256, (rows, count), dtype=torch.uint8, device=device, generator=generator
+    )

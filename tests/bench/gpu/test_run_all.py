@@ -1,0 +1,124 @@
+"""The GPU measurements as far as they go without a GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from gpu.decode_step import table as step_table
+from gpu.part import PARTS, run_part
+from gpu.run_all import parse
+from gpu.run_all import run_part as run_in_a_process
+from gpu.session import Session, copies_for
+from gpu.tuning import defines
+from gpu.weights import KINDS, random_weight, repacked
+
+from ingle.kernels.dequantize import dequantize
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def test_arguments() -> None:
+    arguments = parse(["conformance", "tuning", "--limit", "30"])
+    assert (arguments.parts, arguments.limit) == (["conformance", "tuning"], 30)
+    assert parse([]).parts == []
+    assert not parse([]).on_cpu
+
+
+def test_parts_that_are_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["bandwith"])
+    assert "no part bandwith" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["bandwidth", "decode_step", "tuning"])
+def test_timings_are_skipped_with_a_reason(name: str) -> None:
+    result = run_part(name, on_cpu=True, seconds=10)
+    assert result["status"] == "skipped"
+    assert result["lines"] == ["it needs a GPU"]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_a_part_is_broken_and_says_why() -> None:
+    result = run_part("conformance", on_cpu=False, seconds=10)
+    assert result["status"] == "broken"
+    assert result["lines"][0]
+    assert "Traceback" in result["traceback"]
+
+
+def test_a_part_that_dies_or_hangs_leaves_a_result() -> None:
+    result = run_in_a_process("no_such_part", 1, on_cpu=True)
+    assert result["status"] == "broken"
+    assert "ended without a result: 2" in result["lines"][0]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+@pytest.mark.skipif(os.name != "posix", reason="a shell script")
+def test_one_call_leaves_json(tmp_path: Path) -> None:
+    environment = os.environ | {"PYTHON": sys.executable}
+    environment.pop("PYTHONPATH", None)
+    script = ROOT / "bench" / "gpu" / "run_all.sh"
+    done = subprocess.run(
+        [script, "conformance", "bandwidth", "--on-cpu", "--output", tmp_path, "--name", "x"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "agree with their twins" in done.stdout
+    written: dict[str, Any] = json.loads((tmp_path / "x.json").read_text())
+    assert written["parts"]["conformance"]["status"] == "ok"
+    assert written["parts"]["bandwidth"]["status"] == "skipped"
+    assert set(written["parts"]) < set(PARTS)
+    assert {"cpu", "gpu", "torch"} < set(written["machine"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_weights_are_of_a_models_size(kind: str) -> None:
+    weight = random_weight(kind, 64, 1024, torch.device("cpu"))
+    values = dequantize(weight)
+    assert bool(values.isfinite().all())
+    assert 1e-3 < float(values.std()) < 1
+    assert repacked(weight).shape == (64, 1024)
+    other = random_weight(kind, 64, 1024, torch.device("cpu"), seed=1)
+    assert not torch.equal(dequantize(other), values)
+
+
+def test_copies_leave_no_cache_warm() -> None:
+    assert copies_for(1 << 20) == 256
+    assert copies_for(64 << 20) == 8
+    assert copies_for(8 << 30) == 2
+
+
+def test_variants_fit_into_registers() -> None:
+    assert "VARIANT(4, 1, 4)" in defines(1)["GEMV_VARIANTS"]
+    assert "VARIANT(2, 8, 1)" in defines(8)["GEMV_VARIANTS"]
+    assert "VARIANT(4, 8," not in defines(8)["GEMV_VARIANTS"]
+
+
+def test_every_part_has_lines_for_people() -> None:
+    steps = [
+        {"columns": columns, "overlap": overlap, "ms": 2.0 * columns, "steps_a_second": 1}
+        | {"percent_of_copy": 50.0}
+        for columns in (1, 8)
+        for overlap in (False, True)
+    ]
+    lines = step_table({"steps": steps})
+    assert lines[0].startswith("1 columns: 2.0 ms")
+    assert lines[-1].endswith("8.00 of one column's time")
+
+
+def test_a_session_on_the_cpu_runs_the_kernels(tmp_path: Path) -> None:
+    session = Session(on_cpu=True, folder=tmp_path)
+    tiles = session.gemv().quantize(torch.ones(1, 32))
+    assert int(tiles[0, 0, 0]) == 127
+    assert session.compile([("quantize_q8.cuh", {})]) < 1

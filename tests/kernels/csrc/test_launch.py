@@ -1,0 +1,111 @@
+"""The launcher, through a driver that CUDA's own header was compiled into."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import subprocess
+from ctypes import c_int, c_void_p
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ingle.kernels.errors import DriverUnavailable, LaunchFailed
+from ingle.kernels.host_build import build_host_library
+from ingle.kernels.launch import CudaModule, Driver
+from ingle.kernels.q8_activations import quantize_q8_reference
+
+FOLDER = Path(__file__).parent
+STREAM = 0xABCDEF0123
+
+
+@pytest.fixture(scope="module")
+def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The driver's library, as it would be without a GPU."""
+    triton = importlib.util.find_spec("triton")
+    assert triton is not None
+    assert triton.origin is not None
+    header = Path(triton.origin).parent / "backends" / "nvidia" / "include"
+    library = tmp_path_factory.mktemp("driver") / "libcuda.so.1"
+    command = ["g++", "-shared", "-fPIC", f"-I{header}", FOLDER / "fake_driver.cpp", "-ldl"]
+    subprocess.run([*command, "-o", library], check=True)
+    return library
+
+
+@pytest.fixture
+def driver(fake: Path) -> Driver:
+    return Driver(library=fake)
+
+
+@pytest.fixture
+def misuse(driver: Driver, build_folder: Path) -> CudaModule:
+    library = build_host_library(str(FOLDER / "misuse.cuh"), build_folder)
+    return driver.load(str(library).encode())
+
+
+def test_what_the_device_is(driver: Driver) -> None:
+    assert (driver.architecture, driver.processors, driver.shared_bytes) == ("sm_90", 132, 232448)
+
+
+def test_arguments_grids_and_memory_arrive(misuse: CudaModule) -> None:
+    wanted, y = np.array([7], np.uint32), np.zeros((24, 24), np.int32)
+    pointers = [c_void_p(array.ctypes.data) for array in (wanted, y)]
+    misuse.launch("indices", (2, 3, 4), (4, 3, 2), pointers, shared_bytes=96, stream=STREAM)
+    assert (y == 7 + 100 * np.arange(24)[:, None] + np.arange(24)).all()
+
+
+def test_pointers_and_numbers_of_a_real_kernel_arrive(driver: Driver, build_folder: Path) -> None:
+    module = driver.load(str(build_host_library("quantize_q8.cuh", build_folder)).encode())
+    x = torch.randn(3, 1024).half()
+    tiles = torch.empty(1, 3, 1536, dtype=torch.uint8)
+    arguments = c_void_p(x.data_ptr()), c_void_p(tiles.data_ptr()), c_int(1024), c_int(1)
+    module.launch("quantize_q8", (2, 3, 1), (128, 1, 1), arguments)
+    assert torch.equal(tiles, quantize_q8_reference(x))
+
+
+def test_much_shared_memory_is_asked_for(misuse: CudaModule) -> None:
+    wanted, y = np.zeros(1, np.uint32), np.zeros((1, 24), np.int32)
+    pointers = [c_void_p(array.ctypes.data) for array in (wanted, y)]
+    misuse.launch("indices", (1, 1, 1), (4, 3, 2), pointers, shared_bytes=200_000)
+    assert (y == np.arange(24)).all()
+
+
+def test_overlap_is_an_attribute_of_the_launch(misuse: CudaModule, fake: Path) -> None:
+    x, y = np.arange(128, dtype=np.int32), np.zeros(128, np.int32)
+    pointers = [c_void_p(array.ctypes.data) for array in (x, y)]
+    count = ctypes.CDLL(str(fake)).fake_launches_with_overlap
+    before = count()
+    misuse.launch("reverse", (1, 1, 1), (128, 1, 1), pointers)
+    assert count() == before
+    misuse.launch("reverse", (1, 1, 1), (128, 1, 1), pointers, overlap=True)
+    assert count() == before + 1
+    assert (y == x[::-1]).all()
+
+
+def test_failures_have_the_names_of_the_driver(driver: Driver, misuse: CudaModule) -> None:
+    with pytest.raises(LaunchFailed, match="cuModuleLoadData failed with CUDA_ERROR_INVALID_IMAGE"):
+        driver.load(b"no such library")
+    with pytest.raises(LaunchFailed, match="cuModuleGetFunction failed with CUDA_ERROR_NOT_FOUND"):
+        misuse.launch("nothing", (1, 1, 1), (32, 1, 1), [])
+    y = np.zeros(128, np.int32)
+    with pytest.raises(LaunchFailed, match="cuLaunchKernelEx failed with CUDA_ERROR_LAUNCH_FAILED"):
+        misuse.launch("different_operations", (1, 1, 1), (32, 1, 1), [c_void_p(y.ctypes.data)])
+
+
+def test_without_a_gpu(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_DRIVER_WITHOUT_GPU", "1")
+    with pytest.raises(DriverUnavailable, match=r"GPU 0 cannot be used: cuInit .*NO_DEVICE"):
+        Driver(library=fake)
+
+
+def test_without_such_a_gpu(fake: Path) -> None:
+    with pytest.raises(DriverUnavailable, match=r"GPU 3 cannot be used: .*INVALID_DEVICE"):
+        Driver(3, library=fake)
+
+
+def test_without_a_driver(tmp_path: Path) -> None:
+    with pytest.raises(DriverUnavailable, match="There is no NVIDIA driver") as caught:
+        Driver(library=tmp_path / "libcuda.so.1")
+    assert caught.value.hint is not None
