@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-PARTS = ("conformance", "correctness", "bandwidth", "decode_step", "tuning")
+PARTS = ("conformance", "correctness", "bandwidth", "decode_step", "forward", "tuning")
 
 
 def run_part(name: str, *, on_cpu: bool, seconds: float) -> dict[str, Any]:
     """The part's result with a `status`: ok, failed, skipped or broken, and lines for people."""
     try:
         session_module: Any = importlib.import_module("gpu.session")
+        part: Any = importlib.import_module(f"gpu.{name}")
     except ImportError as error:
         return {"status": "skipped", "lines": [f"a package is missing: {error}"]}
-    part: Any = importlib.import_module(f"gpu.{name}")
     try:
         session = session_module.Session(on_cpu=on_cpu, seconds=seconds)
         result: dict[str, Any] = part.run(session)

@@ -45,6 +45,14 @@ def test_timings_are_skipped_with_a_reason(name: str) -> None:
     assert result["lines"] == ["it needs a GPU"]
 
 
+def test_the_models_logits_are_compared() -> None:
+    result = run_part("forward", on_cpu=True, seconds=10)
+    assert result["status"] == "ok", result["lines"]
+    assert result["result"]["errors"]["float32"] == 0
+    assert 0 < result["result"]["errors"]["bfloat16"] < 0.05
+    assert result["lines"][-1] == "skipped: timings: it needs a GPU"
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_a_part_is_broken_and_says_why() -> None:
     result = run_part("conformance", on_cpu=False, seconds=10)

@@ -1,0 +1,128 @@
+"""Models of random bfloat16 weights in any shape, and pages for their keys and values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+
+from ingle.kernels.kv_append import kv_append
+from ingle.kernels.paged_attention import paged_attention
+from ingle.models.config import LayerConfig, ModelConfig, RopeConfig
+
+PAGE = 32
+
+
+def llama_config(
+    *, layers: int, hidden: int, heads: int, kv_heads: int, intermediate: int, vocabulary: int
+) -> ModelConfig:
+    """A model built like Llama 3."""
+    head_size = hidden // heads
+    layer = LayerConfig(rope=RopeConfig(theta=500_000.0, size=head_size))
+    return ModelConfig(
+        architecture="llama",
+        vocab_size=vocabulary,
+        hidden_size=hidden,
+        intermediate_size=intermediate,
+        num_heads=heads,
+        num_kv_heads=kv_heads,
+        head_size=head_size,
+        context=8192,
+        norm_epsilon=1e-5,
+        layers=(layer,) * layers,
+        attention_scale=head_size**-0.5,
+    )
+
+
+class RandomWeights:
+    """`Weights` drawn when they are asked for, the same ones for the same seed and device."""
+
+    def __init__(self, config: ModelConfig, device: torch.device, seed: int = 0) -> None:
+        self._shapes = dict(_shapes(config))
+        self._device = device
+        self._seed = seed
+
+    @property
+    def names(self) -> Iterable[str]:
+        """Every tensor of the family."""
+        return self._shapes
+
+    def get(self, name: str) -> torch.Tensor:
+        """Ones for norms; else normal, so small that activations keep their size."""
+        shape = self._shapes[name]
+        if len(shape) == 1:
+            return torch.ones(shape, device=self._device)
+        seed = self._seed + list(self._shapes).index(name)
+        generator = torch.Generator(self._device).manual_seed(seed)
+        values = torch.empty(shape, device=self._device, dtype=torch.bfloat16)
+        return values.normal_(0, shape[1] ** -0.5, generator=generator)
+
+
+class Pages:
+    """An `AttentionContext` of sequences that are all equally long, each in pages of its own."""
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        *,
+        sequences: int,
+        room: int,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> None:
+        self._config = config
+        self._each = -(-room // PAGE)
+        shape = (sequences * self._each, PAGE, config.num_kv_heads, config.head_size)
+        self._keys, self._values = (
+            [torch.zeros(shape, device=device, dtype=dtype) for _ in config.layers]
+            for _ in range(2)
+        )
+        tables = torch.arange(sequences * self._each, dtype=torch.int32, device=device)
+        self._tables = tables.view(sequences, self._each)
+
+    def place(self, start: int, count: int) -> torch.Tensor:
+        """Make room for tokens `start` to `start + count` of each sequence; gives positions."""
+        device, sequences = self._tables.device, len(self._tables)
+        places = torch.arange(start, start + count, device=device)
+        first = torch.arange(sequences, device=device)[:, None] * (self._each * PAGE)
+        self._slots = (first + places).flatten()
+        self._lengths = torch.full((sequences,), start + count, dtype=torch.int32, device=device)
+        self._starts = torch.arange(sequences + 1, dtype=torch.int32, device=device) * count
+        return places.repeat(sequences)
+
+    def attend(
+        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+    ) -> torch.Tensor:
+        """See `AttentionContext.attend`."""
+        keys, values = self._keys[layer], self._values[layer]
+        kv_append(key, value, keys, values, self._slots)
+        return paged_attention(
+            query,
+            keys,
+            values,
+            self._tables,
+            self._lengths,
+            self._starts,
+            scale=self._config.attention_scale,
+        )
+
+
+def _shapes(config: ModelConfig) -> Iterable[tuple[str, tuple[int, ...]]]:
+    hidden, wide = config.hidden_size, config.intermediate_size
+    query, key = (n * config.head_size for n in (config.num_heads, config.num_kv_heads))
+    yield "token_embd.weight", (config.vocab_size, hidden)
+    for layer in range(config.num_layers):
+        for name, shape in {
+            "attn_norm": (hidden,),
+            "attn_q": (query, hidden),
+            "attn_k": (key, hidden),
+            "attn_v": (key, hidden),
+            "attn_output": (hidden, query),
+            "ffn_norm": (hidden,),
+            "ffn_gate": (wide, hidden),
+            "ffn_up": (wide, hidden),
+            "ffn_down": (hidden, wide),
+        }.items():
+            yield f"blk.{layer}.{name}.weight", shape
+    yield "output_norm.weight", (hidden,)
+    yield "output.weight", (config.vocab_size, hidden)
