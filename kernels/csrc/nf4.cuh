@@ -117,7 +117,8 @@ DEVICE NF4<EXACT> nf4_format(const float* values, const float* group_absmax, con
 // The second bound is how many blocks a processor has room for. Left alone with many columns, the
 // compiler makes room for one more and spills a register for it.
 #define VARIANT(ROWS, COLUMNS, SPLIT)                                                             \
-  extern "C" __global__ void __launch_bounds__(GEMV_THREADS, COLUMNS > 4 ? (NF4_EXACT ? 4 : 6) : 0) NF4_KERNEL(ROWS, COLUMNS, SPLIT)(GEMV_PARAMETERS, NF4_PARAMETERS) { \
+  extern "C" __global__ void __launch_bounds__(GEMV_THREADS, COLUMNS > 4 ? (NF4_EXACT ? 4 : 6) : 0)\
+      NF4_KERNEL(ROWS, COLUMNS, SPLIT)(GEMV_PARAMETERS, NF4_PARAMETERS) {                         \
     const auto format = nf4_format<NF4_EXACT>(values, group_absmax, offset, inputs);              \
     gemv<NF4<NF4_EXACT>, ROWS, COLUMNS, SPLIT>(format, GEMV_ARGUMENTS);                           \
   }                                                                                               \

@@ -1,4 +1,4 @@
-// Q4_K weights as kernels/repacked.py lays them out (drawn in docs/kernels.md): a row is tiles of four
+// Q4_K weights as kernels/repacked_tensor.py lays them out (drawn in docs/kernels.md): a row is tiles of four
 // super-blocks, the last one maybe of fewer; a tile is 16 bytes of nibbles for each of its groups,
 // then a header of 16 bytes for each of its super-blocks.
 #pragma once
@@ -62,7 +62,8 @@ struct Q4K {
 // The second bound is how many blocks a processor has room for. Left alone with many columns, the
 // compiler makes room for one more and spills a register for it.
 #define VARIANT(ROWS, COLUMNS, SPLIT)                                                             \
-  extern "C" __global__ void __launch_bounds__(GEMV_THREADS, COLUMNS == 7 ? 4 : 0) q4_k_gemv_r##ROWS##_c##COLUMNS##_s##SPLIT(GEMV_PARAMETERS) {                                \
+  extern "C" __global__ void __launch_bounds__(GEMV_THREADS, COLUMNS == 7 ? 4 : 0)                \
+      q4_k_gemv_r##ROWS##_c##COLUMNS##_s##SPLIT(GEMV_PARAMETERS) {                                \
     gemv<Q4K, ROWS, COLUMNS, SPLIT>(Q4K(threadIdx.x % 32), GEMV_ARGUMENTS);                       \
   }                                                                                               \
   EXPORT_KERNEL(q4_k_gemv_r##ROWS##_c##COLUMNS##_s##SPLIT)

@@ -72,7 +72,8 @@ struct Q6K {
 // The second bound is how many blocks a processor has room for. Left alone with many columns, the
 // compiler makes room for one more and spills a register for it.
 #define VARIANT(ROWS, COLUMNS, SPLIT)                                                             \
-  extern "C" __global__ void __launch_bounds__(GEMV_THREADS, COLUMNS > 4 ? 6 : 0) q6_k_gemv_r##ROWS##_c##COLUMNS##_s##SPLIT(GEMV_PARAMETERS) {                                \
+  extern "C" __global__ void __launch_bounds__(GEMV_THREADS, COLUMNS > 4 ? 6 : 0)                 \
+      q6_k_gemv_r##ROWS##_c##COLUMNS##_s##SPLIT(GEMV_PARAMETERS) {                                \
     gemv<Q6K, ROWS, COLUMNS, SPLIT>(Q6K(threadIdx.x % 32, inputs), GEMV_ARGUMENTS);               \
   }                                                                                               \
   EXPORT_KERNEL(q6_k_gemv_r##ROWS##_c##COLUMNS##_s##SPLIT)

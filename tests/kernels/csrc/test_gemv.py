@@ -10,6 +10,7 @@ import torch
 from gguf import GGMLQuantizationType, quants
 
 from ingle.kernels.dequantize import dequantize
+from ingle.kernels.host_build import HostModule
 from ingle.kernels.nf4 import NF4_VALUES, dequantize_nf4_blocks, quantize_nf4
 from ingle.kernels.nf4_tensor import NF4Tensor
 from ingle.kernels.q8_activations import dequantize_q8
@@ -18,6 +19,7 @@ from ingle.kernels.quantized_tensor import QuantizedTensor
 from ingle.kernels.repacked_nf4 import RepackedNF4, repack_nf4
 from ingle.kernels.repacked_tensor import RepackedTensor, repack
 
+LoadHost = Callable[..., HostModule]
 MakeGemv = Callable[..., QuantizedGemv]
 MakeQuantized = Callable[..., QuantizedTensor]
 
@@ -64,6 +66,22 @@ def test_products_of_any_shape(
     exact = x.double() @ dequantize(weight).double().T
     if rows > 1:  # of a single product it says nothing: its terms may cancel
         assert error(found, exact) ** 2 < 5e-4
+
+
+@pytest.mark.parametrize("variant", [(1, 1), (1, 2), (4, 2), (4, 4)])
+def test_other_variants_that_a_bench_may_choose(
+    load_host: LoadHost, make_quantized: MakeQuantized, variant: tuple[int, int]
+) -> None:
+    text = "VARIANT(1, 3, 1) VARIANT(1, 3, 2) VARIANT(4, 3, 2) VARIANT(4, 3, 4)"
+
+    def load(name: str) -> HostModule:
+        few = {} if name == "quantize_q8.cuh" else {"GEMV_VARIANTS": text}
+        return load_host(name, seed=2, defines=few)
+
+    weight, gemv = make_quantized("Q4_K", 21, 2304, tame=True), QuantizedGemv(load, 132)
+    tiles, out = gemv.quantize(vectors(3, 2304)), torch.full((3, 21), float("nan"))
+    gemv.multiply(repack(weight), tiles, out, variant=GemvVariant(*variant))
+    assert error(out, quantized_gemv_reference(weight, tiles)) < 1e-6
 
 
 @pytest.mark.parametrize("columns", range(1, 9))

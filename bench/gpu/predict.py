@@ -1,0 +1,112 @@
+"""What the products should take on GPUs that nobody has here: from bytes and from instructions.
+
+    python bench/gpu/predict.py
+
+A time is the larger of two: bytes over bandwidth, and instructions over the lanes that issue them.
+Nothing is measured but the instructions, which the compiler has chosen.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from gpu.tables import markdown
+
+from ingle.kernels.build import CubinCache, find_compiler
+from ingle.kernels.cubin_report import KernelReport, cubin_report
+
+COLUMNS = (1, 2, 4, 8)
+
+
+class GPU(NamedTuple):
+    """Bytes a second of memory, as sold but for the H200's, which is a measured copy."""
+
+    name: str
+    architecture: str
+    bytes_a_second: float
+    processors: int
+    hertz: float
+
+    @property
+    def lanes_a_second(self) -> float:
+        """Instructions of single lanes: four warps of 32 issue at once."""
+        return self.processors * 128 * self.hertz
+
+
+class Format(NamedTuple):
+    """A source of kernels, bytes it reads for a weight, and products that it takes for one."""
+
+    name: str
+    source: str
+    bytes_a_weight: float
+    products: int = 1
+
+
+GPUS = (
+    GPU("RTX 3090", "sm_86", 936e9, 82, 1.70e9),
+    GPU("RTX 4090", "sm_89", 1008e9, 128, 2.52e9),
+    GPU("RTX 5090", "sm_120", 1792e9, 170, 2.41e9),
+    GPU("H200", "sm_90", 4300e9, 132, 1.98e9),
+)
+FORMATS = (
+    Format("Q4_K", "q4_k.cuh", 144 / 256),
+    Format("Q6_K", "q6_k.cuh", 210 / 256),
+    Format("NF4", "nf4.cuh", 33 / 64),
+    Format("NF4 exact", "nf4_exact.cuh", 33 / 64, 2),
+)
+# Of Llama-3.1-8B as Q4_K_M: weights that a token reads in each type.
+STEP = {"Q4_K": 5.973e9, "Q6_K": 1.532e9}
+
+
+def reports(cache: CubinCache, kind: Format, gpu: GPU) -> dict[int, KernelReport]:
+    """By columns, of kernels whose warps share no rows."""
+    found: dict[int, KernelReport] = {}
+    for name, report in cubin_report(cache.cubin(kind.source, gpu.architecture)).items():
+        match = re.search(r"_c(\d)_s1$", name)
+        if match:
+            found[int(match[1])] = report
+    return found
+
+
+def seconds(kind: Format, gpu: GPU, report: KernelReport, columns: int, weights: float) -> float:
+    """Of reading so many weights, or of the instructions for them."""
+    each = report.loop_instructions / report.weights(columns, kind.products)
+    return weights * max(kind.bytes_a_weight / gpu.bytes_a_second, each / gpu.lanes_a_second)
+
+
+def tables() -> Iterable[str]:
+    """Instructions a weight, their share of the time that memory takes, and a decode step."""
+    cache = CubinCache(Path(tempfile.gettempdir()) / "ingle-predictions", find_compiler())
+    found = {(k, g): reports(cache, k, g) for k in FORMATS for g in GPUS}
+    rows: list[list[str]] = []
+    for kind in FORMATS:
+        for columns in COLUMNS:
+            row = [f"{kind.name}, {columns}"]
+            for gpu in GPUS:
+                report = found[kind, gpu][columns]
+                each = report.loop_instructions / report.weights(columns, kind.products)
+                memory = kind.bytes_a_weight / gpu.bytes_a_second
+                share = each / gpu.lanes_a_second / memory
+                row.append(f"{each:.2f} · {report.registers} · {100 * share:.0f} %")
+            rows.append(row)
+    yield markdown(["type, columns", *(gpu.name for gpu in GPUS)], rows)
+    rows = []
+    for columns in COLUMNS:
+        row = [str(columns)]
+        for gpu in GPUS:
+            total = sum(
+                seconds(kind, gpu, found[kind, gpu][columns], columns, STEP[kind.name])
+                for kind in FORMATS
+                if kind.name in STEP
+            )
+            row.append(f"{1000 * total:.2f} ms")
+        rows.append(row)
+    yield markdown(["columns", *(gpu.name for gpu in GPUS)], rows)
+
+
+if __name__ == "__main__":
+    print("\n\n".join(tables()))
