@@ -7,11 +7,16 @@ from typing import cast
 import torch
 from torch.nn import functional
 
+from .hadamard import hadamard_reference
+from .pages import Pages
+from .quantize_heads import dequantize_heads_reference
+from .quantized_pages import QuantizedPages
+
 
 def paged_attention(
     query: torch.Tensor,
-    key_pages: torch.Tensor,
-    value_pages: torch.Tensor,
+    key_pages: Pages,
+    value_pages: Pages,
     block_tables: torch.Tensor,
     context_lengths: torch.Tensor,
     query_starts: torch.Tensor,
@@ -29,6 +34,9 @@ def paged_attention(
     another. A query sees the `window` last tokens, itself included; scores are bounded by
     `soft_cap`. Softmax is in float32. What lies in slots behind a sequence's end is never used, not
     even a NaN; queries that no sequence owns get zeros.
+
+    Quantised keys and values are those of rotated heads: queries are rotated too, and outputs are
+    rotated back. The bias that quantised keys are stored without is in the scores nevertheless.
     """
     return paged_attention_reference(
         query,
@@ -45,8 +53,8 @@ def paged_attention(
 
 def paged_attention_reference(
     query: torch.Tensor,
-    key_pages: torch.Tensor,
-    value_pages: torch.Tensor,
+    key_pages: Pages,
+    value_pages: Pages,
     block_tables: torch.Tensor,
     context_lengths: torch.Tensor,
     query_starts: torch.Tensor,
@@ -59,7 +67,8 @@ def paged_attention_reference(
 
     One sequence after the other, so that what one gets does not depend on who else is there.
     """
-    output = torch.zeros_like(query)
+    output = torch.zeros_like(query, dtype=torch.float32)
+    rotated = hadamard_reference(query) if isinstance(key_pages, QuantizedPages) else query
     starts = cast("list[int]", query_starts.tolist())  # pyright: ignore[reportUnknownMemberType]
     lengths = cast("list[int]", context_lengths.tolist())  # pyright: ignore[reportUnknownMemberType]
     page_size = key_pages.shape[1]
@@ -71,18 +80,32 @@ def paged_attention_reference(
         first_page, last_page = first // page_size, -(-length // page_size)
         pages = block_tables[sequence, first_page:last_page]
         skipped = first_page * page_size
-        keys = _tokens(key_pages, pages, length - skipped)
-        values = _tokens(value_pages, pages, length - skipped)
+        keys = _tokens(key_pages, pages, skipped, length)
+        values = _tokens(value_pages, pages, skipped, length)
         output[begin:end] = _attend(
-            query[begin:end], keys, values, scale=scale, window=window, soft_cap=soft_cap
+            rotated[begin:end], keys, values, scale=scale, window=window, soft_cap=soft_cap
         )
-    return output
+    if isinstance(value_pages, QuantizedPages):
+        output = hadamard_reference(output)
+    return output.to(query.dtype)
 
 
-def _tokens(pages: torch.Tensor, chosen: torch.Tensor, count: int) -> torch.Tensor:
-    """The first `count` tokens in the chosen pages: (kv_heads, count, head_size) float32."""
-    gathered = pages.index_select(0, chosen).flatten(0, 1)[:count]
-    return gathered.transpose(0, 1).float()
+def _tokens(pages: Pages, chosen: torch.Tensor, begin: int, end: int) -> torch.Tensor:
+    """Tokens `begin` to `end` of a sequence, (kv_heads, tokens, head_size) float32.
+
+    The first of the chosen pages begins with the first of them.
+    """
+
+    def gather(plane: torch.Tensor) -> torch.Tensor:
+        return plane.index_select(0, chosen).flatten(0, 1)[: end - begin]
+
+    if not isinstance(pages, QuantizedPages):
+        return gather(pages).transpose(0, 1).float()
+    heads = dequantize_heads_reference(gather(pages.codes), gather(pages.scales), pages.format)
+    if pages.bias is not None:
+        positions = torch.arange(begin, end, device=chosen.device)
+        heads = heads + hadamard_reference(pages.bias.at(positions))
+    return heads.transpose(0, 1)
 
 
 def _attend(
@@ -94,7 +117,7 @@ def _attend(
     window: int | None,
     soft_cap: float | None,
 ) -> torch.Tensor:
-    """Attention of the last tokens of one sequence to all of `keys` and `values`."""
+    """Attention in float32 of the last tokens of one sequence to all of `keys` and `values`."""
     tokens, heads, head_size = query.shape
     kv_heads, length, _ = keys.shape
     group = heads // kv_heads
@@ -113,7 +136,7 @@ def _attend(
             scores = scores.masked_fill(~mask.repeat(group, 1), -torch.inf)
         mixed = torch.softmax(scores, -1) @ values
     mixed = mixed.view(kv_heads, group, tokens, head_size).permute(2, 0, 1, 3)
-    return mixed.reshape(tokens, heads, head_size).to(query.dtype)
+    return mixed.reshape(tokens, heads, head_size)
 
 
 def _mask(

@@ -1,0 +1,52 @@
+"""How a head of keys or values is stored in a quantised page: blocks and bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_LARGEST_BLOCK = 32
+_SCALE_BYTES = 2
+
+
+@dataclass(frozen=True)
+class PageFormat:
+    """One head of `head_size` elements in codes of `bits` (8 or 4) and 16-bit scales.
+
+    Raises ValueError for heads that are no multiple of 8 elements.
+    """
+
+    bits: int
+    head_size: int
+
+    def __post_init__(self) -> None:
+        if self.bits not in (4, 8) or self.head_size <= 0 or self.head_size % 8:
+            raise ValueError(f"no {self.bits}-bit pages for heads of {self.head_size} elements")
+
+    @property
+    def block_size(self) -> int:
+        """See `block_size`."""
+        return block_size(self.head_size)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of a head, each with a scale."""
+        return self.head_size // self.block_size
+
+    @property
+    def code_bytes(self) -> int:
+        """Bytes of a head's codes."""
+        return self.head_size * self.bits // 8
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of a head in all."""
+        return self.code_bytes + self.blocks * _SCALE_BYTES
+
+
+def block_size(head_size: int) -> int:
+    """Elements, one after the other, that are rotated among themselves and share a scale.
+
+    The largest power of two that divides `head_size`, 32 at most: as many as a warp has lanes.
+    Wider rotations make the error no smaller, since what is large in one block stays out of others.
+    """
+    return min(_LARGEST_BLOCK, head_size & -head_size)
