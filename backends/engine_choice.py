@@ -7,6 +7,7 @@ from ingle.models.gguf import GGUFHeader
 from ingle.models.gguf_config import config_from_gguf
 from ingle.models.kv_type import KVType
 from ingle.models.model_folder import ModelFolder
+from ingle.models.paged_fit import check_paged_kv_type
 from ingle.models.task import ModelTask, Pooling, task_of
 
 from .base import EngineChoice, EngineKind
@@ -20,7 +21,6 @@ TENSOR_TYPES = frozenset(
 _QUICK_TYPES = frozenset(("F32", "F16", "BF16"))
 """What it is quick with on a GPU: blocks of the others are unpacked anew for every step, until
 there are kernels that multiply them as they are."""
-_KV_TYPES = (KVType.F32, KVType.F16, KVType.BF16)
 _SHARE_OF_GPU = 0.8
 """Weights may take so much of a GPU's memory: the rest is for keys and values, and for others."""
 _OTHER = "Let llama.cpp run it."
@@ -44,7 +44,7 @@ def choose_engine(
         return _for_folder(model, wanted, own, kv_type)
     if wanted == "llama.cpp":
         return EngineKind.LLAMA_CPP
-    reason = _check_types(model) or _check_kv_type(kv_type) or _check_task(model, pooling)
+    reason = _check_types(model) or _check_task(model, pooling, kv_type)
     if wanted == "cuda":
         if reason is not None:
             raise reason
@@ -70,8 +70,7 @@ def _for_folder(
             f"{folder.path} holds safetensors, which llama.cpp does not read.",
             hint="Run it with the engine cuda, or get the model as a GGUF file.",
         )
-    if (reason := _check_kv_type(kv_type)) is not None:
-        raise reason
+    check_paged_kv_type(folder.path.name, folder.config, kv_type)
     _check_installed(own)
     return EngineKind.CUDA
 
@@ -84,23 +83,14 @@ def _check_installed(own: OwnEngine) -> None:
         )
 
 
-def _check_task(header: GGUFHeader, pooling: Pooling | None) -> ModelError | None:
+def _check_task(header: GGUFHeader, pooling: Pooling | None, kv_type: KVType) -> ModelError | None:
     if task_with(header, pooling) is not ModelTask.GENERATE:
         return UnsupportedModel("ingle's own engine only writes text.", hint=_OTHER)
     try:
-        config_from_gguf(header)
+        check_paged_kv_type(header.path.name, config_from_gguf(header), kv_type)
     except ModelError as error:
         return error
     return None
-
-
-def _check_kv_type(kv_type: KVType) -> ModelError | None:
-    if kv_type in _KV_TYPES:
-        return None
-    return UnsupportedModel(
-        f"ingle's own engine keeps no keys and values in {kv_type} yet.",
-        hint="Load the model with the kv_type f16, or a GGUF file with llama.cpp.",
-    )
 
 
 def _check_types(header: GGUFHeader) -> ModelError | None:

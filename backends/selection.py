@@ -42,16 +42,15 @@ def make_load_spec(
     """How an engine loads a model; `context` is cut to what the model was trained for.
 
     `pooling` makes a model embed texts that way, whatever its file says; `quantize` is for ingle's
-    own engine. Raises `UnsupportedModel`
-    for models that cannot generate text with this `kv_type`.
+    own engine. Raises `UnsupportedModel` for models that llama.cpp cannot run with this `kv_type`.
     """
     task = ModelTask.GENERATE
     if isinstance(model, GGUFHeader):
         task, trained = task_with(model, pooling), model.context
-        if task is ModelTask.GENERATE:
-            check_kv_type(model, kv_type)
-        else:
+        if task is not ModelTask.GENERATE:
             pooling = pooling or choose_pooling(model, task)
+        elif engine is EngineKind.LLAMA_CPP:  # for ours, `choose_engine` has checked it
+            check_kv_type(model, kv_type)
     else:
         trained = model.config.context
     embeds = task is not ModelTask.GENERATE

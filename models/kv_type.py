@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from ingle.kernels.page_format import PageFormat
+
 from .ggml import TENSOR_TYPES
+
+_BITS = {"q8_0": 8, "q4_0": 4}
 
 
 class KVType(StrEnum):
@@ -23,10 +27,23 @@ class KVType(StrEnum):
 
     @property
     def block_elements(self) -> int:
-        """The elements that are stored together; a head has a multiple of them."""
+        """The elements that llama.cpp stores together; a head has a multiple of them."""
         return TENSOR_TYPES[self.ggml_type].block_elements
 
+    def page_format(self, head_size: int) -> PageFormat | None:
+        """How the pages of ingle's own engine store a head; None for types of plain numbers.
+
+        Raises ValueError for heads that no page can hold in this type.
+        """
+        bits = _BITS.get(self.value)
+        return None if bits is None else PageFormat(bits, head_size)
+
+    def paged_bytes(self, head_size: int) -> int:
+        """Bytes of a head in these pages; `page_format` says when there are none."""
+        form = self.page_format(head_size)
+        return self.bytes_of(head_size) if form is None else form.nbytes
+
     def bytes_of(self, elements: int) -> int:
-        """Bytes that so many elements take; they fill whole blocks."""
+        """Bytes that so many elements take in llama.cpp's cache; they fill whole blocks."""
         kind = TENSOR_TYPES[self.ggml_type]
         return elements // kind.block_elements * kind.block_bytes

@@ -28,7 +28,7 @@ def estimate_paged_memory(
     """
     pages = -(-context // PAGE_SIZE) + slots + 1
     width = config.num_kv_heads * config.head_size
-    per_token = 2 * config.num_layers * config.num_kv_heads * kv_type.bytes_of(config.head_size)
+    per_token = 2 * config.num_layers * config.num_kv_heads * kv_type.paged_bytes(config.head_size)
     group = config.num_heads // config.num_kv_heads
     scores = (1 + _FLOAT) if config.attention_soft_cap is None else 3 * _FLOAT * config.num_kv_heads
     tokens = min(batch, context)
@@ -86,11 +86,12 @@ def default_paged_context(
 
 
 def check_paged_kv_type(name: str, config: ModelConfig, kv_type: KVType) -> None:
-    """Raise `UnsupportedModel` where the model's heads cannot be stored in blocks of this type."""
-    block = kv_type.block_elements
-    if config.head_size % block:
+    """Raise `UnsupportedModel` where no page can hold the model's heads in this type."""
+    try:
+        kv_type.page_format(config.head_size)
+    except ValueError:
         raise UnsupportedModel(
-            f"{name} has heads of {config.head_size} elements, and a {kv_type} KV cache stores "
-            f"{block} at a time.",
+            f"{name} has heads of {config.head_size} elements, for which a {kv_type} KV cache has "
+            "no pages.",
             hint=f"Load it with the kv_type {KVType.F16}.",
-        )
+        ) from None

@@ -6,12 +6,13 @@ from collections.abc import Sequence as Numbers
 
 import torch
 
+from ingle.kernels.key_bias import KeyBias
+from ingle.kernels.pages import Pages
+from ingle.kernels.quantized_pages import QuantizedPages
 from ingle.models.kv_type import KVType
 from ingle.models.paged_fit import PAGE_SIZE
 
-from ..errors import LoadFailed
-
-_TYPES = {
+_FLOATS = {
     KVType.F32: torch.float32,
     KVType.F16: torch.float16,
     KVType.BF16: torch.bfloat16,
@@ -21,8 +22,9 @@ _TYPES = {
 class KVPool:
     """Keys and values of all layers in pages of `PAGE_SIZE` tokens; others know which is whose.
 
-    One tensor (layers, 2, pages, page, kv_heads, head_size) holds all of it. There is one page more
-    than `num_pages`: tokens that only fill up a batch are written there, and never read.
+    One tensor (layers, 2, pages, page, kv_heads, head_size) holds all of it, or two of that kind
+    hold codes and scales. There is one page more than `num_pages`: tokens that only fill up a batch
+    are written there, and never read.
     """
 
     def __init__(
@@ -32,14 +34,22 @@ class KVPool:
         kv_heads: int,
         head_size: int,
         num_pages: int,
-        dtype: torch.dtype,
+        kv_type: KVType,
         device: torch.device,
+        key_biases: Numbers[KeyBias | None] = (),
     ) -> None:
+        """Quantised keys are stored without `key_biases`: one for each layer, or none at all."""
         self.num_pages = num_pages
-        self._pages = torch.empty(
-            (layers, 2, num_pages + 1, PAGE_SIZE, kv_heads, head_size), dtype=dtype, device=device
-        )
-        self._layers = [(layer[0], layer[1]) for layer in self._pages]
+        self._device = device
+        shape = (layers, 2, num_pages + 1, PAGE_SIZE, kv_heads)
+        self._planes = [
+            torch.empty((*shape, width), dtype=dtype, device=device)
+            for dtype, width in _planes(kv_type, head_size)
+        ]
+        biases = key_biases or [None] * layers
+        self._layers = [
+            (self._pages(layer, 0, biases[layer]), self._pages(layer, 1)) for layer in range(layers)
+        ]
 
     @property
     def padding_slot(self) -> int:
@@ -49,50 +59,64 @@ class KVPool:
     @property
     def nbytes(self) -> int:
         """Bytes of all pages."""
-        return self._pages.nbytes
+        return sum(plane.nbytes for plane in self._planes)
 
-    def layer(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+    @property
+    def token_bytes(self) -> int:
+        """Bytes of one token's keys and values."""
+        return sum(_token_bytes(plane) for plane in self._planes)
+
+    def layer(self, index: int) -> tuple[Pages, Pages]:
         """Pages of keys and of values, each (pages, page, kv_heads, head_size)."""
         return self._layers[index]
 
     def copy_page(self, source: int, target: int, count: int) -> None:
         """Copy the first `count` tokens of a page to another."""
-        self._pages[:, :, target, :count] = self._pages[:, :, source, :count]
+        for plane in self._planes:
+            plane[:, :, target, :count] = plane[:, :, source, :count]
 
     def read(self, pages: Numbers[int], count: int) -> bytes:
         """Keys and values of the first `count` tokens in these pages, token after token."""
-        index = torch.tensor(list(pages), device=self._pages.device)
-        gathered = self._pages.index_select(2, index).permute(2, 3, 0, 1, 4, 5)
-        tokens = gathered.flatten(0, 1)[:count].contiguous()
-        return tokens.view(-1).view(torch.uint8).cpu().numpy().tobytes()
+        index = torch.tensor(list(pages), device=self._device)
+        parts: list[torch.Tensor] = []
+        for plane in self._planes:
+            gathered = plane.index_select(2, index).permute(2, 3, 0, 1, 4, 5)
+            tokens = gathered.flatten(0, 1)[:count]
+            parts.append(tokens.flatten(1).contiguous().view(torch.uint8))
+        together = parts[0] if len(parts) == 1 else torch.cat(parts, 1)
+        return together.cpu().numpy().tobytes()
 
     def write(self, pages: Numbers[int], count: int, data: bytes | memoryview) -> bool:
         """Put the first `count` tokens that `read` gave into pages; False where it has fewer."""
-        layers, _, _, page, kv_heads, head_size = self._pages.shape
-        token_bytes = self.token_bytes
-        if len(data) < count * token_bytes or len(data) % token_bytes:
+        size = self.token_bytes
+        if len(data) < count * size or len(data) % size:
             return False
-        raw = torch.frombuffer(bytearray(data[: count * token_bytes]), dtype=torch.uint8)
-        tokens = raw.view(self._pages.dtype).view(count, layers, 2, kv_heads, head_size)
-        tokens = tokens.to(self._pages.device)
-        for start in range(0, count, page):
-            part = tokens[start : start + page].permute(1, 2, 0, 3, 4)
-            self._pages[:, :, pages[start // page], : part.shape[2]] = part
+        raw = torch.frombuffer(bytearray(data[: count * size]), dtype=torch.uint8)
+        rows, behind = raw.view(count, size), 0
+        for plane in self._planes:
+            layers, _, _, page, kv_heads, width = plane.shape
+            first, behind = behind, behind + _token_bytes(plane)
+            part = rows[:, first:behind].contiguous().view(plane.dtype)
+            tokens = part.view(count, layers, 2, kv_heads, width).to(self._device)
+            for start in range(0, count, page):
+                some = tokens[start : start + page].permute(1, 2, 0, 3, 4)
+                plane[:, :, pages[start // page], : some.shape[2]] = some
         return True
 
-    @property
-    def token_bytes(self) -> int:
-        """Bytes of one token's keys and values."""
-        layers, _, _, _, kv_heads, head_size = self._pages.shape
-        return layers * 2 * kv_heads * head_size * self._pages.element_size()
+    def _pages(self, layer: int, kind: int, bias: KeyBias | None = None) -> Pages:
+        planes = [plane[layer, kind] for plane in self._planes]
+        return planes[0] if len(planes) == 1 else QuantizedPages(planes[0], planes[1], bias)
 
 
-def page_dtype(kv_type: KVType) -> torch.dtype:
-    """The type of a page's elements; raises `LoadFailed` where the engine has no such pages."""
-    dtype = _TYPES.get(kv_type)
-    if dtype is None:
-        raise LoadFailed(
-            f"ingle's own engine keeps no keys and values in {kv_type} yet.",
-            hint="Load the model with the kv_type f16, or with the engine llama.cpp.",
-        )
-    return dtype
+def _planes(kv_type: KVType, head_size: int) -> list[tuple[torch.dtype, int]]:
+    """Type and width of what a head has in each plane."""
+    form = kv_type.page_format(head_size)
+    if form is None:
+        return [(_FLOATS[kv_type], head_size)]
+    codes = torch.int8 if form.bits == 8 else torch.uint8
+    return [(codes, form.code_bytes), (torch.float16, form.blocks)]
+
+
+def _token_bytes(plane: torch.Tensor) -> int:
+    layers, _, _, _, kv_heads, width = plane.shape
+    return layers * 2 * kv_heads * width * plane.element_size()

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import torch
 
+from ingle.kernels.key_bias import KeyBias
 from ingle.models.errors import ModelError
-from ingle.models.paged_fit import PAGE_SIZE
+from ingle.models.paged_fit import PAGE_SIZE, check_paged_kv_type
 
 from ..base import LoadSpec, ModelInfo, SamplingParams
 from ..cpu_inventory import read_inventory
@@ -24,7 +25,7 @@ from ..engine.sequence import Sequence
 from ..errors import LoadFailed, OutOfMemory
 from ..topology import plan_threads
 from .device import choose_device
-from .kv_pool import KVPool, page_dtype
+from .kv_pool import KVPool
 from .load_warnings import load_warnings
 from .model_files import open_model
 from .open_tokenizer import open_tokenizer
@@ -76,7 +77,7 @@ class CudaModelRunner:
         """The layout of pages, what is in them, and how exactly it was computed."""
         where, weights = self._where, self._spec.quantize
         computed = f"{where.dtype} on {where.device.type}, quantize {weights}"
-        return f"{_LAYOUT}, {self._kv_dtype}, {computed}"
+        return f"{_LAYOUT}, {self._spec.kv_type}, {computed}"
 
     @property
     def num_pages(self) -> int:
@@ -151,6 +152,7 @@ class CudaModelRunner:
     def close(self) -> None:
         """Free weights, pages and buffers."""
         del self._model, self._pool, self._context, self._inputs, self._sampler, self._logits
+        del self._key_biases
         self._pending = None
         if self._where.is_gpu:
             torch.cuda.empty_cache()
@@ -159,8 +161,8 @@ class CudaModelRunner:
     def _load(self, on_progress: Callable[[float], None] | None) -> None:
         """The model's weights to the device, and its tokenizer."""
         path = Path(self._spec.path)
-        self._kv_dtype = page_dtype(self._spec.kv_type)
         files = open_model(path)
+        check_paged_kv_type(path.name, files.config, self._spec.kv_type)
         self._config, self._parameters = files.config, files.parameters
         self.tokenizer = open_tokenizer(path, files.config.vocab_size)
         loaded = files.load(
@@ -185,6 +187,7 @@ class CudaModelRunner:
         budget = PageBudget(where, context=self.context, slots=self.slots)
         pages = budget.wanted(spec.kv_capacity)
         self._workspace = 0
+        self._key_biases = self._find_key_biases()
         if where.is_gpu:
             self._make_pool(budget.for_trial(spec.batch))
             page_bytes = self._pool.token_bytes * PAGE_SIZE
@@ -195,6 +198,13 @@ class CudaModelRunner:
         self.kv_capacity = pages * PAGE_SIZE
         self._try_out(1)
 
+    def _find_key_biases(self) -> list[KeyBias | None]:
+        """What quantised pages leave out of keys, up to the end of the last page."""
+        if self._spec.kv_type.page_format(self._config.head_size) is None:
+            return []
+        pages = -(-self.context // PAGE_SIZE)
+        return self._model.key_biases(pages * PAGE_SIZE)
+
     def _make_pool(self, pages: int) -> None:
         config = self._config
         self._pool = KVPool(
@@ -202,8 +212,9 @@ class CudaModelRunner:
             kv_heads=config.num_kv_heads,
             head_size=config.head_size,
             num_pages=pages,
-            dtype=self._kv_dtype,
+            kv_type=self._spec.kv_type,
             device=self._where.device,
+            key_biases=self._key_biases,
         )
         self._context = PagedContext(config, self._pool, self._inputs)
 

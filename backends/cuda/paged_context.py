@@ -26,7 +26,9 @@ class PagedContext:
         """See `AttentionContext.attend`."""
         config, inputs = self._config, self._inputs
         key_pages, value_pages = self._pool.layer(layer)
-        kv_append(key, value, key_pages, value_pages, inputs.slot_mapping)
+        kv_append(
+            key, value, key_pages, value_pages, inputs.slot_mapping, positions=inputs.positions
+        )
         return paged_attention(
             query,
             key_pages,

@@ -65,6 +65,17 @@ class Attention:
         attended = context.attend(self._layer, query, key, value)
         return self._output(attended.flatten(1))
 
+    @property
+    def key_bias(self) -> torch.Tensor | None:
+        """What is added to all keys before they rotate: (kv_heads, head_size) fp32.
+
+        None where there is none, or where keys are normalised behind it.
+        """
+        bias = self._key.bias
+        if bias is None or self._key_norm is not None:
+            return None
+        return bias.float().view(-1, self._head_size)
+
     def _heads(self, rows: torch.Tensor, norm: RMSNorm | None) -> torch.Tensor:
         """(tokens, heads, head_size), normalised."""
         if norm is not None and not self._norms_each_head:

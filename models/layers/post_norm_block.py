@@ -23,7 +23,7 @@ class PostNormBlock:
 
     def __init__(self, layer: int, config: ModelConfig, parameters: Parameters) -> None:
         size, epsilon = config.hidden_size, config.norm_epsilon
-        self._attention = Attention(layer, config, parameters, self.query_key_norm)
+        self.attention = Attention(layer, config, parameters, self.query_key_norm)
         self._attention_norm = parameters.norm(f"blk.{layer}.post_attention_norm", size, epsilon)
         self._mlp = GatedMLP(layer, config, parameters)
         self._mlp_norm = parameters.norm(f"blk.{layer}.post_ffw_norm", size, epsilon)
@@ -33,6 +33,6 @@ class PostNormBlock:
         self, hidden: torch.Tensor, tables: RotaryTables | None, context: AttentionContext
     ) -> torch.Tensor:
         """The residual stream (tokens, hidden) fp32 behind this layer."""
-        attended = self._attention(hidden.to(self._dtype), tables, context)
+        attended = self.attention(hidden.to(self._dtype), tables, context)
         hidden = hidden + self._attention_norm(attended)
         return hidden + self._mlp_norm(self._mlp(hidden.to(self._dtype)))

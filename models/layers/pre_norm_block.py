@@ -20,7 +20,7 @@ class PreNormBlock:
     def __init__(self, layer: int, config: ModelConfig, parameters: Parameters) -> None:
         size, epsilon = config.hidden_size, config.norm_epsilon
         self._attention_norm = parameters.norm(f"blk.{layer}.attn_norm", size, epsilon)
-        self._attention = Attention(layer, config, parameters, self.query_key_norm)
+        self.attention = Attention(layer, config, parameters, self.query_key_norm)
         self._mlp_norm = parameters.norm(f"blk.{layer}.ffn_norm", size, epsilon)
         self._mlp = GatedMLP(layer, config, parameters)
         self._scale = config.residual_scale
@@ -29,6 +29,6 @@ class PreNormBlock:
         self, hidden: torch.Tensor, tables: RotaryTables | None, context: AttentionContext
     ) -> torch.Tensor:
         """The residual stream (tokens, hidden) fp32 behind this layer."""
-        attended = self._attention(self._attention_norm(hidden), tables, context)
+        attended = self.attention(self._attention_norm(hidden), tables, context)
         hidden = torch.add(hidden, attended, alpha=self._scale)
         return torch.add(hidden, self._mlp(self._mlp_norm(hidden)), alpha=self._scale)

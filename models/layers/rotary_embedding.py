@@ -23,6 +23,10 @@ class RotaryEmbedding:
         """Cosine and sine (tokens, size / 2) fp32 of `positions` (tokens,)."""
         return rotary_tables(positions, self._frequencies, self._scale)
 
+    def first(self, count: int) -> RotaryTables:
+        """The tables of the first `count` positions."""
+        return self(torch.arange(count, device=self._frequencies.device))
+
 
 def rotary_frequencies(config: RopeConfig, context: int) -> list[float]:
     """Radians a position of each pair of elements."""

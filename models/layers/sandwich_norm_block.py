@@ -22,13 +22,13 @@ class SandwichNormBlock:
             parameters.norm(f"blk.{layer}.{name}", config.hidden_size, config.norm_epsilon)
             for name in ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm")
         )
-        self._attention = Attention(layer, config, parameters, self.query_key_norm)
+        self.attention = Attention(layer, config, parameters, self.query_key_norm)
         self._mlp = GatedMLP(layer, config, parameters)
 
     def __call__(
         self, hidden: torch.Tensor, tables: RotaryTables | None, context: AttentionContext
     ) -> torch.Tensor:
         """The residual stream (tokens, hidden) fp32 behind this layer."""
-        attended = self._attention(self._attention_norm(hidden), tables, context)
+        attended = self.attention(self._attention_norm(hidden), tables, context)
         hidden = hidden + self._post_attention_norm(attended)
         return hidden + self._post_mlp_norm(self._mlp(self._mlp_norm(hidden)))

@@ -7,8 +7,11 @@ from typing import ClassVar, Protocol
 
 import torch
 
+from ingle.kernels.key_bias import KeyBias
+
 from ..config import ModelConfig
 from ..weights import Weights
+from .attention import Attention
 from .attention_context import AttentionContext
 from .linear import Linear
 from .parameters import Parameters
@@ -17,6 +20,8 @@ from .rotary_embedding import RotaryEmbedding, RotaryTables
 
 class Block(Protocol):
     """One layer: attention and a feed-forward part around the residual stream."""
+
+    attention: Attention
 
     def __call__(
         self, hidden: torch.Tensor, tables: RotaryTables | None, context: AttentionContext
@@ -78,6 +83,20 @@ class Transformer:
         for block, kind in zip(self._blocks, self._rotary_of, strict=True):
             hidden = block(hidden, None if kind is None else tables[kind], attention)
         return self._logits(hidden[output_rows])
+
+    def key_biases(self, count: int) -> list[KeyBias | None]:
+        """The bias of each layer's keys, where they have one, for the first `count` positions."""
+        tables = [rotary.first(count) for rotary in self._rotary]
+        biases: list[KeyBias | None] = []
+        for block, kind in zip(self._blocks, self._rotary_of, strict=True):
+            bias = block.attention.key_bias
+            if bias is not None:
+                unmoved = bias.new_empty(count, 0)
+                cosine, sine = (unmoved, unmoved) if kind is None else tables[kind]
+                biases.append(KeyBias(bias, cosine, sine))
+            else:
+                biases.append(None)
+        return biases
 
     def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
         logits = self._output(self._norm(hidden)).float()

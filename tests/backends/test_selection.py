@@ -54,6 +54,17 @@ def test_a_kv_type_that_the_heads_do_not_fit_is_refused(header: GGUFHeader) -> N
         make_load_spec(header, context=512, slots=1, kv_type=KVType.Q4_0)
 
 
+def test_our_own_engine_has_pages_for_other_heads(header: GGUFHeader) -> None:
+    assert chosen(header, own=GPU, kv_type=KVType.Q4_0) is EngineKind.CUDA
+    settings: dict[str, Any] = {"context": 512, "slots": 1, "kv_type": KVType.Q4_0}
+    assert make_load_spec(header, engine=EngineKind.CUDA, **settings).kv_type is KVType.Q4_0
+    lengths = {"llama.attention.key_length": 20, "llama.attention.value_length": 20}
+    odd = replace(header, metadata={**header.metadata, **lengths, "llama.rope.dimension_count": 20})
+    assert chosen(odd, own=GPU, wanted="cuda") is EngineKind.CUDA
+    with pytest.raises(UnsupportedModel, match="heads of 20 elements"):
+        chosen(odd, own=GPU, wanted="cuda", kv_type=KVType.Q8_0)
+
+
 def test_settings_reach_the_specification(header: GGUFHeader) -> None:
     spec = make_load_spec(
         header,
@@ -129,8 +140,7 @@ def test_folders_are_for_our_own_engine(smollm2_folder: Path) -> None:
     assert chosen(folder, own=nothing) is chosen(folder, own=GPU) is EngineKind.CUDA
     with pytest.raises(UnsupportedModel, match="does not read"):
         chosen(folder, own=GPU, wanted="llama.cpp")
-    with pytest.raises(UnsupportedModel, match="q8_0"):
-        chosen(folder, own=GPU, kv_type=KVType.Q8_0)
+    assert chosen(folder, own=GPU, kv_type=KVType.Q8_0) is EngineKind.CUDA
     with pytest.raises(LoadFailed, match="PyTorch"):
         chosen(folder, own=OwnEngine())
     spec = make_load_spec(folder, context=10**9, slots=1, engine=EngineKind.CUDA)

@@ -39,8 +39,9 @@ def test_pages_are_counted_exactly() -> None:
     token = 32 * 2 * 8 * 128 * 2
     assert found.kv == (8192 + 9 * 32) * token
     assert found.weights == 16 * GIB
-    wide = estimate_paged_memory(CONFIG, 0, context=8192, slots=8, batch=512, kv_type=KVType.F32)
-    assert wide.kv == 2 * found.kv
+    for kv_type, share in ((KVType.F32, 64), (KVType.Q8_0, 17), (KVType.Q4_0, 9)):
+        other = estimate_paged_memory(CONFIG, 0, context=8192, slots=8, batch=512, kv_type=kv_type)
+        assert other.kv == found.kv * share // 32
 
 
 def test_a_step_holds_masks_and_logits() -> None:
@@ -79,6 +80,7 @@ def test_linear_layers_in_nf4_take_a_quarter_of_bf16() -> None:
 
 
 def test_heads_that_do_not_fit_the_kv_type_are_refused() -> None:
-    check_paged_kv_type("m", replace(CONFIG, head_size=48), KVType.F16)
-    with pytest.raises(UnsupportedModel, match="m has heads of 48 elements"):
-        check_paged_kv_type("m", replace(CONFIG, head_size=48), KVType.Q8_0)
+    check_paged_kv_type("m", replace(CONFIG, head_size=20), KVType.F16)
+    check_paged_kv_type("m", replace(CONFIG, head_size=80), KVType.Q4_0)
+    with pytest.raises(UnsupportedModel, match="m has heads of 20 elements"):
+        check_paged_kv_type("m", replace(CONFIG, head_size=20), KVType.Q8_0)

@@ -189,17 +189,24 @@ def test_cancelling_one_leaves_the_others_alone(
     assert texts[3] == alone[3][: len(texts[3])]
 
 
-def test_unused_places_are_never_read(load_model: LoadModel, tiny_path: Path) -> None:
+@pytest.mark.parametrize("kv_type", [KVType.F32, KVType.Q8_0, KVType.Q4_0])
+def test_unused_places_are_never_read(
+    load_model: LoadModel, tiny_path: Path, kv_type: KVType
+) -> None:
     """Full of NaNs, one of which in an output would spread to everything behind it."""
-    runner = load_model(tiny_path)
-    runner._pool._pages.fill_(torch.nan)  # pyright: ignore[reportPrivateUsage]
+    runner = load_model(tiny_path, kv_type=kv_type)
+    for plane in runner._pool._planes:  # pyright: ignore[reportPrivateUsage]
+        plane.fill_(torch.nan if plane.is_floating_point() else 99)
     engine = Engine(runner, Guesser({i: [7] * 24 for i in range(16)}, right=1.0))
     texts = run(engine, sequences(count=5))
-    assert texts == run_alone(load_model(tiny_path), sequences(count=5))
+    assert texts == run_alone(load_model(tiny_path, kv_type=kv_type), sequences(count=5))
 
 
-def test_pages_can_be_copied_read_and_written(load_model: LoadModel, tiny_path: Path) -> None:
-    runner, other = load_model(tiny_path), load_model(tiny_path)
+@pytest.mark.parametrize("kv_type", [KVType.F32, KVType.Q8_0, KVType.Q4_0])
+def test_pages_can_be_copied_read_and_written(
+    load_model: LoadModel, tiny_path: Path, kv_type: KVType
+) -> None:
+    runner, other = (load_model(tiny_path, kv_type=kv_type) for _ in range(2))
     tokens = prompt(9, 70)
 
     def step(runner: CudaModelRunner, table: list[int], computed: int) -> list[int]:
@@ -234,10 +241,14 @@ def test_a_table_that_is_too_short_is_noticed(runner: CudaModelRunner) -> None:
         runner.launch(batch)
 
 
-@pytest.mark.parametrize("kv_type", [KVType.F16, KVType.BF16])
-def test_pages_of_16_bits(load_model: LoadModel, tiny_path: Path, kv_type: KVType) -> None:
+@pytest.mark.parametrize(
+    ("kv_type", "head"),
+    [(KVType.F16, 32), (KVType.BF16, 32), (KVType.Q8_0, 16 + 2), (KVType.Q4_0, 8 + 2)],
+)
+def test_smaller_pages(load_model: LoadModel, tiny_path: Path, kv_type: KVType, head: int) -> None:
     runner = load_model(tiny_path, kv_type=kv_type)
-    assert runner.info().kv_bytes == 1056 * 3 * 2 * 32 * 2
+    assert runner.info().kv_bytes == 1056 * 3 * 2 * 2 * head
+    assert runner.info().kv_type is kv_type
     texts = run_alone(runner, sequences(count=4))
     assert run(Engine(runner), sequences(count=4)) == texts
 
@@ -389,13 +400,9 @@ def test_what_the_engine_does_not_do_is_told(load_model: LoadModel, tiny_path: P
     assert "flash attention" in flash
 
 
-@pytest.mark.parametrize("kv_type", [KVType.Q8_0, KVType.Q4_0])
-def test_pages_that_do_not_exist_yet_are_refused(tiny_path: Path, kv_type: KVType) -> None:
-    spec = LoadSpec(
-        engine=EngineKind.CUDA, path=str(tiny_path), context=64, kv_type=kv_type, device="cpu"
-    )
-    with pytest.raises(LoadFailed, match=kv_type):
-        CudaModelRunner(spec)
+def test_what_is_stored_is_for_pages_of_one_type(load_model: LoadModel, tiny_path: Path) -> None:
+    keys = {load_model(tiny_path, kv_type=kv_type).state_key for kv_type in KVType}
+    assert len(keys) == len(KVType)
 
 
 def test_a_file_that_is_no_model_is_refused(tmp_path: Path) -> None:

@@ -1,0 +1,87 @@
+"""Pages of every type, moved byte for byte."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from ingle.backends.cuda.kv_pool import KVPool
+from ingle.kernels.quantized_pages import QuantizedPages
+from ingle.models.kv_type import KVType
+from ingle.models.paged_fit import PAGE_SIZE
+
+LAYERS, KV_HEADS, PAGES = 3, 2, 7
+
+
+def make_pool(kv_type: KVType, head_size: int = 64, seed: int | None = None) -> KVPool:
+    """With random bytes in all its pages, or zeros."""
+    pool = KVPool(
+        layers=LAYERS,
+        kv_heads=KV_HEADS,
+        head_size=head_size,
+        num_pages=PAGES,
+        kv_type=kv_type,
+        device=torch.device("cpu"),
+    )
+    count = PAGES * PAGE_SIZE
+    random_bytes = random.Random(seed).randbytes if seed is not None else bytes
+    assert pool.write(list(range(PAGES)), count, random_bytes(count * pool.token_bytes))
+    return pool
+
+
+@pytest.mark.parametrize("head_size", [64, 80, 96, 128, 256])
+@pytest.mark.parametrize("kv_type", KVType)
+def test_memory_is_what_was_predicted(kv_type: KVType, head_size: int) -> None:
+    pool = make_pool(kv_type, head_size)
+    assert pool.token_bytes == 2 * LAYERS * KV_HEADS * kv_type.paged_bytes(head_size)
+    assert pool.nbytes == pool.token_bytes * PAGE_SIZE * (PAGES + 1)
+    for pages in pool.layer(1):
+        assert pages.shape == (PAGES + 1, PAGE_SIZE, KV_HEADS, head_size)
+        assert isinstance(pages, QuantizedPages) is kv_type.startswith("q")
+
+
+@pytest.mark.parametrize("head_size", [64, 80])
+@pytest.mark.parametrize("kv_type", KVType)
+def test_copies_of_a_page_begin_alike(kv_type: KVType, head_size: int) -> None:
+    pool = make_pool(kv_type, head_size, seed=1)
+    before = [pool.read([page], PAGE_SIZE) for page in range(PAGES)]
+    pool.copy_page(2, 5, 13)
+    after = [pool.read([page], PAGE_SIZE) for page in range(PAGES)]
+    copied = 13 * pool.token_bytes
+    assert after[5] == before[2][:copied] + before[5][copied:]
+    assert after[:5] + after[6:] == before[:5] + before[6:]
+
+
+@pytest.mark.parametrize("kv_type", KVType)
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 70, 96])
+def test_what_is_read_can_be_written_elsewhere(kv_type: KVType, count: int) -> None:
+    pool, other = make_pool(kv_type, seed=2), make_pool(kv_type)
+    data = pool.read([4, 1, 6], count)
+    assert len(data) == count * pool.token_bytes
+    assert other.write([0, 5, 3], count, data)
+    assert other.read([0, 5, 3], count) == data
+    rest = 3 * PAGE_SIZE * pool.token_bytes - len(data)
+    assert other.read([0, 5, 3], 3 * PAGE_SIZE) == data + bytes(rest)
+    for layer in range(LAYERS):
+        for mine, theirs in zip(pool.layer(layer), other.layer(layer), strict=True):
+            if isinstance(mine, QuantizedPages):
+                assert isinstance(theirs, QuantizedPages)
+                assert torch.equal(mine.codes[4, :count], theirs.codes[0, :count])
+
+
+@pytest.mark.parametrize("kv_type", KVType)
+def test_a_part_of_what_was_read_is_enough(kv_type: KVType) -> None:
+    pool, other = make_pool(kv_type, seed=3), make_pool(kv_type)
+    data = memoryview(pool.read([4, 1, 6], 70))
+    assert other.write([2, 3], 40, data)
+    assert other.read([2, 3], 40) == data[: 40 * pool.token_bytes]
+
+
+@pytest.mark.parametrize("kv_type", KVType)
+def test_other_data_is_refused(kv_type: KVType) -> None:
+    pool = make_pool(kv_type)
+    for wrong in (b"", bytes(pool.token_bytes * 3 - 1), bytes(pool.token_bytes * 3 + 1)):
+        assert not pool.write([1], 3, wrong)
+    assert not any(pool.read([1], PAGE_SIZE))
