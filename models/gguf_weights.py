@@ -15,7 +15,6 @@ from ingle.kernels.quantized_tensor import QuantizedTensor
 from .errors import InvalidModel, UnsupportedModel
 from .gguf import GGUFHeader, TensorInfo, read_header
 from .mapped_file import map_file
-from .weights import Weight
 
 _PLAIN: Mapping[str, torch.dtype] = MappingProxyType(
     {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
@@ -44,7 +43,7 @@ class GGUFWeights:
         """Every tensor there is."""
         return self._tensors.keys()
 
-    def get(self, name: str) -> Weight:
+    def get(self, name: str) -> torch.Tensor | QuantizedTensor:
         """The tensor, a view of the file; raises `InvalidModel` where there is none."""
         tensor = self._tensors.get(name)
         if tensor is None:
