@@ -6,7 +6,6 @@ repositories; the bytes come through our own HTTP source, for progress and resum
 
 from __future__ import annotations
 
-import os
 import re
 import socket
 import threading
@@ -116,11 +115,12 @@ class _Hub:
     """The parts of huggingface_hub that are used, imported when they are."""
 
     def __init__(self, endpoint: str | None) -> None:
-        # Its telemetry adds facts about the machine to every request; ours sends none.
-        os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
         import huggingface_hub
         from huggingface_hub import constants
 
+        # Its telemetry adds facts about the machine to every request; ours sends none. The variable
+        # of that name counts only where nobody else has imported the library before.
+        constants.HF_HUB_DISABLE_TELEMETRY = True
         self._library = huggingface_hub
         self._endpoint = (endpoint or constants.ENDPOINT).rstrip("/")
         self._offline = bool(constants.HF_HUB_OFFLINE)

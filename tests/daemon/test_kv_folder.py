@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     MakeManager = Callable[..., ManagerHarness]
     DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
 
-PROMPT = "Once upon a time there was a lighthouse. " * 5
+PROMPT = "Once upon a time there was a lighthouse. " * 8  # a token a byte, and shorter is not saved
 GIB = 2**30
 
 
@@ -41,7 +41,7 @@ def make_model(path: Path, sha256: str | None) -> StoredModel:
         parameters=1,
         quantization="",
         architecture="llama",
-        context=512,
+        context=1024,
         chat=True,
         sampling={},
         source="test",
