@@ -235,7 +235,8 @@ def _write_random_folder(folder: Path, seed: int, settings: dict[str, object]) -
         file = f"model-{number:05}-of-00002.safetensors"
         save_file(tensors, folder / file, metadata={"format": "pt"})
         files |= dict.fromkeys(tensors, file)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    index = {"metadata": {}, "weight_map": files}  # transformers fails without the first
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     (folder / "config.json").write_text(json.dumps(config))
     _write_byte_tokenizer(folder)
 

@@ -32,7 +32,7 @@ class TransformersScorer:
         except Exception as error:  # any, and from anywhere: the library has no errors of its own
             raise LoadFailed(
                 f"transformers cannot load {path.name}: {_first_line(error)}.",
-                hint="Compare with llama.cpp: --against llama.cpp.",
+                hint="Compare a .gguf file with llama.cpp, or update transformers.",
             ) from error
         self._model.eval()
         self._cache: Any = None
@@ -74,5 +74,6 @@ class TransformersScorer:
 
 
 def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0].rstrip(".")
+    lines = str(error).strip().splitlines()
+    # A missing key, for one, says nothing but its name.
+    return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__

@@ -11,7 +11,7 @@ from ingle.backends.verification.scored_text import default_text, split_into_win
 def test_the_text_is_long_and_mixed() -> None:
     text = default_text()
     assert len(text) > 10_000
-    for part in ("def main", "Großmutter", "春天", "Утром", "0.63", "Dear all"):
+    for part in ("def count_words", "Großmutter", "春天", "Утром", "0.63", "Dear all"):
         assert part in text
     assert all(c.isprintable() or c == "\n" for c in text if c != "\u3000")
 

@@ -72,6 +72,16 @@ def test_transformers_agrees_more_exactly(small_llama: Path) -> None:
     assert report.statistics.top1_agreement == 1
 
 
+def test_a_folder_is_compared_with_transformers(make_folder: Callable[..., Path]) -> None:
+    folder = make_folder()
+    report = verify(spec(folder), lambda _: None)
+    assert report.failures == []
+    assert (report.against, report.quantization) == ("transformers", "BF16")
+    assert report.statistics.mean_kl < 1e-6
+    with pytest.raises(BackendError, match=r"llama\.cpp cannot read llama: it is a folder"):
+        verify(spec(folder, against=Against.LLAMA_CPP), lambda _: None)
+
+
 def spoil_norm(name: str, values: Values) -> Values:
     return values * np.float32(1.2) if name == "blk.1.attn_norm.weight" else values
 
