@@ -11,7 +11,7 @@ from typing import Protocol
 
 from .errors import DriverUnavailable, LaunchFailed
 
-Argument = ctypes.c_void_p | ctypes.c_int | ctypes.c_float
+Argument = ctypes.c_void_p | ctypes.c_int | ctypes.c_longlong | ctypes.c_float
 Grid = tuple[int, int, int]
 
 # Names of the driver API: CUdevice_attribute, CUfunction_attribute, CUlaunchAttributeID.

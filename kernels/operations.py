@@ -1,0 +1,93 @@
+"""What the layers of a model ask of a device."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+
+from .activations import Activations
+from .attention_input import AttentionInput
+from .attention_step import AttentionStep
+from .gated_activation import GateActivation
+from .linear_layer import LinearLayer
+from .pages import Pages
+from .prepared_weight import PreparedWeight
+from .weight import Weight
+
+
+class Operations(Protocol):
+    """The steps between tokens and logits, coarse enough for a kernel each.
+
+    The residual stream is (tokens, width) float32, and is changed in place. Which kernels compute a
+    step, and in which form activations go from one to the next, is the implementation's business.
+    Nothing waits for the device, so that a whole pass can be recorded as a graph.
+    """
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of activations where they are numbers."""
+        ...
+
+    def prepare(self, weight: Weight) -> PreparedWeight:
+        """A matrix on the device in the form that the other operations want; once, at load."""
+        ...
+
+    def embed(self, token_ids: torch.Tensor, table: PreparedWeight, scale: float) -> torch.Tensor:
+        """A new residual stream: rows of `table` for `token_ids` (tokens,) int64, scaled."""
+        ...
+
+    def activations(self, rows: torch.Tensor) -> Activations:
+        """`rows` (tokens, size) of any float type, as linear layers want them."""
+        ...
+
+    def rms_norm(self, rows: torch.Tensor, weight: torch.Tensor, epsilon: float) -> Activations:
+        """Rows (tokens, size) of any float type brought to length, times `weight` (size,) fp32."""
+        ...
+
+    def rms_norm_add(
+        self, residual: torch.Tensor, rows: torch.Tensor, weight: torch.Tensor, epsilon: float
+    ) -> None:
+        """Add normalised `rows` to the residual stream."""
+        ...
+
+    def linear(
+        self, x: Activations, *layers: LinearLayer, dtype: torch.dtype | None = None
+    ) -> tuple[torch.Tensor, ...]:
+        """Outputs (tokens, outputs) of each layer; they may be parts of the rows of one tensor."""
+        ...
+
+    def linear_add(
+        self, residual: torch.Tensor, x: Activations, layer: LinearLayer, scale: float = 1.0
+    ) -> None:
+        """Add `scale` times the layer's outputs to the residual stream."""
+        ...
+
+    def gated_linear(
+        self, x: Activations, gate: LinearLayer, up: LinearLayer, activation: GateActivation
+    ) -> Activations:
+        """`activation(gate(x)) * up(x)`."""
+        ...
+
+    def rotary_tables(
+        self, positions: torch.Tensor, frequencies: torch.Tensor, scale: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Cosine and sine (tokens, pairs) fp32; see `rope.rotary_tables`."""
+        ...
+
+    def attend(
+        self,
+        x: AttentionInput,
+        key_pages: Pages,
+        value_pages: Pages,
+        step: AttentionStep,
+        *,
+        scale: float,
+        window: int | None = None,
+        soft_cap: float | None = None,
+    ) -> Activations:
+        """Normalise, rotate, store in pages, and attend: (tokens, heads * head_size).
+
+        See `rope_append` and `paged_attention`. Heads of `x` may be changed in place.
+        """
+        ...
