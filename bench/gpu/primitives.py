@@ -45,6 +45,7 @@ PRIMITIVES: Sequence[Primitive] = (
     Primitive("float_to_bf16", 1, 1),
     Primitive("round_to_int", 1, 1),
     Primitive("max_or_nan", 2, 1, "to float"),
+    Primitive("rounded", 3, 1, "to float"),
     Primitive("shuffle", 2, 1),
     Primitive("shuffle_xor", 1, 5),
     Primitive("shuffle_up_down", 1, 4),

@@ -38,6 +38,10 @@ PRIMITIVE(float_to_half, 1, 1) { out[0] = float_to_half(bits_to_float(in[0])); }
 PRIMITIVE(float_to_bf16, 1, 1) { out[0] = float_to_bf16(bits_to_float(in[0])); }
 PRIMITIVE(round_to_int, 1, 1) { out[0] = round_to_int(bits_to_float(in[0])); }
 PRIMITIVE(max_or_nan, 2, 1) { out[0] = float_to_bits(max_or_nan(bits_to_float(in[0]), bits_to_float(in[1]))); }
+PRIMITIVE(rounded, 3, 1) {
+  const float product = rounded_product(bits_to_float(in[0]), bits_to_float(in[1]));
+  out[0] = float_to_bits(rounded_sum(product, bits_to_float(in[2])));
+}
 
 PRIMITIVE(shuffle, 2, 1) { out[0] = __shfl_sync(EVERY_LANE, in[0], int(in[1] & 31)); }
 PRIMITIVE(shuffle_xor, 1, 5) {

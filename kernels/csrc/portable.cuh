@@ -269,6 +269,24 @@ DEVICE float max_or_nan(float a, float b) {
 #endif
 }
 
+// ---- sums and products that are rounded each, where the compiler would join them into one instruction
+
+DEVICE float rounded_product(float a, float b) {
+#if ON_DEVICE
+  return __fmul_rn(a, b);
+#else
+  return a * b;
+#endif
+}
+
+DEVICE float rounded_sum(float a, float b) {
+#if ON_DEVICE
+  return __fadd_rn(a, b);
+#else
+  return a + b;
+#endif
+}
+
 // ---- global memory
 
 // 16 bytes that are read once: they need no place in L1.

@@ -167,6 +167,17 @@ def test_the_larger_or_nan(module: HostModule) -> None:
     assert not np.signbit(found[0, 2])
 
 
+def test_products_are_rounded_before_they_are_added_to(module: HostModule) -> None:
+    given = random_input(by_name("rounded"), WARPS, seed=12)
+    given[0, :, 0] = np.array([4097, 4097, -(2.0**24)], np.float32).view(np.uint32)
+    a, b, c = (floats_of(given[:, i]) for i in range(3))
+    with np.errstate(all="ignore"):
+        expected = a * b + c
+    found = floats_of(run(module, by_name("rounded"), given)[:, 0])
+    assert np.array_equal(found, expected, equal_nan=True)
+    assert found[0, 0] == 8192  # a fused one has 8193
+
+
 def test_shuffles_and_votes(module: HostModule) -> None:
     lanes = np.arange(32)
     given = random_input(by_name("shuffle"), WARPS, seed=4)
