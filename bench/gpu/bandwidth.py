@@ -81,10 +81,10 @@ def quantize_times(session: Session) -> dict[str, float]:
     for columns in (1, 8):
         for inputs in (4096, 14336):
             x = torch.randn(columns, inputs, device=session.device, dtype=torch.bfloat16)
-            tiles = gemv.quantize(x, stream=session.stream)
+            tiles = gemv.quantize(x)
 
             def launch(x: torch.Tensor = x, tiles: torch.Tensor = tiles) -> None:
-                gemv.quantize(x, tiles, stream=session.stream)
+                gemv.quantize(x, tiles)
 
             times[f"{columns}x{inputs}"] = round(session.time([launch] * 50) * 1e6, 2)
     return times
@@ -102,13 +102,11 @@ def product_launches(
     """A product with each of `weights`, which are of one shape."""
     rows, inputs = weights[0].shape
     x = torch.randn(columns, inputs, device=session.device, dtype=torch.bfloat16)
-    tiles = gemv.quantize(x, stream=session.stream)
+    tiles = gemv.quantize(x)
     out = torch.empty(columns, rows, device=session.device, dtype=torch.bfloat16)
 
     def launch_with(weight: Repacked) -> Callable[[], object]:
-        return lambda: gemv.multiply(
-            weight, tiles, out, variant=variant, exact=exact, stream=session.stream
-        )
+        return lambda: gemv.multiply(weight, tiles, out, variant=variant, exact=exact)
 
     return [launch_with(weight) for weight in weights]
 

@@ -100,12 +100,12 @@ def _errors(session: Session, gemv: QuantizedGemv, case: Case) -> tuple[float, f
     weight = random_weight(kind, case.rows, case.inputs, session.device, seed=case.rows)
     generator = torch.Generator(session.device).manual_seed(case.columns)
     x = torch.randn(case.columns, case.inputs, device=session.device, generator=generator)
-    tiles = gemv.quantize(x, stream=session.stream)
+    tiles = gemv.quantize(x)
     out = torch.full(
         (case.columns, case.rows), float("nan"), dtype=case.dtype, device=session.device
     )
     variant = GemvVariant(2, case.split)
-    gemv.multiply(repacked(weight), tiles, out, variant=variant, exact=exact, stream=session.stream)
+    gemv.multiply(repacked(weight), tiles, out, variant=variant, exact=exact)
     reference = quantized_gemv_reference(weight, tiles)
     floats = x.double() @ dequantize(weight).double().T
     return _relative(out, reference), _relative(out, floats) ** 2
@@ -116,7 +116,7 @@ def _quantization(session: Session, gemv: QuantizedGemv) -> Iterator[str]:
     for dtype in (torch.float32, torch.float16, torch.bfloat16):
         for columns, inputs in ((1, 1024), (8, 4096), (3, 14336)):
             x = torch.randn(columns, inputs, generator=torch.Generator().manual_seed(inputs))
-            tiles = gemv.quantize(x.to(session.device, dtype), stream=session.stream).cpu()
+            tiles = gemv.quantize(x.to(session.device, dtype)).cpu()
             if not torch.equal(tiles, quantize_q8_reference(x.to(dtype))):
                 yield f"{columns}x{inputs}, {dtype}"
 
@@ -131,9 +131,9 @@ def _huge(session: Session, gemv: QuantizedGemv, failures: list[str]) -> str | N
     assert not isinstance(weight, NF4Tensor)
     assert weight.nbytes > 1 << 31
     x = torch.randn(1, HUGE_INPUTS, device=session.device)
-    tiles = gemv.quantize(x, stream=session.stream)
+    tiles = gemv.quantize(x)
     out = torch.full((1, HUGE_ROWS), float("nan"), device=session.device)
-    gemv.multiply(repacked(weight), tiles, out, stream=session.stream)
+    gemv.multiply(repacked(weight), tiles, out)
     for rows in (slice(0, 64), slice(HUGE_ROWS - 64, HUGE_ROWS)):
         expected = quantized_gemv_reference(weight.rows(rows), tiles)
         if not _relative(out[:, rows], expected) <= TOLERANCES["Q4_K"]:

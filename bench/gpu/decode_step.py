@@ -25,11 +25,12 @@ def run(session: Session) -> dict[str, object]:
         raise Skipped("it needs a GPU")
     if torch.cuda.mem_get_info()[0] < 9 << 30:
         raise Skipped("there are less than 9 GiB of free memory")
-    copy, weights, gemv = copy_rate(session), model(session), session.gemv()
+    copy, weights = copy_rate(session), model(session)
     size = sum(weight.nbytes for weight in weights)
     rows: list[dict[str, Any]] = []
     for columns, overlap in [(c, o) for c in COLUMNS for o in (False, True)]:
-        launches = step_launches(session, gemv, weights, columns, overlap=overlap)
+        gemv = session.gemv(overlap=overlap)
+        launches = step_launches(session, gemv, weights, columns)
 
         def step(launches: list[Callable[[], object]] = launches) -> None:
             for launch in launches:
@@ -84,8 +85,6 @@ def step_launches(
     gemv: QuantizedGemv,
     weights: list[Repacked],
     columns: int,
-    *,
-    overlap: bool = False,
 ) -> list[Callable[[], object]]:
     """Each product after the quantisation of its input, which products of one input share."""
     launches: list[Callable[[], object]] = []
@@ -94,18 +93,12 @@ def step_launches(
         rows, width = weight.shape
         if width not in inputs:
             x = torch.randn(columns, width, device=session.device, dtype=torch.bfloat16)
-            inputs[width] = x, gemv.quantize(x, stream=session.stream)
+            inputs[width] = x, gemv.quantize(x)
         x, tiles = inputs[width]
         out = torch.empty(columns, rows, device=session.device, dtype=torch.bfloat16)
         if number % 5 != 1 or number == len(weights) - 1:  # value reads what query and key read
-            launches.append(
-                lambda x=x, tiles=tiles: gemv.quantize(
-                    x, tiles, stream=session.stream, overlap=overlap
-                )
-            )
+            launches.append(lambda x=x, tiles=tiles: gemv.quantize(x, tiles))
         launches.append(
-            lambda weight=weight, tiles=tiles, out=out: gemv.multiply(
-                weight, tiles, out, stream=session.stream, overlap=overlap
-            )
+            lambda weight=weight, tiles=tiles, out=out: gemv.multiply(weight, tiles, out)
         )
     return launches

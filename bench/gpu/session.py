@@ -16,8 +16,9 @@ import torch
 
 from ingle.kernels.build import CubinCache, find_compiler
 from ingle.kernels.host_build import HostModule, build_host_library
-from ingle.kernels.kernel_source import NO_DEFINES, digest
-from ingle.kernels.launch import Driver, KernelModule
+from ingle.kernels.kernel_library import KernelLibrary
+from ingle.kernels.kernel_source import NO_DEFINES, digest, kernel_source
+from ingle.kernels.launch import Argument, Driver, Grid, KernelModule
 from ingle.kernels.quantized_gemv import QuantizedGemv
 
 # Measured weights rotate among so many bytes, several times every GPU's L2.
@@ -96,13 +97,20 @@ class Session:
                 each.result()
         return time.monotonic() - began
 
-    def gemv(self, defines: Mapping[str, str] = NO_DEFINES) -> QuantizedGemv:
+    def library(
+        self, defines: Mapping[str, str] = NO_DEFINES, *, overlap: bool = True
+    ) -> KernelLibrary:
+        """All kernels on this device; `defines` are for sources of products.
+
+        `overlap=False` lets no kernel begin before the one before it has ended.
+        """
+        return _Library(self, defines, overlap)
+
+    def gemv(
+        self, defines: Mapping[str, str] = NO_DEFINES, *, overlap: bool = True
+    ) -> QuantizedGemv:
         """The operation on this device's kernels."""
-
-        def load(source: str) -> KernelModule:
-            return self.module(source, NO_DEFINES if source == "quantize_q8.cuh" else defines)
-
-        return QuantizedGemv(load, self.processors)
+        return QuantizedGemv(self.library(defines, overlap=overlap))
 
     def time(self, launches: Sequence[Callable[[], object]], *, repeats: int = 7) -> float:
         """Seconds that one of `launches` takes: the median over replays of a graph of all.
@@ -141,6 +149,45 @@ class Session:
             for launch in launches:
                 launch()
         return graph
+
+
+@dataclass(frozen=True)
+class _Library:
+    """See `KernelLibrary`."""
+
+    session: Session
+    defines: Mapping[str, str]
+    overlap: bool
+
+    @property
+    def architecture(self) -> str:
+        return "host" if self.session.on_cpu else self.session.driver.architecture
+
+    @property
+    def processors(self) -> int:
+        return self.session.processors
+
+    def launch(
+        self,
+        source: str,
+        kernel: str,
+        grid: Grid,
+        block: Grid,
+        arguments: Sequence[Argument],
+        *,
+        shared_bytes: int = 0,
+        overlap: bool = True,
+    ) -> None:
+        defines = self.defines if "GEMV_VARIANTS" in kernel_source(source) else NO_DEFINES
+        self.session.module(source, defines).launch(
+            kernel,
+            grid,
+            block,
+            arguments,
+            shared_bytes=shared_bytes,
+            stream=self.session.stream,
+            overlap=overlap and self.overlap,
+        )
 
 
 def copies_for(bytes_each: int, *, least: int = 2, most: int = 256) -> int:

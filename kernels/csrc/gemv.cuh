@@ -4,14 +4,19 @@
 // A warp takes ROWS rows; a lane takes one group of 32 weights of each, reads and decodes it once, and
 // multiplies it by all COLUMNS. SPLIT warps share the rows tile by tile, for matrices whose rows
 // alone are too few to occupy a GPU. How weights of a type lie in memory and what they mean is up to
-// a Format:
-//   Cursor at(const u8* row, int number, int tile)   where this lane's part of a tile begins
-//   void advance(Cursor&, int tiles)
-//   Raw load(const Cursor&, int groups)              its bytes, in a tile of so many groups
+// a Format, of which there is one in each thread:
+//   Cursor                                           what names this lane's part of a tile; copied
+//   Cursor at(const u8* row, int number, int tile)   where this lane's part of a tile of 1024 weights
+//                                                    begins, in the row of this number
+//   void advance(Cursor&, int tiles)                 the same, so many tiles on
+//   Raw load(const Cursor&, int groups)              its bytes, in a tile of so many groups of 32
+//                                                    (fewer than 32 in a row's last tile only)
 //   Group decode(const Raw&)                         what is the same for all columns
 //   float product(const Group&, const Q8Group&, float sum)
+//                                                    sum + the products of 32 weights with 32 bytes
+// A row's bytes are a multiple of 16, so that rows begin where 16 bytes can be loaded.
 #pragma once
-#include "elements.cuh"
+#include "epilogue.cuh"
 #include "q8_tile.cuh"
 #include "reduce.cuh"
 
@@ -19,11 +24,9 @@
 #define GEMV_WARPS (GEMV_THREADS / 32)
 
 struct GemvArguments {
-  const u8* weights;
-  const u8* tiles;
-  void* y;            // (columns, rows)
-  const float* bias;  // (rows,), or null
-  int rows, inputs, row_bytes, type;
+  const u8 *weights, *tiles;
+  int rows, inputs, row_bytes;
+  Epilogue epilogue;
 };
 
 template <int SPLIT, int COUNT>
@@ -102,14 +105,13 @@ DEVICE void gemv(const Format& format, const GemvArguments& a) {
   if constexpr (SPLIT > 1) sum_over_warps<SPLIT, COUNT>(sums[0], place.warp, place.lane);
   const int value = place.lane / (32 / COUNT), row = place.row + value / COLUMNS;
   if (place.warp % SPLIT || place.lane % (32 / COUNT) || value >= ROWS * COLUMNS || row >= a.rows) return;
-  if (a.bias) sums[0] += a.bias[row];
-  store_one(a.y, size_t(value % COLUMNS) * a.rows + row, sums[0], a.type);
+  store_product(a.epilogue, value % COLUMNS, row, sums[0]);
 }
 
 #define GEMV_PARAMETERS                                                                           \
-  const u8 *__restrict__ weights, const u8 *__restrict__ tiles, void *__restrict__ y,             \
-      const float *__restrict__ bias, int rows, int inputs, int row_bytes, int type
-#define GEMV_ARGUMENTS {weights, tiles, y, bias, rows, inputs, row_bytes, type}
+  const u8 *__restrict__ weights, const u8 *__restrict__ tiles, int rows, int inputs, int row_bytes, \
+      EPILOGUE_PARAMETERS
+#define GEMV_ARGUMENTS {weights, tiles, rows, inputs, row_bytes, EPILOGUE}
 
 // What is compiled of each type: VARIANT(ROWS, COLUMNS, SPLIT). Two rows a warp take the fewest
 // instructions for a weight without taking so many registers that warps are missing.

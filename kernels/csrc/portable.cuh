@@ -347,6 +347,15 @@ DEVICE void prefetch_to_l2([[maybe_unused]] const void* address) {
 #endif
 }
 
+// Adds to a float in memory without waiting for the sum; results below 2^-126 are zeros.
+DEVICE void add_in_memory(float* address, float value) {
+#if ON_DEVICE
+  asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" :: "l"(address), "f"(value) : "memory");
+#else
+  atomicAdd(address, value);
+#endif
+}
+
 // ---- copies to shared memory that do not wait
 
 // 16 bytes, of which the last `16 - bytes` become zeros without being read.

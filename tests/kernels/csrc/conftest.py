@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from ingle.kernels.host_build import HostModule, build_host_library
-from ingle.kernels.kernel_source import NO_DEFINES
+from ingle.kernels.host_library import HostLibrary
+from ingle.kernels.kernel_source import CSRC, NO_DEFINES, kernel_source
 from ingle.kernels.quantized_gemv import QuantizedGemv
 
 LoadHost = Callable[..., HostModule]
+MakeLibrary = Callable[..., HostLibrary]
 MakeGemv = Callable[..., QuantizedGemv]
 
 # All numbers of columns; of warps for a row both, where the columns are of every kind.
@@ -46,14 +48,26 @@ def load_host(build_folder: Path) -> LoadHost:
 
 
 @pytest.fixture(scope="session")
-def make_gemv(load_host: LoadHost) -> MakeGemv:
+def make_library(build_folder: Path) -> MakeLibrary:
+    """All kernels on the CPU; `variants` are what products are compiled for."""
+
+    def make(
+        seed: int = 0, processors: int = 132, variants: Mapping[str, str] = VARIANTS
+    ) -> HostLibrary:
+        products = (p.name for p in CSRC.glob("*.cuh") if "GEMV_VARIANTS" in kernel_source(p.name))
+        defines = dict.fromkeys(products, variants)
+        return HostLibrary(build_folder, seed=seed, processors=processors, defines=defines)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def make_gemv(make_library: MakeLibrary) -> MakeGemv:
     """The operation on kernels that run on the CPU."""
 
-    def make(seed: int = 0, processors: int = 132) -> QuantizedGemv:
-        def load(name: str) -> HostModule:
-            defines = NO_DEFINES if name == "quantize_q8.cuh" else VARIANTS
-            return load_host(name, seed=seed, defines=defines)
-
-        return QuantizedGemv(load, processors)
+    def make(
+        seed: int = 0, processors: int = 132, variants: Mapping[str, str] = VARIANTS
+    ) -> QuantizedGemv:
+        return QuantizedGemv(make_library(seed, processors, variants))
 
     return make

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
-from ctypes import c_int, c_void_p
+from collections.abc import Iterator, Sequence
+from ctypes import c_float, c_int, c_void_p
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,22 +25,29 @@ class Case(NamedTuple):
     kernel: str
     grid: Grid
     block: Grid
-    arguments: Sequence[NDArray[np.generic] | int]
+    arguments: Sequence[NDArray[np.generic] | int | float]
 
 
 def run_cases(module: KernelModule, cases: Sequence[Case]) -> list[NDArray[np.generic]]:
     """Every array of every case, after its launch."""
     results: list[NDArray[np.generic]] = []
     for case in cases:
-        arrays = [each.copy() for each in case.arguments if not isinstance(each, int)]
+        arrays = [each.copy() for each in case.arguments if not isinstance(each, int | float)]
         left = iter(arrays)
-        arguments: list[Argument] = [
-            c_int(each) if isinstance(each, int) else c_void_p(next(left).ctypes.data)
-            for each in case.arguments
-        ]
+        arguments = [_argument(each, left) for each in case.arguments]
         module.launch(case.kernel, case.grid, case.block, arguments)
         results += arrays
     return results
+
+
+def _argument(
+    value: NDArray[np.generic] | int | float, arrays: Iterator[NDArray[np.generic]]
+) -> Argument:
+    if isinstance(value, int):
+        return c_int(value)
+    if isinstance(value, float):
+        return c_float(value)
+    return c_void_p(next(arrays).ctypes.data)
 
 
 def write_cases(path: Path, cases: Sequence[Case]) -> None:
@@ -48,8 +55,8 @@ def write_cases(path: Path, cases: Sequence[Case]) -> None:
     arrays: list[NDArray[np.generic]] = []
     shapes: list[object] = []
     for case in cases:
-        numbers = [each if isinstance(each, int) else None for each in case.arguments]
-        arrays += [each for each in case.arguments if not isinstance(each, int)]
+        numbers = [each if isinstance(each, int | float) else None for each in case.arguments]
+        arrays += [each for each in case.arguments if not isinstance(each, int | float)]
         shapes.append((case.kernel, case.grid, case.block, numbers))
     with path.open("wb") as file:
         np.savez(file, np.array(json.dumps(shapes)), *arrays)

@@ -10,7 +10,6 @@ import torch
 from gguf import GGMLQuantizationType, quants
 
 from ingle.kernels.dequantize import dequantize
-from ingle.kernels.host_build import HostModule
 from ingle.kernels.nf4 import NF4_VALUES, dequantize_nf4_blocks, quantize_nf4
 from ingle.kernels.nf4_tensor import NF4Tensor
 from ingle.kernels.q8_activations import dequantize_q8
@@ -19,7 +18,6 @@ from ingle.kernels.quantized_tensor import QuantizedTensor
 from ingle.kernels.repacked_nf4 import RepackedNF4, repack_nf4
 from ingle.kernels.repacked_tensor import RepackedTensor, repack
 
-LoadHost = Callable[..., HostModule]
 MakeGemv = Callable[..., QuantizedGemv]
 MakeQuantized = Callable[..., QuantizedTensor]
 
@@ -70,15 +68,11 @@ def test_products_of_any_shape(
 
 @pytest.mark.parametrize("variant", [(1, 1), (1, 2), (4, 2), (4, 4)])
 def test_other_variants_that_a_bench_may_choose(
-    load_host: LoadHost, make_quantized: MakeQuantized, variant: tuple[int, int]
+    make_gemv: MakeGemv, make_quantized: MakeQuantized, variant: tuple[int, int]
 ) -> None:
     text = "VARIANT(1, 3, 1) VARIANT(1, 3, 2) VARIANT(4, 3, 2) VARIANT(4, 3, 4)"
-
-    def load(name: str) -> HostModule:
-        few = {} if name == "quantize_q8.cuh" else {"GEMV_VARIANTS": text}
-        return load_host(name, seed=2, defines=few)
-
-    weight, gemv = make_quantized("Q4_K", 21, 2304, tame=True), QuantizedGemv(load, 132)
+    gemv = make_gemv(seed=2, variants={"GEMV_VARIANTS": text})
+    weight = make_quantized("Q4_K", 21, 2304, tame=True)
     tiles, out = gemv.quantize(vectors(3, 2304)), torch.full((3, 21), float("nan"))
     gemv.multiply(repack(weight), tiles, out, variant=GemvVariant(*variant))
     assert error(out, quantized_gemv_reference(weight, tiles)) < 1e-6
@@ -137,6 +131,40 @@ def test_other_outputs_and_biases(
     assert torch.allclose(found, expected, rtol=1e-2 if dtype == torch.bfloat16 else 1e-3)
 
 
+def test_products_as_parts_of_wider_rows(
+    make_gemv: MakeGemv, make_quantized: MakeQuantized
+) -> None:
+    """Several matrices write into the rows of one tensor, and nothing else of it."""
+    gemv, wide = make_gemv(seed=3), torch.full((3, 40), -7.0)
+    first = make_quantized("Q4_K", 11, 512, seed=1, tame=True)
+    second = make_quantized("Q6_K", 21, 512, seed=2, tame=True)
+    tiles = gemv.quantize(vectors(3, 512))
+    gemv.multiply(repack(first), tiles, wide[:, 2:13])
+    gemv.multiply(repack(second), tiles, wide[:, 13:34], bias=torch.ones(21))
+    assert error(wide[:, 2:13], quantized_gemv_reference(first, tiles)) < 1e-6
+    assert error(wide[:, 13:34], quantized_gemv_reference(second, tiles) + 1) < 1e-6
+    assert bool((wide[:, :2] == -7).all())
+    assert bool((wide[:, 34:] == -7).all())
+
+
+@pytest.mark.parametrize("split", [1, 4])
+@pytest.mark.parametrize("biased", [False, True])
+def test_products_are_added_to_a_residual(
+    make_gemv: MakeGemv, make_quantized: MakeQuantized, split: int, biased: bool
+) -> None:
+    weight, gemv = make_quantized("Q4_K", 37, 1280, tame=True), make_gemv(seed=4)
+    tiles, before = gemv.quantize(vectors(3, 1280)), torch.randn(3, 37)
+    bias = torch.randn(37) if biased else None
+    residual, wide = before.clone(), torch.cat((before, torch.full((3, 3), -7.0)), dim=1)
+    products = torch.empty(3, 37)
+    variant = GemvVariant(2, split)
+    gemv.multiply(repack(weight), tiles, products, bias=bias, variant=variant)
+    for target in (residual, wide[:, :37]):
+        gemv.multiply_add(repack(weight), tiles, target, bias=bias, scale=0.3, variant=variant)
+        assert torch.equal(target, before + torch.tensor(0.3) * products)
+    assert bool((wide[:, 37:] == -7).all())
+
+
 def normal(rows: int, inputs: int) -> NF4Tensor:
     generator = torch.Generator().manual_seed(rows)
     return quantize_nf4(torch.randn(rows, inputs, generator=generator) * 0.02)
@@ -192,6 +220,12 @@ def test_shapes_that_do_not_fit(make_gemv: MakeGemv, make_quantized: MakeQuantiz
     tiles = gemv.quantize(vectors(2, 512))
     with pytest.raises(ValueError, match=r"do not fit \(2, 5\)"):
         gemv.multiply(weight, tiles, torch.empty(2, 5))
+    with pytest.raises(ValueError, match=r"do not fit \(2, 4\) of strides \(1, 2\)"):
+        gemv.multiply(weight, tiles, torch.empty(4, 2).T)
+    with pytest.raises(ValueError, match=r"\(5,\) torch.float32 is no bias of 4 rows"):
+        gemv.multiply(weight, tiles, torch.empty(2, 4), bias=torch.zeros(5))
+    with pytest.raises(ValueError, match="A residual stream is float32"):
+        gemv.multiply_add(weight, tiles, torch.empty(2, 4, dtype=torch.float16))
     with pytest.raises(ValueError, match="do not fit 512 inputs"):
         gemv.multiply(weight, gemv.quantize(vectors(9, 512)), torch.empty(9, 4))
     with pytest.raises(ValueError, match="type Q3_K have no layout"):

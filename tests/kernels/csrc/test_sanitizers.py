@@ -76,7 +76,8 @@ def gemv_cases(name: str, make_quantized: MakeQuantized) -> list[Case]:
         data = repack(make_quantized(name.upper(), ROWS, INPUTS, tame=True)).data
     out = np.full((COLUMNS, ROWS), np.nan, np.float32)
     bias = np.ones(ROWS, np.float32)
-    arguments = (data.numpy(), tiles, out, bias, ROWS, INPUTS, data.shape[1], 0, *extra)
+    sizes = ROWS, INPUTS, data.shape[1]
+    arguments = (data.numpy(), tiles, *sizes, out, bias, 1.0, ROWS, 0, *extra)
     return [
         Case(
             f"{name}_gemv_r2_c3_s{split}", (-(-ROWS // (8 // split)), 1, 1), (128, 1, 1), arguments
