@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import torch
 
+from ingle.kernels.operations import Operations
 from ingle.models.architectures.registry import load_architecture
 from ingle.models.bitsandbytes_weights import BitsandbytesWeights
 from ingle.models.config import ModelConfig
@@ -64,12 +65,12 @@ class ModelFiles:
     def load(
         self,
         device: torch.device,
-        dtype: torch.dtype,
+        operations: Operations,
         on_progress: Callable[[float], None] | None = None,
         *,
         quantize: Quantize = "none",
     ) -> LoadedWeights:
-        """The model on a device, with activations of `dtype`.
+        """The model on a device, which computes with `operations`.
 
         With `quantize` the matrices of linear layers that are plain numbers become `NF4Tensor`s. On
         a CPU weights are dequantised once where the memory allows that, since the reference
@@ -79,10 +80,10 @@ class ModelFiles:
         if quantize == "nf4":
             weights = NF4Weights(weights, device=device)
         if device.type == "cpu" and self._becomes_floats():
-            weights = DequantizedWeights(weights, dtype)
+            weights = DequantizedWeights(weights, operations.dtype)
         counted = _CountedWeights(weights)
         model = load_architecture(
-            self.config, counted, device=device, dtype=dtype, on_progress=on_progress
+            self.config, counted, device=device, operations=operations, on_progress=on_progress
         )
         return LoadedWeights(model, counted.bytes)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from ingle.kernels.key_bias import KeyBias
+from ingle.kernels.reference_operations import ReferenceOperations
 from ingle.models.errors import ModelError
 from ingle.models.paged_fit import PAGE_SIZE, check_paged_kv_type
 
@@ -165,8 +166,9 @@ class CudaModelRunner:
         check_paged_kv_type(path.name, files.config, self._spec.kv_type)
         self._config, self._parameters = files.config, files.parameters
         self.tokenizer = open_tokenizer(path, files.config.vocab_size)
+        self._operations = ReferenceOperations(self._where.dtype)
         loaded = files.load(
-            self._where.device, self._where.dtype, on_progress, quantize=self._spec.quantize
+            self._where.device, self._operations, on_progress, quantize=self._spec.quantize
         )
         self._model, self._weights_bytes = loaded.model, loaded.bytes
 
@@ -216,7 +218,7 @@ class CudaModelRunner:
             device=self._where.device,
             key_biases=self._key_biases,
         )
-        self._context = PagedContext(config, self._pool, self._inputs)
+        self._context = PagedContext(config, self._operations, self._pool, self._inputs)
 
     def _try_out(self, tokens: int) -> None:
         """A step of so many tokens for as many sequences as there may be, who all draw.

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ingle.kernels.attention_step import AttentionStep
 from ingle.models.paged_fit import PAGE_SIZE
 
 from ..engine.batch import Batch, Chunk
@@ -33,13 +34,17 @@ class StepInputs:
         self._device_lengths = device_ints[cut : cut + sequences]
         self._device_starts = device_ints[cut + sequences :]
         self._num_tokens = self._num_sequences = self._num_rows = 0
+        self._longest_query = self._longest_context = 0
 
     def fill(self, batch: Batch) -> None:
         """Lay a batch out; raises ValueError where a block table is too short for its chunk."""
         end = rows = 0
+        self._longest_query = self._longest_context = 0
         for place, chunk in enumerate(batch.chunks):
             start, end = end, end + chunk.num_tokens
-            self._fill_chunk(place, chunk, start, end)
+            last = self._fill_chunk(place, chunk, start, end)
+            self._longest_query = max(self._longest_query, end - start)
+            self._longest_context = max(self._longest_context, last)
             if chunk.samples:
                 count = 1 + len(chunk.drafts)
                 self._long.host[3, rows : rows + count] = np.arange(end - count, end)
@@ -68,31 +73,26 @@ class StepInputs:
         return self._long.device[1, : self._num_tokens]
 
     @property
-    def slot_mapping(self) -> torch.Tensor:
-        """Where each token's keys and values go, (tokens,) int64."""
-        return self._long.device[2, : self._num_tokens]
-
-    @property
     def output_rows(self) -> torch.Tensor:
         """Tokens whose logits are wanted, (rows,) int64."""
         return self._long.device[3, : self._num_rows]
 
     @property
-    def block_tables(self) -> torch.Tensor:
-        """Pages of each sequence, (sequences, max_pages) int32."""
-        return self._device_tables[: self._num_sequences]
+    def attention(self) -> AttentionStep:
+        """What the attention of every layer has to know."""
+        count = self._num_sequences
+        return AttentionStep(
+            self.positions,
+            self._long.device[2, : self._num_tokens],
+            self._device_tables[:count],
+            self._device_lengths[:count],
+            self._device_starts[: count + 1],
+            self._longest_query,
+            self._longest_context,
+        )
 
-    @property
-    def context_lengths(self) -> torch.Tensor:
-        """Tokens of each sequence with those of this step, (sequences,) int32."""
-        return self._device_lengths[: self._num_sequences]
-
-    @property
-    def query_starts(self) -> torch.Tensor:
-        """Where each sequence's tokens begin, and the end of the last; (sequences + 1,) int32."""
-        return self._device_starts[: self._num_sequences + 1]
-
-    def _fill_chunk(self, place: int, chunk: Chunk, start: int, end: int) -> None:
+    def _fill_chunk(self, place: int, chunk: Chunk, start: int, end: int) -> int:
+        """Lay one sequence's part out; gives its tokens with those of the step."""
         sequence, first = chunk.sequence, chunk.sequence.num_computed
         last = first + chunk.num_tokens
         table = sequence.block_table
@@ -108,11 +108,12 @@ class StepInputs:
         if last == first + 1:  # decoding, where arrays of one cost more than numbers
             positions[start] = first
             slots[start] = table[first // PAGE_SIZE] * PAGE_SIZE + first % PAGE_SIZE
-            return
+            return last
         places = np.arange(first, last)
         positions[start:end] = places
         pages = self._tables[place, places // PAGE_SIZE].astype(np.int64)
         slots[start:end] = pages * PAGE_SIZE + places % PAGE_SIZE
+        return last
 
 
 class _Mirror:

@@ -14,6 +14,8 @@ import torch
 from gpu.random_model import Pages, RandomWeights, llama_config
 from gpu.session import Session
 
+from ingle.kernels.operations import Operations
+from ingle.kernels.reference_operations import ReferenceOperations
 from ingle.models.architectures.registry import load_architecture
 from ingle.models.config import ModelConfig
 from ingle.models.layers.transformer import Transformer
@@ -74,8 +76,9 @@ def error(device: torch.device, dtype: str) -> float:
 def logits(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> list[torch.Tensor]:
     """Of every token of every step, on the CPU; weights and tokens are the same everywhere."""
     weights = RandomWeights(config, torch.device("cpu"))
-    model = load_architecture(config, weights, device=device, dtype=dtype)
-    pages = Pages(config, sequences=2, room=128, device=device, dtype=dtype)
+    operations = ReferenceOperations(dtype)
+    model = load_architecture(config, weights, device=device, operations=operations)
+    pages = Pages(config, operations, sequences=2, room=128, device=device)
     generator = torch.Generator().manual_seed(1)
     found: list[torch.Tensor] = []
     for start, count in STEPS:
@@ -90,27 +93,27 @@ def logits(config: ModelConfig, device: torch.device, dtype: torch.dtype) -> lis
 def timings(session: Session) -> list[dict[str, Any]]:
     """Of decoding with 1, 4 and 16 sequences, and of a prompt, as Python launches them."""
     weights = RandomWeights(LARGE, session.device)
-    model = load_architecture(LARGE, weights, device=session.device, dtype=torch.bfloat16)
+    operations = ReferenceOperations(torch.bfloat16)
+    model = load_architecture(LARGE, weights, device=session.device, operations=operations)
     rows: list[dict[str, Any]] = []
     for sequences in (1, 4, 16):
         what = f"decode, {sequences} sequences of {CONTEXT} tokens"
-        rows.append({"what": what, "ms": milliseconds(model, session, sequences, CONTEXT, 1)})
+        rows.append({"what": what, "ms": milliseconds(model, operations, sequences, CONTEXT, 1)})
     what = f"a prompt of {PROMPT} tokens"
-    rows.append({"what": what, "ms": milliseconds(model, session, 1, 0, PROMPT)})
+    rows.append({"what": what, "ms": milliseconds(model, operations, 1, 0, PROMPT)})
     return rows
 
 
 def milliseconds(
-    model: Transformer, session: Session, sequences: int, start: int, count: int
+    model: Transformer, operations: Operations, sequences: int, start: int, count: int
 ) -> float:
     """The median of a step, waiting included."""
-    pages = Pages(
-        model.config, sequences=sequences, room=start + count, device=session.device,
-        dtype=torch.bfloat16,
-    )  # fmt: skip
-    tokens = torch.randint(0, 1000, (sequences * count,), device=session.device)
+    device = torch.device("cuda")
+    room = start + count
+    pages = Pages(model.config, operations, sequences=sequences, room=room, device=device)
+    tokens = torch.randint(0, 1000, (sequences * count,), device=device)
     positions = pages.place(start, count)
-    last = torch.arange(1, sequences + 1, device=session.device) * count - 1
+    last = torch.arange(1, sequences + 1, device=device) * count - 1
     times: list[float] = []
     for _ in range(8):
         torch.cuda.synchronize()

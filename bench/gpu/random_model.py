@@ -6,8 +6,10 @@ from collections.abc import Iterable
 
 import torch
 
-from ingle.kernels.kv_append import kv_append
-from ingle.kernels.paged_attention import paged_attention
+from ingle.kernels.activations import Activations
+from ingle.kernels.attention_input import AttentionInput
+from ingle.kernels.attention_step import AttentionStep
+from ingle.kernels.operations import Operations
 from ingle.models.config import LayerConfig, ModelConfig, RopeConfig
 
 PAGE = 32
@@ -64,17 +66,18 @@ class Pages:
     def __init__(
         self,
         config: ModelConfig,
+        operations: Operations,
         *,
         sequences: int,
         room: int,
         device: torch.device,
-        dtype: torch.dtype,
     ) -> None:
         self._config = config
+        self._operations = operations
         self._each = -(-room // PAGE)
         shape = (sequences * self._each, PAGE, config.num_kv_heads, config.head_size)
         self._keys, self._values = (
-            [torch.zeros(shape, device=device, dtype=dtype) for _ in config.layers]
+            [torch.zeros(shape, device=device, dtype=operations.dtype) for _ in config.layers]
             for _ in range(2)
         )
         tables = torch.arange(sequences * self._each, dtype=torch.int32, device=device)
@@ -85,24 +88,25 @@ class Pages:
         device, sequences = self._tables.device, len(self._tables)
         places = torch.arange(start, start + count, device=device)
         first = torch.arange(sequences, device=device)[:, None] * (self._each * PAGE)
-        self._slots = (first + places).flatten()
-        self._lengths = torch.full((sequences,), start + count, dtype=torch.int32, device=device)
-        self._starts = torch.arange(sequences + 1, dtype=torch.int32, device=device) * count
-        return places.repeat(sequences)
-
-    def attend(
-        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
-    ) -> torch.Tensor:
-        """See `AttentionContext.attend`."""
-        keys, values = self._keys[layer], self._values[layer]
-        kv_append(key, value, keys, values, self._slots)
-        return paged_attention(
-            query,
-            keys,
-            values,
+        positions = places.repeat(sequences)
+        self._step = AttentionStep(
+            positions,
+            (first + places).flatten(),
             self._tables,
-            self._lengths,
-            self._starts,
+            torch.full((sequences,), start + count, dtype=torch.int32, device=device),
+            torch.arange(sequences + 1, dtype=torch.int32, device=device) * count,
+            longest_query=count,
+            longest_context=start + count,
+        )
+        return positions
+
+    def attend(self, layer: int, x: AttentionInput) -> Activations:
+        """See `AttentionContext.attend`."""
+        return self._operations.attend(
+            x,
+            self._keys[layer],
+            self._values[layer],
+            self._step,
             scale=self._config.attention_scale,
         )
 

@@ -13,6 +13,8 @@ from ..errors import UnsupportedModel
 if TYPE_CHECKING:  # the daemon asks for the names, and never imports torch
     import torch
 
+    from ingle.kernels.operations import Operations
+
     from ..layers.transformer import Transformer
     from ..weights import Weights
 
@@ -38,10 +40,10 @@ def load_architecture(
     weights: Weights,
     *,
     device: torch.device,
-    dtype: torch.dtype,
+    operations: Operations,
     on_progress: Callable[[float], None] | None = None,
 ) -> Transformer:
-    """The model with its weights on `device` and activations of `dtype`.
+    """The model with its weights on `device`, which computes with `operations`.
 
     `on_progress` hears the share of tensors loaded so far. Raises `UnsupportedModel` for an unknown
     architecture or a tensor that no layer takes, `InvalidModel` for one that is missing or does
@@ -54,4 +56,4 @@ def load_architecture(
             hint="Let llama.cpp run it.",
         )
     model = import_module(f".{module}", __package__).Model
-    return model(config, weights, device=device, dtype=dtype, on_progress=on_progress)
+    return model(config, weights, device=device, operations=operations, on_progress=on_progress)

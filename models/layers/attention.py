@@ -6,7 +6,8 @@ from enum import Enum
 
 import torch
 
-from ingle.kernels.rope import rope
+from ingle.kernels.activations import Activations
+from ingle.kernels.attention_input import AttentionInput
 
 from ..config import ModelConfig
 from .attention_context import AttentionContext
@@ -24,7 +25,7 @@ class QueryKeyNorm(Enum):
 
 
 class Attention:
-    """Projects to queries, keys and values, rotates, attends in a context, projects back."""
+    """Projects to queries, keys and values, and attends in a context; `output` projects back."""
 
     def __init__(
         self,
@@ -34,6 +35,8 @@ class Attention:
         norm: QueryKeyNorm = QueryKeyNorm.NOTHING,
     ) -> None:
         self._layer = layer
+        self._operations = parameters.operations
+        self._epsilon = config.norm_epsilon
         self._head_size = config.head_size
         self._norms_each_head = norm is QueryKeyNorm.EACH_HEAD
         width, kv_width = (
@@ -43,7 +46,7 @@ class Attention:
         self._query = parameters.linear(f"{prefix}_q", width, hidden)
         self._key = parameters.linear(f"{prefix}_k", kv_width, hidden)
         self._value = parameters.linear(f"{prefix}_v", kv_width, hidden)
-        self._output = parameters.linear(f"{prefix}_output", hidden, width)
+        self.output = parameters.linear(f"{prefix}_output", hidden, width)
         self._query_norm: RMSNorm | None = None
         self._key_norm: RMSNorm | None = None
         if norm is not QueryKeyNorm.NOTHING:
@@ -54,16 +57,29 @@ class Attention:
             )
 
     def __call__(
-        self, rows: torch.Tensor, tables: RotaryTables | None, context: AttentionContext
-    ) -> torch.Tensor:
-        """Outputs (tokens, hidden) of `rows`; without `tables` nothing rotates."""
-        query = self._heads(self._query(rows), self._query_norm)
-        key = self._heads(self._key(rows), self._key_norm)
-        value = self._heads(self._value(rows), None)
-        if tables is not None:
-            rope(query, key, *tables)
-        attended = context.attend(self._layer, query, key, value)
-        return self._output(attended.flatten(1))
+        self, x: Activations, tables: RotaryTables | None, context: AttentionContext
+    ) -> Activations:
+        """What the layer `output` multiplies, (tokens, heads * head_size).
+
+        Without `tables` nothing rotates.
+        """
+        query, key, value = self._operations.linear(x, self._query, self._key, self._value)
+        query_norm, key_norm = self._query_norm, self._key_norm
+        cosine, sine = tables or (None, None)
+        if not self._norms_each_head:
+            query, key = self._normalized(query, query_norm), self._normalized(key, key_norm)
+            query_norm = key_norm = None
+        heads = AttentionInput(
+            self._heads(query),
+            self._heads(key),
+            self._heads(value),
+            None if query_norm is None else query_norm.weight,
+            None if key_norm is None else key_norm.weight,
+            self._epsilon,
+            cosine,
+            sine,
+        )
+        return context.attend(self._layer, heads)
 
     @property
     def key_bias(self) -> torch.Tensor | None:
@@ -76,9 +92,14 @@ class Attention:
             return None
         return bias.float().view(-1, self._head_size)
 
-    def _heads(self, rows: torch.Tensor, norm: RMSNorm | None) -> torch.Tensor:
-        """(tokens, heads, head_size), normalised."""
-        if norm is not None and not self._norms_each_head:
-            rows = norm(rows)
-        heads = rows.view(rows.shape[0], -1, self._head_size)
-        return norm(heads) if norm is not None and self._norms_each_head else heads
+    def _heads(self, rows: torch.Tensor) -> torch.Tensor:
+        """(tokens, heads, head_size)."""
+        return rows.view(rows.shape[0], -1, self._head_size)
+
+    def _normalized(self, rows: torch.Tensor, norm: RMSNorm | None) -> torch.Tensor:
+        """Rows with all heads of a token normalised as one."""
+        if norm is None:
+            return rows
+        found = norm(rows).dense
+        assert found is not None
+        return found

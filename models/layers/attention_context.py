@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import torch
+from ingle.kernels.activations import Activations
+from ingle.kernels.attention_input import AttentionInput
 
 
 class AttentionContext(Protocol):
@@ -15,11 +16,6 @@ class AttentionContext(Protocol):
     every layer, which are the model's configuration.
     """
 
-    def attend(
-        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
-    ) -> torch.Tensor:
-        """Attention output (tokens, heads, head_size) of rotated queries, keys, and values.
-
-        `query` is (tokens, heads, head_size), `key` and `value` (tokens, kv_heads, head_size).
-        """
+    def attend(self, layer: int, x: AttentionInput) -> Activations:
+        """Attention output (tokens, heads * head_size); heads of `x` may be changed in place."""
         ...

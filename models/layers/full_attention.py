@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from ingle.kernels.activations import Activations
+from ingle.kernels.attention_input import AttentionInput
+from ingle.kernels.prepare_heads import prepare_heads_reference
+
 from ..config import ModelConfig
 
 # Scores of so many queries at a time, so that memory grows with the sequence, not its square.
@@ -16,12 +20,11 @@ class FullAttention:
     def __init__(self, config: ModelConfig) -> None:
         self._config = config
 
-    def attend(
-        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
-    ) -> torch.Tensor:
-        """Causal attention (tokens, heads, head_size), computed in fp32."""
+    def attend(self, layer: int, x: AttentionInput) -> Activations:
+        """Causal attention (tokens, heads * head_size), computed in fp32."""
         config = self._config
-        return full_attention(
+        query, key, value = prepare_heads_reference(x)
+        output = full_attention(
             query,
             key,
             value,
@@ -29,6 +32,7 @@ class FullAttention:
             window=config.layers[layer].window,
             soft_cap=config.attention_soft_cap,
         )
+        return Activations(output.shape[1] * output.shape[2], output.flatten(1))
 
 
 def full_attention(

@@ -6,19 +6,22 @@ from collections.abc import Callable
 
 import torch
 
+from ingle.kernels.linear_layer import LinearLayer
+from ingle.kernels.operations import Operations
+from ingle.kernels.prepared_weight import PreparedWeight
+
 from ..errors import InvalidModel, UnsupportedModel
 from ..weights import Weight, Weights
 from .embedding import Embedding
-from .linear import Linear
 from .rms_norm import RMSNorm
 
 
 class Parameters:
     """Takes each tensor once, checks its shape and moves it to the device.
 
-    Matrices stay as their file quantises them, else they become `dtype`, the type of the
-    activations. Raises `InvalidModel` for a tensor that is missing or of the wrong shape.
-    `on_progress` hears the share of tensors taken so far.
+    Matrices stay as their file quantises them, else they become the type of the activations; both
+    in the form that `operations` wants. Raises `InvalidModel` for a tensor that is missing or of
+    the wrong shape. `on_progress` hears the share of tensors taken so far.
     """
 
     def __init__(
@@ -26,30 +29,31 @@ class Parameters:
         weights: Weights,
         *,
         device: torch.device,
-        dtype: torch.dtype,
+        operations: Operations,
         on_progress: Callable[[float], None] | None = None,
     ) -> None:
         self._weights = weights
         self._left = set(weights.names)
         self._count = len(self._left)
         self._device = device
-        self.dtype = dtype
+        self.operations = operations
         self._progress = on_progress
 
-    def linear(self, name: str, outputs: int, inputs: int) -> Linear:
+    def linear(self, name: str, outputs: int, inputs: int) -> LinearLayer:
         """The matrix `name` with its bias, where there is one."""
         weight = self._matrix(f"{name}.weight", outputs, inputs)
         bias = f"{name}.bias"
-        return Linear(weight, self._vector(bias, outputs) if bias in self._left else None)
+        return LinearLayer(weight, self._vector(bias, outputs) if bias in self._left else None)
 
     def embedding(self, name: str, rows: int, columns: int, scale: float) -> Embedding:
         """The table `name`, whose rows will be scaled."""
-        return Embedding(self._matrix(f"{name}.weight", rows, columns), scale)
+        table = self._matrix(f"{name}.weight", rows, columns)
+        return Embedding(self.operations, table, scale)
 
     def norm(self, name: str, size: int, epsilon: float) -> RMSNorm:
         """The norm `name`; its weight is kept in fp32."""
         weight = self._vector(f"{name}.weight", size, torch.float32)
-        return RMSNorm(weight, epsilon, self.dtype)
+        return RMSNorm(self.operations, weight, epsilon)
 
     def check_all_taken(self) -> None:
         """Raise `UnsupportedModel` where the file has tensors that no layer asked for."""
@@ -60,11 +64,13 @@ class Parameters:
                 hint="Let llama.cpp run it, or use another conversion.",
             )
 
-    def _matrix(self, name: str, rows: int, columns: int) -> Weight:
+    def _matrix(self, name: str, rows: int, columns: int) -> PreparedWeight:
         weight = self._take(name, (rows, columns))
         if isinstance(weight, torch.Tensor):
-            return weight.to(self._device, self.dtype)
-        return weight.to(self._device)
+            weight = weight.to(self._device, self.operations.dtype)
+        else:
+            weight = weight.to(self._device)
+        return self.operations.prepare(weight)
 
     def _vector(self, name: str, size: int, dtype: torch.dtype | None = None) -> torch.Tensor:
         weight = self._take(name, (size,))
@@ -73,7 +79,7 @@ class Parameters:
                 f"The model quantises {name!r}, which is a vector.",
                 hint="Use another conversion.",
             )
-        return weight.to(self._device, dtype or self.dtype)
+        return weight.to(self._device, dtype or self.operations.dtype)
 
     def _take(self, name: str, shape: tuple[int, ...]) -> Weight:
         weight = self._weights.get(name)

@@ -19,6 +19,7 @@ class PreNormBlock:
 
     def __init__(self, layer: int, config: ModelConfig, parameters: Parameters) -> None:
         size, epsilon = config.hidden_size, config.norm_epsilon
+        self._operations = parameters.operations
         self._attention_norm = parameters.norm(f"blk.{layer}.attn_norm", size, epsilon)
         self.attention = Attention(layer, config, parameters, self.query_key_norm)
         self._mlp_norm = parameters.norm(f"blk.{layer}.ffn_norm", size, epsilon)
@@ -26,9 +27,10 @@ class PreNormBlock:
         self._scale = config.residual_scale
 
     def __call__(
-        self, hidden: torch.Tensor, tables: RotaryTables | None, context: AttentionContext
-    ) -> torch.Tensor:
-        """The residual stream (tokens, hidden) fp32 behind this layer."""
-        attended = self.attention(self._attention_norm(hidden), tables, context)
-        hidden = torch.add(hidden, attended, alpha=self._scale)
-        return torch.add(hidden, self._mlp(self._mlp_norm(hidden)), alpha=self._scale)
+        self, residual: torch.Tensor, tables: RotaryTables | None, context: AttentionContext
+    ) -> None:
+        """Take the residual stream (tokens, hidden) fp32 through this layer."""
+        add = self._operations.linear_add
+        attended = self.attention(self._attention_norm(residual), tables, context)
+        add(residual, attended, self.attention.output, self._scale)
+        add(residual, self._mlp(self._mlp_norm(residual)), self._mlp.down, self._scale)

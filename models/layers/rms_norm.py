@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import torch
 
-from ingle.kernels.rms_norm import rms_norm
+from ingle.kernels.activations import Activations
+from ingle.kernels.operations import Operations
 
 
 class RMSNorm:
     """Normalises the last dimension; the weight (size,) fp32 multiplies as it is."""
 
-    def __init__(self, weight: torch.Tensor, epsilon: float, dtype: torch.dtype) -> None:
+    def __init__(self, operations: Operations, weight: torch.Tensor, epsilon: float) -> None:
         self.weight = weight
-        self._epsilon = epsilon
-        self._dtype = dtype
+        self.epsilon = epsilon
+        self._operations = operations
 
-    def __call__(self, rows: torch.Tensor) -> torch.Tensor:
-        """Rows (..., size) of any float type, normalised, in the type of the activations."""
-        return rms_norm(rows, self.weight, self._epsilon, self._dtype)
+    def __call__(self, rows: torch.Tensor) -> Activations:
+        """Rows (tokens, size) of any float type, normalised."""
+        return self._operations.rms_norm(rows, self.weight, self.epsilon)
+
+    def add_to(self, residual: torch.Tensor, rows: torch.Tensor) -> None:
+        """Add normalised `rows` (tokens, size) to the residual stream."""
+        self._operations.rms_norm_add(residual, rows, self.weight, self.epsilon)

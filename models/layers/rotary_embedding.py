@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ingle.kernels.rope import rotary_tables
+from ingle.kernels.operations import Operations
 
 from ..config import RopeConfig
 
@@ -14,14 +14,17 @@ RotaryTables = tuple[torch.Tensor, torch.Tensor]
 class RotaryEmbedding:
     """Frequencies of one `RopeConfig` for a model that is used for `context` positions."""
 
-    def __init__(self, config: RopeConfig, context: int, device: torch.device) -> None:
+    def __init__(
+        self, operations: Operations, config: RopeConfig, context: int, device: torch.device
+    ) -> None:
+        self._operations = operations
         frequencies = rotary_frequencies(config, context)
         self._frequencies = torch.tensor(frequencies, dtype=torch.float32, device=device)
         self._scale = config.attention_factor
 
     def __call__(self, positions: torch.Tensor) -> RotaryTables:
         """Cosine and sine (tokens, size / 2) fp32 of `positions` (tokens,)."""
-        return rotary_tables(positions, self._frequencies, self._scale)
+        return self._operations.rotary_tables(positions, self._frequencies, self._scale)
 
     def first(self, count: int) -> RotaryTables:
         """The tables of the first `count` positions."""

@@ -18,6 +18,7 @@ class SandwichNormBlock:
     query_key_norm = QueryKeyNorm.NOTHING
 
     def __init__(self, layer: int, config: ModelConfig, parameters: Parameters) -> None:
+        self._operations = parameters.operations
         self._attention_norm, self._post_attention_norm, self._mlp_norm, self._post_mlp_norm = (
             parameters.norm(f"blk.{layer}.{name}", config.hidden_size, config.norm_epsilon)
             for name in ("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm")
@@ -26,9 +27,12 @@ class SandwichNormBlock:
         self._mlp = GatedMLP(layer, config, parameters)
 
     def __call__(
-        self, hidden: torch.Tensor, tables: RotaryTables | None, context: AttentionContext
-    ) -> torch.Tensor:
-        """The residual stream (tokens, hidden) fp32 behind this layer."""
-        attended = self.attention(self._attention_norm(hidden), tables, context)
-        hidden = hidden + self._post_attention_norm(attended)
-        return hidden + self._post_mlp_norm(self._mlp(self._mlp_norm(hidden)))
+        self, residual: torch.Tensor, tables: RotaryTables | None, context: AttentionContext
+    ) -> None:
+        """Take the residual stream (tokens, hidden) fp32 through this layer."""
+        linear = self._operations.linear
+        attended = self.attention(self._attention_norm(residual), tables, context)
+        (rows,) = linear(attended, self.attention.output)
+        self._post_attention_norm.add_to(residual, rows)
+        (rows,) = linear(self._mlp(self._mlp_norm(residual)), self._mlp.down)
+        self._post_mlp_norm.add_to(residual, rows)

@@ -8,12 +8,13 @@ from typing import ClassVar, Protocol
 import torch
 
 from ingle.kernels.key_bias import KeyBias
+from ingle.kernels.linear_layer import LinearLayer
+from ingle.kernels.operations import Operations
 
 from ..config import ModelConfig
 from ..weights import Weights
 from .attention import Attention
 from .attention_context import AttentionContext
-from .linear import Linear
 from .parameters import Parameters
 from .rotary_embedding import RotaryEmbedding, RotaryTables
 
@@ -24,17 +25,17 @@ class Block(Protocol):
     attention: Attention
 
     def __call__(
-        self, hidden: torch.Tensor, tables: RotaryTables | None, context: AttentionContext
-    ) -> torch.Tensor:
-        """The residual stream (tokens, hidden) fp32 behind this layer."""
+        self, residual: torch.Tensor, tables: RotaryTables | None, context: AttentionContext
+    ) -> None:
+        """Take the residual stream (tokens, hidden) fp32 through this layer."""
         ...
 
 
 class Transformer:
     """A model whose blocks are made by `block(layer, config, parameters)`.
 
-    The residual stream is fp32 whatever `dtype` the activations between have: it is small, and
-    some families outgrow fp16 there. Raises `InvalidModel` where a tensor is missing or does not
+    The residual stream is fp32 whatever type the activations between have: it is small, and some
+    families outgrow fp16 there. Raises `InvalidModel` where a tensor is missing or does not
     fit, and `UnsupportedModel` where one is left over.
     """
 
@@ -46,25 +47,28 @@ class Transformer:
         weights: Weights,
         *,
         device: torch.device,
-        dtype: torch.dtype,
+        operations: Operations,
         on_progress: Callable[[float], None] | None = None,
     ) -> None:
         self.config = config
-        parameters = Parameters(weights, device=device, dtype=dtype, on_progress=on_progress)
+        self._operations = operations
+        parameters = Parameters(
+            weights, device=device, operations=operations, on_progress=on_progress
+        )
         size, vocab = config.hidden_size, config.vocab_size
         self._embedding = parameters.embedding("token_embd", vocab, size, config.embedding_scale)
         make = type(self).block
         self._blocks = [make(layer, config, parameters) for layer in range(config.num_layers)]
         self._norm = parameters.norm("output_norm", size, config.norm_epsilon)
         self._output = (
-            Linear(self._embedding.weight)
+            LinearLayer(self._embedding.weight)
             if config.tied_embeddings
             else parameters.linear("output", vocab, size)
         )
         parameters.check_all_taken()
         ropes = [layer.rope for layer in config.layers]
         kinds = list(dict.fromkeys(rope for rope in ropes if rope is not None))
-        self._rotary = [RotaryEmbedding(rope, config.context, device) for rope in kinds]
+        self._rotary = [RotaryEmbedding(operations, rope, config.context, device) for rope in kinds]
         self._rotary_of = [None if rope is None else kinds.index(rope) for rope in ropes]
 
     def forward(
@@ -79,10 +83,10 @@ class Transformer:
         `token_ids` and `positions` are (tokens,), of all sequences one after the other.
         """
         tables = [rotary(positions) for rotary in self._rotary]
-        hidden = self._embedding(token_ids)
+        residual = self._embedding(token_ids)
         for block, kind in zip(self._blocks, self._rotary_of, strict=True):
-            hidden = block(hidden, None if kind is None else tables[kind], attention)
-        return self._logits(hidden[output_rows])
+            block(residual, None if kind is None else tables[kind], attention)
+        return self._logits(residual[output_rows])
 
     def key_biases(self, count: int) -> list[KeyBias | None]:
         """The bias of each layer's keys, where they have one, for the first `count` positions."""
@@ -98,8 +102,8 @@ class Transformer:
                 biases.append(None)
         return biases
 
-    def _logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        logits = self._output(self._norm(hidden)).float()
+    def _logits(self, rows: torch.Tensor) -> torch.Tensor:
+        (logits,) = self._operations.linear(self._norm(rows), self._output, dtype=torch.float32)
         if self.config.logit_scale != 1.0:
             logits = logits * self.config.logit_scale
         cap = self.config.final_soft_cap

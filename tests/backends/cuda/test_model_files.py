@@ -9,11 +9,13 @@ import pytest
 import torch
 
 from ingle.backends.cuda.model_files import ModelFiles, open_model
+from ingle.kernels.reference_operations import ReferenceOperations
 from ingle.models.errors import InvalidModel
 from ingle.models.layers.full_attention import FullAttention
 from ingle.models.layers.transformer import Transformer
 
 CPU = torch.device("cpu")
+EXACT = ReferenceOperations(torch.float32)
 WIDTH, WIDER, VOCAB, LAYERS = 128, 256, 258, 2
 LINEAR_WEIGHTS = LAYERS * (3 * WIDTH * WIDTH + 3 * WIDER * WIDTH)
 OTHERS = VOCAB * WIDTH + (2 * LAYERS + 1) * WIDTH
@@ -47,11 +49,11 @@ def test_weights_are_quantised_while_they_are_loaded(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     files = open_model(folder)
-    plain = files.load(CPU, torch.float32)
-    floats = files.load(CPU, torch.float32, quantize="nf4")
+    plain = files.load(CPU, EXACT)
+    floats = files.load(CPU, EXACT, quantize="nf4")
     assert floats.bytes == plain.bytes
     monkeypatch.setattr(ModelFiles, "_becomes_floats", never)
-    packed = files.load(CPU, torch.float32, quantize="nf4")
+    packed = files.load(CPU, EXACT, quantize="nf4")
     assert packed.bytes < 2 * OTHERS + 0.6 * LINEAR_WEIGHTS
     expected, found = logits(floats.model), logits(packed.model)
     assert torch.allclose(found, expected, rtol=1e-4, atol=1e-4)

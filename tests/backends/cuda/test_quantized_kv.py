@@ -18,6 +18,7 @@ from ingle.backends.cuda.step_inputs import StepInputs
 from ingle.backends.engine.batch import Batch, Chunk
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.verification.scored_text import default_text
+from ingle.kernels.reference_operations import ReferenceOperations
 from ingle.models.kv_type import KVType
 from ingle.models.layers.transformer import Transformer
 from ingle.models.paged_fit import PAGE_SIZE
@@ -26,6 +27,7 @@ pytestmark = pytest.mark.model
 
 TOKENS, CHUNK = 224, 28
 CPU = torch.device("cpu")
+EXACT = ReferenceOperations(torch.float32)
 
 
 def read(model: Transformer, text: list[int], kv_type: KVType) -> torch.Tensor:
@@ -41,7 +43,7 @@ def read(model: Transformer, text: list[int], kv_type: KVType) -> torch.Tensor:
         key_biases=model.key_biases(pages * PAGE_SIZE),
     )
     inputs = StepInputs(tokens=CHUNK, sequences=1, max_pages=pages, device=CPU)
-    context = PagedContext(config, pool, inputs)
+    context = PagedContext(config, EXACT, pool, inputs)
     order = list(range(pages))
     random.Random(1).shuffle(order)
     rows: list[torch.Tensor] = []
@@ -63,7 +65,7 @@ def test_smollm2_hardly_notices(smollm2_path: Path) -> None:
     tokenizer = open_tokenizer(smollm2_path, files.config.vocab_size)
     text = tokenizer.encode(default_text(), add_special=True, parse_special=False)[:TOKENS]
     with torch.inference_mode():
-        model = files.load(CPU, torch.float32).model
+        model = files.load(CPU, EXACT).model
         plain = read(model, text, KVType.F32)
         for kv_type, divergence, perplexity in (
             (KVType.F16, 1e-5, 1.001),

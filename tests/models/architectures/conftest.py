@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from ingle.kernels.reference_operations import ReferenceOperations
 from ingle.models.architectures.registry import load_architecture
 from ingle.models.config import ModelConfig
 from ingle.models.errors import InvalidModel
@@ -20,6 +21,7 @@ from ingle.models.layers.full_attention import FullAttention
 from ingle.models.weights import Weight, Weights
 
 CPU = torch.device("cpu")
+EXACT = ReferenceOperations(torch.float32)
 _SHAPE = {
     "hidden_size": 48,
     "intermediate_size": 72,
@@ -110,7 +112,7 @@ def compute_logits() -> ComputeLogits:
         config: ModelConfig, weights: Weights, tokens: torch.Tensor, **changes: Any
     ) -> torch.Tensor:
         config = replace(config, **changes)
-        model = load_architecture(config, weights, device=CPU, dtype=torch.float32)
+        model = load_architecture(config, weights, device=CPU, operations=EXACT)
         places = torch.arange(len(tokens))
         return model.forward(tokens, places, FullAttention(config), places)
 

@@ -7,12 +7,17 @@ from typing import Any
 import pytest
 import torch
 
+from ingle.kernels.activations import Activations
+from ingle.kernels.attention_input import AttentionInput
+from ingle.kernels.prepare_heads import prepare_heads_reference
+from ingle.kernels.reference_operations import ReferenceOperations
 from ingle.models.architectures.registry import load_architecture
 from ingle.models.config import ModelConfig
 from ingle.models.layers.full_attention import FullAttention
 from ingle.models.layers.transformer import Transformer
 
 CPU = torch.device("cpu")
+EXACT = ReferenceOperations(torch.float32)
 _WITHOUT: dict[str, dict[str, Any]] = {
     "llama": {},
     "qwen3": {"head_dim": 16},
@@ -29,11 +34,10 @@ class Recorder(FullAttention):
         super().__init__(config)
         self.keys: list[torch.Tensor] = []
 
-    def attend(
-        self, layer: int, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
-    ) -> torch.Tensor:
+    def attend(self, layer: int, x: AttentionInput) -> Activations:
+        query, key, value = prepare_heads_reference(x)
         self.keys.append(key.clone())
-        return super().attend(layer, query, key, value)
+        return super().attend(layer, AttentionInput(query, key, value))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +64,10 @@ def test_keys_differ_by_it_from_those_of_a_model_without(
 
     def load(weights: dict[str, Any]) -> tuple[Transformer, list[torch.Tensor]]:
         model = load_architecture(
-            random.config, memory_weights(weights), device=CPU, dtype=torch.float32
+            random.config,
+            memory_weights(weights),
+            device=CPU,
+            operations=EXACT,
         )
         recorder = Recorder(random.config)
         model.forward(tokens, places, recorder, places[-1:])
@@ -80,5 +87,5 @@ def test_keys_differ_by_it_from_those_of_a_model_without(
 @pytest.mark.parametrize("kind", _WITHOUT)
 def test_models_without_a_bias_have_none(make_random_model: Any, kind: str) -> None:
     random = make_random_model(kind, **_WITHOUT[kind])
-    model = load_architecture(random.config, random.canonical(), device=CPU, dtype=torch.float32)
+    model = load_architecture(random.config, random.canonical(), device=CPU, operations=EXACT)
     assert model.key_biases(10) == [None] * random.config.num_layers

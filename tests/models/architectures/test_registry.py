@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 import torch
 
+from ingle.kernels.reference_operations import ReferenceOperations
 from ingle.models.architectures.registry import ARCHITECTURES, load_architecture
 from ingle.models.errors import InvalidModel, UnsupportedModel
 
 CPU = torch.device("cpu")
+EXACT = ReferenceOperations(torch.float32)
 
 
 def load(config: Any, weights: Any) -> Any:
-    return load_architecture(config, weights, device=CPU, dtype=torch.float32)
+    return load_architecture(config, weights, device=CPU, operations=EXACT)
 
 
 def test_the_names_are_known_without_torch() -> None:
@@ -67,7 +69,11 @@ def test_loading_tells_how_far_it_is(make_random_model: Any) -> None:
     model = make_random_model("llama")
     shares: list[float] = []
     load_architecture(
-        model.config, model.canonical(), device=CPU, dtype=torch.float32, on_progress=shares.append
+        model.config,
+        model.canonical(),
+        device=CPU,
+        operations=EXACT,
+        on_progress=shares.append,
     )
     assert shares == sorted(shares)
     assert shares[-1] == 1.0

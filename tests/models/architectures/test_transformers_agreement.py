@@ -106,12 +106,15 @@ def test_longrope_keeps_its_short_factors_where_the_context_is_short(
 def test_half_precision_stays_near(
     kind: str, dtype: torch.dtype, make_random_model: Any, tokens: torch.Tensor
 ) -> None:
+    from ingle.kernels.reference_operations import ReferenceOperations
     from ingle.models.architectures.registry import load_architecture
     from ingle.models.layers.full_attention import FullAttention
 
     model = make_random_model(kind)
     config, places = model.config, torch.arange(len(tokens))
-    ours = load_architecture(config, model.canonical(), device=torch.device("cpu"), dtype=dtype)
+    ours = load_architecture(
+        config, model.canonical(), device=torch.device("cpu"), operations=ReferenceOperations(dtype)
+    )
     found = ours.forward(tokens, places, FullAttention(config), places[-3:])
     expected = model.logits(tokens)[-3:]
     assert found.shape == expected.shape

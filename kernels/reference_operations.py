@@ -1,0 +1,119 @@
+"""The `Operations` in plain torch, on any device."""
+
+from __future__ import annotations
+
+import torch
+
+from .activations import Activations
+from .attention_input import AttentionInput
+from .attention_step import AttentionStep
+from .embedding import embedding
+from .gated_activation import GateActivation, gated_activation
+from .kv_append import kv_append
+from .linear import linear
+from .linear_layer import LinearLayer
+from .paged_attention import paged_attention
+from .pages import Pages
+from .prepare_heads import prepare_heads_reference
+from .prepared_weight import PreparedWeight
+from .repacked_nf4 import RepackedNF4
+from .repacked_tensor import RepackedTensor
+from .rms_norm import rms_norm
+from .rope import rotary_tables
+from .weight import Weight
+
+
+class ReferenceOperations:
+    """See `Operations`; activations are always numbers, and weights stay as they are."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.dtype = dtype
+
+    def prepare(self, weight: Weight) -> PreparedWeight:
+        """See `Operations`."""
+        return weight
+
+    def embed(self, token_ids: torch.Tensor, table: PreparedWeight, scale: float) -> torch.Tensor:
+        """See `Operations`."""
+        return embedding(token_ids, _plain(table), torch.float32) * scale
+
+    def activations(self, rows: torch.Tensor) -> Activations:
+        """See `Operations`."""
+        return Activations(rows.shape[-1], rows.to(self.dtype))
+
+    def rms_norm(self, rows: torch.Tensor, weight: torch.Tensor, epsilon: float) -> Activations:
+        """See `Operations`."""
+        return Activations(rows.shape[-1], rms_norm(rows, weight, epsilon, self.dtype))
+
+    def rms_norm_add(
+        self, residual: torch.Tensor, rows: torch.Tensor, weight: torch.Tensor, epsilon: float
+    ) -> None:
+        """See `Operations`."""
+        residual += rms_norm(rows, weight, epsilon, self.dtype)
+
+    def linear(
+        self, x: Activations, *layers: LinearLayer, dtype: torch.dtype | None = None
+    ) -> tuple[torch.Tensor, ...]:
+        """See `Operations`."""
+        rows = dense(x)
+        found = (linear(rows, _plain(layer.weight), layer.bias) for layer in layers)
+        return tuple(each.to(dtype or self.dtype) for each in found)
+
+    def linear_add(
+        self, residual: torch.Tensor, x: Activations, layer: LinearLayer, scale: float = 1.0
+    ) -> None:
+        """See `Operations`."""
+        residual.add_(linear(dense(x), _plain(layer.weight), layer.bias), alpha=scale)
+
+    def gated_linear(
+        self, x: Activations, gate: LinearLayer, up: LinearLayer, activation: GateActivation
+    ) -> Activations:
+        """See `Operations`."""
+        gates, ups = self.linear(x, gate, up)
+        return Activations(gate.outputs, gated_activation(gates, ups, activation))
+
+    def rotary_tables(
+        self, positions: torch.Tensor, frequencies: torch.Tensor, scale: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See `Operations`."""
+        return rotary_tables(positions, frequencies, scale)
+
+    def attend(
+        self,
+        x: AttentionInput,
+        key_pages: Pages,
+        value_pages: Pages,
+        step: AttentionStep,
+        *,
+        scale: float,
+        window: int | None = None,
+        soft_cap: float | None = None,
+    ) -> Activations:
+        """See `Operations`."""
+        query, key, value = prepare_heads_reference(x)
+        kv_append(key, value, key_pages, value_pages, step.slot_mapping, step.positions)
+        output = paged_attention(
+            query,
+            key_pages,
+            value_pages,
+            step.block_tables,
+            step.context_lengths,
+            step.query_starts,
+            scale=scale,
+            window=window,
+            soft_cap=soft_cap,
+        )
+        return Activations(output.shape[1] * output.shape[2], output.flatten(1))
+
+
+def dense(x: Activations) -> torch.Tensor:
+    """The rows as numbers; raises `ValueError` where there are only bytes."""
+    if x.dense is None:
+        raise ValueError("There are no activations but in bytes.")
+    return x.dense
+
+
+def _plain(weight: PreparedWeight) -> Weight:
+    if isinstance(weight, RepackedTensor | RepackedNF4):
+        raise TypeError("Repacked weights are for the kernels.")
+    return weight
