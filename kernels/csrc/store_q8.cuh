@@ -25,7 +25,7 @@ DEVICE void store_q8(u8* tiles, int columns, int column, int first, float4 v, bo
 #pragma unroll
   for (int offset = 4; offset; offset >>= 1) largest = max_or_nan(largest, __shfl_xor_sync(EVERY_LANE, largest, offset));
   const bool nothing = largest < SMALLEST_INPUT;
-  const float scale = nothing ? 0.f : largest / 127.f;
+  const float scale = nothing ? 0.f : q8_scale(largest);
   const QuantizedFour q = quantize_four(v, nothing ? 0.f : 127.f / largest);
   int half = q.sum;
 #pragma unroll
