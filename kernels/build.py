@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import re
 import shutil
 import subprocess
@@ -14,6 +13,7 @@ from typing import Any, Protocol
 
 from .errors import CompileFailed
 from .kernel_source import NO_DEFINES, digest, kernel_source
+from .whole_file import write_whole_file
 
 # RTX 30, RTX 40, H100 and H200, RTX 50.
 ARCHITECTURES = ("sm_86", "sm_89", "sm_90", "sm_120")
@@ -117,10 +117,5 @@ class CubinCache:
             return path.read_bytes()
         except FileNotFoundError:
             code = self._compiler.compile(source, architecture)
-        self._folder.mkdir(parents=True, exist_ok=True)
-        # Two processes may compile the same; neither may read what the other has half written.
-        handle, temporary = tempfile.mkstemp(dir=self._folder, suffix=".part")
-        with os.fdopen(handle, "wb") as file:
-            file.write(code)
-        Path(temporary).replace(path)
+        write_whole_file(path, code)
         return code

@@ -12,6 +12,10 @@ CSRC = Path(__file__).parent / "csrc"
 _SHIM = "cuda_shim.h"
 _INCLUDE = re.compile(r'^#include "(.+)"$')
 
+# What ends in kernels says so, or has its kernels from a macro that names variants.
+_KERNELS = re.compile(r"^(EXPORT_KERNEL(_NAMED)?\(|[A-Z0-9_]+_VARIANTS$)", re.MULTILINE)
+# Kernels that no model needs.
+_FOR_TESTS = "conformance.cuh"
 
 NO_DEFINES: Mapping[str, str] = MappingProxyType({})
 
@@ -24,6 +28,12 @@ def kernel_source(name: str, defines: Mapping[str, str] = NO_DEFINES) -> str:
     """
     macros = [f"#define {macro} {value}" for macro, value in defines.items()]
     return "\n".join([*macros, *_lines(name, set())]) + "\n"
+
+
+def kernel_sources() -> list[str]:
+    """The files of csrc that have kernels for models, rather than what such files include."""
+    names = sorted(path.name for path in CSRC.glob("*.cuh"))
+    return [name for name in names if name != _FOR_TESTS and _KERNELS.search(kernel_source(name))]
 
 
 def digest(*parts: str) -> str:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from ctypes import byref, c_char_p, c_int, c_uint, c_void_p
 from pathlib import Path
 from typing import Protocol
@@ -48,15 +50,22 @@ class _LaunchAttribute(ctypes.Structure):
     _fields_ = (("id", c_int), ("pad", c_int), ("value", c_int * 16))
 
 
-class _LaunchConfig(ctypes.Structure):
-    _fields_ = (
-        ("grid", c_uint * 3),
-        ("block", c_uint * 3),
-        ("shared_bytes", c_uint),
-        ("stream", c_void_p),
-        ("attributes", ctypes.POINTER(_LaunchAttribute)),
-        ("attribute_count", c_uint),
-    )
+# CUlaunchConfig: grid, block, bytes of shared memory, stream, attributes and their number.
+_CONFIG = struct.Struct("@7IPPI4x")
+_MOST_ARGUMENTS = 128
+_ARGUMENTS = tuple(struct.Struct(f"@{count}P") for count in range(_MOST_ARGUMENTS + 1))
+
+
+class _LaunchMemory(threading.local):
+    """What the driver reads during a launch, made once for each thread that launches."""
+
+    def __init__(self) -> None:
+        self.config = ctypes.create_string_buffer(_CONFIG.size)
+        self.pointers = ctypes.create_string_buffer(_MOST_ARGUMENTS * ctypes.sizeof(c_void_p))
+        self.config_address = c_void_p(ctypes.addressof(self.config))
+        self.pointers_address = c_void_p(ctypes.addressof(self.pointers))
+        self.overlap = _LaunchAttribute(_OVERLAP_WITH_PREVIOUS, 0, (c_int * 16)(1))
+        self.overlap_address = ctypes.addressof(self.overlap)
 
 
 class Driver:
@@ -69,10 +78,17 @@ class Driver:
         default = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
         try:
             self._cuda = ctypes.CDLL(str(library or default))
+            # A launch takes microseconds. Another thread that got the interpreter meanwhile might
+            # keep it for milliseconds, so this library's functions do not let go of it.
+            holding = ctypes.PyDLL(str(library or default))
         except OSError as error:
             raise DriverUnavailable(
                 "There is no NVIDIA driver.", hint="Install the driver of your GPU."
             ) from error
+        self.launch_kernel: Callable[[c_void_p, c_void_p, c_void_p, None], int]
+        self.launch_kernel = holding.cuLaunchKernelEx
+        self.launch_memory = _LaunchMemory()
+        self.ordinal = device
         self._device, self._context = c_int(), c_void_p()
         try:
             self.call("cuInit", c_uint(0))
@@ -103,6 +119,7 @@ class Driver:
 
     def load(self, cubin: bytes) -> CudaModule:
         """The kernels of a cubin that was made for this architecture."""
+        self.make_current()
         module = c_void_p()
         self.call("cuModuleLoadData", byref(module), c_char_p(cubin))
         return CudaModule(self, module)
@@ -111,15 +128,26 @@ class Driver:
         """A function of the driver API; raises `LaunchFailed` unless it succeeds."""
         status = getattr(self._cuda, function)(*arguments)
         if status:
-            name = c_char_p()
-            self._cuda.cuGetErrorName(c_int(status), byref(name))
-            text = name.value.decode() if name.value else f"error {status}"
-            raise LaunchFailed(f"{function} failed with {text}.")
+            raise LaunchFailed(f"{function} failed with {self.error_name(status)}.")
+
+    def error_name(self, status: int) -> str:
+        """What the driver calls a failure."""
+        name = c_char_p()
+        self._cuda.cuGetErrorName(c_int(status), byref(name))
+        return name.value.decode() if name.value else f"error {status}"
 
     def _attribute(self, attribute: int) -> int:
         value = c_int()
         self.call("cuDeviceGetAttribute", byref(value), c_int(attribute), self._device)
         return value.value
+
+
+class _Function:
+    """A kernel of a module, and the dynamic shared memory it may have."""
+
+    def __init__(self, handle: c_void_p) -> None:
+        self.handle = handle
+        self.shared_bytes = _SHARED_WITHOUT_ASKING
 
 
 class CudaModule:
@@ -128,8 +156,25 @@ class CudaModule:
     def __init__(self, driver: Driver, handle: c_void_p) -> None:
         self._driver = driver
         self._handle = handle
-        self._functions: dict[str, c_void_p] = {}
-        self._allowed: dict[str, int] = {}
+        self._functions: dict[str, _Function] = {}
+
+    def prepare(self) -> Sequence[str]:
+        """Bring all kernels to the GPU now, and give their names.
+
+        The driver would do it when one is first launched, which waits for the GPU and is not
+        allowed while a graph is recorded.
+        """
+        count = c_uint()
+        self._driver.call("cuModuleGetFunctionCount", byref(count), self._handle)
+        handles = (c_void_p * count.value)()
+        self._driver.call("cuModuleEnumerateFunctions", handles, count, self._handle)
+        for handle in handles:
+            name = c_char_p()
+            self._driver.call("cuFuncGetName", byref(name), c_void_p(handle))
+            self._driver.call("cuFuncLoad", c_void_p(handle))
+            if name.value is not None:
+                self._functions.setdefault(name.value.decode(), _Function(c_void_p(handle)))
+        return sorted(self._functions)
 
     def launch(
         self,
@@ -143,30 +188,33 @@ class CudaModule:
         overlap: bool = False,
     ) -> None:
         """See `KernelModule`."""
-        function = self._function(kernel, shared_bytes)
-        pointers = (c_void_p * len(arguments))(*(ctypes.addressof(each) for each in arguments))
-        attribute = _LaunchAttribute(_OVERLAP_WITH_PREVIOUS, 0, (c_int * 16)(1))
-        config = _LaunchConfig(
-            (c_uint * 3)(*grid),
-            (c_uint * 3)(*block),
-            shared_bytes,
-            c_void_p(stream),
-            ctypes.pointer(attribute),
-            1 if overlap else 0,
+        function = self._functions.get(kernel) or self._find(kernel)
+        if shared_bytes > function.shared_bytes:
+            self._allow(function, shared_bytes)
+        driver = self._driver
+        memory = driver.launch_memory
+        attributes = memory.overlap_address if overlap else 0
+        pointers = map(ctypes.addressof, arguments)
+        _ARGUMENTS[len(arguments)].pack_into(memory.pointers, 0, *pointers)
+        _CONFIG.pack_into(
+            memory.config, 0, *grid, *block, shared_bytes, stream, attributes, bool(overlap)
         )
-        self._driver.call("cuLaunchKernelEx", byref(config), function, pointers, c_void_p(None))
+        status = driver.launch_kernel(
+            memory.config_address, function.handle, memory.pointers_address, None
+        )
+        if status:
+            raise LaunchFailed(f"{kernel} did not start: {driver.error_name(status)}.")
 
-    def _function(self, kernel: str, shared_bytes: int) -> c_void_p:
-        function = self._functions.get(kernel)
-        if function is None:
-            function = c_void_p()
-            self._driver.call(
-                "cuModuleGetFunction", byref(function), self._handle, c_char_p(kernel.encode())
-            )
-            self._functions[kernel] = function
-        if shared_bytes > self._allowed.get(kernel, _SHARED_WITHOUT_ASKING):
-            self._driver.call(
-                "cuFuncSetAttribute", function, c_int(_MAX_DYNAMIC_SHARED), c_int(shared_bytes)
-            )
-            self._allowed[kernel] = shared_bytes
+    def _find(self, kernel: str) -> _Function:
+        handle = c_void_p()
+        self._driver.call(
+            "cuModuleGetFunction", byref(handle), self._handle, c_char_p(kernel.encode())
+        )
+        function = self._functions[kernel] = _Function(handle)
         return function
+
+    def _allow(self, function: _Function, shared_bytes: int) -> None:
+        self._driver.call(
+            "cuFuncSetAttribute", function.handle, c_int(_MAX_DYNAMIC_SHARED), c_int(shared_bytes)
+        )
+        function.shared_bytes = shared_bytes

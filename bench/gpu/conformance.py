@@ -9,7 +9,7 @@ import torch
 from gpu.primitives import PRIMITIVES, Primitive, Words, arguments, differences, random_input
 from gpu.session import Session
 
-from ingle.kernels.launch import KernelModule
+from ingle.kernels.kernel_library import KernelLibrary
 
 SOURCE = "conformance.cuh"
 WARPS, SEEDS = 512, (0, 1)
@@ -17,7 +17,7 @@ WARPS, SEEDS = 512, (0, 1)
 
 def run(session: Session) -> dict[str, object]:
     """How many words differ, by primitive."""
-    kernels, twin = session.module(SOURCE), session.twin(SOURCE)
+    library, twin = session.library(), session.twin(SOURCE)
     wrong: dict[str, int] = {}
     warps = 16 if session.on_cpu else WARPS
     for primitive in PRIMITIVES:
@@ -25,8 +25,9 @@ def run(session: Session) -> dict[str, object]:
         for seed in SEEDS:
             given = random_input(primitive, warps, seed)
             expected = np.zeros((warps, primitive.outputs, 32), np.uint32)
-            _launch(twin, primitive, warps, given.ctypes.data, expected.ctypes.data)
-            found = _results(session, kernels, primitive, given)
+            words = arguments(given.ctypes.data, expected.ctypes.data)
+            twin.launch(_kernel(primitive), (warps, 1, 1), (32, 1, 1), words)
+            found = _results(session, library, primitive, given)
             wrong[primitive.name] += differences(primitive, found, expected, given)
     return {"words": warps * 32 * len(SEEDS), "wrong": wrong, "ok": not any(wrong.values())}
 
@@ -38,26 +39,14 @@ def table(result: dict[str, Any]) -> list[str]:
     return bad or [f"all {len(wrong)} primitives agree with their twins"]
 
 
-def _results(session: Session, kernels: KernelModule, primitive: Primitive, given: Words) -> Words:
+def _results(session: Session, library: KernelLibrary, primitive: Primitive, given: Words) -> Words:
     words = torch.as_tensor(given.view(np.int32)).to(session.device)
     shape = len(given), primitive.outputs, 32
     results = torch.full(shape, -1, dtype=torch.int32, device=session.device)
-    _launch(kernels, primitive, len(given), words.data_ptr(), results.data_ptr(), session.stream)
+    both = arguments(words.data_ptr(), results.data_ptr())
+    library.launch(SOURCE, _kernel(primitive), (len(given), 1, 1), (32, 1, 1), both, overlap=False)
     return results.cpu().numpy().view(np.uint32)
 
 
-def _launch(
-    kernels: KernelModule,
-    primitive: Primitive,
-    warps: int,
-    words: int,
-    results: int,
-    stream: int = 0,
-) -> None:
-    kernels.launch(
-        f"conform_{primitive.name}",
-        (warps, 1, 1),
-        (32, 1, 1),
-        arguments(words, results),
-        stream=stream,
-    )
+def _kernel(primitive: Primitive) -> str:
+    return f"conform_{primitive.name}"

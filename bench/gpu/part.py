@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-PARTS = ("conformance", "correctness", "bandwidth", "decode_step", "forward", "tuning")
+PARTS = (
+    "conformance",
+    "correctness",
+    "launch_cost",
+    "bandwidth",
+    "decode_step",
+    "forward",
+    "tuning",
+)
 
 
 def run_part(name: str, *, on_cpu: bool, seconds: float) -> dict[str, Any]:

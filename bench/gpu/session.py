@@ -14,11 +14,13 @@ from pathlib import Path
 
 import torch
 
-from ingle.kernels.build import CubinCache, find_compiler
+from ingle.kernels.cubin_finder import CubinFinder
+from ingle.kernels.gpu_library import GPULibrary
 from ingle.kernels.host_build import HostModule, build_host_library
+from ingle.kernels.host_library import HostLibrary
 from ingle.kernels.kernel_library import KernelLibrary
-from ingle.kernels.kernel_source import NO_DEFINES, digest, kernel_source
-from ingle.kernels.launch import Argument, Driver, Grid, KernelModule
+from ingle.kernels.kernel_source import NO_DEFINES, kernel_source, kernel_sources
+from ingle.kernels.launch import Driver
 from ingle.kernels.quantized_gemv import QuantizedGemv
 
 # Measured weights rotate among so many bytes, several times every GPU's L2.
@@ -41,8 +43,7 @@ class Session:
     def __init__(self, *, on_cpu: bool = False, seconds: float = 600, folder: Path | None = None):
         self.on_cpu = on_cpu
         self._deadline = time.monotonic() + seconds
-        self._folder = folder or Path(tempfile.gettempdir()) / f"ingle-kernels-{os.getuid()}"
-        self._modules: dict[str, KernelModule] = {}
+        self.folder = folder or Path(tempfile.gettempdir()) / f"ingle-kernels-{os.getuid()}"
         self.device = torch.device("cpu" if on_cpu else "cuda")
         if not on_cpu:
             torch.zeros(1, device=self.device)  # its context comes first, and the driver shares it
@@ -69,30 +70,16 @@ class Session:
         """Torch's current stream, as launches want it."""
         return 0 if self.on_cpu else torch.cuda.current_stream().cuda_stream
 
-    def module(self, source: str, defines: Mapping[str, str] = NO_DEFINES) -> KernelModule:
-        """A source's kernels, compiled at most once."""
-        key = digest(source, repr(sorted(defines.items())))
-        if key not in self._modules:
-            if self.on_cpu:
-                library = build_host_library(source, self._folder, defines=defines)
-                self._modules[key] = HostModule(library, seed=1)
-            else:
-                cubin = self._cache.cubin(source, self.driver.architecture, defines)
-                self._modules[key] = self.driver.load(cubin)
-        return self._modules[key]
-
     def twin(self, source: str) -> HostModule:
         """The same kernels on the CPU, to compare with."""
-        return HostModule(build_host_library(source, self._folder))
+        return HostModule(build_host_library(source, self.folder))
 
     def compile(self, wanted: Sequence[tuple[str, Mapping[str, str]]]) -> float:
         """Compile all of these at once, so that later calls find them; gives the seconds."""
         began = time.monotonic()
         if not self.on_cpu:
-            architecture = self.driver.architecture
-            cache = self._cache
             with ThreadPoolExecutor() as pool:
-                made = [pool.submit(cache.cubin, name, architecture, each) for name, each in wanted]
+                made = [pool.submit(self._finder.cubin, name, each) for name, each in wanted]
             for each in made:
                 each.result()
         return time.monotonic() - began
@@ -104,7 +91,11 @@ class Session:
 
         `overlap=False` lets no kernel begin before the one before it has ended.
         """
-        return _Library(self, defines, overlap)
+        products = [name for name in kernel_sources() if "GEMV_VARIANTS" in kernel_source(name)]
+        chosen = dict.fromkeys(products, defines)
+        if self.on_cpu:
+            return HostLibrary(self.folder, seed=1, defines=chosen)
+        return GPULibrary(self.driver, self._finder, defines=chosen, overlap=overlap)
 
     def gemv(
         self, defines: Mapping[str, str] = NO_DEFINES, *, overlap: bool = True
@@ -133,8 +124,8 @@ class Session:
         return statistics.median(times) / len(launches)
 
     @cached_property
-    def _cache(self) -> CubinCache:
-        return CubinCache(self._folder, find_compiler())
+    def _finder(self) -> CubinFinder:
+        return CubinFinder(self.driver.architecture, self.folder)
 
     @staticmethod
     def _captured(launches: Sequence[Callable[[], object]]) -> torch.cuda.CUDAGraph:
@@ -149,45 +140,6 @@ class Session:
             for launch in launches:
                 launch()
         return graph
-
-
-@dataclass(frozen=True)
-class _Library:
-    """See `KernelLibrary`."""
-
-    session: Session
-    defines: Mapping[str, str]
-    overlap: bool
-
-    @property
-    def architecture(self) -> str:
-        return "host" if self.session.on_cpu else self.session.driver.architecture
-
-    @property
-    def processors(self) -> int:
-        return self.session.processors
-
-    def launch(
-        self,
-        source: str,
-        kernel: str,
-        grid: Grid,
-        block: Grid,
-        arguments: Sequence[Argument],
-        *,
-        shared_bytes: int = 0,
-        overlap: bool = True,
-    ) -> None:
-        defines = self.defines if "GEMV_VARIANTS" in kernel_source(source) else NO_DEFINES
-        self.session.module(source, defines).launch(
-            kernel,
-            grid,
-            block,
-            arguments,
-            shared_bytes=shared_bytes,
-            stream=self.session.stream,
-            overlap=overlap and self.overlap,
-        )
 
 
 def copies_for(bytes_each: int, *, least: int = 2, most: int = 256) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
+from gpu.fake_driver import build_fake_driver
 
 from ingle.kernels.host_build import HostModule, build_host_library
 from ingle.kernels.host_library import HostLibrary
@@ -35,6 +36,12 @@ def build_folder(pytestconfig: pytest.Config) -> Path:
         pytest.skip("g++ is not installed")
     assert pytestconfig.cache is not None
     return pytestconfig.cache.mkdir("kernels")
+
+
+@pytest.fixture(scope="session")
+def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The driver's library, as it would be without a GPU."""
+    return build_fake_driver(tmp_path_factory.mktemp("driver"))
 
 
 @pytest.fixture(scope="session")

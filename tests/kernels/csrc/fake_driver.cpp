@@ -4,6 +4,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <link.h>
+#include <string>
+#include <vector>
 
 #include <cuda.h>
 
@@ -13,7 +16,25 @@ struct Launch {
 typedef int (*Kernel)(const Launch*, void**, char*, size_t);
 
 static char last_error[1024];
-static int largest_dynamic = 48 * 1024, launches_with_overlap, current;
+static int largest_dynamic = 48 * 1024, launches_with_overlap, current, nothing_runs, loaded;
+
+// The kernels of a shim library, which GNU's nm reads.
+static std::vector<std::string> kernels_of(CUmodule module) {
+  struct link_map* map = nullptr;
+  std::vector<std::string> names;
+  if (dlinfo(module, RTLD_DI_LINKMAP, &map)) return names;
+  FILE* const pipe = popen((std::string("nm -D --defined-only ") + map->l_name).c_str(), "r");
+  char line[512], name[256];
+  while (pipe && fgets(line, sizeof line, pipe))
+    if (sscanf(line, "%*s T shim_%255s", name) == 1) names.push_back(name);
+  if (pipe) pclose(pipe);
+  return names;
+}
+
+static int capability() {
+  const char* const wanted = getenv("FAKE_DRIVER_CAPABILITY");
+  return wanted ? atoi(wanted) : 90;
+}
 
 extern "C" {
 
@@ -36,8 +57,8 @@ CUresult cuCtxSetCurrent(CUcontext context) {
 
 CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice device) {
   switch (attribute) {
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = 9; break;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = 0; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR: *value = capability() / 10; break;
+    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR: *value = capability() % 10; break;
     case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT: *value = 132; break;
     case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: *value = 232448; break;
     default: return CUDA_ERROR_INVALID_VALUE;
@@ -57,6 +78,30 @@ CUresult cuModuleGetFunction(CUfunction* function, CUmodule module, const char* 
   return *function ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
+CUresult cuModuleGetFunctionCount(unsigned* count, CUmodule module) {
+  *count = unsigned(kernels_of(module).size());
+  return CUDA_SUCCESS;
+}
+
+CUresult cuModuleEnumerateFunctions(CUfunction* functions, unsigned count, CUmodule module) {
+  const std::vector<std::string> names = kernels_of(module);
+  if (count > names.size()) return CUDA_ERROR_INVALID_VALUE;
+  for (unsigned i = 0; i < count; ++i) cuModuleGetFunction(&functions[i], module, names[i].c_str());
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetName(const char** name, CUfunction function) {
+  Dl_info symbol;
+  if (!dladdr(reinterpret_cast<void*>(function), &symbol) || !symbol.dli_sname) return CUDA_ERROR_INVALID_VALUE;
+  *name = symbol.dli_sname + strlen("shim_");
+  return CUDA_SUCCESS;
+}
+
+CUresult cuFuncLoad(CUfunction function) {
+  ++loaded;
+  return function ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
 CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute attribute, int value) {
   if (attribute != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES) return CUDA_ERROR_INVALID_VALUE;
   largest_dynamic = value;
@@ -72,6 +117,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction function, voi
     if (attribute.value.programmaticStreamSerializationAllowed != 1) return CUDA_ERROR_INVALID_VALUE;
     ++launches_with_overlap;
   }
+  if (nothing_runs) return CUDA_SUCCESS;
   const Launch how = {{config->gridDimX, config->gridDimY, config->gridDimZ},
                       {config->blockDimX, config->blockDimY, config->blockDimZ},
                       config->sharedMemBytes, 0, 1};
@@ -93,5 +139,7 @@ CUresult cuGetErrorName(CUresult error, const char** name) {
 }
 
 int fake_launches_with_overlap() { return launches_with_overlap; }
+int fake_functions_loaded() { return loaded; }
+void fake_nothing_runs(int nothing) { nothing_runs = nothing; }
 
 }

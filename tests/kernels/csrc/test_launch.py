@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import importlib.util
-import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from ctypes import c_int, c_void_p
 from pathlib import Path
 
@@ -19,19 +18,6 @@ from ingle.kernels.q8_activations import quantize_q8_reference
 
 FOLDER = Path(__file__).parent
 STREAM = 0xABCDEF0123
-
-
-@pytest.fixture(scope="module")
-def fake(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The driver's library, as it would be without a GPU."""
-    triton = importlib.util.find_spec("triton")
-    assert triton is not None
-    assert triton.origin is not None
-    header = Path(triton.origin).parent / "backends" / "nvidia" / "include"
-    library = tmp_path_factory.mktemp("driver") / "libcuda.so.1"
-    command = ["g++", "-shared", "-fPIC", f"-I{header}", FOLDER / "fake_driver.cpp", "-ldl"]
-    subprocess.run([*command, "-o", library], check=True)
-    return library
 
 
 @pytest.fixture
@@ -72,6 +58,30 @@ def test_much_shared_memory_is_asked_for(misuse: CudaModule) -> None:
     assert (y == np.arange(24)).all()
 
 
+def test_all_kernels_of_a_module_are_brought_at_once(misuse: CudaModule, fake: Path) -> None:
+    loaded = ctypes.CDLL(str(fake)).fake_functions_loaded
+    before = loaded()
+    names = misuse.prepare()
+    assert {"indices", "reverse"} <= set(names)
+    assert loaded() - before == len(names)
+
+
+def test_threads_do_not_share_what_the_driver_reads(misuse: CudaModule, driver: Driver) -> None:
+    def reverse(seed: int) -> bool:
+        driver.make_current()
+        x, y = np.arange(seed, seed + 128, dtype=np.int32), np.zeros(128, np.int32)
+        pointers = [c_void_p(array.ctypes.data) for array in (x, y)]
+        for _ in range(20):
+            y[:] = 0
+            misuse.launch("reverse", (1, 1, 1), (128, 1, 1), pointers)
+            if not (y == x[::-1]).all():
+                return False
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(reverse, range(4)))
+
+
 def test_overlap_is_an_attribute_of_the_launch(misuse: CudaModule, fake: Path) -> None:
     x, y = np.arange(128, dtype=np.int32), np.zeros(128, np.int32)
     pointers = [c_void_p(array.ctypes.data) for array in (x, y)]
@@ -90,7 +100,9 @@ def test_failures_have_the_names_of_the_driver(driver: Driver, misuse: CudaModul
     with pytest.raises(LaunchFailed, match="cuModuleGetFunction failed with CUDA_ERROR_NOT_FOUND"):
         misuse.launch("nothing", (1, 1, 1), (32, 1, 1), [])
     y = np.zeros(128, np.int32)
-    with pytest.raises(LaunchFailed, match="cuLaunchKernelEx failed with CUDA_ERROR_LAUNCH_FAILED"):
+    with pytest.raises(
+        LaunchFailed, match="different_operations did not start: CUDA_ERROR_LAUNCH_FAILED"
+    ):
         misuse.launch("different_operations", (1, 1, 1), (32, 1, 1), [c_void_p(y.ctypes.data)])
 
 

@@ -1,0 +1,95 @@
+"""What a launch costs the thread that makes it, which a step without a graph waits for.
+
+On a CPU the driver is one that does nothing, so what remains is the launcher's own share.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from ctypes import c_int
+from pathlib import Path
+from typing import Any
+
+import torch
+from gpu.fake_driver import build_fake_driver
+from gpu.session import Session
+
+from ingle.kernels.arguments import pointer
+from ingle.kernels.cubin_finder import CubinFinder
+from ingle.kernels.gpu_library import GPULibrary
+from ingle.kernels.host_build import build_host_library
+from ingle.kernels.launch import Argument, Driver
+
+SOURCE, KERNEL = "quantize_q8.cuh", "quantize_q8"
+# Few enough to fit into a stream's queue: behind that a launch waits for the GPU.
+LAUNCHES, ROUNDS = 500, 20
+
+
+class _Paths:
+    """A compiler whose cubins are what the driver that does nothing takes for some."""
+
+    version = "paths"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def compile(self, source: str, architecture: str) -> bytes:
+        del source, architecture
+        return str(build_host_library(SOURCE, self._folder)).encode()
+
+
+def run(session: Session) -> dict[str, object]:
+    """Microseconds of a launch with four arguments, and of making these, on this thread."""
+    x = torch.zeros(1, 1024, device=session.device)
+    tiles = torch.zeros(1, 1, 1536, dtype=torch.uint8, device=session.device)
+
+    def arguments() -> list[Argument]:
+        return [pointer(x), pointer(tiles), c_int(1024), c_int(0)]
+
+    with tempfile.TemporaryDirectory() as folder:
+        library = _library(session, Path(folder))
+        library.prepare([SOURCE])
+        made = arguments()
+        launch = _median(
+            session, lambda: library.launch(SOURCE, KERNEL, (2, 1, 1), (128, 1, 1), made)
+        )
+    return {
+        "driver": "none" if session.on_cpu else "real",
+        "launch_us": launch,
+        "arguments_us": _median(session, arguments),
+    }
+
+
+def table(result: dict[str, Any]) -> list[str]:
+    """One line."""
+    driver = "a driver that does nothing" if result["driver"] == "none" else "the driver"
+    launch, arguments = result["launch_us"], result["arguments_us"]
+    return [f"a launch {launch} us with {driver}, its arguments {arguments} us"]
+
+
+def _library(session: Session, folder: Path) -> GPULibrary:
+    if not session.on_cpu:
+        return GPULibrary.open(session.folder)
+    fake = build_fake_driver(folder)
+    ctypes.CDLL(str(fake)).fake_nothing_runs(c_int(1))
+    driver = Driver(library=fake)
+    finder = CubinFinder(
+        driver.architecture, folder, prebuilt=folder, compiler=lambda: _Paths(folder)
+    )
+    return GPULibrary(driver, finder, stream=lambda: 0)
+
+
+def _median(session: Session, call: Callable[[], object]) -> float:
+    rounds: list[float] = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        for _ in range(LAUNCHES):
+            call()
+        rounds.append((time.perf_counter() - began) / LAUNCHES)
+        if not session.on_cpu:
+            torch.cuda.synchronize()
+    return round(statistics.median(rounds) * 1e6, 2)

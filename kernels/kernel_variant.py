@@ -1,0 +1,25 @@
+"""A Triton kernel with all its constants, which can be compiled without a GPU."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from .compiled_kernel import CompiledKernel
+
+
+class KernelVariant(Protocol):
+    """What is compiled ahead of time, and found again by what it was compiled of."""
+
+    @property
+    def name(self) -> str:
+        """Of this variant alone, fit for a file's name; `launch_compiled` takes it."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """All text that decides what the machine code does: the kernel's source, its constants."""
+        ...
+
+    def compile(self, architecture: str) -> CompiledKernel:
+        """For an architecture such as `sm_90`; raises `CompileFailed`, as without Triton."""
+        ...

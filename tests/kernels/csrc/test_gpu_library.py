@@ -1,0 +1,256 @@
+"""The library of a real GPU, on a driver that runs its kernels on the CPU."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+from collections.abc import Callable, Mapping
+from ctypes import c_int, c_void_p
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from ingle.kernels.compiled_kernel import CompiledKernel
+from ingle.kernels.compiled_kernel_file import write_compiled_kernel
+from ingle.kernels.cubin_finder import CubinFinder, prebuilt_path
+from ingle.kernels.errors import CompileFailed, LaunchFailed
+from ingle.kernels.gpu_library import GPULibrary, current_stream
+from ingle.kernels.host_build import build_host_library
+from ingle.kernels.kernel_library import KernelLibrary
+from ingle.kernels.kernel_source import NO_DEFINES, kernel_source
+from ingle.kernels.launch import Driver
+from ingle.kernels.q8_activations import quantize_q8_reference
+from ingle.kernels.quantized_gemv import QuantizedGemv
+from ingle.kernels.triton_library import TritonLibrary
+
+SOURCES = ("quantize_q8.cuh", "conformance.cuh")
+FOUR = (4, 1, 1)
+# As a kernel of Triton's is called: two pointers that its author did not ask for.
+TRITON_LIKE = """#include "portable.cuh"
+extern "C" __global__ void add(int* y, int value, void* scratch, void* profile) {
+  y[threadIdx.x] = scratch || profile ? -1 : value + int(blockDim.x);
+}
+EXPORT_KERNEL(add)
+"""
+
+
+@dataclass
+class HostCompiler:
+    """Gives what the driver of the tests takes for machine code, and counts."""
+
+    folder: Path
+    version: str = "host-1"
+    compiled: list[str] = field(default_factory=list[str])
+
+    def compile(self, source: str, architecture: str) -> bytes:
+        name = next(each for each in SOURCES if kernel_source(each) == source)
+        self.compiled.append(f"{name} {architecture}")
+        return str(build_host_library(name, self.folder)).encode()
+
+
+@dataclass
+class Variant:
+    """A Triton kernel's stand-in."""
+
+    library: Path
+    overlap: bool = False
+    name: str = "add_v1"
+    source: str = "add, version 1"
+    compiled: list[str] = field(default_factory=list[str])
+
+    def compile(self, architecture: str) -> CompiledKernel:
+        self.compiled.append(architecture)
+        return self.compiled_kernel(architecture)
+
+    def compiled_kernel(self, architecture: str) -> CompiledKernel:
+        cubin, parameters = str(self.library).encode(), ("*i32", "i32")
+        return CompiledKernel(
+            self.name, architecture, cubin, "add", 4, 0, parameters, 2, self.overlap, "triton-0"
+        )
+
+
+@pytest.fixture
+def compiler(build_folder: Path) -> HostCompiler:
+    return HostCompiler(build_folder)
+
+
+@pytest.fixture
+def variant(tmp_path: Path, build_folder: Path) -> Variant:
+    source = tmp_path / "add.cuh"
+    source.write_text(TRITON_LIKE)
+    return Variant(build_host_library(str(source), build_folder))
+
+
+MakeLibrary = Callable[..., GPULibrary]
+
+
+@pytest.fixture
+def make(fake: Path, tmp_path: Path, compiler: HostCompiler) -> MakeLibrary:
+    def library(
+        prebuilt: Path = tmp_path / "none",
+        defines: Mapping[str, Mapping[str, str]] | None = None,
+        overlap: bool = True,
+    ) -> GPULibrary:
+        driver = Driver(library=fake)
+        finder = CubinFinder(
+            driver.architecture, tmp_path / "cache", prebuilt=prebuilt, compiler=lambda: compiler
+        )
+        return GPULibrary(
+            driver, finder, defines=defines or {}, overlap=overlap, stream=lambda: 0xABCDEF0123
+        )
+
+    return library
+
+
+def quantizes(library: GPULibrary) -> bool:
+    """Whether a kernel of it does what it should."""
+    x = torch.randn(2, 1024, generator=torch.Generator().manual_seed(0)).half()
+    return torch.equal(QuantizedGemv(library).quantize(x), quantize_q8_reference(x))
+
+
+def add(library: GPULibrary, value: int) -> list[int]:
+    y = np.zeros(4, np.int32)
+    library.launch_compiled("add_v1", (1, 1, 1), [c_void_p(y.ctypes.data), c_int(value)])
+    return y.tolist()
+
+
+def test_it_is_both_kinds_of_library(make: MakeLibrary) -> None:
+    kernels: KernelLibrary = make()
+    compiled: TritonLibrary = make()
+    assert kernels.architecture == compiled.architecture == "sm_90"
+    assert kernels.processors == compiled.processors == 132
+
+
+def test_all_is_compiled_and_loaded_before_the_first_launch(
+    make: MakeLibrary, compiler: HostCompiler, variant: Variant, fake: Path
+) -> None:
+    library, told = make(), list[tuple[int, int]]()
+    library.prepare(
+        [*SOURCES, *SOURCES], [variant, variant], lambda done, total: told.append((done, total))
+    )
+    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert sorted(compiler.compiled) == ["conformance.cuh sm_90", "quantize_q8.cuh sm_90"]
+    loaded = ctypes.CDLL(str(fake)).fake_functions_loaded()
+    assert quantizes(library)
+    assert add(library, 3) == [7] * 4
+    assert len(compiler.compiled) == 2
+    assert ctypes.CDLL(str(fake)).fake_functions_loaded() == loaded
+    library.prepare(SOURCES, [variant], lambda done, total: told.append((done, total)))
+    assert len(told) == 3
+
+
+def test_another_process_finds_what_was_compiled(
+    make: MakeLibrary, compiler: HostCompiler, variant: Variant
+) -> None:
+    for _ in range(2):
+        library = make()
+        library.prepare(SOURCES, [variant])
+        assert quantizes(library)
+        assert add(library, 1) == [5] * 4
+    assert len(compiler.compiled) == 2
+    assert variant.compiled == ["sm_90"]
+
+
+def test_what_was_not_prepared_is_found_at_its_first_launch(
+    make: MakeLibrary, compiler: HostCompiler
+) -> None:
+    assert quantizes(make())
+    assert compiler.compiled == ["quantize_q8.cuh sm_90"]
+
+
+def test_a_variant_has_to_be_prepared(make: MakeLibrary) -> None:
+    with pytest.raises(LaunchFailed, match="add_v1 was not prepared"):
+        add(make(), 1)
+
+
+def test_prebuilt_kernels_need_no_compiler(
+    make: MakeLibrary, compiler: HostCompiler, variant: Variant, build_folder: Path, tmp_path: Path
+) -> None:
+    prebuilt = tmp_path / "cubins"
+    prebuilt.mkdir()
+    text = kernel_source("quantize_q8.cuh")
+    library = str(build_host_library("quantize_q8.cuh", build_folder)).encode()
+    prebuilt_path(prebuilt, "quantize_q8.cuh", text, "sm_90").write_bytes(library)
+    write_compiled_kernel(
+        variant.compiled_kernel("sm_90"),
+        prebuilt_path(prebuilt, variant.name, variant.source, "sm_90"),
+    )
+    found = make(prebuilt)
+    found.prepare(["quantize_q8.cuh"], [variant])
+    assert quantizes(found)
+    assert add(found, 2) == [6] * 4
+    assert compiler.compiled == []
+    assert variant.compiled == []
+
+
+@pytest.mark.parametrize("what", ["source", "architecture", "defines"])
+def test_prebuilt_kernels_of_something_else_are_not_used(
+    make: MakeLibrary, compiler: HostCompiler, variant: Variant, tmp_path: Path, what: str
+) -> None:
+    prebuilt, name = tmp_path / "cubins", "quantize_q8.cuh"
+    prebuilt.mkdir()
+    text = kernel_source(name, {"A": "1"} if what == "defines" else NO_DEFINES)
+    text += "// as it was" if what == "source" else ""
+    architecture = "sm_89" if what == "architecture" else "sm_90"
+    prebuilt_path(prebuilt, name, text, architecture).write_bytes(b"no library")
+    old = f"{variant.source}, once" if what == "source" else variant.source
+    if what != "defines":
+        stale = prebuilt_path(prebuilt, variant.name, old, architecture)
+        write_compiled_kernel(variant.compiled_kernel(architecture), stale)
+    library = make(prebuilt)
+    library.prepare([name], [variant])
+    assert quantizes(library)
+    assert compiler.compiled == ["quantize_q8.cuh sm_90"]
+    assert variant.compiled == ["sm_90"]
+
+
+def test_orin_takes_the_code_of_its_generation(tmp_path: Path, compiler: HostCompiler) -> None:
+    text = kernel_source("quantize_q8.cuh")
+    prebuilt_path(tmp_path, "quantize_q8.cuh", text, "sm_86").write_bytes(b"of sm_86")
+    cache = tmp_path / "cache"
+    for architecture, found in (("sm_87", True), ("sm_80", False), ("sm_89", False)):
+        finder = CubinFinder(architecture, cache, prebuilt=tmp_path, compiler=lambda: compiler)
+        assert (finder.cubin("quantize_q8.cuh") == b"of sm_86") == found
+
+
+def test_only_the_newer_ones_overlap(
+    make: MakeLibrary, fake: Path, monkeypatch: pytest.MonkeyPatch, variant: Variant
+) -> None:
+    count = ctypes.CDLL(str(fake)).fake_launches_with_overlap
+    variant.overlap = True
+
+    def overlapping(library: GPULibrary) -> int:
+        library.prepare([], [variant])
+        before = count()
+        assert quantizes(library)
+        add(library, 0)
+        return count() - before
+
+    assert overlapping(make()) == 2
+    assert overlapping(make(overlap=False)) == 0
+    monkeypatch.setenv("FAKE_DRIVER_CAPABILITY", "89")
+    assert overlapping(make()) == 0
+
+
+def test_a_source_that_does_not_compile_ends_the_preparation(
+    make: MakeLibrary, compiler: HostCompiler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(source: str, architecture: str) -> bytes:
+        raise CompileFailed(f"no {architecture} today")
+
+    monkeypatch.setattr(compiler, "compile", refuse)
+    with pytest.raises(CompileFailed, match="no sm_90 today"):
+        make().prepare(SOURCES)
+
+
+def test_the_stream_is_the_one_that_torch_works_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    streams = {0: 11, 1: 22}
+    native = importlib.import_module("torch._C")
+    monkeypatch.setattr(native, "_cuda_getCurrentRawStream", streams.__getitem__, raising=False)
+    current = current_stream(1)
+    assert current() == 22
+    streams[1] = 33
+    assert current() == 33
