@@ -11,7 +11,7 @@ from .prepared_weight import PreparedWeight
 
 @dataclass(frozen=True, eq=False)
 class LinearLayer:
-    """`weight` (outputs, inputs) as `Operations.prepare` made it, `bias` (outputs,) or None."""
+    """`weight` (outputs, inputs) as `Operations.prepare` made it, and `bias` (outputs,) fp32."""
 
     weight: PreparedWeight
     bias: torch.Tensor | None = None

@@ -12,7 +12,6 @@ from pathlib import Path
 import torch
 
 from ingle.kernels.key_bias import KeyBias
-from ingle.kernels.reference_operations import ReferenceOperations
 from ingle.models.errors import ModelError
 from ingle.models.paged_fit import PAGE_SIZE, check_paged_kv_type
 
@@ -25,6 +24,7 @@ from ..engine.paged_cache import PagedCache
 from ..engine.sequence import Sequence
 from ..errors import LoadFailed, OutOfMemory
 from ..topology import plan_threads
+from .compute_backend import ComputeBackend, open_compute_backend
 from .device import choose_device
 from .kv_pool import KVPool
 from .load_warnings import load_warnings
@@ -33,9 +33,13 @@ from .open_tokenizer import open_tokenizer
 from .page_budget import PageBudget
 from .paged_context import PagedContext
 from .sampler import BatchSampler, PendingSamples
+from .step_graphs import StepGraphs
 from .step_inputs import StepInputs
+from .step_shape import StepShapes, rounded_up
 
-_MAX_DRAFTS = 16
+_MAX_DRAFTS = 15
+_GRAPH_TOKENS = 64
+"""Larger steps take long enough for their launches to be ready in time."""
 _LAYOUT = "ingle pages 1"
 """Changes with whatever makes stored keys and values mean something else."""
 
@@ -51,8 +55,16 @@ class CudaModelRunner:
     max_drafts = _MAX_DRAFTS
     can_fork = True
 
-    def __init__(self, spec: LoadSpec, on_progress: Callable[[float], None] | None = None) -> None:
-        """Load `spec.path`; raises `LoadFailed` or `OutOfMemory`, and then holds nothing."""
+    def __init__(
+        self,
+        spec: LoadSpec,
+        on_progress: Callable[[float], None] | None = None,
+        backend: ComputeBackend | None = None,
+    ) -> None:
+        """Load `spec.path`; raises `LoadFailed` or `OutOfMemory`, and then holds nothing.
+
+        `backend` is what computes, if not the best that the device has.
+        """
         self._spec = spec
         with ExitStack() as undo:
             threads = plan_threads(read_inventory(), spec.threads)
@@ -61,6 +73,7 @@ class CudaModelRunner:
                 os.sched_setaffinity(0, threads.cpus)
             torch.set_num_threads(threads.threads)
             self._where = choose_device(spec, str(threads))
+            self._backend = backend or open_compute_backend(self._where)
             try:
                 self._load(on_progress)
                 self._make_room()
@@ -104,7 +117,16 @@ class CudaModelRunner:
             inputs.fill(batch)
         except ValueError as error:
             raise KVCacheFull from error
+        rows = inputs.num_rows
+        shape = None if self._graphs is None else self._graphs.fit()
         inputs.upload()
+        if self._graphs is None or shape is None:
+            return self._forward()
+        return self._graphs.run(shape)[:rows]
+
+    def _forward(self) -> torch.Tensor:
+        """Logits for what the inputs hold."""
+        inputs = self._inputs
         return self._model.forward(
             inputs.token_ids, inputs.positions, self._context, inputs.output_rows
         )
@@ -153,7 +175,7 @@ class CudaModelRunner:
     def close(self) -> None:
         """Free weights, pages and buffers."""
         del self._model, self._pool, self._context, self._inputs, self._sampler, self._logits
-        del self._key_biases
+        del self._key_biases, self._graphs, self._backend
         self._pending = None
         if self._where.is_gpu:
             torch.cuda.empty_cache()
@@ -166,9 +188,8 @@ class CudaModelRunner:
         check_paged_kv_type(path.name, files.config, self._spec.kv_type)
         self._config, self._parameters = files.config, files.parameters
         self.tokenizer = open_tokenizer(path, files.config.vocab_size)
-        self._operations = ReferenceOperations(self._where.dtype)
         loaded = files.load(
-            self._where.device, self._operations, on_progress, quantize=self._spec.quantize
+            self._where.device, self._backend.operations, on_progress, quantize=self._spec.quantize
         )
         self._model, self._weights_bytes = loaded.model, loaded.bytes
 
@@ -179,9 +200,10 @@ class CudaModelRunner:
         self.slots = spec.slots
         self.max_batch_tokens = spec.batch
         self._pending: PendingSamples | None = None
+        self._graphs: StepGraphs | None = None
         self._inputs = StepInputs(
-            tokens=spec.batch,
-            sequences=self.slots,
+            tokens=max(spec.batch, self._graph_tokens),
+            sequences=rounded_up(self.slots),
             max_pages=-(-self.context // PAGE_SIZE),
             device=where.device,
         )
@@ -199,6 +221,32 @@ class CudaModelRunner:
         self._make_pool(pages)
         self.kv_capacity = pages * PAGE_SIZE
         self._try_out(1)
+        self._make_graphs()
+
+    @property
+    def _graph_tokens(self) -> int:
+        """Tokens of the largest step that is recorded."""
+        return max(_GRAPH_TOKENS, rounded_up(self.slots))
+
+    @torch.inference_mode()
+    def _make_graphs(self) -> None:
+        """Record decoding, where the device can do that."""
+        if self._backend.recorder is None:
+            return
+        shapes = StepShapes(
+            max_tokens=self._graph_tokens,
+            max_sequences=rounded_up(self.slots),
+            max_query=1 + _MAX_DRAFTS,
+            max_context=self.context,
+        )
+        self._graphs = StepGraphs(
+            self._inputs,
+            self._forward,
+            self._backend.recorder,
+            shapes,
+            padding_slot=self._pool.padding_slot,
+        )
+        self._graphs.record_first()
 
     def _find_key_biases(self) -> list[KeyBias | None]:
         """What quantised pages leave out of keys, up to the end of the last page."""
@@ -218,7 +266,7 @@ class CudaModelRunner:
             device=self._where.device,
             key_biases=self._key_biases,
         )
-        self._context = PagedContext(config, self._operations, self._pool, self._inputs)
+        self._context = PagedContext(config, self._backend.operations, self._pool, self._inputs)
 
     def _try_out(self, tokens: int) -> None:
         """A step of so many tokens for as many sequences as there may be, who all draw.

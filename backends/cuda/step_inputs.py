@@ -10,6 +10,9 @@ from ingle.kernels.attention_step import AttentionStep
 from ingle.models.paged_fit import PAGE_SIZE
 
 from ..engine.batch import Batch, Chunk
+from .step_shape import StepShape
+
+_NOTHING = StepShape(0, 0, 0, 0)
 
 
 class StepInputs:
@@ -33,29 +36,45 @@ class StepInputs:
         self._device_tables = device_ints[:cut].view(sequences, max_pages)
         self._device_lengths = device_ints[cut : cut + sequences]
         self._device_starts = device_ints[cut + sequences :]
-        self._num_tokens = self._num_sequences = self._num_rows = 0
-        self._longest_query = self._longest_context = 0
+        self._shape, self._num_rows = _NOTHING, 0
 
     def fill(self, batch: Batch) -> None:
         """Lay a batch out; raises ValueError where a block table is too short for its chunk."""
-        end = rows = 0
-        self._longest_query = self._longest_context = 0
+        end = rows = longest_query = longest_context = 0
         for place, chunk in enumerate(batch.chunks):
             start, end = end, end + chunk.num_tokens
             last = self._fill_chunk(place, chunk, start, end)
-            self._longest_query = max(self._longest_query, end - start)
-            self._longest_context = max(self._longest_context, last)
+            longest_query = max(longest_query, end - start)
+            longest_context = max(longest_context, last)
             if chunk.samples:
                 count = 1 + len(chunk.drafts)
                 self._long.host[3, rows : rows + count] = np.arange(end - count, end)
                 rows += count
         self._starts[len(batch.chunks)] = end
-        self._num_tokens, self._num_sequences, self._num_rows = end, len(batch.chunks), rows
+        self._shape = StepShape(end, len(batch.chunks), longest_query, longest_context)
+        self._num_rows = rows
+
+    def pad(self, shape: StepShape, slot: int) -> None:
+        """Fill up to the sizes of `shape` with tokens of nobody, who are stored at `slot`."""
+        tokens, sequences = self._shape.tokens, self._shape.sequences
+        token_ids, positions, slots, rows = self._long.host
+        token_ids[tokens : shape.tokens] = 0
+        positions[tokens : shape.tokens] = 0
+        slots[tokens : shape.tokens] = slot
+        rows[self._num_rows : shape.tokens] = 0
+        self._lengths[sequences : shape.sequences] = 0
+        self._starts[sequences + 1 : shape.sequences + 1] = tokens
+        self._shape, self._num_rows = shape, shape.tokens
 
     def upload(self) -> None:
         """Send what was filled in; nothing waits for it."""
         self._long.upload()
         self._int.upload()
+
+    @property
+    def shape(self) -> StepShape:
+        """What there is of everything."""
+        return self._shape
 
     @property
     def num_rows(self) -> int:
@@ -65,12 +84,12 @@ class StepInputs:
     @property
     def token_ids(self) -> torch.Tensor:
         """(tokens,) int64."""
-        return self._long.device[0, : self._num_tokens]
+        return self._long.device[0, : self._shape.tokens]
 
     @property
     def positions(self) -> torch.Tensor:
         """Each token's place in its sequence, (tokens,) int64."""
-        return self._long.device[1, : self._num_tokens]
+        return self._long.device[1, : self._shape.tokens]
 
     @property
     def output_rows(self) -> torch.Tensor:
@@ -80,15 +99,15 @@ class StepInputs:
     @property
     def attention(self) -> AttentionStep:
         """What the attention of every layer has to know."""
-        count = self._num_sequences
+        count = self._shape.sequences
         return AttentionStep(
             self.positions,
-            self._long.device[2, : self._num_tokens],
+            self._long.device[2, : self._shape.tokens],
             self._device_tables[:count],
             self._device_lengths[:count],
             self._device_starts[: count + 1],
-            self._longest_query,
-            self._longest_context,
+            self._shape.longest_query,
+            self._shape.longest_context,
         )
 
     def _fill_chunk(self, place: int, chunk: Chunk, start: int, end: int) -> int:

@@ -43,7 +43,8 @@ class Parameters:
         """The matrix `name` with its bias, where there is one."""
         weight = self._matrix(f"{name}.weight", outputs, inputs)
         bias = f"{name}.bias"
-        return LinearLayer(weight, self._vector(bias, outputs) if bias in self._left else None)
+        exact = self._vector(bias, outputs, torch.float32) if bias in self._left else None
+        return LinearLayer(weight, exact)
 
     def embedding(self, name: str, rows: int, columns: int, scale: float) -> Embedding:
         """The table `name`, whose rows will be scaled."""
@@ -72,14 +73,14 @@ class Parameters:
             weight = weight.to(self._device)
         return self.operations.prepare(weight)
 
-    def _vector(self, name: str, size: int, dtype: torch.dtype | None = None) -> torch.Tensor:
+    def _vector(self, name: str, size: int, dtype: torch.dtype) -> torch.Tensor:
         weight = self._take(name, (size,))
         if not isinstance(weight, torch.Tensor):
             raise InvalidModel(
                 f"The model quantises {name!r}, which is a vector.",
                 hint="Use another conversion.",
             )
-        return weight.to(self._device, dtype or self.operations.dtype)
+        return weight.to(self._device, dtype)
 
     def _take(self, name: str, shape: tuple[int, ...]) -> Weight:
         weight = self._weights.get(name)

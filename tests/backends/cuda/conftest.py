@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ingle.backends.base import EngineKind, LoadSpec
+from ingle.backends.cuda.compute_backend import ComputeBackend
 from ingle.backends.cuda.model_runner import CudaModelRunner
 from ingle.models.kv_type import KVType
 
@@ -42,10 +43,13 @@ def tiny_path(make_model: MakeModel) -> Path:
 
 @pytest.fixture(scope="module")
 def load_model() -> Iterator[LoadModel]:
-    """Makes runners that live as long as the test's module; keywords are fields of `LoadSpec`."""
+    """Makes runners that live as long as the test's module.
+
+    `backend` is what they compute with; other keywords are fields of `LoadSpec`.
+    """
     made: list[CudaModelRunner] = []
 
-    def load(path: Path, **fields: Any) -> CudaModelRunner:
+    def load(path: Path, backend: ComputeBackend | None = None, **fields: Any) -> CudaModelRunner:
         values: dict[str, Any] = {
             "context": 512,
             "slots": 16,
@@ -54,7 +58,8 @@ def load_model() -> Iterator[LoadModel]:
             "kv_type": KVType.F32,
             **fields,
         }
-        made.append(CudaModelRunner(LoadSpec(engine=EngineKind.CUDA, path=str(path), **values)))
+        spec = LoadSpec(engine=EngineKind.CUDA, path=str(path), **values)
+        made.append(CudaModelRunner(spec, backend=backend))
         return made[-1]
 
     yield load

@@ -1,0 +1,62 @@
+"""The sizes that steps are rounded up to, so that few of them have to be recorded."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+_SMALLEST_CONTEXT = 1024
+
+
+class StepShape(NamedTuple):
+    """What a recorded step has of everything; what a smaller one lacks is filled up.
+
+    Each token has its row of logits. `longest_query` is at least the most tokens of a sequence,
+    `longest_context` the longest context: kernels and their grids depend on them.
+    """
+
+    tokens: int
+    sequences: int
+    longest_query: int
+    longest_context: int
+
+
+class StepShapes:
+    """Which shapes are recorded: those of steps of at most so much of everything."""
+
+    def __init__(
+        self, *, max_tokens: int, max_sequences: int, max_query: int, max_context: int
+    ) -> None:
+        self._max = StepShape(max_tokens, max_sequences, max_query, max_context)
+
+    def around(self, wanted: StepShape) -> StepShape | None:
+        """The smallest shape that holds `wanted`, or None where there is none."""
+        most = self._max
+        if wanted.tokens > most.tokens or wanted.longest_query > most.longest_query:
+            return None
+        tokens = rounded_up(wanted.tokens)
+        return StepShape(
+            tokens,
+            min(tokens, rounded_up(wanted.sequences)),
+            1 if wanted.longest_query == 1 else most.longest_query,
+            self._context(wanted.longest_context),
+        )
+
+    def first(self) -> list[StepShape]:
+        """Those of decoding alone while contexts are short: what is wanted soon."""
+        sizes = sorted({rounded_up(count) for count in range(1, self._max.sequences + 1)})
+        return [StepShape(size, size, 1, self._context(1)) for size in sizes]
+
+    def _context(self, tokens: int) -> int:
+        """Four times as long each: how work is split hardly changes within."""
+        context = _SMALLEST_CONTEXT
+        while context < tokens:
+            context *= 4
+        return min(context, self._max.longest_context)
+
+
+def rounded_up(count: int) -> int:
+    """To 1, 2, 3, 4, 6, 8, 12, 16, 24 and so on, of which less than half is filled up."""
+    step = 1
+    while count > 4 * step:
+        step *= 2
+    return -(-count // step) * step
