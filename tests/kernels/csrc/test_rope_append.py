@@ -1,0 +1,336 @@
+"""csrc/rope_append.cuh on the CPU, bit for bit beside its reference, and what that one rests on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from ingle.kernels.attention_input import AttentionInput
+from ingle.kernels.hadamard import hadamard
+from ingle.kernels.host_library import HostLibrary
+from ingle.kernels.key_bias import KeyBias
+from ingle.kernels.kv_append import kv_append
+from ingle.kernels.page_format import PageFormat
+from ingle.kernels.pages import Pages
+from ingle.kernels.quantize_heads import dequantize_heads_reference
+from ingle.kernels.quantized_pages import QuantizedPages
+from ingle.kernels.rms_norm import rms_norm_reference
+from ingle.kernels.rope import rope_reference, rotary_tables
+from ingle.kernels.rope_append import RopeAppend, rope_append_reference
+
+PAGE, PAGES = 32, 5
+PADDING = (PAGES - 1) * PAGE
+KINDS = ["f32", "f16", "bf16", "q8_0", "q4_0"]
+FLOATS = {"f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+
+
+@dataclass
+class Problem:
+    """Heads as parts of the rows of one tensor, beside what is nobody's, and pages for them."""
+
+    rows: torch.Tensor
+    x: AttentionInput
+    key_pages: Pages
+    value_pages: Pages
+    slots: torch.Tensor
+    positions: torch.Tensor
+
+    def copy(self) -> Problem:
+        rows = self.rows.clone()
+        heads, (kv_heads, size) = self.x.query.shape[1], self.x.key.shape[1:]
+        query, key, value = parts(rows, heads, kv_heads, size)
+        x = replace(self.x, query=query, key=key, value=value)
+        key_pages, value_pages = clone(self.key_pages), clone(self.value_pages)
+        return Problem(rows, x, key_pages, value_pages, self.slots, self.positions)
+
+    def planes(self) -> list[torch.Tensor]:
+        """All that may be written, without the page that nobody reads."""
+        planes = [self.rows]
+        for pages in (self.key_pages, self.value_pages):
+            whole = [pages] if isinstance(pages, torch.Tensor) else [pages.codes, pages.scales]
+            planes += [plane[:-1] for plane in whole]
+        return [plane.contiguous().view(torch.uint8) for plane in planes]
+
+    def arguments(self) -> tuple[AttentionInput, Pages, Pages, torch.Tensor, torch.Tensor]:
+        return self.x, self.key_pages, self.value_pages, self.slots, self.positions
+
+
+def clone(pages: Pages) -> Pages:
+    if isinstance(pages, torch.Tensor):
+        return pages.clone()
+    return replace(pages, codes=pages.codes.clone(), scales=pages.scales.clone())
+
+
+def parts(
+    rows: torch.Tensor, heads: int, kv_heads: int, size: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Queries, keys and values after eight elements of nobody's."""
+    behind = 8 + heads * size
+    query, key, value = (
+        rows[:, first : first + count * size].view(len(rows), count, size)
+        for first, count in (
+            (8, heads),
+            (behind, kv_heads),
+            (behind + kv_heads * size, kv_heads),
+        )
+    )
+    return query, key, value
+
+
+def make_pages(kind: str, kv_heads: int, size: int, bias: KeyBias | None = None) -> Pages:
+    """Full of NaN, or of codes that no test writes everywhere."""
+    shape = PAGES, PAGE, kv_heads
+    if kind in FLOATS:
+        return torch.full((*shape, size), torch.nan, dtype=FLOATS[kind])
+    form = PageFormat(8 if kind == "q8_0" else 4, size)
+    dtype = torch.int8 if form.bits == 8 else torch.uint8
+    codes = torch.full((*shape, form.code_bytes), 0x5A, dtype=dtype)
+    scales = torch.full((*shape, form.blocks), torch.nan, dtype=torch.float16)
+    return QuantizedPages(codes, scales, bias)
+
+
+def make(
+    kind: str,
+    size: int = 64,
+    *,
+    heads: int = 4,
+    kv_heads: int = 2,
+    pairs: int | None = None,
+    dtype: torch.dtype = torch.float32,
+    norm: bool = False,
+    bias: bool = False,
+    tokens: int = 5,
+    seed: int = 0,
+) -> Problem:
+    """Tokens at slots here and there, two of them padding; heads with a few large elements."""
+    random = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=random)
+
+    rows = torch.full((tokens, 16 + (heads + 2 * kv_heads) * size), torch.nan)
+    rows[:, 8:-8] = normal(tokens, rows.shape[1] - 16)
+    rows[:, 8 + 3 :: size] *= 20
+    rows = rows.to(dtype)
+    query, key, value = parts(rows, heads, kv_heads, size)
+    positions = torch.randint(0, 300, (tokens,), generator=random)
+    pairs = size // 2 if pairs is None else pairs
+    frequencies = 1000.0 ** (-torch.arange(pairs) / max(pairs, 1))
+    cosine, sine = rotary_tables(positions, frequencies, 1.1)
+    norms = (1 + 0.2 * normal(size), 1 + 0.2 * normal(size)) if norm else (None, None)
+    x = AttentionInput(query, key, value, *norms, 1e-6)
+    if pairs:
+        x = replace(x, cosine=cosine, sine=sine)
+    every = rotary_tables(torch.arange(300), frequencies, 1.1)
+    key_bias = KeyBias(30 * normal(kv_heads, size), *every) if bias else None
+    slots = torch.tensor([0, PAGE + 31, 2 * PAGE, 5, 3 * PAGE - 1, *range(40, 40 + tokens)])
+    slots = slots[:tokens].clone()
+    if tokens > 3:
+        slots[-2:] = PADDING
+    pages = make_pages(kind, kv_heads, size, key_bias), make_pages(kind, kv_heads, size)
+    return Problem(rows, x, *pages, slots, positions)
+
+
+@pytest.fixture
+def rope_append(build_folder: Path) -> RopeAppend:
+    return RopeAppend(HostLibrary(build_folder, seed=3))
+
+
+def check(rope_append: RopeAppend, problem: Problem) -> None:
+    expected = problem.copy()
+    wanted = rope_append_reference(*expected.arguments())
+    found = rope_append(*problem.arguments())
+    for ours, theirs in zip(problem.planes(), expected.planes(), strict=True):
+        assert torch.equal(ours, theirs)
+    if wanted is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [8, 64, 72, 80, 96, 128, 136, 240, 256])
+def test_bits_of_heads_of_every_size(rope_append: RopeAppend, kind: str, size: int) -> None:
+    check(rope_append, make(kind, size, norm=True))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_bits_of_every_type(rope_append: RopeAppend, kind: str, dtype: torch.dtype) -> None:
+    check(rope_append, make(kind, 96, dtype=dtype, norm=True))
+    check(rope_append, make(kind, 96, dtype=dtype, bias=kind[0] == "q", pairs=16))
+
+
+@pytest.mark.parametrize("kind", ["bf16", "q8_0", "q4_0"])
+@pytest.mark.parametrize("pairs", [0, 1, 10, 16, 31, 40])
+def test_bits_of_partial_rotations(rope_append: RopeAppend, kind: str, pairs: int) -> None:
+    check(rope_append, make(kind, 80, pairs=pairs, bias=kind != "bf16"))
+
+
+@pytest.mark.parametrize("heads", [(1, 1), (7, 1), (6, 6), (15, 3), (32, 2)])
+def test_bits_of_any_groups(rope_append: RopeAppend, heads: tuple[int, int]) -> None:
+    for kind in ("f16", "q8_0"):
+        check(rope_append, make(kind, 64, heads=heads[0], kv_heads=heads[1], bias=kind == "q8_0"))
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 67])
+def test_bits_of_any_number_of_tokens(rope_append: RopeAppend, tokens: int) -> None:
+    check(rope_append, make("q4_0", 64, tokens=tokens, heads=2, kv_heads=1))
+
+
+def test_elements_may_be_of_several_types(rope_append: RopeAppend) -> None:
+    """Keys in float32: what a large bias leaves of a 16-bit sum is little."""
+    problem = make("q8_0", bias=True)
+    key = problem.x.key
+    rows = problem.rows.bfloat16()
+    query, _, value = parts(rows, 4, 2, 64)
+    x = replace(problem.x, query=query, key=key, value=value)
+    other = replace(problem.copy(), rows=rows, x=x)
+    rope_append(*other.arguments())
+    rope_append_reference(*problem.arguments())
+    for plane, (ours, theirs) in enumerate(zip(other.planes(), problem.planes(), strict=True)):
+        if plane in (1, 2):  # codes and scales of keys
+            assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("value", [0.0, 1e-30, 3e-8, 1e6])
+def test_heads_that_codes_can_hardly_hold(rope_append: RopeAppend, kind: str, value: float) -> None:
+    """Nothing, scales below those of half precision, and above them."""
+    problem = make(kind, 64)
+    problem.rows[:, 8:-8] = value * problem.rows[:, 8:-8].sign()
+    check(rope_append, problem)
+
+
+def test_what_is_no_number_stays_none(rope_append: RopeAppend) -> None:
+    problem = make("q8_0", pairs=0, tokens=1)
+    problem.x.key[0, 1, 40] = torch.nan
+    rope_append(*problem.arguments())
+    assert isinstance(problem.key_pages, QuantizedPages)
+    scales = problem.key_pages.scales[0, 0]
+    assert torch.equal(scales.isnan(), torch.tensor([[False, False], [False, True]]))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_reference_is_norm_rotation_and_append(kind: str) -> None:
+    """What the layers do in float32 one after the other; norms are sums in another order."""
+    problem = make(kind, 80, pairs=16, bias=kind[0] == "q")
+    separate = problem.copy()
+    x = replace(separate.x, key=separate.x.key.clone())
+    assert x.cosine is not None
+    assert x.sine is not None
+    rope_append_reference(*problem.arguments())
+    rope_reference(x.query, x.key, x.cosine, x.sine)
+    kv_append(x.key, x.value, *separate.arguments()[1:])
+    if kind[0] == "q":
+        x.query.copy_(hadamard(x.query))
+    for ours, theirs in zip(problem.planes(), separate.planes(), strict=True):
+        assert torch.equal(ours, theirs)
+    normed = make("f32", 80, pairs=0, norm=True)
+    weight = normed.x.key_norm
+    assert weight is not None
+    expected = rms_norm_reference(normed.x.key, weight, 1e-6, torch.float32)
+    rope_append_reference(*normed.arguments())
+    assert isinstance(normed.key_pages, torch.Tensor)
+    stored = normed.key_pages.flatten(0, 1)[normed.slots[:3]]
+    assert torch.allclose(stored, expected[:3], rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("pairs", [0, 10, 40])
+def test_the_bias_query_gives_what_the_bias_adds_to_scores(
+    rope_append: RopeAppend, pairs: int
+) -> None:
+    problem = make("q8_0", 80, pairs=pairs, bias=True, heads=6, tokens=3)
+    assert isinstance(problem.key_pages, QuantizedPages)
+    bias = problem.key_pages.bias
+    assert bias is not None
+    bias_query = rope_append(*problem.arguments())
+    assert bias_query is not None
+    assert bias_query.shape == (3, 6, 2 * pairs)
+    query = hadamard(problem.x.query).double()  # back as it was
+    every = torch.arange(300)
+    keys = bias.at(every).double().repeat_interleave(3, 1)
+    scores = torch.einsum("thd,nhd->thn", query, keys)
+    unmoved = torch.einsum("thd,nhd->thn", query[..., 2 * pairs :], keys[..., 2 * pairs :])
+    assert torch.allclose(unmoved, unmoved[..., :1].expand_as(unmoved))
+    tables = torch.cat((bias.cosine, bias.sine), 1).double()
+    found = bias_query.double() @ tables.T + unmoved
+    scale = float(scores.abs().max())
+    # 32 elements of 1 ulp each, and the query was rounded once more after its second rotation.
+    assert float((found - scores).abs().max()) < 1e-6 * scale
+
+
+def test_keys_are_those_of_the_pages_and_the_bias(rope_append: RopeAppend) -> None:
+    problem = make("q8_0", 64, bias=True, tokens=3)
+    expected = problem.copy()
+    x = expected.x
+    assert x.cosine is not None
+    assert x.sine is not None
+    rope_reference(x.query, x.key, x.cosine, x.sine)
+    rope_append(*problem.arguments())
+    pages = problem.key_pages
+    assert isinstance(pages, QuantizedPages)
+    assert pages.bias is not None
+    codes, scales = (p.flatten(0, 1)[problem.slots] for p in (pages.codes, pages.scales))
+    stored = hadamard(dequantize_heads_reference(codes, scales, pages.format))
+    found = stored + pages.bias.at(problem.positions)
+    without = (x.key - pages.bias.at(problem.positions)).abs().amax()
+    assert float((found - x.key).abs().max()) < float(without) / 50
+
+
+def test_slots_and_rows_behind_two_billion_elements(rope_append: RopeAppend) -> None:
+    """Memory that is reserved but for a few pages never touched."""
+    size = 128
+    slots = (1 << 31) // size + 5 * PAGE
+    pages = [
+        QuantizedPages(
+            torch.empty(slots // PAGE, PAGE, 1, size, dtype=torch.int8),
+            torch.empty(slots // PAGE, PAGE, 1, 4, dtype=torch.float16),
+        )
+        for _ in range(2)
+    ]
+    small = make("q8_0", size, heads=2, kv_heads=1, tokens=3, dtype=torch.bfloat16)
+    far = small.copy()
+    wide = torch.empty(2 * (1 << 30) + 2 * size, dtype=torch.bfloat16)
+    query = wide.as_strided((3, 2, size), (1 << 30, size, 1))
+    query.copy_(small.x.query)
+    where = torch.tensor([0, slots - 1, slots - PAGE])
+    x = replace(far.x, query=query)
+    rope_append(x, pages[0], pages[1], where, small.positions)
+    rope_append_reference(*small.arguments())
+    assert torch.equal(query, small.x.query)
+    for ours, theirs in zip(pages, (small.key_pages, small.value_pages), strict=True):
+        assert isinstance(theirs, QuantizedPages)
+        for far_plane, plane in ((ours.codes, theirs.codes), (ours.scales, theirs.scales)):
+            found = far_plane.view(slots, -1)[where]
+            assert torch.equal(found, plane.flatten(0, 1)[small.slots].view(3, -1))
+
+
+def test_shapes_that_do_not_fit(rope_append: RopeAppend) -> None:
+    problem = make("q8_0", bias=True)
+    x, keys, values, slots, positions = problem.arguments()
+    with pytest.raises(ValueError, match="needs positions"):
+        rope_append(x, keys, values, slots)
+    with pytest.raises(ValueError, match="stored as the same type"):
+        rope_append(x, keys, make_pages("q4_0", 2, 64), slots, positions)
+    with pytest.raises(ValueError, match=r"Pages \(5, 32, 1, 64\) do not fit 2 heads of 64"):
+        rope_append(x, keys, make_pages("q8_0", 1, 64), slots, positions)
+    with pytest.raises(ValueError, match="are no slots"):
+        rope_append(x, keys, values, slots.int(), positions)
+    odd = torch.zeros(5, 1 + 4 * 64)[:, 1:].view(5, 4, 64)
+    with pytest.raises(ValueError, match="at a multiple of their size"):
+        rope_append(replace(x, query=odd), keys, values, slots, positions)
+    with pytest.raises(ValueError, match="do not fit"):
+        rope_append(replace(x, query=x.query.transpose(0, 1)), keys, values, slots, positions)
+    with pytest.raises(ValueError, match="no norm of 64"):
+        rope_append(replace(x, key_norm=torch.ones(32)), keys, values, slots, positions)
+    with pytest.raises(ValueError, match=r"A table \(4, 32\) does not fit"):
+        rope_append(replace(x, cosine=torch.ones(4, 32)), keys, values, slots, positions)
+    with pytest.raises(ValueError, match="no room for a bias query"):
+        rope_append(x, keys, values, slots, positions, out=torch.empty(5, 4, 32))
+    with pytest.raises(ValueError, match="do not fit 2 of keys"):
+        rope_append(replace(x, query=x.query[:, :3]), keys, values, slots, positions)
