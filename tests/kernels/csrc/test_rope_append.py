@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,6 +20,8 @@ from ingle.kernels.quantized_pages import QuantizedPages
 from ingle.kernels.rms_norm import rms_norm_reference
 from ingle.kernels.rope import rope_reference, rotary_tables
 from ingle.kernels.rope_append import RopeAppend, rope_append_reference
+
+MakeLibrary = Callable[..., HostLibrary]
 
 PAGE, PAGES = 32, 5
 PADDING = (PAGES - 1) * PAGE
@@ -135,8 +137,8 @@ def make(
 
 
 @pytest.fixture
-def rope_append(build_folder: Path) -> RopeAppend:
-    return RopeAppend(HostLibrary(build_folder, seed=3))
+def rope_append(make_library: MakeLibrary) -> RopeAppend:
+    return RopeAppend(make_library(seed=3))
 
 
 def check(rope_append: RopeAppend, problem: Problem) -> None:

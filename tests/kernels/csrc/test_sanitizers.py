@@ -22,6 +22,7 @@ from ingle.kernels.quantized_tensor import QuantizedTensor
 from ingle.kernels.repacked_nf4 import repack_nf4
 from ingle.kernels.repacked_tensor import repack
 
+from .attention_cases import CASES
 from .replay import Case, run_cases, write_cases
 
 LoadHost = Callable[..., HostModule]
@@ -86,7 +87,7 @@ def gemv_cases(name: str, make_quantized: MakeQuantized) -> list[Case]:
     ]
 
 
-@pytest.mark.parametrize("name", ["q4_k", "q6_k", "nf4", "quantize_q8", "conformance"])
+@pytest.mark.parametrize("name", ["q4_k", "q6_k", "nf4", "quantize_q8", "conformance", *CASES])
 def test_no_access_is_out_of_place(
     load_host: LoadHost,
     build_folder: Path,
@@ -108,9 +109,11 @@ def test_no_access_is_out_of_place(
             )
             for each in PRIMITIVES
         ]
+    elif name in CASES:
+        cases = CASES[name]()
     else:
         cases = gemv_cases(name, make_quantized)
-    if name in ("quantize_q8", "conformance"):
+    if name in ("quantize_q8", "conformance", *CASES):
         defines = NO_DEFINES
     library = build_host_library(f"{name}.cuh", build_folder, sanitize=True, defines=defines)
     done = replay(library, cases, tmp_path)

@@ -1,0 +1,58 @@
+"""Launches of the kernels around attention for the sanitizers; arrays end where their data does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .replay import Case
+
+TOKENS, HEADS, KV_HEADS, SLOTS = 2, 3, 1, 4
+FLOATS = (np.float32, np.float16, np.uint16)
+
+
+def rope_append_cases() -> list[Case]:
+    """All that a launch can do, for plain pages and those of codes, in heads of any size."""
+    return [
+        _rope_append(64, 32, 0),
+        _rope_append(80, 10, 1),
+        _rope_append(128, 64, 3),
+        _rope_append(72, 9, 4),
+        _rope_append(256, 128, 4),
+        _rope_append(136, 0, 2),
+    ]
+
+
+def _rope_append(size: int, pairs: int, pages: int) -> Case:
+    random = np.random.default_rng(size)
+    blocks = size // min(32, size & -size)
+
+    def normal(*shape: int) -> NDArray[np.float32]:
+        return random.normal(size=shape).astype(np.float32)
+
+    def room() -> tuple[NDArray[np.generic], NDArray[np.generic]]:
+        width = size // 2 if pages == 4 else size
+        dtype = FLOATS[pages] if pages < 3 else np.uint8
+        scales = np.zeros((SLOTS, KV_HEADS, blocks), np.uint16)
+        return np.zeros((SLOTS, KV_HEADS, width), dtype), scales
+
+    heads = [
+        normal(TOKENS, count, size).astype(np.float16) for count in (HEADS, KV_HEADS, KV_HEADS)
+    ]
+    strides = [count * size for count in (HEADS, KV_HEADS, KV_HEADS)]
+    arguments = (
+        *(*heads, *strides, 1, 1, 1, normal(size), normal(size), 1e-6),
+        *(normal(TOKENS, pairs), normal(TOKENS, pairs), pairs, HEADS, KV_HEADS, size),
+        *(np.array([1, SLOTS - 1]), *room(), *room(), pages, np.array([0, 6])),
+        *(normal(KV_HEADS, size), normal(7, pairs), normal(7, pairs)),
+        np.zeros((TOKENS, HEADS, 2 * pairs), np.float32),
+    )
+    kernel = f"rope_append_{128 if size <= 128 else 256}"
+    return Case(kernel, (TOKENS, 2, 1), (128, 1, 1), arguments)
+
+
+CASES: Mapping[str, Callable[[], list[Case]]] = MappingProxyType({"rope_append": rope_append_cases})
+"""By the names of sources."""
