@@ -28,8 +28,7 @@ from .compute_backend import ComputeBackend, open_compute_backend
 from .device import choose_device
 from .kv_pool import KVPool
 from .load_warnings import load_warnings
-from .model_files import open_model
-from .open_tokenizer import open_tokenizer
+from .model_source import ModelSource, open_source
 from .page_budget import PageBudget
 from .paged_context import PagedContext
 from .sampler import BatchSampler, PendingSamples
@@ -60,10 +59,12 @@ class CudaModelRunner:
         spec: LoadSpec,
         on_progress: Callable[[float], None] | None = None,
         backend: ComputeBackend | None = None,
+        source: ModelSource | None = None,
     ) -> None:
         """Load `spec.path`; raises `LoadFailed` or `OutOfMemory`, and then holds nothing.
 
-        `backend` is what computes, if not the best that the device has.
+        `backend` is what computes, if not the best that the device has; `source` is the model,
+        where it is none of files.
         """
         self._spec = spec
         with ExitStack() as undo:
@@ -75,7 +76,7 @@ class CudaModelRunner:
             self._where = choose_device(spec, str(threads))
             self._backend = backend or open_compute_backend(self._where)
             try:
-                self._load(on_progress)
+                self._load(source or open_source(Path(spec.path)), on_progress)
                 self._make_room()
             except ModelError as error:
                 raise LoadFailed(error.message, hint=error.hint) from error
@@ -181,13 +182,11 @@ class CudaModelRunner:
             torch.cuda.empty_cache()
         self._resources.close()
 
-    def _load(self, on_progress: Callable[[float], None] | None) -> None:
-        """The model's weights to the device, and its tokenizer."""
-        path = Path(self._spec.path)
-        files = open_model(path)
-        check_paged_kv_type(path.name, files.config, self._spec.kv_type)
+    def _load(self, source: ModelSource, on_progress: Callable[[float], None] | None) -> None:
+        """The model's weights to the device."""
+        files, self.tokenizer = source.files, source.tokenizer
+        check_paged_kv_type(Path(self._spec.path).name, files.config, self._spec.kv_type)
         self._config, self._parameters = files.config, files.parameters
-        self.tokenizer = open_tokenizer(path, files.config.vocab_size)
         loaded = files.load(
             self._where.device, self._backend.operations, on_progress, quantize=self._spec.quantize
         )
