@@ -54,5 +54,24 @@ def _rope_append(size: int, pairs: int, pages: int) -> Case:
     return Case(kernel, (TOKENS, 2, 1), (128, 1, 1), arguments)
 
 
-CASES: Mapping[str, Callable[[], list[Case]]] = MappingProxyType({"rope_append": rope_append_cases})
+def attention_combine_cases() -> list[Case]:
+    """Few and many parts, in heads that are whole groups of 32 and such that are not."""
+    return [_attention_combine(*case) for case in ((1, 64, 1, 1), (40, 80, 2, 6), (128, 72, 4, 3))]
+
+
+def _attention_combine(splits: int, size: int, bundle: int, slices: int) -> Case:
+    random = np.random.default_rng(size)
+    outputs = random.normal(size=(splits, TOKENS, bundle, size)).astype(np.float32)
+    log_sums = random.normal(size=(splits, TOKENS, bundle)).astype(np.float32)
+    log_sums[0, 1, 0] = np.inf
+    dense = np.ones((TOKENS, bundle, size), np.float16)
+    tiles = np.zeros((-(-bundle * size // 1024), TOKENS, 1536), np.uint8)
+    arguments = (outputs, log_sums, dense, tiles, splits, bundle, size, bundle, slices, 1, 1, 1)
+    threads = -(-slices * bundle * size // 128) * 32
+    return Case("attention_combine", (TOKENS, 1, 1), (threads, 1, 1), arguments)
+
+
+CASES: Mapping[str, Callable[[], list[Case]]] = MappingProxyType(
+    {"rope_append": rope_append_cases, "attention_combine": attention_combine_cases}
+)
 """By the names of sources."""

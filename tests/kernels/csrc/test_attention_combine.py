@@ -1,0 +1,217 @@
+"""csrc/attention_combine.cuh on the CPU beside sums in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from ingle.kernels.attention_combine import AttentionCombine, attention_combine_reference
+from ingle.kernels.attention_partials import AttentionPartials
+from ingle.kernels.hadamard import hadamard
+from ingle.kernels.host_library import HostLibrary
+from ingle.kernels.launch import Argument, Grid
+from ingle.kernels.q8_activations import quantize_q8_reference
+
+MakeLibrary = Callable[..., HostLibrary]
+Combine = Callable[..., AttentionCombine]
+
+
+@pytest.fixture
+def combine(make_library: MakeLibrary) -> Combine:
+    def make(processors: int = 132) -> AttentionCombine:
+        return AttentionCombine(make_library(seed=2, processors=processors))
+
+    return make
+
+
+def make(
+    splits: int, tokens: int = 3, heads: int = 4, size: int = 64, dtype: torch.dtype = torch.float32
+) -> AttentionPartials:
+    """Parts of which some saw nothing, whose outputs are NaN; one row that nobody saw."""
+    random = torch.Generator().manual_seed(splits * size)
+    outputs = torch.randn(splits, tokens, heads, size, generator=random)
+    log_sums = 5 * torch.randn(splits, tokens, heads, generator=random)
+    log_sums[torch.rand(log_sums.shape, generator=random) < 0.3] = -torch.inf
+    log_sums[:, 0, 0] = -torch.inf
+    outputs[log_sums == -torch.inf] = torch.nan
+    dense = torch.full((tokens, heads, size), torch.nan, dtype=dtype)
+    return AttentionPartials(dense, outputs, log_sums)
+
+
+def exact(partials: AttentionPartials) -> torch.Tensor:
+    """In float64, by the definition; rotated as the parts are."""
+    assert partials.outputs is not None
+    assert partials.log_sums is not None
+    weights = partials.log_sums.double().exp().unsqueeze(-1)
+    outputs = partials.outputs.double().masked_fill(weights == 0, 0.0)
+    return ((outputs * weights).sum(0) / weights.sum(0)).nan_to_num(0.0)
+
+
+def groups(tiles: torch.Tensor, inputs: int) -> torch.Tensor:
+    """Without what lies behind the last input, which nobody writes."""
+    count, columns, _ = tiles.shape
+    parts = tiles.view(count, columns, 3, 32, 16).permute(1, 0, 3, 2, 4)
+    return parts.reshape(columns, count * 32, 48)[:, : inputs // 32]
+
+
+@pytest.mark.parametrize("size", [8, 64, 72, 80, 96, 128, 248, 256])
+@pytest.mark.parametrize("splits", [1, 2, 7, 33, 128])
+def test_parts_of_any_number_and_size(combine: Combine, splits: int, size: int) -> None:
+    for rotated in (False, True):
+        partials = make(splits, size=size)
+        expected = exact(partials)
+        expected = (hadamard(expected) if rotated else expected).flatten(1)
+        found = combine()(partials, rotated=rotated, tiles=True)
+        assert found.dense is not None
+        assert found.tiles is not None
+        assert found.dense.data_ptr() == partials.dense.data_ptr()
+        assert float((found.dense - expected).abs().max()) < 2e-6
+        assert not found.dense[0, :size].any()
+        wanted = quantize_q8_reference(found.dense)
+        assert torch.equal(groups(found.tiles, 4 * size), groups(wanted, 4 * size))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("tiles", [False, True])
+@pytest.mark.parametrize("dense", [False, True])
+def test_what_is_wanted_is_what_is_written(
+    combine: Combine, dtype: torch.dtype, tiles: bool, dense: bool
+) -> None:
+    partials = make(3, size=80, dtype=dtype)
+    full = make(3, size=80)
+    expected = combine()(full, rotated=True, tiles=True)
+    assert expected.tiles is not None
+    found = combine()(partials, rotated=True, dense=dense, tiles=tiles)
+    if dense:
+        assert torch.equal(partials.dense, full.dense.to(dtype))
+    else:
+        assert found.dense is None
+        assert bool(partials.dense.isnan().all())
+    if tiles:
+        assert found.tiles is not None
+        assert torch.equal(groups(found.tiles, 320), groups(expected.tiles, 320))
+    else:
+        assert found.tiles is None
+
+
+@pytest.mark.parametrize("rotated", [False, True])
+def test_rows_that_are_whole_come_from_where_they_are(combine: Combine, rotated: bool) -> None:
+    partials = make(5, tokens=4, heads=2, size=80)
+    assert partials.log_sums is not None
+    whole = torch.randn(2, 80)
+    partials.dense[1, 0], partials.dense[2, 1] = whole
+    for token, head in ((1, 0), (2, 1)):
+        partials.log_sums[:, token, head] = torch.nan  # what is behind the mark is nobody's
+        partials.log_sums[0, token, head] = torch.inf
+    before = partials.dense.clone()
+    found = combine()(partials, rotated=rotated, tiles=True)
+    expected = hadamard(whole) if rotated else whole
+    assert torch.equal(partials.dense[1, 0], expected[0])
+    assert torch.equal(partials.dense[2, 1], expected[1])
+    assert found.tiles is not None
+    assert torch.equal(
+        groups(found.tiles, 160), groups(quantize_q8_reference(partials.dense.flatten(1)), 160)
+    )
+    assert bool(partials.dense.isfinite().all())
+    assert not before[0].isfinite().any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_all_rows_may_be_whole(combine: Combine, dtype: torch.dtype) -> None:
+    rows = torch.randn(3, 4, 64).to(dtype)
+    partials = AttentionPartials(rows.clone())
+    found = combine()(partials, rotated=False, tiles=True)
+    assert found.tiles is not None
+    assert torch.equal(partials.dense, rows)
+    wanted = attention_combine_reference(partials, rotated=False, tiles=True).tiles
+    assert wanted is not None
+    assert torch.equal(groups(found.tiles, 256), groups(wanted, 256))
+    combine()(partials, rotated=True)
+    assert torch.equal(partials.dense, hadamard(rows).to(dtype))
+    untouched = AttentionPartials(rows)
+    assert combine()(untouched, rotated=False).dense is not None
+
+
+@pytest.mark.parametrize("processors", [1, 132])
+def test_many_tokens_get_fewer_threads(combine: Combine, processors: int) -> None:
+    partials = make(9, tokens=40, heads=2, size=128)
+    found = combine(processors)(partials, rotated=False)
+    assert found.dense is not None
+    assert float((found.dense - exact(partials).flatten(1)).abs().max()) < 2e-6
+
+
+def test_large_and_wrong_sums(combine: Combine) -> None:
+    partials = make(2, tokens=1, heads=3, size=8)
+    assert partials.log_sums is not None
+    assert partials.outputs is not None
+    partials.outputs.nan_to_num_(1.0)
+    partials.log_sums[:] = torch.tensor([[[300.0, -300.0, 1.0]], [[290.0, -320.0, torch.nan]]])
+    combine()(partials, rotated=False)
+    assert torch.allclose(partials.dense[0, :2], partials.outputs[0, 0, :2], atol=2e-4)
+    assert bool(partials.dense[0, 2].isnan().all())  # it stays visible
+
+
+def test_the_reference_by_the_definition() -> None:
+    partials = make(7, size=80)
+    found = attention_combine_reference(partials, rotated=True, tiles=True)
+    assert found.dense is not None
+    assert found.tiles is not None
+    assert float((found.dense - hadamard(exact(partials)).flatten(1)).abs().max()) < 2e-6
+    assert torch.equal(found.tiles, quantize_q8_reference(found.dense))
+
+
+class FewHeads(HostLibrary):
+    """Starts only the blocks of the first heads."""
+
+    def launch(
+        self,
+        source: str,
+        kernel: str,
+        grid: Grid,
+        block: Grid,
+        arguments: Sequence[Argument],
+        *,
+        shared_bytes: int = 0,
+        overlap: bool = True,
+    ) -> None:
+        del shared_bytes, overlap
+        super().launch(source, kernel, (grid[0], 3, 1), block, arguments)
+
+
+def test_rows_behind_two_billion_elements(build_folder: Path) -> None:
+    """Memory that is reserved but for a few pages never touched."""
+    splits, tokens, heads, size = 128, 3, 23000, 256
+    partials = AttentionPartials(
+        torch.empty(tokens, heads, size),
+        torch.empty(splits, tokens, heads, size),
+        torch.full((splits, tokens, heads), -torch.inf),
+    )
+    assert partials.outputs is not None
+    assert partials.log_sums is not None
+    assert partials.outputs[127].data_ptr() - partials.outputs.data_ptr() > 4 << 31
+    partials.outputs[127, 2, 2] = torch.arange(256.0)
+    partials.log_sums[127, 2, 2] = 3
+    AttentionCombine(FewHeads(build_folder))(partials, rotated=False)
+    assert torch.equal(partials.dense[2, 2], torch.arange(256.0))
+    assert not partials.dense[:2, :3].any()
+
+
+def test_shapes_that_do_not_fit(combine: Combine) -> None:
+    partials = make(3)
+    assert partials.log_sums is not None
+    assert partials.outputs is not None
+    with pytest.raises(ValueError, match="are not whole groups of 32"):
+        combine()(make(3, heads=3, size=8), rotated=False, tiles=True)
+    with pytest.raises(ValueError, match="Heads of 12 elements"):
+        combine()(make(3, size=12), rotated=False)
+    with pytest.raises(ValueError, match=r"Sums \(2, 3, 4\)|Parts"):
+        combine()(replace(partials, log_sums=partials.log_sums[:2]), rotated=False)
+    with pytest.raises(ValueError, match="do not fit heads"):
+        combine()(make(129, tokens=1), rotated=False)
+    strided = replace(partials, outputs=torch.empty(3, 3, 4, 128)[..., :64])
+    with pytest.raises(ValueError, match="one after the other"):
+        combine()(strided, rotated=False)
