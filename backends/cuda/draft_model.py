@@ -11,14 +11,15 @@ from ..draft_pairing import pair_drafter
 from ..engine.model_drafter import ModelDrafter
 from ..engine.step_costs import StepCosts
 from .model_runner import CudaModelRunner
+from .model_source import ModelSource
 
 
 class CudaDraftRunner(CudaModelRunner):
     """The runner of a draft model: greedy, and it tells how sure it is."""
 
-    def __init__(self, spec: LoadSpec, vocab_size: int) -> None:
+    def __init__(self, spec: LoadSpec, vocab_size: int, source: ModelSource | None = None) -> None:
         """Tokens from `vocab_size` on are unknown to the other model, and never guessed."""
-        super().__init__(spec)
+        super().__init__(spec, source=source)
         self._common = min(vocab_size, self.tokenizer.vocab_size)
 
     @torch.inference_mode()

@@ -17,6 +17,7 @@ PARTS = (
     "bandwidth",
     "decode_step",
     "forward",
+    "engine",
     "tuning",
 )
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
+from gpu.weights import random_weight
 
 from ingle.kernels.activations import Activations
 from ingle.kernels.attention_input import AttentionInput
 from ingle.kernels.attention_step import AttentionStep
 from ingle.kernels.operations import Operations
+from ingle.kernels.weight import Weight
 from ingle.models.config import LayerConfig, ModelConfig, RopeConfig
 
 PAGE = 32
@@ -36,25 +38,61 @@ def llama_config(
     )
 
 
-class RandomWeights:
-    """`Weights` drawn when they are asked for, the same ones for the same seed and device."""
+def all_bf16(name: str) -> str:
+    """Every matrix in bfloat16."""
+    del name
+    return "BF16"
 
-    def __init__(self, config: ModelConfig, device: torch.device, seed: int = 0) -> None:
+
+def all_nf4(name: str) -> str:
+    """As quantising to NF4 on load leaves a model: linear layers, but for the last."""
+    return "BF16" if name in ("token_embd.weight", "output.weight") else "NF4"
+
+
+def q4_k_m(name: str) -> str:
+    """Like files of that name: finer where it matters most."""
+    layer = int(name.split(".")[1]) if name.startswith("blk.") else 0
+    finer = layer % 2 and name.endswith(("attn_v.weight", "ffn_down.weight"))
+    return "Q6_K" if finer or name == "output.weight" else "Q4_K"
+
+
+class RandomWeights:
+    """`Weights` drawn when they are asked for, the same ones for the same seed and device.
+
+    `kind` tells of a matrix what it is stored as.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        device: torch.device,
+        seed: int = 0,
+        kind: Callable[[str], str] = all_bf16,
+    ) -> None:
         self._shapes = dict(_shapes(config))
         self._device = device
         self._seed = seed
+        self._kind = kind
 
     @property
     def names(self) -> Iterable[str]:
         """Every tensor of the family."""
         return self._shapes
 
-    def get(self, name: str) -> torch.Tensor:
+    @property
+    def matrices(self) -> list[tuple[int, int]]:
+        """Shapes of all that are no vectors."""
+        return [(shape[0], shape[1]) for shape in self._shapes.values() if len(shape) == 2]
+
+    def get(self, name: str) -> Weight:
         """Ones for norms; else normal, so small that activations keep their size."""
         shape = self._shapes[name]
         if len(shape) == 1:
             return torch.ones(shape, device=self._device)
         seed = self._seed + list(self._shapes).index(name)
+        kind = self._kind(name)
+        if kind != "BF16":
+            return random_weight(kind, shape[0], shape[1], self._device, seed)
         generator = torch.Generator(self._device).manual_seed(seed)
         values = torch.empty(shape, device=self._device, dtype=torch.bfloat16)
         return values.normal_(0, shape[1] ** -0.5, generator=generator)

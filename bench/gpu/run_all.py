@@ -21,7 +21,8 @@ SHARES = {
     "correctness": 0.4,
     "bandwidth": 0.5,
     "decode_step": 0.4,
-    "forward": 0.4,
+    "forward": 0.3,
+    "engine": 0.7,
 }
 _TIME_TO_STOP = 10
 

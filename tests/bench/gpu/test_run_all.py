@@ -53,6 +53,15 @@ def test_the_models_logits_are_compared() -> None:
     assert result["lines"][-1] == "skipped: timings: it needs a GPU"
 
 
+def test_the_whole_engine_runs_and_drafts_are_accepted_as_often_as_told() -> None:
+    result = run_part("engine", on_cpu=True, seconds=60)
+    assert result["status"] == "ok", result
+    found = result["result"]
+    assert [model["kind"] for model in found["models"]] == ["Q4_K_M", "NF4", "bfloat16"]
+    assert all(row["drafted"] > 0 for row in found["drafts"])
+    assert any(row["accepted"] > 0 for row in found["drafts"])
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_a_part_is_broken_and_says_why() -> None:
     result = run_part("conformance", on_cpu=False, seconds=10)
