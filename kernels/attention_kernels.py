@@ -1,0 +1,352 @@
+"""Attention over pages in Triton: split over the keys for few queries, and for chunks of prompts.
+
+Only what compiles or interprets kernels imports this; see `attention` for what launches them.
+"""
+
+# The language has types, constants and rules of its own, which checkers of Python do not know.
+# ruff: noqa: N803, N806, PIE808, RET505
+# pyright: basic, reportArgumentType=false, reportOperatorIssue=false, reportIndexIssue=false
+# pyright: reportAttributeAccessIssue=false, reportCallIssue=false, reportGeneralTypeIssues=false
+
+import triton
+import triton.language as tl
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
+
+PAGE = tl.constexpr(32)
+LOG2E = tl.constexpr(1.4426950408889634)
+LN2 = tl.constexpr(0.6931471805599453)
+
+
+@triton.jit
+def attend_split(
+    query, bias_query, keys, key_scales, values, value_scales, cosine, sine,
+    block_tables, context_lengths, query_starts, outputs, log_sums, dense,
+    query_heads, table_width, tokens, sequences, group, kv_heads, window, limit, scale, soft_cap,
+    HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr,
+    PAIRS: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, OVERLAP: tl.constexpr,
+):  # fmt: skip
+    """Sequences of at most `limit` queries, each to one of `num_programs(2)` parts of its keys.
+
+    A program has a sequence's block of queries with all heads that share a key: ROWS rows. One part
+    alone is written to `dense`, otherwise each to its place in `outputs` and `log_sums`.
+    """
+    if OVERLAP:
+        gdc_wait()
+    blocks = tl.num_programs(0) // sequences
+    sequence = tl.program_id(0) // blocks
+    block = tl.program_id(0) % blocks
+    start = tl.load(query_starts + sequence)
+    count = tl.load(query_starts + sequence + 1) - start
+    per_block = ROWS // group
+    if (count > limit) | (block * per_block >= count):
+        return
+    length = tl.load(context_lengths + sequence)
+    row = tl.arange(0, ROWS)
+    token = tl.minimum(block * per_block + row // group, count - 1)
+    owned = (row < per_block * group) & (block * per_block + row // group < count)
+    position = length - count + token
+    first = tl.maximum(length - count + block * per_block - window + 1, 0)
+    last = length - count + tl.minimum((block + 1) * per_block, count)
+    origin = first // PAGE * PAGE
+    tiles = tl.cdiv(last - origin, TILE)
+    share = tl.cdiv(tiles, tl.num_programs(2))
+    begin = tl.program_id(2) * share
+    end = tl.minimum(begin + share, tiles)
+
+    head = tl.program_id(1)
+    place = (start + token).to(tl.int64)
+    query_head = head * group + row % group
+    out = place * (kv_heads * group) + query_head
+    split = tl.program_id(2).to(tl.int64) * tokens * (kv_heads * group)
+    if (begin >= end) & (tl.num_programs(2) > 1):
+        tl.store(log_sums + split + out, tl.full([ROWS], float("-inf"), tl.float32), mask=owned)
+        return
+    low, high, total, most = _start(ROWS, PADDED, BITS)
+    factor = scale * LOG2E
+    if soft_cap > 0:
+        factor = scale / soft_cap
+    q_low, q_high = _load_query(query, place * query_heads + query_head, owned, HEAD, PADDED, BITS,
+                                keys.dtype.element_ty)  # fmt: skip
+    table = block_tables + sequence.to(tl.int64) * table_width
+    for tile in range(begin, end):
+        low, high, total, most = _attend_tile(
+            low, high, total, most, q_low, q_high, bias_query, out, owned,
+            keys, key_scales, values, value_scales, cosine, sine, table,
+            origin + tile * TILE, last, position, window, kv_heads, head, factor, soft_cap,
+            HEAD, PADDED, BITS, BLOCK, PAIRS, TILE, True,
+        )  # fmt: skip
+    if OVERLAP:
+        gdc_launch_dependents()
+    # A row may have seen no key of this part.
+    inverse = 1.0 / tl.where(total == 0.0, 1.0, total)
+    if tl.num_programs(2) == 1:
+        _store(dense, out, owned, low, high, inverse, HEAD, PADDED, BITS)
+    else:
+        _store(outputs, split + out, owned, low, high, inverse, HEAD, PADDED, BITS)
+        tl.store(log_sums + split + out, (most + tl.log2(total)) * LN2, mask=owned)
+
+
+@triton.jit
+def attend_chunk(
+    query, bias_query, keys, key_scales, values, value_scales, cosine, sine,
+    block_tables, context_lengths, query_starts, outputs, log_sums, dense,
+    query_heads, table_width, tokens, sequences, group, kv_heads, window, limit, scale, soft_cap,
+    HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr,
+    PAIRS: tl.constexpr, ROWS: tl.constexpr, TILE: tl.constexpr, OVERLAP: tl.constexpr,
+):  # fmt: skip
+    """Sequences of more than `limit` queries, to all their keys; rows go to `dense`.
+
+    Where `limit` is not 0 they are marked as whole in `log_sums`. Blocks with the most keys begin
+    first, so that the last ones to end are short.
+    """
+    if OVERLAP:
+        gdc_wait()
+    per_block = ROWS // group
+    wanted = tl.num_programs(0) - 1 - tl.program_id(0)
+    sequence = _find_sequence(query_starts, sequences, wanted, per_block)
+    start = tl.load(query_starts + sequence)
+    count = tl.load(query_starts + sequence + 1) - start
+    block = wanted - (start // per_block + sequence)
+    if (count <= limit) | (block * per_block >= count):
+        return
+    length = tl.load(context_lengths + sequence)
+    row = tl.arange(0, ROWS)
+    token = tl.minimum(block * per_block + row // group, count - 1)
+    owned = (row < per_block * group) & (block * per_block + row // group < count)
+    position = length - count + token
+    earliest = length - count + block * per_block
+    last = length - count + tl.minimum((block + 1) * per_block, count)
+    origin = tl.maximum(earliest - window + 1, 0) // PAGE * PAGE
+    tiles = tl.cdiv(last - origin, TILE)
+    # All rows see all keys of the tiles between `inner` and `outer`, and need no mask.
+    outer = tl.maximum(earliest + 1 - origin, 0) // TILE
+    inner = tl.minimum(tl.cdiv(tl.maximum(last - window - origin, 0), TILE), outer)
+
+    head = tl.program_id(1)
+    place = (start + token).to(tl.int64)
+    query_head = head * group + row % group
+    out = place * (kv_heads * group) + query_head
+    low, high, total, most = _start(ROWS, PADDED, BITS)
+    factor = scale * LOG2E
+    if soft_cap > 0:
+        factor = scale / soft_cap
+    q_low, q_high = _load_query(query, place * query_heads + query_head, owned, HEAD, PADDED, BITS,
+                                keys.dtype.element_ty)  # fmt: skip
+    table = block_tables + sequence.to(tl.int64) * table_width
+    for tile in range(inner, outer):
+        low, high, total, most = _attend_tile(
+            low, high, total, most, q_low, q_high, bias_query, out, owned,
+            keys, key_scales, values, value_scales, cosine, sine, table,
+            origin + tile * TILE, last, position, window, kv_heads, head, factor, soft_cap,
+            HEAD, PADDED, BITS, BLOCK, PAIRS, TILE, False,
+        )  # fmt: skip
+    for step in range(0, inner + tiles - outer):
+        tile = tl.where(step < inner, step, step - inner + outer)
+        low, high, total, most = _attend_tile(
+            low, high, total, most, q_low, q_high, bias_query, out, owned,
+            keys, key_scales, values, value_scales, cosine, sine, table,
+            origin + tile * TILE, last, position, window, kv_heads, head, factor, soft_cap,
+            HEAD, PADDED, BITS, BLOCK, PAIRS, TILE, True,
+        )  # fmt: skip
+    if OVERLAP:
+        gdc_launch_dependents()
+    inverse = 1.0 / tl.where(total == 0.0, 1.0, total)
+    _store(dense, out, owned, low, high, inverse, HEAD, PADDED, BITS)
+    if limit > 0:
+        tl.store(log_sums + out, tl.full([ROWS], float("inf"), tl.float32), mask=owned)
+
+
+@triton.jit
+def _find_sequence(query_starts, sequences, wanted, per_block):
+    """The last sequence whose first block is at most `wanted`.
+
+    Blocks of sequence s are counted from `query_starts[s] // per_block + s`: at least as many as it
+    has, so that a place in the grid can be found without any table.
+    """
+    low = 0
+    high = sequences
+    while high - low > 1:
+        middle = (low + high) // 2
+        if tl.load(query_starts + middle) // per_block + middle <= wanted:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@triton.jit
+def _start(ROWS: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr):
+    """Outputs (of codes of 4 bits in two halves), sums and maxima of no key at all."""
+    WIDTH: tl.constexpr = PADDED // 2 if BITS == 4 else PADDED
+    low = tl.zeros([ROWS, WIDTH], tl.float32)
+    total = tl.zeros([ROWS], tl.float32)
+    return low, low, total, tl.full([ROWS], float("-inf"), tl.float32)
+
+
+@triton.jit
+def _load_query(
+    query, heads, owned, HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr, stored
+):
+    """Rows in the type of the products, and for codes of 4 bits the second halves of heads, too."""
+    if BITS == 4:
+        HALF: tl.constexpr = PADDED // 2
+        column = tl.arange(0, HALF)
+        mask = owned[:, None] & (column < HEAD // 2)[None, :]
+        where = heads[:, None] * HEAD + column[None, :]
+        low = tl.load(query + where, mask=mask, other=0.0).to(tl.float16)
+        high = tl.load(query + where + HEAD // 2, mask=mask, other=0.0).to(tl.float16)
+        return low, high
+    else:
+        column = tl.arange(0, PADDED)
+        mask = owned[:, None] & (column < HEAD)[None, :]
+        rows = tl.load(query + heads[:, None] * HEAD + column[None, :], mask=mask, other=0.0)
+        rows = rows.to(tl.float16 if BITS == 8 else stored)
+        return rows, rows
+
+
+@triton.jit
+def _attend_tile(
+    low, high, total, most, q_low, q_high, bias_query, out, owned,
+    keys, key_scales, values, value_scales, cosine, sine, table,
+    begin, last, position, window, kv_heads, head, factor, soft_cap,
+    HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr, BLOCK: tl.constexpr,
+    PAIRS: tl.constexpr, TILE: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    """One step of softmax over the keys from `begin`, in powers of two."""
+    key = begin + tl.arange(0, TILE)
+    stored = key < last
+    page = tl.load(table + key // PAGE, mask=stored, other=0).to(tl.int64)
+    slot = (page * PAGE + key % PAGE) * kv_heads + head
+    k_low, k_high = _load_heads(keys, key_scales, slot, stored, HEAD, PADDED, BITS, BLOCK, MASKED)
+    scores = tl.dot(q_low, tl.trans(k_low))
+    if BITS == 4:
+        scores = tl.dot(q_high, tl.trans(k_high), scores)
+    scores *= factor
+    if PAIRS > 0:
+        scores += _bias_scores(bias_query, out, owned, cosine, sine, key, stored, factor, PAIRS)
+    if soft_cap > 0:
+        scores = soft_cap * LOG2E * (1.0 - 2.0 / (tl.exp2(scores * (2.0 * LOG2E)) + 1.0))
+    if MASKED:
+        behind = position[:, None] - key[None, :]
+        scores = tl.where((behind >= 0) & (behind < window), scores, float("-inf"))
+    highest = tl.maximum(most, tl.max(scores, 1))
+    # A row that has not seen any key yet has a maximum of minus infinity, as have its scores.
+    base = tl.where(highest == float("-inf"), 0.0, highest) if MASKED else highest
+    weights = tl.exp2(scores - base[:, None])
+    kept = tl.exp2(most - base)
+    total = total * kept + tl.sum(weights, 1)
+    v_low, v_high = _load_heads(
+        values, value_scales, slot, stored, HEAD, PADDED, BITS, BLOCK, MASKED
+    )
+    weights = weights.to(v_low.dtype)
+    low = tl.dot(weights, v_low, low * kept[:, None])
+    if BITS == 4:
+        high = tl.dot(weights, v_high, high * kept[:, None])
+    return low, high, total, highest
+
+
+@triton.jit
+def _load_heads(
+    codes, scales, slot, stored, HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr,
+    BLOCK: tl.constexpr, MASKED: tl.constexpr,
+):  # fmt: skip
+    """Keys or values at `slot` (TILE, PADDED); of codes of 4 bits both halves. Others are zeros."""
+    if BITS == 16:
+        column = tl.arange(0, PADDED)
+        where = slot[:, None] * HEAD + column[None, :]
+        if MASKED:
+            mask = stored[:, None] & (column < HEAD)[None, :]
+            rows = tl.load(codes + where, mask=mask, other=0.0)
+        elif HEAD == PADDED:
+            rows = tl.load(codes + where)
+        else:
+            rows = tl.load(codes + where, mask=(column < HEAD)[None, :], other=0.0)
+        return rows, rows
+    elif BITS == 8:
+        packed = _load_codes(codes, slot, HEAD, PADDED)
+        rows = _scaled(packed.to(tl.float16), scales, slot, stored, 0, HEAD, HEAD, PADDED, BLOCK)
+        return rows, rows
+    else:
+        HALF: tl.constexpr = HEAD // 2
+        packed = _load_codes(codes, slot, HALF, PADDED // 2)
+        low = (packed & 15).to(tl.float16) - 8.0
+        high = (packed >> 4).to(tl.float16) - 8.0
+        low = _scaled(low, scales, slot, stored, 0, HALF, HEAD, PADDED // 2, BLOCK)
+        high = _scaled(high, scales, slot, stored, HALF, HALF, HEAD, PADDED // 2, BLOCK)
+        return low, high
+
+
+@triton.jit
+def _load_codes(codes, slot, WIDTH: tl.constexpr, PADDED: tl.constexpr):
+    """Bytes (TILE, PADDED), also of places that hold nothing: whole numbers, whatever they are."""
+    column = tl.arange(0, PADDED)
+    where = slot[:, None] * WIDTH + column[None, :]
+    if WIDTH == PADDED:
+        return tl.load(codes + where)
+    return tl.load(codes + where, mask=(column < WIDTH)[None, :], other=0)
+
+
+@triton.jit
+def _scaled(
+    numbers, scales, slot, stored, FIRST: tl.constexpr, WIDTH: tl.constexpr, HEAD: tl.constexpr,
+    PADDED: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """Elements FIRST to FIRST + WIDTH of heads by the scales of their blocks; 0 where none is."""
+    # As many as share a scale for sure: a half of a head may end within a block.
+    GRAIN: tl.constexpr = BLOCK if WIDTH % BLOCK == 0 else WIDTH & -WIDTH
+    GRAINS: tl.constexpr = PADDED // GRAIN
+    grain = tl.arange(0, GRAINS)
+    where = slot[:, None] * (HEAD // BLOCK) + ((FIRST + grain * GRAIN) // BLOCK)[None, :]
+    mask = stored[:, None] & (grain * GRAIN < WIDTH)[None, :]
+    scale = tl.load(scales + where, mask=mask, other=0.0)
+    parts = tl.reshape(numbers, [numbers.shape[0], GRAINS, GRAIN]) * scale[:, :, None]
+    return tl.reshape(parts, [numbers.shape[0], PADDED])
+
+
+@triton.jit
+def _bias_scores(bias_query, out, owned, cosine, sine, key, stored, factor, PAIRS: tl.constexpr):
+    """What a bias that keys are stored without adds to their scores.
+
+    Biases are hundreds of times what the rest of a key is, so that sixteen bits of a number are not
+    enough: every number is two of them.
+    """
+    pair = tl.arange(0, PAIRS)
+    mask = owned[:, None]
+    rows = out[:, None] * (2 * PAIRS) + pair[None, :]
+    turned = key[:, None].to(tl.int64) * PAIRS + pair[None, :]
+    first = tl.load(bias_query + rows, mask=mask, other=0.0) * factor
+    scores = _precise_dot(first, tl.load(cosine + turned, mask=stored[:, None], other=0.0))
+    second = tl.load(bias_query + rows + PAIRS, mask=mask, other=0.0) * factor
+    return scores + _precise_dot(second, tl.load(sine + turned, mask=stored[:, None], other=0.0))
+
+
+@triton.jit
+def _precise_dot(rows, columns):
+    """Products of rows with rows in float32, from those of float16: off by 2^-22 of them."""
+    rows_high = rows.to(tl.float16)
+    rows_low = (rows - rows_high.to(tl.float32)).to(tl.float16)
+    columns_high = columns.to(tl.float16)
+    columns_low = (columns - columns_high.to(tl.float32)).to(tl.float16)
+    sums = tl.dot(rows_low, tl.trans(columns_high))
+    sums = tl.dot(rows_high, tl.trans(columns_low), sums)
+    return tl.dot(rows_high, tl.trans(columns_high), sums)
+
+
+@triton.jit
+def _store(
+    target, out, owned, low, high, inverse, HEAD: tl.constexpr, PADDED: tl.constexpr,
+    BITS: tl.constexpr,
+):  # fmt: skip
+    """Rows of heads in the type of `target`."""
+    if BITS == 4:
+        HALF: tl.constexpr = HEAD // 2
+        column = tl.arange(0, PADDED // 2)
+        mask = owned[:, None] & (column < HALF)[None, :]
+        where = target + out[:, None] * HEAD + column[None, :]
+        tl.store(where, (low * inverse[:, None]).to(target.dtype.element_ty), mask=mask)
+        tl.store(where + HALF, (high * inverse[:, None]).to(target.dtype.element_ty), mask=mask)
+    else:
+        column = tl.arange(0, PADDED)
+        mask = owned[:, None] & (column < HEAD)[None, :]
+        where = target + out[:, None] * HEAD + column[None, :]
+        tl.store(where, (low * inverse[:, None]).to(target.dtype.element_ty), mask=mask)

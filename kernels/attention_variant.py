@@ -1,0 +1,129 @@
+"""Which attention kernels there are, and what each takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from types import MappingProxyType
+from typing import Literal
+
+from .page_format import block_size
+
+AttentionKernel = Literal["attend_split", "attend_chunk"]
+QueryType = Literal["f16", "bf16"]
+PageType = Literal["f16", "bf16", "q8_0", "q4_0"]
+
+HEAD_SIZES = (64, 80, 96, 128, 256)
+SPLIT_ROWS = (16, 32, 64)
+_BIASED_HEAD_SIZES = (64, 128)
+
+_FLOATS: Mapping[str, str] = MappingProxyType({"f16": "*fp16", "bf16": "*bf16"})
+_CODES: Mapping[str, str] = MappingProxyType({"q8_0": "*i8", "q4_0": "*u8"})
+_BITS: Mapping[str, int] = MappingProxyType({"f16": 16, "bf16": 16, "q8_0": 8, "q4_0": 4})
+
+
+@dataclass(frozen=True)
+class LaunchShape:
+    """Keys that a program takes at a time, its warps, and how many tiles are on the way to it."""
+
+    tile: int
+    warps: int
+    stages: int
+
+
+@dataclass(frozen=True)
+class AttentionVariant:
+    """A kernel of `attention_kernels` for heads of one size, and queries and pages of one type.
+
+    Its programs have `rows` rows of queries times heads. `pairs`, unless 0, is how many pairs of a
+    head rotate with the bias that quantised keys are stored without.
+    """
+
+    kernel: AttentionKernel
+    head_size: int
+    query: QueryType
+    pages: PageType
+    rows: int
+    pairs: int = 0
+
+    @property
+    def name(self) -> str:
+        """Unique among variants, and fit for a file."""
+        biased = f"-b{self.pairs}" if self.pairs else ""
+        size = f"{self.head_size}{biased}-r{self.rows}"
+        return f"{self.kernel}-{self.query}-{self.pages}-{size}"
+
+    @property
+    def padded_size(self) -> int:
+        """The power of two that a head's elements are filled up to."""
+        return 1 << (self.head_size - 1).bit_length()
+
+    def shape(self, architecture: str) -> LaunchShape:
+        """What suits an architecture such as `sm_90`."""
+        if self.kernel == "attend_chunk":
+            return LaunchShape(tile=64 if self.padded_size <= 128 else 32, warps=8, stages=2)
+        return LaunchShape(tile=max(32, min(128, 8192 // self.padded_size)), warps=4, stages=2)
+
+    def constants(self, architecture: str) -> dict[str, int]:
+        """What the kernel is compiled with."""
+        return {
+            "HEAD": self.head_size,
+            "PADDED": self.padded_size,
+            "BITS": _BITS[self.pages],
+            "BLOCK": block_size(self.head_size),
+            "PAIRS": self.pairs,
+            "ROWS": self.rows,
+            "TILE": self.shape(architecture).tile,
+        }
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The types of the kernel's other parameters, in order, as Triton spells them."""
+        rows = _FLOATS[self.query]
+        pages = _FLOATS.get(self.pages) or _CODES[self.pages]
+        pointers = {
+            "query": rows,
+            "bias_query": "*fp32",
+            "keys": pages,
+            "key_scales": "*fp16",
+            "values": pages,
+            "value_scales": "*fp16",
+            "cosine": "*fp32",
+            "sine": "*fp32",
+            "block_tables": "*i32",
+            "context_lengths": "*i32",
+            "query_starts": "*i32",
+            "outputs": "*fp32",
+            "log_sums": "*fp32",
+            "dense": rows,
+        }
+        numbers = (
+            "query_heads",
+            "table_width",
+            "tokens",
+            "sequences",
+            "group",
+            "kv_heads",
+            "window",
+            "limit",
+        )
+        return pointers | dict.fromkeys(numbers, "i32") | {"scale": "fp32", "soft_cap": "fp32"}
+
+
+def chunk_rows(head_size: int, pairs: int) -> int:
+    """Rows of `attend_chunk`: as many as registers and shared memory have room for."""
+    return 64 if head_size > 128 or pairs else 128
+
+
+def attention_variants() -> Iterator[AttentionVariant]:
+    """All that are compiled ahead of time."""
+    pages: tuple[PageType, ...] = ("f16", "bf16", "q8_0", "q4_0")
+    queries: tuple[QueryType, ...] = ("f16", "bf16")
+    for head_size, query, stored in product(HEAD_SIZES, queries, pages):
+        is_biased = stored in _CODES and head_size in _BIASED_HEAD_SIZES
+        for pairs in (0, head_size // 2) if is_biased else (0,):
+            for rows in SPLIT_ROWS:
+                yield AttentionVariant("attend_split", head_size, query, stored, rows, pairs)
+            rows = chunk_rows(head_size, pairs)
+            yield AttentionVariant("attend_chunk", head_size, query, stored, rows, pairs)
