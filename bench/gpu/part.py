@@ -18,6 +18,7 @@ PARTS = (
     "decode_step",
     "forward",
     "engine",
+    "peers",
     "tuning",
 )
 

@@ -22,7 +22,8 @@ SHARES = {
     "bandwidth": 0.5,
     "decode_step": 0.4,
     "forward": 0.3,
-    "engine": 0.7,
+    "engine": 0.6,
+    "peers": 0.6,
 }
 _TIME_TO_STOP = 10
 
