@@ -26,7 +26,7 @@ _PRODUCTS = {"IDP.4A": 4, "IDP.2A": 2}
 
 @dataclass(frozen=True)
 class KernelReport:
-    """One kernel of a cubin, and `loop`: how often each opcode is in its busiest loop.
+    """One kernel of a cubin: how often each opcode is in it, and in its busiest `loop`.
 
     `stack` is not 0 where registers were spilled; `shared` is what the compiler laid out.
     """
@@ -34,8 +34,13 @@ class KernelReport:
     registers: int
     stack: int
     shared: int
-    instructions: int
+    opcodes: Counter[str]
     loop: Counter[str]
+
+    @property
+    def instructions(self) -> int:
+        """In the whole kernel."""
+        return self.opcodes.total()
 
     @property
     def loop_instructions(self) -> int:
@@ -80,8 +85,8 @@ def _functions(listing: str) -> dict[str, list[str]]:
     return functions
 
 
-def _busiest_loop(lines: Sequence[str]) -> tuple[int, Counter[str]]:
-    """How many instructions there are, and those between the ends of the loop with most products.
+def _busiest_loop(lines: Sequence[str]) -> tuple[Counter[str], Counter[str]]:
+    """All instructions, and those between the ends of the loop with most products.
 
     A loop is what lies between a backward branch and its target.
     """
@@ -96,7 +101,7 @@ def _busiest_loop(lines: Sequence[str]) -> tuple[int, Counter[str]]:
             target = re.search(r"(\.L\w+)", match[2])
             if match[1].startswith("BRA") and target and target[1] in labels:
                 loops.append(Counter(opcodes[labels[target[1]] :]))
-    return len(opcodes), max(loops, key=_products)
+    return Counter(opcodes), max(loops, key=_products)
 
 
 def _products(loop: Counter[str]) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from gpu.rows import large_products, rows_rates
 from gpu.session import Session, Skipped, copies_for
 from gpu.weights import KINDS, SHAPES, Shape, random_weight, repacked
 
@@ -27,6 +28,8 @@ def run(session: Session) -> dict[str, object]:
         "copy_gb_s": round(copy / 1e9, 1),
         "matmul_bf16_tflops": round(matmul_rate(session) / 1e12, 1),
         "quantize_us": quantize_times(session),
+        "rows_gb_s": rows_rates(session),
+        "large_products": large_products(session),
         "skipped": [],
         "products": [],
     }
@@ -45,6 +48,13 @@ def table(result: dict[str, Any]) -> list[str]:
     """Percent of the copy for each shape, the best of the splits."""
     lines = [
         f"copy {result['copy_gb_s']} GB/s, bfloat16 matmul {result['matmul_bf16_tflops']} TFLOP/s",
+        "rows as bfloat16, GB/s: "
+        + ", ".join(f"{kind} {rate}" for kind, rate in result["rows_gb_s"].items()),
+        *(
+            f"{row['tokens']} rows, 14336x4096: Q4_K {row['q4_k_ms']} ms, {row['tflops']} TFLOP/s;"
+            f" bfloat16 {row['bfloat16_ms']} ms"
+            for row in result["large_products"]
+        ),
         f"{'% of the copy':<34}" + "".join(f"{c:>7} col" for c in COLUMNS),
     ]
     best: dict[tuple[str, str], dict[int, float]] = {}

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
+from gpu.rows import wrong_rows
 from gpu.session import Session
 from gpu.weights import KINDS, random_weight, repacked
 
@@ -46,6 +47,7 @@ def run(session: Session) -> dict[str, object]:
     gemv = session.gemv()
     largest: dict[str, float] = {}
     failures = [f"quantised bits differ: {what}" for what in _quantization(session, gemv)]
+    failures += [f"bits differ: {what}" for what in wrong_rows(session)]
     count = 0
     for case in cases(session):
         if session.seconds_left < 20:

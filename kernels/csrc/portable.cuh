@@ -315,6 +315,18 @@ DEVICE uint2 load_streaming_8(const void* address) {
 #endif
 }
 
+// 4 bytes that are read once.
+DEVICE u32 load_streaming_4(const void* address) {
+#if ON_DEVICE
+  u32 v;
+  asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(v) : "l"(address));
+  return v;
+#else
+  shim::check_aligned(address, 4, "load_streaming_4");
+  return *static_cast<const u32*>(address);
+#endif
+}
+
 // 2 bytes that are read once.
 DEVICE u16 load_streaming_2(const void* address) {
 #if ON_DEVICE

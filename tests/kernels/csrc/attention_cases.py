@@ -71,7 +71,7 @@ def _attention_combine(splits: int, size: int, bundle: int, slices: int) -> Case
     return Case("attention_combine", (TOKENS, 1, 1), (threads, 1, 1), arguments)
 
 
-CASES: Mapping[str, Callable[[], list[Case]]] = MappingProxyType(
+ATTENTION_CASES: Mapping[str, Callable[[], list[Case]]] = MappingProxyType(
     {"rope_append": rope_append_cases, "attention_combine": attention_combine_cases}
 )
 """By the names of sources."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +14,34 @@ import pytest
 
 from ingle.kernels.build import ARCHITECTURES, CubinCache, NvrtcCompiler
 from ingle.kernels.cubin_report import KernelReport, cubin_report
-from ingle.kernels.kernel_source import CSRC
+from ingle.kernels.kernel_source import kernel_sources
 
 LIMITS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("limits.toml").read_text())
 SOURCES = [name for name in LIMITS if name.endswith(".cuh")]
 Report = Callable[[str, str], dict[str, KernelReport]]
 
 
+def make_report(cache: CubinCache, source: str, architecture: str) -> dict[str, KernelReport]:
+    return cubin_report(cache.cubin(source, architecture, LIMITS[source].get("defines", {})))
+
+
 @pytest.fixture(scope="session")
-def report(pytestconfig: pytest.Config) -> Report:
-    """Of a source's kernels on an architecture; compiled once for each state of the source."""
+def report(pytestconfig: pytest.Config) -> Iterator[Report]:
+    """Of a source's kernels on an architecture; compiled once for each state of the source.
+
+    All are made at once, by as many threads as there are cores: neither the compiler nor the
+    disassembler holds the interpreter.
+    """
     assert pytestconfig.cache is not None
     cache = CubinCache(pytestconfig.cache.mkdir("cubins"), NvrtcCompiler())
-    reports: dict[tuple[str, str], dict[str, KernelReport]] = {}
-
-    def of(source: str, architecture: str) -> dict[str, KernelReport]:
-        key = source, architecture
-        if key not in reports:
-            reports[key] = cubin_report(cache.cubin(source, architecture))
-        return reports[key]
-
-    return of
+    pool = ThreadPoolExecutor(os.cpu_count())
+    made = {
+        (source, architecture): pool.submit(make_report, cache, source, architecture)
+        for source in SOURCES
+        for architecture in ARCHITECTURES
+    }
+    yield lambda source, architecture: made[source, architecture].result()
+    pool.shutdown(cancel_futures=True)
 
 
 def columns_of(kernel: str) -> int:
@@ -51,6 +60,11 @@ def test_limits(report: Report, source: str, architecture: str) -> None:
         assert facts.stack == 0, f"{kernel} spills {facts.stack} bytes"
         assert facts.registers <= limits["registers"][place], f"{kernel}: {facts.registers}"
         assert facts.shared <= LIMITS["shared_bytes"][architecture]
+        if "thread" in limits:
+            a_weight = facts.instructions / limits["thread"]["weights"]
+            assert a_weight <= limits["thread"]["instructions"], f"{kernel}: {a_weight:.2f}"
+            for opcode in limits["thread"]["opcodes"]:
+                assert any(name.startswith(opcode) for name in facts.opcodes), f"{kernel}: {opcode}"
         if "instructions" not in limits:
             continue
         weights = facts.weights(columns_of(kernel), limits["products"])
@@ -71,12 +85,7 @@ def test_one_column_stays_below_what_hopper_can_feed(report: Report, architectur
 
 
 def test_every_source_with_kernels_has_limits() -> None:
-    with_kernels = {
-        path.name
-        for path in CSRC.glob("*.cuh")
-        if path.name not in ("portable.cuh", "gemv.cuh") and "EXPORT_KERNEL" in path.read_text()
-    }
-    assert with_kernels | {"nf4_exact.cuh"} == set(SOURCES)
+    assert {*kernel_sources(), "conformance.cuh"} == set(SOURCES)
 
 
 def test_stacks_and_loops_are_seen() -> None:

@@ -22,13 +22,15 @@ from ingle.kernels.quantized_tensor import QuantizedTensor
 from ingle.kernels.repacked_nf4 import repack_nf4
 from ingle.kernels.repacked_tensor import repack
 
-from .attention_cases import CASES
+from .attention_cases import ATTENTION_CASES
+from .dequantize_rows_cases import dequantize_rows_cases
 from .replay import Case, run_cases, write_cases
 
 LoadHost = Callable[..., HostModule]
 MakeQuantized = Callable[..., QuantizedTensor]
 FEW = {"GEMV_VARIANTS": "VARIANT(2, 3, 1) VARIANT(2, 3, 4)"}
 COLUMNS, INPUTS, ROWS = 3, 1280, 5
+CASES = {**ATTENTION_CASES, "dequantize_rows": dequantize_rows_cases}
 
 
 def runtimes() -> str:

@@ -1,0 +1,46 @@
+"""Products with many rows, whose weights the kernels turn into numbers on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from ingle.kernels.dequantize import dequantize
+from ingle.kernels.host_library import HostLibrary
+from ingle.kernels.large_linear import LargeLinear
+from ingle.kernels.quantized_tensor import QuantizedTensor
+from ingle.kernels.repacked_tensor import repack
+
+MakeLibrary = Callable[..., HostLibrary]
+MakeQuantized = Callable[..., QuantizedTensor]
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 7, 300, 1000])
+def test_parts_make_the_whole(
+    make_library: MakeLibrary, make_quantized: MakeQuantized, rows_at_once: int
+) -> None:
+    weight = make_quantized("Q4_K", 531, 256, tame=True)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(9, 256, generator=generator).bfloat16()
+    bias = torch.randn(531, generator=generator)
+    large = LargeLinear(
+        make_library(), torch.bfloat16, CPU, scratch_bytes=rows_at_once * 256 * 2 + 1
+    )
+    wide = torch.full((9, 600), torch.nan, dtype=torch.bfloat16)
+    found = large(x, repack(weight), bias, wide[:, 40:571])
+    exact = x.double() @ dequantize(weight, torch.bfloat16).double().T + bias
+    assert found.data_ptr() == wide[:, 40:].data_ptr()
+    assert wide[:, :40].isnan().all()
+    assert wide[:, 571:].isnan().all()
+    assert ((found - exact) ** 2).sum() < 1.6e-5 * (exact**2).sum()
+    plain = large(x, repack(weight))
+    assert torch.equal(plain, x @ dequantize(weight, torch.bfloat16).T)
+
+
+def test_a_row_has_to_fit(make_library: MakeLibrary, make_quantized: MakeQuantized) -> None:
+    large = LargeLinear(make_library(), torch.float16, CPU, scratch_bytes=511)
+    with pytest.raises(ValueError, match="no room for a row of 256"):
+        large(torch.zeros(2, 256).half(), repack(make_quantized("Q4_K", 3, 256)))
