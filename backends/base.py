@@ -347,7 +347,8 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     Workers that name the same `compute_lease`, a file they lock, compute in turns. `script` is for
     the scripted engine only. `pooling` takes the place of what the file says, for a `task` other
     than to generate. Without a `kv_store` what ended sequences computed is lost when the KV cache
-    needs the room.
+    needs the room. What has to be compiled for a GPU is kept in the folder `kernel_cache`. Where
+    `may_fall_back`, llama.cpp takes over what ingle's own engine cannot load.
     """
 
     engine: EngineKind
@@ -371,6 +372,8 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     compute_lease: str | None = None
     script: str | None = None
     kv_store: KVStoreSpec | None = None
+    kernel_cache: str | None = None
+    may_fall_back: bool = False
     task: ModelTask = ModelTask.GENERATE
     pooling: Pooling | None = None
 

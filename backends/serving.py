@@ -78,7 +78,7 @@ def _generating(
     spec: LoadSpec, send: Callable[[FromWorker], None], inbox: Inbox
 ) -> Generator[tuple[Loop, ModelInfo]]:
     with ExitStack() as resources:
-        runner = _make_runner(spec, _throttled(send))
+        runner, spec, note = _open_runner(spec, _throttled(send))
         resources.callback(runner.close)
         template = _make_template(spec, runner.tokenizer)
         if template is not None:
@@ -95,7 +95,9 @@ def _generating(
             resources.callback(store.close, _CLOSING_SECONDS)
         engine = Engine(runner, speculation, store, wake=lambda: inbox.put(Wake()))
         loop = WorkerLoop(engine, runner.tokenizer, prompts, send, inbox, lease)
-        yield loop, msgspec.structs.replace(info, has_chat_template=template is not None)
+        warnings = [*([note] if note else []), *info.warnings]
+        has_template = template is not None
+        yield loop, msgspec.structs.replace(info, has_chat_template=has_template, warnings=warnings)
 
 
 def _make_lease(spec: LoadSpec, info: ModelInfo) -> ComputeLease | None:
@@ -117,6 +119,21 @@ def _check(spec: LoadSpec) -> None:
                 f"A model cannot be loaded with {name} {getattr(spec, name)}.",
                 hint=f"Choose a {name} of at least 1.",
             )
+
+
+def _open_runner(
+    spec: LoadSpec, on_progress: Callable[[float], None]
+) -> tuple[LocalRunner, LoadSpec, str | None]:
+    """The runner, how it was loaded, and what to say where that is not what was wanted."""
+    try:
+        return _make_runner(spec, on_progress), spec, None
+    except LoadFailed as error:
+        if not spec.may_fall_back or spec.engine is not EngineKind.CUDA:
+            raise
+        print(f"llama.cpp takes over: {error.message}", file=sys.stderr)
+        note = f"llama.cpp runs this model, since ingle's own engine could not: {error.message}"
+        spec = msgspec.structs.replace(spec, engine=EngineKind.LLAMA_CPP)
+        return _make_runner(spec, on_progress), spec, note
 
 
 def _make_runner(spec: LoadSpec, on_progress: Callable[[float], None]) -> LocalRunner:

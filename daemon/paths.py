@@ -92,6 +92,11 @@ class Paths:
         """What was computed for conversations, a folder a model."""
         return self.state / "kv"
 
+    @property
+    def kernels(self) -> Path:
+        """What was compiled for this machine's GPU."""
+        return self.state / "kernels"
+
     def make_private(self) -> None:
         """Create the folders of the socket and the lock as 0700.
 

@@ -77,9 +77,10 @@ class ModelPreparer:
         own = OwnEngine.find()
         kv_type = options.kv_type or KVType(config.kv_type)
         pooling = options.pooling if model.task is ModelTask.EMBED else None
+        wanted = options.engine or config.engine
         engine = choose_engine(
             description,
-            options.engine or config.engine,
+            wanted,
             own,
             kv_type=kv_type,
             gpu_layers=config.gpu_layers,
@@ -117,7 +118,12 @@ class ModelPreparer:
             quantize=quantize,
         )
         # Memory beyond the KV cache does not count: it gives way (see `ModelManager._trim`).
-        spec = msgspec.structs.replace(spec, kv_store=kv_store_spec(config, model))
+        spec = msgspec.structs.replace(
+            spec,
+            kv_store=kv_store_spec(config, model),
+            kernel_cache=str(config.paths.kernels),
+            may_fall_back=wanted == "auto" and model.path.is_file(),
+        )
         alone = Preparation(spec, memory.bytes(description, spec, spec.batch))
         if spec.task is not ModelTask.GENERATE:
             return alone  # it writes nothing that could be guessed

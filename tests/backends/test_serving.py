@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import queue
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from ingle.backends.base import LoadSpec, ModelInfo
+from ingle.backends.base import EngineKind, LoadSpec, ModelInfo
 from ingle.backends.errors import LoadFailed
 from ingle.backends.messages import FromWorker, Loading
 from ingle.backends.scripted.byte_tokenizer import ByteTokenizer
@@ -47,3 +49,18 @@ def test_settings_below_one_are_refused(scripted_spec: MakeSpec, field: str) -> 
     spec = msgspec.structs.replace(scripted_spec(), **{field: 0})
     with pytest.raises(LoadFailed, match=f"with {field} 0"):
         load(spec)
+
+
+@pytest.mark.model
+def test_llama_cpp_takes_over_where_our_engine_cannot_load_and_may_not_be_meant(
+    smollm2_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As without PyTorch: its import fails when the runner is wanted."""
+    monkeypatch.setitem(sys.modules, "ingle.backends.cuda.model_runner", None)
+    spec = LoadSpec(engine=EngineKind.CUDA, path=str(smollm2_path), context=256, slots=1)
+    with pytest.raises(LoadFailed, match="packages that are not installed"):
+        load(spec)
+    info, _ = load(msgspec.structs.replace(spec, may_fall_back=True))
+    assert info.engine == "llama.cpp"
+    assert "llama.cpp runs this model, since" in info.warnings[0]
+    assert "packages that are not installed" in info.warnings[0]
