@@ -10,10 +10,12 @@ def rotary_tables(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Cosine and sine (tokens, pairs) fp32 of every position times every frequency, scaled.
 
-    `positions` is (tokens,) of integers, `frequencies` (pairs,) fp32 in radians a position.
+    `positions` is (tokens,) of integers, `frequencies` (pairs,) fp32 in radians a position. Angles
+    are products in double precision: in single precision those of position 1,000,000 would be off
+    by 0.03.
     """
-    angles = positions.float()[:, None] * frequencies[None, :]
-    return angles.cos() * scale, angles.sin() * scale
+    angles = positions.double()[:, None] * frequencies.double()[None, :]
+    return (angles.cos() * scale).float(), (angles.sin() * scale).float()
 
 
 def rope_reference(

@@ -71,7 +71,19 @@ def _attention_combine(splits: int, size: int, bundle: int, slices: int) -> Case
     return Case("attention_combine", (TOKENS, 1, 1), (threads, 1, 1), arguments)
 
 
+def rotary_tables_cases() -> list[Case]:
+    """Tokens that fill no block, pairs that fill no warp."""
+    positions, frequencies = np.array([0, 7, 10**6, 3, 9]), np.ones(37, np.float32)
+    cosine, sine = np.zeros((2, 5, 37), np.float32)
+    arguments = (positions, frequencies, cosine, sine, 5, 37, 1.5)
+    return [Case("rotary_tables", (2, 1, 1), (128, 1, 1), arguments)]
+
+
 ATTENTION_CASES: Mapping[str, Callable[[], list[Case]]] = MappingProxyType(
-    {"rope_append": rope_append_cases, "attention_combine": attention_combine_cases}
+    {
+        "rope_append": rope_append_cases,
+        "attention_combine": attention_combine_cases,
+        "rotary_tables": rotary_tables_cases,
+    }
 )
 """By the names of sources."""
