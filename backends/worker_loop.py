@@ -190,6 +190,7 @@ class WorkerLoop:
             return
         for sequence in [s for outputs in self._running.values() for s in outputs]:
             self._engine.finish(sequence, FinishReason.CANCELLED)
+        self._engine.drain()
         while self._engine.has_unsaved and not self._stopping and time.monotonic() < self._end_by:
             self._engine.save(_SAVE_SLICE, hurry=True)
             with suppress(queue.Empty):
@@ -334,9 +335,7 @@ class WorkerLoop:
         """
         if self._urgent or self._contended or time.monotonic() - self._flushed_at >= _JOIN_SECONDS:
             return False
-        running = self._engine.scheduler.running
-        # A step that reads a prompt may be long.
-        return bool(running) and all(sequence.is_decoding for sequence in running)
+        return bool(self._engine.scheduler.running) and not self._engine.reads_prompt
 
     def _add_delta(self, sequence: Sequence, chunk: TextChunk) -> None:
         if not chunk.text and not chunk.logprobs:

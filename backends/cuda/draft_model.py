@@ -8,6 +8,7 @@ import torch
 
 from ..base import LoadSpec
 from ..draft_pairing import pair_drafter
+from ..engine.batch import Batch
 from ..engine.model_drafter import ModelDrafter
 from ..engine.step_costs import StepCosts
 from .model_runner import CudaModelRunner
@@ -21,6 +22,11 @@ class CudaDraftRunner(CudaModelRunner):
         """Tokens from `vocab_size` on are unknown to the other model, and never guessed."""
         super().__init__(spec, source=source)
         self._common = min(vocab_size, self.tokenizer.vocab_size)
+
+    def launch(self, batch: Batch) -> None:
+        """See `ModelRunner.launch`; what nobody collected but by `collect_likeliest` is dropped."""
+        self._launched.clear()
+        super().launch(batch)
 
     @torch.inference_mode()
     def collect_likeliest(self) -> list[tuple[int, float]]:

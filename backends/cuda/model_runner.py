@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import deque
 from collections.abc import Callable
 from collections.abc import Sequence as Numbers
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -43,11 +45,20 @@ _LAYOUT = "ingle pages 1"
 """Changes with whatever makes stored keys and values mean something else."""
 
 
+@dataclass(frozen=True)
+class _Launched:
+    """A step on its way; `done` tells where nothing was drawn in it."""
+
+    samples: PendingSamples | None
+    done: torch.cuda.Event | None = None
+
+
 class CudaModelRunner:
     """One model on one device; used from one thread.
 
     A step is one forward pass and one draw, both started by `launch`; only `collect` waits for the
-    device. Everything is on the device's current stream.
+    device. Everything is on the device's current stream, and therefore in order. On a CPU `launch`
+    computes, so that nothing could be gained by running ahead.
     """
 
     page_size = PAGE_SIZE
@@ -108,7 +119,12 @@ class CudaModelRunner:
         """Start computing the batch, and drawing from it; raises `KVCacheFull` without pages."""
         self._logits = self.compute(batch)
         chunks = batch.sampling
-        self._pending = self._sampler.launch(chunks, self._logits) if chunks else None
+        if chunks:
+            samples = self._sampler.launch(chunks, self._logits)
+            self._inputs.keep_drawn(samples.tokens)
+            self._launched.append(_Launched(samples))
+        else:
+            self._launched.append(_Launched(None, self._mark()))
 
     @torch.inference_mode()
     def compute(self, batch: Batch) -> torch.Tensor:
@@ -134,13 +150,25 @@ class CudaModelRunner:
 
     @torch.inference_mode()
     def collect(self) -> list[Sampled]:
-        """What the launched batch's sampling chunks got, in batch order."""
-        pending, self._pending = self._pending, None
-        if pending is None:
-            if self._where.is_gpu:
-                torch.cuda.current_stream().synchronize()
-            return []
-        return self._sampler.finish(pending)
+        """What the sampling chunks of the batch launched first got, in batch order."""
+        launched = self._launched.popleft()
+        if launched.samples is not None:
+            return self._sampler.finish(launched.samples)
+        if launched.done is not None:
+            launched.done.synchronize()
+        return []
+
+    def _mark(self) -> torch.cuda.Event | None:
+        """This point of the stream, to be waited for."""
+        if not self._where.is_gpu:
+            return None
+        event = torch.cuda.Event()
+        event.record()
+        return event
+
+    def can_follow(self, params: SamplingParams) -> bool:
+        """See `ModelRunner`."""
+        return self._sampler.can_follow(params)
 
     def is_eog(self, token_id: int) -> bool:
         """Whether the model ends its answer with this token."""
@@ -177,8 +205,9 @@ class CudaModelRunner:
         """Free weights, pages and buffers."""
         del self._model, self._pool, self._context, self._inputs, self._sampler, self._logits
         del self._key_biases, self._graphs, self._backend
-        self._pending = None
+        self._launched.clear()
         if self._where.is_gpu:
+            torch.cuda.synchronize()
             torch.cuda.empty_cache()
         self._resources.close()
 
@@ -198,8 +227,9 @@ class CudaModelRunner:
         self.context = min(spec.context, self._config.context)
         self.slots = spec.slots
         self.max_batch_tokens = spec.batch
-        self._pending: PendingSamples | None = None
         self._graphs: StepGraphs | None = None
+        self._launched: deque[_Launched] = deque()
+        self.can_run_ahead = where.is_gpu
         self._inputs = StepInputs(
             tokens=max(spec.batch, self._graph_tokens),
             sequences=rounded_up(self.slots),

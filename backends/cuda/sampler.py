@@ -29,11 +29,12 @@ Mus = dict[Sequence, list[torch.Tensor]]
 class PendingSamples:
     """What was drawn on the device for some chunks, and has not arrived yet.
 
-    `rows` (rows, 1 or more) has each row's token, and behind it what `LogprobRows` appended; `mus`
-    are mirostat's after each row of a sequence.
+    `tokens` (rows,) int64 stay on the device. `rows` (rows, 1 or more) has each row's token, and
+    behind it what `LogprobRows` appended; `mus` are mirostat's after each row of a sequence.
     """
 
     chunks: list[Chunk]
+    tokens: torch.Tensor
     rows: torch.Tensor
     masks: TokenMasks
     mus: Mus
@@ -59,6 +60,11 @@ class BatchSampler:
         """Do ahead, from any thread, what takes long for sequences with these parameters."""
         self._dry.prepare(params)
 
+    @staticmethod
+    def can_follow(params: SamplingParams) -> bool:
+        """See `ModelRunner.can_follow`: penalties and DRY are counted on the host."""
+        return not (params.has_penalties or params.has_dry or params.mirostat)
+
     def launch(self, chunks: list[Chunk], logits: torch.Tensor) -> PendingSamples:
         """Start drawing for chunks that sample, each position as if its drafts were right.
 
@@ -79,7 +85,7 @@ class BatchSampler:
         rows = tokens[:, None]
         if logprobs.wanted:
             rows = logprobs.append(logits, tokens, self._upload)
-        return self._send(PendingSamples(chunks, rows, masks, mus))
+        return self._send(PendingSamples(chunks, tokens, rows, masks, mus))
 
     def finish(self, pending: PendingSamples) -> list[Sampled]:
         """Wait for what was launched; what each chunk got, up to its first wrong draft."""

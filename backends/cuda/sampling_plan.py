@@ -23,7 +23,7 @@ class SamplingPlan:
             first, count = len(self._seeds), 1 + len(chunk.drafts)
             self._seeds += [state.seed] * count
             self._numbers += [state.numbers] * count
-            generated = chunk.sequence.num_generated
+            generated = chunk.sequence.num_drawn
             self._positions += range(generated, generated + count)
             places.setdefault(state.route, []).extend(range(first, first + count))
             if state.route is Route.MIROSTAT:

@@ -13,13 +13,15 @@ class Chunk:
     """The next `count` uncomputed tokens of a sequence; `samples` when they are its last.
 
     `drafts` are guesses at the tokens that follow: they are computed along, and those that the
-    sampler would have chosen anyway stay.
+    sampler would have chosen anyway stay. Where nobody knows the token yet, which is the only one
+    then, it is what sampling row `awaits` of the batch launched before draws.
     """
 
     sequence: Sequence
     count: int
     samples: bool
     drafts: tuple[int, ...] = ()
+    awaits: int | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -36,9 +38,33 @@ class Batch:
 
     def add(self, sequence: Sequence, count: int, drafts: tuple[int, ...] = ()) -> None:
         """Append the sequence's next `count` tokens, and guesses where they are its last."""
-        chunk = Chunk(sequence, count, count == sequence.num_pending, drafts)
+        samples = count == sequence.num_pending
+        awaits = sequence.awaited_row if samples and sequence.num_awaited else None
+        chunk = Chunk(sequence, count, samples, drafts, awaits)
         self.chunks.append(chunk)
         self.num_tokens += chunk.num_tokens
+
+    def take_off(self) -> None:
+        """Note in the sequences that the batch was launched."""
+        row = 0
+        for chunk in self.chunks:
+            sequence = chunk.sequence
+            sequence.num_in_flight += chunk.count
+            if chunk.samples:
+                sequence.num_awaited += 1
+                sequence.awaited_row = row
+                row += 1 + len(chunk.drafts)
+
+    def land(self) -> None:
+        """Note in the sequences that the batch was collected."""
+        for chunk in self.chunks:
+            chunk.sequence.num_in_flight -= chunk.count
+            chunk.sequence.num_awaited -= chunk.samples
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of sequences that are not decoding; to be asked before the batch is launched."""
+        return sum(chunk.count for chunk in self.chunks if not chunk.sequence.is_decoding)
 
     @property
     def has_drafts(self) -> bool:

@@ -38,6 +38,10 @@ class ChunkBudget:
             return min(self._most, _BEFORE_MEASURING)
         return min(self._most, max(_SMALLEST, int(_PAUSE_SECONDS / self._seconds_per_token)))
 
+    def is_long(self, tokens: int) -> bool:
+        """Whether a step of so many tokens takes longer than a short pause."""
+        return tokens * (self._seconds_per_token or 0.0) > _PAUSE_SECONDS
+
     def observe(self, tokens: int, seconds: float) -> None:
         """Learn from a step; those too small to tell what a prompt token costs are passed over."""
         if tokens < _SMALLEST:

@@ -31,12 +31,19 @@ class DraftLength:
         self._wait = self._interval = _FIRST_WAIT
 
     def choose(
-        self, decoding: int, drafts: Sequence[Draft], room: int, allowances: Sequence[float]
+        self,
+        decoding: int,
+        drafts: Sequence[Draft],
+        room: int,
+        allowances: Sequence[float],
+        *,
+        only_asks: bool = False,
     ) -> list[int]:
         """How much of each draft to verify beside `decoding` sequences, 0 where it does not pay.
 
         At most `room` tokens in all. No draft may be expected to lose more than its allowance, in
-        units of what a token of one sequence takes without drafts.
+        units of what a token of one sequence takes without drafts. Who `only_asks` will do so again
+        before anything is verified.
         """
         ranked = [(c, i) for i, draft in enumerate(drafts) for c in draft.chances]
         ranked.sort(key=lambda entry: -entry[0])  # stable: a draft's tokens stay in their order
@@ -48,7 +55,9 @@ class DraftLength:
             expected += chance
             gains.append((expected / self._costs.seconds(decoding + count) * plain, count))
         gains.sort(reverse=True)
-        if not gains or (gains[0][0] < MARGIN and not self._tries(gains[0][0], ranked[0][0])):
+        if not gains or (
+            gains[0][0] < MARGIN and not self._tries(gains[0][0], ranked[0][0], only_asks=only_asks)
+        ):
             return [0] * len(drafts)
         least = min(gains[0][0], MARGIN)
         for gain, count in gains:
@@ -86,13 +95,13 @@ class DraftLength:
                 best, best_gain = depth, gain
         return best, best_gain if best else 1.0
 
-    def _tries(self, gain: float, chance: float) -> bool:
+    def _tries(self, gain: float, chance: float, *, only_asks: bool) -> bool:
         """Whether to check the curve with a guess as sure as this, which loses but little."""
         if chance < _PROMISING or gain < _PROMISING:
             return False
         self._wait -= 1
-        if self._wait > 0:
-            return False
+        if self._wait > 0 or only_asks:
+            return self._wait <= 0
         self._interval = min(2 * self._interval, _LONGEST_WAIT)
         self._wait = self._interval
         return True

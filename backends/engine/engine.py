@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ..base import FinishReason, Gauges
 from .batch import Batch
@@ -14,8 +15,21 @@ from .sequence import Sequence
 from .speculator import Speculator
 
 
+@dataclass(frozen=True)
+class _Flight:
+    """A batch that was launched and not collected yet, scheduling begun at `began`."""
+
+    batch: Batch
+    began: float
+    prompt_tokens: int
+
+
 class Engine:
-    """Runs sequences on a model, many at a time; not thread-safe."""
+    """Runs sequences on a model, many at a time; not thread-safe.
+
+    Where the runner can run ahead, a step launches the batch behind the one that it collects, so
+    that the device has something to do while tokens become text and the next step is prepared.
+    """
 
     def __init__(
         self,
@@ -28,6 +42,8 @@ class Engine:
         self.runner = runner
         self._store = store
         self.scheduler = Scheduler(runner, speculator, store, wake)
+        self._flight: _Flight | None = None
+        self._collected_at = 0.0
         self._prompt_tokens = 0
         self._completion_tokens = 0
         self._drafted = 0
@@ -43,6 +59,13 @@ class Engine:
     def is_fetching(self) -> bool:
         """Whether sequences wait for the store, and `has_work` may become true by itself."""
         return self.scheduler.fetching > 0
+
+    @property
+    def reads_prompt(self) -> bool:
+        """Whether the next step may be long, since a prompt is read in it."""
+        if self._flight is not None and self._flight.prompt_tokens:
+            return True
+        return any(not sequence.is_decoding for sequence in self.scheduler.running)
 
     @property
     def saves(self) -> bool:
@@ -73,15 +96,18 @@ class Engine:
     def step(self) -> list[SequenceOutput]:
         """Compute one batch; returns what happened to the sequences that got a token."""
         self.scheduler.admit()
-        if not self.scheduler.running:
-            return []  # who waits waits for the store
-        began = time.monotonic()
-        batch = self._launch()
-        prompts = sum(c.count for c in batch.chunks if not c.sequence.is_decoding)
-        sampled = self.runner.collect()
-        outputs = self.scheduler.update(batch, sampled, time.monotonic() - began)
-        self._count(prompts, batch, outputs)
-        return outputs
+        flight = self._flight
+        if flight is None:
+            if not self.scheduler.running:
+                return []  # who waits waits for the store
+            flight = self._launch()
+        self._flight = self._launch_ahead(flight)
+        return self._land(flight)
+
+    def drain(self) -> list[SequenceOutput]:
+        """Collect what is in flight and launch nothing; returns what `step` would."""
+        flight, self._flight = self._flight, None
+        return self._land(flight) if flight is not None else []
 
     def save(self, seconds: float, *, hurry: bool = False) -> None:
         """Hand what ended sequences left to the disk, for about so many seconds of this thread.
@@ -117,22 +143,49 @@ class Engine:
             steps_total=self._steps,
         )
 
-    def _launch(self) -> Batch:
+    def _launch(self) -> _Flight:
+        began = time.monotonic()
         while True:
             batch = self.scheduler.schedule()
             try:
-                self.runner.launch(batch)
+                return self._take_off(batch, began)
             except KVCacheFull:
                 # Book and cache disagree (a model with cells of its own kind): make room. Nobody
                 # is admitted before the next step, or the one who made room would be back at once.
                 if not self.scheduler.relieve():
                     raise
-            else:
-                return batch
 
-    def _count(self, prompt_tokens: int, batch: Batch, outputs: list[SequenceOutput]) -> None:
+    def _launch_ahead(self, flight: _Flight) -> _Flight | None:
+        """The batch behind the one in flight, where it can be told already what is in it."""
+        began = time.monotonic()
+        batch = self.scheduler.schedule_ahead(flight.batch)
+        if batch is None:
+            return None
+        try:
+            return self._take_off(batch, began)
+        except KVCacheFull:
+            return None
+
+    def _take_off(self, batch: Batch, began: float) -> _Flight:
+        flight = _Flight(batch, began, batch.prompt_tokens)
+        self.runner.launch(batch)
+        self.scheduler.take_off(batch)
+        return flight
+
+    def _land(self, flight: _Flight) -> list[SequenceOutput]:
+        sampled = self.runner.collect()
+        now = time.monotonic()
+        # A batch that was launched ahead began when the one before it was done.
+        seconds = now - max(flight.began, self._collected_at)
+        self._collected_at = now
+        outputs = self.scheduler.update(flight.batch, sampled, seconds)
+        self._count(flight, outputs)
+        return outputs
+
+    def _count(self, flight: _Flight, outputs: list[SequenceOutput]) -> None:
+        batch = flight.batch
         self._steps += 1
-        self._prompt_tokens += prompt_tokens
+        self._prompt_tokens += flight.prompt_tokens
         generated = sum(len(output.token_ids) for output in outputs)
         self._completion_tokens += generated
         if batch.has_drafts:

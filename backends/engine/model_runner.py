@@ -58,6 +58,14 @@ class ModelRunner(Protocol):
         ...
 
     @property
+    def can_run_ahead(self) -> bool:
+        """Whether a second batch may be launched before the first is collected.
+
+        It begins when the first is done, and its chunks may await what the first draws.
+        """
+        ...
+
+    @property
     def state_key(self) -> str:
         """Names everything but the weights that stored keys and values depend on."""
         ...
@@ -67,16 +75,24 @@ class ModelRunner(Protocol):
         ...
 
     def launch(self, batch: Batch) -> None:
-        """Start computing the batch; raises `KVCacheFull`, leaving the cache as it was."""
+        """Start computing the batch; raises `KVCacheFull`, leaving the cache as it was.
+
+        A chunk begins behind its sequence's `num_launched` tokens. What is said of sequences here
+        is good until the call returns: who computes later keeps a copy.
+        """
         ...
 
     def collect(self) -> list[Sampled]:
-        """What the launched batch's sampling chunks got, in their order.
+        """What the sampling chunks of the batch launched first got, in their order.
 
         Each position is sampled as if there were no drafts; the first token that differs from its
         draft is the last. Speculation is therefore lossless: a draft x is accepted with the
         probability p(x) that the sampler draws it, else the draw itself follows p without x.
         """
+        ...
+
+    def can_follow(self, params: SamplingParams) -> bool:
+        """Whether a draw by these parameters can do without knowing the token before it."""
         ...
 
     def is_eog(self, token_id: int) -> bool:

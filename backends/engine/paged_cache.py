@@ -95,11 +95,11 @@ class PagedCache:
     def growth(self, sequence: Sequence, count: int) -> int:
         """What does not fit into the pages the sequence has."""
         has = len(sequence.block_table) * self._size
-        return max(0, self.room(sequence.num_computed + count) - has)
+        return max(0, self.room(sequence.num_launched + count) - has)
 
     def most(self, sequences: Iterable[Sequence], room: int) -> int:
         """What is left in the pages they have, and whole pages."""
-        left = sum(len(s.block_table) * self._size - s.num_computed for s in sequences)
+        left = sum(len(s.block_table) * self._size - s.num_launched for s in sequences)
         return left + room // self._size * self._size
 
     def match(self, tokens: Tokens, minimum: int = MIN_SHARED) -> PagedPrefix:
@@ -181,7 +181,7 @@ class PagedCache:
     def reserve(self, batch: Batch) -> None:
         """Give each of the batch's sequences pages for all that is computed of it."""
         for chunk in batch.chunks:
-            self._cover(chunk.sequence, chunk.sequence.num_computed + chunk.num_tokens)
+            self._cover(chunk.sequence, chunk.sequence.num_launched + chunk.num_tokens)
 
     def _cover(self, sequence: Sequence, length: int) -> None:
         table = sequence.block_table

@@ -13,8 +13,9 @@ class PagedRunner(ModelRunner, Protocol):
     Token number n of a sequence is in page `block_table[n // page_size]` at n % `page_size`. When a
     batch is launched, the table covers all that the batch computes of the sequence, drafts too, and
     `slot` is a row number below `slots` that no other running sequence has. Between two launches
-    any entry of a table may change: a page that another sequence has too is kept only once. The
-    book of the pages is `PagedCache`.
+    any entry of a table may change: a page that another sequence has too is kept only once. Batches
+    and what is copied, read and written take effect in the order in which they were asked for,
+    whenever a batch is collected. The book of the pages is `PagedCache`.
     """
 
     @property

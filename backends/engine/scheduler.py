@@ -17,6 +17,7 @@ from .kv_cache import MIN_SHARED, KVCache, Prefix
 from .kv_store import KVStore
 from .model_runner import ModelRunner
 from .prompt_shares import prompt_shares
+from .run_ahead import can_be_followed, is_last
 from .sequence import Sequence
 from .speculator import Speculator
 from .waiting_queue import WaitingQueue
@@ -46,6 +47,8 @@ class Scheduler:
     these the youngest: it gives up its room, and what is lost of it is computed again later, so
     that no request fails for load alone. An interactive sequence that finds no room takes it from
     batch ones in the same way.
+    While a batch is in flight the next one can be scheduled, as if that one was computed. Nobody
+    is preempted then, and who ends leaves the cache once the last batch it is in has landed.
     """
 
     def __init__(
@@ -64,11 +67,14 @@ class Scheduler:
         self.waiting = WaitingQueue()
         self.running: list[Sequence] = []
         self.preemptions = 0
+        self._leaving: list[Sequence] = []
+        self._in_flight = 0
+        self._is_held_up = False  # somebody could begin if nothing was in flight
 
     @property
     def has_work(self) -> bool:
         """Whether a step would do anything."""
-        if self.running or (self.waiting and not self.waiting.settled):
+        if self.running or self._in_flight or (self.waiting and not self.waiting.settled):
             return True
         # Where nobody runs, those who wait are being read for.
         return self._fetches is not None and self._fetches.has_ended
@@ -104,7 +110,7 @@ class Scheduler:
         self._chunks.contended = contended
 
     def schedule(self) -> Batch:
-        """The next batch of what runs; empty only when nothing does."""
+        """The next batch of what runs, with nothing in flight; empty only when nothing runs."""
         self._make_room()
         if self.running:
             self._kv.make_light()
@@ -114,23 +120,44 @@ class Scheduler:
         self._kv.reserve(batch)
         return batch
 
-    def _fill(self) -> Batch:
+    def schedule_ahead(self, flight: Batch) -> Batch | None:
+        """The batch behind the one in flight, without drafts; None where that must land first."""
+        if self._is_held_up or not can_be_followed(flight, self._runner):
+            return None
+        # What comes meanwhile would wait for both; a pause between long steps is not felt.
+        if self._chunks.is_long(flight.num_tokens) or self._room_to_decode > self._kv.available:
+            return None
+        if self._may_guess():
+            return None
+        batch = self._fill(guess=False)
+        if not batch.chunks:
+            return None
+        self._kv.reserve(batch)
+        return batch
+
+    def take_off(self, batch: Batch) -> None:
+        """Book that a batch was launched."""
+        batch.take_off()
+        self._in_flight += 1
+
+    def _fill(self, *, guess: bool = True) -> Batch:
         batch = Batch()
-        room = self._add_decoding(batch, self._kv.available)
+        room = self._add_decoding(batch, self._kv.available, guess=guess)
         self._add_prompts(batch, room)
         return batch
 
-    def _add_decoding(self, batch: Batch, room: int) -> int:
+    def _add_decoding(self, batch: Batch, room: int, *, guess: bool) -> int:
         """Give each decoding sequence its next token, and guesses; returns what room is left."""
         decoding: list[Sequence] = []
         limit = self._runner.max_batch_tokens
-        for sequence in self.running:
-            if sequence.is_decoding and len(decoding) < limit:
+        for sequence in self._decoding:
+            if len(decoding) < limit:
                 taken = self._kv.growth(sequence, 1)
                 if taken <= room:
                     room -= taken
                     decoding.append(sequence)
-        drafts = self._drafts(decoding, min(limit - len(decoding), self._kv.most(decoding, room)))
+        most = min(limit - len(decoding), self._kv.most(decoding, room))
+        drafts = self._drafts(decoding, most) if guess else {}
         for sequence in decoding:
             guesses = drafts.get(sequence, ())
             if guesses:
@@ -163,22 +190,36 @@ class Scheduler:
             return {}
         return self._speculator.propose(decoding, room)
 
+    def _may_guess(self) -> bool:
+        """Whether the step behind the one in flight may have drafts worth waiting for."""
+        if self._speculator is None or not all(s.is_decoding for s in self.running):
+            return False
+        decoding = self._decoding
+        room = min(self._runner.max_batch_tokens - len(decoding), self._runner.max_drafts)
+        return bool(decoding) and room > 0 and self._speculator.waits(decoding, room)
+
     def update(
         self, batch: Batch, sampled: Iterable[Sampled], seconds: float
     ) -> list[SequenceOutput]:
         """Book a computed batch, what was sampled from it, and how long that took."""
         self._chunks.observe(batch.num_tokens, seconds)
+        batch.land()
+        self._in_flight -= 1
         now = time.monotonic()
         results = iter(sampled)
         outputs: list[SequenceOutput] = []
         for chunk in batch.chunks:
             sequence = chunk.sequence
-            if not chunk.samples:
+            drawn = next(results) if chunk.samples else None
+            if sequence.finish_reason is not None:  # it ended while this was computed for it
+                self._let_go(sequence)
+                continue
+            if drawn is None:
                 self._kv.grow(sequence, chunk.count)
                 continue
             sequence.first_token_at = sequence.first_token_at or now
             sequence.last_token_at = now
-            output = self._extend(chunk, next(results))
+            output = self._extend(chunk, drawn)
             outputs.append(output)
             if output.finish_reason is not None:
                 self.finish(sequence, output.finish_reason)
@@ -214,15 +255,26 @@ class Scheduler:
         if sequence.finish_reason is not None:
             return
         sequence.finish_reason = reason
-        if sequence.slot >= 0:
-            self.running.remove(sequence)
-            self._kv.keep(sequence)
         if self._fetches is not None:
             self._fetches.cancel(sequence)
         self.waiting.leave(sequence)
-        self._runner.forget(sequence)
         if self._speculator is not None:
             self._speculator.forget(sequence)
+        if sequence.slot >= 0:
+            self.running.remove(sequence)
+            self._leaving.append(sequence)
+            self._let_go(sequence)
+        else:
+            self._runner.forget(sequence)
+
+    def _let_go(self, sequence: Sequence) -> None:
+        """Take out of the cache who ended, unless something in flight still writes there."""
+        if sequence.num_in_flight:
+            return
+        self._leaving.remove(sequence)
+        self._kv.keep(sequence)
+        self._runner.forget(sequence)
+        self.waiting.settled = False
 
     def relieve(self) -> bool:
         """Give up something in the cache: what is kept, else one of several sequences."""
@@ -234,6 +286,7 @@ class Scheduler:
         Returns those that began now; `cached_tokens` tells what they found in the cache.
         """
         self._take_fetched()
+        self._is_held_up = False
         began: list[Sequence] = []
         if self.waiting.settled:
             return began
@@ -250,6 +303,9 @@ class Scheduler:
             if prefix is not None:
                 if not self._begin_fetch(sequence, prefix):
                     began += self._begin(sequence, prefix)
+            elif self._is_held_up:
+                settled = False
+                break
             elif not self.waiting.refuse(sequence):
                 break
         self.waiting.settled = settled
@@ -262,7 +318,8 @@ class Scheduler:
             prefix = self._kv.match(tokens, minimum=1 if sequence.parent else MIN_SHARED)
             missing = self._claimed + self._kv.room(len(tokens)) - prefix.active
             missing -= self._kv.available
-            if not self.running or (missing <= 0 and self._slots_taken < self._runner.slots):
+            nobody_runs = not self.running and not self._leaving
+            if nobody_runs or (missing <= 0 and self._slots_taken < self._runner.slots):
                 return prefix
             if not self._displace(sequence, missing):
                 return None
@@ -281,8 +338,8 @@ class Scheduler:
 
     @property
     def _slots_taken(self) -> int:
-        """Slots of those that run, and of those that will once they are read."""
-        return len(self.running) + self.fetching
+        """Slots of those that run or just did, and of those that will once they are read."""
+        return len(self.running) + len(self._leaving) + self.fetching
 
     @property
     def _claimed(self) -> int:
@@ -314,6 +371,9 @@ class Scheduler:
         gain = sum(self._kv.room(len(running.token_ids)) for running in batch)
         if not self._may_displace(sequence) or missing > gain:
             return False
+        if self._in_flight:
+            self._is_held_up = True
+            return False
         self._preempt(_first_to_go(batch))
         return True
 
@@ -332,7 +392,13 @@ class Scheduler:
 
     @property
     def _room_to_decode(self) -> int:
-        return sum(self._kv.growth(s, 1) for s in self.running if s.is_decoding)
+        return sum(self._kv.growth(sequence, 1) for sequence in self._decoding)
+
+    @property
+    def _decoding(self) -> list[Sequence]:
+        """Those that want one more token."""
+        context = self._runner.context
+        return [s for s in self.running if s.is_decoding and not is_last(s, context)]
 
     def _preempt_one(self) -> bool:
         """Send one of several running sequences back to the queue."""

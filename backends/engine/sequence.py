@@ -20,6 +20,9 @@ class Sequence:
     rightly; `slot` is its row in the cache, -1 while it waits; `block_table` has the pages its
     tokens are in, where the cache has pages. `parent` is the sequence of the same request whose
     prompt this one shares.
+    Batches in flight, launched and not collected yet, compute `num_in_flight` more tokens and draw
+    `num_awaited`, which nobody knows so far; the last of them is drawn by sampling row
+    `awaited_row` of its batch.
     `passed_by` counts those that began before it because they were smaller.
     `logprobs` counts the likely tokens to tell beside each; `constraint` says what it may say.
     `stored` is what was read from the store for it, in so many `fetches`.
@@ -40,6 +43,9 @@ class Sequence:
     parent: Sequence | None = None
     prompt_length: int = field(init=False)
     num_computed: int = 0
+    num_in_flight: int = 0
+    num_awaited: int = 0
+    awaited_row: int = -1
     cached_tokens: int = 0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
@@ -59,13 +65,23 @@ class Sequence:
 
     @property
     def num_generated(self) -> int:
-        """Tokens sampled so far."""
+        """Tokens sampled so far, as far as they are known."""
         return len(self.token_ids) - self.prompt_length
 
     @property
+    def num_drawn(self) -> int:
+        """Tokens sampled so far, or by a batch in flight: the next one's place in the answer."""
+        return self.num_generated + self.num_awaited
+
+    @property
+    def num_launched(self) -> int:
+        """Leading tokens that are computed, or that a batch in flight computes."""
+        return self.num_computed + self.num_in_flight
+
+    @property
     def num_pending(self) -> int:
-        """Tokens that are known but not computed yet; 1 in the decode phase."""
-        return len(self.token_ids) - self.num_computed
+        """Tokens that are sampled but not launched yet; 1 in the decode phase."""
+        return len(self.token_ids) + self.num_awaited - self.num_launched
 
     def stored_length(self, cached: int) -> int:
         """Tokens that `stored` leads to behind the first `cached` ones; 0 where there is a gap."""
@@ -85,4 +101,4 @@ class Sequence:
     @property
     def is_decoding(self) -> bool:
         """True when the next step samples one token from one token."""
-        return self.num_pending == 1 and self.num_generated > 0
+        return self.num_pending == 1 and self.num_drawn > 0

@@ -89,10 +89,29 @@ class Speculation:
         self._proposing = time.monotonic() - began
         return proposed
 
+    def waits(self, decoding: list[Sequence], room: int) -> bool:
+        """Whether guesses may come that are worth waiting for the tokens in flight.
+
+        That is where there are some already from here: those go on behind the next tokens as well,
+        or were wrong.
+        """
+        willing = [s for s in decoding if s.speculates and self._most(s, room) > 1]
+        if not willing or not self._costs.known:
+            return False
+        if self._choose(len(decoding), self._look_up(willing, room), room, only_asks=True):
+            return True
+        if self._model is None:
+            return False
+        able = [s for s in willing if self._account(s).allowance.left > 0]
+        chances = [self._model.chance(sequence) for sequence in able]
+        depth, _ = self._depth(self._model, len(decoding), chances, room)
+        return depth > 0 or any(self._tries_again(s, only_asks=True) for s in able)
+
     def observe(self, batch: Batch, seconds: float) -> None:
         """Learn from a step that is booked, and how long it took, proposing included."""
         seconds -= self._proposing
         self._proposing = 0.0
+        asked, self._asked = self._asked, []
         if any(chunk.count != 1 or not chunk.samples for chunk in batch.chunks):
             return
         self._costs.observe(batch.num_tokens, seconds)
@@ -101,13 +120,13 @@ class Speculation:
         plain = self._costs.seconds(decoding)
         # In units of what one token of one sequence takes without drafts.
         verifying = (self._costs.seconds(batch.num_tokens) / plain - 1) * decoding
-        guessing = self._guessing / plain * decoding / max(len(self._asked), 1)
+        guessing = self._guessing / plain * decoding / max(len(asked), 1)
         for chunk in batch.chunks:
             account = self._accounts.get(chunk.sequence)
             if account is None:
                 continue
             account.allowance.accrue()
-            if chunk.sequence in self._asked:
+            if chunk.sequence in asked:
                 account.allowance.settle(saved=0, spent=guessing)
             if chunk.drafts and (before := self._accepted.get(chunk.sequence)) is not None:
                 saved = chunk.sequence.accepted_tokens - before
@@ -158,7 +177,12 @@ class Speculation:
         account.guess_at = len(known)
 
     def _choose(
-        self, decoding: int, drafts: dict[Sequence, Draft], room: int
+        self,
+        decoding: int,
+        drafts: dict[Sequence, Draft],
+        room: int,
+        *,
+        only_asks: bool = False,
     ) -> dict[Sequence, tuple[int, ...]]:
         """The parts of the drafts that are worth verifying."""
         left = {sequence: self._account(sequence).allowance.left for sequence in drafts}
@@ -166,7 +190,9 @@ class Speculation:
         if not able:
             return {}
         allowances = [left[sequence] for sequence in able]
-        lengths = self._lengths.choose(decoding, list(able.values()), room, allowances)
+        lengths = self._lengths.choose(
+            decoding, list(able.values()), room, allowances, only_asks=only_asks
+        )
         return {
             sequence: draft.cut(length)
             for (sequence, draft), length in zip(able.items(), lengths, strict=True)
@@ -231,12 +257,12 @@ class Speculation:
                 ready.append(sequence)
         return ready
 
-    def _tries_again(self, sequence: Sequence) -> bool:
+    def _tries_again(self, sequence: Sequence, *, only_asks: bool = False) -> bool:
         """Whether to see if the model has become better at this sequence; ever more rarely."""
         account = self._account(sequence)
         account.wait -= 1
-        if account.wait > 0:
-            return False
+        if account.wait > 0 or only_asks:
+            return account.wait <= 0
         account.interval = min(2 * account.interval, _LONGEST_WAIT)
         account.wait = account.interval
         return True

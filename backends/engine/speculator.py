@@ -18,6 +18,10 @@ class Speculator(Protocol):
         """Guesses for some of the sequences, at most `room` tokens in all."""
         ...
 
+    def waits(self, decoding: list[Sequence], room: int) -> bool:
+        """Whether guesses may come that are worth waiting for the tokens in flight."""
+        ...
+
     def observe(self, batch: Batch, seconds: float) -> None:
         """Learn from a step that is booked, and how long it took."""
         ...

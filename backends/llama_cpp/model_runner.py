@@ -84,6 +84,7 @@ class LlamaModelRunner:
         self.context = min(spec.context, self.kv_capacity)
         self.max_batch_tokens = spec.batch
         self.can_fork = not self.model.is_recurrent
+        self.can_run_ahead = False
         self._batch = TokenBatch(spec.batch)
         self._sampler = BatchSampler(self._ctx, self.model.vocab, room=self.context)
         self._sampling: list[Chunk] = []
@@ -125,6 +126,10 @@ class LlamaModelRunner:
             results.append(self._sampler.sample(chunk, logits[first:last], position))
             first = last
         return results
+
+    def can_follow(self, params: SamplingParams) -> bool:
+        """The sampler takes in each token on the host."""
+        return False
 
     def is_eog(self, token_id: int) -> bool:
         """Whether the model ends its answer with this token."""

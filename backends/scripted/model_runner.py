@@ -88,6 +88,7 @@ class ScriptedModelRunner:
     """Deterministic, instant and tiny: each token is one byte of the scripted reply."""
 
     can_fork: bool = True
+    can_run_ahead = False
     max_drafts = 64
     state_key = "scripted"
 
@@ -162,6 +163,10 @@ class ScriptedModelRunner:
             if token != draft or complete:
                 break
         return Sampled(tokens, _logprobs(chunk.sequence, tokens), complete, error)
+
+    def can_follow(self, params: SamplingParams) -> bool:
+        """A script is not asked ahead."""
+        return False
 
     def is_eog(self, token_id: int) -> bool:
         """Whether the scripted model ends its answer with this token."""

@@ -243,6 +243,9 @@ def speculating(spec: LoadSpec) -> Engine:
             drafter = NgramDrafter(512)
             return {s: drafter.propose(s, min(6, room)).cut(6) for s in decoding}
 
+        def waits(self, decoding: list[Sequence], room: int) -> bool:
+            return True
+
         def observe(self, batch: Batch, seconds: float) -> None: ...
 
         def forget(self, sequence: Sequence) -> None: ...

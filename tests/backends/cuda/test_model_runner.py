@@ -135,6 +135,9 @@ class Guesser:
             )
         return drafts
 
+    def waits(self, decoding: list[Sequence], room: int) -> bool:
+        return True
+
     def observe(self, batch: Batch, seconds: float) -> None: ...
 
     def forget(self, sequence: Sequence) -> None: ...

@@ -119,6 +119,7 @@ class NumberRunner:
     """
 
     can_fork = True
+    can_run_ahead = False
     max_drafts = 64
     state_key = "numbers"
     eog = 0
@@ -224,6 +225,9 @@ class NumberRunner:
         for number, page in enumerate(pages):
             part = np.frombuffer(data, np.uint64)[:count][number * self.page_size :]
             self.numbers[page, : len(part)] = part[: self.page_size]
+        return True
+
+    def can_follow(self, params: SamplingParams) -> bool:
         return True
 
     def is_eog(self, token_id: int) -> bool:

@@ -57,6 +57,9 @@ class RandomSpeculator:
             drafts[sequence] = tuple(guesses)
         return drafts
 
+    def waits(self, decoding: list[Sequence], room: int) -> bool:
+        return True
+
     def observe(self, batch: Batch, seconds: float) -> None: ...
 
     def forget(self, sequence: Sequence) -> None: ...

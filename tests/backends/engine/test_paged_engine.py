@@ -48,6 +48,9 @@ class RandomSpeculator:
             drafts[sequence] = tuple(guesses)
         return drafts
 
+    def waits(self, decoding: list[Sequence], room: int) -> bool:
+        return True
+
     def observe(self, batch: Batch, seconds: float) -> None: ...
 
     def forget(self, sequence: Sequence) -> None: ...
@@ -66,6 +69,9 @@ class AlwaysAsking:
         depth = min(self._random.randrange(6), room // max(len(ready), 1))
         drafts = self._drafter.draft(ready, depth)
         return {sequence: tuple(draft.tokens) for sequence, draft in drafts.items()}
+
+    def waits(self, decoding: list[Sequence], room: int) -> bool:
+        return True
 
     def observe(self, batch: Batch, seconds: float) -> None: ...
 

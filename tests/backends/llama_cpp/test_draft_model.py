@@ -132,6 +132,9 @@ class Asking:
         drafts = self._model.draft(ready, min(5, room // len(decoding)))
         return {sequence: tuple(draft.tokens) for sequence, draft in drafts.items()}
 
+    def waits(self, decoding: list[Sequence], room: int) -> bool:
+        return True
+
     def observe(self, batch: Batch, seconds: float) -> None: ...
 
     def forget(self, sequence: Sequence) -> None:

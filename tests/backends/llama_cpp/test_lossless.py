@@ -94,6 +94,9 @@ class Guesser:
             drafts[sequence] = tuple(tokens[1:])
         return drafts
 
+    def waits(self, decoding: list[Sequence], room: int) -> bool:
+        return True
+
     def observe(self, batch: Batch, seconds: float) -> None: ...
 
     def forget(self, sequence: Sequence) -> None: ...

@@ -88,6 +88,9 @@ class Eager:
         most = min(self._length, room // len(decoding))
         return {s: self._drafter.propose(s, most).cut(most) for s in decoding}
 
+    def waits(self, decoding: list[Sequence], room: int) -> bool:
+        return True
+
     def observe(self, batch: Batch, seconds: float) -> None: ...
 
     def forget(self, sequence: Sequence) -> None:

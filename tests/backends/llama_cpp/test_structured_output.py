@@ -355,6 +355,9 @@ class Liar:
             guesses[-1] = 0
         return {sequence: tuple(guesses)}
 
+    def waits(self, decoding: list[Sequence], room: int) -> bool:
+        return True
+
     def observe(self, batch: Batch, seconds: float) -> None: ...
 
     def forget(self, sequence: Sequence) -> None: ...
