@@ -54,6 +54,9 @@ class Repeater:
         each = min(4, room // len(decoding))
         return {sequence: tuple(sequence.token_ids[-4:][:each]) for sequence in decoding}
 
+    def waits(self, decoding: list[Sequence], room: int) -> bool:
+        return True
+
     def observe(self, batch: Batch, seconds: float) -> None: ...
 
     def forget(self, sequence: Sequence) -> None: ...
