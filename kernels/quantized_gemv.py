@@ -59,7 +59,7 @@ class QuantizedGemv:
             raise ValueError(f"Vectors of {inputs} values cannot be quantised.")
         tiles = q8_tiles(columns, inputs, x.device) if out is None else out
         arguments = (pointer(x), pointer(tiles), c_int(inputs), c_int(ELEMENT_TYPES[x.dtype]))
-        grid = (-(-inputs // 512), columns, 1)
+        grid = (columns, -(-inputs // 512), 1)
         self._library.launch("quantize_q8.cuh", "quantize_q8", grid, (128, 1, 1), arguments)
         return tiles
 

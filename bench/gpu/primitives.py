@@ -16,12 +16,15 @@ Words = NDArray[np.uint32]
 # Of a product of floats, whose order of sums is the hardware's: the difference over the sum of
 # magnitudes. A wrong element is larger than this by orders of magnitude.
 FLOAT_TOLERANCE = 2e-6
+# Of functions that a GPU approximates.
+NEAR = 3e-5
 
 
 class Primitive(NamedTuple):
     """A kernel `conform_<name>` with words a lane, and what `kind` of words they are.
 
     `bits` are any; `half` and `bf16` are pairs of moderate floats, so that sums stay finite.
+    Results of `near` are floats that need not be the same bits.
     """
 
     name: str
@@ -46,6 +49,7 @@ PRIMITIVES: Sequence[Primitive] = (
     Primitive("round_to_int", 1, 1),
     Primitive("max_or_nan", 2, 1, "to float"),
     Primitive("rounded", 3, 1, "to float"),
+    Primitive("logistic", 1, 1, "near"),
     Primitive("shuffle", 2, 1),
     Primitive("shuffle_xor", 1, 5),
     Primitive("shuffle_up_down", 1, 4),
@@ -53,6 +57,7 @@ PRIMITIVES: Sequence[Primitive] = (
     Primitive("sum_over_lanes_1", 1, 1),
     Primitive("sum_over_lanes_16", 16, 1),
     Primitive("loads", 4, 11),
+    Primitive("memory", 2, 6),
     Primitive("copy_async", 8, 8),
     Primitive("load_matrix", 4, 8),
     Primitive("mma_u8s8", 10, 4),
@@ -89,6 +94,11 @@ def differences(primitive: Primitive, found: Words, expected: Words, given: Word
         bound = FLOAT_TOLERANCE * _magnitudes(given, primitive.kind)
         error = np.abs(found.view(np.float32).astype(float) - expected.view(np.float32))
         return int(np.count_nonzero(~(error <= bound)))
+    if primitive.kind == "near":
+        close = np.isclose(
+            found.view(np.float32), expected.view(np.float32), NEAR, 1.2e-38, equal_nan=True
+        )
+        return int(np.count_nonzero(~close))
     if primitive.kind == "to float":
         both_nan = np.isnan(found.view(np.float32)) & np.isnan(expected.view(np.float32))
         return int(np.count_nonzero((found != expected) & ~both_nan))

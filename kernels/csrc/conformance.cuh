@@ -7,7 +7,7 @@
 #include "reduce.cuh"
 
 #define PRIMITIVE(NAME, INPUTS, OUTPUTS)                                                          \
-  DEVICE void on_##NAME(const u32 (&in)[INPUTS], u32 (&out)[OUTPUTS], const u32* all, int lane);  \
+  DEVICE void on_##NAME(const u32 (&in)[INPUTS], u32 (&out)[OUTPUTS], const u32* all, u32* memory, int lane); \
   extern "C" __global__ void __launch_bounds__(32)                                                \
       conform_##NAME(const u32* __restrict__ in, u32* __restrict__ out) {                         \
     const int lane = threadIdx.x;                                                                 \
@@ -15,12 +15,13 @@
     u32 words[INPUTS], results[OUTPUTS];                                                          \
     for (int i = 0; i < INPUTS; ++i) words[i] = own[i * 32 + lane];                               \
     for (int i = 0; i < OUTPUTS; ++i) results[i] = 0;                                             \
-    on_##NAME(words, results, own, lane);                                                         \
-    for (int i = 0; i < OUTPUTS; ++i) out[(size_t(blockIdx.x) * OUTPUTS + i) * 32 + lane] = results[i]; \
+    u32* const memory = out + size_t(blockIdx.x) * OUTPUTS * 32;                                  \
+    on_##NAME(words, results, own, memory, lane);                                                 \
+    for (int i = 0; i < OUTPUTS; ++i) memory[i * 32 + lane] = results[i];                         \
   }                                                                                               \
   EXPORT_KERNEL(conform_##NAME)                                                                   \
   DEVICE void on_##NAME([[maybe_unused]] const u32 (&in)[INPUTS], u32 (&out)[OUTPUTS],            \
-                        [[maybe_unused]] const u32* all, [[maybe_unused]] int lane)
+                        [[maybe_unused]] const u32* all, [[maybe_unused]] u32* memory, [[maybe_unused]] int lane)
 
 PRIMITIVE(permute_bytes, 3, 1) { out[0] = permute_bytes(in[0], in[1], in[2]); }
 PRIMITIVE(funnel_shift_right, 3, 1) { out[0] = funnel_shift_right(in[0], in[1], in[2]); }
@@ -38,6 +39,7 @@ PRIMITIVE(float_to_half, 1, 1) { out[0] = float_to_half(bits_to_float(in[0])); }
 PRIMITIVE(float_to_bf16, 1, 1) { out[0] = float_to_bf16(bits_to_float(in[0])); }
 PRIMITIVE(round_to_int, 1, 1) { out[0] = round_to_int(bits_to_float(in[0])); }
 PRIMITIVE(max_or_nan, 2, 1) { out[0] = float_to_bits(max_or_nan(bits_to_float(in[0]), bits_to_float(in[1]))); }
+PRIMITIVE(logistic, 1, 1) { out[0] = float_to_bits(logistic(bits_to_float(in[0]))); }
 PRIMITIVE(rounded, 3, 1) {
   const float product = rounded_product(bits_to_float(in[0]), bits_to_float(in[1]));
   out[0] = float_to_bits(rounded_sum(product, bits_to_float(in[2])));
@@ -76,6 +78,20 @@ PRIMITIVE(loads, 4, 11) {
   const uint2 c = load_streaming_8(address + 2);
   const u32 values[11] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w, c.x, c.y, load_streaming_2((const u16*)address + 3)};
   for (int i = 0; i < 11; ++i) out[i] = values[i];
+}
+
+// Sums, counts, and what other lanes stored, in the memory that is the results' in the end.
+PRIMITIVE(memory, 2, 6) {
+  memory[lane] = float_to_bits(float(int(in[0]) >> 12));
+  memory[32 + lane] = in[1] % 8;
+  __syncwarp();
+  add_in_memory(reinterpret_cast<float*>(memory) + lane * 5 % 32, float(int(in[1]) >> 12));
+  out[0] = count_in_memory(memory + 32 + lane * 7 % 32, 5);
+  __threadfence();
+  __syncwarp();
+  const uint4 fresh = load_fresh_16(memory + lane % 8 * 4);
+  out[1] = memory[32 + lane], out[2] = fresh.x, out[3] = fresh.y, out[4] = fresh.z, out[5] = fresh.w;
+  __syncwarp();
 }
 
 PRIMITIVE(copy_async, 8, 8) {

@@ -448,4 +448,10 @@ static inline float atomicAdd(float* address, float value) {
   } while (!__atomic_compare_exchange_n(bits, &before, after, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
   return old;
 }
+static inline unsigned atomicInc(unsigned* address, unsigned last) {
+  unsigned before = __atomic_load_n(address, __ATOMIC_RELAXED);
+  while (!__atomic_compare_exchange_n(address, &before, before >= last ? 0 : before + 1, true, __ATOMIC_ACQ_REL,
+                                      __ATOMIC_RELAXED)) {}
+  return before;
+}
 static inline void __threadfence() { std::atomic_thread_fence(std::memory_order_seq_cst); }

@@ -56,7 +56,7 @@ DEVICE void add_tile(const Format& format, const typename Format::Cursor (&curso
   }
 }
 
-// Which rows a thread works on: the same ones whenever it asks.
+// Which row a thread begins with, where a warp takes ROWS of them: the same whenever it asks.
 template <int ROWS, int SPLIT>
 struct GemvPlace {
   int lane, warp, row;
@@ -65,21 +65,33 @@ struct GemvPlace {
   }
 };
 
-template <class Format, int ROWS, int COLUMNS, int SPLIT>
-DEVICE void add_tiles(const Format& format, const GemvArguments& a, float* sums) {
-  const GemvPlace<ROWS, SPLIT> place;
-  const int split = place.warp % SPLIT, full = a.inputs / Q8_TILE_INPUTS, rest = a.inputs % Q8_TILE_INPUTS / 32;
+// ROWS of a matrix that follow one another; those beyond its end are its last one.
+template <int ROWS>
+struct OneMatrix {
+  static constexpr int STEP = ROWS;  // from one warp to the next
+  const u8* weights;
+  int rows;
+  DEVICE int number(int first, int r) const { return min(first + r, rows - 1); }
+  DEVICE const u8* matrix(int) const { return weights; }
+};
+
+// Adds the products of this warp's ROWS rows to `sums`.
+template <class Format, int ROWS, int COLUMNS, int SPLIT, class Matrix>
+DEVICE void add_tiles(const Format& format, const Matrix& matrix, const u8* tiles, int inputs, int row_bytes, float* sums) {
+  const GemvPlace<Matrix::STEP, SPLIT> place;
+  const int lane = place.lane, split = place.warp % SPLIT;
+  const int full = inputs / Q8_TILE_INPUTS, rest = inputs % Q8_TILE_INPUTS / 32;
   typename Format::Cursor cursors[ROWS];
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
-    const int row = min(place.row + r, a.rows - 1);
-    const u8* const start = a.weights + size_t(row) * a.row_bytes;
+    const int row = matrix.number(place.row, r);
+    const u8* const start = matrix.matrix(r) + size_t(row) * row_bytes;
     cursors[r] = format.at(start, row, split);
     // Weights depend on nobody: their first bytes may come while the previous kernel still runs.
-    if (place.lane * 32 < a.row_bytes) prefetch_to_l2(start + place.lane * 32);
+    if (lane * 32 < row_bytes) prefetch_to_l2(start + lane * 32);
   }
   wait_for_previous_kernel();
-  const u8* x = a.tiles + split * (COLUMNS * Q8_TILE_BYTES) + place.lane * 16;
+  const u8* x = tiles + split * (COLUMNS * Q8_TILE_BYTES) + lane * 16;
 #pragma unroll(COLUMNS > 3 ? 1 : 2)
   for (int tile = split; tile < full; tile += SPLIT) {
     add_tile<Format, ROWS, COLUMNS>(format, cursors, x, 32, sums);
@@ -87,8 +99,7 @@ DEVICE void add_tiles(const Format& format, const GemvArguments& a, float* sums)
     for (int r = 0; r < ROWS; ++r) format.advance(cursors[r], SPLIT);
     x += SPLIT * COLUMNS * Q8_TILE_BYTES;
   }
-  if (full % SPLIT == split && place.lane < rest)
-    add_tile<Format, ROWS, COLUMNS>(format, cursors, x, rest, sums);
+  if (full % SPLIT == split && lane < rest) add_tile<Format, ROWS, COLUMNS>(format, cursors, x, rest, sums);
 }
 
 template <class Format, int ROWS, int COLUMNS, int SPLIT>
@@ -98,7 +109,8 @@ DEVICE void gemv(const Format& format, const GemvArguments& a) {
   float sums[COUNT];
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) sums[i] = 0.f;
-  add_tiles<Format, ROWS, COLUMNS, SPLIT>(format, a, sums);
+  const OneMatrix<ROWS> matrix{a.weights, a.rows};
+  add_tiles<Format, ROWS, COLUMNS, SPLIT>(format, matrix, a.tiles, a.inputs, a.row_bytes, sums);
   let_next_kernel_begin();
   sum_over_lanes(sums);
   const GemvPlace<ROWS, SPLIT> place;

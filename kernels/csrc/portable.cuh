@@ -269,6 +269,18 @@ DEVICE float max_or_nan(float a, float b) {
 #endif
 }
 
+// 1 / (1 + e^-x), but for an error of 2e-6 of it for each unit of 10 in x; results below 2^-126 are zeros.
+DEVICE float logistic(float x) {
+#if ON_DEVICE
+  float power, result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(-1.4426950408889634f * x));
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(1.f + power));
+  return result;
+#else
+  return 1.f / (1.f + expf(-x));
+#endif
+}
+
 // ---- sums and products that are rounded each, where the compiler would join them into one instruction
 
 DEVICE float rounded_product(float a, float b) {
@@ -365,6 +377,33 @@ DEVICE void add_in_memory(float* address, float value) {
   asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" :: "l"(address), "f"(value) : "memory");
 #else
   atomicAdd(address, value);
+#endif
+}
+
+// ---- what blocks tell each other
+
+// Counts in memory, from 0 to `last` and then from 0 again; gives what the count was. Whoever counts
+// later, and has a __threadfence() between its count and its loads, finds what was stored before.
+DEVICE u32 count_in_memory(u32* count, u32 last) {
+#if ON_DEVICE
+  u32 before;
+  asm volatile("atom.release.gpu.global.inc.u32 %0, [%1], %2;" : "=r"(before) : "l"(count), "r"(last) : "memory");
+  return before;
+#else
+  return atomicInc(count, last);
+#endif
+}
+
+// 16 bytes that other blocks stored while this kernel ran: not what L1 may have of them.
+DEVICE uint4 load_fresh_16(const void* address) {
+#if ON_DEVICE
+  uint4 v;
+  asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(address) : "memory");
+  return v;
+#else
+  shim::check_aligned(address, 16, "load_fresh_16");
+  return *static_cast<const uint4*>(address);
 #endif
 }
 

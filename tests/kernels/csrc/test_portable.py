@@ -140,7 +140,7 @@ def test_floats_become_the_nearest_half(module: HostModule) -> None:
     )
     given = np.concatenate([given, random_input(primitive, WARPS, seed=1)])
     found = run(module, primitive, given).astype(np.uint16).view(np.float16)
-    with np.errstate(over="ignore"):
+    with np.errstate(all="ignore"):
         expected = floats_of(given).astype(np.float16)
     assert np.array_equal(found, expected, equal_nan=True)
 
@@ -224,6 +224,26 @@ def test_loads_and_copies(module: HostModule) -> None:
     kept = np.arange(4) < (np.arange(32) % 5)[:, None]
     assert (found[..., :4] == first[:, np.arange(32) ^ 1]).all()
     assert (found[..., 4:] == (second * kept)[:, ::-1]).all()
+
+
+def test_logistic_values(module: HostModule) -> None:
+    given = random_input(by_name("logistic"), WARPS, seed=9)
+    found = run(module, by_name("logistic"), given)
+    with np.errstate(all="ignore"):
+        expected = (1 / (1 + np.exp(-floats_of(given).astype(float)))).astype(np.float32)
+    assert differences(by_name("logistic"), found, expected.view(np.uint32), given) == 0
+
+
+def test_memory_that_several_lanes_change(module: HostModule) -> None:
+    given = random_input(by_name("memory"), WARPS, seed=10)
+    found, lanes = run(module, by_name("memory"), given), np.arange(32)
+    floats = (given.view(np.int32) >> 12).astype(np.float32)
+    counts, sums = given[:, 1] % 8, floats[:, 0].copy()
+    sums[:, lanes * 5 % 32] += floats[:, 1]
+    assert (found[:, 0] == counts[:, lanes * 7 % 32]).all()
+    assert (found[:, 1] == np.where(counts >= 5, 0, counts + 1)).all()
+    fours = sums.reshape(WARPS, 8, 4)[:, lanes % 8].transpose(0, 2, 1)
+    assert (floats_of(found[:, 2:]) == fours).all()
 
 
 def test_fragments_of_matrices(module: HostModule) -> None:

@@ -9,13 +9,7 @@ from ingle.kernels.q8_activations import TILE, dequantize_q8, quantize_q8_refere
 from ingle.kernels.quantized_gemv import QuantizedGemv
 
 MakeGemv = Callable[..., QuantizedGemv]
-
-
-def groups_of(tiles: torch.Tensor, inputs: int) -> torch.Tensor:
-    """Bytes and facts (columns, groups, 48) in order, without what lies behind the last input."""
-    count, columns, _ = tiles.shape
-    parts = tiles.view(count, columns, 3, 32, 16).permute(1, 0, 3, 2, 4)
-    return parts.reshape(columns, count * 32, 48)[:, : inputs // 32]
+GroupsOf = Callable[[torch.Tensor, int], torch.Tensor]
 
 
 def vectors(columns: int, inputs: int, seed: int = 0) -> torch.Tensor:
@@ -28,7 +22,12 @@ def vectors(columns: int, inputs: int, seed: int = 0) -> torch.Tensor:
     ("columns", "inputs"), [(1, 32), (3, 480), (8, 1024), (2, 2816), (17, 544)]
 )
 def test_bytes_and_facts_are_those_of_the_reference(
-    make_gemv: MakeGemv, columns: int, inputs: int, dtype: torch.dtype, seed: int
+    make_gemv: MakeGemv,
+    groups_of: GroupsOf,
+    columns: int,
+    inputs: int,
+    dtype: torch.dtype,
+    seed: int,
 ) -> None:
     x = vectors(columns, inputs).to(dtype)
     tiles = make_gemv(seed).quantize(x)
@@ -47,7 +46,7 @@ def test_inputs_of_any_size(make_gemv: MakeGemv, size: float) -> None:
     assert float((found - x.double()).abs().max()) <= max(size / 127, 1e-30)
 
 
-def test_zeros(make_gemv: MakeGemv) -> None:
+def test_zeros(make_gemv: MakeGemv, groups_of: GroupsOf) -> None:
     tiles = make_gemv().quantize(torch.zeros(1, 64))
     assert not bool(groups_of(tiles, 64).any())
 

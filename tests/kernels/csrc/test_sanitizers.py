@@ -15,7 +15,7 @@ from gpu.primitives import PRIMITIVES, random_input
 from numpy.typing import NDArray
 
 from ingle.kernels.host_build import HostModule, build_host_library
-from ingle.kernels.kernel_source import NO_DEFINES
+from ingle.kernels.kernel_source import NO_DEFINES, kernel_source
 from ingle.kernels.nf4 import quantize_nf4
 from ingle.kernels.q8_activations import quantize_q8_reference
 from ingle.kernels.quantized_tensor import QuantizedTensor
@@ -24,13 +24,17 @@ from ingle.kernels.repacked_tensor import repack
 
 from .attention_cases import ATTENTION_CASES
 from .dequantize_rows_cases import dequantize_rows_cases
+from .fusion_cases import FUSION_CASES
 from .replay import Case, run_cases, write_cases
 
 LoadHost = Callable[..., HostModule]
 MakeQuantized = Callable[..., QuantizedTensor]
-FEW = {"GEMV_VARIANTS": "VARIANT(2, 3, 1) VARIANT(2, 3, 4)"}
+FEW = {
+    "GEMV_VARIANTS": "VARIANT(2, 3, 1) VARIANT(2, 3, 4)",
+    "GATED_VARIANTS": "GATED(3, 1) GATED(3, 4)",
+}
 COLUMNS, INPUTS, ROWS = 3, 1280, 5
-CASES = {**ATTENTION_CASES, "dequantize_rows": dequantize_rows_cases}
+CASES = {**ATTENTION_CASES, **FUSION_CASES, "dequantize_rows": dequantize_rows_cases}
 
 
 def runtimes() -> str:
@@ -100,7 +104,7 @@ def test_no_access_is_out_of_place(
     defines = FEW
     if name == "quantize_q8":
         x, tiles = np.ones((2, 288), np.float16), np.zeros((1, 2, 1536), np.uint8)
-        cases = [Case("quantize_q8", (1, 2, 1), (128, 1, 1), (x, tiles, 288, 1))]
+        cases = [Case("quantize_q8", (2, 1, 1), (128, 1, 1), (x, tiles, 288, 1))]
     elif name == "conformance":
         cases = [
             Case(
@@ -115,7 +119,7 @@ def test_no_access_is_out_of_place(
         cases = CASES[name]()
     else:
         cases = gemv_cases(name, make_quantized)
-    if name in ("quantize_q8", "conformance", *CASES):
+    if "GEMV_VARIANTS" not in kernel_source(f"{name}.cuh"):
         defines = NO_DEFINES
     library = build_host_library(f"{name}.cuh", build_folder, sanitize=True, defines=defines)
     done = replay(library, cases, tmp_path)

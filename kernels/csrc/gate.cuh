@@ -1,0 +1,13 @@
+// The gate of a feed-forward part: an activation times a second projection.
+#pragma once
+#include "portable.cuh"
+
+#define GATE_SILU 0
+#define GATE_GELU_TANH 1
+
+// Half of 1 + tanh(x) is a logistic function of 2 x, so both activations are a product with one.
+DEVICE float gated(float gate, float up, int activation) {
+  const float twice = 1.5957691216057308f * (gate + 0.044715f * gate * gate * gate);
+  const float x = activation == GATE_SILU ? gate : twice;
+  return gate * logistic(x) * up;
+}

@@ -1,0 +1,88 @@
+"""Launches of norms and gates for the sanitizers; arrays end where their data does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ingle.kernels.q8_activations import quantize_q8_reference
+from ingle.kernels.quantized_tensor import QuantizedTensor
+from ingle.kernels.repacked_tensor import repack
+
+from .replay import Case
+
+TOKENS = 3
+
+
+def rms_norm_cases() -> list[Case]:
+    """Both norms, in each variant, of sizes that fill no block and no tile."""
+    return [_rms_norm(*each) for each in ((1, 1056, 288), (2, 2080, 288), (4, 4128, 288))]
+
+
+def _rms_norm(vectors: int, size: int, threads: int) -> Case:
+    residual, weights = np.ones((TOKENS, size), np.float32), np.ones((2, size), np.float32)
+    addend = np.arange(TOKENS * size, dtype=np.float16).reshape(TOKENS, size) / np.float16(512)
+    dense, tiles = np.zeros((TOKENS, size), np.uint16), _room(TOKENS, size)
+    arguments = (
+        *(residual, weights[0].copy(), addend, weights[1].copy(), dense, tiles),
+        *(size, 0, size, 1, 2, size, 1e-5),
+    )
+    return Case(f"rms_norm_v{vectors}", (TOKENS, 1, 1), (threads, 1, 1), arguments)
+
+
+def gated_activation_cases() -> list[Case]:
+    """Both activations of halves of wider rows."""
+    size = 544
+    both = np.random.default_rng(0).normal(size=(TOKENS, 2 * size)).astype(np.float32)
+    gate, up = both[:, :size].copy(), both[:, size:].copy()
+    results = np.zeros((TOKENS, size), np.uint16), _room(TOKENS, size)
+    return [
+        Case(
+            "gated_activation",
+            (TOKENS, 2, 1),
+            (128, 1, 1),
+            (gate, up, *results, size, size, 0, 1, size, activation),
+        )
+        for activation in (0, 1)
+    ]
+
+
+def gated_gemv_cases() -> list[Case]:
+    """Two groups of outputs, by one warp a row and by four."""
+    rows, inputs = 64, 1280
+    blocks = np.random.default_rng(1).integers(0, 256, (2, rows * 5, 144), dtype=np.uint8)
+    blocks[:, :, :4] = np.full(2, 0.01, np.float16).view(np.uint8)
+    gate, up = (
+        repack(QuantizedTensor("Q4_K", torch.as_tensor(each).view(rows, -1), inputs)).data.numpy()
+        for each in blocks
+    )
+    x = torch.randn(TOKENS, inputs, generator=torch.Generator().manual_seed(0))
+    bias = np.ones(rows, np.float32)
+    arguments = (
+        *(gate, up, quantize_q8_reference(x).numpy(), bias, bias),
+        *(np.zeros((TOKENS, rows), np.uint16), _room(TOKENS, rows)),
+        *(np.full((TOKENS, rows), np.nan, np.float32), np.zeros(rows // 32, np.uint32)),
+        *(rows, inputs, gate.shape[1], 2, 0),
+    )
+    return [
+        Case(f"q4_k_gated_c3_s{split}", (rows * split // 4, 1, 1), (128, 1, 1), arguments)
+        for split in (1, 4)
+    ]
+
+
+def _room(columns: int, size: int) -> NDArray[np.uint8]:
+    return np.zeros((-(-size // 1024), columns, 1536), np.uint8)
+
+
+FUSION_CASES: Mapping[str, Callable[[], list[Case]]] = MappingProxyType(
+    {
+        "rms_norm": rms_norm_cases,
+        "gated_activation": gated_activation_cases,
+        "gated_q4_k": gated_gemv_cases,
+    }
+)
+"""By the names of sources."""

@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from ingle.kernels.gated_activation import GateActivation, gated_activation_reference
+from ingle.kernels.gated_gemv import GatedGemv, GatedLayer, can_fuse
+from ingle.kernels.host_library import HostLibrary
+from ingle.kernels.nf4 import quantize_nf4
+from ingle.kernels.norm_quantize import Wanted
+from ingle.kernels.q8_activations import quantize_q8_reference
+from ingle.kernels.quantized_gemv import quantized_gemv_reference
+from ingle.kernels.quantized_tensor import QuantizedTensor
+from ingle.kernels.repacked_nf4 import repack_nf4
+from ingle.kernels.repacked_tensor import repack
+
+MakeLibrary = Callable[..., HostLibrary]
+MakeQuantized = Callable[..., QuantizedTensor]
+GroupsOf = Callable[[torch.Tensor, int], torch.Tensor]
+BOTH = Wanted(torch.float32, tiles=True)
+
+
+def tiles_of(columns: int, inputs: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(columns)
+    return quantize_q8_reference(torch.randn(columns, inputs, generator=generator))
+
+
+def pair(
+    make_quantized: MakeQuantized, kind: str, rows: int, inputs: int
+) -> tuple[QuantizedTensor, QuantizedTensor]:
+    first, second = (make_quantized(kind, rows, inputs, seed, tame=True) for seed in (1, 2))
+    return first, second
+
+
+def expected(
+    gate: QuantizedTensor, up: QuantizedTensor, tiles: torch.Tensor, activation: GateActivation
+) -> torch.Tensor:
+    return gated_activation_reference(
+        quantized_gemv_reference(gate, tiles), quantized_gemv_reference(up, tiles), activation
+    )
+
+
+def error(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    return float(((found.double() - wanted) ** 2).sum().sqrt() / (wanted**2).sum().sqrt())
+
+
+@pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
+@pytest.mark.parametrize("kind", ["Q4_K", "Q6_K"])
+@pytest.mark.parametrize(("rows", "inputs"), [(32, 256), (96, 1280), (1056, 512)])
+@pytest.mark.parametrize(("columns", "split"), [(1, 1), (1, 4), (3, 4), (8, 1), (8, 4)])
+def test_one_launch_gates_and_quantises(
+    make_library: MakeLibrary, make_quantized: MakeQuantized, groups_of: GroupsOf,
+    activation: GateActivation, kind: str, rows: int, inputs: int, columns: int, split: int,
+) -> None:  # fmt: skip
+    gate, up = pair(make_quantized, kind, rows, inputs)
+    tiles, gemv = tiles_of(columns, inputs), GatedGemv(make_library(seed=columns + split))
+    layer = GatedLayer(repack(gate), repack(up), activation)
+    assert can_fuse(layer.gate, layer.up)
+    for _ in range(2):  # counts begin anew
+        found = gemv.multiply(layer, tiles, BOTH, split=split)
+        assert found.dense is not None
+        assert found.tiles is not None
+        assert error(found.dense, expected(gate, up, tiles, activation)) < 2e-6
+        quantised = quantize_q8_reference(found.dense)
+        assert torch.equal(groups_of(found.tiles, rows), groups_of(quantised, rows))
+
+
+@pytest.mark.parametrize("columns", range(1, 9))
+def test_every_number_of_columns(
+    make_library: MakeLibrary, make_quantized: MakeQuantized, groups_of: GroupsOf, columns: int
+) -> None:
+    gate, up = pair(make_quantized, "Q4_K", 64, 512)
+    tiles, gemv = tiles_of(columns, 512), GatedGemv(make_library())
+    found = gemv.multiply(GatedLayer(repack(gate), repack(up), "silu"), tiles, BOTH)
+    assert found.dense is not None
+    assert found.tiles is not None
+    assert error(found.dense, expected(gate, up, tiles, "silu")) < 2e-6
+    quantised = quantize_q8_reference(found.dense)
+    assert torch.equal(groups_of(found.tiles, 64), groups_of(quantised, 64))
+
+
+@pytest.mark.parametrize("split", [1, 4])
+def test_numbers_alone_of_any_count(
+    make_library: MakeLibrary, make_quantized: MakeQuantized, split: int
+) -> None:
+    gate, up = pair(make_quantized, "Q4_K", 37, 768)
+    tiles, gemv = tiles_of(3, 768), GatedGemv(make_library(seed=1))
+    layer = GatedLayer(repack(gate), repack(up), "silu")
+    exact = gemv.multiply(layer, tiles, Wanted(torch.float32), split=split)
+    found = gemv.multiply(layer, tiles, Wanted(torch.bfloat16), split=split)
+    assert exact.dense is not None
+    assert found.dense is not None
+    assert found.tiles is None
+    assert torch.equal(found.dense, exact.dense.bfloat16())
+    assert error(exact.dense, expected(gate, up, tiles, "silu")) < 2e-6
+
+
+def test_biases(make_library: MakeLibrary, make_quantized: MakeQuantized) -> None:
+    gate, up = pair(make_quantized, "Q4_K", 32, 512)
+    tiles, biases = tiles_of(3, 512), (torch.randn(32), torch.randn(32))
+    layer = GatedLayer(repack(gate), repack(up), "silu", *biases)
+    found = GatedGemv(make_library()).multiply(layer, tiles, BOTH).dense
+    assert found is not None
+    products = (quantized_gemv_reference(each, tiles) for each in (gate, up))
+    sums = [product + bias for product, bias in zip(products, biases, strict=True)]
+    assert error(found, gated_activation_reference(sums[0], sums[1], "silu")) < 2e-6
+
+
+def test_types_without_a_common_kernel_take_three_launches(
+    make_library: MakeLibrary, make_quantized: MakeQuantized, groups_of: GroupsOf
+) -> None:
+    gate, up = (make_quantized(kind, 64, 512, tame=True) for kind in ("Q4_K", "Q6_K"))
+    tiles, gemv = tiles_of(3, 512), GatedGemv(make_library(seed=2))
+    layer = GatedLayer(repack(gate), repack(up), "gelu_tanh", torch.ones(64))
+    assert not can_fuse(layer.gate, layer.up)
+    found = gemv.multiply(layer, tiles, BOTH)
+    first = quantized_gemv_reference(gate, tiles) + 1
+    second = quantized_gemv_reference(up, tiles)
+    assert found.dense is not None
+    assert found.tiles is not None
+    assert error(found.dense, gated_activation_reference(first, second, "gelu_tanh")) < 2e-6
+    quantised = quantize_q8_reference(found.dense)
+    assert torch.equal(groups_of(found.tiles, 64), groups_of(quantised, 64))
+
+
+def test_nf4_takes_three_launches(make_library: MakeLibrary) -> None:
+    generator = torch.Generator().manual_seed(0)
+    gate, up = (quantize_nf4(torch.randn(32, 128, generator=generator) * 0.05) for _ in range(2))
+    tiles = tiles_of(3, 128)
+    layer = GatedLayer(repack_nf4(gate), repack_nf4(up), "silu")
+    found = GatedGemv(make_library()).multiply(layer, tiles, BOTH, exact=True)
+    first, second = (quantized_gemv_reference(each, tiles) for each in (gate, up))
+    assert found.dense is not None
+    assert error(found.dense, gated_activation_reference(first, second, "silu")) < 1e-3
+
+
+def test_shapes_that_do_not_fit(make_library: MakeLibrary, make_quantized: MakeQuantized) -> None:
+    gemv = GatedGemv(make_library())
+    weight, other = (repack(make_quantized("Q4_K", rows, 512, tame=True)) for rows in (36, 32))
+    with pytest.raises(ValueError, match=r"A gate \(36, 512\) has no partner \(32, 512\)"):
+        gemv.multiply(GatedLayer(weight, other, "silu"), tiles_of(1, 512), BOTH)
+    with pytest.raises(ValueError, match="36 outputs cannot be quantised"):
+        gemv.multiply(GatedLayer(weight, weight, "silu"), tiles_of(1, 512), BOTH)
+    with pytest.raises(ValueError, match="do not fit 512 inputs"):
+        gemv.multiply(GatedLayer(other, other, "silu"), tiles_of(9, 512), BOTH)
