@@ -15,6 +15,7 @@ PARTS = (
     "correctness",
     "launch_cost",
     "bandwidth",
+    "heads",
     "decode_step",
     "forward",
     "engine",

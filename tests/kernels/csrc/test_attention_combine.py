@@ -185,11 +185,12 @@ class FewHeads(HostLibrary):
 def test_rows_behind_two_billion_elements(build_folder: Path) -> None:
     """Memory that is reserved but for a few pages never touched."""
     splits, tokens, heads, size = 128, 3, 23000, 256
-    partials = AttentionPartials(
-        torch.empty(tokens, heads, size),
-        torch.empty(splits, tokens, heads, size),
-        torch.full((splits, tokens, heads), -torch.inf),
-    )
+    try:
+        outputs = torch.empty(splits, tokens, heads, size)
+    except RuntimeError as error:
+        pytest.skip(f"so much memory cannot be reserved: {error}")
+    log_sums = torch.full((splits, tokens, heads), -torch.inf)
+    partials = AttentionPartials(torch.empty(tokens, heads, size), outputs, log_sums)
     assert partials.outputs is not None
     assert partials.log_sums is not None
     assert partials.outputs[127].data_ptr() - partials.outputs.data_ptr() > 4 << 31

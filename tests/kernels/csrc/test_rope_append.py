@@ -49,11 +49,11 @@ class Problem:
         return Problem(rows, x, key_pages, value_pages, self.slots, self.positions)
 
     def planes(self) -> list[torch.Tensor]:
-        """All that may be written, without the page that nobody reads."""
+        """All that is there but the slot of padding, to which several tokens go."""
         planes = [self.rows]
         for pages in (self.key_pages, self.value_pages):
             whole = [pages] if isinstance(pages, torch.Tensor) else [pages.codes, pages.scales]
-            planes += [plane[:-1] for plane in whole]
+            planes += [plane[:-1] for plane in whole] + [plane[-1, 1:] for plane in whole]
         return [plane.contiguous().view(torch.uint8) for plane in planes]
 
     def arguments(self) -> tuple[AttentionInput, Pages, Pages, torch.Tensor, torch.Tensor]:
@@ -195,7 +195,7 @@ def test_elements_may_be_of_several_types(rope_append: RopeAppend) -> None:
     rope_append(*other.arguments())
     rope_append_reference(*problem.arguments())
     for plane, (ours, theirs) in enumerate(zip(other.planes(), problem.planes(), strict=True)):
-        if plane in (1, 2):  # codes and scales of keys
+        if 1 <= plane <= 4:  # codes and scales of keys
             assert torch.equal(ours, theirs)
 
 
@@ -288,16 +288,19 @@ def test_slots_and_rows_behind_two_billion_elements(rope_append: RopeAppend) -> 
     """Memory that is reserved but for a few pages never touched."""
     size = 128
     slots = (1 << 31) // size + 5 * PAGE
-    pages = [
-        QuantizedPages(
-            torch.empty(slots // PAGE, PAGE, 1, size, dtype=torch.int8),
-            torch.empty(slots // PAGE, PAGE, 1, 4, dtype=torch.float16),
-        )
-        for _ in range(2)
-    ]
+    try:
+        wide = torch.empty(2 * (1 << 30) + 2 * size, dtype=torch.bfloat16)
+        pages = [
+            QuantizedPages(
+                torch.empty(slots // PAGE, PAGE, 1, size, dtype=torch.int8),
+                torch.empty(slots // PAGE, PAGE, 1, 4, dtype=torch.float16),
+            )
+            for _ in range(2)
+        ]
+    except RuntimeError as error:
+        pytest.skip(f"so much memory cannot be reserved: {error}")
     small = make("q8_0", size, heads=2, kv_heads=1, tokens=3, dtype=torch.bfloat16)
     far = small.copy()
-    wide = torch.empty(2 * (1 << 30) + 2 * size, dtype=torch.bfloat16)
     query = wide.as_strided((3, 2, size), (1 << 30, size, 1))
     query.copy_(small.x.query)
     where = torch.tensor([0, slots - 1, slots - PAGE])
