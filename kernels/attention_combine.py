@@ -65,7 +65,7 @@ class AttentionCombine:
         if tiles:
             room = q8_tiles(tokens, heads * size, partials.dense.device) if out is None else out
             found = Activations(heads * size, found.dense, room)
-        if partials.log_sums is not None or rotated or tiles:
+        if tokens and (partials.log_sums is not None or rotated or tiles):
             self._launch(partials, found, rotated=rotated)
         return found
 

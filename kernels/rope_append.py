@@ -127,6 +127,8 @@ class RopeAppend:
             *_bias_arguments(bias),
             pointer(bias_query),
         ]
+        if tokens == 0:
+            return bias_query
         grid = (tokens, -(-(heads + 2 * kv_heads) // _WARPS), 1)
         kernel = f"rope_append_{128 if size <= 128 else 256}"
         self._library.launch("rope_append.cuh", kernel, grid, (32 * _WARPS, 1, 1), arguments)

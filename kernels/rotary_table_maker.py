@@ -48,7 +48,8 @@ class RotaryTableMaker:
             *(c_int(tokens), c_int(pairs), c_float(scale)),
         )
         grid = (-(-tokens // _WARPS), 1, 1)
-        self._library.launch(
-            "rotary_tables.cuh", "rotary_tables", grid, (32 * _WARPS, 1, 1), arguments
-        )
+        if tokens:
+            self._library.launch(
+                "rotary_tables.cuh", "rotary_tables", grid, (32 * _WARPS, 1, 1), arguments
+            )
         return cosine, sine

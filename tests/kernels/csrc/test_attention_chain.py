@@ -1,0 +1,109 @@
+"""All of a layer's attention by kernels, appended to, attended to, put together, beside torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+
+from ingle.kernels.attention import PagedAttention
+from ingle.kernels.attention_combine import AttentionCombine
+from ingle.kernels.attention_input import AttentionInput
+from ingle.kernels.attention_step import AttentionStep
+from ingle.kernels.attention_variant import attention_variants
+from ingle.kernels.host_library import HostLibrary
+from ingle.kernels.interpreted_library import InterpretedLibrary
+from ingle.kernels.key_bias import KeyBias
+from ingle.kernels.page_format import PageFormat
+from ingle.kernels.pages import Pages
+from ingle.kernels.q8_activations import dequantize_q8
+from ingle.kernels.quantized_pages import QuantizedPages
+from ingle.kernels.reference_operations import ReferenceOperations
+from ingle.kernels.rope import rotary_tables
+from ingle.kernels.rope_append import RopeAppend
+from ingle.kernels.rotary_table_maker import RotaryTableMaker
+
+MakeLibrary = Callable[..., HostLibrary]
+
+PAGE, HEADS, KV_HEADS = 32, 4, 2
+PROMPT, CONTEXT = 70, 200
+# Of the mean squared error: of 16-bit queries, values and outputs; of 8-bit ones.
+NMSE, NMSE_OF_BYTES = 1e-6, 1e-4
+
+
+def pages(kind: str, size: int, bias: KeyBias | None) -> Pages:
+    shape = -(-CONTEXT // PAGE) + 1, PAGE, KV_HEADS
+    if kind == "f16":
+        return torch.full((*shape, size), torch.nan, dtype=torch.float16)
+    form = PageFormat(8 if kind == "q8_0" else 4, size)
+    codes = torch.zeros(
+        *shape, form.code_bytes, dtype=torch.int8 if form.bits == 8 else torch.uint8
+    )
+    return QuantizedPages(codes, torch.full((*shape, form.blocks), torch.nan).half(), bias)
+
+
+def step(table: torch.Tensor, first: int, tokens: int) -> AttentionStep:
+    positions = torch.arange(first, first + tokens)
+    return AttentionStep(
+        positions,
+        table[positions // PAGE].long() * PAGE + positions % PAGE,
+        table[None],
+        torch.tensor([first + tokens], dtype=torch.int32),
+        torch.tensor([0, tokens], dtype=torch.int32),
+        tokens,
+        first + tokens,
+    )
+
+
+@pytest.mark.parametrize("kind", ["f16", "q8_0", "q4_0"])
+@pytest.mark.parametrize(("size", "rotated", "bias"), [(64, 64, True), (80, 32, False)])
+def test_a_prompt_and_its_continuation(
+    make_library: MakeLibrary, kind: str, size: int, rotated: int, bias: bool
+) -> None:
+    """Two chunks of a prompt, five tokens at once as for verification, and one."""
+    random = torch.Generator().manual_seed(size)
+    rates = 1e4 ** (-torch.arange(rotated // 2) / (rotated // 2))
+    library = make_library(seed=1)
+    append, combine = RopeAppend(library), AttentionCombine(library)
+    make_tables = RotaryTableMaker(library)
+    variants = InterpretedLibrary(list(attention_variants()), processors=16)
+    attention = PagedAttention(
+        variants, torch.device("cpu"), workspace_bytes=1 << 20, fill=math.nan
+    )
+    every = rotary_tables(torch.arange(CONTEXT), rates, 1.0)
+    part = 20 * torch.randn(KV_HEADS, size, generator=random)
+    key_bias = KeyBias(part, *every) if bias and kind != "f16" else None
+    ours = pages(kind, size, key_bias), pages(kind, size, None)
+    theirs = pages(kind, size, key_bias), pages(kind, size, None)
+    table = torch.randperm(ours[0].shape[0] - 1, generator=random).int()
+    first = 0
+    for tokens in (PROMPT, 60, 5, 1):
+        now = step(table, first, tokens)
+        first += tokens
+        query, key, value = (
+            torch.randn(tokens, count, size, generator=random)
+            for count in (HEADS, KV_HEADS, KV_HEADS)
+        )
+        key += 0 if key_bias is None else part
+        norm = None if bias else torch.rand(size, generator=random) + 0.5
+        tables = make_tables(now.positions, rates, 1.0)
+        # Keys in float32, as a large bias needs them; queries as activations are.
+        x = AttentionInput(query.half(), key, value.half(), norm, norm, 1e-6, *tables)
+        exact = replace(x, query=x.query.float(), key=key.clone(), value=x.value.float())
+        expected = ReferenceOperations(torch.float32).attend(exact, *theirs, now, scale=size**-0.5)
+        bias_query = append(x, *ours, now.slot_mapping, now.positions)
+        partials = attention.attend(x.query, bias_query, *ours, now, scale=size**-0.5)
+        found = combine(partials, rotated=kind != "f16", tiles=True)
+        assert expected.dense is not None
+        assert found.dense is not None
+        assert found.tiles is not None
+        errors = [
+            float(((each.double() - expected.dense) ** 2).mean() / expected.dense.square().mean())
+            for each in (found.dense, dequantize_q8(found.tiles, HEADS * size))
+        ]
+        assert errors[0] < NMSE
+        assert errors[1] < NMSE_OF_BYTES
+        assert (partials.splits > 1) == (tokens < 16)
