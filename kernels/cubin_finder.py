@@ -58,11 +58,12 @@ class CubinFinder:
     def variant(self, variant: KernelVariant) -> CompiledKernel:
         """Of a Triton kernel; raises `CompileFailed`."""
         for architecture in self._architectures():
-            path = prebuilt_path(self._prebuilt, variant.name, variant.source, architecture)
+            source = variant.source(architecture)
+            path = prebuilt_path(self._prebuilt, variant.name, source, architecture)
             found = read_compiled_kernel(path)
             if found is not None:
                 return found
-        text = f"{variant.source}\0{_triton_version()}"
+        text = f"{variant.source(self.architecture)}\0{_triton_version()}"
         path = prebuilt_path(self._cache_folder, variant.name, text, self.architecture)
         with self._lock:  # of Triton nobody promises that threads may compile at once
             found = read_compiled_kernel(path)

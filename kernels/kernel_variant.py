@@ -15,9 +15,8 @@ class KernelVariant(Protocol):
         """Of this variant alone, fit for a file's name; `launch_compiled` takes it."""
         ...
 
-    @property
-    def source(self) -> str:
-        """All text that decides what the machine code does: the kernel's source, its constants."""
+    def source(self, architecture: str) -> str:
+        """All text that decides what it compiles to: the kernel's source, its constants, how."""
         ...
 
     def compile(self, architecture: str) -> CompiledKernel:

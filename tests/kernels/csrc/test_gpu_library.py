@@ -58,8 +58,10 @@ class Variant:
     library: Path
     overlap: bool = False
     name: str = "add_v1"
-    source: str = "add, version 1"
     compiled: list[str] = field(default_factory=list[str])
+
+    def source(self, architecture: str) -> str:
+        return f"add for {architecture}"
 
     def compile(self, architecture: str) -> CompiledKernel:
         self.compiled.append(architecture)
@@ -176,7 +178,7 @@ def test_prebuilt_kernels_need_no_compiler(
     prebuilt_path(prebuilt, "quantize_q8.cuh", text, "sm_90").write_bytes(library)
     write_compiled_kernel(
         variant.compiled_kernel("sm_90"),
-        prebuilt_path(prebuilt, variant.name, variant.source, "sm_90"),
+        prebuilt_path(prebuilt, variant.name, variant.source("sm_90"), "sm_90"),
     )
     found = make(prebuilt)
     found.prepare(["quantize_q8.cuh"], [variant])
@@ -196,7 +198,7 @@ def test_prebuilt_kernels_of_something_else_are_not_used(
     text += "// as it was" if what == "source" else ""
     architecture = "sm_89" if what == "architecture" else "sm_90"
     prebuilt_path(prebuilt, name, text, architecture).write_bytes(b"no library")
-    old = f"{variant.source}, once" if what == "source" else variant.source
+    old = variant.source(architecture) + (", once" if what == "source" else "")
     if what != "defines":
         stale = prebuilt_path(prebuilt, variant.name, old, architecture)
         write_compiled_kernel(variant.compiled_kernel(architecture), stale)

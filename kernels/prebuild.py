@@ -1,0 +1,124 @@
+"""Compiles all kernels for the cards that most people have, to be shipped with the package.
+
+`python -P -m ingle.kernels.prebuild [FOLDER]`; scripts/build-kernels calls it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .attention_variant import AttentionVariant, attention_variants
+from .build import ARCHITECTURES, find_compiler
+from .compilable_attention import CompilableAttention
+from .compiled_kernel_file import read_compiled_kernel, write_compiled_kernel
+from .cubin_finder import PREBUILT, prebuilt_path
+from .kernel_source import kernel_source, kernel_sources
+from .whole_file import write_whole_file
+
+MANIFEST = "manifest.json"
+# What `prebuilt_path` names, of whatever state of the sources.
+_OURS = re.compile(r".+-sm_\d+-[0-9a-f]{32}\.(cubin|json)")
+
+
+class Job(NamedTuple):
+    """A file of csrc, or an attention kernel, for an architecture."""
+
+    kernel: str | AttentionVariant
+    architecture: str
+
+    @property
+    def name(self) -> str:
+        """What progress calls it."""
+        return self.kernel if isinstance(self.kernel, str) else self.kernel.name
+
+
+def all_jobs(architectures: Sequence[str] = ARCHITECTURES) -> Iterator[Job]:
+    """Everything that a model may need."""
+    for architecture in architectures:
+        for source in kernel_sources():
+            yield Job(source, architecture)
+        for variant in attention_variants():
+            yield Job(variant, architecture)
+
+
+def build(job: Job, folder: Path) -> dict[str, Any]:
+    """Compile it, unless `folder` has it; gives its entry in the manifest.
+
+    Raises `CompileFailed`.
+    """
+    kernel, architecture = job
+    if isinstance(kernel, str):
+        text = kernel_source(kernel)
+        path = prebuilt_path(folder, kernel, text, architecture)
+        compiler = find_compiler()
+        if not path.exists():
+            write_whole_file(path, compiler.compile(text, architecture))
+        version = compiler.version
+    else:
+        variant = CompilableAttention(kernel)
+        path = prebuilt_path(folder, variant.name, variant.source(architecture), architecture)
+        compiled = read_compiled_kernel(path)
+        if compiled is None:
+            compiled = variant.compile(architecture)
+            write_compiled_kernel(compiled, path)
+        version = compiled.compiler
+    return {
+        "file": path.name,
+        "kernel": job.name,
+        "architecture": architecture,
+        "compiler": version,
+        "bytes": path.stat().st_size,
+    }
+
+
+def prebuild(jobs: Sequence[Job], folder: Path, processes: int) -> list[dict[str, Any]]:
+    """All of them in so many processes, and the manifest; cubins of other sources are removed."""
+    context = multiprocessing.get_context("spawn")
+    entries: list[dict[str, Any]] = []
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        for done in as_completed([pool.submit(build, job, folder) for job in jobs]):
+            entries.append(done.result())
+            print(f"\r{len(entries)}/{len(jobs)} {entries[-1]['kernel']:<60}", end="", flush=True)
+    print()
+    entries.sort(key=lambda entry: str(entry["file"]))
+    document = json.dumps({"kernels": entries}, indent=1) + "\n"
+    write_whole_file(folder / MANIFEST, document.encode())
+    wanted = {MANIFEST}
+    for entry in entries:
+        wanted |= {entry["file"], Path(entry["file"]).with_suffix(".json").name}
+    for path in folder.iterdir():
+        if path.name in wanted:
+            path.chmod(0o644)
+        elif _OURS.fullmatch(path.name):
+            path.unlink()
+    return entries
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """See the module."""
+    parser = argparse.ArgumentParser(prog="build-kernels", description=__doc__)
+    parser.add_argument("folder", nargs="?", type=Path, default=PREBUILT)
+    parser.add_argument("--architectures", nargs="+", default=list(ARCHITECTURES), metavar="SM")
+    parser.add_argument(
+        "--only", default="", metavar="TEXT", help="kernels with this in their name"
+    )
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    arguments = parser.parse_args(argv)
+    jobs = [job for job in all_jobs(arguments.architectures) if arguments.only in job.name]
+    entries = prebuild(jobs, arguments.folder, arguments.processes)
+    size = sum(int(entry["bytes"]) for entry in entries)
+    print(f"{len(entries)} cubins, {size / 1e6:.1f} MB, in {arguments.folder}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,35 @@
+"""What a wheel of the project holds."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+NEEDED = ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE")
+FOLDERS = ("backends", "daemon", "kernels", "models", "tui")
+
+
+def test_kernels_are_in_the_wheel_as_sources_and_as_cubins(tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    for folder in FOLDERS:
+        ignored = shutil.ignore_patterns("__pycache__", "cubins")
+        shutil.copytree(ROOT / folder, checkout / folder, ignore=ignored)
+    for name in NEEDED:
+        shutil.copy(ROOT / name, checkout)
+    cubins = checkout / "kernels" / "cubins"
+    cubins.mkdir()
+    for name in ("q4_k-sm_90-0123.cubin", "attend-sm_90-0123.json", "manifest.json"):
+        (cubins / name).write_bytes(b"made by scripts/build-kernels")
+    command = [sys.executable, "-P", "-m", "pip", "wheel", "--quiet", "--no-deps"]
+    options = ["--no-build-isolation", "--no-index", "--wheel-dir", tmp_path, checkout]
+    subprocess.run([*command, *options], check=True, cwd=tmp_path)
+    (wheel,) = tmp_path.glob("ingle-*-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    sources = {f"ingle/kernels/csrc/{path.name}" for path in (ROOT / "kernels/csrc").iterdir()}
+    assert sources | {f"ingle/kernels/cubins/{path.name}" for path in cubins.iterdir()} <= names
+    assert not {name for name in names if name.startswith(("tests/", "bench/"))}
