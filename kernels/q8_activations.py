@@ -53,3 +53,10 @@ def dequantize_q8(tiles: torch.Tensor, inputs: int) -> torch.Tensor:
     scales = tiles[..., TILE:].contiguous().view(torch.float32).view(count, columns, 32, 4)[..., :1]
     groups = values.transpose(2, 3).reshape(count, columns, 32, 32).double() * scales.double()
     return groups.transpose(0, 1).reshape(columns, -1)[:, :inputs]
+
+
+def q8_groups(tiles: torch.Tensor, inputs: int) -> torch.Tensor:
+    """Bytes and facts (columns, groups, 48) in the order of inputs; what is beyond is left out."""
+    count, columns, _ = tiles.shape
+    parts = tiles.view(count, columns, 3, 32, 16).permute(1, 0, 3, 2, 4)
+    return parts.reshape(columns, count * 32, 48)[:, : inputs // GROUP]

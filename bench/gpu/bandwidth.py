@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from gpu.fusions import fusion_times
 from gpu.rows import large_products, rows_rates
 from gpu.session import Session, Skipped, copies_for
 from gpu.weights import KINDS, SHAPES, Shape, random_weight, repacked
@@ -28,6 +29,7 @@ def run(session: Session) -> dict[str, object]:
         "copy_gb_s": round(copy / 1e9, 1),
         "matmul_bf16_tflops": round(matmul_rate(session) / 1e12, 1),
         "quantize_us": quantize_times(session),
+        "fusions_us": fusion_times(session),
         "rows_gb_s": rows_rates(session),
         "large_products": large_products(session),
         "skipped": [],
@@ -48,6 +50,7 @@ def table(result: dict[str, Any]) -> list[str]:
     """Percent of the copy for each shape, the best of the splits."""
     lines = [
         f"copy {result['copy_gb_s']} GB/s, bfloat16 matmul {result['matmul_bf16_tflops']} TFLOP/s",
+        *(f"{name}: {time} us" for name, time in result["fusions_us"].items()),
         "rows as bfloat16, GB/s: "
         + ", ".join(f"{kind} {rate}" for kind, rate in result["rows_gb_s"].items()),
         *(

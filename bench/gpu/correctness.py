@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
+from gpu.fusions import wrong_fusions
 from gpu.heads import wrong_heads
 from gpu.rows import wrong_rows
 from gpu.session import Session
@@ -50,6 +51,7 @@ def run(session: Session) -> dict[str, object]:
     failures = [f"quantised bits differ: {what}" for what in _quantization(session, gemv)]
     failures += [f"bits differ: {what}" for what in wrong_rows(session)]
     failures += [f"heads differ: {what}" for what in wrong_heads(session)]
+    failures += wrong_fusions(session)
     count = 0
     for case in cases(session):
         if session.seconds_left < 20:

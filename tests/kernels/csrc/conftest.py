@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-import torch
 from gpu.fake_driver import build_fake_driver
 
 from ingle.kernels.host_build import HostModule, build_host_library
@@ -18,7 +17,6 @@ from ingle.kernels.quantized_gemv import QuantizedGemv
 LoadHost = Callable[..., HostModule]
 MakeLibrary = Callable[..., HostLibrary]
 MakeGemv = Callable[..., QuantizedGemv]
-GroupsOf = Callable[[torch.Tensor, int], torch.Tensor]
 
 # All numbers of columns; of warps for a row both, where the columns are of every kind.
 VARIANTS = {
@@ -60,19 +58,6 @@ def load_host(build_folder: Path) -> LoadHost:
         return HostModule(build_host_library(name, build_folder, defines=defines), seed=seed)
 
     return load
-
-
-@pytest.fixture(scope="session")
-def groups_of() -> GroupsOf:
-    """The groups of tiles in the order of inputs, without what lies behind the last input."""
-
-    def groups(tiles: torch.Tensor, inputs: int) -> torch.Tensor:
-        """Bytes and facts (columns, groups, 48)."""
-        count, columns, _ = tiles.shape
-        parts = tiles.view(count, columns, 3, 32, 16).permute(1, 0, 3, 2, 4)
-        return parts.reshape(columns, count * 32, 48)[:, : inputs // 32]
-
-    return groups
 
 
 @pytest.fixture(scope="session")

@@ -9,10 +9,9 @@ from ingle.kernels.gate_quantize import GateQuantize
 from ingle.kernels.gated_activation import GateActivation, gated_activation_reference
 from ingle.kernels.host_library import HostLibrary
 from ingle.kernels.norm_quantize import Wanted
-from ingle.kernels.q8_activations import quantize_q8_reference
+from ingle.kernels.q8_activations import q8_groups, quantize_q8_reference
 
 MakeLibrary = Callable[..., HostLibrary]
-GroupsOf = Callable[[torch.Tensor, int], torch.Tensor]
 BOTH = Wanted(torch.float32, tiles=True)
 
 
@@ -26,7 +25,7 @@ def halves(tokens: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize(("tokens", "size"), [(1, 32), (17, 480), (9, 1536), (3, 2080)])
 def test_halves_of_one_tensor(
-    make_library: MakeLibrary, groups_of: GroupsOf, activation: GateActivation,
+    make_library: MakeLibrary, activation: GateActivation,
     dtype: torch.dtype, tokens: int, size: int,
 ) -> None:  # fmt: skip
     gate, up = (half.to(dtype) for half in halves(tokens, size))
@@ -37,7 +36,7 @@ def test_halves_of_one_tensor(
     assert found.tiles is not None
     assert torch.allclose(found.dense, exact.float(), rtol=3e-6, atol=1e-6)
     expected = quantize_q8_reference(found.dense)
-    assert torch.equal(groups_of(found.tiles, size), groups_of(expected, size))
+    assert torch.equal(q8_groups(found.tiles, size), q8_groups(expected, size))
     rounded = operation(gate, up, activation, Wanted(torch.bfloat16))
     assert rounded.dense is not None
     assert torch.equal(rounded.dense, found.dense.bfloat16())

@@ -10,7 +10,7 @@ from ingle.kernels.gated_gemv import GatedGemv, GatedLayer, can_fuse
 from ingle.kernels.host_library import HostLibrary
 from ingle.kernels.nf4 import quantize_nf4
 from ingle.kernels.norm_quantize import Wanted
-from ingle.kernels.q8_activations import quantize_q8_reference
+from ingle.kernels.q8_activations import q8_groups, quantize_q8_reference
 from ingle.kernels.quantized_gemv import quantized_gemv_reference
 from ingle.kernels.quantized_tensor import QuantizedTensor
 from ingle.kernels.repacked_nf4 import repack_nf4
@@ -18,7 +18,6 @@ from ingle.kernels.repacked_tensor import repack
 
 MakeLibrary = Callable[..., HostLibrary]
 MakeQuantized = Callable[..., QuantizedTensor]
-GroupsOf = Callable[[torch.Tensor, int], torch.Tensor]
 BOTH = Wanted(torch.float32, tiles=True)
 
 
@@ -51,7 +50,7 @@ def error(found: torch.Tensor, wanted: torch.Tensor) -> float:
 @pytest.mark.parametrize(("rows", "inputs"), [(32, 256), (96, 1280), (1056, 512)])
 @pytest.mark.parametrize(("columns", "split"), [(1, 1), (1, 4), (3, 4), (8, 1), (8, 4)])
 def test_one_launch_gates_and_quantises(
-    make_library: MakeLibrary, make_quantized: MakeQuantized, groups_of: GroupsOf,
+    make_library: MakeLibrary, make_quantized: MakeQuantized,
     activation: GateActivation, kind: str, rows: int, inputs: int, columns: int, split: int,
 ) -> None:  # fmt: skip
     gate, up = pair(make_quantized, kind, rows, inputs)
@@ -64,12 +63,12 @@ def test_one_launch_gates_and_quantises(
         assert found.tiles is not None
         assert error(found.dense, expected(gate, up, tiles, activation)) < 2e-6
         quantised = quantize_q8_reference(found.dense)
-        assert torch.equal(groups_of(found.tiles, rows), groups_of(quantised, rows))
+        assert torch.equal(q8_groups(found.tiles, rows), q8_groups(quantised, rows))
 
 
 @pytest.mark.parametrize("columns", range(1, 9))
 def test_every_number_of_columns(
-    make_library: MakeLibrary, make_quantized: MakeQuantized, groups_of: GroupsOf, columns: int
+    make_library: MakeLibrary, make_quantized: MakeQuantized, columns: int
 ) -> None:
     gate, up = pair(make_quantized, "Q4_K", 64, 512)
     tiles, gemv = tiles_of(columns, 512), GatedGemv(make_library())
@@ -78,7 +77,7 @@ def test_every_number_of_columns(
     assert found.tiles is not None
     assert error(found.dense, expected(gate, up, tiles, "silu")) < 2e-6
     quantised = quantize_q8_reference(found.dense)
-    assert torch.equal(groups_of(found.tiles, 64), groups_of(quantised, 64))
+    assert torch.equal(q8_groups(found.tiles, 64), q8_groups(quantised, 64))
 
 
 @pytest.mark.parametrize("split", [1, 4])
@@ -109,7 +108,7 @@ def test_biases(make_library: MakeLibrary, make_quantized: MakeQuantized) -> Non
 
 
 def test_types_without_a_common_kernel_take_three_launches(
-    make_library: MakeLibrary, make_quantized: MakeQuantized, groups_of: GroupsOf
+    make_library: MakeLibrary, make_quantized: MakeQuantized
 ) -> None:
     gate, up = (make_quantized(kind, 64, 512, tame=True) for kind in ("Q4_K", "Q6_K"))
     tiles, gemv = tiles_of(3, 512), GatedGemv(make_library(seed=2))
@@ -122,7 +121,7 @@ def test_types_without_a_common_kernel_take_three_launches(
     assert found.tiles is not None
     assert error(found.dense, gated_activation_reference(first, second, "gelu_tanh")) < 2e-6
     quantised = quantize_q8_reference(found.dense)
-    assert torch.equal(groups_of(found.tiles, 64), groups_of(quantised, 64))
+    assert torch.equal(q8_groups(found.tiles, 64), q8_groups(quantised, 64))
 
 
 def test_nf4_takes_three_launches(make_library: MakeLibrary) -> None:

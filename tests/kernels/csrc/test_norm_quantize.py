@@ -7,11 +7,10 @@ import torch
 
 from ingle.kernels.host_library import HostLibrary
 from ingle.kernels.norm_quantize import NormQuantize, Wanted
-from ingle.kernels.q8_activations import quantize_q8_reference
+from ingle.kernels.q8_activations import q8_groups, quantize_q8_reference
 from ingle.kernels.rms_norm import rms_norm_reference
 
 MakeLibrary = Callable[..., HostLibrary]
-GroupsOf = Callable[[torch.Tensor, int], torch.Tensor]
 BOTH = Wanted(torch.float32, tiles=True)
 EPSILON = 1e-5
 
@@ -35,9 +34,7 @@ def close(found: torch.Tensor, expected: torch.Tensor) -> bool:
 # Every variant, sizes that fill no warp, no block, no tile.
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("size", [32, 480, 2048, 2080, 3584, 4096, 4128, 5376, 16384])
-def test_norms_of_any_size(
-    make_library: MakeLibrary, groups_of: GroupsOf, size: int, dtype: torch.dtype
-) -> None:
+def test_norms_of_any_size(make_library: MakeLibrary, size: int, dtype: torch.dtype) -> None:
     norm, rows = NormQuantize(make_library(seed=size)), rows_of(3, size).to(dtype)
     weight = torch.rand(size) + 0.5
     found = norm.rms_norm(rows, weight, EPSILON, BOTH)
@@ -45,13 +42,13 @@ def test_norms_of_any_size(
     assert found.tiles is not None
     assert close(found.dense, exact_norm(rows, weight))
     expected = quantize_q8_reference(found.dense)
-    assert torch.equal(groups_of(found.tiles, size), groups_of(expected, size))
+    assert torch.equal(q8_groups(found.tiles, size), q8_groups(expected, size))
     assert close(found.dense, rms_norm_reference(rows, weight, EPSILON, torch.float32).double())
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_numbers_are_rounded_after_bytes_were_made(
-    make_library: MakeLibrary, groups_of: GroupsOf, dtype: torch.dtype
+    make_library: MakeLibrary, dtype: torch.dtype
 ) -> None:
     norm, rows, weight = NormQuantize(make_library()), rows_of(2, 1056), torch.rand(1056)
     exact = norm.rms_norm(rows, weight, EPSILON, BOTH)
@@ -61,7 +58,7 @@ def test_numbers_are_rounded_after_bytes_were_made(
     assert torch.equal(rounded.dense, exact.dense.to(dtype))
     assert exact.tiles is not None
     assert rounded.tiles is not None
-    assert torch.equal(groups_of(rounded.tiles, 1056), groups_of(exact.tiles, 1056))
+    assert torch.equal(q8_groups(rounded.tiles, 1056), q8_groups(exact.tiles, 1056))
 
 
 def test_only_what_is_wanted_is_made(make_library: MakeLibrary) -> None:
@@ -85,9 +82,7 @@ def test_the_residual_stream_grows_by_normalised_rows(
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("size", [96, 2560, 5120])
-def test_both_norms_in_one_launch(
-    make_library: MakeLibrary, groups_of: GroupsOf, size: int, weighted: bool
-) -> None:
+def test_both_norms_in_one_launch(make_library: MakeLibrary, size: int, weighted: bool) -> None:
     norm, before = NormQuantize(make_library(seed=2)), rows_of(3, size)
     rows, weight = rows_of(3, size, seed=1).bfloat16(), torch.rand(size)
     rows_weight = torch.rand(size) if weighted else None
@@ -104,7 +99,7 @@ def test_both_norms_in_one_launch(
     assert torch.equal(found.dense, after.dense)
     assert found.tiles is not None
     assert after.tiles is not None
-    assert torch.equal(groups_of(found.tiles, size), groups_of(after.tiles, size))
+    assert torch.equal(q8_groups(found.tiles, size), q8_groups(after.tiles, size))
 
 
 def test_parts_of_wider_rows(make_library: MakeLibrary) -> None:

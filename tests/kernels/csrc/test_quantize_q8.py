@@ -5,11 +5,10 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from ingle.kernels.q8_activations import TILE, dequantize_q8, quantize_q8_reference
+from ingle.kernels.q8_activations import TILE, dequantize_q8, q8_groups, quantize_q8_reference
 from ingle.kernels.quantized_gemv import QuantizedGemv
 
 MakeGemv = Callable[..., QuantizedGemv]
-GroupsOf = Callable[[torch.Tensor, int], torch.Tensor]
 
 
 def vectors(columns: int, inputs: int, seed: int = 0) -> torch.Tensor:
@@ -23,7 +22,6 @@ def vectors(columns: int, inputs: int, seed: int = 0) -> torch.Tensor:
 )
 def test_bytes_and_facts_are_those_of_the_reference(
     make_gemv: MakeGemv,
-    groups_of: GroupsOf,
     columns: int,
     inputs: int,
     dtype: torch.dtype,
@@ -32,7 +30,7 @@ def test_bytes_and_facts_are_those_of_the_reference(
     x = vectors(columns, inputs).to(dtype)
     tiles = make_gemv(seed).quantize(x)
     expected = quantize_q8_reference(x)
-    assert torch.equal(groups_of(tiles, inputs), groups_of(expected, inputs))
+    assert torch.equal(q8_groups(tiles, inputs), q8_groups(expected, inputs))
     error = (dequantize_q8(tiles, inputs) - x.double()).abs().view(columns, -1, 32)
     largest = x.double().abs().view(columns, -1, 32).amax(-1, keepdim=True)
     assert bool((error <= largest / 127 * 0.5001).all())
@@ -46,9 +44,9 @@ def test_inputs_of_any_size(make_gemv: MakeGemv, size: float) -> None:
     assert float((found - x.double()).abs().max()) <= max(size / 127, 1e-30)
 
 
-def test_zeros(make_gemv: MakeGemv, groups_of: GroupsOf) -> None:
+def test_zeros(make_gemv: MakeGemv) -> None:
     tiles = make_gemv().quantize(torch.zeros(1, 64))
-    assert not bool(groups_of(tiles, 64).any())
+    assert not bool(q8_groups(tiles, 64).any())
 
 
 def test_sums_that_sixteen_bits_cannot_hold(make_gemv: MakeGemv) -> None:

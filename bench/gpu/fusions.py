@@ -1,0 +1,163 @@
+"""Norms, gates and residual sums on this GPU: right, and what a launch of each takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+from gpu.session import Session, copies_for
+from gpu.weights import random_weight, repacked
+
+from ingle.kernels.activations import Activations
+from ingle.kernels.gate_quantize import GateQuantize
+from ingle.kernels.gated_activation import GateActivation, gated_activation_reference
+from ingle.kernels.gated_gemv import GatedGemv, GatedLayer
+from ingle.kernels.norm_quantize import NormQuantize, Wanted
+from ingle.kernels.q8_activations import q8_groups, quantize_q8_reference
+from ingle.kernels.quantized_gemv import quantized_gemv_reference
+
+# Relative in the Euclidean norm, of float32 sums and of approximate exponentials.
+TOLERANCE = 1e-5
+BOTH = Wanted(torch.float32, tiles=True)
+AS_USED = Wanted(torch.bfloat16, tiles=True)
+EPSILON = 1e-5
+NORMS = ((3, 480), (2, 4128), (5, 16384), (1, 4096), (512, 4096))
+GATES_OF: tuple[GateActivation, ...] = ("silu", "gelu_tanh")
+GATES = (("Q4_K", 96, 1280), ("Q6_K", 1056, 512), ("Q4_K", 14336, 4096))
+REPEATS = 4
+TOKENS, COLUMNS = (1, 8, 512, 2048), (1, 2, 4, 8)
+WIDTH, HIDDEN = 4096, 14336
+
+
+def wrong_fusions(session: Session) -> Iterator[str]:
+    """Where results are beyond their tolerance, or bytes not those of the numbers."""
+    yield from _wrong_norms(session)
+    yield from _wrong_gates(session)
+    yield from _wrong_gated_products(session)
+    yield from _wrong_sums(session)
+
+
+def fusion_times(session: Session) -> dict[str, float]:
+    """Microseconds of norms and gates by tokens, of gate and up by columns."""
+    times: dict[str, float] = {}
+    for tokens in TOKENS:
+        times[f"norm {tokens}x{WIDTH}"] = _time(session, _norms(session, tokens))
+        times[f"gate {tokens}x{HIDDEN}"] = _time(session, _gates(session, tokens))
+    for columns in COLUMNS:
+        times[f"Q4_K gate and up, {columns} columns"] = _time(session, _layers(session, columns))
+    return times
+
+
+def _wrong_norms(session: Session) -> Iterator[str]:
+    norm = NormQuantize(session.library())
+    for tokens, size in NORMS[:2] if session.on_cpu else NORMS:
+        residual, addend = (_random(session, tokens, size, seed) for seed in (0, 1))
+        weights = torch.rand(2, size, device=session.device) + 0.5
+        expected = residual.double() + _norm(addend.bfloat16(), weights[0])
+        found = norm.add_rms_norm(
+            residual, addend.bfloat16(), weights[0], weights[1], EPSILON, BOTH
+        )
+        name = f"norm of {tokens}x{size}"
+        yield from _wrong(name, found, _norm(expected, weights[1]))
+        if not _error(residual, expected) <= TOLERANCE:
+            yield f"{name}: the residual stream"
+
+
+def _wrong_gates(session: Session) -> Iterator[str]:
+    gate = GateQuantize(session.library())
+    for tokens, size in NORMS[:2] if session.on_cpu else NORMS:
+        both = _random(session, tokens, 2 * size, 0) * 3
+        first, second = both[:, :size], both[:, size:]
+        for activation in GATES_OF:
+            expected = gated_activation_reference(first, second, activation)
+            found = gate(first, second, activation, BOTH)
+            yield from _wrong(f"{activation} of {tokens}x{size}", found, expected)
+
+
+def _wrong_gated_products(session: Session) -> Iterator[str]:
+    gated = GatedGemv(session.library(), session.device)
+    for kind, rows, inputs in GATES[:2] if session.on_cpu else GATES:
+        first, second = (random_weight(kind, rows, inputs, session.device, n) for n in (0, 1))
+        layer = GatedLayer(repacked(first), repacked(second), "silu")
+        for columns in (1, 3, 8):
+            x = _random(session, columns, inputs, columns)
+            tiles = quantize_q8_reference(x.cpu()).to(session.device)
+            gate, up = (quantized_gemv_reference(weight, tiles) for weight in (first, second))
+            expected = gated_activation_reference(gate, up, "silu")
+            # One after the other, as a graph replays them: each has to leave its counts at zero.
+            results = [gated.multiply(layer, tiles, BOTH) for _ in range(REPEATS)]
+            for found in results:
+                yield from _wrong(f"{kind} {rows}x{inputs} gated, {columns}", found, expected)
+
+
+def _wrong_sums(session: Session) -> Iterator[str]:
+    gemv = session.gemv()
+    weight = random_weight("Q4_K", 515, 1280, session.device)
+    tiles = gemv.quantize(_random(session, 3, 1280, 0))
+    residual = _random(session, 3, 515, 1)
+    expected = residual.double() + 0.5 * quantized_gemv_reference(weight, tiles)
+    gemv.multiply_add(repacked(weight), tiles, residual, scale=0.5)
+    if not _error(residual, expected) <= TOLERANCE:
+        yield "products added to a residual stream"
+
+
+def _wrong(name: str, found: Activations, expected: torch.Tensor) -> Iterator[str]:
+    assert found.dense is not None
+    assert found.tiles is not None
+    error = _error(found.dense, expected)
+    if not error <= TOLERANCE:
+        yield f"{name}: error {error:.1e}"
+    # Of torch only the CPU divides as IEEE has it.
+    tiles = quantize_q8_reference(found.dense.cpu())
+    if not torch.equal(q8_groups(found.tiles.cpu(), found.size), q8_groups(tiles, found.size)):
+        yield f"{name}: bytes"
+
+
+def _norms(session: Session, tokens: int) -> list[Callable[[], object]]:
+    norm = NormQuantize(session.library())
+    weight = torch.ones(WIDTH, device=session.device)
+    rows = [
+        _random(session, tokens, WIDTH, seed)
+        for seed in range(copies_for(tokens * WIDTH * 4, most=8))
+    ]
+    return [partial(norm.rms_norm, each, weight, EPSILON, AS_USED) for each in rows]
+
+
+def _gates(session: Session, tokens: int) -> list[Callable[[], object]]:
+    gate = GateQuantize(session.library())
+    both = _random(session, tokens, 2 * HIDDEN, 0).bfloat16()
+    launch = partial(gate, both[:, :HIDDEN], both[:, HIDDEN:], "silu", AS_USED)
+    return [launch] * 8
+
+
+def _layers(session: Session, columns: int) -> list[Callable[[], object]]:
+    gated = GatedGemv(session.library(), session.device)
+    tiles = session.gemv().quantize(_random(session, columns, WIDTH, 0))
+    pairs = range(0, 16, 2)
+    weights = [
+        [repacked(random_weight("Q4_K", HIDDEN, WIDTH, session.device, pair + i)) for i in (0, 1)]
+        for pair in pairs
+    ]
+    layers = [GatedLayer(gate, up, "silu") for gate, up in weights]
+    return [partial(gated.multiply, layer, tiles, Wanted(tiles=True)) for layer in layers]
+
+
+def _time(session: Session, launches: list[Callable[[], object]]) -> float:
+    return round(session.time(launches) * 1e6, 2)
+
+
+def _norm(rows: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    exact = rows.double()
+    scale = torch.rsqrt(exact.square().mean(-1, keepdim=True) + EPSILON)
+    return exact * scale * weight.double()
+
+
+def _random(session: Session, rows: int, size: int, seed: int) -> torch.Tensor:
+    generator = torch.Generator(session.device).manual_seed(seed)
+    return torch.randn(rows, size, device=session.device, generator=generator)
+
+
+def _error(found: torch.Tensor, expected: torch.Tensor) -> float:
+    difference = (found.double() - expected) ** 2
+    return float(difference.sum().sqrt() / (expected**2).sum().sqrt())
