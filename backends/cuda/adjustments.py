@@ -30,6 +30,22 @@ class _Entries:
         for column, more in zip(self._values, values, strict=True):
             column.extend(more)
 
+    @property
+    def tokens(self) -> list[int]:
+        """Of all entries, row by row."""
+        return self._tokens
+
+    def offsets(self, rows: int) -> NDArray[np.int64]:
+        """Where each row's entries begin, and where the last one's end."""
+        return np.searchsorted(np.asarray(self._rows, np.int64), np.arange(rows + 1))
+
+    def pairs(self) -> NDArray[np.float32]:
+        """The numbers (n, 2) of each entry; the second is zero where there is one."""
+        pairs = np.zeros((len(self._tokens), 2), np.float32)
+        for place, column in enumerate(self._values):
+            pairs[:, place] = column
+        return pairs
+
     def upload(self, upload: Upload) -> tuple[torch.Tensor, torch.Tensor] | None:
         """Places (2, n) and numbers (numbers, n) float32; None where there are none."""
         if not self._tokens:
@@ -45,11 +61,29 @@ class Adjustments:
         self._bias = _Entries(1)
         self._penalties = _Entries(2)
         self._dry = _Entries(1)
+        self._kinds = self._bias, self._penalties, self._dry
         row = 0
         for chunk, state in zip(chunks, states, strict=True):
             for count in range(1 + len(chunk.drafts)):
                 self._add(row, chunk, state, chunk.drafts[:count], dry)
                 row += 1
+        self._count = row
+
+    @property
+    def are_none(self) -> bool:
+        """Whether nothing changes."""
+        return not any(each.tokens for each in self._kinds)
+
+    def tables(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:
+        """Offsets, tokens and values as `AdjustLogits` wants them."""
+        begins = np.cumsum([0, *(len(each.tokens) for each in self._kinds)])
+        offsets = [
+            each.offsets(self._count) + begin
+            for each, begin in zip(self._kinds, begins[:-1], strict=True)
+        ]
+        tokens = [token for each in self._kinds for token in each.tokens]
+        values = np.concatenate([each.pairs() for each in self._kinds])
+        return np.asarray(offsets, np.int32), np.asarray(tokens, np.int32), values
 
     def apply(self, logits: torch.Tensor, upload: Upload) -> None:
         """Change `logits` (rows, vocab)."""

@@ -102,7 +102,7 @@ def likeliest(logits: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Ten
     promised by `torch.topk`: it could change with the number of rows.
     """
     width = logits.shape[-1]
-    bits = logits.float().view(torch.int32)
+    bits = (logits.float() + 0.0).view(torch.int32)  # of the two zeros one
     # Floats in the order of integers: negative ones have their other bits turned round.
     ordered = (bits ^ ((bits >> 31) & 0x7FFFFFFF)).long()
     places = torch.arange(width - 1, -1, -1, device=logits.device)

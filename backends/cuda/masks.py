@@ -45,6 +45,20 @@ class TokenMasks:
         logits[rows] = logits[rows].masked_fill(~allowed, -torch.inf)
         return logits
 
+    def bits(self) -> NDArray[np.int32] | None:
+        """The masks (masks, vocab / 32 rounded up), 32 tokens a word from the lowest bit on."""
+        if not self._masks:
+            return None
+        packed = np.packbits(np.stack(self._masks), axis=1, bitorder="little")
+        padded = np.pad(packed, ((0, 0), (0, -packed.shape[1] % 4)))
+        return padded.view(np.int32)
+
+    def numbers(self, rows: int) -> NDArray[np.int32]:
+        """Which of the masks each of `rows` rows has; -1 for none."""
+        numbers = np.full(rows, -1, np.int32)
+        numbers[self._rows] = np.arange(len(self._rows))
+        return numbers
+
     def _add(self, first: int, chunk: Chunk) -> None:
         constraint = chunk.sequence.constraint
         assert constraint is not None

@@ -9,12 +9,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ingle.kernels.kernel_library import KernelLibrary
+
 from ..base import SamplingParams, TokenLogprobs
 from ..engine.batch import Chunk, Sampled
 from ..engine.sequence import Sequence
 from ..text.tokenizer import Tokenizer
 from .adjustments import Adjustments
 from .dry import DryPenalties
+from .fused_draw import FusedDraw, FusedRows
 from .logprob_rows import LogprobRows, read_logprobs
 from .masks import TokenMasks
 from .mirostat import first_mu, mirostat_draw
@@ -49,12 +52,20 @@ class BatchSampler:
     whether or not the token had been guessed. Nothing waits for the device but `finish`.
     """
 
-    def __init__(self, tokenizer: Tokenizer, device: torch.device, *, room: int) -> None:
-        """`room` is how many tokens a sequence may have."""
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        device: torch.device,
+        *,
+        room: int,
+        kernels: KernelLibrary | None = None,
+    ) -> None:
+        """`room` is how many tokens a sequence may have; what `kernels` can, torch need not do."""
         self._vocab_size = tokenizer.vocab_size
         self._device = device
         self._dry = DryPenalties(tokenizer, room=room)
         self._states: dict[Sequence, SamplingState] = {}
+        self._fused = None if kernels is None else FusedDraw(kernels, device, self._upload)
 
     def prepare(self, params: SamplingParams) -> None:
         """Do ahead, from any thread, what takes long for sequences with these parameters."""
@@ -74,14 +85,12 @@ class BatchSampler:
         logits = logits[:, : self._vocab_size]
         logprobs = LogprobRows(chunks)
         masks = TokenMasks(chunks)
-        allowed = masks.apply(logits, self._upload, keep=logprobs.wanted)
+        keep = logprobs.wanted
         mus: Mus = {}
-        if all(chunk.sequence.sampling.is_plain_greedy for chunk in chunks):
-            tokens = allowed.argmax(-1)
+        if self._fused is None and all(c.sequence.sampling.is_plain_greedy for c in chunks):
+            tokens = masks.apply(logits, self._upload, keep=keep).argmax(-1)
         else:
-            if logprobs.wanted and allowed is logits:
-                allowed = logits.clone()
-            tokens, mus = self._draw(chunks, allowed)
+            tokens, mus = self._draw(chunks, logits, masks, keep=keep)
         rows = tokens[:, None]
         if logprobs.wanted:
             rows = logprobs.append(logits, tokens, self._upload)
@@ -116,12 +125,39 @@ class BatchSampler:
             pending.arrived.record()
         return pending
 
-    def _draw(self, chunks: list[Chunk], logits: torch.Tensor) -> tuple[torch.Tensor, Mus]:
+    def _draw(
+        self, chunks: list[Chunk], logits: torch.Tensor, masks: TokenMasks, *, keep: bool
+    ) -> tuple[torch.Tensor, Mus]:
+        """Tokens of all rows; `logits` stay as they are if they are to `keep`."""
         states = [self._state(chunk.sequence) for chunk in chunks]
-        Adjustments(chunks, states, self._dry).apply(logits, self._upload)
-        plan = SamplingPlan(chunks, states)
-        random = self._upload(plan.randoms())
+        adjustments = Adjustments(chunks, states, self._dry)
         tokens = torch.empty(len(logits), dtype=torch.int64, device=self._device)
+        others = [state.fused is None or self._fused is None for state in states]
+        allowed = masks.apply(logits, self._upload, keep=keep) if any(others) else logits
+        if keep and allowed is logits and not adjustments.are_none:
+            allowed = logits.clone()
+        if self._fused is None:
+            adjustments.apply(allowed, self._upload)
+        else:
+            fused = FusedRows.find(chunks, states, None if any(others) else masks)
+            changes = None if adjustments.are_none else adjustments
+            self._fused.draw(allowed, fused, changes, tokens)
+        return tokens, self._draw_others(chunks, states, others, allowed, tokens)
+
+    def _draw_others(
+        self,
+        chunks: list[Chunk],
+        states: list[SamplingState],
+        wanted: list[bool],
+        logits: torch.Tensor,
+        tokens: torch.Tensor,
+    ) -> Mus:
+        """Write the tokens of those `wanted` that no kernel draws."""
+        mus: Mus = {}
+        if not any(wanted):
+            return mus
+        plan = SamplingPlan(chunks, states, wanted)
+        random = self._upload(plan.randoms())
         for route, places in plan.places.items():
             rows = self._upload(places)
             if route is Route.GREEDY:
@@ -129,10 +165,9 @@ class BatchSampler:
             elif route is not Route.MIROSTAT:
                 sampler = RowSampler(route, plan.numbers(places), self._upload)
                 tokens[rows] = sampler.draw(logits[rows], random[rows])
-        mus: Mus = {}
         for first, chunk, state in plan.mirostat:
             mus[chunk.sequence] = self._draw_mirostat(first, chunk, state, logits, random, tokens)
-        return tokens, mus
+        return mus
 
     def _draw_mirostat(
         self,

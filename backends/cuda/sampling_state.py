@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ingle.kernels.sample import sample_row
+
 from ..base import SamplingParams
 from ..engine.sequence import Sequence
 from .token_counts import TokenCounts
@@ -47,6 +49,8 @@ class SamplingState:
 
     Random numbers have no state: they are a function of the seed and of a token's place in the
     answer, so that a preempted sequence goes on as if nothing had been.
+
+    `fused` is the `SAMPLE_ROW` of its draws, where the kernel knows its parameters.
     """
 
     def __init__(self, sequence: Sequence) -> None:
@@ -55,6 +59,7 @@ class SamplingState:
         self.route = _route(params)
         numbers: list[float] = [getattr(params, name) for name in NUMBERS]
         self.numbers: NDArray[np.float64] = np.asarray(numbers, np.float64)
+        self.fused = _fused(params, self.seed)
         self.counts = TokenCounts(params.repeat_last_n) if params.has_penalties else None
         self.mu: torch.Tensor | None = None
 
@@ -72,3 +77,22 @@ def _route(params: SamplingParams) -> Route:
         return Route.TOP_K
     cuts = params.typical_p < 1 or params.top_p < 1 or params.xtc_probability > 0
     return Route.SORTED if params.top_k > 0 or cuts else Route.UNSORTED
+
+
+def _fused(params: SamplingParams, seed: int) -> bytes | None:
+    known = (
+        params.typical_p >= 1
+        and params.top_n_sigma <= 0
+        and params.xtc_probability <= 0
+        and params.dynatemp_range <= 0
+        and not params.mirostat
+    )
+    if params.temperature > 0 and not known:
+        return None
+    return sample_row(
+        temperature=params.temperature,
+        top_k=params.top_k,
+        top_p=params.top_p,
+        min_p=params.min_p,
+        seed=seed,
+    ).tobytes()

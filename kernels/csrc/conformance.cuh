@@ -28,6 +28,11 @@ PRIMITIVE(funnel_shift_right, 3, 1) { out[0] = funnel_shift_right(in[0], in[1], 
 PRIMITIVE(funnel_shift_left, 3, 1) { out[0] = funnel_shift_left(in[0], in[1], in[2]); }
 PRIMITIVE(select_bits, 3, 1) { out[0] = select_bits(in[0], in[1], in[2]); }
 
+PRIMITIVE(wide_integers, 4, 3) {
+  const u64 a = u64(in[0]) << 32 | in[1], b = u64(in[2]) << 32 | in[3], product = multiply_high(a, b);
+  out[0] = u32(product), out[1] = u32(product >> 32);
+  out[2] = leading_zeros(a >> (in[2] & 63)) * 64 + lowest_one(in[3] | 0x80000000u);
+}
 PRIMITIVE(dp4a_us, 3, 1) { out[0] = dp4a_us(in[0], in[1], in[2]); }
 PRIMITIVE(dp4a_ss, 3, 1) { out[0] = dp4a_ss(in[0], in[1], in[2]); }
 PRIMITIVE(dp2a_low, 3, 1) { out[0] = dp2a_low(in[0], in[1], in[2]); }
@@ -70,6 +75,11 @@ PRIMITIVE(sum_over_lanes_16, 16, 1) {
   for (int i = 0; i < 16; ++i) values[i] = float(int(in[i]) >> 12);
   sum_over_lanes(values);
   out[0] = float_to_bits(values[0]);
+}
+
+PRIMITIVE(over_lanes, 1, 2) {
+  out[0] = largest_of_lanes(in[0]);
+  out[1] = sum_of_lanes(in[0]);
 }
 
 PRIMITIVE(loads, 4, 11) {

@@ -115,6 +115,33 @@ DEVICE u32 select_bits(u32 a, u32 b, u32 mask) {
 #endif
 }
 
+// How many of the highest bits are zeros.
+DEVICE int leading_zeros(u64 bits) {
+#if ON_DEVICE
+  return __clzll(bits);
+#else
+  return bits ? __builtin_clzll(bits) : 64;
+#endif
+}
+
+// The place of the lowest one, of which there has to be one.
+DEVICE int lowest_one(u32 bits) {
+#if ON_DEVICE
+  return __ffs(bits) - 1;
+#else
+  return __builtin_ctz(bits);
+#endif
+}
+
+// The upper half of a product of 128 bits.
+DEVICE u64 multiply_high(u64 a, u64 b) {
+#if ON_DEVICE
+  return __umul64hi(a, b);
+#else
+  return u64((unsigned __int128)a * b >> 64);
+#endif
+}
+
 // ---- where this thread is, asked anew each time, so that no register holds it over a long loop
 
 DEVICE int thread_index() {
@@ -407,6 +434,17 @@ DEVICE uint4 load_fresh_16(const void* address) {
 #endif
 }
 
+// The same for one word.
+DEVICE u32 load_fresh(const u32* address) {
+#if ON_DEVICE
+  u32 v;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(address) : "memory");
+  return v;
+#else
+  return *address;
+#endif
+}
+
 // ---- copies to shared memory that do not wait
 
 // 16 bytes, of which the last `16 - bytes` become zeros without being read.
@@ -438,6 +476,35 @@ DEVICE void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory");
 #else
   shim::finish_copies(N);
+#endif
+}
+
+// ---- over all lanes of a warp, in one instruction
+
+DEVICE u32 largest_of_lanes(u32 value) {
+#if ON_DEVICE
+  u32 result;
+  asm volatile("redux.sync.max.u32 %0, %1, 0xffffffff;" : "=r"(result) : "r"(value));
+  return result;
+#else
+  const shim::Brought all = shim::meet("redux.max", EVERY_LANE, &value, sizeof value);
+  for (int lane = 0; lane < 32; ++lane)
+    if (all.present >> lane & 1 && all.payload[lane][0] > value) value = all.payload[lane][0];
+  return value;
+#endif
+}
+
+DEVICE u32 sum_of_lanes(u32 value) {
+#if ON_DEVICE
+  u32 result;
+  asm volatile("redux.sync.add.u32 %0, %1, 0xffffffff;" : "=r"(result) : "r"(value));
+  return result;
+#else
+  const shim::Brought all = shim::meet("redux.add", EVERY_LANE, &value, sizeof value);
+  u32 sum = 0;
+  for (int lane = 0; lane < 32; ++lane)
+    if (all.present >> lane & 1) sum += all.payload[lane][0];
+  return sum;
 #endif
 }
 

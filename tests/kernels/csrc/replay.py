@@ -26,6 +26,7 @@ class Case(NamedTuple):
     grid: Grid
     block: Grid
     arguments: Sequence[NDArray[np.generic] | int | float]
+    shared_bytes: int = 0
 
 
 def run_cases(module: KernelModule, cases: Sequence[Case]) -> list[NDArray[np.generic]]:
@@ -35,7 +36,7 @@ def run_cases(module: KernelModule, cases: Sequence[Case]) -> list[NDArray[np.ge
         arrays = [each.copy() for each in case.arguments if not isinstance(each, int | float)]
         left = iter(arrays)
         arguments = [_argument(each, left) for each in case.arguments]
-        module.launch(case.kernel, case.grid, case.block, arguments)
+        module.launch(case.kernel, case.grid, case.block, arguments, shared_bytes=case.shared_bytes)
         results += arrays
     return results
 
@@ -57,7 +58,7 @@ def write_cases(path: Path, cases: Sequence[Case]) -> None:
     for case in cases:
         numbers = [each if isinstance(each, int | float) else None for each in case.arguments]
         arrays += [each for each in case.arguments if not isinstance(each, int | float)]
-        shapes.append((case.kernel, case.grid, case.block, numbers))
+        shapes.append((case.kernel, case.grid, case.block, numbers, case.shared_bytes))
     with path.open("wb") as file:
         np.savez(file, np.array(json.dumps(shapes)), *arrays)
 
@@ -73,8 +74,9 @@ def read_cases(path: Path) -> list[Case]:
             (grid[0], grid[1], grid[2]),
             (block[0], block[1], block[2]),
             [next(arrays) if number is None else number for number in numbers],
+            shared_bytes,
         )
-        for kernel, grid, block, numbers in shapes
+        for kernel, grid, block, numbers, shared_bytes in shapes
     ]
 
 

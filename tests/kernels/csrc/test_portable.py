@@ -93,6 +93,17 @@ def selected(given: Words) -> np.ndarray:
     return given[:, 0] & given[:, 2] | given[:, 1] & ~given[:, 2]
 
 
+def wide(given: Words) -> np.ndarray:
+    """The words of products of 64 bits, and bits counted."""
+    out: list[list[int]] = []
+    for a, b, c, d in given.transpose(0, 2, 1).reshape(-1, 4).tolist():
+        product = (a << 32 | b) * (c << 32 | d) >> 64
+        zeros = 64 - ((a << 32 | b) >> (c & 63)).bit_length()
+        low = (d | 1 << 31) & -(d | 1 << 31)
+        out.append([product & 0xFFFFFFFF, product >> 32, zeros * 64 + low.bit_length() - 1])
+    return np.array(out, np.uint32).reshape(len(given), 32, 3).transpose(0, 2, 1)
+
+
 EXACT: dict[str, Callable[[Words], np.ndarray]] = {
     "permute_bytes": permuted,
     "funnel_shift_right": lambda given: shifted(given, left=False),
@@ -115,6 +126,18 @@ def module(load_host: LoadHost) -> HostModule:
 def test_integers(module: HostModule, name: str) -> None:
     given = random_input(by_name(name), WARPS, seed=0)
     assert (run(module, by_name(name), given)[:, 0] == EXACT[name](given)).all()
+
+
+def test_wide_integers(module: HostModule) -> None:
+    given = random_input(by_name("wide_integers"), WARPS, seed=0)
+    assert (run(module, by_name("wide_integers"), given) == wide(given)).all()
+
+
+def test_over_lanes(module: HostModule) -> None:
+    given = random_input(by_name("over_lanes"), WARPS, seed=0)
+    found = run(module, by_name("over_lanes"), given)
+    assert (found[:, 0] == given[:, 0].max(-1, keepdims=True)).all()
+    assert (found[:, 1] == given[:, 0].sum(-1, keepdims=True, dtype=np.uint32)).all()
 
 
 def test_every_half_has_its_float(module: HostModule) -> None:

@@ -26,6 +26,7 @@ from .attention_cases import ATTENTION_CASES
 from .dequantize_rows_cases import dequantize_rows_cases
 from .fusion_cases import FUSION_CASES
 from .replay import Case, run_cases, write_cases
+from .sampling_cases import SAMPLING_CASES
 
 LoadHost = Callable[..., HostModule]
 MakeQuantized = Callable[..., QuantizedTensor]
@@ -34,7 +35,12 @@ FEW = {
     "GATED_VARIANTS": "GATED(3, 1) GATED(3, 4)",
 }
 COLUMNS, INPUTS, ROWS = 3, 1280, 5
-CASES = {**ATTENTION_CASES, **FUSION_CASES, "dequantize_rows": dequantize_rows_cases}
+CASES = {
+    **ATTENTION_CASES,
+    **FUSION_CASES,
+    **SAMPLING_CASES,
+    "dequantize_rows": dequantize_rows_cases,
+}
 
 
 def runtimes() -> str:

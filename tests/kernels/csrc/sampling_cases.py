@@ -1,0 +1,62 @@
+"""Launches of the kernels that draw, for the sanitizers: arrays without a byte to spare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from ingle.kernels.sample import sample_row
+
+from .replay import Case
+
+VOCAB, STRIDE = 397, 401
+
+
+def sample_cases() -> list[Case]:
+    """All ways to draw, with masks and without, by one block a row and by several."""
+    kinds = [
+        sample_row(temperature=0.0, row=1, mask=0),
+        sample_row(row=2),
+        sample_row(min_p=0.02, mask=1),
+        sample_row(top_k=5, top_p=0.9, min_p=0.1, mask=1, seed=4),
+        sample_row(top_p=0.99, temperature=3.0),
+        sample_row(top_k=390),
+    ]
+    rows = np.concatenate(kinds)
+    random = np.random.default_rng(0)
+    logits = random.standard_normal(2 * STRIDE + VOCAB).astype(np.float32)
+    masks = random.integers(-(2**31), 2**31, (2, -(-VOCAB // 32)), dtype=np.int32)
+    groups = -(-VOCAB // 64)
+    room = np.full((len(rows), groups, 2), -1, np.int32)
+    counters, tokens = np.zeros(len(rows), np.int32), np.zeros(3, np.int64)
+    arguments = logits, rows.view(np.uint8), masks, room, counters, tokens, VOCAB, STRIDE
+    # Draws of one row of logits would overwrite each other: which comes last is not said.
+    return [
+        Case(
+            "sample_rows",
+            (parts, 1, 1),
+            (64, 1, 1),
+            (logits, rows[i : i + 1].view(np.uint8), *arguments[2:]),
+            4 * groups,
+        )
+        for i in range(len(rows))
+        for parts in (1, 2)
+    ]
+
+
+def adjust_logits_cases() -> list[Case]:
+    """Two rows, of which one has entries of all kinds."""
+    logits = np.linspace(-3, 3, 2 * STRIDE, dtype=np.float32)[: STRIDE + VOCAB]
+    offsets = np.array([[0, 0, 2], [2, 2, 3], [3, 4, 5]], np.int32)
+    tokens = np.array([0, VOCAB - 1, VOCAB - 1, 3, VOCAB - 1], np.int32)
+    values = np.array([[1, 0], [2, 0], [1.5, 0.25], [0.5, 0], [3, 0]], np.float32)
+    arguments = logits, offsets, tokens, values, STRIDE
+    return [Case("adjust_logits", (2, 1, 1), (128, 1, 1), arguments)]
+
+
+SAMPLING_CASES: Mapping[str, Callable[[], list[Case]]] = MappingProxyType(
+    {"sample": sample_cases, "adjust_logits": adjust_logits_cases}
+)
+"""By the names of sources."""
