@@ -12,15 +12,16 @@ from ingle.models.task import ModelTask, Pooling, task_of
 
 from .base import EngineChoice, EngineKind
 from .errors import LoadFailed
+from .kernel_coverage import OLDEST_GPU, why_no_kernels
 from .own_engine import OwnEngine
 
 TENSOR_TYPES = frozenset(
     ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
 )
 """What ingle's own engine computes with, of the types that GGUF files have."""
-_QUICK_TYPES = frozenset(("F32", "F16", "BF16"))
-"""What it is quick with on a GPU: blocks of the others are unpacked anew for every step, until
-there are kernels that multiply them as they are."""
+_FLOAT_TYPES = frozenset(("F32", "F16", "BF16"))
+"""What it is quick with on any GPU: for blocks of the others it needs kernels, or has to unpack
+them anew for every step."""
 _SHARE_OF_GPU = 0.8
 """Weights may take so much of a GPU's memory: the rest is for keys and values, and for others."""
 _OTHER = "Let llama.cpp run it."
@@ -52,14 +53,20 @@ def choose_engine(
         return EngineKind.CUDA
     fits = model.tensor_bytes <= _SHARE_OF_GPU * own.gpu_memory
     whole = gpu_layers < 0 or gpu_layers >= model.block_count
-    quick = all(tensor.type in _QUICK_TYPES for tensor in model.tensors)
-    ours = own.has_torch and fits and whole and quick and reason is None
+    ours = own.has_torch and fits and whole and reason is None and _is_quick(model, own, kv_type)
     return EngineKind.CUDA if ours else EngineKind.LLAMA_CPP
 
 
 def task_with(header: GGUFHeader, pooling: Pooling | None) -> ModelTask:
     """What a model is for; a `pooling` makes it embed texts, whatever its file says."""
     return ModelTask.EMBED if pooling not in (None, Pooling.RANK) else task_of(header)
+
+
+def _is_quick(header: GGUFHeader, own: OwnEngine, kv_type: KVType) -> bool:
+    if all(tensor.type in _FLOAT_TYPES for tensor in header.tensors):
+        return True
+    known = why_no_kernels(config_from_gguf(header), kv_type) is None
+    return known and own.capability >= OLDEST_GPU
 
 
 def _for_folder(

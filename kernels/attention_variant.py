@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from types import MappingProxyType
@@ -127,3 +127,18 @@ def attention_variants() -> Iterator[AttentionVariant]:
                 yield AttentionVariant("attend_split", head_size, query, stored, rows, pairs)
             rows = chunk_rows(head_size, pairs)
             yield AttentionVariant("attend_chunk", head_size, query, stored, rows, pairs)
+
+
+def variants_of(
+    *, head_size: int, query: QueryType, pages: PageType, pairs: Collection[int]
+) -> list[AttentionVariant]:
+    """What a model's attention may start, with a bias of keys that rotates in `pairs` or without.
+
+    Empty where there are no kernels for such heads.
+    """
+    return [
+        variant
+        for variant in attention_variants()
+        if (variant.head_size, variant.query, variant.pages) == (head_size, query, pages)
+        and variant.pairs in {0, *pairs}
+    ]

@@ -29,8 +29,17 @@ class Operations(Protocol):
         """Of activations where they are numbers."""
         ...
 
+    @property
+    def reads_blocks(self) -> bool:
+        """Whether quantised weights are multiplied as they are, not dequantised in every step."""
+        ...
+
     def prepare(self, weight: Weight) -> PreparedWeight:
         """A matrix on the device in the form that the other operations want; once, at load."""
+        ...
+
+    def stack(self, *layers: LinearLayer) -> tuple[LinearLayer, ...]:
+        """The same layers, which have one input, so that `linear` computes them together."""
         ...
 
     def embed(self, token_ids: torch.Tensor, table: PreparedWeight, scale: float) -> torch.Tensor:

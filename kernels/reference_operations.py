@@ -26,12 +26,18 @@ from .weight import Weight
 class ReferenceOperations:
     """See `Operations`; activations are always numbers, and weights stay as they are."""
 
+    reads_blocks = False
+
     def __init__(self, dtype: torch.dtype) -> None:
         self.dtype = dtype
 
     def prepare(self, weight: Weight) -> PreparedWeight:
         """See `Operations`."""
         return weight
+
+    def stack(self, *layers: LinearLayer) -> tuple[LinearLayer, ...]:
+        """See `Operations`."""
+        return layers
 
     def embed(self, token_ids: torch.Tensor, table: PreparedWeight, scale: float) -> torch.Tensor:
         """See `Operations`."""

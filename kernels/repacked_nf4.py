@@ -34,9 +34,16 @@ class RepackedNF4:
         return self.data.nbytes + self.nested.absmax.nbytes
 
 
+def can_repack_nf4(weight: NF4Tensor) -> bool:
+    """Whether blocks and scales are as the kernels read them."""
+    nested, columns = weight.nested, weight.shape[1]
+    fits = weight.block_size == _BLOCK and columns % _BLOCK == 0
+    return fits and nested is not None and nested.group == 256
+
+
 def repack_nf4(weight: NF4Tensor) -> RepackedNF4:
     """The weights for the kernels; raises `ValueError` for other blocks or plain scales."""
-    if weight.nested is None or weight.block_size != _BLOCK or weight.nested.group != 256:
+    if weight.nested is None or not can_repack_nf4(weight):
         raise ValueError("The kernels read NF4 in blocks of 64 whose scales are bytes.")
     rows, columns = weight.shape
     blocks = columns // _BLOCK

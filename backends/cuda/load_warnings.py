@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from ..base import LoadSpec
+from .compute_backend import ComputeBackend
 from .device import ComputeDevice
 
 
-def load_warnings(spec: LoadSpec, where: ComputeDevice, layers: int) -> list[str]:
+def load_warnings(
+    spec: LoadSpec, where: ComputeDevice, backend: ComputeBackend, layers: int
+) -> list[str]:
     """A sentence for each; `layers` is how many the model has."""
-    warnings = [where.warning] if where.warning is not None else []
+    warnings = [each for each in (where.warning, backend.warning) if each is not None]
     if 0 < spec.gpu_layers < layers:
         warnings.append(
             f"gpu_layers is {spec.gpu_layers}, but ingle's own engine computes all {layers} layers "

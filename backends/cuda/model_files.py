@@ -73,13 +73,13 @@ class ModelFiles:
         """The model on a device, which computes with `operations`.
 
         With `quantize` the matrices of linear layers that are plain numbers become `NF4Tensor`s. On
-        a CPU weights are dequantised once where the memory allows that, since the reference
-        operations would do it anew in every step; else they stay as they are.
+        a CPU weights are dequantised once where the memory allows that, for operations that would
+        do it anew in every step; else they stay as they are.
         """
         weights = self.weights
         if quantize == "nf4":
             weights = NF4Weights(weights, device=device)
-        if device.type == "cpu" and self._becomes_floats():
+        if not operations.reads_blocks and device.type == "cpu" and self._becomes_floats():
             weights = DequantizedWeights(weights, operations.dtype)
         counted = _CountedWeights(weights)
         model = load_architecture(

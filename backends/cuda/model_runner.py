@@ -13,7 +13,10 @@ from pathlib import Path
 
 import torch
 
+from ingle.kernels.errors import KernelError
+from ingle.kernels.kernel_operations import KernelOperations
 from ingle.kernels.key_bias import KeyBias
+from ingle.kernels.self_check import CHECKED_PAGES, HeadShape
 from ingle.models.errors import ModelError
 from ingle.models.paged_fit import PAGE_SIZE, check_paged_kv_type
 
@@ -85,11 +88,12 @@ class CudaModelRunner:
                 os.sched_setaffinity(0, threads.cpus)
             torch.set_num_threads(threads.threads)
             self._where = choose_device(spec, str(threads))
-            self._backend = backend or open_compute_backend(self._where)
             try:
-                self._load(source or open_source(Path(spec.path)), on_progress)
+                self._load(source or open_source(Path(spec.path)), backend, on_progress)
                 self._make_room()
             except ModelError as error:
+                raise LoadFailed(error.message, hint=error.hint) from error
+            except KernelError as error:
                 raise LoadFailed(error.message, hint=error.hint) from error
             except (torch.OutOfMemoryError, MemoryError) as error:
                 raise OutOfMemory(
@@ -211,11 +215,17 @@ class CudaModelRunner:
             torch.cuda.empty_cache()
         self._resources.close()
 
-    def _load(self, source: ModelSource, on_progress: Callable[[float], None] | None) -> None:
+    def _load(
+        self,
+        source: ModelSource,
+        backend: ComputeBackend | None,
+        on_progress: Callable[[float], None] | None,
+    ) -> None:
         """The model's weights to the device."""
         files, self.tokenizer = source.files, source.tokenizer
         check_paged_kv_type(Path(self._spec.path).name, files.config, self._spec.kv_type)
         self._config, self._parameters = files.config, files.parameters
+        self._backend = backend or open_compute_backend(self._where, files.config, self._spec)
         loaded = files.load(
             self._where.device, self._backend.operations, on_progress, quantize=self._spec.quantize
         )
@@ -249,6 +259,7 @@ class CudaModelRunner:
             pages = budget.fitting(pages, page_bytes, self._workspace)
         self._make_pool(pages)
         self.kv_capacity = pages * PAGE_SIZE
+        self._check_kernels()
         self._try_out(1)
         self._make_graphs()
 
@@ -256,6 +267,14 @@ class CudaModelRunner:
     def _graph_tokens(self) -> int:
         """Tokens of the largest step that is recorded."""
         return max(_GRAPH_TOKENS, rounded_up(self.slots))
+
+    @torch.inference_mode()
+    def _check_kernels(self) -> None:
+        """See that they compute here what they did where they were made."""
+        operations, config = self._backend.operations, self._config
+        if isinstance(operations, KernelOperations) and self.num_pages >= CHECKED_PAGES:
+            heads = HeadShape(config.num_heads, config.num_kv_heads, config.head_size)
+            operations.check(heads, *self._pool.layer(0))
 
     @torch.inference_mode()
     def _make_graphs(self) -> None:
@@ -336,5 +355,5 @@ class CudaModelRunner:
             layers_on_gpu=config.num_layers if where.is_gpu else 0,
             kv_type=spec.kv_type,
             flash_attention=config.attention_soft_cap is None,
-            warnings=load_warnings(spec, where, config.num_layers),
+            warnings=load_warnings(spec, where, self._backend, config.num_layers),
         )

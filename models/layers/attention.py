@@ -43,9 +43,11 @@ class Attention:
             heads * config.head_size for heads in (config.num_heads, config.num_kv_heads)
         )
         hidden, prefix = config.hidden_size, f"blk.{layer}.attn"
-        self._query = parameters.linear(f"{prefix}_q", width, hidden)
-        self._key = parameters.linear(f"{prefix}_k", kv_width, hidden)
-        self._value = parameters.linear(f"{prefix}_v", kv_width, hidden)
+        self._query, self._key, self._value = parameters.operations.stack(
+            parameters.linear(f"{prefix}_q", width, hidden),
+            parameters.linear(f"{prefix}_k", kv_width, hidden),
+            parameters.linear(f"{prefix}_v", kv_width, hidden),
+        )
         self.output = parameters.linear(f"{prefix}_output", hidden, width)
         self._query_norm: RMSNorm | None = None
         self._key_norm: RMSNorm | None = None

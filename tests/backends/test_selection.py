@@ -105,6 +105,15 @@ def test_quantised_weights_are_llama_cpps_unless_somebody_asks(header: GGUFHeade
     assert chosen(quantised, own=GPU, wanted="cuda") is EngineKind.CUDA
 
 
+@pytest.mark.model
+def test_quantised_weights_are_ours_on_gpus_that_kernels_know(smollm2_path: Path) -> None:
+    header = read_header(smollm2_path)
+    ampere = OwnEngine(has_torch=True, gpu_memory=2**33, capability=(8, 6))
+    assert chosen(header, own=ampere) is EngineKind.CUDA
+    assert chosen(header, own=replace(ampere, capability=(7, 5))) is EngineKind.LLAMA_CPP
+    assert chosen(header, own=ampere, kv_type=KVType.F32) is EngineKind.LLAMA_CPP
+
+
 def test_layers_on_the_cpu_are_llama_cpps(header: GGUFHeader) -> None:
     assert chosen(header, own=GPU, gpu_layers=0) is EngineKind.LLAMA_CPP
     assert chosen(header, own=GPU, gpu_layers=1) is EngineKind.CUDA

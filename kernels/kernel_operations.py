@@ -1,0 +1,180 @@
+"""The `Operations` by kernels: a few launches a layer, all of which a graph can record."""
+
+from __future__ import annotations
+
+from itertools import accumulate, pairwise
+
+import torch
+
+from .activations import Activations
+from .attention_input import AttentionInput
+from .attention_step import AttentionStep
+from .dequantize_rows import DequantizeRows
+from .embedding import embedding
+from .errors import KernelError
+from .gated_activation import GateActivation
+from .kernel_attention import KernelAttention
+from .kernel_library import KernelLibrary
+from .kernel_products import KernelProducts
+from .linear_layer import LinearLayer
+from .nf4_tensor import NF4Tensor
+from .norm_quantize import NormQuantize, Wanted
+from .pages import Pages
+from .prepared_weight import PreparedWeight
+from .product_table import ProductTable
+from .quantized_gemv import QuantizedGemv
+from .quantized_tensor import QuantizedTensor
+from .repacked_nf4 import RepackedNF4, can_repack_nf4, repack_nf4
+from .repacked_tensor import REPACKED_TYPES, RepackedTensor, repack
+from .rotary_table_maker import RotaryTableMaker
+from .self_check import HeadShape, SelfCheck, kind_of
+from .stacked_layers import join_layers, stack_layers
+from .triton_library import TritonLibrary
+from .weight import Weight
+
+
+class KernelOperations:
+    """See `Operations`; activations are float16 or bfloat16 where they are no bytes.
+
+    Weights that kernels read are put into their order, what else there is goes through torch.
+    Memory that kernels work in is shared by all of them, so only one stream may use this object.
+    """
+
+    reads_blocks = True
+
+    def __init__(
+        self,
+        library: KernelLibrary,
+        compiled: TritonLibrary,
+        *,
+        dtype: torch.dtype,
+        device: torch.device,
+        table: ProductTable | None = None,
+    ) -> None:
+        self.dtype = dtype
+        self._device = device
+        table = table or ProductTable.usual(library.architecture)
+        self._products = KernelProducts(library, dtype, device, table)
+        self._norms = NormQuantize(library)
+        self._rows = DequantizeRows(library)
+        self._gemv = QuantizedGemv(library)
+        self._tables = RotaryTableMaker(library)
+        self._attention = KernelAttention(library, compiled, device)
+        self._reads_bytes = self._reads_numbers = False
+        self._examples: dict[str, PreparedWeight] = {}
+
+    def prepare(self, weight: Weight) -> PreparedWeight:
+        """See `Operations`."""
+        prepared: PreparedWeight = weight
+        if isinstance(weight, QuantizedTensor) and weight.type in REPACKED_TYPES:
+            prepared = repack(weight)
+        elif isinstance(weight, NF4Tensor) and can_repack_nf4(weight):
+            prepared = repack_nf4(weight)
+        as_bytes = isinstance(prepared, RepackedTensor | RepackedNF4)
+        self._reads_bytes |= as_bytes
+        self._reads_numbers |= not as_bytes
+        self._examples.setdefault(kind_of(prepared), prepared)
+        return prepared
+
+    def check(self, heads: HeadShape, keys: Pages, values: Pages) -> None:
+        """Compare the kernels with plain torch on this device, for a model's kinds of weights.
+
+        Pages are overwritten. Raises `KernelError` where they differ.
+        """
+        check = SelfCheck(self, self._device)
+        failures = check.failures(list(self._examples.values()), heads, keys, values)
+        if failures:
+            more = f", and {len(failures) - 1} more" if len(failures) > 1 else ""
+            raise KernelError(
+                f"ingle's kernels compute something else than they should: {failures[0]}{more}.",
+                hint="Let llama.cpp run the model, and report this with the name of your GPU.",
+            )
+
+    def stack(self, *layers: LinearLayer) -> tuple[LinearLayer, ...]:
+        """See `Operations`."""
+        return stack_layers(layers)
+
+    def embed(self, token_ids: torch.Tensor, table: PreparedWeight, scale: float) -> torch.Tensor:
+        """See `Operations`."""
+        if isinstance(table, RepackedTensor | RepackedNF4 | torch.Tensor):
+            return self._rows.gather(table, token_ids, scale=scale)
+        return embedding(token_ids, table, torch.float32) * scale
+
+    def activations(self, rows: torch.Tensor) -> Activations:
+        """See `Operations`."""
+        wanted = self._wanted(len(rows))
+        dense = rows.to(self.dtype) if wanted.dense is not None else None
+        return Activations(
+            rows.shape[1], dense, self._gemv.quantize(rows.contiguous()) if wanted.tiles else None
+        )
+
+    def rms_norm(self, rows: torch.Tensor, weight: torch.Tensor, epsilon: float) -> Activations:
+        """See `Operations`."""
+        return self._norms.rms_norm(rows, weight, epsilon, self._wanted(len(rows)))
+
+    def rms_norm_add(
+        self, residual: torch.Tensor, rows: torch.Tensor, weight: torch.Tensor, epsilon: float
+    ) -> None:
+        """See `Operations`."""
+        self._norms.rms_norm_add(residual, rows, weight, epsilon)
+
+    def linear(
+        self, x: Activations, *layers: LinearLayer, dtype: torch.dtype | None = None
+    ) -> tuple[torch.Tensor, ...]:
+        """See `Operations`."""
+        ends = [0, *accumulate(layer.outputs for layer in layers)]
+        kind = dtype or self.dtype
+        together = torch.empty(x.tokens, ends[-1], dtype=kind, device=self._device)
+        first = 0
+        for layer in join_layers(layers):
+            end = first + layer.outputs
+            self._products.multiply(x, layer, together[:, first:end])
+            first = end
+        return tuple(together[:, first:end] for first, end in pairwise(ends))
+
+    def linear_add(
+        self, residual: torch.Tensor, x: Activations, layer: LinearLayer, scale: float = 1.0
+    ) -> None:
+        """See `Operations`."""
+        self._products.multiply_add(residual, x, layer, scale)
+
+    def gated_linear(
+        self, x: Activations, gate: LinearLayer, up: LinearLayer, activation: GateActivation
+    ) -> Activations:
+        """See `Operations`."""
+        return self._products.gated(x, gate, up, activation, self._wanted(x.tokens))
+
+    def rotary_tables(
+        self, positions: torch.Tensor, frequencies: torch.Tensor, scale: float
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """See `Operations`."""
+        return self._tables(positions, frequencies, scale)
+
+    def attend(
+        self,
+        x: AttentionInput,
+        key_pages: Pages,
+        value_pages: Pages,
+        step: AttentionStep,
+        *,
+        scale: float,
+        window: int | None = None,
+        soft_cap: float | None = None,
+    ) -> Activations:
+        """See `Operations`."""
+        return self._attention.attend(
+            x,
+            key_pages,
+            value_pages,
+            step,
+            self._wanted(len(x.query)),
+            scale=scale,
+            window=window,
+            soft_cap=soft_cap,
+        )
+
+    def _wanted(self, tokens: int) -> Wanted:
+        """The forms of so many rows that some layer of the model reads."""
+        as_bytes = self._reads_bytes and self._products.as_bytes(tokens)
+        as_numbers = self._reads_numbers or not as_bytes
+        return Wanted(self.dtype if as_numbers else None, as_bytes)

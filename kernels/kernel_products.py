@@ -1,0 +1,119 @@
+"""Products of activations with weights of every kind, each by the kernel that suits it."""
+
+from __future__ import annotations
+
+import torch
+
+from .activations import Activations
+from .dense_gemv import DenseGemv, fits_dense
+from .gate_quantize import GateQuantize
+from .gated_activation import GateActivation
+from .gated_gemv import GatedGemv, GatedLayer, can_fuse
+from .kernel_library import KernelLibrary
+from .large_linear import LargeLinear
+from .linear import linear_reference
+from .linear_layer import LinearLayer
+from .norm_quantize import Wanted
+from .product_table import ProductTable
+from .quantized_gemv import MOST_COLUMNS, QuantizedGemv, Repacked
+from .repacked_nf4 import RepackedNF4
+from .repacked_tensor import RepackedTensor
+
+
+class KernelProducts:
+    """Linear layers for any number of rows; `table` says where one kernel gives way to another."""
+
+    def __init__(
+        self,
+        library: KernelLibrary,
+        dtype: torch.dtype,
+        device: torch.device,
+        table: ProductTable,
+    ) -> None:
+        self.dtype = dtype
+        self._device = device
+        self._table = table
+        self._gemv = QuantizedGemv(library)
+        self._gated = GatedGemv(library, device)
+        self._gate = GateQuantize(library)
+        self._dense = DenseGemv(library)
+        self._large = LargeLinear(library, dtype, device)
+
+    def as_bytes(self, tokens: int) -> bool:
+        """Whether quantised weights multiply so many rows as bytes."""
+        return tokens <= min(self._table.gemm, MOST_COLUMNS)
+
+    def multiply(self, x: Activations, layer: LinearLayer, out: torch.Tensor) -> None:
+        """`out` (tokens, outputs), maybe a part of wider rows, becomes the layer's outputs."""
+        weight, bias = layer.weight, layer.bias
+        if not isinstance(weight, RepackedTensor | RepackedNF4):
+            self._multiply_others(x, layer, out)
+        elif not self.as_bytes(x.tokens):
+            self._multiply_large(x, layer, weight, out)
+        else:
+            self._gemv.multiply(weight, _tiles(x), out, bias=bias)
+
+    def multiply_add(
+        self, residual: torch.Tensor, x: Activations, layer: LinearLayer, scale: float
+    ) -> None:
+        """`residual` (tokens, outputs) float32 grows by `scale` times the layer's outputs."""
+        weight, bias = layer.weight, layer.bias
+        if isinstance(weight, RepackedTensor | RepackedNF4) and self.as_bytes(x.tokens):
+            self._gemv.multiply_add(weight, _tiles(x), residual, bias=bias, scale=scale)
+        elif isinstance(weight, torch.Tensor) and fits_dense(weight, _dense(x)):
+            self._dense.multiply_add(weight, _dense(x), residual, bias=bias, scale=scale)
+        else:
+            out = residual.new_empty(x.tokens, layer.outputs, dtype=self.dtype)
+            self.multiply(x, layer, out)
+            residual.add_(out, alpha=scale)
+
+    def gated(
+        self,
+        x: Activations,
+        gate: LinearLayer,
+        up: LinearLayer,
+        activation: GateActivation,
+        wanted: Wanted,
+    ) -> Activations:
+        """See `Operations.gated_linear`."""
+        first, second = gate.weight, up.weight
+        if (
+            isinstance(first, RepackedTensor | RepackedNF4)
+            and isinstance(second, RepackedTensor | RepackedNF4)
+            and self.as_bytes(x.tokens)
+            and can_fuse(first, second)
+        ):
+            layer = GatedLayer(first, second, activation, gate.bias, up.bias)
+            return self._gated.multiply(layer, _tiles(x), wanted)
+        width = gate.outputs
+        both = torch.empty(x.tokens, 2 * width, dtype=self.dtype, device=self._device)
+        self.multiply(x, gate, both[:, :width])
+        self.multiply(x, up, both[:, width:])
+        return self._gate(both[:, :width], both[:, width:], activation, wanted)
+
+    def _multiply_large(
+        self, x: Activations, layer: LinearLayer, weight: Repacked, out: torch.Tensor
+    ) -> None:
+        rows = _dense(x)
+        if out.dtype == rows.dtype:
+            self._large(rows, weight, layer.bias, out)
+        else:
+            out.copy_(self._large(rows, weight, layer.bias))
+
+    def _multiply_others(self, x: Activations, layer: LinearLayer, out: torch.Tensor) -> None:
+        weight, rows = layer.weight, _dense(x)
+        assert not isinstance(weight, RepackedTensor | RepackedNF4)
+        if isinstance(weight, torch.Tensor) and fits_dense(weight, rows):
+            self._dense.multiply(weight, rows, out, bias=layer.bias)
+        else:
+            out.copy_(linear_reference(rows, weight, layer.bias))
+
+
+def _tiles(x: Activations) -> torch.Tensor:
+    assert x.tiles is not None, "nobody quantised these activations"
+    return x.tiles
+
+
+def _dense(x: Activations) -> torch.Tensor:
+    assert x.dense is not None, "nobody wrote these activations as numbers"
+    return x.dense

@@ -1,0 +1,206 @@
+"""Whether kernels compute on this device what plain torch does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from .activations import Activations
+from .attention_input import AttentionInput
+from .attention_step import AttentionStep
+from .dequantize import dequantize
+from .linear import linear_reference
+from .linear_layer import LinearLayer
+from .operations import Operations
+from .pages import Pages
+from .prepared_weight import PreparedWeight
+from .q8_activations import dequantize_q8
+from .quantized_pages import QuantizedPages
+from .reference_operations import ReferenceOperations
+from .repacked_nf4 import RepackedNF4, unpack_nf4
+from .repacked_tensor import RepackedTensor, unpack
+from .rms_norm import rms_norm_reference
+
+# Activations in bytes alone make 5e-5 of the square of a product, bfloat16 about as much, codes of
+# keys and values of 4 bits 1e-2; what is wrong is of the size of the result.
+_LARGEST_ERROR, _LARGEST_ERROR_OF_4_BITS = 3e-3, 5e-2
+_ROWS = 256
+_TOKENS = (1, 5, 20)
+_PAGE = 32
+CHECKED_PAGES = 4
+"""Pages of keys and values that a check overwrites."""
+
+
+@dataclass(frozen=True)
+class HeadShape:
+    """Heads of a layer's attention, as `AttentionInput` has them."""
+
+    heads: int
+    kv_heads: int
+    head_size: int
+
+
+class SelfCheck:
+    """Compares an `Operations` with plain torch, on numbers that every model may meet.
+
+    Errors are shares of the square of what is right.
+    """
+
+    def __init__(self, operations: Operations, device: torch.device) -> None:
+        self._operations = operations
+        self._device = device
+        self._random = torch.Generator(device).manual_seed(1)
+        self._exact = ReferenceOperations(torch.float32)
+
+    def failures(
+        self, weights: Sequence[PreparedWeight], heads: HeadShape, keys: Pages, values: Pages
+    ) -> list[str]:
+        """What is wrong, a few words each; pages of the shape of a model's own are overwritten.
+
+        `weights` are one matrix of each kind that the model has. Waits for the device.
+        """
+        found = [*self._products(weights), *self._norms(weights[0].shape[1])]
+        wrong = [(name, error) for name, error in found if not error <= _LARGEST_ERROR]
+        coarse = isinstance(keys, QuantizedPages) and keys.format.bits == 4
+        most = _LARGEST_ERROR_OF_4_BITS if coarse else _LARGEST_ERROR
+        found = self._attention(heads, keys, values)
+        wrong += [(name, error) for name, error in found if not error <= most]
+        return [f"{name} is off by {error:.1e}" for name, error in wrong]
+
+    def _products(self, weights: Sequence[PreparedWeight]) -> Iterator[tuple[str, float]]:
+        for weight in weights:
+            part, plain = _part(weight), _plain(_part(weight))
+            name, layer = kind_of(weight), LinearLayer(part)
+            for tokens in _TOKENS:
+                rows = self._normal(tokens, weight.shape[1])
+                x = self._operations.activations(rows)
+                expected = linear_reference(rows, plain)
+                (found,) = self._operations.linear(x, layer, dtype=torch.float32)
+                yield f"{name} by {tokens} rows", _error(found, expected)
+                residual = self._normal(tokens, layer.outputs)
+                summed = residual + 0.5 * expected
+                self._operations.linear_add(residual, x, layer, 0.5)
+                yield f"{name} added to {tokens} rows", _error(residual, summed)
+                gated = self._operations.gated_linear(x, layer, layer, "silu")
+                right = torch.nn.functional.silu(expected) * expected
+                yield f"{name} gated for {tokens} rows", _error(_rows(gated), right)
+            ids = torch.tensor((3, 0, 3), device=self._device)
+            found = self._operations.embed(ids, part, 1.0)
+            yield f"{name} as an embedding", _error(found, _rows_of(plain, ids))
+
+    def _norms(self, size: int) -> Iterator[tuple[str, float]]:
+        weight = self._normal(size).abs() + 0.5
+        for tokens in _TOKENS:
+            rows, residual = self._normal(tokens, size), self._normal(tokens, size)
+            expected = rms_norm_reference(rows, weight, 1e-5, torch.float32)
+            found = self._operations.rms_norm(rows, weight, 1e-5)
+            yield f"the norm of {tokens} rows", _error(_rows(found), expected)
+            summed = residual + expected
+            self._operations.rms_norm_add(residual, rows, weight, 1e-5)
+            yield f"the norm added to {tokens} rows", _error(residual, summed)
+
+    def _attention(
+        self, heads: HeadShape, keys: Pages, values: Pages
+    ) -> Iterator[tuple[str, float]]:
+        twins = _empty_twin(keys), _empty_twin(values)
+        for name, parts in {
+            "a prompt": ((0, 40), (0, 3)),
+            "decoding": ((40, 1), (3, 1)),
+            "verifying": ((41, 5), (4, 2)),
+        }.items():
+            step = self._step(parts)
+            given = self._heads(heads, keys, step.positions)
+            query, key, value = (part.float() for part in given)
+            exact = AttentionInput(query, key, value)
+            scale = heads.head_size**-0.5
+            expected = self._exact.attend(exact, *twins, step, scale=scale)
+            found = self._operations.attend(AttentionInput(*given), keys, values, step, scale=scale)
+            yield f"attention of {name}", _error(_rows(found), _rows(expected))
+
+    def _heads(
+        self, heads: HeadShape, keys: Pages, positions: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Queries, keys with the bias that pages leave out, and values."""
+        count, kind = len(positions), self._operations.dtype
+        query = self._normal(count, heads.heads, heads.head_size)
+        key, value = self._normal(2, count, heads.kv_heads, heads.head_size)
+        if isinstance(keys, QuantizedPages) and keys.bias is not None:
+            key = key + keys.bias.at(positions)
+            query = query / keys.bias.bias.abs().amax().clamp_min(1)  # or one key gets everything
+        return query.to(kind), key.to(kind), value.to(kind)
+
+    def _step(self, parts: Sequence[tuple[int, int]]) -> AttentionStep:
+        """Sequences of so many tokens before and so many new ones, in pages of their own."""
+        each = CHECKED_PAGES // len(parts)
+        tables = torch.arange(CHECKED_PAGES, dtype=torch.int32).view(len(parts), each).flip(1)
+        positions = [torch.arange(start, start + count) for start, count in parts]
+        slots = [
+            tables[place, where // _PAGE].long() * _PAGE + where % _PAGE
+            for place, where in enumerate(positions)
+        ]
+        counts = torch.tensor([0, *(count for _, count in parts)])
+        lengths = torch.tensor([start + count for start, count in parts])
+        tensors = (
+            torch.cat(positions),
+            torch.cat(slots),
+            tables.contiguous(),
+            lengths.int(),
+            counts.cumsum(0).int(),
+        )
+        return AttentionStep(
+            *(tensor.to(self._device) for tensor in tensors),
+            longest_query=max(count for _, count in parts),
+            longest_context=int(lengths.max()),
+        )
+
+    def _normal(self, *shape: int) -> torch.Tensor:
+        return torch.randn(*shape, device=self._device, generator=self._random)
+
+
+def kind_of(weight: PreparedWeight) -> str:
+    """What a matrix is stored as, in a word."""
+    if isinstance(weight, torch.Tensor):
+        return str(weight.dtype).removeprefix("torch.")
+    return getattr(weight, "type", "NF4")
+
+
+def _rows_of(weight: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+    """Some rows of a matrix in float32."""
+    return weight[ids].float()
+
+
+def _part(weight: PreparedWeight) -> PreparedWeight:
+    """The first rows: enough to be wrong in."""
+    if isinstance(weight, torch.Tensor):
+        return weight[:_ROWS]
+    if isinstance(weight, RepackedTensor | RepackedNF4):
+        return replace(weight, data=weight.data[:_ROWS])
+    return weight.rows(slice(0, _ROWS))
+
+
+def _plain(weight: PreparedWeight) -> torch.Tensor:
+    if isinstance(weight, torch.Tensor):
+        return weight.float()
+    if isinstance(weight, RepackedTensor):
+        return dequantize(unpack(weight))
+    return dequantize(unpack_nf4(weight) if isinstance(weight, RepackedNF4) else weight)
+
+
+def _empty_twin(pages: Pages) -> torch.Tensor:
+    """Pages of numbers, with as many places."""
+    device = pages.codes.device if isinstance(pages, QuantizedPages) else pages.device
+    return torch.zeros(pages.shape, dtype=torch.float32, device=device)
+
+
+def _rows(x: Activations) -> torch.Tensor:
+    if x.dense is not None:
+        return x.dense
+    assert x.tiles is not None
+    return dequantize_q8(x.tiles, x.size)
+
+
+def _error(found: torch.Tensor, expected: torch.Tensor) -> float:
+    found, expected = found.double(), expected.double()
+    return float((found - expected).square().sum() / expected.square().sum())

@@ -1,0 +1,138 @@
+"""The whole engine on its own kernels, which run on the CPU: csrc by g++, Triton interpreted."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from gpu.random_model import all_bf16, all_nf4, llama_config, q4_k_m
+from gpu.synthetic import source
+
+from ingle.backends.base import EngineKind, LoadSpec, SamplingParams
+from ingle.backends.cuda.compute_backend import ComputeBackend
+from ingle.backends.cuda.model_runner import CudaModelRunner
+from ingle.backends.engine.batch import Batch, Chunk
+from ingle.backends.engine.engine import Engine
+from ingle.backends.engine.sequence import Sequence
+from ingle.kernels.attention_variant import attention_variants
+from ingle.kernels.host_library import HostLibrary
+from ingle.kernels.interpreted_library import InterpretedLibrary
+from ingle.kernels.kernel_operations import KernelOperations
+from ingle.models.kv_type import KVType
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+
+LoadModel = Callable[..., CudaModelRunner]
+CPU = torch.device("cpu")
+CONFIG = llama_config(layers=2, hidden=256, heads=4, kv_heads=2, intermediate=512, vocabulary=300)
+PROMPT = [5, 250, 3, 17, 99, 201, 44, 8, 123, 7, 66, 31, 285, 12, 190, 2]
+
+
+def mixed(name: str) -> str:
+    """The types whose blocks have 32 weights, all in one model, and one super-block's."""
+    kinds = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q5_K")
+    return kinds[sum(name.encode()) % len(kinds)]
+
+
+@pytest.fixture(scope="module")
+def backend(pytestconfig: pytest.Config) -> ComputeBackend:
+    assert pytestconfig.cache is not None
+    library = HostLibrary(pytestconfig.cache.mkdir("kernels"), seed=3, processors=8)
+    compiled = InterpretedLibrary(list(attention_variants()), processors=8)
+    operations = KernelOperations(library, compiled, dtype=torch.bfloat16, device=CPU)
+    return ComputeBackend(operations, library=library)
+
+
+@pytest.fixture(scope="module")
+def load(backend: ComputeBackend) -> Iterator[Callable[..., CudaModelRunner]]:
+    """A random model on kernels or on plain torch."""
+    made: list[CudaModelRunner] = []
+
+    def load(
+        kind: Callable[[str], str], kv_type: KVType = KVType.BF16, *, plain: bool = False
+    ) -> CudaModelRunner:
+        spec = LoadSpec(
+            engine=EngineKind.CUDA,
+            path="random",
+            context=128,
+            slots=4,
+            batch=32,
+            device="cpu",
+            threads=1,
+            kv_type=KVType.F32 if plain else kv_type,
+        )
+        model = source(CONFIG, CPU, kind)
+        made.append(CudaModelRunner(spec, backend=None if plain else backend, source=model))
+        return made[-1]
+
+    yield load
+    for runner in made:
+        runner.close()
+
+
+def logits(runner: CudaModelRunner, parts: list[tuple[int, int]]) -> torch.Tensor:
+    """Behind every part of the prompt: tokens that were computed before, and new ones."""
+    found: list[torch.Tensor] = []
+    for start, count in parts:
+        sequence = Sequence("text", 0, PROMPT[: start + count], SamplingParams())
+        sequence.slot, sequence.num_computed, sequence.block_table = 0, start, [1]
+        found.append(runner.compute(Batch([Chunk(sequence, count, True)], count)).clone())
+    return torch.cat(found).log_softmax(-1)
+
+
+@pytest.mark.parametrize("kind", [q4_k_m, all_nf4, all_bf16, mixed])
+def test_logits_are_those_of_plain_torch(
+    load: Callable[..., CudaModelRunner], kind: Callable[[str], str]
+) -> None:
+    """A prompt in rows for each kind of product, then tokens, then drafts to verify."""
+    parts = [(0, 10), (10, 1), (11, 5)]
+    found, expected = logits(load(kind), parts), logits(load(kind, plain=True), parts)
+    divergence = (expected.exp() * (expected - found)).sum(-1)
+    assert divergence.max() < 0.01, divergence
+
+
+@pytest.mark.parametrize("kv_type", [KVType.Q8_0, KVType.Q4_0, KVType.F16])
+def test_pages_of_other_types(load: Callable[..., CudaModelRunner], kv_type: KVType) -> None:
+    parts = [(0, 12), (12, 1), (13, 3)]
+    found, expected = logits(load(q4_k_m, kv_type), parts), logits(load(q4_k_m, plain=True), parts)
+    divergence = (expected.exp() * (expected - found)).sum(-1)
+    assert divergence.max() < (0.2 if kv_type is KVType.Q4_0 else 0.01), divergence
+
+
+def test_together_they_say_what_each_says_alone(load: Callable[..., CudaModelRunner]) -> None:
+    runner = load(q4_k_m)
+
+    def texts(count: int) -> list[Sequence]:
+        params = [SamplingParams(temperature=0.0), SamplingParams(seed=4)]
+        return [
+            Sequence("r", i, PROMPT[i:], params[i % 2], max_tokens=4, ignore_eos=True)
+            for i in range(count)
+        ]
+
+    def run(together: list[Sequence]) -> list[list[int]]:
+        engine = Engine(runner)
+        for sequence in together:
+            engine.add(sequence)
+        while engine.has_work:
+            engine.step()
+        return [sequence.token_ids[sequence.prompt_length :] for sequence in together]
+
+    alone = [run([sequence])[0] for sequence in texts(3)]
+    assert run(texts(3)) == alone
+
+
+@pytest.mark.slow
+@pytest.mark.model
+def test_a_real_models_logits(
+    load_model: LoadModel, backend: ComputeBackend, smollm2_path: Path
+) -> None:
+    size = {"context": 128, "slots": 2, "batch": 16}
+    ours = load_model(smollm2_path, backend, kv_type=KVType.BF16, **size)
+    exact = load_model(smollm2_path, kv_type=KVType.F32, **size)
+    parts = [(0, 3), (3, 1), (4, 2)]
+    found, expected = logits(ours, parts), logits(exact, parts)
+    divergence = (expected.exp() * (expected - found)).sum(-1)
+    assert divergence.max() < 0.02, divergence
