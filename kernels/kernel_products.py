@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 from .activations import Activations
-from .dense_gemv import DenseGemv, fits_dense
 from .gate_quantize import GateQuantize
 from .gated_activation import GateActivation
 from .gated_gemv import GatedGemv, GatedLayer, can_fuse
@@ -36,7 +35,6 @@ class KernelProducts:
         self._gemv = QuantizedGemv(library)
         self._gated = GatedGemv(library, device)
         self._gate = GateQuantize(library)
-        self._dense = DenseGemv(library)
         self._large = LargeLinear(library, dtype, device)
 
     def as_bytes(self, tokens: int) -> bool:
@@ -60,8 +58,6 @@ class KernelProducts:
         weight, bias = layer.weight, layer.bias
         if isinstance(weight, RepackedTensor | RepackedNF4) and self.as_bytes(x.tokens):
             self._gemv.multiply_add(weight, _tiles(x), residual, bias=bias, scale=scale)
-        elif isinstance(weight, torch.Tensor) and fits_dense(weight, _dense(x)):
-            self._dense.multiply_add(weight, _dense(x), residual, bias=bias, scale=scale)
         else:
             out = residual.new_empty(x.tokens, layer.outputs, dtype=self.dtype)
             self.multiply(x, layer, out)
@@ -103,10 +99,7 @@ class KernelProducts:
     def _multiply_others(self, x: Activations, layer: LinearLayer, out: torch.Tensor) -> None:
         weight, rows = layer.weight, _dense(x)
         assert not isinstance(weight, RepackedTensor | RepackedNF4)
-        if isinstance(weight, torch.Tensor) and fits_dense(weight, rows):
-            self._dense.multiply(weight, rows, out, bias=layer.bias)
-        else:
-            out.copy_(linear_reference(rows, weight, layer.bias))
+        out.copy_(linear_reference(rows, weight, layer.bias))
 
 
 def _tiles(x: Activations) -> torch.Tensor:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 import torch
 
 from ingle.kernels.attention_variant import QueryType
+from ingle.kernels.compilable_attention import CompilableAttention
 from ingle.kernels.errors import KernelError
 from ingle.kernels.gpu_library import GPULibrary
 from ingle.kernels.kernel_library import KernelLibrary
@@ -86,8 +87,8 @@ def _why_without(where: ComputeDevice, config: ModelConfig, spec: LoadSpec) -> s
 def _with_kernels(where: ComputeDevice, config: ModelConfig, spec: LoadSpec) -> ComputeBackend:
     folder = Path(spec.kernel_cache or tempfile.mkdtemp(prefix="ingle-kernels-"))
     library = GPULibrary.open(folder, device=where.device.index or 0)
-    attention = attention_kernels(config, spec.kv_type, _TYPES[where.dtype])
-    library.prepare(kernel_sources(), attention)
+    variants = attention_kernels(config, spec.kv_type, _TYPES[where.dtype])
+    library.prepare(kernel_sources(), [CompilableAttention(variant) for variant in variants])
     table = ProductTable.read(table_path(folder, where.name))
     operations = KernelOperations(
         library, library, dtype=where.dtype, device=where.device, table=table

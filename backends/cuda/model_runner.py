@@ -246,7 +246,9 @@ class CudaModelRunner:
             max_pages=-(-self.context // PAGE_SIZE),
             device=where.device,
         )
-        self._sampler = BatchSampler(self.tokenizer, where.device, room=self.context)
+        self._sampler = BatchSampler(
+            self.tokenizer, where.device, room=self.context, kernels=self._backend.library
+        )
         budget = PageBudget(where, context=self.context, slots=self.slots)
         pages = budget.wanted(spec.kv_capacity)
         self._workspace = 0
