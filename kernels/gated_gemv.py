@@ -17,6 +17,7 @@ from .kernel_library import KernelLibrary
 from .norm_quantize import Wanted
 from .q8_activations import GROUP, q8_tiles
 from .quantized_gemv import MOST_COLUMNS, QuantizedGemv, Repacked
+from .repacked_nf4 import RepackedNF4
 from .repacked_tensor import RepackedTensor
 
 MOST_OUTPUTS = 1 << 18
@@ -60,7 +61,8 @@ class GatedGemv:
         """The results (columns, rows) for quantised vectors `tiles`.
 
         `split` warps share a row of both matrices, where there are kernels for it. `exact` is for
-        NF4; see `QuantizedGemv.multiply`. Raises `ValueError` where shapes do not fit.
+        NF4, see `QuantizedGemv.multiply`, and takes three launches. Raises `ValueError` where
+        shapes do not fit.
         """
         rows, inputs = layer.gate.shape
         columns = tiles.shape[1]
@@ -70,7 +72,7 @@ class GatedGemv:
             raise ValueError(f"{tuple(tiles.shape)} tiles do not fit {inputs} inputs.")
         if rows > MOST_OUTPUTS or (wanted.tiles and rows % GROUP):
             raise ValueError(f"{rows} outputs cannot be quantised.")
-        if not can_fuse(layer.gate, layer.up):
+        if exact or not can_fuse(layer.gate, layer.up):
             return self._in_three(layer, tiles, wanted, exact=exact)
         dense = None if wanted.dense is None else tiles.new_empty(columns, rows, dtype=wanted.dense)
         results = q8_tiles(columns, rows, tiles.device) if wanted.tiles else None
@@ -87,15 +89,15 @@ class GatedGemv:
     ) -> None:
         gate, up = layer.gate, layer.up
         (rows, inputs), columns = gate.shape, tiles.shape[1]
-        assert isinstance(gate, RepackedTensor)
         values = None if results is None else tiles.new_empty(columns, rows, dtype=torch.float32)
         biases = layer.gate_bias, layer.up_bias
         tensors = gate.data, up.data, tiles, *biases, dense, results, values, self._counts
         dense_type = 0 if dense is None else ELEMENT_TYPES[dense.dtype]
         numbers = rows, inputs, gate.data.shape[1], dense_type, GATES[layer.activation]
-        name = _SOURCES[gate.type]
+        name = "nf4" if isinstance(gate, RepackedNF4) else _SOURCES[gate.type]
         kernel, grid = f"{name}_gated_c{columns}_s{split}", (-(-rows * split // _WARPS), 1, 1)
-        arguments = *map(pointer, tensors), *map(c_int, numbers)
+        tables = (each for weight in (gate, up) for each in _tables(weight))
+        arguments = *map(pointer, tensors), *map(c_int, numbers), *map(pointer, tables)
         block = (32 * _WARPS, 1, 1)
         self._library.launch(f"gated_{name}.cuh", kernel, grid, block, arguments)
 
@@ -118,6 +120,12 @@ class GatedGemv:
 
 def can_fuse(gate: Repacked, up: Repacked) -> bool:
     """Whether there is a kernel that multiplies both."""
-    if not isinstance(gate, RepackedTensor) or not isinstance(up, RepackedTensor):
-        return False
-    return gate.type == up.type and gate.type in _SOURCES
+    if isinstance(gate, RepackedTensor) and isinstance(up, RepackedTensor):
+        return gate.type == up.type and gate.type in _SOURCES
+    return isinstance(gate, RepackedNF4) and isinstance(up, RepackedNF4)
+
+
+def _tables(weight: Repacked) -> tuple[torch.Tensor, ...]:
+    if isinstance(weight, RepackedTensor):
+        return ()
+    return weight.nested.values, weight.nested.absmax, weight.nested.offset

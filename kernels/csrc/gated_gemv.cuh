@@ -17,17 +17,20 @@ struct GatedArguments {
   const float *gate_bias, *up_bias;  // (rows,), or null
   void* dense;                       // (columns, rows) of an element type, or null
   u8* q8;                            // tiles of the results, or null
-  float* values;                     // (columns, rows), and
+  float* outputs;                    // (columns, rows), and
   u32* counts;                       // (rows / 32,) zeros: where there are tiles
   int rows, inputs, row_bytes, type, activation;
 };
 
+template <class Format>
 struct TwoMatrices {
   static constexpr int STEP = 1;  // from one warp to the next
+  const Format &gate_format, &up_format;
   const u8 *gate, *up;
   int rows;
   DEVICE int number(int first, int) const { return min(first, rows - 1); }
-  DEVICE const u8* matrix(int r) const { return r ? up : gate; }
+  DEVICE const u8* start(int r) const { return r ? up : gate; }
+  DEVICE const Format& format(int r) const { return r ? up_format : gate_format; }
 };
 
 // Makes bytes of the outputs of a group, four columns at a time: eight lanes take a column.
@@ -38,21 +41,21 @@ DEVICE void quantize_group(const GatedArguments& a, int group, int lane) {
     const int first = group * 32 + lane % 8 * 4;
     const bool inside = column < COLUMNS;
     uint4 v = make_uint4(0, 0, 0, 0);
-    if (inside) v = load_fresh_16(a.values + size_t(column) * a.rows + first);
+    if (inside) v = load_fresh_16(a.outputs + size_t(column) * a.rows + first);
     store_q8(a.q8, COLUMNS, column, first,
              make_float4(bits_to_float(v.x), bits_to_float(v.y), bits_to_float(v.z), bits_to_float(v.w)), inside);
   }
 }
 
 template <class Format, int COLUMNS, int SPLIT>
-DEVICE void gated_gemv(const Format& format, const GatedArguments& a) {
+DEVICE void gated_gemv(const Format& gate_format, const Format& up_format, const GatedArguments& a) {
   constexpr int COUNT = power_of_two_from(2 * COLUMNS), LANES = 32 / COUNT;
   if (SPLIT == 1 && GemvPlace<1, SPLIT>().row >= a.rows) return;
   float sums[COUNT];
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) sums[i] = 0.f;
-  const TwoMatrices matrices{a.gate, a.up, a.rows};
-  add_tiles<Format, 2, COLUMNS, SPLIT>(format, matrices, a.tiles, a.inputs, a.row_bytes, sums);
+  const TwoMatrices<Format> matrices{gate_format, up_format, a.gate, a.up, a.rows};
+  add_tiles<Format, 2, COLUMNS, SPLIT>(matrices, a.tiles, a.inputs, a.row_bytes, sums);
   let_next_kernel_begin();
   sum_over_lanes(sums);
   const GemvPlace<1, SPLIT> place;
@@ -66,7 +69,7 @@ DEVICE void gated_gemv(const Format& format, const GatedArguments& a) {
     const float value = gated(gate, up, a.activation);
     const size_t index = size_t(column) * a.rows + place.row;
     if (a.dense) store_one(a.dense, index, value, a.type);
-    if (a.q8) a.values[index] = value;
+    if (a.q8) a.outputs[index] = value;
   }
   if (!a.q8) return;
   __syncwarp();
@@ -80,15 +83,17 @@ DEVICE void gated_gemv(const Format& format, const GatedArguments& a) {
 #define GATED_PARAMETERS                                                                          \
   const u8 *__restrict__ gate, const u8 *__restrict__ up, const u8 *__restrict__ tiles,           \
       const float *__restrict__ gate_bias, const float *__restrict__ up_bias, void *__restrict__ dense, \
-      u8 *__restrict__ q8, float *values, u32 *counts, int rows, int inputs, int row_bytes, int type, int activation
+      u8 *__restrict__ q8, float *outputs, u32 *counts, int rows, int inputs, int row_bytes, int type, int activation
 #define GATED_ARGUMENTS                                                                           \
-  {gate, up, tiles, gate_bias, up_bias, dense, q8, values, counts, rows, inputs, row_bytes, type, activation}
+  {gate, up, tiles, gate_bias, up_bias, dense, q8, outputs, counts, rows, inputs, row_bytes, type, activation}
 
-// `format` is what makes a Format from `inputs`; a processor has to have room for so many blocks.
-#define GATED_KERNEL(NAME, COLUMNS, SPLIT, BLOCKS, Format, format)                                \
+// `value` is what makes a Format from `inputs`, where that says all of both matrices; a processor has to
+// have room for so many blocks.
+#define GATED_KERNEL(NAME, COLUMNS, SPLIT, BLOCKS, Format, value)                                 \
   extern "C" __global__ void __launch_bounds__(GEMV_THREADS, BLOCKS)                              \
       NAME##_gated_c##COLUMNS##_s##SPLIT(GATED_PARAMETERS) {                                      \
-    gated_gemv<Format, COLUMNS, SPLIT>(format, GATED_ARGUMENTS);                                  \
+    const Format format = value;                                                                  \
+    gated_gemv<Format, COLUMNS, SPLIT>(format, format, GATED_ARGUMENTS);                          \
   }                                                                                               \
   EXPORT_KERNEL(NAME##_gated_c##COLUMNS##_s##SPLIT)
 

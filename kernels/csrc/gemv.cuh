@@ -39,20 +39,20 @@ DEVICE void sum_over_warps(float& value, int warp, int lane) {
   for (int i = 1; i < SPLIT; ++i) value += partial[(warp + i) * 32 + lane];
 }
 
-template <class Format, int ROWS, int COLUMNS>
-DEVICE void add_tile(const Format& format, const typename Format::Cursor (&cursors)[ROWS], const u8* x, int groups,
+template <class Format, int ROWS, int COLUMNS, class Matrix>
+DEVICE void add_tile(const Matrix& matrix, const typename Format::Cursor (&cursors)[ROWS], const u8* x, int groups,
                      float* sums) {
   typename Format::Raw raw[ROWS];
 #pragma unroll
-  for (int r = 0; r < ROWS; ++r) raw[r] = format.load(cursors[r], groups);
+  for (int r = 0; r < ROWS; ++r) raw[r] = matrix.format(r).load(cursors[r], groups);
   typename Format::Group group[ROWS];
 #pragma unroll
-  for (int r = 0; r < ROWS; ++r) group[r] = format.decode(raw[r]);
+  for (int r = 0; r < ROWS; ++r) group[r] = matrix.format(r).decode(raw[r]);
 #pragma unroll
   for (int c = 0; c < COLUMNS; ++c) {
     const Q8Group q8 = load_q8_group(x + c * Q8_TILE_BYTES);
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r) sums[r * COLUMNS + c] = format.product(group[r], q8, sums[r * COLUMNS + c]);
+    for (int r = 0; r < ROWS; ++r) sums[r * COLUMNS + c] = matrix.format(r).product(group[r], q8, sums[r * COLUMNS + c]);
   }
 }
 
@@ -66,18 +66,20 @@ struct GemvPlace {
 };
 
 // ROWS of a matrix that follow one another; those beyond its end are its last one.
-template <int ROWS>
+template <class Format, int ROWS>
 struct OneMatrix {
   static constexpr int STEP = ROWS;  // from one warp to the next
+  const Format& each;
   const u8* weights;
   int rows;
   DEVICE int number(int first, int r) const { return min(first + r, rows - 1); }
-  DEVICE const u8* matrix(int) const { return weights; }
+  DEVICE const u8* start(int) const { return weights; }
+  DEVICE const Format& format(int) const { return each; }
 };
 
 // Adds the products of this warp's ROWS rows to `sums`.
 template <class Format, int ROWS, int COLUMNS, int SPLIT, class Matrix>
-DEVICE void add_tiles(const Format& format, const Matrix& matrix, const u8* tiles, int inputs, int row_bytes, float* sums) {
+DEVICE void add_tiles(const Matrix& matrix, const u8* tiles, int inputs, int row_bytes, float* sums) {
   const GemvPlace<Matrix::STEP, SPLIT> place;
   const int lane = place.lane, split = place.warp % SPLIT;
   const int full = inputs / Q8_TILE_INPUTS, rest = inputs % Q8_TILE_INPUTS / 32;
@@ -85,8 +87,8 @@ DEVICE void add_tiles(const Format& format, const Matrix& matrix, const u8* tile
 #pragma unroll
   for (int r = 0; r < ROWS; ++r) {
     const int row = matrix.number(place.row, r);
-    const u8* const start = matrix.matrix(r) + size_t(row) * row_bytes;
-    cursors[r] = format.at(start, row, split);
+    const u8* const start = matrix.start(r) + size_t(row) * row_bytes;
+    cursors[r] = matrix.format(r).at(start, row, split);
     // Weights depend on nobody: their first bytes may come while the previous kernel still runs.
     if (lane * 32 < row_bytes) prefetch_to_l2(start + lane * 32);
   }
@@ -94,12 +96,12 @@ DEVICE void add_tiles(const Format& format, const Matrix& matrix, const u8* tile
   const u8* x = tiles + split * (COLUMNS * Q8_TILE_BYTES) + lane * 16;
 #pragma unroll(COLUMNS > 3 ? 1 : 2)
   for (int tile = split; tile < full; tile += SPLIT) {
-    add_tile<Format, ROWS, COLUMNS>(format, cursors, x, 32, sums);
+    add_tile<Format, ROWS, COLUMNS>(matrix, cursors, x, 32, sums);
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r) format.advance(cursors[r], SPLIT);
+    for (int r = 0; r < ROWS; ++r) matrix.format(r).advance(cursors[r], SPLIT);
     x += SPLIT * COLUMNS * Q8_TILE_BYTES;
   }
-  if (full % SPLIT == split && lane < rest) add_tile<Format, ROWS, COLUMNS>(format, cursors, x, rest, sums);
+  if (full % SPLIT == split && lane < rest) add_tile<Format, ROWS, COLUMNS>(matrix, cursors, x, rest, sums);
 }
 
 template <class Format, int ROWS, int COLUMNS, int SPLIT>
@@ -109,8 +111,8 @@ DEVICE void gemv(const Format& format, const GemvArguments& a) {
   float sums[COUNT];
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) sums[i] = 0.f;
-  const OneMatrix<ROWS> matrix{a.weights, a.rows};
-  add_tiles<Format, ROWS, COLUMNS, SPLIT>(format, matrix, a.tiles, a.inputs, a.row_bytes, sums);
+  const OneMatrix<Format, ROWS> matrix{format, a.weights, a.rows};
+  add_tiles<Format, ROWS, COLUMNS, SPLIT>(matrix, a.tiles, a.inputs, a.row_bytes, sums);
   let_next_kernel_begin();
   sum_over_lanes(sums);
   const GemvPlace<ROWS, SPLIT> place;

@@ -8,9 +8,10 @@ import torch
 from ingle.kernels.gated_activation import GateActivation, gated_activation_reference
 from ingle.kernels.gated_gemv import GatedGemv, GatedLayer, can_fuse
 from ingle.kernels.host_library import HostLibrary
-from ingle.kernels.nf4 import quantize_nf4
+from ingle.kernels.nf4 import dequantize_nf4_blocks, quantize_nf4
+from ingle.kernels.nf4_tensor import NF4Tensor
 from ingle.kernels.norm_quantize import Wanted
-from ingle.kernels.q8_activations import q8_groups, quantize_q8_reference
+from ingle.kernels.q8_activations import dequantize_q8, q8_groups, quantize_q8_reference
 from ingle.kernels.quantized_gemv import quantized_gemv_reference
 from ingle.kernels.quantized_tensor import QuantizedTensor
 from ingle.kernels.repacked_nf4 import repack_nf4
@@ -124,7 +125,36 @@ def test_types_without_a_common_kernel_take_three_launches(
     assert torch.equal(q8_groups(found.tiles, 64), q8_groups(quantised, 64))
 
 
-def test_nf4_takes_three_launches(make_library: MakeLibrary) -> None:
+def rounded(weight: NF4Tensor) -> torch.Tensor:
+    """The matrix with the sixteen values as bytes; float64."""
+    ones = torch.ones(weight.absmax.numel())
+    codes = dequantize_nf4_blocks(weight.codes, ones, weight.codes.numel() * 2).double()
+    values = (codes * 112.03).round() / 112.03
+    return values.view(weight.shape) * weight.scales().double().repeat_interleave(64, 1)
+
+
+@pytest.mark.parametrize(("rows", "inputs"), [(32, 64), (96, 1344), (352, 1088)])
+@pytest.mark.parametrize(("columns", "split"), [(1, 1), (3, 4), (8, 1)])
+def test_nf4(make_library: MakeLibrary, rows: int, inputs: int, columns: int, split: int) -> None:
+    """Scales of scales are each matrix's own."""
+    generator = torch.Generator().manual_seed(rows)
+    gate, up = (
+        quantize_nf4(torch.randn(rows, inputs, generator=generator) * size) for size in (0.05, 0.2)
+    )
+    tiles, gemv = tiles_of(columns, inputs), GatedGemv(make_library(seed=columns))
+    layer = GatedLayer(repack_nf4(gate), repack_nf4(up), "silu")
+    assert can_fuse(layer.gate, layer.up)
+    found = gemv.multiply(layer, tiles, BOTH, split=split)
+    x = dequantize_q8(tiles, inputs)
+    emulated = gated_activation_reference(x @ rounded(gate).T, x @ rounded(up).T, "silu")
+    assert found.dense is not None
+    assert found.tiles is not None
+    assert error(found.dense, emulated) < 2e-6
+    quantised = quantize_q8_reference(found.dense)
+    assert torch.equal(q8_groups(found.tiles, rows), q8_groups(quantised, rows))
+
+
+def test_exact_nf4_takes_three_launches(make_library: MakeLibrary) -> None:
     generator = torch.Generator().manual_seed(0)
     gate, up = (quantize_nf4(torch.randn(32, 128, generator=generator) * 0.05) for _ in range(2))
     tiles = tiles_of(3, 128)
