@@ -106,7 +106,8 @@ class CudaModelRunner:
     def state_key(self) -> str:
         """The layout of pages, what is in them, and how exactly it was computed."""
         where, weights = self._where, self._spec.quantize
-        computed = f"{where.dtype} on {where.device.type}, quantize {weights}"
+        by = "kernels" if self._backend.operations.reads_blocks else "torch"
+        computed = f"{where.dtype} on {where.device.type} by {by}, quantize {weights}"
         return f"{_LAYOUT}, {self._spec.kv_type}, {computed}"
 
     @property

@@ -76,4 +76,5 @@ def spec(session: Session, *, context: int, slots: int, capacity: int, batch: in
         batch=batch,
         device="cpu" if session.on_cpu else "cuda",
         kv_type=KVType.BF16,
+        kernel_cache=str(session.folder),
     )

@@ -48,12 +48,14 @@ def backend(pytestconfig: pytest.Config) -> ComputeBackend:
 
 @pytest.fixture(scope="module")
 def load(backend: ComputeBackend) -> Iterator[Callable[..., CudaModelRunner]]:
-    """A random model on kernels or on plain torch."""
-    made: list[CudaModelRunner] = []
+    """A random model on kernels or on plain torch, each loaded once."""
+    made: dict[tuple[object, ...], CudaModelRunner] = {}
 
     def load(
         kind: Callable[[str], str], kv_type: KVType = KVType.BF16, *, plain: bool = False
     ) -> CudaModelRunner:
+        if (kind, kv_type, plain) in made:
+            return made[kind, kv_type, plain]
         spec = LoadSpec(
             engine=EngineKind.CUDA,
             path="random",
@@ -65,11 +67,12 @@ def load(backend: ComputeBackend) -> Iterator[Callable[..., CudaModelRunner]]:
             kv_type=KVType.F32 if plain else kv_type,
         )
         model = source(CONFIG, CPU, kind)
-        made.append(CudaModelRunner(spec, backend=None if plain else backend, source=model))
-        return made[-1]
+        runner = CudaModelRunner(spec, backend=None if plain else backend, source=model)
+        made[kind, kv_type, plain] = runner
+        return runner
 
     yield load
-    for runner in made:
+    for runner in made.values():
         runner.close()
 
 

@@ -1,0 +1,130 @@
+"""What is wrong with a device's kernels is found, whatever it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from gpu.weights import random_weight
+
+from ingle.kernels.activations import Activations
+from ingle.kernels.key_bias import KeyBias
+from ingle.kernels.kv_append import kv_append
+from ingle.kernels.pages import Pages
+from ingle.kernels.prepared_weight import PreparedWeight
+from ingle.kernels.quantized_pages import QuantizedPages
+from ingle.kernels.quantized_tensor import QuantizedTensor
+from ingle.kernels.reference_operations import ReferenceOperations
+from ingle.kernels.repacked_tensor import repack
+from ingle.kernels.rope import rotary_tables
+from ingle.kernels.self_check import CHECKED_PAGES, HeadShape, SelfCheck, kind_of
+
+CPU = torch.device("cpu")
+HEADS = HeadShape(heads=4, kv_heads=2, head_size=64)
+
+
+def plain_pages() -> tuple[Pages, Pages]:
+    shape = (CHECKED_PAGES, 32, HEADS.kv_heads, HEADS.head_size)
+    return torch.full(shape, torch.nan), torch.full(shape, torch.nan)
+
+
+def quantised_pages(bits: int, *, biased: bool) -> tuple[Pages, Pages]:
+    shape = (CHECKED_PAGES, 32, HEADS.kv_heads)
+    width, kind = (64, torch.int8) if bits == 8 else (32, torch.uint8)
+    bias = None
+    if biased:
+        tables = rotary_tables(torch.arange(128), torch.logspace(0, -3, 32), 1.0)
+        bias = KeyBias(torch.randn(HEADS.kv_heads, 64) * 60, *tables)
+
+    def plane(bias: KeyBias | None) -> QuantizedPages:
+        codes = torch.zeros((*shape, width), dtype=kind)
+        return QuantizedPages(codes, torch.zeros((*shape, 2), dtype=torch.float16), bias)
+
+    return plane(bias), plane(None)
+
+
+def failures(
+    operations: ReferenceOperations,
+    pages: tuple[Pages, Pages] | None = None,
+    weights: Sequence[PreparedWeight] | None = None,
+) -> list[str]:
+    weight = random_weight("Q4_K", 96, 256, CPU)
+    assert isinstance(weight, QuantizedTensor)
+    check = SelfCheck(operations, CPU)
+    return check.failures(weights or [weight], HEADS, *(pages or plain_pages()))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_plain_torch_is_right(dtype: torch.dtype) -> None:
+    assert failures(ReferenceOperations(dtype)) == []
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("biased", [False, True])
+def test_quantised_pages_are_exact_enough(bits: int, *, biased: bool) -> None:
+    pages = quantised_pages(bits, biased=biased)
+    assert failures(ReferenceOperations(torch.bfloat16), pages) == []
+
+
+class Forgetful(ReferenceOperations):
+    """Wrong in one thing."""
+
+    def __init__(self, wrong: str) -> None:
+        super().__init__(torch.bfloat16)
+        self._wrong = wrong
+
+    def linear(self, x: Activations, *layers: Any, dtype: Any = None) -> tuple[torch.Tensor, ...]:
+        found = super().linear(x, *layers, dtype=dtype)
+        if self._wrong == "a column":
+            found[0][:, 3] += 1
+        return found
+
+    def linear_add(self, residual: torch.Tensor, x: Any, layer: Any, scale: float = 1.0) -> None:
+        super().linear_add(residual, x, layer, 1.0 if self._wrong == "the scale" else scale)
+
+    def gated_linear(self, x: Any, gate: Any, up: Any, activation: Any) -> Activations:
+        wrong = self._wrong == "the activation"
+        return super().gated_linear(x, gate, up, "gelu_tanh" if wrong else activation)
+
+    def rms_norm(self, rows: torch.Tensor, weight: torch.Tensor, epsilon: float) -> Activations:
+        found = super().rms_norm(rows, weight, epsilon)
+        if self._wrong == "a NaN" and found.dense is not None:
+            found.dense[0, 0] = torch.nan
+        return found
+
+    def attend(
+        self, x: Any, key_pages: Any, value_pages: Any, step: Any, **how: Any
+    ) -> Activations:
+        if self._wrong == "the window":
+            how["window"] = 8
+        if self._wrong == "a slot":
+            kv_append(x.key * 0, x.value, key_pages, value_pages, step.slot_mapping)
+            step.slot_mapping[-1] = 0
+        return super().attend(x, key_pages, value_pages, step, **how)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "where"),
+    [
+        ("a column", "Q4_K by 1 rows"),
+        ("the scale", "Q4_K added to 1 rows"),
+        ("the activation", "Q4_K gated for 1 rows"),
+        ("a NaN", "the norm of 1 rows"),
+        ("the window", "attention of a prompt"),
+        ("a slot", "attention of a prompt"),
+    ],
+)
+def test_what_is_wrong_is_named(wrong: str, where: str) -> None:
+    found = failures(Forgetful(wrong))
+    assert found
+    assert found[0].startswith(f"{where} is off by ")
+
+
+def test_kinds_have_names() -> None:
+    weight = random_weight("Q6_K", 8, 256, CPU)
+    assert isinstance(weight, QuantizedTensor)
+    assert kind_of(weight) == kind_of(repack(weight)) == "Q6_K"
+    assert kind_of(torch.zeros(2, 2, dtype=torch.bfloat16)) == "bfloat16"
+    assert kind_of(random_weight("NF4", 8, 256, CPU)) == "NF4"
