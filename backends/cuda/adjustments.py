@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
@@ -16,79 +16,84 @@ Upload = Callable[[NDArray[np.generic]], torch.Tensor]
 
 
 class _Entries:
-    """Numbers for single tokens of single rows."""
+    """Pairs of numbers for single tokens of single rows; rows come in order."""
 
-    def __init__(self, numbers: int) -> None:
+    def __init__(self) -> None:
         self._rows: list[int] = []
-        self._tokens: list[int] = []
-        self._values: list[list[float]] = [[] for _ in range(numbers)]
+        self._tokens: list[NDArray[np.int32]] = []
+        self._pairs: list[NDArray[np.float32]] = []
 
-    def add(self, row: int, tokens: Iterable[int], *values: Iterable[float]) -> None:
-        before = len(self._tokens)
-        self._tokens.extend(tokens)
-        self._rows += [row] * (len(self._tokens) - before)
-        for column, more in zip(self._values, values, strict=True):
-            column.extend(more)
+    def add(self, row: int, values: Mapping[int, float]) -> NDArray[np.float32]:
+        """Values by token, with zero as the second number; the pairs may still be changed."""
+        count = len(values)
+        pairs = np.zeros((count, 2), np.float32)
+        if count:
+            pairs[:, 0] = np.fromiter(values.values(), np.float64, count)
+            self._rows.append(row)
+            self._tokens.append(np.fromiter(values, np.int32, count))
+            self._pairs.append(pairs)
+        return pairs
 
     @property
-    def tokens(self) -> list[int]:
-        """Of all entries, row by row."""
-        return self._tokens
+    def are_none(self) -> bool:
+        """Whether there are none."""
+        return not self._rows
+
+    @property
+    def counts(self) -> list[int]:
+        """How many each of the rows that have some has."""
+        return [len(tokens) for tokens in self._tokens]
 
     def offsets(self, rows: int) -> NDArray[np.int64]:
         """Where each row's entries begin, and where the last one's end."""
-        return np.searchsorted(np.asarray(self._rows, np.int64), np.arange(rows + 1))
+        offsets = np.zeros(rows + 1, np.int64)
+        offsets[np.asarray(self._rows, np.int64) + 1] = self.counts
+        return offsets.cumsum()
 
-    def pairs(self) -> NDArray[np.float32]:
-        """The numbers (n, 2) of each entry; the second is zero where there is one."""
-        pairs = np.zeros((len(self._tokens), 2), np.float32)
-        for place, column in enumerate(self._values):
-            pairs[:, place] = column
-        return pairs
+    def arrays(self) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """Tokens (n) and pairs (n, 2)."""
+        if self.are_none:
+            return np.empty(0, np.int32), np.empty((0, 2), np.float32)
+        return np.concatenate(self._tokens), np.concatenate(self._pairs)
 
     def upload(self, upload: Upload) -> tuple[torch.Tensor, torch.Tensor] | None:
-        """Places (2, n) and numbers (numbers, n) float32; None where there are none."""
-        if not self._tokens:
+        """Places (2, n) and both numbers (2, n) float32; None where there are none."""
+        if self.are_none:
             return None
-        places = np.asarray((self._rows, self._tokens), np.int64)
-        return upload(places), upload(np.asarray(self._values, np.float32))
+        tokens, pairs = self.arrays()
+        places = np.stack((np.repeat(self._rows, self.counts), tokens))
+        return upload(places), upload(np.ascontiguousarray(pairs.T))
 
 
 class Adjustments:
     """The changes to the logits of one batch, gathered on the host."""
 
     def __init__(self, chunks: list[Chunk], states: list[SamplingState], dry: DryPenalties) -> None:
-        self._bias = _Entries(1)
-        self._penalties = _Entries(2)
-        self._dry = _Entries(1)
-        self._kinds = self._bias, self._penalties, self._dry
-        row = 0
+        self._bias, self._penalties, self._dry = self._kinds = _Entries(), _Entries(), _Entries()
+        self._count = 0
         for chunk, state in zip(chunks, states, strict=True):
-            for count in range(1 + len(chunk.drafts)):
-                self._add(row, chunk, state, chunk.drafts[:count], dry)
-                row += 1
-        self._count = row
+            if state.adjusts:
+                for count in range(1 + len(chunk.drafts)):
+                    self._add(self._count + count, chunk, state, chunk.drafts[:count], dry)
+            self._count += 1 + len(chunk.drafts)
 
     @property
     def are_none(self) -> bool:
         """Whether nothing changes."""
-        return not any(each.tokens for each in self._kinds)
+        return all(each.are_none for each in self._kinds)
 
     def tables(self) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:
         """Offsets, tokens and values as `AdjustLogits` wants them."""
-        begins = np.cumsum([0, *(len(each.tokens) for each in self._kinds)])
-        offsets = [
-            each.offsets(self._count) + begin
-            for each, begin in zip(self._kinds, begins[:-1], strict=True)
-        ]
-        tokens = [token for each in self._kinds for token in each.tokens]
-        values = np.concatenate([each.pairs() for each in self._kinds])
-        return np.asarray(offsets, np.int32), np.asarray(tokens, np.int32), values
+        arrays = [each.arrays() for each in self._kinds]
+        begins = np.cumsum([0, *(len(tokens) for tokens, _ in arrays)])[:-1, None]
+        offsets = np.stack([each.offsets(self._count) for each in self._kinds]) + begins
+        tokens = np.concatenate([tokens for tokens, _ in arrays])
+        return offsets.astype(np.int32), tokens, np.concatenate([pairs for _, pairs in arrays])
 
     def apply(self, logits: torch.Tensor, upload: Upload) -> None:
         """Change `logits` (rows, vocab)."""
         if (bias := self._bias.upload(upload)) is not None:
-            (rows, tokens), (values,) = bias
+            (rows, tokens), (values, _) = bias
             logits[rows, tokens] += values
         if (penalties := self._penalties.upload(upload)) is not None:
             (rows, tokens), (repeat, taken) = penalties
@@ -97,7 +102,7 @@ class Adjustments:
             found = torch.where(found <= 0, found * repeat, found / repeat)
             logits[rows, tokens] = found - taken
         if (costs := self._dry.upload(upload)) is not None:
-            (rows, tokens), (values,) = costs
+            (rows, tokens), (values, _) = costs
             logits[rows, tokens] -= values
 
     def _add(
@@ -111,14 +116,12 @@ class Adjustments:
         """Take in what a row costs if these drafts come before it."""
         params, sequence = state.params, chunk.sequence
         if params.logit_bias:
-            self._bias.add(row, params.logit_bias.keys(), params.logit_bias.values())
+            self._bias.add(row, params.logit_bias)
         if state.counts is not None:
             counts = state.counts.with_drafts(sequence, drafts)
-            costs = (
-                n * params.frequency_penalty + params.presence_penalty for n in counts.values()
-            )
-            repeats = [params.repeat_penalty] * len(counts)
-            self._penalties.add(row, counts.keys(), repeats, costs)
+            pairs = self._penalties.add(row, counts)
+            said = pairs[:, 0].astype(np.float64)
+            pairs[:, 1] = said * params.frequency_penalty + params.presence_penalty
+            pairs[:, 0] = params.repeat_penalty
         if params.has_dry:
-            costs = dry.penalties(params, [*sequence.token_ids, *drafts])
-            self._dry.add(row, costs.keys(), costs.values())
+            self._dry.add(row, dry.penalties(params, [*sequence.token_ids, *drafts]))

@@ -50,7 +50,8 @@ class SamplingState:
     Random numbers have no state: they are a function of the seed and of a token's place in the
     answer, so that a preempted sequence goes on as if nothing had been.
 
-    `fused` is the `SAMPLE_ROW` of its draws, where the kernel knows its parameters.
+    `adjusts` tells whether logits are changed before anything is drawn; `fused` is the
+    `SAMPLE_ROW` of its draws, where the kernel knows its parameters.
     """
 
     def __init__(self, sequence: Sequence) -> None:
@@ -61,6 +62,7 @@ class SamplingState:
         self.numbers: NDArray[np.float64] = np.asarray(numbers, np.float64)
         self.fused = _fused(params, self.seed)
         self.counts = TokenCounts(params.repeat_last_n) if params.has_penalties else None
+        self.adjusts = bool(params.logit_bias) or params.has_penalties or params.has_dry
         self.mu: torch.Tensor | None = None
 
 

@@ -9,6 +9,7 @@ import torch
 from gpu.fusions import wrong_fusions
 from gpu.heads import wrong_heads
 from gpu.rows import wrong_rows
+from gpu.sampling import wrong_draws
 from gpu.session import Session
 from gpu.weights import KINDS, random_weight, repacked
 
@@ -52,6 +53,7 @@ def run(session: Session) -> dict[str, object]:
     failures += [f"bits differ: {what}" for what in wrong_rows(session)]
     failures += [f"heads differ: {what}" for what in wrong_heads(session)]
     failures += wrong_fusions(session)
+    failures += [f"tokens differ: {what}" for what in wrong_draws(session)]
     count = 0
     for case in cases(session):
         if session.seconds_left < 20:

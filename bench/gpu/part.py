@@ -16,6 +16,7 @@ PARTS = (
     "launch_cost",
     "bandwidth",
     "heads",
+    "sampling",
     "decode_step",
     "forward",
     "engine",

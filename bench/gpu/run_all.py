@@ -21,6 +21,7 @@ SHARES = {
     "correctness": 0.4,
     "bandwidth": 0.5,
     "heads": 0.2,
+    "sampling": 0.2,
     "decode_step": 0.4,
     "forward": 0.3,
     "engine": 0.6,

@@ -14,7 +14,7 @@ DEVICE float adjusted(float logit, int kind, float2 values) {
 // A block for each row: entries offsets[kind · (rows + 1) + row] up to the next are its own, each of
 // another token.
 extern "C" __global__ void __launch_bounds__(128) adjust_logits(
-    float* __restrict__ logits, const int* __restrict__ offsets, const int* __restrict__ tokens,
+    float* logits, const int* __restrict__ offsets, const int* __restrict__ tokens,
     const float2* __restrict__ values, int stride) {
   wait_for_previous_kernel();
   let_next_kernel_begin();

@@ -259,8 +259,8 @@ DEVICE int draw_by_rank(const RowSearch& search, RowSums sums, const SampleRow& 
 
 // Grid: parts of a row, rows. `room` has two words for each group of each row, `arrived` (rows) zeros.
 extern "C" __global__ void __launch_bounds__(MAX_WARPS * 32) sample_rows(
-    const float* __restrict__ logits, const SampleRow* __restrict__ rows, const u32* __restrict__ masks,
-    u32* room, u32* arrived, long long* __restrict__ tokens, int vocab, int stride) {
+    const float* logits, const SampleRow* __restrict__ rows, const u32* __restrict__ masks,
+    u32* room, u32* arrived, long long* tokens, int vocab, int stride) {
   DYNAMIC_SHARED(u32, group_keys);
   SHARED_ARRAY(u64, gathered, SEARCH_ROOM);
   SHARED_ARRAY(SearchBin, bins, SEARCH_BINS);
