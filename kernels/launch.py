@@ -121,7 +121,11 @@ class Driver:
         """The kernels of a cubin that was made for this architecture."""
         self.make_current()
         module = c_void_p()
-        self.call("cuModuleLoadData", byref(module), c_char_p(cubin))
+        try:
+            self.call("cuModuleLoadData", byref(module), c_char_p(cubin))
+        except LaunchFailed as error:
+            hint = "Update the driver: it may be older than what the kernels were compiled for."
+            raise LaunchFailed(error.message, hint=hint) from error
         return CudaModule(self, module)
 
     def call(self, function: str, *arguments: object) -> None:

@@ -18,7 +18,10 @@ from .errors import CompileFailed
 SHARED_BYTES: Mapping[str, int] = MappingProxyType(
     {"sm_86": 101376, "sm_89": 101376, "sm_90": 232448, "sm_120": 101376}
 )
-"""The most dynamic shared memory that a block can have on each architecture."""
+"""The most dynamic shared memory that a block can have on each architecture we build for."""
+
+# What every other one since sm_80 has as well.
+_SHARED_BYTES_ANYWHERE = 101376
 
 # Pointers to memory for Triton's own use; these kernels use none.
 _HIDDEN_POINTERS = 2
@@ -41,7 +44,7 @@ def compile_attention(variant: AttentionVariant, architecture: str) -> CompiledK
     except Exception as error:  # of many types, some of them LLVM's
         raise CompileFailed(f"Triton refused {variant.name} for {architecture}: {error}") from error
     metadata = made.metadata
-    if metadata.shared > SHARED_BYTES[architecture]:
+    if metadata.shared > SHARED_BYTES.get(architecture, _SHARED_BYTES_ANYWHERE):
         raise CompileFailed(
             f"{variant.name} wants {metadata.shared} bytes of shared memory: too many on "
             f"{architecture}."

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,32 +18,52 @@ import pytest
 from ingle.kernels.build import ARCHITECTURES, CubinCache, NvrtcCompiler
 from ingle.kernels.cubin_report import KernelReport, cubin_report
 from ingle.kernels.kernel_source import kernel_sources
+from ingle.kernels.whole_file import write_whole_file
 
 LIMITS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("limits.toml").read_text())
 SOURCES = [name for name in LIMITS if name.endswith(".cuh")]
-Report = Callable[[str, str], dict[str, KernelReport]]
+Reports = dict[str, KernelReport]
+Report = Callable[[str, str], Reports]
 
 
-def make_report(cache: CubinCache, source: str, architecture: str) -> dict[str, KernelReport]:
-    return cubin_report(cache.cubin(source, architecture, LIMITS[source].get("defines", {})))
+def make_report(cache: CubinCache, folder: Path, source: str, architecture: str) -> Reports:
+    """Disassembled at most once, too: that takes as long as compiling."""
+    cubin = cache.cubin(source, architecture, LIMITS[source].get("defines", {}))
+    reader = Path(cubin_report.__code__.co_filename).read_bytes()
+    path = folder / f"{hashlib.sha256(cubin + reader).hexdigest()}.json"
+    if not path.exists():
+        made = {name: vars(report) for name, report in cubin_report(cubin).items()}
+        write_whole_file(path, json.dumps(made).encode())
+    stored = json.loads(path.read_text())
+    for facts in stored.values():
+        facts |= {key: Counter(facts[key]) for key in ("opcodes", "loop")}
+    return {name: KernelReport(**facts) for name, facts in stored.items()}
 
 
 @pytest.fixture(scope="session")
-def report(pytestconfig: pytest.Config) -> Iterator[Report]:
-    """Of a source's kernels on an architecture; compiled once for each state of the source.
+def report(request: pytest.FixtureRequest) -> Iterator[Report]:
+    """Of a source's kernels on an architecture; made once for each state of the source.
 
-    All are made at once, by as many threads as there are cores: neither the compiler nor the
-    disassembler holds the interpreter.
+    What the tests of this session want is made at once, by as many threads as there are cores:
+    neither the compiler nor the disassembler holds the interpreter.
     """
-    assert pytestconfig.cache is not None
-    cache = CubinCache(pytestconfig.cache.mkdir("cubins"), NvrtcCompiler())
+    assert request.config.cache is not None
+    folder = request.config.cache.mkdir("cubins")
+    cache = CubinCache(folder, NvrtcCompiler())
     pool = ThreadPoolExecutor(os.cpu_count())
-    made = {
-        (source, architecture): pool.submit(make_report, cache, source, architecture)
-        for source in SOURCES
-        for architecture in ARCHITECTURES
-    }
-    yield lambda source, architecture: made[source, architecture].result()
+    made: dict[tuple[str, str], Future[Reports]] = {}
+
+    def of(source: str, architecture: str) -> Future[Reports]:
+        key = source, architecture
+        if key not in made:
+            made[key] = pool.submit(make_report, cache, folder, source, architecture)
+        return made[key]
+
+    for item in request.session.items:
+        wanted: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
+        if item.path == Path(__file__) and "source" in wanted:
+            of(wanted["source"], wanted["architecture"])
+    yield lambda source, architecture: of(source, architecture).result()
     pool.shutdown(cancel_futures=True)
 
 
