@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import time
+from collections import deque
 from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -112,21 +114,54 @@ def chat() -> Callable[[int, int], list[int]]:
     return make
 
 
+@dataclass
+class Work:
+    """What a chunk asked for when it was launched."""
+
+    chunk: Chunk
+    start: int
+    tokens: list[int]
+    table: list[int]
+
+    @classmethod
+    def of(cls, chunk: Chunk) -> Work:
+        sequence, start = chunk.sequence, chunk.sequence.num_launched
+        tokens = [*sequence.token_ids[start : start + chunk.count], *chunk.drafts]
+        assert len(tokens) == (chunk.num_tokens if chunk.awaits is None else 0)
+        return cls(chunk, start, tokens, list(sequence.block_table))
+
+
+@dataclass
+class Launch:
+    """A batch, and what was sampled from it once it is computed."""
+
+    works: list[Work]
+    sampled: list[Sampled] | None = None
+
+
 class NumberRunner:
     """A paged model of numbers: what it keeps for a token depends on all it reads of those before.
 
-    So one wrong number anywhere in a sequence's pages changes every token that follows.
+    So one wrong number anywhere in a sequence's pages changes every token that follows. Where it
+    runs `ahead` it computes as late as it may: when a batch is collected, or pages are touched.
     """
 
     can_fork = True
-    can_run_ahead = False
     max_drafts = 64
     state_key = "numbers"
     eog = 0
 
     def __init__(
-        self, *, page_size: int, num_pages: int, context: int, slots: int = 4, batch: int = 64
+        self,
+        *,
+        page_size: int,
+        num_pages: int,
+        context: int,
+        slots: int = 4,
+        batch: int = 64,
+        ahead: bool = False,
     ) -> None:
+        self.can_run_ahead = ahead
         self.page_size = page_size
         self.num_pages = num_pages
         self.context = context
@@ -135,7 +170,8 @@ class NumberRunner:
         self.kv_capacity = page_size * num_pages
         self.numbers = np.full((num_pages, page_size), _POISON, np.uint64)
         self.copied = 0
-        self._sampled: list[Sampled] = []
+        self._launched: deque[Launch] = deque()
+        self._drawn: list[int] = []
         self._chance = random.Random(1)
 
     def open_cache(self, store: KVStore | None = None) -> PagedCache:
@@ -145,14 +181,31 @@ class NumberRunner:
         rows = [chunk.sequence.slot for chunk in batch.chunks]
         assert len(set(rows)) == len(rows)
         assert all(0 <= row < self.slots for row in rows)
-        self._sampled = [sampled for chunk in batch.chunks for sampled in self._compute(chunk)]
+        if not self.can_run_ahead:
+            self._launched.clear()  # who only asked what is likeliest collects nothing
+        assert len(self._launched) <= self.can_run_ahead
+        assert self._launched or all(chunk.awaits is None for chunk in batch.chunks)
+        self._launched.append(Launch([Work.of(chunk) for chunk in batch.chunks]))
+        if not self.can_run_ahead:
+            self._catch_up()
 
-    def _compute(self, chunk: Chunk) -> list[Sampled]:
-        sequence, start = chunk.sequence, chunk.sequence.num_computed
-        known = [*sequence.token_ids[start : start + chunk.count], *chunk.drafts]
-        table = np.array(sequence.block_table)
+    def _catch_up(self) -> None:
+        """Compute all that was launched, in order."""
+        for launch in self._launched:
+            self._run(launch)
+
+    def _run(self, launch: Launch) -> list[Sampled]:
+        if launch.sampled is None:
+            launch.sampled = [s for work in launch.works for s in self._compute(work)]
+            self._drawn = [sampled.token_ids[-1] for sampled in launch.sampled]
+        return launch.sampled
+
+    def _compute(self, work: Work) -> list[Sampled]:
+        chunk, start = work.chunk, work.start
+        known = work.tokens if chunk.awaits is None else [self._drawn[chunk.awaits]]
+        table = np.array(work.table)
         assert len(table) * self.page_size >= start + len(known)
-        numbers, follow = self.compute(known, self.read(sequence))
+        numbers, follow = self.compute(known, self.numbers[table].reshape(-1)[:start])
         places = np.arange(start, start + len(known))
         self.numbers[table[places // self.page_size], places % self.page_size] = numbers
         if not chunk.samples:
@@ -194,41 +247,62 @@ class NumberRunner:
         return self.numbers[sequence.block_table].reshape(-1)[: sequence.num_computed]
 
     def poison(self, pages: Iterable[int]) -> None:
-        """Make sure that nobody reads these pages."""
-        self.numbers[list(pages)] = _POISON
+        """Make sure that nobody reads these pages, but for batches that are yet to be computed.
+
+        Nor do these write there.
+        """
+        free = set(pages)
+        assert free.isdisjoint(self.targets)
+        for launch in self._launched:
+            if launch.sampled is None:
+                free.difference_update(*(work.table for work in launch.works))
+        self.numbers[list(free)] = _POISON
+
+    @property
+    def targets(self) -> set[int]:
+        """The pages that batches in flight write to."""
+        pages: set[int] = set()
+        for launch in self._launched:
+            for work in launch.works:
+                end = work.start + work.chunk.num_tokens
+                pages.update(work.table[work.start // self.page_size : -(-end // self.page_size)])
+        return pages
 
     def collect(self) -> list[Sampled]:
-        return self._sampled
+        return self._run(self._launched.popleft())
 
     def collect_likeliest(self) -> list[tuple[int, float]]:
         """What a draft model says: sometimes wrong, and not always sure."""
         chance = self._chance
         return [
             (token if chance.random() < 0.8 else 41, chance.choice([0.2, 0.9, 0.99]))
-            for (token,) in (sampled.token_ids for sampled in self._sampled)
+            for (token,) in (sampled.token_ids for sampled in self._run(self._launched[-1]))
         ]
 
     def copy_page(self, source: int, target: int, count: int) -> None:
         assert source != target
         assert 0 < count <= self.page_size
+        self._catch_up()
         self.numbers[target] = _POISON
         self.numbers[target, :count] = self.numbers[source, :count]
         self.copied += 1
 
     def read_pages(self, pages: list[int], count: int) -> bytes:
         assert (len(pages) - 1) * self.page_size < count <= len(pages) * self.page_size
+        self._catch_up()
         return self.numbers[pages].reshape(-1)[:count].tobytes()
 
     def write_pages(self, pages: list[int], count: int, data: bytes | memoryview) -> bool:
         if len(data) % 8 or len(data) < 8 * count:
             return False
+        self._catch_up()
         for number, page in enumerate(pages):
             part = np.frombuffer(data, np.uint64)[:count][number * self.page_size :]
             self.numbers[page, : len(part)] = part[: self.page_size]
         return True
 
     def can_follow(self, params: SamplingParams) -> bool:
-        return True
+        return not params.has_penalties
 
     def is_eog(self, token_id: int) -> bool:
         return token_id == self.eog

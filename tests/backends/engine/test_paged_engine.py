@@ -49,7 +49,8 @@ class RandomSpeculator:
         return drafts
 
     def waits(self, decoding: list[Sequence], room: int) -> bool:
-        return True
+        assert 0 < room <= self._runner.max_drafts
+        return self._random.random() < 0.5
 
     def observe(self, batch: Batch, seconds: float) -> None: ...
 
@@ -71,7 +72,7 @@ class AlwaysAsking:
         return {sequence: tuple(draft.tokens) for sequence, draft in drafts.items()}
 
     def waits(self, decoding: list[Sequence], room: int) -> bool:
-        return True
+        return self._random.random() < 0.5
 
     def observe(self, batch: Batch, seconds: float) -> None: ...
 
@@ -91,6 +92,7 @@ class Arrival:
     choices: int
     priority: Priority
     private: bool
+    penalised: bool
     cancelled_at: int | None
 
 
@@ -104,6 +106,7 @@ ARRIVALS = st.builds(
     choices=st.integers(1, 3),
     priority=st.sampled_from(Priority),
     private=st.booleans(),
+    penalised=st.integers(0, 5).map(lambda number: number == 0),
     cancelled_at=st.one_of(st.none(), st.integers(0, 80)),
 )
 
@@ -114,6 +117,7 @@ class Play:
     def __init__(self, engine: Engine, arrivals: list[Arrival]) -> None:
         self.engine = engine
         self.runner: Any = engine.runner
+        self.flown = 0
         self.groups: list[tuple[Arrival, list[Sequence]]] = []
         for number, arrival in enumerate(arrivals):
             stem = [(arrival.stem * 31 + i * 7 + i * i) % 40 for i in range(arrival.common)]
@@ -121,7 +125,8 @@ class Play:
             parent: Sequence | None = None
             group: list[Sequence] = []
             for index in range(arrival.choices):
-                sequence = Sequence("r", index, list(prompt), SamplingParams(), arrival.most)
+                sampling = SamplingParams(repeat_penalty=1.1 if arrival.penalised else 1.0)
+                sequence = Sequence("r", index, list(prompt), sampling, arrival.most)
                 sequence.priority, sequence.private = arrival.priority, arrival.private
                 sequence.parent = parent
                 parent = parent or sequence
@@ -155,12 +160,19 @@ class Play:
         assert isinstance(cache, PagedCache)
         free = list(cache.pages.free_pages)
         assert cache.used + cache.kept + len(free) * self.runner.page_size == cache.capacity
-        running = self.engine.scheduler.running
-        assert sum(map(len, (s.block_table for s in running))) * self.runner.page_size >= cache.used
+        present = [s for _, group in self.groups for s in group if s.slot >= 0]
+        assert set(self.engine.scheduler.running) <= set(present)
+        assert sum(map(len, (s.block_table for s in present))) * self.runner.page_size >= cache.used
         self.runner.poison(free)
+        self.flown += any(s.num_in_flight for s in present)
 
     def judge(self) -> None:
         """See that everybody got what they would get alone, and that no page is left."""
+        everybody = [sequence for _, group in self.groups for sequence in group]
+        generated = sum(sequence.num_generated for sequence in everybody)
+        assert self.engine.gauges().completion_tokens_total == generated
+        assert not any(s.num_in_flight or s.num_awaited for s in everybody)
+        assert self.engine.drain() == []
         for _, group in self.groups:
             prompt = group[0].token_ids[: group[0].prompt_length]
             most = min(group[0].max_tokens or 0, self.runner.context - len(prompt))
@@ -191,8 +203,9 @@ def test_whatever_comes_every_text_is_what_it_would_be_alone(
         slots=st.integers(1, 5),
         batch=st.integers(1, 80),
         seed=st.integers(0, 1000),
-        drafts=st.sampled_from(["none", "random", "model"]),
+        drafts=st.sampled_from(["none", "none", "random", "model"]),
         tier=st.booleans(),
+        ahead=st.booleans(),
     )
     def play(
         arrivals: list[Arrival],
@@ -203,26 +216,24 @@ def test_whatever_comes_every_text_is_what_it_would_be_alone(
         seed: int,
         drafts: str,
         tier: bool,
+        ahead: bool,
     ) -> None:
         context = max(room * 16, 40) // size * size
-        runner = number_runner(
-            page_size=size, num_pages=context // size, context=context, slots=slots, batch=batch
-        )
+        sizes = {"page_size": size, "num_pages": context // size, "context": context}
+        runner = number_runner(**sizes, slots=slots, batch=batch, ahead=ahead)
         speculator: Speculator | None = None
         drafter: Any = None
         if drafts == "random":
             speculator = RandomSpeculator(runner, seed)
         elif drafts == "model":
-            draft = number_runner(
-                page_size=size, num_pages=context // size, context=context, slots=slots, batch=batch
-            )
-            drafter = ModelDrafter(draft)
+            drafter = ModelDrafter(number_runner(**sizes, slots=slots, batch=batch))
             speculator = AlwaysAsking(drafter, seed)
         store = _memory_store() if tier else None
         try:
             game = Play(Engine(runner, speculator, store), arrivals)
             game.run()
             game.judge()
+            assert ahead or not game.flown
             assert drafter is None or drafter._kv.used == 0
         finally:
             if store is not None:

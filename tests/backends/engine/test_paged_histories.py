@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import random
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -37,14 +38,19 @@ _SECRET = 1000
 
 
 class Histories(RuleBasedStateMachine):
-    """A cache, and the part of a scheduler in which anything may come next."""
+    """A cache, and the part of a scheduler in which anything may come next.
+
+    Two batches may be in flight at a time, the second of which awaits what the first one draws.
+    """
 
     def __init__(self, make_runner: MakeRunner) -> None:
         super().__init__()
         self._make_runner = make_runner
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
+        self.leaving: list[Sequence] = []
         self.ended: list[Sequence] = []
+        self.flights: deque[Batch] = deque()
         self.numbers: dict[Sequence, list[int]] = {}
         self.store: KVStore | None = None
 
@@ -52,7 +58,7 @@ class Histories(RuleBasedStateMachine):
     def begin(self, size: int, pages: int, tier: bool) -> None:
         self.size = size
         self.runner = self._make_runner(
-            page_size=size, num_pages=pages, context=pages * size, slots=4
+            page_size=size, num_pages=pages, context=pages * size, slots=4, ahead=True
         )
         if tier:
             spec = KVStoreSpec(folder="", model="ab" * 32, disk_bytes=0, memory_bytes=2**20)
@@ -97,16 +103,16 @@ class Histories(RuleBasedStateMachine):
             sequence = Sequence("r", 0, tokens, SamplingParams(), private=private, parent=parent)
             self.waiting.append(sequence)
 
-    @precondition(lambda self: self.waiting and len(self.running) < 4)
+    @precondition(lambda self: self.waiting and len(self.present) < 4)
     @rule(seed=SEEDS, least=st.sampled_from([1, 32]), fetches=st.booleans())
     def open(self, seed: int, least: int, fetches: bool) -> None:
         sequence = random.Random(seed).choice(self.waiting)
         tokens = np.array(sequence.token_ids, np.int32)
         prefix = self.cache.match(tokens, least)
         assert prefix.length < len(tokens)
-        pending = sum(self.cache.growth(other, other.num_pending) for other in self.running)
+        pending = sum(self.cache.growth(other, other.num_pending) for other in self.present)
         missing = pending + self.cache.room(len(tokens)) - prefix.active - self.cache.available
-        if self.running and missing > 0:
+        if self.present and missing > 0:
             return
         if fetches and self.store is not None:
             read: queue.SimpleQueue[list[StoredPart]] = queue.SimpleQueue()
@@ -118,19 +124,34 @@ class Histories(RuleBasedStateMachine):
         if not sequence.stored:
             assert sequence.num_computed < len(tokens)
 
-    @precondition(lambda self: self.running)
+    @property
+    def present(self) -> list[Sequence]:
+        return [*self.running, *self.leaving]
+
+    def _may_go_on(self, sequence: Sequence) -> bool:
+        if not sequence.num_awaited:
+            return True
+        known = len(sequence.token_ids) + sequence.num_awaited
+        return not sequence.private and known < self.runner.context
+
+    @precondition(
+        lambda self: (
+            self.running
+            and not (self.flights and (len(self.flights) > 1 or self.flights[0].has_drafts))
+        )
+    )
     @rule(seed=SEEDS)
-    def step(self, seed: int) -> None:
+    def launch(self, seed: int) -> None:
         """Some of those who run compute something, as far as there is room for it."""
         chance = random.Random(seed)
         batch, room = Batch(), self.cache.available
-        for sequence in self.running:
+        for sequence in filter(self._may_go_on, self.running):
             most = self.cache.most([sequence], room)
             count = min(chance.choice([0, 1, 30, 300, 300]), sequence.num_pending, most)
             if not count:
                 continue
             guesses: tuple[int, ...] = ()
-            if count == sequence.num_pending:
+            if count == sequence.num_pending and not self.flights:
                 guesses = self._guess(chance, sequence, most - count)
             room -= self.cache.growth(sequence, count + len(guesses))
             batch.add(sequence, count, guesses)
@@ -138,9 +159,22 @@ class Histories(RuleBasedStateMachine):
         self.cache.reserve(batch)
         self._check_targets(batch)
         self.runner.launch(batch)
+        batch.take_off()
+        self.flights.append(batch)
+
+    @precondition(lambda self: self.flights)
+    @rule(seed=SEEDS)
+    def land(self, seed: int) -> None:
+        """What was launched first is known now."""
+        chance, batch = random.Random(seed), self.flights.popleft()
         results = iter(self.runner.collect())
+        batch.land()
         for chunk in batch.chunks:
-            self._book(chance, chunk, next(results).token_ids if chunk.samples else [])
+            drawn = next(results).token_ids if chunk.samples else []
+            if chunk.sequence in self.leaving:
+                self._let_go(chunk.sequence)
+            else:
+                self._book(chance, chunk, drawn)
 
     def _guess(self, chance: random.Random, sequence: Sequence, most: int) -> tuple[int, ...]:
         left = self.runner.context - len(sequence.token_ids) - 1
@@ -160,7 +194,7 @@ class Histories(RuleBasedStateMachine):
             kept[-1] += _SECRET
         sequence.token_ids += kept
         self.cache.grow(sequence, chunk.count + max(len(kept) - 1, 0))
-        if len(kept) <= len(chunk.drafts):
+        if chunk.drafts and len(kept) <= len(chunk.drafts):
             self.cache.trim(sequence)
         if len(sequence.token_ids) >= self.runner.context:
             self._end(sequence)
@@ -172,10 +206,16 @@ class Histories(RuleBasedStateMachine):
 
     def _end(self, sequence: Sequence) -> None:
         self.running.remove(sequence)
-        self.cache.keep(sequence)
+        self.leaving.append(sequence)
+        self._let_go(sequence)
         self.ended = [*self.ended[-5:], sequence]
 
-    @precondition(lambda self: self.running)
+    def _let_go(self, sequence: Sequence) -> None:
+        if not sequence.num_in_flight:
+            self.leaving.remove(sequence)
+            self.cache.keep(sequence)
+
+    @precondition(lambda self: self.running and not self.flights)
     @rule(seed=SEEDS)
     def preempt(self, seed: int) -> None:
         sequence = random.Random(seed).choice(self.running)
@@ -199,7 +239,7 @@ class Histories(RuleBasedStateMachine):
         if not hasattr(self, "cache"):
             return
         self.runner.poison(self.cache.pages.free_pages)
-        for sequence in self.running:
+        for sequence in self.present:
             expected = self._numbers(sequence)[: sequence.num_computed]
             assert self.runner.read(sequence).tolist() == expected
 
@@ -212,9 +252,14 @@ class Histories(RuleBasedStateMachine):
         free = list(pages.free_pages)
         users: dict[int, int] = {}
         own: list[int] = []
-        for sequence in self.running:
+        for sequence in self.present:
             full = sequence.num_computed // self.size
-            assert len(sequence.block_table) == -(-sequence.num_computed // self.size)
+            guesses = [c.drafts for b in self.flights for c in b.chunks if c.sequence is sequence]
+            covered = -(-(sequence.num_launched + sum(map(len, guesses))) // self.size)
+            if sequence in self.leaving:  # what lands then is not booked
+                assert len(sequence.block_table) >= covered
+            else:
+                assert len(sequence.block_table) == covered
             own += sequence.block_table[full:]
             for index in sequence.block_table[:full]:
                 users[index] = users.get(index, 0) + 1
@@ -229,7 +274,8 @@ class Histories(RuleBasedStateMachine):
         assert pages.num_kept == sum(page.users == 0 for page in tree)
         assert self.cache.used == self.size * (len(own) + sum(page.users > 0 for page in tree))
         assert self.cache.used + self.cache.kept + self.size * len(free) == self.cache.capacity
-        assert len({sequence.slot for sequence in self.running}) == len(self.running)
+        assert len({sequence.slot for sequence in self.present}) == len(self.present)
+        assert self.runner.targets.isdisjoint([*free, *(page.index for page in tree)])
 
     @invariant()
     def what_is_private_is_not_stored(self) -> None:
@@ -242,8 +288,8 @@ class Histories(RuleBasedStateMachine):
         shared = {page.index for page in _walk(self.cache.pages.root)}
         shared.update(self.cache.pages.free_pages)
         for chunk in batch.chunks:
-            table, first = chunk.sequence.block_table, chunk.sequence.num_computed // self.size
-            others = (s.block_table for s in self.running if s is not chunk.sequence)
+            table, first = chunk.sequence.block_table, chunk.sequence.num_launched // self.size
+            others = (s.block_table for s in self.present if s is not chunk.sequence)
             assert shared.union(*others).isdisjoint(table[first:])
 
     def _numbers(self, sequence: Sequence) -> list[int]:
@@ -256,6 +302,9 @@ class Histories(RuleBasedStateMachine):
         if hasattr(self, "cache"):
             for sequence in list(self.running):
                 self._end(sequence)
+            while self.flights:
+                self.land(0)
+            assert not self.present
             while self.cache.give_up_oldest():
                 pass
             assert self.cache.used == self.cache.kept == 0
