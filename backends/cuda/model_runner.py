@@ -116,7 +116,8 @@ class CudaModelRunner:
         return self._pool.num_pages
 
     def open_cache(self, store: KVStore | None = None) -> PagedCache:
-        """The book of the pages."""
+        """The book of the pages; what is in flight belongs to no book any more."""
+        self._launched.clear()
         return PagedCache(self, store)
 
     @torch.inference_mode()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from ingle.backends.base import (
@@ -178,6 +179,46 @@ def test_alone_cached_or_guessed_it_is_the_same_text(
     engine = Engine(ours, Guesser(expected))
     assert ask(engine, [prompt])[0][0] == expected
     assert 0 < engine.gauges().accepted_tokens_total < engine.gauges().drafted_tokens_total
+
+
+def test_running_ahead_changes_nothing(ours: CudaModelRunner, asked: list[list[int]]) -> None:
+    """Some greedy, some drawn by a seed, one cancelled in the middle, one that ends by itself."""
+    outcomes: list[list[tuple[list[int], FinishReason | None, int]]] = []
+    scores: list[list[TokenLogprobs]] = []
+    prompts = [asked[0], *([*asked[i], *asked[i + 7]] for i in range(1, 6))]
+    for ahead in (False, True):
+        ours.can_run_ahead = ahead
+        engine = Engine(ours)
+        crowd = [
+            Sequence(
+                "r",
+                index,
+                list(prompt),
+                SamplingParams(temperature=0 if index < 3 else 1.3, seed=6),
+                TOKENS - index,
+                ignore_eos=index > 0,
+                logprobs=2,
+            )
+            for index, prompt in enumerate(prompts)
+        ]
+        scored: list[TokenLogprobs] = []
+        for sequence in crowd:
+            engine.add(sequence)
+        while engine.has_work:
+            for output in engine.step():
+                scored += output.logprobs or [] if output.sequence is crowd[4] else []
+            if crowd[5].num_generated == 6:
+                engine.finish(crowd[5], FinishReason.CANCELLED)
+        outcomes.append([(s.token_ids, s.finish_reason, s.cached_tokens) for s in crowd])
+        scores.append(scored)
+        kept = [engine.scheduler.kv.match(np.array(s.token_ids, np.int32)) for s in crowd]
+        assert [prefix.length for prefix in kept[1:]] == [len(s.token_ids) - 1 for s in crowd[1:]]
+    ours.can_run_ahead = False
+    assert outcomes[0] == outcomes[1]
+    assert outcomes[0][0][1] is FinishReason.STOP
+    for one, other in zip(*scores, strict=True):
+        assert one.token_id == other.token_id
+        assert one.logprob == pytest.approx(other.logprob, abs=1e-3)
 
 
 async def say(worker: WorkerProcess, text: str, **fields: Any) -> tuple[str, int, FinishReason]:
