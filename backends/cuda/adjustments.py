@@ -118,7 +118,10 @@ class Adjustments:
         if params.logit_bias:
             self._bias.add(row, params.logit_bias)
         if state.counts is not None:
-            counts = state.counts.with_drafts(sequence, drafts)
+            if chunk.awaits is None:
+                counts = state.counts.with_drafts(sequence, drafts)
+            else:  # `AwaitedPenalties` add the token that is in flight
+                counts = state.counts.with_awaited(sequence)
             pairs = self._penalties.add(row, counts)
             said = pairs[:, 0].astype(np.float64)
             pairs[:, 1] = said * params.frequency_penalty + params.presence_penalty

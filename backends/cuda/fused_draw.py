@@ -15,6 +15,7 @@ from ingle.kernels.sample import SAMPLE_ROW, Sample
 
 from ..engine.batch import Chunk
 from .adjustments import Adjustments
+from .awaited_penalties import Penalised
 from .masks import TokenMasks
 from .sampling_state import Route, SamplingState
 
@@ -44,7 +45,7 @@ class FusedRows:
             if state.fused is not None:
                 parameters.append(state.fused * count)
                 # Who draws nothing has no place, so that the same table serves the next step.
-                begin = 0 if state.route is Route.GREEDY else chunk.sequence.num_generated
+                begin = 0 if state.route is Route.GREEDY else chunk.sequence.num_drawn
                 places += range(begin, begin + count)
                 rows += range(first, first + count)
             first += count
@@ -75,6 +76,7 @@ class FusedDraw:
         fused: FusedRows | None,
         adjustments: Adjustments | None,
         tokens: torch.Tensor,
+        penalised: Penalised | None = None,
     ) -> None:
         """Adjust `logits` (rows, vocab) in place, and write the tokens of `fused` to `tokens`."""
         parts: list[NDArray[np.generic]] = []
@@ -88,6 +90,8 @@ class FusedDraw:
         if adjustments is not None:
             self._adjust.apply(logits, *sent[:3])
             sent = sent[3:]
+        if penalised is not None:
+            penalised.write(logits)
         if fused is not None:
             self._sample.draw(logits, sent[0], tokens, sent[1] if len(sent) > 1 else None)
 

@@ -126,7 +126,7 @@ class CudaModelRunner:
         self._logits = self.compute(batch)
         chunks = batch.sampling
         if chunks:
-            samples = self._sampler.launch(chunks, self._logits)
+            samples = self._sampler.launch(chunks, self._logits, self._inputs.drawn)
             self._inputs.keep_drawn(samples.tokens)
             self._launched.append(_Launched(samples))
         else:

@@ -16,6 +16,7 @@ from ..engine.batch import Chunk, Sampled
 from ..engine.sequence import Sequence
 from ..text.tokenizer import Tokenizer
 from .adjustments import Adjustments
+from .awaited_penalties import AwaitedPenalties
 from .dry import DryPenalties
 from .fused_draw import FusedDraw, FusedRows
 from .logprob_rows import LogprobRows, read_logprobs
@@ -73,14 +74,18 @@ class BatchSampler:
 
     @staticmethod
     def can_follow(params: SamplingParams) -> bool:
-        """See `ModelRunner.can_follow`: penalties and DRY are counted on the host."""
-        return not (params.has_penalties or params.has_dry or params.mirostat)
+        """See `ModelRunner.can_follow`: only penalties are counted on the device where needed."""
+        biased = params.has_penalties and params.logit_bias
+        return not (biased or params.has_dry or params.mirostat)
 
-    def launch(self, chunks: list[Chunk], logits: torch.Tensor) -> PendingSamples:
+    def launch(
+        self, chunks: list[Chunk], logits: torch.Tensor, drawn: torch.Tensor | None = None
+    ) -> PendingSamples:
         """Start drawing for chunks that sample, each position as if its drafts were right.
 
         `logits` (rows, vocabulary or more) float32 has 1 + drafts rows of each chunk in turn, and
-        may be overwritten. Grammars are asked for their masks here, on the host.
+        may be overwritten. Grammars are asked for their masks here, on the host. What chunks await
+        is in `drawn`, the tokens of the launch before.
         """
         logits = logits[:, : self._vocab_size]
         logprobs = LogprobRows(chunks)
@@ -90,7 +95,7 @@ class BatchSampler:
         if self._fused is None and all(c.sequence.sampling.is_plain_greedy for c in chunks):
             tokens = masks.apply(logits, self._upload, keep=keep).argmax(-1)
         else:
-            tokens, mus = self._draw(chunks, logits, masks, keep=keep)
+            tokens, mus = self._draw(chunks, logits, masks, drawn, keep=keep)
         rows = tokens[:, None]
         if logprobs.wanted:
             rows = logprobs.append(logits, tokens, self._upload)
@@ -126,22 +131,32 @@ class BatchSampler:
         return pending
 
     def _draw(
-        self, chunks: list[Chunk], logits: torch.Tensor, masks: TokenMasks, *, keep: bool
+        self,
+        chunks: list[Chunk],
+        logits: torch.Tensor,
+        masks: TokenMasks,
+        drawn: torch.Tensor | None,
+        *,
+        keep: bool,
     ) -> tuple[torch.Tensor, Mus]:
         """Tokens of all rows; `logits` stay as they are if they are to `keep`."""
         states = [self._state(chunk.sequence) for chunk in chunks]
-        adjustments = Adjustments(chunks, states, self._dry)
+        adjustments, awaited = Adjustments(chunks, states, self._dry), None
+        if drawn is not None and (rows := AwaitedPenalties(chunks, states)):
+            awaited = rows.penalised(logits, drawn, self._upload)
         tokens = torch.empty(len(logits), dtype=torch.int64, device=self._device)
         others = [state.fused is None or self._fused is None for state in states]
         allowed = masks.apply(logits, self._upload, keep=keep) if any(others) else logits
-        if keep and allowed is logits and not adjustments.are_none:
+        changes = None if adjustments.are_none else adjustments
+        if keep and allowed is logits and (changes or awaited):
             allowed = logits.clone()
         if self._fused is None:
             adjustments.apply(allowed, self._upload)
+            if awaited is not None:
+                awaited.write(allowed)
         else:
             fused = FusedRows.find(chunks, states, None if any(others) else masks)
-            changes = None if adjustments.are_none else adjustments
-            self._fused.draw(allowed, fused, changes, tokens)
+            self._fused.draw(allowed, fused, changes, tokens, awaited)
         return tokens, self._draw_others(chunks, states, others, allowed, tokens)
 
     def _draw_others(

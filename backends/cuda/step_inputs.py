@@ -87,7 +87,12 @@ class StepInputs:
 
     def keep_drawn(self, tokens: torch.Tensor) -> None:
         """Remember what the step draws, (rows,) int64, for the one that follows it."""
-        self._long[_LONG_ROWS, : len(tokens)] = tokens
+        self.drawn[: len(tokens)] = tokens
+
+    @property
+    def drawn(self) -> torch.Tensor:
+        """What was kept last, (at least rows,) int64."""
+        return self._long[_LONG_ROWS]
 
     @property
     def shape(self) -> StepShape:

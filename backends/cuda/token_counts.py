@@ -29,6 +29,15 @@ class TokenCounts:
         self._begin = begin
         return self._counts
 
+    def with_awaited(self, sequence: Sequence) -> Counter[int]:
+        """The counts of what stays in the window when one more token comes; not to be changed."""
+        counts = self.of(sequence)
+        if self._window < 0 or self._end - self._begin < self._window:
+            return counts
+        counts = counts.copy()
+        _take(counts, sequence.token_ids[sequence.prompt_length + self._begin])
+        return counts
+
     def with_drafts(self, sequence: Sequence, drafts: Tokens[int]) -> Counter[int]:
         """The counts as they are if these tokens come next; not to be changed."""
         if not drafts:

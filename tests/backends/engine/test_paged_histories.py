@@ -170,7 +170,7 @@ class Histories(RuleBasedStateMachine):
         results = iter(self.runner.collect())
         batch.land()
         for chunk in batch.chunks:
-            drawn = next(results).token_ids if chunk.samples else []
+            drawn: list[int] = next(results).token_ids if chunk.samples else []
             if chunk.sequence in self.leaving:
                 self._let_go(chunk.sequence)
             else:
