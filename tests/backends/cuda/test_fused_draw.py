@@ -157,6 +157,22 @@ def test_tokens_are_those_of_plain_torch(counting: Counting, kinds: list[dict[st
     assert any(len(sampled.token_ids) > 1 for step in found for sampled in step)
 
 
+def test_tokens_that_are_on_their_way_have_a_place(library: HostLibrary) -> None:
+    """Steps are launched before the one before them is collected: its random number is taken."""
+    logits = torch.zeros(1, VOCAB)
+    tokens: dict[bool, list[int]] = {}
+    for collected in (True, False):
+        sampler, sequence = make_sampler(library), start(0, FUSED[2])
+        tokens[collected] = []
+        for _ in range(6):
+            chunk = Chunk(sequence, 1, True)
+            tokens[collected] += sampler.finish(sampler.launch([chunk], logits))[0].token_ids
+            sequence.token_ids += tokens[collected][-1:] if collected else []
+            sequence.num_awaited += 0 if collected else 1
+    assert tokens[True] == tokens[False]
+    assert len(set(tokens[True])) > 3
+
+
 def test_nobody_depends_on_who_else_is_in_the_batch(library: HostLibrary) -> None:
     """Not even on whether somebody is drawn by torch."""
 
