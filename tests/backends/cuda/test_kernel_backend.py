@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Arguments
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from gpu.random_model import all_bf16, all_nf4, llama_config, q4_k_m
 from gpu.synthetic import source
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ingle.backends.base import EngineKind, LoadSpec, SamplingParams
 from ingle.backends.cuda.compute_backend import ComputeBackend
@@ -21,6 +25,7 @@ from ingle.kernels.attention_variant import attention_variants
 from ingle.kernels.host_library import HostLibrary
 from ingle.kernels.interpreted_library import InterpretedLibrary
 from ingle.kernels.kernel_operations import KernelOperations
+from ingle.kernels.launch import Argument, Grid
 from ingle.models.kv_type import KVType
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
@@ -125,6 +130,105 @@ def test_together_they_say_what_each_says_alone(load: Callable[..., CudaModelRun
 
     alone = [run([sequence])[0] for sequence in texts(3)]
     assert run(texts(3)) == alone
+
+
+class Counting(HostLibrary):
+    """Remembers which kernels were started."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, processors=8)
+        self.started: list[str] = []
+
+    def launch(
+        self,
+        source: str,
+        kernel: str,
+        grid: Grid,
+        block: Grid,
+        arguments: Arguments[Argument],
+        *,
+        shared_bytes: int = 0,
+        overlap: bool = True,
+    ) -> None:
+        self.started.append(kernel)
+        super().launch(
+            source, kernel, grid, block, arguments, shared_bytes=shared_bytes, overlap=overlap
+        )
+
+
+class Recordable(TorchDispatchMode):
+    """Lets a step do only what a graph can record, and counts what torch computes in it."""
+
+    quiet = frozenset(
+        (
+            "empty",
+            "slice",
+            "view",
+            "as_strided",
+            "select",
+            "unbind",
+            "alias",
+            "empty_like",
+            "new_empty",
+        )
+    )
+    allowed = frozenset(("index", "detach"))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.computed: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = func.overloadpacket.__name__
+        assert name in self.quiet | self.allowed, f"{name} is nothing that steps do"
+        if name not in self.quiet:
+            self.computed.append(name)
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_step_is_few_launches_and_never_asks_the_device(
+    pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert pytestconfig.cache is not None
+    library = Counting(pytestconfig.cache.mkdir("kernels"))
+    compiled = InterpretedLibrary(list(attention_variants()), processors=8)
+    operations = KernelOperations(library, compiled, dtype=torch.bfloat16, device=CPU)
+    counts: dict[int, tuple[list[str], list[str], list[str]]] = {}
+    for layers in (1, 2):
+        config = replace(CONFIG, layers=CONFIG.layers[:layers])
+        spec = LoadSpec(
+            engine=EngineKind.CUDA, path="random", context=64, slots=1, batch=8, device="cpu"
+        )
+        model = source(config, CPU, q4_k_m)
+        backend = ComputeBackend(operations, library=library)
+        monkeypatch.setattr(KernelOperations, "check", lambda *_: None)
+        runner = CudaModelRunner(spec, backend=backend, source=model)
+        sequence = Sequence("text", 0, PROMPT, SamplingParams())
+        sequence.slot, sequence.num_computed, sequence.block_table = 0, 15, [1]
+        runner.compute(Batch([Chunk(sequence, 1, True)], 1))
+        library.started.clear()
+        compiled.launched.clear()
+        with Recordable() as step:
+            runner._forward()  # pyright: ignore[reportPrivateUsage]
+        counts[layers] = library.started[:], compiled.launched[:], step.computed
+        runner.close()
+    first, second = counts[1], counts[2]
+    assert len(second[1]) - len(first[1]) == 1, "attention is one launch"
+    assert sorted(second[2]) == sorted(first[2]), "torch computes nothing in a layer"
+    added = list(second[0])
+    for kernel in first[0]:
+        added.remove(kernel)
+    assert sorted(name.split("_gemv")[0] for name in added) == [
+        "attention_combine",
+        "q4_k",
+        "q4_k",
+        "q4_k_gated_c1_s1",
+        "q6_k",
+        "q6_k",
+        "rms_norm_v1",
+        "rms_norm_v1",
+        "rope_append_128",
+    ]
 
 
 @pytest.mark.slow
