@@ -12,12 +12,12 @@ from .arguments import pointer
 from .attention_partials import AttentionPartials
 from .attention_step import AttentionStep
 from .attention_variant import (
-    SPLIT_ROWS,
     AttentionKernel,
     AttentionVariant,
     PageType,
     QueryType,
     chunk_rows,
+    split_rows,
 )
 from .launch import Argument
 from .pages import Pages
@@ -111,9 +111,8 @@ class PagedAttention:
     def _attend_splits(self, arguments: _Arguments, keys: int) -> AttentionPartials:
         """Sequences of few queries, with splits enough to occupy the GPU."""
         longest = min(arguments.step.longest_query, MOST_SPLIT_QUERIES)
-        wanted = longest * arguments.group
-        rows = next((rows for rows in SPLIT_ROWS if rows >= wanted), SPLIT_ROWS[-1])
-        variant = arguments.variant("attend_split", rows)
+        variant = arguments.split_variant(longest)
+        rows = variant.rows
         blocks = -(-longest // (rows // arguments.group))
         programs = arguments.sequences * blocks
         tiles = -(-keys // variant.shape(self._library.architecture).tile)
@@ -129,7 +128,7 @@ class PagedAttention:
     def _attend_chunks(
         self, arguments: _Arguments, partials: AttentionPartials, *, limit: int
     ) -> None:
-        variant = arguments.variant("attend_chunk", 0)
+        variant = arguments.chunk_variant()
         tokens = arguments.query.shape[0]
         blocks = tokens // (variant.rows // arguments.group) + arguments.sequences
         self._library.launch_compiled(
@@ -180,17 +179,19 @@ class _Arguments:
         self._pairs = 0 if bias_query is None else bias_query.shape[2] // 2
         assert key_pages.shape == value_pages.shape
 
-    def variant(self, kernel: AttentionKernel, rows: int) -> AttentionVariant:
-        """The kernel for these types and sizes; 0 rows are those that chunks have."""
-        head_size = self.query.shape[2]
-        return AttentionVariant(
-            kernel,
-            head_size,
-            _TYPES[self.query.dtype],
-            _page_type(self._key_pages),
-            rows or chunk_rows(head_size, self._pairs),
-            self._pairs,
-        )
+    def split_variant(self, queries: int) -> AttentionVariant:
+        """The kernel with room for so many queries of a sequence, or with the most room."""
+        rows = split_rows(self._pairs)
+        fitting = [each for each in rows if each >= queries * self.group]
+        return self._variant("attend_split", fitting[0] if fitting else rows[-1])
+
+    def chunk_variant(self) -> AttentionVariant:
+        """The kernel for chunks of prompts."""
+        return self._variant("attend_chunk", chunk_rows(self.query.shape[2], self._pairs))
+
+    def _variant(self, kernel: AttentionKernel, rows: int) -> AttentionVariant:
+        query, pages = _TYPES[self.query.dtype], _page_type(self._key_pages)
+        return AttentionVariant(kernel, self.query.shape[2], query, pages, rows, self._pairs)
 
     def pack(self, partials: AttentionPartials, limit: int) -> list[Argument]:
         """In the order of `AttentionVariant.parameters`."""

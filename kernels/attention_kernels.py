@@ -12,9 +12,33 @@ import triton
 import triton.language as tl
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+PAGE_BITS = tl.constexpr(5)
 PAGE = tl.constexpr(32)
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
+
+
+def _unpacking(name: str, codes: str, zero: int) -> tl.constexpr:
+    """Instructions that turn four bytes into numbers, and these into multiples of scales.
+
+    A byte behind 0x64 is a float16: 1024 and the byte. The interpreter goes by the name.
+    """
+    return tl.constexpr(f"""{{ // {name}
+        .reg .b32 u, zero;
+        mov.b32 zero, 0x{0x64006400 + zero * 0x10001:x};
+        {codes}
+        prmt.b32 $0, u, 0x64646464, 0x4140;
+        prmt.b32 $1, u, 0x64646464, 0x4342;
+        sub.f16x2 $0, $0, zero;
+        sub.f16x2 $1, $1, zero;
+        mul.f16x2 $0, $0, $3;
+        mul.f16x2 $1, $1, $4;
+    }}""")
+
+
+SIGNED_BYTES = _unpacking("signed bytes", "xor.b32 u, $2, 0x80808080;", 128)
+LOW_NIBBLES = _unpacking("low nibbles", "and.b32 u, $2, 0x0f0f0f0f;", 8)
+HIGH_NIBBLES = _unpacking("high nibbles", "shr.u32 u, $2, 4; and.b32 u, u, 0x0f0f0f0f;", 8)
 
 
 @triton.jit
@@ -47,7 +71,7 @@ def attend_split(
     position = length - count + token
     first = tl.maximum(length - count + block * per_block - window + 1, 0)
     last = length - count + tl.minimum((block + 1) * per_block, count)
-    origin = first // PAGE * PAGE
+    origin = first & -PAGE
     tiles = tl.cdiv(last - origin, TILE)
     share = tl.cdiv(tiles, tl.num_programs(2))
     begin = tl.program_id(2) * share
@@ -116,7 +140,7 @@ def attend_chunk(
     position = length - count + token
     earliest = length - count + block * per_block
     last = length - count + tl.minimum((block + 1) * per_block, count)
-    origin = tl.maximum(earliest - window + 1, 0) // PAGE * PAGE
+    origin = tl.maximum(earliest - window + 1, 0) & -PAGE
     tiles = tl.cdiv(last - origin, TILE)
     # All rows see all keys of the tiles between `inner` and `outer`, and need no mask.
     outer = tl.maximum(earliest + 1 - origin, 0) // TILE
@@ -215,8 +239,10 @@ def _attend_tile(
     """One step of softmax over the keys from `begin`, in powers of two."""
     key = begin + tl.arange(0, TILE)
     stored = key < last
-    page = tl.load(table + key // PAGE, mask=stored, other=0).to(tl.int64)
-    slot = (page * PAGE + key % PAGE) * kv_heads + head
+    page = tl.load(table + (key >> PAGE_BITS), mask=stored, other=0)
+    # Heads of all tokens in the pool can be counted in 32 bits; their elements cannot.
+    slot = ((page << PAGE_BITS) + (key & (PAGE - 1))) * kv_heads + head
+    slot = slot.to(tl.int64)
     k_low, k_high = _load_heads(keys, key_scales, slot, stored, HEAD, PADDED, BITS, BLOCK, MASKED)
     scores = tl.dot(q_low, tl.trans(k_low))
     if BITS == 4:
@@ -263,17 +289,17 @@ def _load_heads(
             rows = tl.load(codes + where, mask=(column < HEAD)[None, :], other=0.0)
         return rows, rows
     elif BITS == 8:
-        packed = _load_codes(codes, slot, HEAD, PADDED)
-        rows = _scaled(packed.to(tl.float16), scales, slot, stored, 0, HEAD, HEAD, PADDED, BLOCK)
+        codes = _load_codes(codes, slot, HEAD, PADDED)
+        scale = _load_scales(scales, slot, stored, 0, HEAD, HEAD, PADDED, BLOCK)
+        rows = _scaled(SIGNED_BYTES, codes, scale)
         return rows, rows
     else:
         HALF: tl.constexpr = HEAD // 2
-        packed = _load_codes(codes, slot, HALF, PADDED // 2)
-        low = (packed & 15).to(tl.float16) - 8.0
-        high = (packed >> 4).to(tl.float16) - 8.0
-        low = _scaled(low, scales, slot, stored, 0, HALF, HEAD, PADDED // 2, BLOCK)
-        high = _scaled(high, scales, slot, stored, HALF, HALF, HEAD, PADDED // 2, BLOCK)
-        return low, high
+        codes = _load_codes(codes, slot, HALF, PADDED // 2)
+        scale = _load_scales(scales, slot, stored, 0, HALF, HEAD, PADDED // 2, BLOCK)
+        low = _scaled(LOW_NIBBLES, codes, scale)
+        scale = _load_scales(scales, slot, stored, HALF, HALF, HEAD, PADDED // 2, BLOCK)
+        return low, _scaled(HIGH_NIBBLES, codes, scale)
 
 
 @triton.jit
@@ -287,11 +313,11 @@ def _load_codes(codes, slot, WIDTH: tl.constexpr, PADDED: tl.constexpr):
 
 
 @triton.jit
-def _scaled(
-    numbers, scales, slot, stored, FIRST: tl.constexpr, WIDTH: tl.constexpr, HEAD: tl.constexpr,
+def _load_scales(
+    scales, slot, stored, FIRST: tl.constexpr, WIDTH: tl.constexpr, HEAD: tl.constexpr,
     PADDED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Elements FIRST to FIRST + WIDTH of heads by the scales of their blocks; 0 where none is."""
+    """Of elements FIRST to FIRST + WIDTH of heads, (TILE, PADDED); 0 where there are none."""
     # As many as share a scale for sure: a half of a head may end within a block.
     GRAIN: tl.constexpr = BLOCK if WIDTH % BLOCK == 0 else WIDTH & -WIDTH
     GRAINS: tl.constexpr = PADDED // GRAIN
@@ -299,8 +325,17 @@ def _scaled(
     where = slot[:, None] * (HEAD // BLOCK) + ((FIRST + grain * GRAIN) // BLOCK)[None, :]
     mask = stored[:, None] & (grain * GRAIN < WIDTH)[None, :]
     scale = tl.load(scales + where, mask=mask, other=0.0)
-    parts = tl.reshape(numbers, [numbers.shape[0], GRAINS, GRAIN]) * scale[:, :, None]
-    return tl.reshape(parts, [numbers.shape[0], PADDED])
+    return tl.broadcast_to(scale[:, :, None], [scale.shape[0], GRAINS, GRAIN])
+
+
+@triton.jit
+def _scaled(FORM: tl.constexpr, codes, scale):
+    """Codes by scales, exactly as products of float16 are; FORM says where the codes are."""
+    codes3 = tl.reshape(codes, scale.shape)
+    out = tl.inline_asm_elementwise(
+        FORM, "=r,=r,r,r,r", [codes3, scale], dtype=tl.float16, is_pure=True, pack=4
+    )
+    return tl.reshape(out, codes.shape)
 
 
 @triton.jit

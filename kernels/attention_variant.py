@@ -15,7 +15,8 @@ QueryType = Literal["f16", "bf16"]
 PageType = Literal["f16", "bf16", "q8_0", "q4_0"]
 
 HEAD_SIZES = (64, 80, 96, 128, 256)
-SPLIT_ROWS = (16, 32, 64)
+_SPLIT_ROWS = (16, 32, 64)
+_BIASED_SPLIT_ROWS = (16, 64)
 _BIASED_HEAD_SIZES = (64, 128)
 
 _FLOATS: Mapping[str, str] = MappingProxyType({"f16": "*fp16", "bf16": "*bf16"})
@@ -23,13 +24,23 @@ _CODES: Mapping[str, str] = MappingProxyType({"q8_0": "*i8", "q4_0": "*u8"})
 _BITS: Mapping[str, int] = MappingProxyType({"f16": 16, "bf16": 16, "q8_0": 8, "q4_0": 4})
 
 
+# Stages of Triton's pipelines. A tile on the way takes two: where its pages are comes first.
+_ONE_TILE, _TWO_TILES = 2, 6
+# Registers of a thread so that three programs of four warps fit on a processor; all that there are.
+_FOR_THREE, _ALL = 168, 255
+
+
 @dataclass(frozen=True)
 class LaunchShape:
-    """Keys that a program takes at a time, its warps, and how many tiles are on the way to it."""
+    """Keys that a program takes at a time, its warps, and stages of what is on the way to it.
+
+    `registers` are the most that a thread may have: told of a bound, the assembler spills none.
+    """
 
     tile: int
     warps: int
     stages: int
+    registers: int
 
 
 @dataclass(frozen=True)
@@ -60,10 +71,23 @@ class AttentionVariant:
         return 1 << (self.head_size - 1).bit_length()
 
     def shape(self, architecture: str) -> LaunchShape:
-        """What suits an architecture such as `sm_90`."""
-        if self.kernel == "attend_chunk":
-            return LaunchShape(tile=64 if self.padded_size <= 128 else 32, warps=8, stages=2)
-        return LaunchShape(tile=max(32, min(128, 8192 // self.padded_size)), warps=4, stages=2)
+        """What suits an architecture such as `sm_90`.
+
+        Tiles are as large as registers allow: none may be spilled. Only sm_90 has shared memory for
+        two tiles of the largest heads.
+        """
+        is_roomy = architecture == "sm_90"
+        warps = 8 if self.rows > 32 or (self.rows > 16 and self.padded_size > 128) else 4
+        is_plain = self.pages in _FLOATS and self.padded_size <= 128
+        registers = _FOR_THREE if warps == 4 and is_plain else _ALL
+        if self.pairs:
+            tile, stages = 32 if is_roomy or self.rows == 16 else 16, _ONE_TILE
+        elif self.padded_size > 128:
+            tile, stages = 32, _TWO_TILES if is_roomy else _ONE_TILE
+        else:
+            is_wide = self.kernel == "attend_chunk" and is_roomy
+            tile, stages = 64 if is_wide or self.padded_size == 64 else 32, _TWO_TILES
+        return LaunchShape(tile, warps, stages, registers)
 
     def constants(self, architecture: str) -> dict[str, int]:
         """What the kernel is compiled with."""
@@ -111,6 +135,11 @@ class AttentionVariant:
         return pointers | dict.fromkeys(numbers, "i32") | {"scale": "fp32", "soft_cap": "fp32"}
 
 
+def split_rows(pairs: int) -> tuple[int, ...]:
+    """Rows that `attend_split` may have."""
+    return _BIASED_SPLIT_ROWS if pairs else _SPLIT_ROWS
+
+
 def chunk_rows(head_size: int, pairs: int) -> int:
     """Rows of `attend_chunk`: as many as registers and shared memory have room for."""
     return 64 if head_size > 128 or pairs else 128
@@ -123,7 +152,7 @@ def attention_variants() -> Iterator[AttentionVariant]:
     for head_size, query, stored in product(HEAD_SIZES, queries, pages):
         is_biased = stored in _CODES and head_size in _BIASED_HEAD_SIZES
         for pairs in (0, head_size // 2) if is_biased else (0,):
-            for rows in SPLIT_ROWS:
+            for rows in split_rows(pairs):
                 yield AttentionVariant("attend_split", head_size, query, stored, rows, pairs)
             rows = chunk_rows(head_size, pairs)
             yield AttentionVariant("attend_chunk", head_size, query, stored, rows, pairs)

@@ -103,6 +103,7 @@ def _interpreting() -> Iterator[None]:
                 setattr(tl, name, interpreter.InterpretedFunction(value.fn))
         _BUILDER.create_dot = _dot
         _BUILDER.cast_impl = _cast
+        _BUILDER.create_inline_asm = _inline_assembly
         _BUILDER.create_fp_to_fp = lambda self, source, target, _: _cast(self, source, target)
         yield
     finally:
@@ -127,6 +128,30 @@ def _exact(handle: Any) -> Any:
     if handle.dtype == tl.bfloat16:
         return (handle.data.astype(np.uint32) << 16).view(np.float32)
     return handle.data.astype(np.float32)
+
+
+class _Results(interpreter.TensorHandle):
+    """What an operation of one result hands out."""
+
+    def get_result(self, _: int) -> interpreter.TensorHandle:
+        return self
+
+
+def _inline_assembly(
+    self: Any, text: str, constraints: str, values: Any, *_: object
+) -> interpreter.TensorHandle:
+    """The twins of the instructions that unpack codes, by the names in their first lines."""
+    name = text.split("//")[1].split("\n")[0].strip()
+    codes, scales = (value.data for value in values)
+    numbers = _UNPACKINGS[name](codes).astype(np.float16)
+    return _Results(numbers * scales, tl.float16)
+
+
+_UNPACKINGS = {
+    "signed bytes": lambda codes: codes,
+    "low nibbles": lambda codes: (codes & 15).astype(np.int8) - 8,
+    "high nibbles": lambda codes: (codes >> 4).astype(np.int8) - 8,
+}
 
 
 def _cast(self: Any, source: Any, target: Any) -> Any:

@@ -83,7 +83,11 @@ def _compile(variant: AttentionVariant, architecture: int, constants: Mapping[st
         },
     )
     shape = variant.shape(f"sm_{architecture}")
-    options = {"num_warps": shape.warps, "num_stages": shape.stages}
+    options = {
+        "num_warps": shape.warps,
+        "num_stages": shape.stages,
+        "maxnreg": shape.registers,
+    }
     knobs = triton.knobs
     with tempfile.TemporaryDirectory() as folder, knobs.cache.scope(), knobs.compilation.scope():
         knobs.cache.dir = folder
