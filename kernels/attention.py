@@ -78,10 +78,12 @@ class PagedAttention:
 
         Heads lie together; tokens are a multiple of heads apart, aligned to 16 bytes. For quantised
         pages queries are rotated (see `hadamard`), and outputs are. `bias_query` (tokens, heads,
-        2 * pairs) fp32 is needed where keys have a bias: `[q1 b1 + q2 b2 | q2 b1 - q1 b2]` of a
-        query's and the bias's first and second halves of pairs, before `hadamard`. `out` becomes
+        2 * pairs) fp32 is needed where keys have a bias, which no `soft_cap` goes with: `[q1 b1 +
+        q2 b2 | q2 b1 - q1 b2]` of a query's and the bias's first and second halves of pairs, before
+        `hadamard`. The bias's tables begin at position 0 and turn at an even pace. `out` becomes
         `dense` of the result.
         """
+        assert bias_query is None or soft_cap is None
         tokens, heads, head_size = query.shape
         assert query.stride()[1:] == (head_size, 1)
         assert query.stride(0) % head_size == 0

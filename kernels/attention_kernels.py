@@ -145,6 +145,9 @@ def attend_chunk(
     # All rows see all keys of the tiles between `inner` and `outer`, and need no mask.
     outer = tl.maximum(earliest + 1 - origin, 0) // TILE
     inner = tl.minimum(tl.cdiv(tl.maximum(last - window - origin, 0), TILE), outer)
+    if PAIRS > 0:
+        # There are no registers for two loops.
+        outer = inner
 
     head = tl.program_id(1)
     place = (start + token).to(tl.int64)
@@ -157,13 +160,14 @@ def attend_chunk(
     q_low, q_high = _load_query(query, place * query_heads + query_head, owned, HEAD, PADDED, BITS,
                                 keys.dtype.element_ty)  # fmt: skip
     table = block_tables + sequence.to(tl.int64) * table_width
-    for tile in range(inner, outer):
-        low, high, total, most = _attend_tile(
-            low, high, total, most, q_low, q_high, bias_query, out, owned,
-            keys, key_scales, values, value_scales, cosine, sine, table,
-            origin + tile * TILE, last, position, window, kv_heads, head, factor, soft_cap,
-            HEAD, PADDED, BITS, BLOCK, PAIRS, TILE, False,
-        )  # fmt: skip
+    if PAIRS == 0:
+        for tile in range(inner, outer):
+            low, high, total, most = _attend_tile(
+                low, high, total, most, q_low, q_high, bias_query, out, owned,
+                keys, key_scales, values, value_scales, cosine, sine, table,
+                origin + tile * TILE, last, position, window, kv_heads, head, factor, soft_cap,
+                HEAD, PADDED, BITS, BLOCK, PAIRS, TILE, False,
+            )  # fmt: skip
     for step in range(0, inner + tiles - outer):
         tile = tl.where(step < inner, step, step - inner + outer)
         low, high, total, most = _attend_tile(
@@ -249,8 +253,10 @@ def _attend_tile(
         scores = tl.dot(q_high, tl.trans(k_high), scores)
     scores *= factor
     if PAIRS > 0:
-        scores += _bias_scores(bias_query, out, owned, cosine, sine, key, stored, factor, PAIRS)
-    if soft_cap > 0:
+        scores += _bias_scores(
+            bias_query, out, owned, cosine, sine, begin, last, factor, PAIRS, TILE
+        )
+    elif soft_cap > 0:
         scores = soft_cap * LOG2E * (1.0 - 2.0 / (tl.exp2(scores * (2.0 * LOG2E)) + 1.0))
     if MASKED:
         behind = position[:, None] - key[None, :]
@@ -339,32 +345,74 @@ def _scaled(FORM: tl.constexpr, codes, scale):
 
 
 @triton.jit
-def _bias_scores(bias_query, out, owned, cosine, sine, key, stored, factor, PAIRS: tl.constexpr):
-    """What a bias that keys are stored without adds to their scores.
+def _bias_scores(
+    bias_query, out, owned, cosine, sine, begin, last, factor, PAIRS: tl.constexpr,
+    TILE: tl.constexpr,
+):  # fmt: skip
+    """What a bias that keys are stored without adds to the scores of the keys from `begin`."""
+    SOME: tl.constexpr = 32
+    # Tables may have a factor, which is in all of their numbers.
+    factor = factor / tl.load(cosine)
+    scores = tl.zeros([owned.shape[0], TILE], tl.float32)
+    if owned.shape[0] == 16:
+        for chunk in tl.static_range(PAIRS // SOME):
+            scores = _bias_part(scores, bias_query, out, owned, cosine, sine, begin, last, factor,
+                                chunk * SOME, SOME, PAIRS, TILE)  # fmt: skip
+    else:
+        # There are no registers for more than one part at a time.
+        for chunk in range(PAIRS // SOME):
+            scores = _bias_part(scores, bias_query, out, owned, cosine, sine, begin, last, factor,
+                                chunk * SOME, SOME, PAIRS, TILE)  # fmt: skip
+    return scores
+
+
+@triton.jit
+def _bias_part(
+    scores, bias_query, out, owned, cosine, sine, begin, last, factor, first,
+    SOME: tl.constexpr, PAIRS: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """Of the pairs from `first`.
+
+    Queries are rotated to the first key, which leaves rotations by less than a tile: those that all
+    tiles and layers read, so that they come from the cache.
+    """
+    # Keys are never negative, so this adds nothing, but no compiler knows it: what is the same for
+    # all tiles would be kept in registers that are not there.
+    pair = first + tl.arange(0, SOME) + (begin >> 31)
+    rows = bias_query + out[:, None] * (2 * PAIRS) + pair[None, :]
+    first = tl.load(rows, mask=owned[:, None], other=0.0) * factor
+    second = tl.load(rows + PAIRS, mask=owned[:, None], other=0.0) * factor
+    place = begin.to(tl.int64) * PAIRS + pair
+    to_cosine = tl.load(cosine + place)[None, :]
+    to_sine = tl.load(sine + place)[None, :]
+    key = tl.arange(0, TILE)
+    turned = key[:, None] * PAIRS + pair[None, :]
+    mask = (key < last)[:, None]
+    near_cosine = tl.load(cosine + turned, mask=mask, other=0.0)
+    near_sine = tl.load(sine + turned, mask=mask, other=0.0)
+    scores = _precise_dot(first * to_cosine + second * to_sine, near_cosine, scores)
+    return _precise_dot(second * to_cosine - first * to_sine, near_sine, scores)
+
+
+@triton.jit
+def _precise_dot(rows, columns, sums):
+    """Products of rows with rows as those of float32: off by 2^-22 of them.
 
     Biases are hundreds of times what the rest of a key is, so that sixteen bits of a number are not
     enough: every number is two of them.
     """
-    pair = tl.arange(0, PAIRS)
-    mask = owned[:, None]
-    rows = out[:, None] * (2 * PAIRS) + pair[None, :]
-    turned = key[:, None].to(tl.int64) * PAIRS + pair[None, :]
-    first = tl.load(bias_query + rows, mask=mask, other=0.0) * factor
-    scores = _precise_dot(first, tl.load(cosine + turned, mask=stored[:, None], other=0.0))
-    second = tl.load(bias_query + rows + PAIRS, mask=mask, other=0.0) * factor
-    return scores + _precise_dot(second, tl.load(sine + turned, mask=stored[:, None], other=0.0))
+    rows_high, rows_low = _halves(rows)
+    columns_high, columns_low = _halves(columns)
+    sums = tl.dot(rows_low, tl.trans(columns_high), sums)
+    sums = tl.dot(rows_high, tl.trans(columns_low), sums)
+    return tl.dot(rows_high, tl.trans(columns_high), sums)
 
 
 @triton.jit
-def _precise_dot(rows, columns):
-    """Products of rows with rows in float32, from those of float16: off by 2^-22 of them."""
-    rows_high = rows.to(tl.float16)
-    rows_low = (rows - rows_high.to(tl.float32)).to(tl.float16)
-    columns_high = columns.to(tl.float16)
-    columns_low = (columns - columns_high.to(tl.float32)).to(tl.float16)
-    sums = tl.dot(rows_low, tl.trans(columns_high))
-    sums = tl.dot(rows_high, tl.trans(columns_low), sums)
-    return tl.dot(rows_high, tl.trans(columns_high), sums)
+def _halves(numbers):
+    """Numbers in float32 as sums of two in float16."""
+    high = numbers.to(tl.float16)
+    return high, (numbers - high.to(tl.float32)).to(tl.float16)
 
 
 @triton.jit

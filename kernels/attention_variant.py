@@ -16,7 +16,7 @@ PageType = Literal["f16", "bf16", "q8_0", "q4_0"]
 
 HEAD_SIZES = (64, 80, 96, 128, 256)
 _SPLIT_ROWS = (16, 32, 64)
-_BIASED_SPLIT_ROWS = (16, 64)
+_BIASED_SPLIT_ROWS = (16,)
 _BIASED_HEAD_SIZES = (64, 128)
 
 _FLOATS: Mapping[str, str] = MappingProxyType({"f16": "*fp16", "bf16": "*bf16"})
@@ -24,8 +24,8 @@ _CODES: Mapping[str, str] = MappingProxyType({"q8_0": "*i8", "q4_0": "*u8"})
 _BITS: Mapping[str, int] = MappingProxyType({"f16": 16, "bf16": 16, "q8_0": 8, "q4_0": 4})
 
 
-# Stages of Triton's pipelines. A tile on the way takes two: where its pages are comes first.
-_ONE_TILE, _TWO_TILES = 2, 6
+# Stages of Triton's pipelines for so many tiles on the way, each after where its pages are.
+_NO_TILE, _ONE_TILE, _TWO_TILES = 1, 2, 6
 # Registers of a thread so that three programs of four warps fit on a processor; all that there are.
 _FOR_THREE, _ALL = 168, 255
 
@@ -80,8 +80,10 @@ class AttentionVariant:
         warps = 8 if self.rows > 32 or (self.rows > 16 and self.padded_size > 128) else 4
         is_plain = self.pages in _FLOATS and self.padded_size <= 128
         registers = _FOR_THREE if warps == 4 and is_plain else _ALL
-        if self.pairs:
-            tile, stages = 32 if is_roomy or self.rows == 16 else 16, _ONE_TILE
+        if self.pairs and self.kernel == "attend_chunk":
+            tile, stages = 32 if is_roomy else 16, _NO_TILE
+        elif self.pairs:
+            tile, stages = 32, _ONE_TILE
         elif self.padded_size > 128:
             tile, stages = 32, _TWO_TILES if is_roomy else _ONE_TILE
         else:

@@ -137,12 +137,12 @@ def make_pages(kind: str, shape: tuple[int, int, int, int], bias: KeyBias | None
 
 
 def make_bias(kv_heads: int, head_size: int, positions: int) -> KeyBias:
-    """As large as those of Qwen2's first layers."""
+    """As large as those of Qwen2's first layers, with tables that have a factor."""
     pairs = head_size // 2
     bias = torch.randn(kv_heads, head_size, generator=torch.Generator().manual_seed(7)) * 20
     bias[:, 3] = 150
     frequencies = 1e6 ** -(torch.arange(pairs) / pairs)
-    return KeyBias(bias, *rotary_tables(torch.arange(positions), frequencies, 1.0))
+    return KeyBias(bias, *rotary_tables(torch.arange(positions), frequencies, 1.2))
 
 
 def make_bias_query(query: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -247,6 +247,12 @@ def test_scores_are_bounded() -> None:
 def test_biases_that_keys_are_stored_without(head_size: int, pages: str) -> None:
     make([(1, 300), (3, 45)], head_size=head_size, pages=pages, is_biased=True, group=7).check()
     make([(35, 70)], head_size=head_size, pages=pages, is_biased=True).check()
+
+
+def test_biases_far_from_the_beginning() -> None:
+    """Rotations to where a tile begins and from there on make those of the tables."""
+    make([(2, 20_000)], pages="q8_0", is_biased=True, kv_heads=1).check(window=90)
+    make([(35, 20_000)], pages="q4_0", is_biased=True, kv_heads=1).check(window=90)
 
 
 def test_a_chunk_behind_what_was_there() -> None:
