@@ -7,6 +7,7 @@ Only what compiles or interprets kernels imports this; see `attention` for what 
 # ruff: noqa: N803, N806, PIE808, RET505
 # pyright: basic, reportArgumentType=false, reportOperatorIssue=false, reportIndexIssue=false
 # pyright: reportAttributeAccessIssue=false, reportCallIssue=false, reportGeneralTypeIssues=false
+# pyright: reportAssignmentType=false
 
 import triton
 import triton.language as tl
