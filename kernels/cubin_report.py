@@ -28,7 +28,8 @@ _PRODUCTS = {"IDP.4A": 4, "IDP.2A": 2}
 class KernelReport:
     """One kernel of a cubin: how often each opcode is in it, and in its busiest `loop`.
 
-    `stack` is not 0 where registers were spilled; `shared` is what the compiler laid out.
+    `stack` is not 0 where registers were spilled; `shared` is what the compiler laid out; `loops`
+    are all there are, inner ones before those around them.
     """
 
     registers: int
@@ -36,6 +37,7 @@ class KernelReport:
     shared: int
     opcodes: Counter[str]
     loop: Counter[str]
+    loops: Sequence[Counter[str]]
 
     @property
     def instructions(self) -> int:
@@ -57,6 +59,21 @@ class KernelReport:
         )
         return count / columns / products
 
+    def matrix_instructions(self, products: int) -> int:
+        """In one round of the loop that copies to shared memory and makes `products` of matrices.
+
+        Where they are made by a loop within it, that one's rounds are counted as often as it takes.
+        """
+        found = [loop for loop in self.loops if _matrices(loop)]
+        if not found:
+            return 0
+        most = max(map(_matrices, found))
+        whole = [loop for loop in found if _matrices(loop) == most]
+        inner = min(whole, key=_size)
+        copying = (loop for loop in whole if any(name.startswith("LDGSTS") for name in loop))
+        outer = min(copying, key=_size)
+        return outer.total() + (products // most - 1) * inner.total()
+
 
 def cubin_report(cubin: bytes) -> dict[str, KernelReport]:
     """Of each kernel by name; raises `KernelError` where CUDA's disassembler is missing."""
@@ -68,7 +85,7 @@ def cubin_report(cubin: bytes) -> dict[str, KernelReport]:
     code = _functions(listing)
     return {
         name: KernelReport(
-            int(registers), int(stack) + int(local), int(shared), *_busiest_loop(code[name])
+            int(registers), int(stack) + int(local), int(shared), *_loops(code[name])
         )
         for name, registers, stack, shared, local in _USAGE.findall(usage)
     }
@@ -85,14 +102,17 @@ def _functions(listing: str) -> dict[str, list[str]]:
     return functions
 
 
-def _busiest_loop(lines: Sequence[str]) -> tuple[Counter[str], Counter[str]]:
-    """All instructions, and those between the ends of the loop with most products.
+Loops = tuple[Counter[str], Counter[str], list[Counter[str]]]
+
+
+def _loops(lines: Sequence[str]) -> Loops:
+    """All instructions, those between the ends of the loop with most products, and of all loops.
 
     A loop is what lies between a backward branch and its target.
     """
     opcodes: list[str] = []
     labels: dict[str, int] = {}
-    loops: list[Counter[str]] = [Counter()]
+    loops: list[Counter[str]] = []
     for line in lines:
         if match := _LABEL.match(line):
             labels[match[1]] = len(opcodes)
@@ -101,11 +121,19 @@ def _busiest_loop(lines: Sequence[str]) -> tuple[Counter[str], Counter[str]]:
             target = re.search(r"(\.L\w+)", match[2])
             if match[1].startswith("BRA") and target and target[1] in labels:
                 loops.append(Counter(opcodes[labels[target[1]] :]))
-    return Counter(opcodes), max(loops, key=_products)
+    return Counter(opcodes), max(loops, key=_products, default=Counter[str]()), loops
 
 
 def _products(loop: Counter[str]) -> tuple[int, int]:
     return sum(loop[name] for name in loop if name.startswith("IDP")), loop.total()
+
+
+def _size(loop: Counter[str]) -> int:
+    return loop.total()
+
+
+def _matrices(loop: Counter[str]) -> int:
+    return sum(loop[name] for name in loop if name.startswith("IMMA"))
 
 
 def _run(tool: str, *arguments: str) -> str:

@@ -61,9 +61,11 @@ PRIMITIVES: Sequence[Primitive] = (
     Primitive("loads", 4, 11),
     Primitive("memory", 2, 6),
     Primitive("copy_async", 8, 8),
+    Primitive("copy_async_few", 3, 7),
     Primitive("load_matrix", 4, 8),
     Primitive("mma_u8s8", 10, 4),
     Primitive("mma_s8s8", 10, 4),
+    Primitive("mma_onto", 10, 16),
     Primitive("mma_f16", 10, 4, "half"),
     Primitive("mma_bf16", 10, 4, "bf16"),
 )

@@ -140,3 +140,27 @@ MATRIX_PRIMITIVE(mma_u8s8, int, int, u32)
 MATRIX_PRIMITIVE(mma_s8s8, int, int, u32)
 MATRIX_PRIMITIVE(mma_f16, float, bits_to_float, float_to_bits)
 MATRIX_PRIMITIVE(mma_bf16, float, bits_to_float, float_to_bits)
+
+// Sums begin at c, which has to stay; of the third product only half of a and b count.
+PRIMITIVE(mma_onto, 10, 16) {
+  const u32 a[4] = {in[0], in[1], in[2], in[3]}, b[2] = {in[4], in[5]};
+  const int c[4] = {int(in[6]), int(in[7]), int(in[8]), int(in[9])};
+  int mixed[4], both[4], half[4];
+  mma_u8s8_onto(mixed, c, a, b);
+  mma_s8s8_onto(both, c, a, b);
+  mma_half_s8s8_onto(half, c, a[2], a[3], b[1]);
+  for (int i = 0; i < 4; ++i) out[i] = mixed[i], out[4 + i] = both[i], out[8 + i] = half[i], out[12 + i] = c[i];
+}
+
+PRIMITIVE(copy_async_few, 3, 7) {
+  SHARED_ARRAY(u32, few, 32 * 3);
+  copy_async<8>(few + lane * 2, all + lane * 2, lane % 3 * 4);
+  copy_async<4>(few + 64 + lane, all + 64 + lane, lane % 2 * 4);
+  commit_copies();
+  wait_for_copies<0>();
+  __syncwarp();
+  for (int i = 0; i < 2; ++i) out[i] = few[(lane ^ 1) * 2 + i];
+  out[2] = few[64 + (31 - lane)];
+  const uint4 v = load_written_16(all + lane % 8 * 4);
+  out[3] = v.x, out[4] = v.y, out[5] = v.z, out[6] = v.w;
+}

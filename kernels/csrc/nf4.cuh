@@ -7,27 +7,9 @@
 // (nf4_exact.cuh) takes two bytes, off by 0.002 %, and one and a half times the instructions.
 #pragma once
 #include "gemv.cuh"
+#include "nf4_table.cuh"
 
 #define NF4_TILE_BYTES 528
-
-// The scale at which sixteen rounded bytes are nearest to the sixteen values: off by 0.33 %.
-#define NF4_BYTE_SCALE 112.03f
-#define NF4_BYTES {0xd4c5b290u, 0x00f6ebe0u, 0x261c1209u, 0x70513f31u}
-// At 127 * 256 two bytes, a signed high and an unsigned low one, are off by 0.002 %.
-#define NF4_EXACT_SCALE 32512.f
-#define NF4_EXACT_HIGH_BYTES {0xcdbda781u, 0x00f4e8dbu, 0x2a1f140au, 0x7f5b4737u}
-#define NF4_EXACT_LOW_BYTES {0xd8519500u, 0x007089e0u, 0xea42701bu, 0x00d174f8u}
-
-// One byte of each of the sixteen values, in the order of codes.
-struct NF4Table {
-  u32 words[4];
-
-  // The bytes of four codes, which are the low 16 bits of `low`, each without its top bit; `select`
-  // has nibble i, or i + 4 where the code's top bit is set.
-  DEVICE u32 look_up(u32 low, u32 select) const {
-    return permute_bytes(permute_bytes(words[0], words[1], low), permute_bytes(words[2], words[3], low), select);
-  }
-};
 
 template <bool EXACT>
 struct NF4 {
@@ -98,16 +80,11 @@ struct NF4 {
 
 template <bool EXACT>
 DEVICE NF4<EXACT> nf4_format(const float* values, const float* group_absmax, const float* offset, int inputs) {
-  NF4Table exact_high = {NF4_EXACT_HIGH_BYTES}, low = {NF4_EXACT_LOW_BYTES}, bytes = {NF4_BYTES};
-  // The compiler keeps what it knows to be the same in all lanes in uniform registers, and copies it
-  // for every look-up. It does not know that this shuffle of values plus zero changes nothing.
-  const u32 zero = u32(inputs) >> 31;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    exact_high.words[i] = __shfl_sync(EVERY_LANE, (EXACT ? exact_high : bytes).words[i] + zero, 0);
-    if (EXACT) low.words[i] = __shfl_sync(EVERY_LANE, low.words[i] + zero, 0);
-  }
-  return {exact_high, low, values, group_absmax, *offset, int(threadIdx.x % 32), inputs / 64};
+  NF4Table high = {NF4_BYTES}, low = {NF4_EXACT_LOW_BYTES};
+  if (EXACT) high = {NF4_EXACT_HIGH_BYTES};
+  high.keep_apart(u32(inputs) >> 31);
+  if (EXACT) low.keep_apart(u32(inputs) >> 31);
+  return {high, low, values, group_absmax, *offset, int(threadIdx.x % 32), inputs / 64};
 }
 
 #ifndef NF4_EXACT

@@ -391,6 +391,19 @@ DEVICE uint4 load_16(const void* address) {
 #endif
 }
 
+// 16 bytes that another block of this launch may have written.
+DEVICE uint4 load_written_16(const void* address) {
+#if ON_DEVICE
+  uint4 v;
+  asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(address) : "memory");
+  return v;
+#else
+  shim::check_aligned(address, 16, "load_written_16");
+  return *static_cast<const uint4*>(address);
+#endif
+}
+
 // Brings the 32 bytes at an address, which need not be used, to L2.
 DEVICE void prefetch_to_l2([[maybe_unused]] const void* address) {
 #if ON_DEVICE
@@ -456,6 +469,20 @@ DEVICE void copy_async_16(void* shared, const void* global, u32 bytes = 16) {
   shim::check_aligned(shared, 16, "copy_async_16 to");
   shim::check_aligned(global, 16, "copy_async_16 from");
   shim::self().uncommitted.push_back({shared, global, bytes, 16 - bytes});
+#endif
+}
+
+// BYTES (4 or 8), of which the last `BYTES - bytes` become zeros without being read.
+template <int BYTES>
+DEVICE void copy_async(void* shared, const void* global, u32 bytes = BYTES) {
+  static_assert(BYTES == 4 || BYTES == 8, "copy_async_16 is another instruction");
+#if ON_DEVICE
+  asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+               :: "r"(u32(__cvta_generic_to_shared(shared))), "l"(global), "n"(BYTES), "r"(bytes) : "memory");
+#else
+  shim::check_aligned(shared, BYTES, "copy_async to");
+  shim::check_aligned(global, BYTES, "copy_async from");
+  shim::self().uncommitted.push_back({shared, global, bytes, BYTES - bytes});
 #endif
 }
 
@@ -599,6 +626,43 @@ DEVICE void mma_s8s8(int (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
   MMA("m16n8k32", "s32.s8.s8.s32", "r");
 #else
   shim::multiply("mma.s8.s8", c, a, b, [](u32 x, u32 y, int sum) { return dp4a_ss(x, y, sum); });
+#endif
+}
+
+// d (16, 8) = c + bytes a (16, 32) by bytes b (8, 32) transposed; c stays where it is.
+#if ON_DEVICE
+#define MMA_ONTO(types)                                                                           \
+  asm("mma.sync.aligned.m16n8k32.row.col." types                                                  \
+      " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"                      \
+      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])                                            \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]))
+#endif
+DEVICE void mma_u8s8_onto(int (&d)[4], const int (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+#if ON_DEVICE
+  MMA_ONTO("s32.u8.s8.s32");
+#else
+  for (int i = 0; i < 4; ++i) d[i] = c[i];
+  mma_u8s8(d, a, b);
+#endif
+}
+
+DEVICE void mma_s8s8_onto(int (&d)[4], const int (&c)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+#if ON_DEVICE
+  MMA_ONTO("s32.s8.s8.s32");
+#else
+  for (int i = 0; i < 4; ++i) d[i] = c[i];
+  mma_s8s8(d, a, b);
+#endif
+}
+
+// d (16, 8) = c + signed bytes a (16, 16) by signed bytes b (8, 16) transposed.
+DEVICE void mma_half_s8s8_onto(int (&d)[4], const int (&c)[4], u32 a0, u32 a1, u32 b) {
+#if ON_DEVICE
+  asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %8, %9, %10};"
+      : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
+      : "r"(a0), "r"(a1), "r"(b), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));
+#else
+  mma_s8s8_onto(d, c, {a0, a1, 0, 0}, {b, 0});
 #endif
 }
 

@@ -72,6 +72,15 @@ def columns_of(kernel: str) -> int:
     return int(match[1]) if match else 1
 
 
+def check_matrix_products(kernel: str, facts: KernelReport, limits: dict[str, Any]) -> None:
+    columns = int(kernel.rsplit("_c", 1)[1])
+    # A warp has 64 columns at most; warps beside it have the others.
+    count = limits["products"] * min(columns, 64) // 8
+    assert any(name.startswith(limits["opcode"]) for name in facts.opcodes), kernel
+    found = facts.matrix_instructions(count)
+    assert count <= found <= limits[f"c{columns}"], f"{kernel}: {found}, {found / count:.1f} each"
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("source", SOURCES)
 def test_limits(report: Report, source: str, architecture: str) -> None:
@@ -88,6 +97,8 @@ def test_limits(report: Report, source: str, architecture: str) -> None:
             assert a_weight <= limits["thread"]["instructions"], f"{kernel}: {a_weight:.2f}"
             for opcode in limits["thread"]["opcodes"]:
                 assert any(name.startswith(opcode) for name in facts.opcodes), f"{kernel}: {opcode}"
+        if "matrix" in limits:
+            check_matrix_products(kernel, facts, limits["matrix"])
         if "instructions" not in limits:
             continue
         weights = facts.weights(columns_of(kernel), limits["products"])

@@ -294,6 +294,28 @@ def test_products_of_byte_matrices(module: HostModule, signed: bool) -> None:
     assert (found == (a @ b.transpose(0, 2, 1) + c).astype(np.uint32)).all()
 
 
+def test_products_onto_sums_that_stay(module: HostModule) -> None:
+    given = random_input(by_name("mma_onto"), WARPS, seed=11)
+    found = run(module, by_name("mma_onto"), given)
+    assert (found[:, :4] == run(module, by_name("mma_u8s8"), given)).all()
+    assert (found[:, 4:8] == run(module, by_name("mma_s8s8"), given)).all()
+    assert (found[:, 12:] == given[:, 6:]).all()
+    # The last halves of rows and columns alone, as if the first were zeros.
+    half = given.copy()
+    half[:, [0, 1, 4]] = 0
+    assert (found[:, 8:12] == run(module, by_name("mma_s8s8"), half)).all()
+
+
+def test_copies_of_fewer_bytes(module: HostModule) -> None:
+    given = random_input(by_name("copy_async_few"), WARPS, seed=12)
+    found = run(module, by_name("copy_async_few"), given).transpose(0, 2, 1)
+    lanes, flat = np.arange(32), given.reshape(WARPS, 96)
+    kept = np.arange(2) < (lanes % 3)[:, None]
+    assert (found[..., :2] == (flat[:, :64].reshape(WARPS, 32, 2) * kept)[:, lanes ^ 1]).all()
+    assert (found[..., 2] == (flat[:, 64:] * (lanes % 2).astype(np.uint32))[:, ::-1]).all()
+    assert (found[..., 3:] == flat.reshape(WARPS, 24, 4)[:, lanes % 8]).all()
+
+
 @pytest.mark.parametrize("name", ["mma_f16", "mma_bf16"])
 def test_products_of_float_matrices(module: HostModule, name: str) -> None:
     primitive = by_name(name)
@@ -320,7 +342,7 @@ def test_the_table_names_every_primitive() -> None:
     text = (CSRC / "conformance.cuh").read_text()
     for primitive in PRIMITIVES:
         call = f"({primitive.name}, {primitive.inputs}, {primitive.outputs})"
-        matrix = primitive.name.startswith("mma")
+        matrix = primitive.name.startswith("mma") and primitive.name != "mma_onto"
         assert (
             f"MATRIX_PRIMITIVE({primitive.name}," in text if matrix else f"PRIMITIVE{call}" in text
         )

@@ -25,6 +25,7 @@ from ingle.kernels.repacked_tensor import repack
 from .attention_cases import ATTENTION_CASES
 from .dequantize_rows_cases import dequantize_rows_cases
 from .fusion_cases import FUSION_CASES
+from .gemm_cases import GEMM_CASES, GEMM_VARIANTS
 from .replay import Case, run_cases, write_cases
 from .sampling_cases import SAMPLING_CASES
 
@@ -38,6 +39,7 @@ COLUMNS, INPUTS, ROWS = 3, 1280, 5
 CASES = {
     **ATTENTION_CASES,
     **FUSION_CASES,
+    **GEMM_CASES,
     **SAMPLING_CASES,
     "dequantize_rows": dequantize_rows_cases,
 }
@@ -125,7 +127,9 @@ def test_no_access_is_out_of_place(
         cases = CASES[name]()
     else:
         cases = gemv_cases(name, make_quantized)
-    if "GEMV_VARIANTS" not in kernel_source(f"{name}.cuh"):
+    if name in GEMM_CASES:
+        defines = {"GEMM_VARIANTS": GEMM_VARIANTS}
+    elif "GEMV_VARIANTS" not in kernel_source(f"{name}.cuh"):
         defines = NO_DEFINES
     library = build_host_library(f"{name}.cuh", build_folder, sanitize=True, defines=defines)
     done = replay(library, cases, tmp_path)

@@ -1,0 +1,53 @@
+"""Launches of the products on tensor cores for the sanitizers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+
+import numpy as np
+import torch
+from gpu.weights import random_weight, repacked
+from numpy.typing import NDArray
+
+from ingle.kernels.gemm_shape import GEMM_SHAPES
+from ingle.kernels.q8_activations import quantize_q8_reference
+from ingle.kernels.repacked_nf4 import RepackedNF4
+
+from .replay import Case
+
+# What is compiled for them: the smallest blocks.
+GEMM_VARIANTS = "VARIANT(8, 1, 1, 4)"
+_ROWS, _INPUTS, _COLUMNS, _WIDE, _BLOCKS = 37, 1280, 11, 8, 3
+
+
+def _cases(kind: str, inputs: int) -> Sequence[Case]:
+    """Arrays that end where their last byte does; three blocks share two tiles of the output."""
+    packed = repacked(random_weight(kind, _ROWS, inputs, torch.device("cpu")))
+    generator = torch.Generator().manual_seed(0)
+    tiles = quantize_q8_reference(torch.randn(_COLUMNS, inputs, generator=generator))
+    partials = np.full(_BLOCKS * 2 * 128 * _WIDE, np.nan, np.float32)
+    out, bias = np.full((_COLUMNS, _ROWS), np.nan, np.float32), np.ones(_ROWS, np.float32)
+    extra: tuple[NDArray[np.generic], ...] = ()
+    if isinstance(packed, RepackedNF4):
+        nested = packed.nested
+        extra = nested.values.numpy(), nested.absmax.numpy(), nested.offset.numpy().reshape(1)
+    arguments = (
+        *(packed.data.numpy(), tiles.numpy(), partials, np.zeros(_BLOCKS, np.int32)),
+        *(_ROWS, inputs, packed.data.shape[1], _COLUMNS),
+        *(out, bias, 1.0, _ROWS, 0, *extra),
+    )
+    name, shape = kind.lower(), GEMM_SHAPES[_WIDE]
+    kernel = f"{name}_gemm_c{_WIDE}"
+    size = shape.shared_bytes(name)
+    return [Case(kernel, (_BLOCKS, 1, 1), (shape.threads, 1, 1), arguments, size)]
+
+
+GEMM_CASES: Mapping[str, Callable[[], Sequence[Case]]] = MappingProxyType(
+    {
+        "q4_k_gemm": partial(_cases, "Q4_K", _INPUTS),
+        "q6_k_gemm": partial(_cases, "Q6_K", _INPUTS),
+        "nf4_gemm": partial(_cases, "NF4", 1088),
+    }
+)
