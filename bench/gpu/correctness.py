@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
+from gpu.attention import wrong_attention
 from gpu.fusions import wrong_fusions
 from gpu.heads import wrong_heads
 from gpu.rows import wrong_rows
@@ -51,6 +52,7 @@ def run(session: Session) -> dict[str, object]:
     largest: dict[str, float] = {}
     failures = [f"quantised bits differ: {what}" for what in _quantization(session, gemv)]
     failures += [f"bits differ: {what}" for what in wrong_rows(session)]
+    failures += wrong_attention(session)
     failures += [f"heads differ: {what}" for what in wrong_heads(session)]
     failures += wrong_fusions(session)
     failures += [f"tokens differ: {what}" for what in wrong_draws(session)]

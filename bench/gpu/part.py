@@ -15,6 +15,7 @@ PARTS = (
     "correctness",
     "launch_cost",
     "bandwidth",
+    "attention",
     "heads",
     "sampling",
     "decode_step",

@@ -20,6 +20,7 @@ SHARES = {
     "conformance": 0.3,
     "correctness": 0.4,
     "bandwidth": 0.5,
+    "attention": 0.2,
     "heads": 0.2,
     "sampling": 0.2,
     "decode_step": 0.4,

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from ingle.kernels.attention_variant import AttentionVariant
+from ingle.kernels.compilable_attention import CompilableAttention
 from ingle.kernels.cubin_finder import CubinFinder
 from ingle.kernels.gpu_library import GPULibrary
 from ingle.kernels.host_build import HostModule, build_host_library
@@ -22,6 +26,7 @@ from ingle.kernels.kernel_library import KernelLibrary
 from ingle.kernels.kernel_source import NO_DEFINES, kernel_source, kernel_sources
 from ingle.kernels.launch import Driver
 from ingle.kernels.quantized_gemv import QuantizedGemv
+from ingle.kernels.triton_library import TritonLibrary
 
 # Measured weights rotate among so many bytes, several times every GPU's L2.
 _COLD_BYTES = 512 << 20
@@ -44,6 +49,7 @@ class Session:
         self.on_cpu = on_cpu
         self._deadline = time.monotonic() + seconds
         self.folder = folder or Path(tempfile.gettempdir()) / f"ingle-kernels-{os.getuid()}"
+        self._is_compiled = False
         self.device = torch.device("cpu" if on_cpu else "cuda")
         if not on_cpu:
             torch.zeros(1, device=self.device)  # its context comes first, and the driver shares it
@@ -79,9 +85,8 @@ class Session:
         began = time.monotonic()
         if not self.on_cpu:
             with ThreadPoolExecutor() as pool:
-                made = [pool.submit(self._finder.cubin, name, each) for name, each in wanted]
-            for each in made:
-                each.result()
+                # What does not compile fails where it is launched, and nothing else does.
+                wait([pool.submit(self._finder.cubin, name, each) for name, each in wanted])
         return time.monotonic() - began
 
     def library(
@@ -95,7 +100,20 @@ class Session:
         chosen = dict.fromkeys(products, defines)
         if self.on_cpu:
             return HostLibrary(self.folder, seed=1, defines=chosen)
+        if not self._is_compiled and not defines:
+            self.compile([(name, NO_DEFINES) for name in kernel_sources()])
+            self._is_compiled = True
         return GPULibrary(self.driver, self._finder, defines=chosen, overlap=overlap)
+
+    def compiled(self, variants: Sequence[AttentionVariant]) -> TritonLibrary:
+        """Attention kernels on this device; on a CPU in Triton's interpreter."""
+        if self.on_cpu:
+            # Only for this: what it imports may be missing where there is a GPU.
+            interpreted: Any = importlib.import_module("ingle.kernels.interpreted_library")
+            return interpreted.InterpretedLibrary(variants)
+        library = GPULibrary(self.driver, self._finder)
+        library.prepare([], [CompilableAttention(variant) for variant in variants])
+        return library
 
     def gemv(
         self, defines: Mapping[str, str] = NO_DEFINES, *, overlap: bool = True

@@ -1,0 +1,236 @@
+"""Attention over pages: beside plain torch, and its time at the shape of an 8B model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from gpu.session import Session, Skipped
+
+from ingle.kernels.attention import PagedAttention
+from ingle.kernels.attention_partials import combine_partials_reference
+from ingle.kernels.attention_step import AttentionStep
+from ingle.kernels.attention_variant import attention_variants
+from ingle.kernels.hadamard import hadamard_reference
+from ingle.kernels.page_format import PageFormat
+from ingle.kernels.paged_attention import paged_attention_reference
+from ingle.kernels.pages import Pages
+from ingle.kernels.quantized_pages import QuantizedPages
+
+PAGE = 32
+HEADS, KV_HEADS, SIZE = 32, 8, 128
+PAGES = ("bf16", "q8_0", "q4_0")
+FLOATS = {"f16": torch.float16, "bf16": torch.bfloat16}
+TOLERANCES = {"f16": 1e-3, "bf16": 1e-2}
+# Each is compiled for itself where nobody did before: enough of them to meet all code.
+SIZES = (64, 128)
+TYPES = (("f16", "f16"), ("bf16", "bf16"), ("bf16", "q8_0"), ("bf16", "q4_0"))
+CONTEXTS, SEQUENCES, PROMPT = (1024, 8192, 32768), (1, 16), 4096
+# Pairs of new tokens and all tokens, of several sequences in a step.
+STEPS = (((1, 1000), (1, 33), (5, 300)), ((130, 300), (40, 40), (1, 70)))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One layer's attention of a step; queries of quantised pages are rotated."""
+
+    query: torch.Tensor
+    key_pages: Pages
+    value_pages: Pages
+    step: AttentionStep
+
+    def launch(self, attention: PagedAttention, out: torch.Tensor | None = None) -> torch.Tensor:
+        """The whole output."""
+        scale = 1 / math.sqrt(self.query.shape[2])
+        partials = attention.attend(
+            self.query, None, self.key_pages, self.value_pages, self.step, scale=scale, out=out
+        )
+        return combine_partials_reference(partials)
+
+    def expected(self) -> torch.Tensor:
+        """The same by plain torch in float32."""
+        step, rotated = self.step, isinstance(self.key_pages, QuantizedPages)
+        query = hadamard_reference(self.query.float()) if rotated else self.query.float()
+        output = paged_attention_reference(
+            query,
+            self.key_pages,
+            self.value_pages,
+            step.block_tables,
+            step.context_lengths,
+            step.query_starts,
+            scale=1 / math.sqrt(query.shape[2]),
+        )
+        return hadamard_reference(output) if rotated else output
+
+
+def run(session: Session) -> dict[str, object]:
+    """Microseconds of decoding by pages, sequences and context; of a prompt, beside torch's."""
+    if session.on_cpu:
+        raise Skipped("it needs a GPU")
+    decoding: list[dict[str, Any]] = []
+    for pages in PAGES:
+        for sequences in SEQUENCES:
+            for context in CONTEXTS:
+                if session.seconds_left > 15:
+                    decoding.append(_decoding(session, pages, sequences, context))
+    return {"decoding": decoding, "prompt": [_prompt(session, pages) for pages in PAGES]}
+
+
+def table(result: dict[str, Any]) -> list[str]:
+    """Lines for people."""
+    lines = [
+        f"{row['pages']:<5} {row['sequences']:>3} x {row['context']:>6} tokens: "
+        f"{row['us']:>9.1f} us, {row['gb_s']:>7.1f} GB/s"
+        for row in result["decoding"]
+    ]
+    return lines + [
+        f"{row['pages']:<5} {PROMPT} at once: {row['us']:>8.1f} us, {row['tflops']:>6.1f} TFLOP/s;"
+        f" torch's attention {row['torch_us']:.1f} us"
+        for row in result["prompt"]
+    ]
+
+
+def wrong_attention(session: Session) -> Iterator[str]:
+    """What differs from plain torch by more than its 16-bit numbers explain."""
+    sizes, types = (SIZES[:1], TYPES[:1]) if session.on_cpu else (SIZES, TYPES)
+    variants = [
+        each
+        for each in attention_variants()
+        if each.head_size in sizes and (each.query, each.pages) in types and not each.pairs
+    ]
+    library = session.compiled(variants)
+    attention = PagedAttention(library, session.device, fill=math.nan)
+    shapes = sorted({(each.head_size, each.query, each.pages) for each in variants})
+    for size, query, pages in shapes:
+        for chunks in STEPS:
+            problem = make_problem(
+                session, chunks, pages, query=query, heads=8, kv_heads=2, size=size
+            )
+            found, expected = problem.launch(attention), problem.expected()
+            tolerance = max(TOLERANCES[query], TOLERANCES.get(pages, 1e-3))
+            if not torch.allclose(found, expected, rtol=tolerance, atol=tolerance):
+                worst = float((found - expected).abs().max())
+                what = f"{query} heads of {size} in {pages} pages, {chunks}"
+                yield f"attention of {what}: {worst:.1e}"
+
+
+def make_problem(
+    session: Session,
+    chunks: Sequence[tuple[int, int]],
+    pages: str,
+    *,
+    query: str = "bf16",
+    heads: int = HEADS,
+    kv_heads: int = KV_HEADS,
+    size: int = SIZE,
+) -> Problem:
+    """Random numbers in shuffled pages, on the session's device."""
+    random = torch.Generator().manual_seed(size)
+    needed = [-(-length // PAGE) for _, length in chunks]
+    order = torch.randperm(sum(needed), generator=random).int()
+    tables = torch.zeros(len(chunks), max(needed), dtype=torch.int32)
+    given = 0
+    for row, count in zip(tables, needed, strict=True):
+        row[:count] = order[given : given + count]
+        given += count
+    shape = len(order), PAGE, kv_heads, size
+    counts = torch.tensor([0, *(tokens for tokens, _ in chunks)])
+    rows = torch.randn(int(counts.sum()), heads, size, generator=random)
+    nothing = torch.empty(0, dtype=torch.int64)
+    step = AttentionStep(
+        nothing,
+        nothing,
+        tables.to(session.device),
+        torch.tensor([length for _, length in chunks], dtype=torch.int32, device=session.device),
+        counts.cumsum(0).int().to(session.device),
+        max(tokens for tokens, _ in chunks),
+        max(length for _, length in chunks),
+    )
+    return Problem(
+        rows.to(session.device, FLOATS[query]),
+        _pages(session, pages, shape, 1),
+        _pages(session, pages, shape, 2),
+        step,
+    )
+
+
+def _pages(session: Session, kind: str, shape: tuple[int, int, int, int], seed: int) -> Pages:
+    random = torch.Generator(session.device).manual_seed(seed)
+    if kind in FLOATS:
+        return torch.randn(shape, generator=random, device=session.device, dtype=FLOATS[kind])
+    form = PageFormat({"q8_0": 8, "q4_0": 4}[kind], shape[-1])
+    codes = torch.randint(
+        0, 256, (*shape[:-1], form.code_bytes), generator=random, device=session.device
+    ).to(torch.uint8)
+    scales = torch.rand(*shape[:-1], form.blocks, generator=random, device=session.device)
+    largest = 2.0 ** (form.bits - 1)
+    typed = codes.view(torch.int8) if form.bits == 8 else codes
+    return QuantizedPages(typed, (scales * 2 / largest).half())
+
+
+def _attention(session: Session, pages: str) -> PagedAttention:
+    variants = [
+        each
+        for each in attention_variants()
+        if (each.head_size, each.query, each.pages, each.pairs) == (SIZE, "bf16", pages, 0)
+    ]
+    return PagedAttention(session.compiled(variants), session.device)
+
+
+def _launches(attention: PagedAttention, problem: Problem) -> list[Callable[[], object]]:
+    """Kernels alone: parts are put together by a kernel of its own, which `heads` measures."""
+    out = torch.empty_like(problem.query)
+    scale = 1 / math.sqrt(SIZE)
+    call = partial(
+        attention.attend,
+        problem.query,
+        None,
+        problem.key_pages,
+        problem.value_pages,
+        problem.step,
+        scale=scale,
+        out=out,
+    )
+    return [call] * 4
+
+
+def _decoding(session: Session, pages: str, sequences: int, context: int) -> dict[str, Any]:
+    problem = make_problem(session, [(1, context)] * sequences, pages)
+    seconds = session.time(_launches(_attention(session, pages), problem))
+    head = 2 * SIZE if pages in FLOATS else PageFormat({"q8_0": 8, "q4_0": 4}[pages], SIZE).nbytes
+    read = 2 * sequences * context * KV_HEADS * head
+    return {
+        "pages": pages,
+        "sequences": sequences,
+        "context": context,
+        "us": round(seconds * 1e6, 1),
+        "gb_s": round(read / seconds / 1e9, 1),
+    }
+
+
+def _prompt(session: Session, pages: str) -> dict[str, Any]:
+    problem = make_problem(session, [(PROMPT, PROMPT)], pages)
+    seconds = session.time(_launches(_attention(session, pages), problem))
+    query, key, value = (
+        torch.randn(1, count, PROMPT, SIZE, device=session.device, dtype=torch.bfloat16)
+        for count in (HEADS, KV_HEADS, KV_HEADS)
+    )
+    plain = partial(
+        torch.nn.functional.scaled_dot_product_attention,
+        query,
+        key,
+        value,
+        is_causal=True,
+        enable_gqa=True,
+    )
+    operations = 2 * 2 * HEADS * SIZE * PROMPT * PROMPT / 2
+    return {
+        "pages": pages,
+        "us": round(seconds * 1e6, 1),
+        "tflops": round(operations / seconds / 1e12, 1),
+        "torch_us": round(session.time([plain] * 4) * 1e6, 1),
+    }
