@@ -20,8 +20,8 @@ _INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\d+\s+)?([A-Z][A-Z0-9_
 _USAGE = re.compile(
     r"Function (\S+):\s*REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)", re.MULTILINE
 )
-# Products of two numbers that one thread does in an instruction.
-_PRODUCTS = {"IDP.4A": 4, "IDP.2A": 2}
+# Products of two numbers that one thread does in an instruction, or a lane of a warp.
+_PRODUCTS = {"IDP.4A": 4, "IDP.2A": 2, "HMMA.16816": 64}
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def _loops(lines: Sequence[str]) -> Loops:
 
 
 def _products(loop: Counter[str]) -> tuple[int, int]:
-    return sum(loop[name] for name in loop if name.startswith("IDP")), loop.total()
+    return sum(loop[name] for name in loop if name.startswith(tuple(_PRODUCTS))), loop.total()
 
 
 def _size(loop: Counter[str]) -> int:

@@ -18,13 +18,15 @@ from .nf4_tensor import NF4Tensor
 from .q8_activations import GROUP, dequantize_q8, q8_tiles
 from .quantized_tensor import QuantizedTensor
 from .repacked_nf4 import RepackedNF4
-from .repacked_tensor import RepackedTensor
+from .repacked_tensor import REPACKED_TYPES, RepackedTensor
 
 MOST_COLUMNS = 8
 _WARPS = 4
 # Fewer warps than this for a processor leave it waiting for memory.
 _WARPS_WANTED = 16
-_SOURCES: Mapping[str, str] = MappingProxyType({"Q4_K": "q4_k", "Q6_K": "q6_k"})
+_SOURCES: Mapping[str, str] = MappingProxyType(
+    {kind: kind.lower() for kind in sorted(REPACKED_TYPES)}
+)
 
 Repacked = RepackedTensor | RepackedNF4
 

@@ -10,8 +10,9 @@ import torch
 from gpu.fusions import fusion_times
 from gpu.rows import large_products, rows_rates
 from gpu.session import Session, Skipped, copies_for
-from gpu.weights import KINDS, SHAPES, Shape, random_weight, repacked
+from gpu.weights import SHAPES, Shape, kinds_of, random_weight, repacked
 
+from ingle.kernels.dense_gemv import DenseGemv
 from ingle.kernels.quantized_gemv import GemvVariant, QuantizedGemv, Repacked
 
 COLUMNS = (1, 2, 4, 8)
@@ -36,11 +37,11 @@ def run(session: Session) -> dict[str, object]:
         "products": [],
     }
     for shape in SHAPES:
-        for kind in (*KINDS, "NF4 exact", "bfloat16"):
+        for kind in (*kinds_of(shape), "NF4 exact", "bfloat16", "bfloat16 by torch"):
             if session.seconds_left < 15:
                 result["skipped"].append(f"{kind} {shape.name}: no time was left")
                 continue
-            measure = _torch_products if kind == "bfloat16" else _products
+            measure = _dense_products if kind.startswith("bfloat16") else _products
             result["products"] += measure(session, shape, kind, copy)
             torch.cuda.empty_cache()
     return result
@@ -146,13 +147,14 @@ def _products(session: Session, shape: Shape, kind: str, copy: float) -> list[di
     return rows
 
 
-def _torch_products(session: Session, shape: Shape, kind: str, copy: float) -> list[dict[str, Any]]:
+def _dense_products(session: Session, shape: Shape, kind: str, copy: float) -> list[dict[str, Any]]:
     dtype = torch.bfloat16
     size = 2 * shape.rows * shape.inputs
     weights = [
         torch.randn(shape.rows, shape.inputs, device=session.device, dtype=dtype)
         for _ in range(copies_for(size))
     ]
+    gemv = DenseGemv(session.library())
     rows: list[dict[str, Any]] = []
     for columns in COLUMNS:
         x = torch.randn(columns, shape.inputs, device=session.device, dtype=dtype)
@@ -161,6 +163,8 @@ def _torch_products(session: Session, shape: Shape, kind: str, copy: float) -> l
         def launch_with(
             weight: torch.Tensor, x: torch.Tensor = x, out: torch.Tensor = out
         ) -> Callable[[], object]:
+            if kind == "bfloat16":
+                return lambda: gemv.multiply(weight, x, out)
             return lambda: torch.mm(x, weight.T, out=out)
 
         seconds = session.time([launch_with(weight) for weight in weights])

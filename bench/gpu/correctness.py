@@ -14,13 +14,15 @@ from gpu.sampling import wrong_draws
 from gpu.session import Session
 from gpu.weights import KINDS, random_weight, repacked
 
+from ingle.kernels.dense_gemv import DENSE_VARIANTS, DenseGemv
 from ingle.kernels.dequantize import dequantize
 from ingle.kernels.nf4_tensor import NF4Tensor
 from ingle.kernels.q8_activations import quantize_q8_reference
 from ingle.kernels.quantized_gemv import GemvVariant, QuantizedGemv, quantized_gemv_reference
 
 # Relative in the Euclidean norm; NF4's values as one byte or two differ from exact ones.
-TOLERANCES = {"Q4_K": 1e-5, "Q6_K": 1e-5, "NF4": 7e-3, "NF4 exact": 1e-4}
+TOLERANCES = dict.fromkeys(KINDS, 1e-5) | {"NF4": 7e-3, "NF4 exact": 1e-4}
+DENSE_TOLERANCE = 1e-5
 # Of the mean squared error that quantised activations may cause.
 NMSE = 5e-4
 SHAPES = [(7, 256), (37, 1280), (130, 2816), (1024, 4096), (515, 14336)]
@@ -67,6 +69,11 @@ def run(session: Session) -> dict[str, object]:
             largest[case.kind] = max(largest.get(case.kind, 0.0), error)
         if not error <= TOLERANCES[case.kind] + DTYPES[case.dtype] or not nmse <= NMSE:
             failures.append(f"{case.name}: error {error:.1e}, NMSE {nmse:.1e}")
+    for name, error in _dense(session):
+        count += 1
+        largest["16-bit"] = max(largest.get("16-bit", 0.0), error)
+        if not error <= DENSE_TOLERANCE:
+            failures.append(f"{name}: error {error:.1e}")
     skipped: list[str] = []
     if reason := _huge(session, gemv, failures):
         skipped.append(f"matrices of more than 2^31 bytes: {reason}")
@@ -119,6 +126,27 @@ def _errors(session: Session, gemv: QuantizedGemv, case: Case) -> tuple[float, f
     reference = quantized_gemv_reference(weight, tiles)
     floats = x.double() @ dequantize(weight).double().T
     return _relative(out, reference), _relative(out, floats) ** 2
+
+
+def _dense(session: Session) -> Iterator[tuple[str, float]]:
+    """Products of 16-bit weights, whose sums alone are rounded, and their errors."""
+    gemv = DenseGemv(session.library())
+    shapes = [(37, 904, 3), (70, 2072, 9), (1, 8, 16)]
+    if not session.on_cpu:
+        shapes += [(4096, 14336, 1), (128256, 4096, 8), (1027, 4096, 16)]
+    for dtype in (torch.float16, torch.bfloat16):
+        for rows, inputs, columns in shapes:
+            generator = torch.Generator(session.device).manual_seed(rows)
+            weight, x = (
+                torch.randn(each, inputs, device=session.device, generator=generator).to(dtype)
+                for each in (rows, columns)
+            )
+            expected = x.double() @ weight.double().T
+            for variant in DENSE_VARIANTS:
+                out = torch.full((columns, rows), float("nan"), device=session.device)
+                gemv.multiply(weight, x, out, variant=variant)
+                name = f"{dtype} {rows}x{inputs}, {columns} columns, {variant}"
+                yield name, _relative(out, expected)
 
 
 def _quantization(session: Session, gemv: QuantizedGemv) -> Iterator[str]:

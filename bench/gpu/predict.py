@@ -57,6 +57,14 @@ FORMATS = (
     Format("Q6_K", "q6_k.cuh", 210 / 256),
     Format("NF4", "nf4.cuh", 33 / 64),
     Format("NF4 exact", "nf4_exact.cuh", 33 / 64, 2),
+    Format("Q5_K", "q5_k.cuh", 176 / 256),
+    Format("Q8_0", "q8_0.cuh", 34 / 32),
+    Format("Q4_0", "q4_0.cuh", 18 / 32),
+    Format("Q4_1", "q4_1.cuh", 20 / 32),
+    Format("Q5_0", "q5_0.cuh", 22 / 32),
+    Format("Q5_1", "q5_1.cuh", 24 / 32),
+    # Fragments have room for sixteen columns, also where eight are a kernel's most.
+    Format("16 bits", "dense_gemv.cuh", 2, 2),
 )
 # Of Llama-3.1-8B as Q4_K_M: weights that a token reads in each type.
 STEP = {"Q4_K": 5.973e9, "Q6_K": 1.532e9}
@@ -84,7 +92,7 @@ def tables() -> Iterable[str]:
     found = {(k, g): reports(cache, k, g) for k in FORMATS for g in GPUS}
     rows: list[list[str]] = []
     for kind in FORMATS:
-        for columns in COLUMNS:
+        for columns in sorted({*COLUMNS} & found[kind, GPUS[0]].keys()):
             row = [f"{kind.name}, {columns}"]
             for gpu in GPUS:
                 report = found[kind, gpu][columns]

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from gpu.bandwidth import cold_weights, copy_rate, product_launches
 from gpu.session import Session, Skipped
-from gpu.weights import SHAPES
+from gpu.weights import KINDS, SHAPES, kinds_of
 
 from ingle.kernels.quantized_gemv import GemvVariant
 
-KINDS = {"Q4_K": "q4_k.cuh", "Q6_K": "q6_k.cuh", "NF4": "nf4.cuh"}
+SOURCES = {kind: f"{kind.lower()}.cuh" for kind in KINDS}
 COLUMNS = (1, 4, 8)
 VARIANTS = [GemvVariant(rows, split) for rows in (1, 2, 4) for split in (1, 2, 4)]
 NAMES = ("output of attention", "query, key, value", "gate and up", "down", "LM head")
@@ -28,13 +28,13 @@ def run(session: Session) -> dict[str, object]:
     """Microseconds of every variant, by kind, shape and columns."""
     if session.on_cpu:
         raise Skipped("it needs a GPU")
-    sources = [(source, defines(columns)) for source in KINDS.values() for columns in COLUMNS]
+    sources = [(source, defines(columns)) for source in SOURCES.values() for columns in COLUMNS]
     seconds = session.compile(sources)
     copy = copy_rate(session)
     rows: list[dict[str, Any]] = []
     skipped: list[str] = []
     for shape in [shape for shape in SHAPES if shape.name in NAMES]:
-        for kind in KINDS:
+        for kind in kinds_of(shape):
             if session.seconds_left < 15:
                 skipped.append(f"{kind} {shape.name}: no time was left")
                 continue

@@ -15,9 +15,19 @@ from ingle.kernels.quantized_tensor import QuantizedTensor
 from ingle.kernels.repacked_nf4 import repack_nf4
 from ingle.kernels.repacked_tensor import repack
 
-KINDS = ("Q4_K", "Q6_K", "NF4")
+COMMON_KINDS = ("Q4_K", "Q6_K", "NF4")
+KINDS = (*COMMON_KINDS, "Q5_K", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1")
 # Where blocks have 16-bit floats, of which random bytes would be infinite, and their size.
-_SCALES = {"Q4_K": ((0, 2), 1e-4), "Q6_K": ((208,), 5e-5)}
+_SCALES = {
+    "Q4_0": ((0,), 1e-3),
+    "Q4_1": ((0, 2), 1e-3),
+    "Q5_0": ((0,), 1e-3),
+    "Q5_1": ((0, 2), 1e-3),
+    "Q8_0": ((0,), 1e-4),
+    "Q4_K": ((0, 2), 1e-4),
+    "Q5_K": ((0, 2), 1e-4),
+    "Q6_K": ((208,), 5e-5),
+}
 
 
 class Shape(NamedTuple):
@@ -37,6 +47,13 @@ SHAPES: Sequence[Shape] = (
     Shape("down", 4096, 14336),
     Shape("LM head", 128256, 4096),
 )
+# Where minutes are few, other kinds than the common ones are measured with these alone.
+FEW_SHAPES = ("output of attention", "gate or up")
+
+
+def kinds_of(shape: Shape) -> Sequence[str]:
+    """The quantised ones that are measured with a shape."""
+    return KINDS if shape.name in FEW_SHAPES else COMMON_KINDS
 
 
 def random_weight(

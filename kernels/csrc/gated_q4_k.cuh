@@ -6,5 +6,5 @@
 #include "gated_gemv.cuh"
 
 #define GATED(COLUMNS, SPLIT) \
-  GATED_KERNEL(q4_k, COLUMNS, SPLIT, COLUMNS == 7 ? 4 : 0, Q4K, Q4K(threadIdx.x % 32))
+  GATED_KERNEL(q4_k, COLUMNS, SPLIT, GEMV_BLOCKS(06776700, COLUMNS), Q4K, Q4K(threadIdx.x % 32))
 GATED_VARIANTS

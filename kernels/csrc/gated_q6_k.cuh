@@ -6,5 +6,5 @@
 #include "gated_gemv.cuh"
 
 #define GATED(COLUMNS, SPLIT) \
-  GATED_KERNEL(q6_k, COLUMNS, SPLIT, COLUMNS > 4 ? 6 : 0, Q6K, Q6K(threadIdx.x % 32, inputs))
+  GATED_KERNEL(q6_k, COLUMNS, SPLIT, GEMV_BLOCKS(67657560, COLUMNS), Q6K, Q6K(threadIdx.x % 32, inputs))
 GATED_VARIANTS

@@ -127,6 +127,11 @@ DEVICE void gemv(const Format& format, const GemvArguments& a) {
       EPILOGUE_PARAMETERS
 #define GEMV_ARGUMENTS {weights, tiles, rows, inputs, row_bytes, EPILOGUE}
 
+// How many blocks a processor shall have room for, as a kernel's second launch bound: the last digit of
+// eight is for one column, the first for eight. 0 leaves it to the compiler, which then may spill a
+// register, or spare registers for the price of more instructions.
+#define GEMV_BLOCKS(DIGITS, COLUMNS) (0x##DIGITS >> 4 * (COLUMNS - 1) & 15)
+
 // What is compiled of each type: VARIANT(ROWS, COLUMNS, SPLIT). Two rows a warp take the fewest
 // instructions for a weight without taking so many registers that warps are missing.
 #ifndef GEMV_VARIANTS

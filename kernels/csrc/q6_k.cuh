@@ -1,4 +1,4 @@
-// Q6_K weights as kernels/repacked_tensor.py lays them out (drawn in docs/kernels.md): a row is tiles of
+// Q6_K weights as kernels/repacked_super_blocks.py lays them out (drawn in docs/kernels.md): a row is tiles of
 // four super-blocks, the last one maybe of fewer, then the scales (f16) of all its super-blocks. A
 // tile is 16 bytes of nibbles for each of its groups, 8 bytes of pairs of bits for each, and 2 signed
 // bytes of scales for each.
@@ -50,8 +50,9 @@ struct Q6K {
                          funnel_shift_left(raw.bits.y, raw.bits.y, 4)};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      group.first[i] = select_bits(nibbles[i], bits[i], 0x0f0f0f0fu) & 0x3f3f3f3fu;
-      group.last[i] = select_bits(nibbles[i], bits[i], 0xf0f0f0f0u) & 0xfcfcfcfcu;
+      const u32 pairs = bits[i] & 0x3c3c3c3cu;
+      group.first[i] = select_bits(nibbles[i], pairs, 0x0f0f0f0fu);
+      group.last[i] = select_bits(nibbles[i], pairs, 0xf0f0f0f0u);
     }
     group.first_factor = 4 * int(s8(raw.scales & 0xff));
     group.last_factor = int(s8(raw.scales >> 8));
@@ -69,10 +70,8 @@ struct Q6K {
   }
 };
 
-// The second bound is how many blocks a processor has room for. Left alone with many columns, the
-// compiler makes room for one more and spills a register for it.
 #define VARIANT(ROWS, COLUMNS, SPLIT)                                                             \
-  extern "C" __global__ void __launch_bounds__(GEMV_THREADS, COLUMNS > 4 ? 6 : 0)                 \
+  extern "C" __global__ void __launch_bounds__(GEMV_THREADS, GEMV_BLOCKS(77777500, COLUMNS))      \
       q6_k_gemv_r##ROWS##_c##COLUMNS##_s##SPLIT(GEMV_PARAMETERS) {                                \
     gemv<Q6K, ROWS, COLUMNS, SPLIT>(Q6K(threadIdx.x % 32, inputs), GEMV_ARGUMENTS);               \
   }                                                                                               \

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,8 +14,18 @@ from ingle.kernels.repacked_tensor import REPACKED_TYPES, repack, unpack
 MakeQuantized = Callable[..., QuantizedTensor]
 
 
-@pytest.mark.parametrize("columns", [256, 512, 1024, 1280, 2816, 4096])
-@pytest.mark.parametrize("kind", sorted(REPACKED_TYPES))
+SIZES = [256, 512, 1024, 1280, 2816, 4096]
+SMALL_SIZES = [32, 96, 896, 1024, 1056, 1568, 4096]
+
+
+@pytest.mark.parametrize(
+    ("kind", "columns"),
+    [
+        (kind, columns)
+        for kind in sorted(REPACKED_TYPES)
+        for columns in (SIZES if kind.endswith("K") else SMALL_SIZES)
+    ],
+)
 def test_repacking_loses_nothing(make_quantized: MakeQuantized, kind: str, columns: int) -> None:
     weight = make_quantized(kind, 33, columns, seed=columns)  # any bytes at all
     repacked = repack(weight)
@@ -25,6 +36,43 @@ def test_repacking_loses_nothing(make_quantized: MakeQuantized, kind: str, colum
     back = unpack(repacked)
     assert torch.equal(back.data, weight.data)
     assert (back.type, back.columns) == (kind, columns)
+
+
+def test_rows_are_repacked_some_at_a_time(make_quantized: MakeQuantized) -> None:
+    """More weights than are unpacked at once, and rows that the last part does not fill."""
+    for kind in ("Q5_1", "Q6_K"):
+        weight = make_quantized(kind, 77, 8192)
+        whole = repack(weight)
+        alone = torch.cat([repack(weight.rows(slice(row, row + 1))).data for row in range(77)])
+        assert torch.equal(whole.data, alone)
+        assert torch.equal(unpack(whole).data, weight.data)
+
+
+@pytest.mark.parametrize("kind", ["Q5_0", "Q5_1", "Q5_K"])
+def test_fifth_bits_are_where_the_kernels_look(make_quantized: MakeQuantized, kind: str) -> None:
+    """Shifts and masks of csrc/weight_group.cuh give the weights that gguf has."""
+    weight = make_quantized(kind, 1, 1024, seed=4)
+    groups = 512 + 128
+    data = repack(weight).data[0]
+    nibbles = data[:512].view(32, 16).numpy().view("<u4")
+    bits = data[512:groups].view(32, 4).numpy().view("<u4")
+    places = np.concatenate([bits, bits << 2, bits >> 2, bits << 4 | bits >> 28], axis=1)
+    fifth = places & 0x18181818
+    first = nibbles & 0x0F0F0F0F | fifth & 0x10101010
+    last = nibbles & 0xF0F0F0F0 | fifth & 0x08080808
+    found = np.concatenate([first.view(np.uint8), last.view(np.uint8) >> 3], axis=1)
+    if kind == "Q5_K":
+        blocks = weight.data.numpy().reshape(4, 176)
+        packed = blocks[:, 48:].reshape(4, 4, 1, 32)
+        low = np.concatenate([packed & 15, packed >> 4], axis=2).reshape(32, 32)
+        high = [blocks[:, 16:48] >> group & 1 for group in range(8)]
+        expected = low | np.stack(high, axis=1).reshape(32, 32) << 4
+    else:
+        blocks = weight.data.numpy().reshape(32, -1)
+        packed = blocks[:, -16:]
+        high = np.unpackbits(blocks[:, -20:-16], axis=1, bitorder="little")
+        expected = np.concatenate([packed & 15, packed >> 4], axis=1) | high << 4
+    assert np.array_equal(found, expected)
 
 
 def test_each_group_of_q4_k_is_sixteen_bytes_of_its_own(make_quantized: MakeQuantized) -> None:

@@ -9,20 +9,27 @@ import pytest
 import torch
 from gguf import GGMLQuantizationType, quants
 
-from ingle.kernels.dequantize import dequantize
+from ingle.kernels.dequantize import BLOCK_TYPES, dequantize
 from ingle.kernels.nf4 import NF4_VALUES, dequantize_nf4_blocks, quantize_nf4
 from ingle.kernels.nf4_tensor import NF4Tensor
 from ingle.kernels.q8_activations import dequantize_q8
 from ingle.kernels.quantized_gemv import GemvVariant, QuantizedGemv, quantized_gemv_reference
 from ingle.kernels.quantized_tensor import QuantizedTensor
 from ingle.kernels.repacked_nf4 import RepackedNF4, repack_nf4
-from ingle.kernels.repacked_tensor import RepackedTensor, repack
+from ingle.kernels.repacked_tensor import REPACKED_TYPES, RepackedTensor, repack
 
 MakeGemv = Callable[..., QuantizedGemv]
 MakeQuantized = Callable[..., QuantizedTensor]
 
-# Rows that are no multiple of what a block takes; super-blocks that fill tiles, and that do not.
+KINDS = sorted(REPACKED_TYPES)
+SUPER_BLOCKS = [kind for kind in KINDS if kind.endswith("K")]
+SMALL_BLOCKS = [kind for kind in KINDS if kind not in SUPER_BLOCKS]
+# Rows that are no multiple of what a block takes; blocks that fill tiles, and that do not.
 SHAPES = [(1, 256), (37, 1280), (5, 4096), (130, 2816), (9, 768)]
+SMALL_SHAPES = [(1, 32), (37, 896), (5, 4096), (18, 1568), (9, 1056)]
+CASES = [(kind, *shape) for kind in SUPER_BLOCKS for shape in SHAPES] + [
+    (kind, *shape) for kind in SMALL_BLOCKS for shape in SMALL_SHAPES
+]
 
 
 def error(found: torch.Tensor, expected: torch.Tensor) -> float:
@@ -49,8 +56,7 @@ def multiply(
     return gemv.multiply(weight, tiles, out, bias=bias, variant=variant, exact=exact)
 
 
-@pytest.mark.parametrize("kind", ["Q4_K", "Q6_K"])
-@pytest.mark.parametrize(("rows", "inputs"), SHAPES)
+@pytest.mark.parametrize(("kind", "rows", "inputs"), CASES)
 @pytest.mark.parametrize(("columns", "split"), [(1, 1), (1, 4), (3, 4), (8, 1), (8, 4)])
 def test_products_of_any_shape(
     make_gemv: MakeGemv, make_quantized: MakeQuantized, kind: str, rows: int, inputs: int,
@@ -79,7 +85,7 @@ def test_other_variants_that_a_bench_may_choose(
 
 
 @pytest.mark.parametrize("columns", range(1, 9))
-@pytest.mark.parametrize("kind", ["Q4_K", "Q6_K"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_number_of_columns(
     make_gemv: MakeGemv, make_quantized: MakeQuantized, kind: str, columns: int
 ) -> None:
@@ -89,7 +95,7 @@ def test_every_number_of_columns(
     assert error(found, quantized_gemv_reference(weight, tiles)) < 1e-6
 
 
-@pytest.mark.parametrize("kind", ["Q4_K", "Q6_K"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_reference_agrees_with_gguf(
     make_gemv: MakeGemv, make_quantized: MakeQuantized, kind: str
 ) -> None:
@@ -101,22 +107,19 @@ def test_the_reference_agrees_with_gguf(
     assert error(found, torch.as_tensor(expected)) < 1e-6
 
 
-@pytest.mark.parametrize("kind", ["Q4_K", "Q6_K"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_extreme_blocks(make_gemv: MakeGemv, kind: str) -> None:
     """The largest quants, scales and activations at once: no sum of integers overflows."""
-    size = {"Q4_K": 144, "Q6_K": 210}[kind]
+    block = BLOCK_TYPES[kind]
+    places = (208,) if kind == "Q6_K" else (0,) if kind.endswith("_0") else (0, 2)
     for byte in (0xFF, 0x80, 0x7F, 0x00):
-        blocks = torch.full((4, 4 * size), byte, dtype=torch.uint8)
-        one = torch.tensor([0x00, 0x3C], dtype=torch.uint8)
-        for start in range(0, 4 * size, size):
-            for place in (0, 2) if kind == "Q4_K" else (208,):
-                blocks[:, start + place : start + place + 2] = one
-        weight, gemv = QuantizedTensor(kind, blocks, 1024), make_gemv()
+        blocks = torch.full((4, 1024 // block.elements, block.bytes), byte, dtype=torch.uint8)
+        for place in places:
+            blocks[..., place : place + 2] = torch.tensor([0x00, 0x3C], dtype=torch.uint8)
+        weight, gemv = QuantizedTensor(kind, blocks.view(4, -1), 1024), make_gemv()
         tiles = gemv.quantize(torch.full((1, 1024), -3.0))
-        found, expected = (
-            multiply(gemv, repack(weight), tiles),
-            quantized_gemv_reference(weight, tiles),
-        )
+        found = multiply(gemv, repack(weight), tiles)
+        expected = quantized_gemv_reference(weight, tiles)
         assert float((found - expected).abs().max()) <= 1e-6 * float(expected.abs().max())
 
 

@@ -20,9 +20,10 @@ from ingle.kernels.nf4 import quantize_nf4
 from ingle.kernels.q8_activations import quantize_q8_reference
 from ingle.kernels.quantized_tensor import QuantizedTensor
 from ingle.kernels.repacked_nf4 import repack_nf4
-from ingle.kernels.repacked_tensor import repack
+from ingle.kernels.repacked_tensor import REPACKED_TYPES, repack
 
 from .attention_cases import ATTENTION_CASES
+from .dense_gemv_cases import dense_gemv_cases
 from .dequantize_rows_cases import dequantize_rows_cases
 from .fusion_cases import FUSION_CASES
 from .gemm_cases import GEMM_CASES, GEMM_VARIANTS
@@ -42,7 +43,9 @@ CASES = {
     **GEMM_CASES,
     **SAMPLING_CASES,
     "dequantize_rows": dequantize_rows_cases,
+    "dense_gemv": dense_gemv_cases,
 }
+PRODUCTS = [*(kind.lower() for kind in sorted(REPACKED_TYPES)), "nf4"]
 
 
 def runtimes() -> str:
@@ -79,19 +82,20 @@ def replay(library: Path, cases: Sequence[Case], folder: Path) -> subprocess.Com
 
 def gemv_cases(name: str, make_quantized: MakeQuantized) -> list[Case]:
     """Arrays that end where their last byte does, so that whatever lies behind is seen."""
-    x = torch.randn(COLUMNS, INPUTS, generator=torch.Generator().manual_seed(0))
+    inputs = INPUTS if name[-1] == "k" or name == "nf4" else INPUTS + 32
+    x = torch.randn(COLUMNS, inputs, generator=torch.Generator().manual_seed(0))
     tiles = quantize_q8_reference(x).numpy()
     extra: tuple[NDArray[np.generic], ...] = ()
     if name == "nf4":
-        packed = repack_nf4(quantize_nf4(torch.randn(ROWS, INPUTS)))
+        packed = repack_nf4(quantize_nf4(torch.randn(ROWS, inputs)))
         nested = packed.nested
         extra = nested.values.numpy(), nested.absmax.numpy(), nested.offset.numpy().reshape(1)
         data = packed.data
     else:
-        data = repack(make_quantized(name.upper(), ROWS, INPUTS, tame=True)).data
+        data = repack(make_quantized(name.upper(), ROWS, inputs, tame=True)).data
     out = np.full((COLUMNS, ROWS), np.nan, np.float32)
     bias = np.ones(ROWS, np.float32)
-    sizes = ROWS, INPUTS, data.shape[1]
+    sizes = ROWS, inputs, data.shape[1]
     arguments = (data.numpy(), tiles, *sizes, out, bias, 1.0, ROWS, 0, *extra)
     return [
         Case(
@@ -101,7 +105,7 @@ def gemv_cases(name: str, make_quantized: MakeQuantized) -> list[Case]:
     ]
 
 
-@pytest.mark.parametrize("name", ["q4_k", "q6_k", "nf4", "quantize_q8", "conformance", *CASES])
+@pytest.mark.parametrize("name", [*PRODUCTS, "quantize_q8", "conformance", *CASES])
 def test_no_access_is_out_of_place(
     load_host: LoadHost,
     build_folder: Path,
