@@ -40,7 +40,7 @@ class KernelAttention:
         soft_cap: float | None = None,
     ) -> Activations:
         """See `Operations.attend`."""
-        bias_query = self._append(x, key_pages, value_pages, step.slot_mapping, step.positions)
+        bias_query = self._append(x, key_pages, value_pages, step.slot_mapping)
         partials = self._attention.attend(
             x.query,
             bias_query,

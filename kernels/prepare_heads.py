@@ -16,8 +16,9 @@ def prepare_heads_reference(
 
     What is normalised or rotated is new or changed in place.
     """
+    biased = x.key if x.key_bias is None else (x.key.float() + x.key_bias).to(x.key.dtype)
     query = _normalized(x.query, x.query_norm, x.epsilon)
-    key = _normalized(x.key, x.key_norm, x.epsilon)
+    key = _normalized(biased, x.key_norm, x.epsilon)
     if x.cosine is not None and x.sine is not None:
         rope_reference(query, key, x.cosine, x.sine)
     return query, key, x.value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ctypes import c_float, c_int
+from dataclasses import replace
 
 import torch
 
@@ -11,7 +12,6 @@ from .arguments import ELEMENT_TYPES, pointer
 from .attention_input import AttentionInput
 from .hadamard import hadamard_reference
 from .kernel_library import KernelLibrary
-from .key_bias import KeyBias
 from .kv_append import kv_append_reference
 from .launch import Argument
 from .pages import Pages
@@ -29,32 +29,46 @@ def rope_append_reference(
     key_pages: Pages,
     value_pages: Pages,
     slot_mapping: torch.Tensor,
-    positions: torch.Tensor | None = None,
 ) -> torch.Tensor | None:
     """Bring to length, rotate to positions, and store: queries in place, the rest in pages.
 
     Everything from the elements of `x` to those of the pages is computed in float32 and rounded
-    once. `slot_mapping` and `positions` (tokens,) int64 are those of `kv_append`. Where pages are
-    quantised, queries are rotated once more (`hadamard`), as keys in them are. Where these keys are
-    stored without a bias, `positions` are needed, and the result is the bias query
+    once. `slot_mapping` (tokens,) int64 is that of `kv_append`. Where pages are quantised, queries
+    are rotated once more (`hadamard`), as keys in them are. Where they have keys without a bias,
+    which is `x.key_bias` then, it is not added to them, and the result is the bias query
     (tokens, heads, 2 * pairs) float32: its product with `[cosine | sine]` of a key's position is
     what the bias adds to the key's score before it is scaled, up to a constant of the query (of
     elements that do not rotate), which a softmax without a soft cap does not see. Elsewhere there
     is no result.
     """
     query = _normalised(x.query, x.query_norm, x.epsilon)
-    key = _normalised(x.key, x.key_norm, x.epsilon)
+    bias = stored_without(key_pages, x)
+    key = x.key if x.key_bias is None or bias is not None else x.key.float() + x.key_bias
+    key = _normalised(key, x.key_norm, x.epsilon)
     if x.cosine is not None:
         assert x.sine is not None
         rope_reference(query, key, x.cosine, x.sine)
-    kv_append_reference(key, x.value, key_pages, value_pages, slot_mapping, positions)
     bias_query = None
     if isinstance(key_pages, QuantizedPages):
-        if key_pages.bias is not None:
-            bias_query = _bias_query(query, key_pages.bias)
+        key_pages = replace(key_pages, bias=None)
+        pairs = 0 if x.cosine is None else x.cosine.shape[1]
+        bias_query = None if bias is None else _bias_query(query, bias, pairs)
         query = hadamard_reference(query)
+    kv_append_reference(key, x.value, key_pages, value_pages, slot_mapping)
     x.query.copy_(query)
     return bias_query
+
+
+def stored_without(key_pages: Pages, x: AttentionInput) -> torch.Tensor | None:
+    """The bias of `x` where pages have keys without one.
+
+    Raises `ValueError` where `x` has none, since its keys may have it in them already.
+    """
+    if not isinstance(key_pages, QuantizedPages) or key_pages.bias is None:
+        return None
+    if x.key_bias is None or x.key_bias.shape != key_pages.bias.bias.shape:
+        raise ValueError("Pages without a bias want it beside the keys, not in them.")
+    return x.key_bias
 
 
 def _normalised(heads: torch.Tensor, norm: torch.Tensor | None, epsilon: float) -> torch.Tensor:
@@ -73,10 +87,9 @@ def _normalised(heads: torch.Tensor, norm: torch.Tensor | None, epsilon: float) 
     return exact * torch.rsqrt(sums / size + epsilon) * norm
 
 
-def _bias_query(query: torch.Tensor, bias: KeyBias) -> torch.Tensor:
-    pairs, group = bias.cosine.shape[1], query.shape[1] // bias.bias.shape[0]
+def _bias_query(query: torch.Tensor, bias: torch.Tensor, pairs: int) -> torch.Tensor:
     first, second = query[..., :pairs], query[..., pairs : 2 * pairs]
-    own = bias.bias.repeat_interleave(group, 0)
+    own = bias.repeat_interleave(query.shape[1] // len(bias), 0)
     with_first, with_second = own[:, :pairs], own[:, pairs : 2 * pairs]
     return torch.cat(
         (
@@ -102,7 +115,6 @@ class RopeAppend:
         key_pages: Pages,
         value_pages: Pages,
         slot_mapping: torch.Tensor,
-        positions: torch.Tensor | None = None,
         *,
         out: torch.Tensor | None = None,
     ) -> torch.Tensor | None:
@@ -114,8 +126,8 @@ class RopeAppend:
         tokens, heads, size = x.query.shape
         kv_heads = x.key.shape[1]
         _check(x, key_pages, value_pages, slot_mapping)
-        bias = key_pages.bias if isinstance(key_pages, QuantizedPages) else None
-        bias_query = None if bias is None else _room(x, bias, positions, out)
+        leaves_bias = stored_without(key_pages, x) is not None
+        bias_query = _room(x, out) if leaves_bias else None
         arguments = [
             *_inputs(x),
             c_int(heads),
@@ -123,8 +135,8 @@ class RopeAppend:
             c_int(size),
             pointer(slot_mapping),
             *_page_arguments(key_pages, value_pages),
-            pointer(positions),
-            *_bias_arguments(bias),
+            pointer(x.key_bias),
+            c_int(leaves_bias),
             pointer(bias_query),
         ]
         if tokens == 0:
@@ -157,11 +169,6 @@ def _page_arguments(key_pages: Pages, value_pages: Pages) -> Sequence[Argument]:
         arguments.append(pointer(pages.codes if quantized else pages))
         arguments.append(pointer(pages.scales if quantized else None))
     return [*arguments, c_int(_type_of(key_pages))]
-
-
-def _bias_arguments(bias: KeyBias | None) -> Sequence[Argument]:
-    parts = (None, None, None) if bias is None else (bias.bias, bias.cosine, bias.sine)
-    return [pointer(part) for part in parts]
 
 
 def _type_of(pages: Pages) -> int:
@@ -200,6 +207,10 @@ def _check_tables(x: AttentionInput, tokens: int, size: int) -> None:
     for norm in (x.query_norm, x.key_norm):
         if norm is not None and (norm.shape != (size,) or norm.dtype != torch.float32):
             raise ValueError(f"{tuple(norm.shape)} {norm.dtype} is no norm of {size} elements.")
+    bias = x.key_bias
+    fits = bias is None or (bias.shape == x.key.shape[1:] and bias.is_contiguous())
+    if bias is not None and not (fits and bias.dtype == torch.float32):
+        raise ValueError(f"{tuple(bias.shape)} {bias.dtype} is no bias of keys.")
     for table in (x.cosine, x.sine):
         if table is None:
             continue
@@ -208,14 +219,9 @@ def _check_tables(x: AttentionInput, tokens: int, size: int) -> None:
             raise ValueError(f"A table {tuple(table.shape)} does not fit heads of {size}.")
 
 
-def _room(
-    x: AttentionInput, bias: KeyBias, positions: torch.Tensor | None, out: torch.Tensor | None
-) -> torch.Tensor:
+def _room(x: AttentionInput, out: torch.Tensor | None) -> torch.Tensor:
     tokens, heads, _ = x.query.shape
-    pairs = 0 if x.cosine is None else x.cosine.shape[1]
-    if positions is None or bias.cosine.shape[1] != pairs or bias.bias.shape != x.key.shape[1:]:
-        raise ValueError("The bias of these keys needs positions, and tables of as many pairs.")
-    shape = tokens, heads, 2 * pairs
+    shape = tokens, heads, 0 if x.cosine is None else 2 * x.cosine.shape[1]
     if out is None:
         return torch.empty(shape, dtype=torch.float32, device=x.query.device)
     if out.shape != shape or out.dtype != torch.float32 or not out.is_contiguous():

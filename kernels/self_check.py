@@ -111,25 +111,27 @@ class SelfCheck:
             "verifying": ((41, 5), (4, 2)),
         }.items():
             step = self._step(parts)
-            given = self._heads(heads, keys, step.positions)
-            query, key, value = (part.float() for part in given)
-            exact = AttentionInput(query, key, value)
+            x = self._heads(heads, keys, step.positions)
+            query, key, value = (part.float() for part in (x.query, x.key, x.value))
+            exact = replace(x, query=query, key=key, value=value)
             scale = heads.head_size**-0.5
             expected = self._exact.attend(exact, *twins, step, scale=scale)
-            found = self._operations.attend(AttentionInput(*given), keys, values, step, scale=scale)
+            found = self._operations.attend(x, keys, values, step, scale=scale)
             yield f"attention of {name}", _error(_rows(found), _rows(expected))
 
-    def _heads(
-        self, heads: HeadShape, keys: Pages, positions: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Queries, keys with the bias that pages leave out, and values."""
+    def _heads(self, heads: HeadShape, keys: Pages, positions: torch.Tensor) -> AttentionInput:
+        """Random ones; they rotate where pages have keys without a bias, as these were made for."""
         count, kind = len(positions), self._operations.dtype
         query = self._normal(count, heads.heads, heads.head_size)
         key, value = self._normal(2, count, heads.kv_heads, heads.head_size)
-        if isinstance(keys, QuantizedPages) and keys.bias is not None:
-            key = key + keys.bias.at(positions)
-            query = query / keys.bias.bias.abs().amax().clamp_min(1)  # or one key gets everything
-        return query.to(kind), key.to(kind), value.to(kind)
+        bias = keys.bias if isinstance(keys, QuantizedPages) else None
+        if bias is not None:
+            query = query / bias.bias.abs().amax().clamp_min(1)  # or one key gets everything
+        x = AttentionInput(query.to(kind), key.to(kind), value.to(kind))
+        if bias is None:
+            return x
+        tables = bias.cosine[positions], bias.sine[positions]
+        return replace(x, cosine=tables[0], sine=tables[1], key_bias=bias.bias)
 
     def _step(self, parts: Sequence[tuple[int, int]]) -> AttentionStep:
         """Sequences of so many tokens before and so many new ones, in pages of their own."""

@@ -30,7 +30,7 @@ SHAPES = ((4, 2, 64, 64), (32, 8, 128, 128), (8, 4, 256, 256), (32, 32, 80, 32),
 LLAMA = SHAPES[1]
 SUM_TOLERANCE, TABLE_TOLERANCE = 2e-6, 3e-7
 
-Append = tuple[AttentionInput, Pages, Pages, torch.Tensor, torch.Tensor]
+Append = tuple[AttentionInput, Pages, Pages, torch.Tensor]
 
 
 def run(session: Session) -> dict[str, object]:
@@ -82,10 +82,12 @@ def make_append(
     )  # fmt: skip
     every = rotary_tables(torch.arange(8000 if bias else 0), rates, 1.0)
     key_bias = KeyBias(30 * normal(kv_heads, size), *every) if bias else None
+    if key_bias is not None:
+        x = replace(x, key_bias=key_bias.bias)
     count = -(-tokens // PAGE) + 1
     slots = torch.randperm(count * PAGE, generator=random)[:tokens]
     pages = (_pages(kind, count, kv_heads, size, each) for each in (key_bias, None))
-    return x, next(pages), next(pages), slots, positions
+    return x, next(pages), next(pages), slots
 
 
 def _pages(kind: str, count: int, kv_heads: int, size: int, bias: KeyBias | None) -> Pages:
@@ -100,7 +102,7 @@ def _pages(kind: str, count: int, kv_heads: int, size: int, bias: KeyBias | None
 
 
 def _moved(append: Append, device: torch.device) -> Append:
-    x, key_pages, value_pages, slots, positions = append
+    x, key_pages, value_pages, slots = append
     parts = {
         name: None if part is None else part.to(device, copy=True)
         for name, part in vars(x).items()
@@ -108,7 +110,7 @@ def _moved(append: Append, device: torch.device) -> Append:
     }
     moved = replace(x, **parts)  # pyright: ignore[reportArgumentType]
     pages = [_moved_pages(each, device) for each in (key_pages, value_pages)]
-    return moved, pages[0], pages[1], slots.to(device), positions.to(device)
+    return moved, pages[0], pages[1], slots.to(device)
 
 
 def _moved_pages(pages: Pages, device: torch.device) -> Pages:

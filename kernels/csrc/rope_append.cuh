@@ -91,23 +91,6 @@ DEVICE void store_bias_query(float* to, const float (&x)[4], const float (&befor
   }
 }
 
-// Without its bias, rotated as it is in a key at this position.
-template <int QUADS>
-DEVICE void take_off_bias(Head<QUADS>& x, const float* bias, const Rotation& rotation, int size, int lane) {
-#pragma unroll
-  for (int i = 0; i < QUADS; ++i) {
-    const int first = first_of(i, lane);
-    if (first >= size) continue;
-    float part[4];
-    load_quad(part, bias, first, ELEMENT_F32);
-    Turn turn = turn_of(first, rotation);
-    load_others(turn, bias, rotation.pairs);
-    turn_quad(part, turn);
-#pragma unroll
-    for (int k = 0; k < 4; ++k) x[i][k] -= part[k];
-  }
-}
-
 // Only what no kernel of a step writes is __restrict__: the compiler may read such memory at any
 // time, even before the wait for the previous kernel.
 #define ROPE_APPEND_PARAMETERS                                                                       \
@@ -116,8 +99,7 @@ DEVICE void take_off_bias(Head<QUADS>& x, const float* bias, const Rotation& rot
       const float *__restrict__ key_norm, float epsilon, const float *cosine, const float *sine,    \
       int pairs, int heads, int kv_heads, int size, const long long *slots, void *key_pages,        \
       u16 *key_scales, void *value_pages, u16 *value_scales, int page_type,                         \
-      const long long *positions, const float *__restrict__ bias,                                   \
-      const float *__restrict__ bias_cosine, const float *__restrict__ bias_sine, float *bias_query
+      const float *__restrict__ key_bias, int leaves_bias, float *bias_query
 
 // A warp has a head of a token: those of queries come first, then those of keys, then of values.
 // Grid: tokens, heads of all three / 4 rounded up.
@@ -147,6 +129,14 @@ DEVICE void rope_append(ROPE_APPEND_PARAMETERS) {
   for (int i = 0; i < QUADS; ++i) turns[i] = turn_of(first_of(i, lane), rotation);
   let_next_kernel_begin();
 
+  if (is_key && key_bias && !leaves_bias) {
+    Head<QUADS> bias;
+    load_head<QUADS>(bias, key_bias, size_t(head) * size, size, ELEMENT_F32, lane);
+#pragma unroll
+    for (int i = 0; i < QUADS; ++i)
+#pragma unroll
+      for (int k = 0; k < 4; ++k) x[i][k] += bias[i][k];
+  }
   if (norm) normalise_head<QUADS>(x, weight, epsilon, size);
   if (turning) {
     store_head<QUADS>(row, 0, x, size, ELEMENT_F32, lane);
@@ -156,9 +146,9 @@ DEVICE void rope_append(ROPE_APPEND_PARAMETERS) {
       load_others(turns[i], row, pairs);
       const float before[4] = {x[i][0], x[i][1], x[i][2], x[i][3]};
       turn_quad(x[i], turns[i]);
-      if (is_query && bias)
+      if (is_query && leaves_bias)
         store_bias_query(bias_query + (token * heads + head) * 2 * pairs, x[i], before, turns[i],
-                         bias + size_t(head / (heads / kv_heads)) * size, pairs);
+                         key_bias + size_t(head / (heads / kv_heads)) * size, pairs);
     }
   }
   if (is_query) {
@@ -168,11 +158,6 @@ DEVICE void rope_append(ROPE_APPEND_PARAMETERS) {
     }
     return store_head<QUADS>(query, place, x, size, type, lane);
   }
-  if (is_key && bias) {
-    const size_t position = pairs ? size_t(positions[token]) : 0;
-    const Rotation at = {bias_cosine + position * pairs, bias_sine + position * pairs, pairs};
-    take_off_bias<QUADS>(x, bias + size_t(head) * size, at, size, lane);
-  }
   const Pages pages = {is_key ? key_pages : value_pages, is_key ? key_scales : value_scales, page_type};
   store_in_pages<QUADS>(pages, x, slot * kv_heads + head, size, reinterpret_cast<u32*>(row), lane);
 }
@@ -180,7 +165,7 @@ DEVICE void rope_append(ROPE_APPEND_PARAMETERS) {
 #define ROPE_APPEND_ARGUMENTS                                                                          \
   query, key, value, query_stride, key_stride, value_stride, query_type, key_type, value_type,         \
       query_norm, key_norm, epsilon, cosine, sine, pairs, heads, kv_heads, size, slots, key_pages,     \
-      key_scales, value_pages, value_scales, page_type, positions, bias, bias_cosine, bias_sine, bias_query
+      key_scales, value_pages, value_scales, page_type, key_bias, leaves_bias, bias_query
 
 // Heads of at most 128 elements.
 extern "C" __global__ void __launch_bounds__(128) rope_append_128(ROPE_APPEND_PARAMETERS) {

@@ -8,6 +8,7 @@ import torch
 
 from ingle.kernels.activations import Activations
 from ingle.kernels.attention_input import AttentionInput
+from ingle.kernels.linear_layer import LinearLayer
 
 from ..config import ModelConfig
 from .attention_context import AttentionContext
@@ -43,9 +44,18 @@ class Attention:
             heads * config.head_size for heads in (config.num_heads, config.num_kv_heads)
         )
         hidden, prefix = config.hidden_size, f"blk.{layer}.attn"
+        key = parameters.linear(f"{prefix}_k", kv_width, hidden)
+        self.key_bias: torch.Tensor | None = None
+        """What is added to all keys before they rotate: (kv_heads, head_size) fp32.
+
+        None where there is none, or where keys are normalised behind it.
+        """
+        if key.bias is not None and norm is QueryKeyNorm.NOTHING:
+            self.key_bias = key.bias.float().view(-1, config.head_size)
+            key = LinearLayer(key.weight)
         self._query, self._key, self._value = parameters.operations.stack(
             parameters.linear(f"{prefix}_q", width, hidden),
-            parameters.linear(f"{prefix}_k", kv_width, hidden),
+            key,
             parameters.linear(f"{prefix}_v", kv_width, hidden),
         )
         self.output = parameters.linear(f"{prefix}_output", hidden, width)
@@ -80,19 +90,9 @@ class Attention:
             self._epsilon,
             cosine,
             sine,
+            self.key_bias,
         )
         return context.attend(self._layer, heads)
-
-    @property
-    def key_bias(self) -> torch.Tensor | None:
-        """What is added to all keys before they rotate: (kv_heads, head_size) fp32.
-
-        None where there is none, or where keys are normalised behind it.
-        """
-        bias = self._key.bias
-        if bias is None or self._key_norm is not None:
-            return None
-        return bias.float().view(-1, self._head_size)
 
     def _heads(self, rows: torch.Tensor) -> torch.Tensor:
         """(tokens, heads, head_size)."""

@@ -46,8 +46,8 @@ def _rope_append(size: int, pairs: int, pages: int) -> Case:
     arguments = (
         *(*heads, *strides, 1, 1, 1, normal(size), normal(size), 1e-6),
         *(normal(TOKENS, pairs), normal(TOKENS, pairs), pairs, HEADS, KV_HEADS, size),
-        *(np.array([1, SLOTS - 1]), *room(), *room(), pages, np.array([0, 6])),
-        *(normal(KV_HEADS, size), normal(7, pairs), normal(7, pairs)),
+        *(np.array([1, SLOTS - 1]), *room(), *room(), pages),
+        *(normal(KV_HEADS, size), int(pages > 2)),
         np.zeros((TOKENS, HEADS, 2 * pairs), np.float32),
     )
     kernel = f"rope_append_{128 if size <= 128 else 256}"

@@ -75,7 +75,7 @@ def test_a_prompt_and_its_continuation(
     )
     every = rotary_tables(torch.arange(CONTEXT), rates, 1.0)
     part = 20 * torch.randn(KV_HEADS, size, generator=random)
-    key_bias = KeyBias(part, *every) if bias and kind != "f16" else None
+    key_bias = KeyBias(part, *every) if bias else None
     ours = pages(kind, size, key_bias), pages(kind, size, None)
     theirs = pages(kind, size, key_bias), pages(kind, size, None)
     table = torch.randperm(ours[0].shape[0] - 1, generator=random).int()
@@ -87,14 +87,13 @@ def test_a_prompt_and_its_continuation(
             torch.randn(tokens, count, size, generator=random)
             for count in (HEADS, KV_HEADS, KV_HEADS)
         )
-        key += 0 if key_bias is None else part
         norm = None if bias else torch.rand(size, generator=random) + 0.5
         tables = make_tables(now.positions, rates, 1.0)
-        # Keys in float32, as a large bias needs them; queries as activations are.
-        x = AttentionInput(query.half(), key, value.half(), norm, norm, 1e-6, *tables)
-        exact = replace(x, query=x.query.float(), key=key.clone(), value=x.value.float())
+        given = query.half(), key.half(), value.half()
+        x = AttentionInput(*given, norm, norm, 1e-6, *tables, part if bias else None)
+        exact = replace(x, query=given[0].float(), key=given[1].float(), value=given[2].float())
         expected = ReferenceOperations(torch.float32).attend(exact, *theirs, now, scale=size**-0.5)
-        bias_query = append(x, *ours, now.slot_mapping, now.positions)
+        bias_query = append(x, *ours, now.slot_mapping)
         partials = attention.attend(x.query, bias_query, *ours, now, scale=size**-0.5)
         found = combine(partials, rotated=kind != "f16", tiles=True)
         assert expected.dense is not None
