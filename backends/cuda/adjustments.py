@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from ..engine.batch import Chunk
 from .dry import DryPenalties
 from .sampling_state import SamplingState
 
+Numbers = float | NDArray[np.floating[Any]]
 Upload = Callable[[NDArray[np.generic]], torch.Tensor]
 
 
@@ -23,16 +25,21 @@ class _Entries:
         self._tokens: list[NDArray[np.int32]] = []
         self._pairs: list[NDArray[np.float32]] = []
 
-    def add(self, row: int, values: Mapping[int, float]) -> NDArray[np.float32]:
-        """Values by token, with zero as the second number; the pairs may still be changed."""
-        count = len(values)
-        pairs = np.zeros((count, 2), np.float32)
-        if count:
-            pairs[:, 0] = np.fromiter(values.values(), np.float64, count)
+    def add(
+        self, row: int, tokens: NDArray[np.int32], first: Numbers, second: Numbers = 0.0
+    ) -> None:
+        """Numbers, or one for all `tokens`."""
+        if len(tokens):
+            pairs = np.empty((len(tokens), 2), np.float32)
+            pairs[:, 0], pairs[:, 1] = first, second
             self._rows.append(row)
-            self._tokens.append(np.fromiter(values, np.int32, count))
+            self._tokens.append(tokens)
             self._pairs.append(pairs)
-        return pairs
+
+    def add_values(self, row: int, values: Mapping[int, float]) -> None:
+        """Values by token, which are the first numbers."""
+        tokens = np.fromiter(values, np.int32, len(values))
+        self.add(row, tokens, np.fromiter(values.values(), np.float64, len(values)))
 
     @property
     def are_none(self) -> bool:
@@ -116,15 +123,14 @@ class Adjustments:
         """Take in what a row costs if these drafts come before it."""
         params, sequence = state.params, chunk.sequence
         if params.logit_bias:
-            self._bias.add(row, params.logit_bias)
+            self._bias.add_values(row, params.logit_bias)
         if state.counts is not None:
             if chunk.awaits is None:
-                counts = state.counts.with_drafts(sequence, drafts)
+                said = state.counts.with_drafts(sequence, drafts)
             else:  # `AwaitedPenalties` add the token that is in flight
-                counts = state.counts.with_awaited(sequence)
-            pairs = self._penalties.add(row, counts)
-            said = pairs[:, 0].astype(np.float64)
-            pairs[:, 1] = said * params.frequency_penalty + params.presence_penalty
-            pairs[:, 0] = params.repeat_penalty
+                said = state.counts.with_awaited(sequence)
+            taken = said.counts * params.frequency_penalty + params.presence_penalty
+            self._penalties.add(row, said.tokens, params.repeat_penalty, taken)
         if params.has_dry:
-            self._dry.add(row, dry.penalties(params, [*sequence.token_ids, *drafts]))
+            costs = dry.penalties(params, [*sequence.token_ids, *drafts])
+            self._dry.add_values(row, costs)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from ..engine.batch import Chunk
 from .sampling_state import SamplingState
+from .token_counts import Said
 
 Upload = Callable[[NDArray[np.generic]], torch.Tensor]
 
@@ -26,7 +27,7 @@ class AwaitedPenalties:
     def __init__(self, chunks: list[Chunk], states: list[SamplingState]) -> None:
         self._places: list[tuple[int, int]] = []
         self._numbers: list[tuple[float, float, float]] = []
-        self._counts: list[dict[int, int]] = []
+        self._said: list[Said] = []
         row = 0
         for chunk, state in zip(chunks, states, strict=True):
             if chunk.awaits is not None and state.counts is not None:
@@ -35,7 +36,7 @@ class AwaitedPenalties:
                 self._numbers.append(
                     (params.repeat_penalty, params.frequency_penalty, params.presence_penalty)
                 )
-                self._counts.append(state.counts.with_awaited(chunk.sequence))
+                self._said.append(state.counts.with_awaited(chunk.sequence))
             row += 1 + len(chunk.drafts)
 
     def __bool__(self) -> bool:
@@ -58,11 +59,11 @@ class AwaitedPenalties:
 
     def _tables(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The tokens that are counted in each row, and how often they were said."""
-        shape = len(self._counts), max(1, *(len(row) for row in self._counts))
+        shape = len(self._said), max(1, *(len(said.tokens) for said in self._said))
         known, counts = np.full(shape, _NO_TOKEN, np.int64), np.zeros(shape)
-        for place, row in enumerate(self._counts):
-            known[place, : len(row)] = list(row)
-            counts[place, : len(row)] = list(row.values())
+        for place, said in enumerate(self._said):
+            known[place, : len(said.tokens)] = said.tokens
+            counts[place, : len(said.tokens)] = said.counts
         return known, counts
 
 
