@@ -248,7 +248,10 @@ def _attend_tile(
     # Heads of all tokens in the pool can be counted in 32 bits; their elements cannot.
     slot = ((page << PAGE_BITS) + (key & (PAGE - 1))) * kv_heads + head
     slot = slot.to(tl.int64)
-    k_low, k_high = _load_heads(keys, key_scales, slot, stored, HEAD, PADDED, BITS, BLOCK, MASKED)
+    key_rows = _load_heads(keys, key_scales, slot, stored, HEAD, PADDED, BITS, BLOCK, MASKED)
+    # Values are on their way while there is something to do with keys.
+    value_rows = _load_heads(values, value_scales, slot, stored, HEAD, PADDED, BITS, BLOCK, MASKED)
+    k_low, k_high = _numbers(key_rows, BITS)
     scores = tl.dot(q_low, tl.trans(k_low))
     if BITS == 4:
         scores = tl.dot(q_high, tl.trans(k_high), scores)
@@ -268,9 +271,7 @@ def _attend_tile(
     weights = tl.exp2(scores - base[:, None])
     kept = tl.exp2(most - base)
     total = total * kept + tl.sum(weights, 1)
-    v_low, v_high = _load_heads(
-        values, value_scales, slot, stored, HEAD, PADDED, BITS, BLOCK, MASKED
-    )
+    v_low, v_high = _numbers(value_rows, BITS)
     weights = weights.to(v_low.dtype)
     low = tl.dot(weights, v_low, low * kept[:, None])
     if BITS == 4:
@@ -283,7 +284,7 @@ def _load_heads(
     codes, scales, slot, stored, HEAD: tl.constexpr, PADDED: tl.constexpr, BITS: tl.constexpr,
     BLOCK: tl.constexpr, MASKED: tl.constexpr,
 ):  # fmt: skip
-    """Keys or values at `slot` (TILE, PADDED); of codes of 4 bits both halves. Others are zeros."""
+    """Keys or values at `slot` (TILE, PADDED), and scales where they have some; see `_numbers`."""
     if BITS == 16:
         column = tl.arange(0, PADDED)
         where = slot[:, None] * HEAD + column[None, :]
@@ -294,19 +295,28 @@ def _load_heads(
             rows = tl.load(codes + where)
         else:
             rows = tl.load(codes + where, mask=(column < HEAD)[None, :], other=0.0)
-        return rows, rows
+        return rows, rows, rows
     elif BITS == 8:
-        codes = _load_codes(codes, slot, HEAD, PADDED)
         scale = _load_scales(scales, slot, stored, 0, HEAD, HEAD, PADDED, BLOCK)
-        rows = _scaled(SIGNED_BYTES, codes, scale)
-        return rows, rows
+        return _load_codes(codes, slot, HEAD, PADDED), scale, scale
     else:
         HALF: tl.constexpr = HEAD // 2
-        codes = _load_codes(codes, slot, HALF, PADDED // 2)
-        scale = _load_scales(scales, slot, stored, 0, HALF, HEAD, PADDED // 2, BLOCK)
-        low = _scaled(LOW_NIBBLES, codes, scale)
-        scale = _load_scales(scales, slot, stored, HALF, HALF, HEAD, PADDED // 2, BLOCK)
-        return low, _scaled(HIGH_NIBBLES, codes, scale)
+        low = _load_scales(scales, slot, stored, 0, HALF, HEAD, PADDED // 2, BLOCK)
+        high = _load_scales(scales, slot, stored, HALF, HALF, HEAD, PADDED // 2, BLOCK)
+        return _load_codes(codes, slot, HALF, PADDED // 2), low, high
+
+
+@triton.jit
+def _numbers(rows, BITS: tl.constexpr):
+    """What was loaded in the type of the products, and of codes of 4 bits both halves."""
+    codes, low, high = rows
+    if BITS == 16:
+        return codes, codes
+    elif BITS == 8:
+        codes = _scaled(SIGNED_BYTES, codes, low)
+        return codes, codes
+    else:
+        return _scaled(LOW_NIBBLES, codes, low), _scaled(HIGH_NIBBLES, codes, high)
 
 
 @triton.jit
@@ -379,7 +389,7 @@ def _bias_part(
     """
     # Keys are never negative, so this adds nothing, but no compiler knows it: what is the same for
     # all tiles would be kept in registers that are not there.
-    pair = first + tl.arange(0, SOME) + (begin >> 31)
+    pair = first + tl.arange(0, SOME) + (begin >> 31) * SOME
     rows = bias_query + out[:, None] * (2 * PAIRS) + pair[None, :]
     first = tl.load(rows, mask=owned[:, None], other=0.0) * factor
     second = tl.load(rows + PAIRS, mask=owned[:, None], other=0.0) * factor
