@@ -37,6 +37,11 @@ class ProductTable:
         """What is likely best on an architecture such as `sm_90`."""
         return cls(_MOST_AS_BYTES if architecture in _DATA_CENTRE else _ALWAYS)
 
+    @staticmethod
+    def path_for(folder: Path, device: str) -> Path:
+        """Where the table of a device by this name is kept."""
+        return folder / f"products-{'-'.join(device.lower().split())}.json"
+
     @classmethod
     def read(cls, path: Path) -> ProductTable | None:
         """A table that was measured, or None where the file holds none."""

@@ -69,11 +69,6 @@ def open_compute_backend(
     return ComputeBackend(ReferenceOperations(where.dtype), warning=warning)
 
 
-def table_path(folder: Path, device: str) -> Path:
-    """Where measurements of a device by this name are kept."""
-    return folder / f"products-{'-'.join(device.lower().split())}.json"
-
-
 def _why_without(where: ComputeDevice, config: ModelConfig, spec: LoadSpec) -> str | None:
     """A sentence, or None."""
     if torch.cuda.get_device_capability(where.device) < OLDEST_GPU:
@@ -89,7 +84,7 @@ def _with_kernels(where: ComputeDevice, config: ModelConfig, spec: LoadSpec) -> 
     library = GPULibrary.open(folder, device=where.device.index or 0)
     variants = attention_kernels(config, spec.kv_type, _TYPES[where.dtype])
     library.prepare(kernel_sources(), [CompilableAttention(variant) for variant in variants])
-    table = ProductTable.read(table_path(folder, where.name))
+    table = ProductTable.read(ProductTable.path_for(folder, where.name))
     operations = KernelOperations(
         library, library, dtype=where.dtype, device=where.device, table=table
     )

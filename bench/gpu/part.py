@@ -22,6 +22,7 @@ PARTS = (
     "forward",
     "engine",
     "peers",
+    "crossover",
     "tuning",
 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -13,7 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from gpu.part import PARTS
+from gpu.plot import svg
 from machine import RESULTS, describe
+
+from ingle.daemon.paths import find_paths
+from ingle.kernels.product_table import ProductTable
 
 # What a part takes at most, of the time that is left.
 SHARES = {
@@ -26,7 +31,8 @@ SHARES = {
     "decode_step": 0.4,
     "forward": 0.3,
     "engine": 0.6,
-    "peers": 0.6,
+    "peers": 0.5,
+    "crossover": 0.6,
 }
 _TIME_TO_STOP = 10
 
@@ -38,6 +44,9 @@ def parse(argv: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=570, help="seconds for all of them")
     parser.add_argument("--output", type=Path, default=RESULTS, help="folder for the JSON file")
     parser.add_argument("--name", help="of the JSON file; else gpu and the GPU's name")
+    parser.add_argument(
+        "--table", action="store_true", help="keep what `crossover` finds for ingle on this machine"
+    )
     parser.add_argument(
         "--on-cpu", action="store_true", help="the kernels' twins, to try all but timings"
     )
@@ -90,6 +99,20 @@ def save(folder: Path, name: str, facts: dict[str, str], results: dict[str, Any]
     folder.mkdir(parents=True, exist_ok=True)
     document = {"machine": describe() | {"gpu": facts}, "parts": results}
     (folder / f"{name}.json").write_text(json.dumps(document, indent=2) + "\n")
+    drawing = svg(results)
+    if drawing is not None:
+        (folder / f"{name}.svg").write_text(drawing)
+
+
+def keep_table(facts: dict[str, str], results: dict[str, Any]) -> None:
+    """For models that are loaded on this machine from now on."""
+    found = results.get("crossover", {}).get("result")
+    if found is None or "name" not in facts:
+        print("there is no table to keep: the part crossover has no result")
+        return
+    path = ProductTable.path_for(find_paths(os.environ).kernels, facts["name"])
+    ProductTable(found["table"]["gemm"], found["table"]["gemv"]).write(path)
+    print(f"table kept in {path}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -112,6 +135,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         if "traceback" in results[part]:
             print(results[part]["traceback"], file=sys.stderr)
         save(arguments.output, name, facts, results)
+    if arguments.table:
+        keep_table(facts, results)
     print(f"\nwritten to {arguments.output / name}.json")
     return int(any(each["status"] in ("failed", "broken") for each in results.values()))
 
