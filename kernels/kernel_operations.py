@@ -27,10 +27,11 @@ from .quantized_tensor import QuantizedTensor
 from .repacked_nf4 import RepackedNF4, can_repack_nf4, repack_nf4
 from .repacked_tensor import REPACKED_TYPES, RepackedTensor, repack
 from .rotary_table_maker import RotaryTableMaker
-from .self_check import HeadShape, SelfCheck, kind_of
+from .self_check import HeadShape, SelfCheck
 from .stacked_layers import join_layers, stack_layers
 from .triton_library import TritonLibrary
 from .weight import Weight
+from .weight_kind import kind_of
 
 
 class KernelOperations:
@@ -60,7 +61,8 @@ class KernelOperations:
         self._gemv = QuantizedGemv(library)
         self._tables = RotaryTableMaker(library)
         self._attention = KernelAttention(library, compiled, device)
-        self._reads_bytes = self._reads_numbers = False
+        self._kinds: set[str] = set()
+        self._reads_numbers = False
         self._examples: dict[str, PreparedWeight] = {}
 
     def prepare(self, weight: Weight) -> PreparedWeight:
@@ -70,9 +72,10 @@ class KernelOperations:
             prepared = repack(weight)
         elif isinstance(weight, NF4Tensor) and can_repack_nf4(weight):
             prepared = repack_nf4(weight)
-        as_bytes = isinstance(prepared, RepackedTensor | RepackedNF4)
-        self._reads_bytes |= as_bytes
-        self._reads_numbers |= not as_bytes
+        if isinstance(prepared, RepackedTensor | RepackedNF4):
+            self._kinds.add(kind_of(prepared))
+        else:
+            self._reads_numbers = True
         self._examples.setdefault(kind_of(prepared), prepared)
         return prepared
 
@@ -175,6 +178,6 @@ class KernelOperations:
 
     def _wanted(self, tokens: int) -> Wanted:
         """The forms of so many rows that some layer of the model reads."""
-        as_bytes = self._reads_bytes and self._products.as_bytes(tokens)
-        as_numbers = self._reads_numbers or not as_bytes
-        return Wanted(self.dtype if as_numbers else None, as_bytes)
+        ways = [self._products.as_bytes(kind, tokens) for kind in self._kinds]
+        as_numbers = self._reads_numbers or not all(ways)
+        return Wanted(self.dtype if as_numbers else None, any(ways))

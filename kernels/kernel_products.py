@@ -8,15 +8,18 @@ from .activations import Activations
 from .gate_quantize import GateQuantize
 from .gated_activation import GateActivation
 from .gated_gemv import GatedGemv, GatedLayer, can_fuse
+from .gemm_shape import GEMM_SOURCES
 from .kernel_library import KernelLibrary
 from .large_linear import LargeLinear
 from .linear import linear_reference
 from .linear_layer import LinearLayer
 from .norm_quantize import Wanted
 from .product_table import ProductTable
-from .quantized_gemv import MOST_COLUMNS, QuantizedGemv, Repacked
+from .quantized_gemm import QuantizedGemm
+from .quantized_gemv import QuantizedGemv, Repacked
 from .repacked_nf4 import RepackedNF4
 from .repacked_tensor import RepackedTensor
+from .weight_kind import kind_of
 
 
 class KernelProducts:
@@ -33,31 +36,36 @@ class KernelProducts:
         self._device = device
         self._table = table
         self._gemv = QuantizedGemv(library)
+        self._gemm = QuantizedGemm(library, device)
         self._gated = GatedGemv(library, device)
         self._gate = GateQuantize(library)
         self._large = LargeLinear(library, dtype, device)
 
-    def as_bytes(self, tokens: int) -> bool:
-        """Whether quantised weights multiply so many rows as bytes."""
-        return tokens <= min(self._table.gemm, MOST_COLUMNS)
+    def as_bytes(self, kind: str, tokens: int) -> bool:
+        """Whether weights of a quantised type (`kind_of`) multiply so many rows as bytes."""
+        few = tokens <= self._table.most_for_gemv(kind)
+        return few or (kind.lower() in GEMM_SOURCES and tokens <= self._table.gemm)
 
     def multiply(self, x: Activations, layer: LinearLayer, out: torch.Tensor) -> None:
         """`out` (tokens, outputs), maybe a part of wider rows, becomes the layer's outputs."""
         weight, bias = layer.weight, layer.bias
         if not isinstance(weight, RepackedTensor | RepackedNF4):
             self._multiply_others(x, layer, out)
-        elif not self.as_bytes(x.tokens):
+        elif not self.as_bytes(kind_of(weight), x.tokens):
             self._multiply_large(x, layer, weight, out)
         else:
-            self._gemv.multiply(weight, _tiles(x), out, bias=bias)
+            self._product(x, weight).multiply(weight, _tiles(x), out, bias=bias)
 
     def multiply_add(
         self, residual: torch.Tensor, x: Activations, layer: LinearLayer, scale: float
     ) -> None:
         """`residual` (tokens, outputs) float32 grows by `scale` times the layer's outputs."""
         weight, bias = layer.weight, layer.bias
-        if isinstance(weight, RepackedTensor | RepackedNF4) and self.as_bytes(x.tokens):
-            self._gemv.multiply_add(weight, _tiles(x), residual, bias=bias, scale=scale)
+        if isinstance(weight, RepackedTensor | RepackedNF4) and self.as_bytes(
+            kind_of(weight), x.tokens
+        ):
+            product = self._product(x, weight)
+            product.multiply_add(weight, _tiles(x), residual, bias=bias, scale=scale)
         else:
             out = residual.new_empty(x.tokens, layer.outputs, dtype=self.dtype)
             self.multiply(x, layer, out)
@@ -76,7 +84,7 @@ class KernelProducts:
         if (
             isinstance(first, RepackedTensor | RepackedNF4)
             and isinstance(second, RepackedTensor | RepackedNF4)
-            and self.as_bytes(x.tokens)
+            and x.tokens <= self._table.most_for_gemv(kind_of(first))
             and can_fuse(first, second)
         ):
             layer = GatedLayer(first, second, activation, gate.bias, up.bias)
@@ -86,6 +94,10 @@ class KernelProducts:
         self.multiply(x, gate, both[:, :width])
         self.multiply(x, up, both[:, width:])
         return self._gate(both[:, :width], both[:, width:], activation, wanted)
+
+    def _product(self, x: Activations, weight: Repacked) -> QuantizedGemv | QuantizedGemm:
+        few = x.tokens <= self._table.most_for_gemv(kind_of(weight))
+        return self._gemv if few else self._gemm
 
     def _multiply_large(
         self, x: Activations, layer: LinearLayer, weight: Repacked, out: torch.Tensor

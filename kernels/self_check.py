@@ -22,6 +22,7 @@ from .reference_operations import ReferenceOperations
 from .repacked_nf4 import RepackedNF4, unpack_nf4
 from .repacked_tensor import RepackedTensor, unpack
 from .rms_norm import rms_norm_reference
+from .weight_kind import kind_of
 
 # Activations in bytes alone make 5e-5 of the square of a product, bfloat16 about as much, codes of
 # keys and values of 4 bits 1e-2; what is wrong is of the size of the result.
@@ -159,13 +160,6 @@ class SelfCheck:
 
     def _normal(self, *shape: int) -> torch.Tensor:
         return torch.randn(*shape, device=self._device, generator=self._random)
-
-
-def kind_of(weight: PreparedWeight) -> str:
-    """What a matrix is stored as, in a word."""
-    if isinstance(weight, torch.Tensor):
-        return str(weight.dtype).removeprefix("torch.")
-    return getattr(weight, "type", "NF4")
 
 
 def _rows_of(weight: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:

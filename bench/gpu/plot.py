@@ -54,28 +54,33 @@ def _drawn(bar: Bar, y: int) -> Iterable[str]:
 
 
 def _groups(parts: dict[str, Any]) -> Iterable[Group]:
-    results = {name: part.get("result") or {} for name, part in parts.items()}
-    products = results.get("bandwidth", {}).get("products", [])
+    bandwidth, engine, peers = (_result(parts, name) for name in ("bandwidth", "engine", "peers"))
+    products: list[dict[str, Any]] = bandwidth.get("products", [])
     for columns in sorted({row["columns"] for row in products}):
         title = f"Products with {columns} columns, % of a copy"
         yield Group(title, _best(row for row in products if row["columns"] == columns))
-    models = results.get("engine", {}).get("models", [])
-    rates = [
+    models: list[dict[str, Any]] = engine.get("models", [])
+    others: list[dict[str, Any]] = peers.get("transformers", [])
+    rates: list[tuple[str, float]] = [
         (f"{model['kind']}, {row['streams']} streams", row["tokens_a_second"])
         for model in models
         for row in model["decode"]
     ]
     rates += [
         (f"transformers, {row['what']}", row["tokens_a_second"])
-        for row in results.get("peers", {}).get("transformers", [])
+        for row in others
         if "streams" in row["what"]
     ]
     yield Group("An 8B model, tokens a second", _of_largest(rates))
-    prompts = [
+    prompts: list[tuple[str, float]] = [
         (f"{model['kind']}, {model['prompt']['tokens']} tokens", model["prompt"]["tokens_a_second"])
         for model in models
     ]
     yield Group("A prompt, tokens a second", _of_largest(prompts))
+
+
+def _result(parts: dict[str, Any], name: str) -> dict[str, Any]:
+    return parts.get(name, {}).get("result") or {}
 
 
 def _best(rows: Iterable[dict[str, Any]]) -> list[Bar]:

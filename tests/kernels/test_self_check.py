@@ -19,7 +19,8 @@ from ingle.kernels.quantized_tensor import QuantizedTensor
 from ingle.kernels.reference_operations import ReferenceOperations
 from ingle.kernels.repacked_tensor import repack
 from ingle.kernels.rope import rotary_tables
-from ingle.kernels.self_check import CHECKED_PAGES, HeadShape, SelfCheck, kind_of
+from ingle.kernels.self_check import CHECKED_PAGES, HeadShape, SelfCheck
+from ingle.kernels.weight_kind import kind_of
 
 CPU = torch.device("cpu")
 HEADS = HeadShape(heads=4, kv_heads=2, head_size=64)
