@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from ctypes import c_int
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 import torch
 
@@ -91,7 +91,9 @@ class DenseGemv:
         epilogue: Sequence[Argument],
         variant: DenseVariant | None,
     ) -> None:
-        check_dense(weight, x)
+        obstacle = _obstacle(weight, x)
+        if obstacle is not None:
+            raise ValueError(obstacle)
         (rows, inputs), columns = weight.shape, len(x)
         chosen = variant or self.variant(rows)
         width = 8 if columns <= 8 else 16
@@ -103,13 +105,18 @@ class DenseGemv:
         self._library.launch("dense_gemv.cuh", kernel, grid, block, arguments)
 
 
-def check_dense(weight: torch.Tensor, x: torch.Tensor) -> None:
-    """Raises `ValueError` where csrc/dense_gemv.cuh cannot multiply these."""
+def can_multiply_dense(weight: object, x: torch.Tensor) -> TypeGuard[torch.Tensor]:
+    """Whether there is a kernel for these: see `DenseGemv.multiply`."""
+    return isinstance(weight, torch.Tensor) and _obstacle(weight, x) is None
+
+
+def _obstacle(weight: torch.Tensor, x: torch.Tensor) -> str | None:
     if x.dtype not in _NAMES or weight.dtype != x.dtype:
-        raise ValueError(f"Weights of {weight.dtype} by vectors of {x.dtype} have no kernel.")
+        return f"Weights of {weight.dtype} by vectors of {x.dtype} have no kernel."
     if not 1 <= len(x) <= MOST_DENSE_COLUMNS or x.shape[1:] != weight.shape[1:]:
-        raise ValueError(f"{tuple(x.shape)} vectors do not fit {tuple(weight.shape)} weights.")
+        return f"{tuple(x.shape)} vectors do not fit {tuple(weight.shape)} weights."
     if x.shape[1] % 8 or not (weight.is_contiguous() and x.is_contiguous()):
-        raise ValueError(f"Rows of {x.shape[1]} values do not all begin where 16 bytes do.")
+        return f"Rows of {x.shape[1]} values do not all begin where 16 bytes do."
     if weight.data_ptr() % 16 or x.data_ptr() % 16:
-        raise ValueError("Weights or vectors do not begin where 16 bytes do.")
+        return "Weights or vectors do not begin where 16 bytes do."
+    return None

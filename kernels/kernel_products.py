@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from .activations import Activations
+from .dense_gemv import DenseGemv, can_multiply_dense
 from .gate_quantize import GateQuantize
 from .gated_activation import GateActivation
 from .gated_gemv import GatedGemv, GatedLayer, can_fuse
@@ -37,6 +38,7 @@ class KernelProducts:
         self._table = table
         self._gemv = QuantizedGemv(library)
         self._gemm = QuantizedGemm(library, device)
+        self._dense = DenseGemv(library)
         self._gated = GatedGemv(library, device)
         self._gate = GateQuantize(library)
         self._large = LargeLinear(library, dtype, device)
@@ -66,6 +68,8 @@ class KernelProducts:
         ):
             product = self._product(x, weight)
             product.multiply_add(weight, _tiles(x), residual, bias=bias, scale=scale)
+        elif x.dense is not None and can_multiply_dense(weight, x.dense):
+            self._dense.multiply_add(weight, x.dense, residual, bias=bias, scale=scale)
         else:
             out = residual.new_empty(x.tokens, layer.outputs, dtype=self.dtype)
             self.multiply(x, layer, out)
@@ -111,6 +115,9 @@ class KernelProducts:
     def _multiply_others(self, x: Activations, layer: LinearLayer, out: torch.Tensor) -> None:
         weight, rows = layer.weight, _dense(x)
         assert not isinstance(weight, RepackedTensor | RepackedNF4)
+        if can_multiply_dense(weight, rows):
+            self._dense.multiply(weight, rows, out, bias=layer.bias)
+            return
         out.copy_(linear_reference(rows, weight, layer.bias))
 
 

@@ -91,7 +91,9 @@ def logits(runner: CudaModelRunner, parts: list[tuple[int, int]]) -> torch.Tenso
     return torch.cat(found).log_softmax(-1)
 
 
-@pytest.mark.parametrize("kind", [q4_k_m, all_nf4, all_bf16])
+@pytest.mark.parametrize(
+    "kind", [q4_k_m, all_nf4, all_bf16, pytest.param(mixed, marks=pytest.mark.slow)]
+)
 def test_logits_are_those_of_plain_torch(
     load: Callable[..., CudaModelRunner], kind: Callable[[str], str]
 ) -> None:
