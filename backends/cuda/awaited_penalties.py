@@ -39,10 +39,6 @@ class AwaitedPenalties:
                 self._said.append(state.counts.with_awaited(chunk.sequence))
             row += 1 + len(chunk.drafts)
 
-    def __bool__(self) -> bool:
-        """Whether there are any."""
-        return bool(self._places)
-
     def penalised(self, logits: torch.Tensor, drawn: torch.Tensor, upload: Upload) -> Penalised:
         """The logits to be, by `logits` (rows, vocab) as they are before any adjustment.
 

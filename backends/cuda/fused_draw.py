@@ -9,13 +9,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ingle.kernels.adjust_logits import AdjustLogits
+from ingle.kernels.adjust_logits import AdjustLogits, LogitEntries
 from ingle.kernels.kernel_library import KernelLibrary
 from ingle.kernels.sample import SAMPLE_ROW, Sample
 
 from ..engine.batch import Chunk
 from .adjustments import Adjustments
-from .awaited_penalties import Penalised
 from .masks import TokenMasks
 from .sampling_state import Route, SamplingState
 
@@ -76,9 +75,12 @@ class FusedDraw:
         fused: FusedRows | None,
         adjustments: Adjustments | None,
         tokens: torch.Tensor,
-        penalised: Penalised | None = None,
+        drawn: torch.Tensor | None = None,
     ) -> None:
-        """Adjust `logits` (rows, vocab) in place, and write the tokens of `fused` to `tokens`."""
+        """Adjust `logits` (rows, vocab) in place, and write the tokens of `fused` to `tokens`.
+
+        What chunks await is in `drawn`, the tokens of the draw before.
+        """
         parts: list[NDArray[np.generic]] = []
         if adjustments is not None:
             parts += adjustments.tables()
@@ -88,10 +90,10 @@ class FusedDraw:
                 parts.append(fused.masks)
         sent = self._send(parts)
         if adjustments is not None:
-            self._adjust.apply(logits, *sent[:3])
-            sent = sent[3:]
-        if penalised is not None:
-            penalised.write(logits)
+            count = 5 if adjustments.await_tokens else 3
+            entries = LogitEntries(*sent[:count], drawn=drawn)
+            self._adjust.apply(logits, entries)
+            sent = sent[count:]
         if fused is not None:
             self._sample.draw(logits, sent[0], tokens, sent[1] if len(sent) > 1 else None)
 

@@ -142,13 +142,14 @@ class BatchSampler:
         """Tokens of all rows; `logits` stay as they are if they are to `keep`."""
         states = [self._state(chunk.sequence) for chunk in chunks]
         adjustments, awaited = Adjustments(chunks, states, self._dry), None
-        if drawn is not None and (rows := AwaitedPenalties(chunks, states)):
+        if self._fused is None and drawn is not None and adjustments.await_tokens:
+            rows = AwaitedPenalties(chunks, states)
             awaited = rows.penalised(logits, drawn, self._upload)
         tokens = torch.empty(len(logits), dtype=torch.int64, device=self._device)
         others = [state.fused is None or self._fused is None for state in states]
         allowed = masks.apply(logits, self._upload, keep=keep) if any(others) else logits
         changes = None if adjustments.are_none else adjustments
-        if keep and allowed is logits and (changes or awaited):
+        if keep and allowed is logits and changes is not None:
             allowed = logits.clone()
         if self._fused is None:
             adjustments.apply(allowed, self._upload)
@@ -156,7 +157,7 @@ class BatchSampler:
                 awaited.write(allowed)
         else:
             fused = FusedRows.find(chunks, states, None if any(others) else masks)
-            self._fused.draw(allowed, fused, changes, tokens, awaited)
+            self._fused.draw(allowed, fused, changes, tokens, drawn)
         return tokens, self._draw_others(chunks, states, others, allowed, tokens)
 
     def _draw_others(

@@ -17,7 +17,7 @@ from ingle.backends.cuda.sampler import BatchSampler
 from ingle.backends.engine.batch import Chunk
 from ingle.backends.engine.sequence import Sequence as Answer
 from ingle.backends.scripted.byte_tokenizer import ByteTokenizer
-from ingle.kernels.adjust_logits import KINDS, AdjustLogits
+from ingle.kernels.adjust_logits import KINDS, AdjustLogits, LogitEntries
 from ingle.kernels.host_library import HostLibrary
 from ingle.kernels.kernel_library import KernelLibrary
 from ingle.kernels.sample import SAMPLE_ROW, Sample, sample_row
@@ -84,8 +84,9 @@ def wrong_draws(session: Session) -> Iterator[str]:
     entries = _entries(rows := 3, 1000)
     logits = torch.randn(rows, 1000, generator=torch.Generator().manual_seed(1))
     changed = logits.to(session.device, copy=True)
-    AdjustLogits(session.library()).apply(changed, *(each.to(session.device) for each in entries))
-    AdjustLogits(HostLibrary(session.folder)).apply(logits, *entries)
+    given = LogitEntries(*(each.to(session.device) for each in entries))
+    AdjustLogits(session.library()).apply(changed, given)
+    AdjustLogits(HostLibrary(session.folder)).apply(logits, LogitEntries(*entries))
     if not torch.equal(changed.cpu(), logits):
         yield "logits that are changed"
 
@@ -119,14 +120,17 @@ def _parameters(rows: NDArray[np.void]) -> torch.Tensor:
     return torch.as_tensor(rows.view(np.uint8)).view(-1, SAMPLE_ROW.itemsize)
 
 
-def _entries(rows: int, count: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Of all kinds, a third of the tokens of each row."""
+def _entries(rows: int, count: int) -> list[torch.Tensor]:
+    """Of all kinds, a third of the tokens of each row, and a token that is awaited."""
     random = torch.Generator().manual_seed(2)
     each = count // 3
     offsets = (torch.arange(KINDS)[:, None] * rows + torch.arange(rows + 1)) * each
     tokens = [torch.randperm(count, generator=random)[:each] for _ in range(KINDS * rows)]
-    values = torch.rand(KINDS * rows * each, 2, generator=random) + 0.5
-    return offsets.int(), torch.cat(tokens).int(), values
+    values = torch.rand(KINDS * rows * each, 3, generator=random) + 0.5
+    first = torch.rand(rows, 2, generator=random) + 0.5
+    drawn = torch.randint(0, count, (rows,), generator=random)
+    awaited = torch.arange(rows).flip(0)
+    return [offsets.int(), torch.cat(tokens).int(), values, awaited.int(), first, drawn]
 
 
 def _time(session: Session, kind: str, rows: int) -> float:

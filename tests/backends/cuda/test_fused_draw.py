@@ -157,20 +157,41 @@ def test_tokens_are_those_of_plain_torch(counting: Counting, kinds: list[dict[st
     assert any(len(sampled.token_ids) > 1 for step in found for sampled in step)
 
 
-def test_tokens_that_are_on_their_way_have_a_place(library: HostLibrary) -> None:
-    """Steps are launched before the one before them is collected: its random number is taken."""
-    logits = torch.zeros(1, VOCAB)
-    tokens: dict[bool, list[int]] = {}
-    for collected in (True, False):
-        sampler, sequence = make_sampler(library), start(0, FUSED[2])
-        tokens[collected] = []
-        for _ in range(6):
-            chunk = Chunk(sequence, 1, True)
-            tokens[collected] += sampler.finish(sampler.launch([chunk], logits))[0].token_ids
-            sequence.token_ids += tokens[collected][-1:] if collected else []
-            sequence.num_awaited += 0 if collected else 1
-    assert tokens[True] == tokens[False]
-    assert len(set(tokens[True])) > 3
+@pytest.mark.parametrize(
+    "fields",
+    [
+        FUSED[2],
+        {"temperature": 0, "presence_penalty": 3.0},
+        {"top_k": 9, "repeat_penalty": 1.4, "frequency_penalty": 0.9},
+        {"top_k": 9, "repeat_penalty": 1.4, "repeat_last_n": 2},
+        {"typical_p": 0.9, "frequency_penalty": 0.9},
+    ],
+)
+def test_tokens_that_are_on_their_way(library: HostLibrary, fields: dict[str, Any]) -> None:
+    """Steps are launched before the one before them is collected: nothing else changes."""
+    logits = torch.randn(1, VOCAB, generator=torch.Generator().manual_seed(3))
+
+    def text(kernels: KernelLibrary | None, *, ahead: bool) -> list[int]:
+        sampler, sequence = make_sampler(kernels), start(0, fields)
+        pending = sampler.launch([Chunk(sequence, 1, True)], logits.clone())
+        for _ in range(14):
+            if ahead:
+                sequence.num_awaited = 1
+                chunk = Chunk(sequence, 1, True, awaits=0)
+                following = sampler.launch([chunk], logits.clone(), pending.tokens)
+                sequence.num_awaited = 0
+                sequence.token_ids += sampler.finish(pending)[0].token_ids
+            else:
+                sequence.token_ids += sampler.finish(pending)[0].token_ids
+                following = sampler.launch([Chunk(sequence, 1, True)], logits.clone())
+            pending = following
+        return sequence.token_ids[4:]
+
+    expected = text(None, ahead=False)
+    assert len(set(expected)) > 3
+    assert text(library, ahead=False) == expected
+    assert text(library, ahead=True) == expected
+    assert text(None, ahead=True) == expected
 
 
 def test_nobody_depends_on_who_else_is_in_the_batch(library: HostLibrary) -> None:

@@ -47,12 +47,14 @@ def sample_cases() -> list[Case]:
 
 
 def adjust_logits_cases() -> list[Case]:
-    """Two rows, of which one has entries of all kinds."""
+    """Two rows, of which one has entries of all kinds; both await the last token."""
     logits = np.linspace(-3, 3, 2 * STRIDE, dtype=np.float32)[: STRIDE + VOCAB]
     offsets = np.array([[0, 0, 2], [2, 2, 3], [3, 4, 5]], np.int32)
     tokens = np.array([0, VOCAB - 1, VOCAB - 1, 3, VOCAB - 1], np.int32)
-    values = np.array([[1, 0], [2, 0], [1.5, 0.25], [0.5, 0], [3, 0]], np.float32)
-    arguments = logits, offsets, tokens, values, STRIDE
+    values = np.arange(15, dtype=np.float32).reshape(5, 3) + 1
+    awaited, first = np.array([2, 2], np.int32), np.array([[2, 0.5], [3, 0.25]], np.float32)
+    drawn = np.array([-9, -9, VOCAB - 1], np.int64)
+    arguments = logits, offsets, tokens, values, awaited, first, drawn, STRIDE
     return [Case("adjust_logits", (2, 1, 1), (128, 1, 1), arguments)]
 
 

@@ -7,55 +7,95 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from ingle.kernels.adjust_logits import KINDS, AdjustLogits
+from ingle.kernels.adjust_logits import KINDS, AdjustLogits, LogitEntries
 from ingle.kernels.host_library import HostLibrary
 
 MakeLibrary = Callable[..., HostLibrary]
-Entries = list[tuple[int, int, int, tuple[float, float]]]
+Logits = NDArray[np.float32]
+Entries = list[tuple[int, int, int, list[float]]]
+
+ROWS, VOCAB = 5, 301
 
 
-def tables(entries: Entries, rows: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Of entries (kind, row, token, values)."""
+def tables(entries: Entries) -> LogitEntries:
+    """Of entries (kind, row, token, numbers)."""
     ordered = sorted(entries)
-    keys = [kind * (rows + 1) + row for kind, row, _, _ in ordered]
-    offsets = np.searchsorted(keys, np.arange(KINDS * (rows + 1))).astype(np.int32)
+    keys = [kind * (ROWS + 1) + row for kind, row, _, _ in ordered]
+    offsets = np.searchsorted(keys, np.arange(KINDS * (ROWS + 1))).astype(np.int32)
     tokens = torch.tensor([token for _, _, token, _ in ordered], dtype=torch.int32)
-    values = torch.tensor([values for *_, values in ordered], dtype=torch.float32).view(-1, 2)
-    return torch.as_tensor(offsets).view(KINDS, rows + 1), tokens, values
+    values = torch.tensor([values for *_, values in ordered], dtype=torch.float32).view(-1, 3)
+    return LogitEntries(torch.as_tensor(offsets).view(KINDS, ROWS + 1), tokens, values)
 
 
-def expected(logits: NDArray[np.float32], entries: Entries) -> NDArray[np.float32]:
+def random_entries(random: np.random.Generator) -> Entries:
+    entries: Entries = []
+    for kind in range(KINDS):
+        for row, count in ((0, 1), (2, 290), (4, 130)):
+            for token in random.permutation(VOCAB)[:count].tolist():
+                entries.append((kind, row, token, random.uniform(0.5, 2, 3).tolist()))
+    return entries
+
+
+def expected(logits: Logits, entries: Entries, said: dict[int, int]) -> Logits:
+    """One by one; `said` has tokens that rows said once more."""
     found = logits.copy()
-    for kind, row, token, (first, second) in sorted(entries):
-        old, first, second = found[row, token], np.float32(first), np.float32(second)
+    for kind, row, token, numbers in sorted(entries):
+        number, taken, again = np.array(numbers, np.float32)
+        old = found[row, token]
         if kind == 1:
-            found[row, token] = (old * first if old <= 0 else old / first) - second
+            kept = old * number if old <= 0 else old / number
+            found[row, token] = kept - (again if said.get(row) == token else taken)
         else:
-            found[row, token] = old + first if kind == 0 else old - first
+            found[row, token] = old + number if kind == 0 else old - number
     return found
+
+
+def random_logits(random: np.random.Generator) -> Logits:
+    logits = random.standard_normal((ROWS, VOCAB + 3)).astype(np.float32) * 4
+    logits[2, :100] = -np.inf
+    return logits
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_logits_change_as_one_by_one(make_library: MakeLibrary, seed: int) -> None:
     random = np.random.default_rng(seed)
-    rows, vocab = 5, 301
-    logits = random.standard_normal((rows, vocab + 3)).astype(np.float32) * 4
-    logits[2, :100] = -np.inf
-    entries: Entries = []
-    for kind in range(KINDS):
-        for row, count in ((0, 1), (2, 290), (4, 130)):
-            for token in random.permutation(vocab)[:count].tolist():
-                first, second = random.uniform(0.5, 2), random.normal()
-                entries.append((kind, row, token, (first, second if kind == 1 else 0.0)))
+    logits, entries = random_logits(random), random_entries(random)
     found = torch.as_tensor(logits.copy())
-    AdjustLogits(make_library(seed)).apply(found[:, :vocab], *tables(entries, rows))
-    assert np.array_equal(found.numpy(), expected(logits, entries))
+    AdjustLogits(make_library(seed)).apply(found[:, :VOCAB], tables(entries))
+    assert np.array_equal(found.numpy(), expected(logits, entries, {}))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_token_that_only_the_device_knows(make_library: MakeLibrary, seed: int) -> None:
+    """Row 1 has no entries, row 2 one for the token, row 4 others; row 0 awaits nothing."""
+    random = np.random.default_rng(seed)
+    logits, entries = random_logits(random), random_entries(random)
+    penalised = {row: [t for k, r, t, _ in entries if (k, r) == (1, row)] for row in range(ROWS)}
+    said = {1: 7, 2: penalised[2][3], 4: min(set(range(VOCAB)) - set(penalised[4]))}
+    first = random.uniform(0.5, 2, (ROWS, 2)).astype(np.float32)
+    unknown = [(1, row, said[row], [*first[row].tolist(), 0.0]) for row in (1, 4)]
+    places, drawn = np.array([-1, 3, 0, -1, 1]), np.array([said[2], said[4], -5, said[1]])
+    known = tables(entries)
+    awaiting = LogitEntries(
+        known.offsets,
+        known.tokens,
+        known.values,
+        torch.as_tensor(places.astype(np.int32)),
+        torch.as_tensor(first),
+        torch.as_tensor(drawn),
+    )
+    found = torch.as_tensor(logits.copy())
+    AdjustLogits(make_library(seed)).apply(found[:, :VOCAB], awaiting)
+    assert np.array_equal(found.numpy(), expected(logits, [*entries, *unknown], {2: said[2]}))
 
 
 def test_what_does_not_fit_is_refused(make_library: MakeLibrary) -> None:
     adjust = AdjustLogits(make_library())
-    offsets, tokens, values = tables([(0, 1, 3, (1.0, 0.0))], 2)
+    entries = tables([(0, 1, 3, [1.0, 0.0, 0.0])])
     with pytest.raises(ValueError, match="not those of 3 rows"):
-        adjust.apply(torch.zeros(3, 8), offsets, tokens, values)
+        adjust.apply(torch.zeros(3, 8), entries)
     with pytest.raises(ValueError, match="cannot be changed as"):
-        adjust.apply(torch.zeros(2, 8).half(), offsets, tokens, values)
+        adjust.apply(torch.zeros(ROWS, 8).half(), entries)
+    awaited = LogitEntries(entries.offsets, entries.tokens, entries.values, torch.zeros(ROWS).int())
+    with pytest.raises(ValueError, match="not said from where"):
+        adjust.apply(torch.zeros(ROWS, 8), awaited)
