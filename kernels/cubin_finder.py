@@ -16,8 +16,9 @@ from .kernel_variant import KernelVariant
 PREBUILT = Path(__file__).parent / "cubins"
 """Where a package has what was compiled when it was built; a checkout may have no such folder."""
 
-# Cards whose code is an older one's: a cubin runs on later minor versions of its major one.
-_SAME_CODE = {"sm_87": "sm_86", "sm_88": "sm_86"}
+# A cubin runs on later minor versions of its major one, and the compiler chooses about the same
+# instructions for these.
+_SAME_CODE = {"sm_87": "sm_86", "sm_88": "sm_86", "sm_89": "sm_86"}
 
 
 def prebuilt_path(folder: Path, name: str, text: str, architecture: str) -> Path:
@@ -57,13 +58,13 @@ class CubinFinder:
 
     def variant(self, variant: KernelVariant) -> CompiledKernel:
         """Of a Triton kernel; raises `CompileFailed`."""
+        source = variant.source(self.architecture)
         for architecture in self._architectures():
-            source = variant.source(architecture)
             path = prebuilt_path(self._prebuilt, variant.name, source, architecture)
             found = read_compiled_kernel(path)
             if found is not None:
                 return found
-        text = f"{variant.source(self.architecture)}\0{_triton_version()}"
+        text = f"{source}\0{_triton_version()}"
         path = prebuilt_path(self._cache_folder, variant.name, text, self.architecture)
         with self._lock:  # of Triton nobody promises that threads may compile at once
             found = read_compiled_kernel(path)

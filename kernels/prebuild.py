@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from .attention_variant import AttentionVariant, attention_variants
-from .build import ARCHITECTURES, find_compiler
+from .build import find_compiler
 from .compilable_attention import CompilableAttention
 from .compiled_kernel_file import read_compiled_kernel, write_compiled_kernel
 from .cubin_finder import PREBUILT, prebuilt_path
 from .kernel_source import kernel_source, kernel_sources
 from .whole_file import write_whole_file
 
+# RTX 30 and 40, H100 and H200, RTX 50: see `CubinFinder`.
+PREBUILT_ARCHITECTURES = ("sm_86", "sm_90", "sm_120")
 MANIFEST = "manifest.json"
 # What `prebuilt_path` names, of whatever state of the sources.
 _OURS = re.compile(r".+-sm_\d+-[0-9a-f]{32}\.(cubin|json)")
@@ -41,7 +43,7 @@ class Job(NamedTuple):
         return self.kernel if isinstance(self.kernel, str) else self.kernel.name
 
 
-def all_jobs(architectures: Sequence[str] = ARCHITECTURES) -> Iterator[Job]:
+def all_jobs(architectures: Sequence[str] = PREBUILT_ARCHITECTURES) -> Iterator[Job]:
     """Everything that a model may need."""
     for architecture in architectures:
         for source in kernel_sources():
@@ -107,7 +109,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """See the module."""
     parser = argparse.ArgumentParser(prog="build-kernels", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, default=PREBUILT)
-    parser.add_argument("--architectures", nargs="+", default=list(ARCHITECTURES), metavar="SM")
+    parser.add_argument(
+        "--architectures", nargs="+", default=list(PREBUILT_ARCHITECTURES), metavar="SM"
+    )
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="kernels with this in their name"
     )

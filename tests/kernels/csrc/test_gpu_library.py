@@ -209,13 +209,22 @@ def test_prebuilt_kernels_of_something_else_are_not_used(
     assert variant.compiled == ["sm_90"]
 
 
-def test_orin_takes_the_code_of_its_generation(tmp_path: Path, compiler: HostCompiler) -> None:
+def test_cards_of_a_generation_share_code(
+    tmp_path: Path, compiler: HostCompiler, variant: Variant
+) -> None:
     text = kernel_source("quantize_q8.cuh")
     prebuilt_path(tmp_path, "quantize_q8.cuh", text, "sm_86").write_bytes(b"of sm_86")
     cache = tmp_path / "cache"
-    for architecture, found in (("sm_87", True), ("sm_80", False), ("sm_89", False)):
+    for architecture, found in (("sm_87", True), ("sm_89", True), ("sm_80", False)):
         finder = CubinFinder(architecture, cache, prebuilt=tmp_path, compiler=lambda: compiler)
         assert (finder.cubin("quantize_q8.cuh") == b"of sm_86") == found
+    # A variant may have other constants on the newer card: then its own code is made.
+    shared = prebuilt_path(tmp_path, variant.name, variant.source("sm_89"), "sm_86")
+    write_compiled_kernel(variant.compiled_kernel("sm_86"), shared)
+    for architecture in ("sm_89", "sm_87"):
+        finder = CubinFinder(architecture, cache, prebuilt=tmp_path, compiler=lambda: compiler)
+        finder.variant(variant)
+    assert variant.compiled == ["sm_87"]
 
 
 def test_only_the_newer_ones_overlap(

@@ -63,7 +63,7 @@ def report(request: pytest.FixtureRequest) -> Iterator[Report]:
 
     for item in request.session.items:
         wanted: dict[str, Any] = getattr(getattr(item, "callspec", None), "params", {})
-        if item.path == Path(__file__) and "source" in wanted:
+        if item.path == Path(__file__) and "architecture" in wanted and "source" in wanted:
             of(wanted["source"], wanted["architecture"])
     yield lambda source, architecture: of(source, architecture).result()
     pool.shutdown(cancel_futures=True)
@@ -119,6 +119,22 @@ def test_one_column_stays_below_what_hopper_can_feed(report: Report, architectur
         for kernel, facts in report(source, architecture).items():
             if columns_of(kernel) == 1:
                 assert facts.loop_instructions / facts.weights(1) <= budget * factor, kernel
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_ada_would_run_about_the_same_instructions_as_ampere(report: Report, source: str) -> None:
+    """So a package needs no cubins for sm_89: those for sm_86 run there."""
+
+    def opcodes(architecture: str) -> Counter[str]:
+        counted = Counter[str]()
+        for facts in report(source, architecture).values():
+            for name, count in facts.opcodes.items():
+                counted["F2FP" if name.startswith("F2FP") else name] += count
+        return counted
+
+    ampere, ada = opcodes("sm_86"), opcodes("sm_89")
+    others = (ampere - ada).total() + (ada - ampere).total()
+    assert others <= 0.03 * ada.total()
 
 
 def test_every_source_with_kernels_has_limits() -> None:
