@@ -17,9 +17,14 @@ from .config import Config
 from .kv_folder import kv_store_spec
 
 if TYPE_CHECKING:
+    from ingle.backends.own_engine import OwnEngine
+
     from .model_memory import ModelMemory
 
 NO_DRAFT = "off"
+_LARGE_GPU = 40 << 30
+_LARGE_BATCH = 2048
+"""Tokens of a step where they take hardly longer than reading all weights for them."""
 
 
 class Preparation(msgspec.Struct, frozen=True):
@@ -117,13 +122,7 @@ class ModelPreparer:
             pooling=pooling,
             quantize=quantize,
         )
-        # Memory beyond the KV cache does not count: it gives way (see `ModelManager._trim`).
-        spec = msgspec.structs.replace(
-            spec,
-            kv_store=kv_store_spec(config, model),
-            kernel_cache=str(config.paths.kernels),
-            may_fall_back=wanted == "auto" and model.path.is_file(),
-        )
+        spec = self._completed(spec, model, own, may_fall_back=wanted == "auto")
         alone = Preparation(spec, memory.bytes(description, spec, spec.batch))
         if spec.task is not ModelTask.GENERATE:
             return alone  # it writes nothing that could be guessed
@@ -138,6 +137,20 @@ class ModelPreparer:
         except ModelNotFound:
             return alone  # it is an offer of the catalog, no need
         return both if both.size <= available else alone
+
+    def _completed(
+        self, spec: LoadSpec, model: StoredModel, own: OwnEngine, *, may_fall_back: bool
+    ) -> LoadSpec:
+        """Add where files go that a worker keeps, and what depends on the machine."""
+        large = spec.engine is EngineKind.CUDA and own.gpu_memory >= _LARGE_GPU
+        return msgspec.structs.replace(
+            spec,
+            # Memory beyond the KV cache does not count: it gives way (see `ModelManager._trim`).
+            kv_store=kv_store_spec(self._config, model),
+            kernel_cache=str(self._config.paths.kernels),
+            may_fall_back=may_fall_back and model.path.is_file(),
+            batch=_LARGE_BATCH if large else spec.batch,
+        )
 
     def _with_draft(
         self, prepared: Preparation, reference: str, memory: ModelMemory

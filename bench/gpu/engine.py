@@ -84,7 +84,7 @@ def _open(session: Session, kind: str) -> CudaModelRunner:
         context=_scaled(session, 8192),
         slots=max(streams),
         capacity=_scaled(session, 32768),
-        batch=512,
+        batch=2048,
     )
     return CudaModelRunner(how, source=source(_large(session), session.device, KINDS[kind]))
 

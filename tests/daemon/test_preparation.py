@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from ingle.backends.base import EngineKind
+from ingle.backends.own_engine import OwnEngine
 from ingle.daemon.config import Config
 from ingle.daemon.paths import find_paths
 from ingle.daemon.preparation import LoadOptions, ModelPreparer
@@ -204,3 +205,21 @@ def test_llama_cpp_quantises_nothing_on_load(config: Config, small: StoredModel)
         ModelPreparer(config, no_draft)(small, LoadOptions(quantize="nf4"), available=GIB)
     prepare = ModelPreparer(replace(config, quantize="nf4"), no_draft)
     assert prepare(small, LoadOptions(), available=GIB).spec.quantize == "none"
+
+
+@pytest.mark.parametrize(("memory", "batch"), [(24 * GIB, 512), (80 * GIB, 2048)])
+def test_gpus_read_prompts_in_larger_steps_where_they_are_large(
+    tmp_path: Path, config: Config, monkeypatch: pytest.MonkeyPatch, memory: int, batch: int
+) -> None:
+    gpu = OwnEngine(has_torch=True, gpu_memory=memory, capability=(9, 0))
+    monkeypatch.setattr(OwnEngine, "find", classmethod(lambda _: gpu))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    model = stored(write_model(tmp_path / "model.gguf", 128))
+    prepare = ModelPreparer(config, lambda _: model)
+    spec = prepare(model, LoadOptions(), available=8 * GIB).spec
+    assert (spec.engine, spec.batch) == (EngineKind.CUDA, batch)
+    assert spec.may_fall_back
+    assert spec.kernel_cache == str(config.paths.kernels)
+    asked = prepare(model, LoadOptions(engine="cuda"), available=8 * GIB).spec
+    assert not asked.may_fall_back
+    other = prepare(model, LoadOptions(engine="llama.cpp"), available=8 * GIB).spec
+    assert (other.engine, other.batch) == (EngineKind.LLAMA_CPP, 512)
