@@ -14,6 +14,9 @@ _USUAL_GEMV = 8
 # had better be multiplied as floats. Cards for games halve floats, not bytes.
 _DATA_CENTRE = frozenset(("sm_80", "sm_90", "sm_100", "sm_103"))
 _MOST_AS_BYTES = 256
+# By their instructions: with more columns than these, sums of four bytes take an H200 longer than
+# memory does, and tensor cores do not.
+_GEMV_ON_HOPPER: Mapping[str, int] = MappingProxyType({"Q4_K": 6, "NF4": 4})
 _ALWAYS = 1 << 30
 
 
@@ -35,7 +38,8 @@ class ProductTable:
     @classmethod
     def usual(cls, architecture: str) -> ProductTable:
         """What is likely best on an architecture such as `sm_90`."""
-        return cls(_MOST_AS_BYTES if architecture in _DATA_CENTRE else _ALWAYS)
+        gemv = _GEMV_ON_HOPPER if architecture == "sm_90" else _NOTHING
+        return cls(_MOST_AS_BYTES if architecture in _DATA_CENTRE else _ALWAYS, gemv)
 
     @staticmethod
     def path_for(folder: Path, device: str) -> Path:

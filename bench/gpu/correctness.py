@@ -9,6 +9,7 @@ import torch
 from gpu.attention import wrong_attention
 from gpu.fusions import wrong_fusions
 from gpu.heads import wrong_heads
+from gpu.many_columns import wrong_products
 from gpu.rows import wrong_rows
 from gpu.sampling import wrong_draws
 from gpu.session import Session
@@ -55,6 +56,7 @@ def run(session: Session) -> dict[str, object]:
     failures = [f"quantised bits differ: {what}" for what in _quantization(session, gemv)]
     failures += [f"bits differ: {what}" for what in wrong_rows(session)]
     failures += wrong_attention(session)
+    failures += [f"products differ: {what}" for what in wrong_products(session)]
     failures += [f"heads differ: {what}" for what in wrong_heads(session)]
     failures += wrong_fusions(session)
     failures += [f"tokens differ: {what}" for what in wrong_draws(session)]

@@ -16,6 +16,7 @@ PARTS = (
     "launch_cost",
     "bandwidth",
     "attention",
+    "many_columns",
     "heads",
     "sampling",
     "decode_step",

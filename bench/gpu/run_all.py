@@ -26,6 +26,7 @@ SHARES = {
     "correctness": 0.4,
     "bandwidth": 0.5,
     "attention": 0.2,
+    "many_columns": 0.25,
     "heads": 0.2,
     "sampling": 0.2,
     "decode_step": 0.4,

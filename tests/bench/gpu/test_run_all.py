@@ -44,7 +44,9 @@ def test_parts_that_are_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no part bandwith" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["bandwidth", "decode_step", "heads", "sampling", "tuning"])
+@pytest.mark.parametrize(
+    "name", ["bandwidth", "many_columns", "decode_step", "heads", "sampling", "tuning"]
+)
 def test_timings_are_skipped_with_a_reason(name: str) -> None:
     result = run_part(name, on_cpu=True, seconds=10)
     assert result["status"] == "skipped"

@@ -39,6 +39,7 @@ def make_report(cache: CubinCache, folder: Path, source: str, architecture: str)
     stored = json.loads(path.read_text())
     for facts in stored.values():
         facts |= {key: Counter(facts[key]) for key in ("opcodes", "loop")}
+        facts["loops"] = [Counter(loop) for loop in facts["loops"]]
     return {name: KernelReport(**facts) for name, facts in stored.items()}
 
 
