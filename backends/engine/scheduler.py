@@ -212,6 +212,8 @@ class Scheduler:
             sequence = chunk.sequence
             drawn = next(results) if chunk.samples else None
             if sequence.finish_reason is not None:  # it ended while this was computed for it
+                if chunk.awaits is None:  # what was read of a prompt is worth keeping
+                    self._kv.grow(sequence, chunk.count)
                 self._let_go(sequence)
                 continue
             if drawn is None:
@@ -408,6 +410,7 @@ class Scheduler:
         return True
 
     def _preempt(self, sequence: Sequence) -> None:
+        assert not sequence.num_in_flight
         self.running.remove(sequence)
         self._kv.keep(sequence)  # whoever needs the cells takes them; else they are found again
         sequence.fetches = 0

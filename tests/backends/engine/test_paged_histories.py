@@ -172,6 +172,8 @@ class Histories(RuleBasedStateMachine):
         for chunk in batch.chunks:
             drawn: list[int] = next(results).token_ids if chunk.samples else []
             if chunk.sequence in self.leaving:
+                if chunk.awaits is None:
+                    self.cache.grow(chunk.sequence, chunk.count)
                 self._let_go(chunk.sequence)
             else:
                 self._book(chance, chunk, drawn)

@@ -147,6 +147,21 @@ def test_who_is_cancelled_in_flight_makes_room_when_it_has_landed(
     assert said(second) == runner.answer(second.token_ids[:60], 4)
 
 
+def test_what_was_read_of_a_cancelled_prompt_is_kept(runner: Any, log: Log) -> None:
+    engine = Engine(runner)
+    sequence = ask(runner, length=150)
+    engine.add(sequence)
+    engine.step()
+    assert log.text == "+64 +64 -"
+    engine.finish(sequence, FinishReason.CANCELLED)
+    run(engine)
+    again = ask(runner, length=150)
+    engine.add(again)
+    run(engine)
+    assert again.cached_tokens == 128
+    assert said(again) == runner.answer(again.token_ids[:150], 5)
+
+
 def test_nobody_is_preempted_in_flight(number_runner: MakeRunner) -> None:
     runner = number_runner(page_size=16, num_pages=64, context=512, slots=1, ahead=True)
     engine = Engine(runner)
