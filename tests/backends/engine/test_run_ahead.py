@@ -147,6 +147,23 @@ def test_who_is_cancelled_in_flight_makes_room_when_it_has_landed(
     assert said(second) == runner.answer(second.token_ids[:60], 4)
 
 
+def test_who_leaves_still_takes_room(number_runner: MakeRunner) -> None:
+    runner = number_runner(page_size=16, num_pages=4, context=64, slots=2, ahead=True)
+    engine = Engine(runner)
+    first, second = ask(runner, length=50, most=9), ask(runner, length=55, most=4)
+    second.token_ids[0] = 49
+    engine.add(first)
+    engine.step()
+    engine.add(second)
+    engine.finish(first, FinishReason.CANCELLED)
+    assert engine.admit() == []
+    engine.step()
+    assert engine.admit() == [second]
+    run(engine)
+    expected = runner.answer(second.token_ids[:55], 4)
+    assert said(second) == expected
+
+
 def test_what_was_read_of_a_cancelled_prompt_is_kept(runner: Any, log: Log) -> None:
     engine = Engine(runner)
     sequence = ask(runner, length=150)
