@@ -68,6 +68,12 @@ FORMATS = (
 )
 # Of Llama-3.1-8B as Q4_K_M: weights that a token reads in each type.
 STEP = {"Q4_K": 5.973e9, "Q6_K": 1.532e9}
+# Its keys and values in 16 bits, a context as chats have it; nine launches a layer, and six more.
+KV_BYTES_A_TOKEN, CONTEXT, LAUNCHES = 131_072, 4096, 32 * 9 + 6
+# What others measured: of the bandwidth that kernels reach, seconds between two of them in a graph.
+REACHED, GAP = 0.9, 1.3e-6
+# Kernels that begin before the one before them ends hide about half of that.
+OVERLAPPING, OVERLAPPED = frozenset(("sm_90", "sm_120")), 0.5
 
 
 def reports(cache: CubinCache, kind: Format, gpu: GPU) -> dict[int, KernelReport]:
@@ -86,8 +92,22 @@ def seconds(kind: Format, gpu: GPU, report: KernelReport, columns: int, weights:
     return weights * max(kind.bytes_a_weight / gpu.bytes_a_second, each / gpu.lanes_a_second)
 
 
+def whole_step(products: dict[str, float], attention: int = CONTEXT) -> str:
+    """Milliseconds of decoding one token: reading at a share of the bandwidth, and gaps."""
+    rows: list[list[str]] = []
+    kv = attention * KV_BYTES_A_TOKEN
+    for gpu in GPUS:
+        floor = products[gpu.name] + kv / gpu.bytes_a_second
+        gaps = LAUNCHES * GAP * (OVERLAPPED if gpu.architecture in OVERLAPPING else 1)
+        expected = floor / REACHED + gaps
+        row = [gpu.name, *(f"{1000 * each:.2f} ms" for each in (floor, gaps, expected))]
+        rows.append([*row, f"{1 / expected:.0f}", f"{100 * floor / expected:.0f} %"])
+    names = ["", "floor", "gaps", "expected", "tokens a second", "of the floor"]
+    return markdown(names, rows)
+
+
 def tables() -> Iterable[str]:
-    """Instructions a weight, their share of the time that memory takes, and a decode step."""
+    """Instructions a weight, their share of the time that memory takes, and decode steps."""
     cache = CubinCache(Path(tempfile.gettempdir()) / "ingle-predictions", find_compiler())
     found = {(k, g): reports(cache, k, g) for k in FORMATS for g in GPUS}
     rows: list[list[str]] = []
@@ -103,6 +123,7 @@ def tables() -> Iterable[str]:
             rows.append(row)
     yield markdown(["type, columns", *(gpu.name for gpu in GPUS)], rows)
     rows = []
+    alone: dict[str, float] = {}
     for columns in COLUMNS:
         row = [str(columns)]
         for gpu in GPUS:
@@ -112,8 +133,11 @@ def tables() -> Iterable[str]:
                 if kind.name in STEP
             )
             row.append(f"{1000 * total:.2f} ms")
+            if columns == 1:
+                alone[gpu.name] = total
         rows.append(row)
     yield markdown(["columns", *(gpu.name for gpu in GPUS)], rows)
+    yield whole_step(alone)
 
 
 if __name__ == "__main__":
