@@ -6,6 +6,7 @@ No GPU is needed, and Triton only here: what it makes is launched without it.
 from __future__ import annotations
 
 import importlib
+import re
 import tempfile
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -23,8 +24,7 @@ SHARED_BYTES: Mapping[str, int] = MappingProxyType(
 # What every other one since sm_80 has as well.
 _SHARED_BYTES_ANYWHERE = 101376
 
-# Pointers to memory for Triton's own use; these kernels use none.
-_HIDDEN_POINTERS = 2
+_PARAMETER = re.compile(r"^\s*\.param \.\w+", re.MULTILINE)
 
 
 def triton_version() -> str:
@@ -59,7 +59,7 @@ def compile_attention(variant: AttentionVariant, architecture: str) -> CompiledK
         threads=int(metadata.num_warps) * 32,
         shared_bytes=int(metadata.shared),
         parameters=tuple(variant.parameters.values()),
-        hidden_pointers=_HIDDEN_POINTERS,
+        hidden_pointers=_hidden_pointers(str(made.asm["ptx"]), len(variant.parameters)),
         overlap=bool(constants["OVERLAP"]),
         compiler=triton_version(),
     )
@@ -76,10 +76,10 @@ def _compile(variant: AttentionVariant, architecture: int, constants: Mapping[st
         signature={**parameters, **dict.fromkeys(constants, "constexpr")},
         constexprs=dict(constants),
         attrs={
-            # Without this, nothing is loaded in words of 16 bytes.
+            # Without this, nothing is loaded in words of 16 bytes. Tables may begin anywhere.
             (index,): [["tt.divisibility", 16]]
             for index, kind in enumerate(parameters.values())
-            if kind.startswith("*")
+            if kind.startswith("*") and kind != "*i32"
         },
     )
     shape = variant.shape(f"sm_{architecture}")
@@ -94,6 +94,12 @@ def _compile(variant: AttentionVariant, architecture: int, constants: Mapping[st
         # Line numbers would be most of a cubin, and nobody who runs it could read them.
         knobs.compilation.disable_line_info = True
         return triton.compile(source, target=target("cuda", architecture, 32), options=options)
+
+
+def _hidden_pointers(ptx: str, parameters: int) -> int:
+    """How many pointers to memory for Triton's own use follow the parameters; these use none."""
+    head = ptx[ptx.index(".entry") :]
+    return len(_PARAMETER.findall(head[: head.index(")")])) - parameters
 
 
 def _triton() -> Any:
