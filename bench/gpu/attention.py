@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
 from typing import Any
 
 import torch
@@ -16,10 +17,12 @@ from ingle.kernels.attention_partials import combine_partials_reference
 from ingle.kernels.attention_step import AttentionStep
 from ingle.kernels.attention_variant import attention_variants
 from ingle.kernels.hadamard import hadamard_reference
+from ingle.kernels.key_bias import KeyBias
 from ingle.kernels.page_format import PageFormat
 from ingle.kernels.paged_attention import paged_attention_reference
 from ingle.kernels.pages import Pages
 from ingle.kernels.quantized_pages import QuantizedPages
+from ingle.kernels.rope import rotary_tables
 
 PAGE = 32
 HEADS, KV_HEADS, SIZE = 32, 8, 128
@@ -42,12 +45,23 @@ class Problem:
     key_pages: Pages
     value_pages: Pages
     step: AttentionStep
+    bias_query: torch.Tensor | None = None
+    window: int | None = None
+    soft_cap: float | None = None
 
     def launch(self, attention: PagedAttention, out: torch.Tensor | None = None) -> torch.Tensor:
         """The whole output."""
         scale = 1 / math.sqrt(self.query.shape[2])
         partials = attention.attend(
-            self.query, None, self.key_pages, self.value_pages, self.step, scale=scale, out=out
+            self.query,
+            self.bias_query,
+            self.key_pages,
+            self.value_pages,
+            self.step,
+            scale=scale,
+            window=self.window,
+            soft_cap=self.soft_cap,
+            out=out,
         )
         return combine_partials_reference(partials)
 
@@ -63,6 +77,8 @@ class Problem:
             step.context_lengths,
             step.query_starts,
             scale=1 / math.sqrt(query.shape[2]),
+            window=self.window,
+            soft_cap=self.soft_cap,
         )
         return hadamard_reference(output) if rotated else output
 
@@ -100,22 +116,46 @@ def wrong_attention(session: Session) -> Iterator[str]:
     variants = [
         each
         for each in attention_variants()
-        if each.head_size in sizes and (each.query, each.pages) in types and not each.pairs
+        if each.head_size in sizes and (each.query, each.pages) in types
     ]
     library = session.compiled(variants)
     attention = PagedAttention(library, session.device, fill=math.nan)
-    shapes = sorted({(each.head_size, each.query, each.pages) for each in variants})
-    for size, query, pages in shapes:
-        for chunks in STEPS:
+    shapes = sorted({(each.head_size, each.query, each.pages, each.pairs) for each in variants})
+    for size, query, pages, pairs in shapes:
+        tolerance = max(TOLERANCES[query], TOLERANCES.get(pages, 1e-3))
+        for chunks, window, soft_cap in product(STEPS, (None, 40), (None, 5.0)):
             problem = make_problem(
                 session, chunks, pages, query=query, heads=8, kv_heads=2, size=size
             )
+            if pairs and soft_cap:
+                continue
+            problem = replace(problem, window=window, soft_cap=soft_cap)
+            problem = _biased(problem) if pairs else problem
             found, expected = problem.launch(attention), problem.expected()
-            tolerance = max(TOLERANCES[query], TOLERANCES.get(pages, 1e-3))
             if not torch.allclose(found, expected, rtol=tolerance, atol=tolerance):
                 worst = float((found - expected).abs().max())
-                what = f"{query} heads of {size} in {pages} pages, {chunks}"
-                yield f"attention of {what}: {worst:.1e}"
+                what = f"{query} heads of {size} in {pages} pages, {pairs} pairs with biases"
+                yield f"attention of {what}, {chunks}, window {window}, {soft_cap}: {worst:.1e}"
+
+
+def _biased(problem: Problem) -> Problem:
+    """Keys without a bias as large as some that Qwen 2 has."""
+    pages, query = problem.key_pages, problem.query
+    assert isinstance(pages, QuantizedPages)
+    kv_heads, size = pages.shape[2:]
+    random = torch.Generator().manual_seed(size)
+    bias = (torch.randn(kv_heads, size, generator=random) * 20).to(query.device)
+    bias[:, 3] = 150
+    frequencies = 1e6 ** -(torch.arange(size // 2, device=query.device) / (size // 2))
+    positions = torch.arange(problem.step.longest_context, device=query.device)
+    tables = rotary_tables(positions, frequencies, 1.0)
+    q1, q2 = hadamard_reference(query.float()).chunk(2, -1)
+    b1, b2 = bias.repeat_interleave(query.shape[1] // kv_heads, 0).chunk(2, -1)
+    return replace(
+        problem,
+        key_pages=replace(pages, bias=KeyBias(bias, *tables)),
+        bias_query=torch.cat((q1 * b1 + q2 * b2, q2 * b1 - q1 * b2), -1),
+    )
 
 
 def make_problem(
