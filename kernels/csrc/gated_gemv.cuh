@@ -24,7 +24,7 @@ struct GatedArguments {
 
 template <class Format>
 struct TwoMatrices {
-  static constexpr int STEP = 1;  // from one warp to the next
+  static constexpr int STEP = 1, first_block = 0;  // rows from one warp to the next
   const Format &gate_format, &up_format;
   const u8 *gate, *up;
   int rows;
@@ -50,7 +50,7 @@ DEVICE void quantize_group(const GatedArguments& a, int group, int lane) {
 template <class Format, int COLUMNS, int SPLIT>
 DEVICE void gated_gemv(const Format& gate_format, const Format& up_format, const GatedArguments& a) {
   constexpr int COUNT = power_of_two_from(2 * COLUMNS), LANES = 32 / COUNT;
-  if (SPLIT == 1 && GemvPlace<1, SPLIT>().row >= a.rows) return;
+  if (SPLIT == 1 && GemvPlace<1, SPLIT>(0).row >= a.rows) return;
   float sums[COUNT];
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) sums[i] = 0.f;
@@ -58,7 +58,7 @@ DEVICE void gated_gemv(const Format& gate_format, const Format& up_format, const
   add_tiles<Format, 2, COLUMNS, SPLIT>(matrices, a.tiles, a.inputs, a.row_bytes, sums);
   let_next_kernel_begin();
   sum_over_lanes(sums);
-  const GemvPlace<1, SPLIT> place;
+  const GemvPlace<1, SPLIT> place(0);
   if constexpr (SPLIT > 1) sum_over_warps<SPLIT, COUNT>(sums[0], place.warp, place.lane);
   if (place.warp % SPLIT || place.row >= a.rows) return;
   const int column = place.lane / LANES;

@@ -27,6 +27,7 @@ struct GemvArguments {
   const u8 *weights, *tiles;
   int rows, inputs, row_bytes;
   Epilogue epilogue;
+  int first_block = 0;  // that works on these rows
 };
 
 template <int SPLIT, int COUNT>
@@ -60,8 +61,8 @@ DEVICE void add_tile(const Matrix& matrix, const typename Format::Cursor (&curso
 template <int ROWS, int SPLIT>
 struct GemvPlace {
   int lane, warp, row;
-  DEVICE GemvPlace() : lane(thread_index() % 32), warp(thread_index() / 32) {
-    row = (block_index() * (GEMV_WARPS / SPLIT) + warp / SPLIT) * ROWS;
+  DEVICE explicit GemvPlace(int first_block) : lane(thread_index() % 32), warp(thread_index() / 32) {
+    row = ((block_index() - first_block) * (GEMV_WARPS / SPLIT) + warp / SPLIT) * ROWS;
   }
 };
 
@@ -71,7 +72,7 @@ struct OneMatrix {
   static constexpr int STEP = ROWS;  // from one warp to the next
   const Format& each;
   const u8* weights;
-  int rows;
+  int rows, first_block;
   DEVICE int number(int first, int r) const { return min(first + r, rows - 1); }
   DEVICE const u8* start(int) const { return weights; }
   DEVICE const Format& format(int) const { return each; }
@@ -80,7 +81,7 @@ struct OneMatrix {
 // Adds the products of this warp's ROWS rows to `sums`.
 template <class Format, int ROWS, int COLUMNS, int SPLIT, class Matrix>
 DEVICE void add_tiles(const Matrix& matrix, const u8* tiles, int inputs, int row_bytes, float* sums) {
-  const GemvPlace<Matrix::STEP, SPLIT> place;
+  const GemvPlace<Matrix::STEP, SPLIT> place(matrix.first_block);
   const int lane = place.lane, split = place.warp % SPLIT;
   const int full = inputs / Q8_TILE_INPUTS, rest = inputs % Q8_TILE_INPUTS / 32;
   typename Format::Cursor cursors[ROWS];
@@ -107,15 +108,15 @@ DEVICE void add_tiles(const Matrix& matrix, const u8* tiles, int inputs, int row
 template <class Format, int ROWS, int COLUMNS, int SPLIT>
 DEVICE void gemv(const Format& format, const GemvArguments& a) {
   constexpr int COUNT = power_of_two_from(ROWS * COLUMNS);
-  if (SPLIT == 1 && GemvPlace<ROWS, SPLIT>().row >= a.rows) return;
+  if (SPLIT == 1 && GemvPlace<ROWS, SPLIT>(a.first_block).row >= a.rows) return;
   float sums[COUNT];
 #pragma unroll
   for (int i = 0; i < COUNT; ++i) sums[i] = 0.f;
-  const OneMatrix<Format, ROWS> matrix{format, a.weights, a.rows};
+  const OneMatrix<Format, ROWS> matrix{format, a.weights, a.rows, a.first_block};
   add_tiles<Format, ROWS, COLUMNS, SPLIT>(matrix, a.tiles, a.inputs, a.row_bytes, sums);
   let_next_kernel_begin();
   sum_over_lanes(sums);
-  const GemvPlace<ROWS, SPLIT> place;
+  const GemvPlace<ROWS, SPLIT> place(a.first_block);
   if constexpr (SPLIT > 1) sum_over_warps<SPLIT, COUNT>(sums[0], place.warp, place.lane);
   const int value = place.lane / (32 / COUNT), row = place.row + value / COLUMNS;
   if (place.warp % SPLIT || place.lane % (32 / COUNT) || value >= ROWS * COLUMNS || row >= a.rows) return;

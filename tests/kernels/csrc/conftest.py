@@ -19,19 +19,16 @@ MakeLibrary = Callable[..., HostLibrary]
 MakeGemv = Callable[..., QuantizedGemv]
 
 # All numbers of columns; of warps for a row both, where the columns are of every kind.
+CHOSEN = [
+    (columns, split)
+    for columns in range(1, 9)
+    for split in (1, 4)
+    if split == 1 or columns in (1, 3, 8)
+]
 VARIANTS = {
-    "GEMV_VARIANTS": " ".join(
-        f"VARIANT(2, {columns}, {split})"
-        for columns in range(1, 9)
-        for split in (1, 4)
-        if split == 1 or columns in (1, 3, 8)
-    ),
-    "GATED_VARIANTS": " ".join(
-        f"GATED({columns}, {split})"
-        for columns in range(1, 9)
-        for split in (1, 4)
-        if split == 1 or columns in (1, 3, 8)
-    ),
+    "GEMV_VARIANTS": " ".join(f"VARIANT(2, {columns}, {split})" for columns, split in CHOSEN),
+    "GATED_VARIANTS": " ".join(f"GATED({columns}, {split})" for columns, split in CHOSEN),
+    "PAIRED_VARIANTS": " ".join(f"PAIRED(2, {columns}, {split})" for columns, split in CHOSEN),
 }
 
 

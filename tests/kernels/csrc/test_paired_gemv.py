@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from ingle.kernels.host_library import HostLibrary
+from ingle.kernels.paired_gemv import PairedGemv, source_of
+from ingle.kernels.q8_activations import quantize_q8_reference
+from ingle.kernels.quantized_gemv import GemvVariant, quantized_gemv_reference
+from ingle.kernels.quantized_tensor import QuantizedTensor
+from ingle.kernels.repacked_tensor import repack
+
+MakeLibrary = Callable[..., HostLibrary]
+MakeQuantized = Callable[..., QuantizedTensor]
+
+
+def tiles_of(columns: int, inputs: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(columns)
+    return quantize_q8_reference(torch.randn(columns, inputs, generator=generator))
+
+
+def expected(first: QuantizedTensor, second: QuantizedTensor, tiles: torch.Tensor) -> torch.Tensor:
+    return torch.cat([quantized_gemv_reference(each, tiles) for each in (first, second)], dim=1)
+
+
+def error(found: torch.Tensor, wanted: torch.Tensor) -> float:
+    return float(((found.double() - wanted) ** 2).sum().sqrt() / (wanted**2).sum().sqrt())
+
+
+# Rows of both that fill no block, and that do.
+@pytest.mark.parametrize(
+    ("rows", "second_rows", "inputs"), [(1, 1, 256), (37, 11, 1280), (64, 16, 4096)]
+)
+@pytest.mark.parametrize(("columns", "split"), [(1, 1), (1, 4), (3, 4), (8, 1), (8, 4)])
+@pytest.mark.parametrize("biased", [False, True])
+def test_both_matrices(
+    make_library: MakeLibrary, make_quantized: MakeQuantized, rows: int, second_rows: int,
+    inputs: int, columns: int, split: int, biased: bool,
+) -> None:  # fmt: skip
+    first = make_quantized("Q4_K", rows, inputs, seed=1, tame=True)
+    second = make_quantized("Q6_K", second_rows, inputs, seed=2, tame=True)
+    assert source_of(repack(first), repack(second)) == "q4_k_q6_k"
+    tiles, gemv = tiles_of(columns, inputs), PairedGemv(make_library(seed=columns + split))
+    wide = torch.full((columns, rows + second_rows + 2), torch.nan)
+    bias = torch.randn(rows + second_rows) * biased
+    biases = (bias[:rows], bias[rows:]) if biased else (None, None)
+    out, variant = wide[:, :-2], GemvVariant(2, split)
+    gemv.multiply(repack(first), repack(second), tiles, out, biases=biases, variant=variant)
+    assert error(out, expected(first, second, tiles) + bias) < 1e-6
+    assert bool(wide[:, -2:].isnan().all())
+
+
+@pytest.mark.parametrize("columns", range(1, 9))
+def test_every_number_of_columns(
+    make_library: MakeLibrary, make_quantized: MakeQuantized, columns: int
+) -> None:
+    first = make_quantized("Q4_K", 13, 768, seed=1, tame=True)
+    second = make_quantized("Q6_K", 6, 768, seed=2, tame=True)
+    tiles, out = tiles_of(columns, 768), torch.full((columns, 19), torch.nan, dtype=torch.bfloat16)
+    variant = GemvVariant(2, 1)
+    PairedGemv(make_library()).multiply(repack(first), repack(second), tiles, out, variant=variant)
+    assert error(out, expected(first, second, tiles)) < 4e-3
+
+
+def test_other_types_take_two_launches(
+    make_library: MakeLibrary, make_quantized: MakeQuantized
+) -> None:
+    first = make_quantized("Q6_K", 13, 768, seed=1, tame=True)
+    second = make_quantized("Q4_K", 6, 768, seed=2, tame=True)
+    tiles, out = tiles_of(3, 768), torch.full((3, 19), torch.nan)
+    assert source_of(repack(first), repack(second)) is None
+    PairedGemv(make_library()).multiply(repack(first), repack(second), tiles, out)
+    assert error(out, expected(first, second, tiles)) < 1e-6
+
+
+def test_shapes_that_do_not_fit(make_library: MakeLibrary, make_quantized: MakeQuantized) -> None:
+    gemv = PairedGemv(make_library())
+    first, second = (repack(make_quantized(kind, 8, 512, tame=True)) for kind in ("Q4_K", "Q6_K"))
+    with pytest.raises(ValueError, match="do not fit 512 inputs of both"):
+        gemv.multiply(first, second, tiles_of(9, 512), torch.empty(9, 16))
+    with pytest.raises(ValueError, match=r"8 and 8 rows do not fit \(2, 15\)"):
+        gemv.multiply(first, second, tiles_of(2, 512), torch.empty(2, 15))
+    with pytest.raises(ValueError, match="is no bias of 8 rows"):
+        gemv.multiply(
+            first, second, tiles_of(2, 512), torch.empty(2, 16), biases=(None, torch.zeros(7))
+        )
