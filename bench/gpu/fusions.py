@@ -14,8 +14,9 @@ from ingle.kernels.gate_quantize import GateQuantize
 from ingle.kernels.gated_activation import GateActivation, gated_activation_reference
 from ingle.kernels.gated_gemv import GatedGemv, GatedLayer
 from ingle.kernels.norm_quantize import NormQuantize, Wanted
+from ingle.kernels.paired_gemv import PairedGemv
 from ingle.kernels.q8_activations import q8_groups, quantize_q8_reference
-from ingle.kernels.quantized_gemv import quantized_gemv_reference
+from ingle.kernels.quantized_gemv import GemvVariant, quantized_gemv_reference
 
 # Relative in the Euclidean norm, of float32 sums and of approximate exponentials.
 TOLERANCE = 1e-5
@@ -44,6 +45,7 @@ def wrong_fusions(session: Session) -> Iterator[str]:
     yield from _wrong_gates(session)
     yield from _wrong_gated_products(session)
     yield from _wrong_sums(session)
+    yield from _wrong_pairs(session)
 
 
 def fusion_times(session: Session) -> dict[str, float]:
@@ -109,6 +111,25 @@ def _wrong_sums(session: Session) -> Iterator[str]:
     gemv.multiply_add(repacked(weight), tiles, residual, scale=0.5)
     if not _error(residual, expected) <= TOLERANCE:
         yield "products added to a residual stream"
+
+
+def _wrong_pairs(session: Session) -> Iterator[str]:
+    pairs = PairedGemv(session.library())
+    first, second = (
+        random_weight(kind, rows, 1280, session.device)
+        for kind, rows in (("Q4_K", 515), ("Q6_K", 70))
+    )
+    for columns, variant in (
+        (1, GemvVariant(2, 1)),
+        (3, GemvVariant(2, 4)),
+        (8, GemvVariant(2, 1)),
+    ):
+        tiles = session.gemv().quantize(_random(session, columns, 1280, columns))
+        out = torch.full((columns, 585), torch.nan, device=session.device)
+        pairs.multiply(repacked(first), repacked(second), tiles, out, variant=variant)
+        both = [quantized_gemv_reference(weight, tiles) for weight in (first, second)]
+        if not _error(out, torch.cat(both, dim=1)) <= TOLERANCE:
+            yield f"products of two types, {columns} columns"
 
 
 def _wrong(
