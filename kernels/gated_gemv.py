@@ -22,7 +22,9 @@ from .repacked_tensor import RepackedTensor
 
 MOST_OUTPUTS = 1 << 18
 _WARPS = 4
-_SOURCES: Mapping[str, str] = MappingProxyType({"Q4_K": "q4_k", "Q6_K": "q6_k"})
+_SOURCES: Mapping[str, str] = MappingProxyType(
+    {"Q4_K": "q4_k", "Q5_K": "q5_k", "Q6_K": "q6_k", "Q8_0": "q8_0", "Q4_0": "q4_0"}
+)
 
 
 class GatedLayer(NamedTuple):

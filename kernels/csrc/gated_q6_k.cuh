@@ -6,5 +6,5 @@
 #include "gated_gemv.cuh"
 
 #define GATED(COLUMNS, SPLIT) \
-  GATED_KERNEL(q6_k, COLUMNS, SPLIT, GEMV_BLOCKS(67657560, COLUMNS), Q6K, Q6K(threadIdx.x % 32, inputs))
+  GATED_KERNEL(q6_k, COLUMNS, SPLIT, GEMV_BLOCKS(07007060, COLUMNS), Q6K, Q6K(threadIdx.x % 32, inputs))
 GATED_VARIANTS

@@ -9,6 +9,6 @@
 
 // Bounds without which the compiler makes room for one more block and spills a register for it.
 #define PAIRED(ROWS, COLUMNS, SPLIT)                                                              \
-  PAIRED_KERNEL(q4_k_q6_k, ROWS, COLUMNS, SPLIT, COLUMNS == 4 ? 6 : COLUMNS == 7 ? 4 : 0, Q4K,    \
+  PAIRED_KERNEL(q4_k_q6_k, ROWS, COLUMNS, SPLIT, GEMV_BLOCKS(04005000, COLUMNS), Q4K,              \
                 Q4K(threadIdx.x % 32), Q6K, Q6K(threadIdx.x % 32, inputs))
 PAIRED_VARIANTS

@@ -67,6 +67,23 @@ def test_one_launch_gates_and_quantises(
         assert torch.equal(q8_groups(found.tiles, rows), q8_groups(quantised, rows))
 
 
+@pytest.mark.parametrize("kind", ["Q5_K", "Q8_0", "Q4_0"])
+@pytest.mark.parametrize(("columns", "split"), [(1, 1), (3, 4), (8, 1)])
+def test_other_types(
+    make_library: MakeLibrary, make_quantized: MakeQuantized, kind: str, columns: int, split: int
+) -> None:
+    gate, up = pair(make_quantized, kind, 96, 1280)
+    tiles, gemv = tiles_of(columns, 1280), GatedGemv(make_library(seed=3))
+    layer = GatedLayer(repack(gate), repack(up), "silu")
+    assert can_fuse(layer.gate, layer.up)
+    found = gemv.multiply(layer, tiles, BOTH, split=split)
+    assert found.dense is not None
+    assert found.tiles is not None
+    assert error(found.dense, expected(gate, up, tiles, "silu")) < 2e-6
+    quantised = quantize_q8_reference(found.dense)
+    assert torch.equal(q8_groups(found.tiles, 96), q8_groups(quantised, 96))
+
+
 @pytest.mark.parametrize("columns", range(1, 9))
 def test_every_number_of_columns(
     make_library: MakeLibrary, make_quantized: MakeQuantized, columns: int
