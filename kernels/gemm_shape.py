@@ -12,7 +12,19 @@ SLAB = 128
 """Inputs that are multiplied at a time."""
 _GROUPS, _SCALE_BYTES = 4, 48
 # A row's slab in shared memory, as each format has it.
-_ROW_BYTES: Mapping[str, int] = MappingProxyType({"q4_k": 80, "q6_k": 112, "nf4": 80})
+_ROW_BYTES: Mapping[str, int] = MappingProxyType(
+    {
+        "q4_k": 80,
+        "q5_k": 112,
+        "q6_k": 112,
+        "q4_0": 80,
+        "q4_1": 80,
+        "q5_0": 112,
+        "q5_1": 112,
+        "q8_0": 144,
+        "nf4": 80,
+    }
+)
 # What a processor has for all of its blocks; each takes 1 KB more than it asks for.
 _SHARED_BYTES: Mapping[str, int] = MappingProxyType({"sm_90": 228 << 10})
 _SHARED_BYTES_ELSEWHERE, _SHARED_BYTES_OF_A_BLOCK = 100 << 10, 1 << 10

@@ -20,7 +20,9 @@ from ingle.kernels.build import CubinCache, find_compiler
 from ingle.kernels.cubin_report import KernelReport, cubin_report
 from ingle.kernels.gemm_shape import GEMM_SHAPES, ROWS, SLAB
 
-COLUMNS = (4, 8, 16, 32, 64, 128, 256)
+COLUMNS = (8, 16, 64, 128, 256)
+# Blocks that a table has, and types whose times it has.
+BLOCKS, KINDS = (8, 16, 64), ("Q4_K", "Q6_K", "NF4", "Q8_0")
 # The matrix whose times are predicted.
 MATRIX_ROWS, MATRIX_INPUTS = 4096, 14336
 # Products of bytes that a processor's tensor cores add in a clock: as sold; on an H200 `mma` does
@@ -44,6 +46,12 @@ FORMATS = (
     Format("Q4_K", "q4_k_gemm.cuh", 144 / 256),
     Format("Q6_K", "q6_k_gemm.cuh", 210 / 256, 2),
     Format("NF4", "nf4_gemm.cuh", 33 / 64),
+    Format("Q5_K", "q5_k_gemm.cuh", 176 / 256),
+    Format("Q8_0", "q8_0_gemm.cuh", 34 / 32),
+    Format("Q4_0", "q4_0_gemm.cuh", 18 / 32),
+    Format("Q4_1", "q4_1_gemm.cuh", 20 / 32),
+    Format("Q5_0", "q5_0_gemm.cuh", 22 / 32),
+    Format("Q5_1", "q5_1_gemm.cuh", 24 / 32),
 )
 
 
@@ -78,8 +86,8 @@ def tables() -> Iterable[str]:
     }
     rows: list[list[str]] = []
     for kind in FORMATS:
-        for wide, shape in GEMM_SHAPES.items():
-            row = [f"{kind.name}, {wide}"]
+        for wide in BLOCKS:
+            shape, row = GEMM_SHAPES[wide], [f"{kind.name}, {wide}"]
             for gpu in GPUS:
                 report = found[kind, gpu, wide]
                 count = slab_instructions(kind, report, wide)
@@ -90,7 +98,7 @@ def tables() -> Iterable[str]:
             rows.append(row)
     yield markdown(["type, columns of a block", *(gpu.name for gpu in GPUS)], rows)
     rows = []
-    for kind in FORMATS:
+    for kind in [kind for kind in FORMATS if kind.name in KINDS]:
         for columns in COLUMNS:
             row = [f"{kind.name}, {columns}"]
             for gpu in GPUS:

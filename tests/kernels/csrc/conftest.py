@@ -59,13 +59,19 @@ def load_host(build_folder: Path) -> LoadHost:
 
 @pytest.fixture(scope="session")
 def make_library(build_folder: Path) -> MakeLibrary:
-    """All kernels on the CPU; `variants` are what products are compiled for."""
+    """All kernels on the CPU; `variants` and `gemm` are what products are compiled for."""
 
     def make(
-        seed: int = 0, processors: int = 132, variants: Mapping[str, str] = VARIANTS
+        seed: int = 0,
+        processors: int = 132,
+        variants: Mapping[str, str] = VARIANTS,
+        gemm: str | None = None,
     ) -> HostLibrary:
-        products = (p.name for p in CSRC.glob("*.cuh") if "GEMV_VARIANTS" in kernel_source(p.name))
-        defines = dict.fromkeys(products, variants)
+        sources = {path.name: kernel_source(path.name) for path in CSRC.glob("*.cuh")}
+        defines = {name: variants for name, text in sources.items() if "GEMV_VARIANTS" in text}
+        if gemm is not None:
+            chosen = {"GEMM_VARIANTS": gemm}
+            defines |= {name: chosen for name, text in sources.items() if "GEMM_VARIANTS" in text}
         return HostLibrary(build_folder, seed=seed, processors=processors, defines=defines)
 
     return make

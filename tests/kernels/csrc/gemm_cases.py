@@ -49,5 +49,7 @@ GEMM_CASES: Mapping[str, Callable[[], Sequence[Case]]] = MappingProxyType(
         "q4_k_gemm": partial(_cases, "Q4_K", _INPUTS),
         "q6_k_gemm": partial(_cases, "Q6_K", _INPUTS),
         "nf4_gemm": partial(_cases, "NF4", 1088),
+        "q5_1_gemm": partial(_cases, "Q5_1", 1120),
+        "q8_0_gemm": partial(_cases, "Q8_0", 1120),
     }
 )
