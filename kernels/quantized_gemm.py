@@ -20,7 +20,7 @@ from .repacked_tensor import RepackedTensor
 # A block that has fewer slabs than this spends its time with beginning and ending.
 _LEAST_SLABS = 4
 
-GEMM_COSTS: Mapping[int, float] = MappingProxyType({8: 378, 16: 498, 32: 736, 64: 1240, 128: 2460})
+GEMM_COSTS: Mapping[int, float] = MappingProxyType({8: 337, 16: 460, 32: 691, 64: 1268, 128: 2524})
 """What a slab of a block takes by its columns: instructions of a warp, for Q4_K on sm_90."""
 
 
