@@ -17,7 +17,9 @@ from .launch import Argument
 MOST_DENSE_COLUMNS = 16
 # Fewer warps than this for a processor leave it waiting for memory.
 _WARPS_WANTED = 16
-_NAMES: Mapping[torch.dtype, str] = MappingProxyType({torch.float16: "f16", torch.bfloat16: "bf16"})
+DENSE_NAMES: Mapping[torch.dtype, str] = MappingProxyType(
+    {torch.float16: "f16", torch.bfloat16: "bf16"}
+)
 
 
 class DenseVariant(NamedTuple):
@@ -97,7 +99,7 @@ class DenseGemv:
         (rows, inputs), columns = weight.shape, len(x)
         chosen = variant or self.variant(rows)
         width = 8 if columns <= 8 else 16
-        kernel = f"dense_gemv_{_NAMES[x.dtype]}_r{chosen.rows}_c{width}_s{chosen.split}"
+        kernel = f"dense_gemv_{DENSE_NAMES[x.dtype]}_r{chosen.rows}_c{width}_s{chosen.split}"
         sizes = (c_int(n) for n in (rows, inputs, columns))
         arguments: list[Argument] = [pointer(weight), pointer(x), *sizes, *epilogue]
         grid = (-(-rows // (chosen.rows * chosen.warps // chosen.split)), 1, 1)
@@ -111,7 +113,7 @@ def can_multiply_dense(weight: object, x: torch.Tensor) -> TypeGuard[torch.Tenso
 
 
 def _obstacle(weight: torch.Tensor, x: torch.Tensor) -> str | None:
-    if x.dtype not in _NAMES or weight.dtype != x.dtype:
+    if x.dtype not in DENSE_NAMES or weight.dtype != x.dtype:
         return f"Weights of {weight.dtype} by vectors of {x.dtype} have no kernel."
     if not 1 <= len(x) <= MOST_DENSE_COLUMNS or x.shape[1:] != weight.shape[1:]:
         return f"{tuple(x.shape)} vectors do not fit {tuple(weight.shape)} weights."

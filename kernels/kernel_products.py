@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 
 from .activations import Activations
+from .dense_gated import DenseGate, DenseGated, can_gate_dense
 from .dense_gemv import DenseGemv, can_multiply_dense
 from .gate_quantize import GateQuantize
 from .gated_activation import GateActivation
@@ -39,6 +40,7 @@ class KernelProducts:
         self._gemv = QuantizedGemv(library)
         self._gemm = QuantizedGemm(library, device)
         self._dense = DenseGemv(library)
+        self._dense_gated = DenseGated(library)
         self._gated = GatedGemv(library, device)
         self._gate = GateQuantize(library)
         self._large = LargeLinear(library, dtype, device)
@@ -93,11 +95,33 @@ class KernelProducts:
         ):
             layer = GatedLayer(first, second, activation, gate.bias, up.bias)
             return self._gated.multiply(layer, _tiles(x), wanted)
+        fused = self._gated_dense(x, gate, up, activation, wanted)
+        if fused is not None:
+            return fused
         width = gate.outputs
         both = torch.empty(x.tokens, 2 * width, dtype=self.dtype, device=self._device)
         self.multiply(x, gate, both[:, :width])
         self.multiply(x, up, both[:, width:])
         return self._gate(both[:, :width], both[:, width:], activation, wanted)
+
+    def _gated_dense(
+        self,
+        x: Activations,
+        gate: LinearLayer,
+        up: LinearLayer,
+        activation: GateActivation,
+        wanted: Wanted,
+    ) -> Activations | None:
+        first, second, rows = gate.weight, up.weight, x.dense
+        if wanted.tiles or wanted.dense is None or rows is None:
+            return None
+        if not (isinstance(first, torch.Tensor) and isinstance(second, torch.Tensor)):
+            return None
+        if not can_gate_dense(first, second, rows):
+            return None
+        out = rows.new_empty(x.tokens, gate.outputs, dtype=wanted.dense)
+        layer = DenseGate(first, second, activation, gate.bias, up.bias)
+        return Activations(gate.outputs, self._dense_gated.multiply(layer, rows, out))
 
     def _product(self, x: Activations, weight: Repacked) -> QuantizedGemv | QuantizedGemm:
         few = x.tokens <= self._table.most_for_gemv(kind_of(weight))

@@ -15,6 +15,7 @@ from gpu.sampling import wrong_draws
 from gpu.session import Session
 from gpu.weights import KINDS, random_weight, repacked
 
+from ingle.kernels.dense_gated import DenseGate, DenseGated
 from ingle.kernels.dense_gemv import DENSE_VARIANTS, DenseGemv
 from ingle.kernels.dequantize import dequantize
 from ingle.kernels.nf4_tensor import NF4Tensor
@@ -149,6 +150,13 @@ def _dense(session: Session) -> Iterator[tuple[str, float]]:
                 gemv.multiply(weight, x, out, variant=variant)
                 name = f"{dtype} {rows}x{inputs}, {columns} columns, {variant}"
                 yield name, _relative(out, expected)
+            layer = DenseGate(weight, weight, "silu")
+            gated = torch.nn.functional.silu(expected) * expected
+            for split in (1, 4):
+                out = torch.full((columns, rows), float("nan"), device=session.device)
+                DenseGated(session.library()).multiply(layer, x, out, split=split)
+                name = f"{dtype} {rows}x{inputs} gated, {columns} columns, split {split}"
+                yield name, _relative(out, gated)
 
 
 def _quantization(session: Session, gemv: QuantizedGemv) -> Iterator[str]:

@@ -23,3 +23,19 @@ def dense_gemv_cases() -> list[Case]:
             arguments = (weight, x, _ROWS, _INPUTS, columns, out, bias, 1.0, _ROWS, 0)
             cases.append(Case(f"dense_gemv_f16_r{rows}_c{width}_s{split}", grid, block, arguments))
     return cases
+
+
+def dense_gated_cases() -> list[Case]:
+    """The same for gate and up."""
+    random = np.random.default_rng(1)
+    gate, up = random.normal(size=(2, _ROWS, _INPUTS)).astype(np.float16)
+    bias, cases = np.ones(_ROWS, np.float32), list[Case]()
+    for columns, width in ((3, 8), (13, 16)):
+        x = random.normal(size=(columns, _INPUTS)).astype(np.float16)
+        for split in (1, 4):
+            out = np.full((columns, _ROWS), np.nan, np.float32)
+            grid = (-(-_ROWS * split // 32), 1, 1)
+            arguments = (gate, up, x, bias, bias, out, _ROWS, _INPUTS, columns, 0, 1)
+            name = f"dense_gated_f16_c{width}_s{split}"
+            cases.append(Case(name, grid, (128, 1, 1), arguments))
+    return cases

@@ -23,7 +23,7 @@ from ingle.kernels.repacked_nf4 import repack_nf4
 from ingle.kernels.repacked_tensor import REPACKED_TYPES, repack
 
 from .attention_cases import ATTENTION_CASES
-from .dense_gemv_cases import dense_gemv_cases
+from .dense_gemv_cases import dense_gated_cases, dense_gemv_cases
 from .dequantize_rows_cases import dequantize_rows_cases
 from .fusion_cases import FUSION_CASES
 from .gemm_cases import GEMM_CASES, GEMM_VARIANTS
@@ -44,6 +44,7 @@ CASES = {
     **SAMPLING_CASES,
     "dequantize_rows": dequantize_rows_cases,
     "dense_gemv": dense_gemv_cases,
+    "dense_gated": dense_gated_cases,
 }
 PRODUCTS = [*(kind.lower() for kind in sorted(REPACKED_TYPES)), "nf4"]
 
