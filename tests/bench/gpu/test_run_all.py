@@ -62,7 +62,7 @@ def test_the_models_logits_are_compared() -> None:
 
 
 def test_the_whole_engine_runs() -> None:
-    result = run_part("engine", on_cpu=True, seconds=60)
+    result = run_part("engine", on_cpu=True, seconds=600)
     assert result["status"] == "ok", result
     found = result["result"]
     assert [model["kind"] for model in found["models"]] == ["Q4_K_M", "NF4", "bfloat16"]
