@@ -128,11 +128,7 @@ class KernelOperations:
         ends = [0, *accumulate(layer.outputs for layer in layers)]
         kind = dtype or self.dtype
         together = torch.empty(x.tokens, ends[-1], dtype=kind, device=self._device)
-        first = 0
-        for layer in join_layers(layers):
-            end = first + layer.outputs
-            self._products.multiply(x, layer, together[:, first:end])
-            first = end
+        self._products.multiply_all(x, join_layers(layers), together)
         return tuple(together[:, first:end] for first, end in pairwise(ends))
 
     def linear_add(

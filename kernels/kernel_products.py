@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 
 from .activations import Activations
@@ -16,6 +18,7 @@ from .large_linear import LargeLinear
 from .linear import linear_reference
 from .linear_layer import LinearLayer
 from .norm_quantize import Wanted
+from .paired_gemv import PairedGemv, source_of
 from .product_table import ProductTable
 from .quantized_gemm import QuantizedGemm
 from .quantized_gemv import QuantizedGemv, Repacked
@@ -39,6 +42,7 @@ class KernelProducts:
         self._table = table
         self._gemv = QuantizedGemv(library)
         self._gemm = QuantizedGemm(library, device)
+        self._pairs = PairedGemv(library)
         self._dense = DenseGemv(library)
         self._dense_gated = DenseGated(library)
         self._gated = GatedGemv(library, device)
@@ -59,6 +63,17 @@ class KernelProducts:
             self._multiply_large(x, layer, weight, out)
         else:
             self._product(x, weight).multiply(weight, _tiles(x), out, bias=bias)
+
+    def multiply_all(
+        self, x: Activations, layers: Sequence[LinearLayer], out: torch.Tensor
+    ) -> None:
+        """`out` (tokens, outputs of all) becomes the outputs of the layers, side by side."""
+        if len(layers) == 2 and self._multiply_both(x, layers[0], layers[1], out):
+            return
+        first = 0
+        for layer in layers:
+            self.multiply(x, layer, out[:, first : first + layer.outputs])
+            first += layer.outputs
 
     def multiply_add(
         self, residual: torch.Tensor, x: Activations, layer: LinearLayer, scale: float
@@ -122,6 +137,23 @@ class KernelProducts:
         out = rows.new_empty(x.tokens, gate.outputs, dtype=wanted.dense)
         layer = DenseGate(first, second, activation, gate.bias, up.bias)
         return Activations(gate.outputs, self._dense_gated.multiply(layer, rows, out))
+
+    def _multiply_both(
+        self, x: Activations, one: LinearLayer, other: LinearLayer, out: torch.Tensor
+    ) -> bool:
+        """Whether one launch did it."""
+        first, second = one.weight, other.weight
+        if not (
+            isinstance(first, RepackedTensor)
+            and isinstance(second, RepackedTensor)
+            and source_of(first, second) is not None
+        ):
+            return False
+        kinds = kind_of(first), kind_of(second)
+        if x.tokens > min(self._table.most_for_gemv(kind) for kind in kinds):
+            return False
+        self._pairs.multiply(first, second, _tiles(x), out, biases=(one.bias, other.bias))
+        return True
 
     def _product(self, x: Activations, weight: Repacked) -> QuantizedGemv | QuantizedGemm:
         few = x.tokens <= self._table.most_for_gemv(kind_of(weight))

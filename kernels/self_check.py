@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 
 import torch
 
@@ -62,7 +63,11 @@ class SelfCheck:
 
         `weights` are one matrix of each kind that the model has. Waits for the device.
         """
-        found = [*self._products(weights), *self._norms(weights[0].shape[1])]
+        found = [
+            *self._products(weights),
+            *self._pairs(weights),
+            *self._norms(weights[0].shape[1]),
+        ]
         wrong = [(name, error) for name, error in found if not error <= _LARGEST_ERROR]
         coarse = isinstance(keys, QuantizedPages) and keys.format.bits == 4
         most = _LARGEST_ERROR_OF_4_BITS if coarse else _LARGEST_ERROR
@@ -90,6 +95,20 @@ class SelfCheck:
             ids = torch.tensor((3, 0, 3), device=self._device)
             found = self._operations.embed(ids, part, 1.0)
             yield f"{name} as an embedding", _error(found, _rows_of(plain, ids))
+
+    def _pairs(self, weights: Sequence[PreparedWeight]) -> Iterator[tuple[str, float]]:
+        """Different kinds with the same input, which may have a kernel together."""
+        for first, second in permutations(weights, 2):
+            if first.shape[1] != second.shape[1]:
+                continue
+            layers = [LinearLayer(_part(weight)) for weight in (first, second)]
+            for tokens in _TOKENS:
+                rows = self._normal(tokens, first.shape[1])
+                x = self._operations.activations(rows)
+                found = self._operations.linear(x, *layers, dtype=torch.float32)
+                expected = [linear_reference(rows, _plain(layer.weight)) for layer in layers]
+                name = f"{kind_of(first)} with {kind_of(second)} by {tokens} rows"
+                yield name, _error(torch.cat(found, dim=1), torch.cat(expected, dim=1))
 
     def _norms(self, size: int) -> Iterator[tuple[str, float]]:
         weight = self._normal(size).abs() + 0.5

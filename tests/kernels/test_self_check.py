@@ -80,6 +80,8 @@ class Forgetful(ReferenceOperations):
         found = super().linear(x, *layers, dtype=dtype)
         if self._wrong == "a column":
             found[0][:, 3] += 1
+        if self._wrong == "a neighbour" and len(found) > 1:
+            found[1][:, 0] += 1
         return found
 
     def linear_add(self, residual: torch.Tensor, x: Any, layer: Any, scale: float = 1.0) -> None:
@@ -121,6 +123,15 @@ def test_what_is_wrong_is_named(wrong: str, where: str) -> None:
     found = failures(Forgetful(wrong))
     assert found
     assert found[0].startswith(f"{where} is off by ")
+
+
+def test_kinds_side_by_side_are_checked() -> None:
+    """Neighbours of different kinds may have a kernel that neither has alone."""
+    kinds = [random_weight(kind, 96, 256, CPU) for kind in ("Q4_K", "Q6_K")]
+    assert failures(ReferenceOperations(torch.bfloat16), weights=kinds) == []
+    found = [each for each in failures(Forgetful("a neighbour"), weights=kinds) if " with " in each]
+    assert found[0].startswith("Q4_K with Q6_K by 1 rows is off by")
+    assert len(found) == 6, "either first, by each number of rows"
 
 
 def test_kinds_have_names() -> None:

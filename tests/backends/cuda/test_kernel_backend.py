@@ -227,9 +227,8 @@ def test_a_step_is_few_launches_and_never_asks_the_device(
     assert sorted(name.split("_gemv")[0] for name in added) == [
         "attention_combine",
         "q4_k",
-        "q4_k",
         "q4_k_gated_c1_s1",
-        "q6_k",
+        "q4_k_q6_k",
         "q6_k",
         "rms_norm_v1",
         "rms_norm_v1",
