@@ -20,6 +20,7 @@ _INSTRUCTION = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\d+\s+)?([A-Z][A-Z0-9_
 _USAGE = re.compile(
     r"Function (\S+):\s*REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)", re.MULTILINE
 )
+_WAIT = "ACQBULK"  # griddepcontrol.wait
 # Products of two numbers that one thread does in an instruction, or a lane of a warp.
 _PRODUCTS = {"IDP.4A": 4, "IDP.2A": 2, "HMMA.16816": 64}
 
@@ -29,7 +30,8 @@ class KernelReport:
     """One kernel of a cubin: how often each opcode is in it, and in its busiest `loop`.
 
     `stack` is not 0 where registers were spilled; `shared` is what the compiler laid out; `loops`
-    are all there are, inner ones before those around them.
+    are all there are, inner ones before those around them; `early` is what comes before the wait
+    for the previous kernel.
     """
 
     registers: int
@@ -38,6 +40,7 @@ class KernelReport:
     opcodes: Counter[str]
     loop: Counter[str]
     loops: Sequence[Counter[str]]
+    early: Counter[str]
 
     @property
     def instructions(self) -> int:
@@ -102,11 +105,11 @@ def _functions(listing: str) -> dict[str, list[str]]:
     return functions
 
 
-Loops = tuple[Counter[str], Counter[str], list[Counter[str]]]
+Loops = tuple[Counter[str], Counter[str], list[Counter[str]], Counter[str]]
 
 
 def _loops(lines: Sequence[str]) -> Loops:
-    """All instructions, those between the ends of the loop with most products, and of all loops.
+    """All instructions, those of the loop with most products, of all loops, and before the wait.
 
     A loop is what lies between a backward branch and its target.
     """
@@ -121,7 +124,9 @@ def _loops(lines: Sequence[str]) -> Loops:
             target = re.search(r"(\.L\w+)", match[2])
             if match[1].startswith("BRA") and target and target[1] in labels:
                 loops.append(Counter(opcodes[labels[target[1]] :]))
-    return Counter(opcodes), max(loops, key=_products, default=Counter[str]()), loops
+    early = opcodes[: opcodes.index(_WAIT)] if _WAIT in opcodes else []
+    busiest = max(loops, key=_products, default=Counter[str]())
+    return Counter(opcodes), busiest, loops, Counter(early)
 
 
 def _products(loop: Counter[str]) -> tuple[int, int]:

@@ -58,7 +58,7 @@ PRIMITIVES: Sequence[Primitive] = (
     Primitive("sum_over_lanes_1", 1, 1),
     Primitive("sum_over_lanes_16", 16, 1),
     Primitive("over_lanes", 1, 2),
-    Primitive("loads", 4, 11),
+    Primitive("loads", 4, 13),
     Primitive("memory", 2, 6),
     Primitive("copy_async", 8, 8),
     Primitive("copy_async_few", 3, 7),

@@ -82,12 +82,13 @@ PRIMITIVE(over_lanes, 1, 2) {
   out[1] = sum_of_lanes(in[0]);
 }
 
-PRIMITIVE(loads, 4, 11) {
+PRIMITIVE(loads, 4, 13) {
   const u32* const address = all + (lane * 11 % 32) * 4;
   const uint4 a = load_streaming_16(address), b = load_16(address);
-  const uint2 c = load_streaming_8(address + 2);
-  const u32 values[11] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w, c.x, c.y, load_streaming_2((const u16*)address + 3)};
-  for (int i = 0; i < 11; ++i) out[i] = values[i];
+  const uint2 c = load_streaming_8(address + 2), d = load_8(address + 2);
+  const u32 last = load_streaming_2((const u16*)address + 3);
+  const u32 values[13] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w, c.x, c.y, last, d.x, d.y};
+  for (int i = 0; i < 13; ++i) out[i] = values[i];
 }
 
 // Sums, counts, and what other lanes stored, in the memory that is the results' in the end.

@@ -21,7 +21,7 @@ DEVICE float4 load_four(const void* x, size_t index, int type) {
     const uint4 v = load_16(static_cast<const float*>(x) + index);
     return make_float4(bits_to_float(v.x), bits_to_float(v.y), bits_to_float(v.z), bits_to_float(v.w));
   }
-  return four_of_type(load_streaming_8(static_cast<const u16*>(x) + index), type);
+  return four_of_type(load_8(static_cast<const u16*>(x) + index), type);
 }
 
 DEVICE void store_one(void* y, size_t index, float value, int type) {

@@ -328,7 +328,7 @@ DEVICE float rounded_sum(float a, float b) {
 
 // ---- global memory
 
-// 16 bytes that are read once: they need no place in L1.
+// 16 bytes that are read once, of what no kernel of a step writes: they need no place in L1.
 DEVICE uint4 load_streaming_16(const void* address) {
 #if ON_DEVICE
   uint4 v;
@@ -378,16 +378,31 @@ DEVICE u16 load_streaming_2(const void* address) {
 #endif
 }
 
-// 16 bytes of 16 that other warps read too.
+// What kernels before this one wrote, and may still have been writing when it began, is not for the
+// read-only loads above: the compiler may do those at any time, even before the wait for these kernels.
+
+// 16 bytes that other warps read too.
 DEVICE uint4 load_16(const void* address) {
 #if ON_DEVICE
   uint4 v;
-  asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(address));
   return v;
 #else
   shim::check_aligned(address, 16, "load_16");
   return *static_cast<const uint4*>(address);
+#endif
+}
+
+// 8 bytes that nobody else reads.
+DEVICE uint2 load_8(const void* address) {
+#if ON_DEVICE
+  uint2 v;
+  asm volatile("ld.global.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(address));
+  return v;
+#else
+  shim::check_aligned(address, 8, "load_8");
+  return *static_cast<const uint2*>(address);
 #endif
 }
 

@@ -30,7 +30,7 @@ struct RowPart {
 #pragma unroll
     for (int i = 0; i < VECTORS; ++i) {
       halves[i] = make_uint2(0, 0);
-      if (first(i) < size) halves[i] = load_streaming_8(static_cast<const u16*>(from) + start + first(i));
+      if (first(i) < size) halves[i] = load_8(static_cast<const u16*>(from) + start + first(i));
     }
 #pragma unroll
     for (int i = 0; i < VECTORS; ++i) v[i] = four_of_type(halves[i], type);

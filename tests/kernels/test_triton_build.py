@@ -45,7 +45,7 @@ def report(request: pytest.FixtureRequest) -> Report:
             facts = vars(cubin_report(compiled.cubin)[compiled.kernel])
             write_whole_file(path, json.dumps([facts, compiled.shared_bytes]).encode())
         facts, shared = json.loads(path.read_text())
-        facts |= {each: Counter(facts[each]) for each in ("opcodes", "loop")}
+        facts |= {each: Counter(facts[each]) for each in ("opcodes", "loop", "early")}
         return KernelReport(**facts), shared
 
     return of
@@ -102,9 +102,10 @@ def test_what_a_launch_has_to_know(compiled: CompiledKernel) -> None:
 
 def test_it_waits_for_the_kernel_before_it(compiled: CompiledKernel) -> None:
     """And lets the next begin: only then may launches overlap."""
-    opcodes = cubin_report(compiled.cubin)["attend_split"].opcodes
-    assert opcodes["ACQBULK"] == 1
-    assert opcodes["PREEXIT"] == 1
+    report = cubin_report(compiled.cubin)["attend_split"]
+    assert report.opcodes["ACQBULK"] == 1
+    assert report.opcodes["PREEXIT"] == 1
+    assert not any(name.startswith(("LDG", "STG", "REDG", "ATOM")) for name in report.early)
 
 
 def test_no_overlap_where_a_gpu_has_none() -> None:

@@ -24,6 +24,8 @@ LIMITS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("limits.toml").r
 SOURCES = [name for name in LIMITS if name.endswith(".cuh")]
 # Of quantised weights: kernels for one to eight columns.
 PRODUCTS = [name for name in SOURCES if len(LIMITS[name].get("instructions", ())) == 8]
+# Opcodes that read or write global memory, but for copies to shared memory, which are of weights.
+TOUCHING = ("LDG.", "LD.", "STG.", "ST.", "REDG.", "ATOM")
 Reports = dict[str, KernelReport]
 Report = Callable[[str, str], Reports]
 
@@ -38,7 +40,7 @@ def make_report(cache: CubinCache, folder: Path, source: str, architecture: str)
         write_whole_file(path, json.dumps(made).encode())
     stored = json.loads(path.read_text())
     for facts in stored.values():
-        facts |= {key: Counter(facts[key]) for key in ("opcodes", "loop")}
+        facts |= {key: Counter(facts[key]) for key in ("opcodes", "loop", "early")}
         facts["loops"] = [Counter(loop) for loop in facts["loops"]]
     return {name: KernelReport(**facts) for name, facts in stored.items()}
 
@@ -111,6 +113,23 @@ def test_limits(report: Report, source: str, architecture: str) -> None:
             assert any(name.startswith(opcode) for name in facts.loop), f"{kernel}: no {opcode}"
 
 
+@pytest.mark.parametrize("architecture", ["sm_90", "sm_120"])
+@pytest.mark.parametrize("source", SOURCES)
+def test_only_weights_are_read_before_the_previous_kernel_has_ended(
+    report: Report, source: str, architecture: str
+) -> None:
+    """What no kernel of a step writes is what read-only loads are for.
+
+    Nothing but the order of its instructions keeps a compiled kernel from reading too soon.
+    """
+    for kernel, facts in report(source, architecture).items():
+        waits = facts.opcodes["ACQBULK"]
+        assert waits == (0 if source == "conformance.cuh" else 1), kernel
+        touching = {name for name in facts.early if name.startswith(TOUCHING)}
+        wrong = {name for name in touching if not name.endswith(".CONSTANT")}
+        assert not wrong, f"{kernel}: {sorted(wrong)} before the wait"
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_one_column_stays_below_what_hopper_can_feed(report: Report, architecture: str) -> None:
     """The budget of docs/kernels.md: 4 bits a weight leave four instructions for it on an H200."""
@@ -162,3 +181,15 @@ def test_stacks_and_loops_are_seen() -> None:
     assert found["dots"].stack == 0
     assert found["dots"].weights(columns=1) == 4
     assert 4 < found["dots"].loop_instructions < 16
+
+
+def test_what_comes_before_the_wait_is_seen() -> None:
+    source = """
+    extern "C" __global__ void hasty(const int* x, int* y) {
+      y[threadIdx.x] = x[threadIdx.x];
+      asm volatile("griddepcontrol.wait;" ::: "memory");
+      y[threadIdx.x] += 1;
+    }
+    """
+    found = cubin_report(NvrtcCompiler().compile(source, "sm_90"))["hasty"]
+    assert {name for name in found.early if name.startswith(TOUCHING)} == {"LDG.E", "STG.E"}

@@ -241,6 +241,7 @@ def test_loads_and_copies(module: HostModule) -> None:
     assert (found[..., 4:8] == flat).all()
     assert (found[..., 8:10] == flat[..., 2:]).all()
     assert (found[..., 10] == flat[..., 1] >> np.uint32(16)).all()
+    assert (found[..., 11:] == flat[..., 2:]).all()
     given = random_input(by_name("copy_async"), WARPS, seed=7)
     found = run(module, by_name("copy_async"), given).transpose(0, 2, 1)
     first, second = given.reshape(WARPS, 2, 32, 4).transpose(1, 0, 2, 3)
