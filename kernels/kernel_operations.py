@@ -111,9 +111,12 @@ class KernelOperations:
             rows.shape[1], dense, self._gemv.quantize(rows.contiguous()) if wanted.tiles else None
         )
 
-    def rms_norm(self, rows: torch.Tensor, weight: torch.Tensor, epsilon: float) -> Activations:
+    def rms_norm(
+        self, rows: torch.Tensor, weight: torch.Tensor, epsilon: float, *, dense: bool = False
+    ) -> Activations:
         """See `Operations`."""
-        return self._norms.rms_norm(rows, weight, epsilon, self._wanted(len(rows)))
+        wanted = Wanted(self.dtype) if dense else self._wanted(len(rows))
+        return self._norms.rms_norm(rows, weight, epsilon, wanted)
 
     def rms_norm_add(
         self, residual: torch.Tensor, rows: torch.Tensor, weight: torch.Tensor, epsilon: float

@@ -50,8 +50,13 @@ class Operations(Protocol):
         """`rows` (tokens, size) of any float type, as linear layers want them."""
         ...
 
-    def rms_norm(self, rows: torch.Tensor, weight: torch.Tensor, epsilon: float) -> Activations:
-        """Rows (tokens, size) of any float type brought to length, times `weight` (size,) fp32."""
+    def rms_norm(
+        self, rows: torch.Tensor, weight: torch.Tensor, epsilon: float, *, dense: bool = False
+    ) -> Activations:
+        """Rows (tokens, size) of any float type brought to length, times `weight` (size,) fp32.
+
+        As linear layers want them, or as numbers where `dense` says that somebody else reads them.
+        """
         ...
 
     def rms_norm_add(

@@ -47,8 +47,11 @@ class ReferenceOperations:
         """See `Operations`."""
         return Activations(rows.shape[-1], rows.to(self.dtype))
 
-    def rms_norm(self, rows: torch.Tensor, weight: torch.Tensor, epsilon: float) -> Activations:
+    def rms_norm(
+        self, rows: torch.Tensor, weight: torch.Tensor, epsilon: float, *, dense: bool = False
+    ) -> Activations:
         """See `Operations`."""
+        del dense
         return Activations(rows.shape[-1], rms_norm(rows, weight, epsilon, self.dtype))
 
     def rms_norm_add(

@@ -100,8 +100,4 @@ class Attention:
 
     def _normalized(self, rows: torch.Tensor, norm: RMSNorm | None) -> torch.Tensor:
         """Rows with all heads of a token normalised as one."""
-        if norm is None:
-            return rows
-        found = norm(rows).dense
-        assert found is not None
-        return found
+        return rows if norm is None else norm.numbers(rows)

@@ -20,6 +20,12 @@ class RMSNorm:
         """Rows (tokens, size) of any float type, normalised."""
         return self._operations.rms_norm(rows, self.weight, self.epsilon)
 
+    def numbers(self, rows: torch.Tensor) -> torch.Tensor:
+        """The same for who is no linear layer, in the type of activations."""
+        found = self._operations.rms_norm(rows, self.weight, self.epsilon, dense=True).dense
+        assert found is not None
+        return found
+
     def add_to(self, residual: torch.Tensor, rows: torch.Tensor) -> None:
         """Add normalised `rows` (tokens, size) to the residual stream."""
         self._operations.rms_norm_add(residual, rows, self.weight, self.epsilon)

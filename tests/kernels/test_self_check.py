@@ -91,8 +91,10 @@ class Forgetful(ReferenceOperations):
         wrong = self._wrong == "the activation"
         return super().gated_linear(x, gate, up, "gelu_tanh" if wrong else activation)
 
-    def rms_norm(self, rows: torch.Tensor, weight: torch.Tensor, epsilon: float) -> Activations:
-        found = super().rms_norm(rows, weight, epsilon)
+    def rms_norm(
+        self, rows: torch.Tensor, weight: torch.Tensor, epsilon: float, *, dense: bool = False
+    ) -> Activations:
+        found = super().rms_norm(rows, weight, epsilon, dense=dense)
         if self._wrong == "a NaN" and found.dense is not None:
             found.dense[0, 0] = torch.nan
         return found

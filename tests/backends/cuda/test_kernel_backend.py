@@ -13,6 +13,7 @@ import pytest
 import torch
 from gpu.random_model import all_bf16, all_nf4, llama_config, q4_k_m
 from gpu.synthetic import source
+from gpu.weights import random_weight
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ingle.backends.base import EngineKind, LoadSpec, SamplingParams
@@ -26,7 +27,9 @@ from ingle.kernels.host_library import HostLibrary
 from ingle.kernels.interpreted_library import InterpretedLibrary
 from ingle.kernels.kernel_operations import KernelOperations
 from ingle.kernels.launch import Argument, Grid
+from ingle.kernels.rms_norm import rms_norm_reference
 from ingle.models.kv_type import KVType
+from ingle.models.layers.rms_norm import RMSNorm
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
 
@@ -102,6 +105,18 @@ def test_logits_are_those_of_plain_torch(
     found, expected = logits(load(kind), parts), logits(load(kind, plain=True), parts)
     divergence = (expected.exp() * (expected - found)).sum(-1)
     assert divergence.max() < 0.01, divergence
+
+
+def test_norms_of_heads_are_numbers_where_layers_read_bytes(backend: ComputeBackend) -> None:
+    assert backend.library is not None
+    compiled = InterpretedLibrary([], processors=8)
+    operations = KernelOperations(backend.library, compiled, dtype=torch.bfloat16, device=CPU)
+    operations.prepare(random_weight("Q4_K", 256, 256, CPU, 1))
+    norm = RMSNorm(operations, torch.linspace(0.5, 2, 64), 1e-5)
+    rows = torch.randn(3, 128, generator=torch.Generator().manual_seed(5)).bfloat16()[:, 64:]
+    assert norm(rows).dense is None
+    expected = rms_norm_reference(rows, norm.weight, 1e-5, torch.bfloat16)
+    assert torch.allclose(norm.numbers(rows).float(), expected.float(), rtol=8e-3)
 
 
 @pytest.mark.parametrize("kv_type", [KVType.Q8_0, KVType.Q4_0, KVType.F16])
