@@ -20,8 +20,6 @@ Grid = tuple[int, int, int]
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR, _PROCESSORS, _SHARED_BYTES = 75, 76, 16, 97
 _MAX_DYNAMIC_SHARED = 8
 _OVERLAP_WITH_PREVIOUS = 6
-# More than this a kernel gets only on demand.
-_SHARED_WITHOUT_ASKING = 48 * 1024
 
 
 class KernelModule(Protocol):
@@ -147,11 +145,14 @@ class Driver:
 
 
 class _Function:
-    """A kernel of a module, and the dynamic shared memory it may have."""
+    """A kernel of a module, and the dynamic shared memory that was asked for.
+
+    Without asking there are 48 KB, less what the kernel has of its own: nobody here knows how much.
+    """
 
     def __init__(self, handle: c_void_p) -> None:
         self.handle = handle
-        self.shared_bytes = _SHARED_WITHOUT_ASKING
+        self.shared_bytes = 0
 
 
 class CudaModule:

@@ -13,7 +13,7 @@ from .kernel_library import KernelLibrary
 
 GROUP = 64
 MAX_VOCAB = 3 << 17
-"""So many groups fit into the shared memory that a kernel has without asking."""
+"""So many groups fit into the shared memory that a block has everywhere."""
 LIKELIEST, BY_PLACE, BY_RANK = range(3)
 """Modes of a draw: none at all, along the vocabulary, along the logits in descending order."""
 
