@@ -24,19 +24,20 @@ class Recording(Protocol):
 class GraphRecorder:
     """Records on torch's current device; all recordings share the memory between their steps.
 
-    One may therefore overwrite the output of another.
+    What a recording gives is not between them: it keeps its memory for as long as the recording.
     """
 
     def __init__(self) -> None:
         self._pool = torch.cuda.graph_pool_handle()
+        # Always the same one: libraries of torch keep memory for each stream that they ever saw.
+        self._side = torch.cuda.Stream()
 
     def record(self, work: Callable[[], torch.Tensor]) -> Recording:
         """Run `work` once, for what is made at first use, and record it."""
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
+        self._side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._side):
             work()
-        torch.cuda.current_stream().wait_stream(side)
+        torch.cuda.current_stream().wait_stream(self._side)
         graph = torch.cuda.CUDAGraph()
         # Another model's thread may be busy with the same GPU meanwhile.
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):

@@ -260,7 +260,7 @@ class CudaModelRunner:
             page_bytes = self._pool.token_bytes * PAGE_SIZE
             self._workspace = budget.measure(lambda: self._try_out(spec.batch))
             del self._pool, self._context
-            pages = budget.fitting(pages, page_bytes, self._workspace)
+            pages = budget.fitting(pages, page_bytes, self._workspace + self._recording_bytes)
         self._make_pool(pages)
         self.kv_capacity = pages * PAGE_SIZE
         self._check_kernels()
@@ -271,6 +271,12 @@ class CudaModelRunner:
     def _graph_tokens(self) -> int:
         """Tokens of the largest step that is recorded."""
         return max(_GRAPH_TOKENS, rounded_up(self.slots))
+
+    @property
+    def _recording_bytes(self) -> int:
+        """What recordings keep: the logits of the largest step, as computed and for the sampler."""
+        width = self._logits.shape[1] * self._logits.element_size()
+        return 0 if self._backend.recorder is None else 2 * self._graph_tokens * width
 
     @torch.inference_mode()
     def _check_kernels(self) -> None:

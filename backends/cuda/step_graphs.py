@@ -44,6 +44,7 @@ class StepGraphs:
         self._shapes = shapes
         self._padding_slot = padding_slot
         self._recordings: dict[StepShape, Recording] = {}
+        self._logits: torch.Tensor | None = None
 
     def fit(self) -> StepShape | None:
         """Fill the inputs up to a shape that can be recorded, where the step is of that kind."""
@@ -58,9 +59,16 @@ class StepGraphs:
         """Logits for inputs of this shape, which have been sent; the next run overwrites them."""
         recording = self._recordings.get(shape)
         if recording is None:
-            recording = self._recordings[shape] = self._recorder.record(self._forward)
+            recording = self._recordings[shape] = self._recorder.record(self._compute)
         recording.replay()
         return recording.output
+
+    def _compute(self) -> torch.Tensor:
+        """Logits, where those of all recordings are: places of their own would be GiBs together."""
+        found = self._forward()
+        if self._logits is None:
+            self._logits = found.new_empty((self._shapes.max_tokens, found.shape[1]))
+        return self._logits[: len(found)].copy_(found)
 
     def record_first(self) -> None:
         """Record what is wanted soon; the inputs are overwritten."""

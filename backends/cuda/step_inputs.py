@@ -30,6 +30,8 @@ class StepInputs:
         self, *, tokens: int, sequences: int, max_pages: int, device: torch.device
     ) -> None:
         """Room for so many tokens and sequences in a step, and so many pages a sequence."""
+        # Compiled kernels are told that all they get begins at a multiple of 16 bytes.
+        sequences, max_pages = _multiple_of_four(sequences), _multiple_of_four(max_pages)
         ints = sequences * (max_pages + 2) + 1
         # Behind what is sent lie the tokens that were drawn last: one index finds either.
         self._long = torch.zeros((_LONG_ROWS + 1, tokens), dtype=torch.int64, device=device)
@@ -162,6 +164,11 @@ class StepInputs:
         pages = stage.tables[place, places // PAGE_SIZE].astype(np.int64)
         slots[start:end] = pages * PAGE_SIZE + places % PAGE_SIZE
         return last
+
+
+def _multiple_of_four(count: int) -> int:
+    """The next multiple."""
+    return -(-count // 4) * 4
 
 
 class _Stage:

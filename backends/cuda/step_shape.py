@@ -28,6 +28,11 @@ class StepShapes:
     ) -> None:
         self._max = StepShape(max_tokens, max_sequences, max_query, max_context)
 
+    @property
+    def max_tokens(self) -> int:
+        """Tokens of the largest shape."""
+        return rounded_up(self._max.tokens)
+
     def around(self, wanted: StepShape) -> StepShape | None:
         """The smallest shape that holds `wanted`, or None where there is none."""
         most = self._max

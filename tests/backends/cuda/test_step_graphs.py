@@ -12,6 +12,8 @@ import torch
 from ingle.backends.base import SamplingParams
 from ingle.backends.cuda.compute_backend import ComputeBackend
 from ingle.backends.cuda.model_runner import CudaModelRunner
+from ingle.backends.cuda.step_graphs import StepGraphs
+from ingle.backends.cuda.step_inputs import StepInputs
 from ingle.backends.cuda.step_shape import StepShape, StepShapes, rounded_up
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
@@ -101,6 +103,53 @@ def test_recorded_steps_say_the_same(
         assert run(Engine(recorded, Repeater() if drafts else None), sequences(count)) == expected
     assert recorder.replays > 40
     assert (len(recorder.recorded) > first) == drafts
+
+
+class Keeper:
+    """What it records gives the same memory again, as a graph does."""
+
+    def __init__(self) -> None:
+        self.outputs: list[torch.Tensor] = []
+
+    def record(self, work: Callable[[], torch.Tensor]) -> Any:
+        kept = work()
+        self.outputs.append(kept)
+
+        class Recording:
+            output = kept
+
+            def replay(self) -> None:
+                work()
+
+        return Recording()
+
+
+def test_logits_of_all_recordings_are_in_one_place() -> None:
+    inputs = StepInputs(tokens=16, sequences=4, max_pages=4, device=torch.device("cpu"))
+    keeper = Keeper()
+    shapes = StepShapes(max_tokens=16, max_sequences=4, max_query=16, max_context=64)
+
+    def forward() -> torch.Tensor:
+        return torch.full((inputs.num_rows, 8), float(inputs.num_rows))
+
+    graphs = StepGraphs(inputs, forward, keeper, shapes, padding_slot=0)
+    graphs.record_first()
+    assert [len(each) for each in keeper.outputs] == [1, 2, 3, 4]
+    assert len({each.data_ptr() for each in keeper.outputs}) == 1
+    inputs.fill(Batch())
+    inputs.pad(StepShape(3, 3, 1, 64), 0)
+    assert torch.equal(graphs.run(StepShape(3, 3, 1, 64)), torch.full((3, 8), 3.0))
+
+
+def test_all_that_attention_is_told_begins_at_16_bytes() -> None:
+    for sequences, max_pages in ((1, 1), (3, 5), (6, 2)):
+        device = torch.device("cpu")
+        inputs = StepInputs(tokens=8, sequences=sequences, max_pages=max_pages, device=device)
+        inputs.fill(Batch())
+        inputs.pad(StepShape(sequences, sequences, 1, 64), 0)
+        step = inputs.attention
+        for tensor in (step.block_tables, step.context_lengths, step.query_starts):
+            assert tensor.data_ptr() % 16 == 0
 
 
 def test_a_shape_holds_what_it_is_around() -> None:
