@@ -86,6 +86,8 @@ class Transformer:
         residual = self._embedding(token_ids)
         for block, kind in zip(self._blocks, self._rotary_of, strict=True):
             block(residual, None if kind is None else tables[kind], attention)
+        if not len(output_rows):  # a part of a prompt; no kernel can be started for no rows
+            return residual.new_empty(0, self.config.vocab_size)
         return self._logits(residual[output_rows])
 
     def key_biases(self, count: int) -> list[KeyBias | None]:

@@ -263,3 +263,11 @@ def test_a_real_models_logits(
     found, expected = logits(ours, parts), logits(exact, parts)
     divergence = (expected.exp() * (expected - found)).sum(-1)
     assert divergence.max() < 0.02, divergence
+
+
+def test_a_part_of_a_prompt_gives_no_logits(load: Callable[..., CudaModelRunner]) -> None:
+    runner = load(q4_k_m)
+    sequence = Sequence("text", 0, PROMPT, SamplingParams())
+    sequence.slot, sequence.block_table = 0, [1]
+    found = runner.compute(Batch([Chunk(sequence, 10, False)], 10))
+    assert found.shape[0] == 0
