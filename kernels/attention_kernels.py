@@ -349,8 +349,9 @@ def _load_scales(
 def _scaled(FORM: tl.constexpr, codes, scale):
     """Codes by scales, exactly as products of float16 are; FORM says where the codes are."""
     codes3 = tl.reshape(codes, scale.shape)
+    # Results are written before all operands have been read: no register may be for both.
     out = tl.inline_asm_elementwise(
-        FORM, "=r,=r,r,r,r", [codes3, scale], dtype=tl.float16, is_pure=True, pack=4
+        FORM, "=&r,=&r,r,r,r", [codes3, scale], dtype=tl.float16, is_pure=True, pack=4
     )
     return tl.reshape(out, codes.shape)
 

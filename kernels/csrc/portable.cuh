@@ -380,12 +380,18 @@ DEVICE u16 load_streaming_2(const void* address) {
 
 // What kernels before this one wrote, and may still have been writing when it began, is not for the
 // read-only loads above: the compiler may do those at any time, even before the wait for these kernels.
+// Where no kernel begins before the one before it has ended, all that it only reads is read-only.
+#if ON_DEVICE && __CUDA_ARCH__ >= 900
+#define LOAD_WRITTEN_BEFORE "ld.global"
+#else
+#define LOAD_WRITTEN_BEFORE "ld.global.nc"
+#endif
 
 // 16 bytes that other warps read too.
 DEVICE uint4 load_16(const void* address) {
 #if ON_DEVICE
   uint4 v;
-  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile(LOAD_WRITTEN_BEFORE ".v4.u32 {%0, %1, %2, %3}, [%4];"
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(address));
   return v;
 #else
@@ -398,7 +404,8 @@ DEVICE uint4 load_16(const void* address) {
 DEVICE uint2 load_8(const void* address) {
 #if ON_DEVICE
   uint2 v;
-  asm volatile("ld.global.L1::no_allocate.v2.u32 {%0, %1}, [%2];" : "=r"(v.x), "=r"(v.y) : "l"(address));
+  asm volatile(LOAD_WRITTEN_BEFORE ".L1::no_allocate.v2.u32 {%0, %1}, [%2];"
+               : "=r"(v.x), "=r"(v.y) : "l"(address));
   return v;
 #else
   shim::check_aligned(address, 8, "load_8");
