@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import shutil
 import subprocess
@@ -16,6 +17,8 @@ from .launch import Argument, Grid
 
 _FLAGS = ("-std=c++17", "-ffp-contract=off", "-fPIC", "-shared", "-pthread")
 _WARNINGS = ("-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas", "-Wno-clobbered")
+# Of each dimension of a grid but the first, as CUDA has it.
+_MOST_BLOCKS = 65535
 # What is undefined in C++ ends the process; the report names the line in csrc.
 _SANITIZERS = ("-O0", "-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 
@@ -85,6 +88,7 @@ class HostModule:
     ) -> None:
         """See `KernelModule`; it has ended when this returns."""
         del stream, overlap
+        check_shape(kernel, grid, block)
         how = _Launch(grid, block, shared_bytes, self.seed, self._threads)
         addresses = (ctypes.addressof(each) for each in arguments)
         pointers = (ctypes.c_void_p * len(arguments))(*addresses)
@@ -92,3 +96,10 @@ class HostModule:
         function = getattr(self._library, f"shim_{kernel}")
         if function(ctypes.byref(how), pointers, error, ctypes.c_size_t(len(error))):
             raise LaunchFailed(f"{kernel}: {error.value.decode()}.")
+
+
+def check_shape(kernel: str, grid: Grid, block: Grid = (1, 1, 1)) -> None:
+    """Raise `LaunchFailed` for what no GPU starts, so that no CPU does either."""
+    fits = min(*grid, *block) > 0 and max(grid[1:]) <= _MOST_BLOCKS and math.prod(block) <= 1024
+    if not fits:
+        raise LaunchFailed(f"{kernel}: no GPU starts {block} threads in each of {grid} blocks.")

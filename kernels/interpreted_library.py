@@ -20,6 +20,7 @@ from triton.runtime.jit import JITFunction
 
 from .attention_variant import AttentionVariant
 from .errors import LaunchFailed
+from .host_build import check_shape
 from .launch import Argument, Grid
 
 _SOURCE = Path(__file__).with_name("attention_kernels.py")
@@ -56,6 +57,7 @@ class InterpretedLibrary:
         variant = self._variants.get(name)
         if variant is None:
             raise LaunchFailed(f"Nobody compiled the kernel {name}.")
+        check_shape(name, grid)
         given = [
             _argument(each, kind)
             for each, kind in zip(arguments, variant.parameters.values(), strict=True)

@@ -108,3 +108,13 @@ def test_what_the_compiler_says_is_told(tmp_path: Path) -> None:
     source.write_text('#include "portable.cuh"\nint wrong() { return undeclared; }\n')
     with pytest.raises(CompileFailed, match=r"wrong\.cuh:2:.*undeclared"):
         build_host_library(str(source), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("grid", "threads"), [((0, 1, 1), 32), ((1, 65536, 1), 32), ((1, 1, 1), 1056)]
+)
+def test_what_no_gpu_starts_is_refused(
+    load_host: LoadHost, grid: tuple[int, int, int], threads: int
+) -> None:
+    with pytest.raises(LaunchFailed, match="no GPU starts"):
+        load_host(MISUSE).launch("reverse", grid, (threads, 1, 1), [])
