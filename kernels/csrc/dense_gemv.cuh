@@ -55,6 +55,13 @@ struct DenseWarp {
       for (int i = 0; i < TILES; ++i) chunk.w[step][i] = load_streaming_16(rows[i] + step * 32);
     }
   }
+  DEVICE void prefetch_weights() const {
+#pragma unroll
+    for (int step = 0; step < STEPS; ++step) {
+#pragma unroll
+      for (int i = 0; i < TILES; ++i) prefetch_to_l2(rows[i] + step * 32);
+    }
+  }
   DEVICE void load_columns(Chunk& chunk) const {
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
@@ -118,9 +125,11 @@ DEVICE void add_inputs(Warp& warp, int inputs, int lane, int split) {
   constexpr int STRIDE = SPLIT * Warp::CHUNK;
   const int full = inputs / Warp::CHUNK, rest = inputs % Warp::CHUNK;
   typename Warp::Chunk chunk;
-  if (split < full) warp.load_weights(chunk);
+  // To the cache, because the compiler puts read-only loads to registers behind the wait.
+  if (split < full) warp.prefetch_weights();
   wait_for_previous_kernel();
   if (split < full) {
+    warp.load_weights(chunk);
     warp.load_columns(chunk);
     warp.advance(STRIDE);
 #pragma unroll 1
