@@ -33,11 +33,16 @@ class GraphRecorder:
         self._side = torch.cuda.Stream()
 
     def record(self, work: Callable[[], torch.Tensor]) -> Recording:
-        """Run `work` once, for what is made at first use, and record it."""
+        """Run `work` once, for what is made at first use, and record it.
+
+        Raises `torch.OutOfMemoryError`.
+        """
         self._side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self._side):
-            work()
-        torch.cuda.current_stream().wait_stream(self._side)
+        try:
+            with torch.cuda.stream(self._side):
+                work()
+        finally:  # kernels share memory: whatever follows must not overtake what has begun
+            torch.cuda.current_stream().wait_stream(self._side)
         graph = torch.cuda.CUDAGraph()
         # Another model's thread may be busy with the same GPU meanwhile.
         with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):

@@ -43,7 +43,7 @@ class StepGraphs:
         self._recorder = recorder
         self._shapes = shapes
         self._padding_slot = padding_slot
-        self._recordings: dict[StepShape, Recording] = {}
+        self._recordings: dict[StepShape, Recording | None] = {}
         self._logits: torch.Tensor | None = None
 
     def fit(self) -> StepShape | None:
@@ -57,11 +57,20 @@ class StepGraphs:
 
     def run(self, shape: StepShape) -> torch.Tensor:
         """Logits for inputs of this shape, which have been sent; the next run overwrites them."""
-        recording = self._recordings.get(shape)
+        if shape not in self._recordings:
+            self._recordings[shape] = self._record()
+        recording = self._recordings[shape]
         if recording is None:
-            recording = self._recordings[shape] = self._recorder.record(self._compute)
+            return self._forward()
         recording.replay()
         return recording.output
+
+    def _record(self) -> Recording | None:
+        """None where memory is short: without a recording a step is slower, and that is all."""
+        try:
+            return self._recorder.record(self._compute)
+        except torch.OutOfMemoryError:
+            return None
 
     def _compute(self) -> torch.Tensor:
         """Logits, where those of all recordings are: places of their own would be GiBs together."""

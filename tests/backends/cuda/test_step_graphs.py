@@ -141,6 +141,22 @@ def test_logits_of_all_recordings_are_in_one_place() -> None:
     assert torch.equal(graphs.run(StepShape(3, 3, 1, 64)), torch.full((3, 8), 3.0))
 
 
+def test_what_there_is_no_memory_to_record_is_computed(
+    load_model: LoadModel, tiny_path: Path
+) -> None:
+    class Full(Recorder):
+        def record(self, work: Callable[[], torch.Tensor]) -> Any:
+            work()
+            self.recorded.append(())
+            raise torch.OutOfMemoryError
+
+    recorder = Full()
+    backend = ComputeBackend(ReferenceOperations(torch.float32), recorder)
+    plain, full = load_model(tiny_path), load_model(tiny_path, backend)
+    assert run(Engine(full), sequences(2)) == run(Engine(plain), sequences(2))
+    assert len(recorder.recorded) == len(SHAPES.first())
+
+
 def test_all_that_attention_is_told_begins_at_16_bytes() -> None:
     for sequences, max_pages in ((1, 1), (3, 5), (6, 2)):
         device = torch.device("cpu")
