@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from ingle.kernels.kernel_library import KernelLibrary
+from ingle.kernels.sample import MAX_VOCAB
 
 from ..base import SamplingParams, TokenLogprobs
 from ..engine.batch import Chunk, Sampled
@@ -66,7 +67,8 @@ class BatchSampler:
         self._device = device
         self._dry = DryPenalties(tokenizer, room=room)
         self._states: dict[Sequence, SamplingState] = {}
-        self._fused = None if kernels is None else FusedDraw(kernels, device, self._upload)
+        fits = kernels is not None and tokenizer.vocab_size <= MAX_VOCAB
+        self._fused = FusedDraw(kernels, device, self._upload) if kernels and fits else None
 
     def prepare(self, params: SamplingParams) -> None:
         """Do ahead, from any thread, what takes long for sequences with these parameters."""

@@ -21,6 +21,7 @@ from ingle.backends.scripted.byte_tokenizer import ByteTokenizer
 from ingle.kernels.host_library import HostLibrary
 from ingle.kernels.kernel_library import KernelLibrary
 from ingle.kernels.launch import Argument, Grid
+from ingle.kernels.sample import MAX_VOCAB
 
 OFF: dict[str, Any] = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
 VOCAB = ByteTokenizer.vocab_size
@@ -270,3 +271,20 @@ def test_what_the_device_has_is_not_sent_again(library: HostLibrary) -> None:
             sequence.token_ids.append(3)
         assert len(sent) == uploads
     assert set(sent) == {64}
+
+
+class Wide(ByteTokenizer):
+    """More tokens than a kernel has room for."""
+
+    vocab_size = MAX_VOCAB + 1
+
+
+def test_vocabularies_too_large_for_kernels_are_drawn_from_by_torch() -> None:
+    library = Counting(None)
+    sampler = BatchSampler(Wide(), CPU, room=16, kernels=library)
+    logits = torch.zeros(1, Wide.vocab_size)
+    logits[0, MAX_VOCAB] = 9.0
+    sequence = Sequence("wide", 0, [1, 2], SamplingParams(temperature=0.0))
+    pending = sampler.launch([Chunk(sequence, 1, True)], logits)
+    assert sampler.finish(pending)[0].token_ids == [MAX_VOCAB]
+    assert library.launched == []
