@@ -37,7 +37,7 @@ def ingle_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     for name in list(os.environ):
         if name.startswith("INGLE_"):
             monkeypatch.delenv(name)
-    home = tmp_path / "ingle-home"
+    home = tmp_path / "h"
     monkeypatch.setenv("INGLE_HOME", str(home))
     return home
 

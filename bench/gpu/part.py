@@ -13,17 +13,17 @@ from typing import Any
 PARTS = (
     "conformance",
     "correctness",
-    "launch_cost",
+    "engine",
     "bandwidth",
     "attention",
     "many_columns",
     "heads",
     "sampling",
+    "launch_cost",
     "decode_step",
-    "forward",
-    "engine",
-    "peers",
     "crossover",
+    "peers",
+    "forward",
     "tuning",
 )
 

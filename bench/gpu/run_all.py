@@ -22,18 +22,18 @@ from ingle.kernels.product_table import ProductTable
 
 # What a part takes at most, of the time that is left.
 SHARES = {
-    "conformance": 0.3,
-    "correctness": 0.4,
-    "bandwidth": 0.5,
-    "attention": 0.2,
+    "conformance": 0.2,
+    "correctness": 0.3,
+    "engine": 0.5,
+    "bandwidth": 0.35,
+    "attention": 0.25,
     "many_columns": 0.25,
     "heads": 0.2,
     "sampling": 0.2,
-    "decode_step": 0.4,
-    "forward": 0.3,
-    "engine": 0.6,
-    "peers": 0.5,
-    "crossover": 0.6,
+    "decode_step": 0.3,
+    "crossover": 0.5,
+    "peers": 0.6,
+    "forward": 0.5,
 }
 _TIME_TO_STOP = 10
 
