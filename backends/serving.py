@@ -130,10 +130,12 @@ def _open_runner(
     except LoadFailed as error:
         if not spec.may_fall_back or spec.engine is not EngineKind.CUDA:
             raise
-        print(f"llama.cpp takes over: {error.message}", file=sys.stderr)
-        note = f"llama.cpp runs this model, since ingle's own engine could not: {error.message}"
-        spec = msgspec.structs.replace(spec, engine=EngineKind.LLAMA_CPP)
-        return _make_runner(spec, on_progress), spec, note
+        reason = error.message
+    # Behind the handler: the error would keep what the other engine had already loaded.
+    print(f"llama.cpp takes over: {reason}", file=sys.stderr)
+    note = f"llama.cpp runs this model, since ingle's own engine could not: {reason}"
+    spec = msgspec.structs.replace(spec, engine=EngineKind.LLAMA_CPP)
+    return _make_runner(spec, on_progress), spec, note
 
 
 def _make_runner(spec: LoadSpec, on_progress: Callable[[float], None]) -> LocalRunner:

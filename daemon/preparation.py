@@ -124,19 +124,7 @@ class ModelPreparer:
         )
         spec = self._completed(spec, model, own, may_fall_back=wanted == "auto")
         alone = Preparation(spec, memory.bytes(description, spec, spec.batch))
-        if spec.task is not ModelTask.GENERATE:
-            return alone  # it writes nothing that could be guessed
-        if options.draft is not None:
-            if options.draft == NO_DRAFT:
-                return alone
-            return self._with_draft(alone, options.draft, memory)
-        if model.draft is None or spec.speculation not in ("auto", "draft"):
-            return alone
-        try:
-            both = self._with_draft(alone, model.draft, memory)
-        except ModelNotFound:
-            return alone  # it is an offer of the catalog, no need
-        return both if both.size <= available else alone
+        return self._with_best_draft(alone, model, options, memory, available)
 
     def _completed(
         self, spec: LoadSpec, model: StoredModel, own: OwnEngine, *, may_fall_back: bool
@@ -151,6 +139,30 @@ class ModelPreparer:
             may_fall_back=may_fall_back and model.path.is_file(),
             batch=_LARGE_BATCH if large else spec.batch,
         )
+
+    def _with_best_draft(
+        self,
+        alone: Preparation,
+        model: StoredModel,
+        options: LoadOptions,
+        memory: ModelMemory,
+        available: int,
+    ) -> Preparation:
+        """With the draft model that was asked for, or the catalog's where both fit."""
+        spec = alone.spec
+        if spec.task is not ModelTask.GENERATE:
+            return alone  # it writes nothing that could be guessed
+        if options.draft is not None:
+            if options.draft == NO_DRAFT:
+                return alone
+            return self._with_draft(alone, options.draft, memory)
+        if model.draft is None or spec.speculation not in ("auto", "draft"):
+            return alone
+        try:
+            both = self._with_draft(alone, model.draft, memory)
+        except ModelNotFound:
+            return alone  # it is an offer of the catalog, no need
+        return both if both.size <= available else alone
 
     def _with_draft(
         self, prepared: Preparation, reference: str, memory: ModelMemory

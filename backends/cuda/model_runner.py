@@ -91,10 +91,14 @@ class CudaModelRunner:
             try:
                 self._load(source or open_source(Path(spec.path)), backend, on_progress)
                 self._make_room()
-            except ModelError as error:
+            except (ModelError, KernelError) as error:
                 raise LoadFailed(error.message, hint=error.hint) from error
-            except KernelError as error:
-                raise LoadFailed(error.message, hint=error.hint) from error
+            except torch.AcceleratorError as error:
+                # Nothing works on the GPU any more in this process.
+                raise LoadFailed(
+                    f"{self._where.name} failed while the model was loaded: {error}",
+                    hint="Let llama.cpp run the model, and report this with the name of your GPU.",
+                ) from error
             except (torch.OutOfMemoryError, MemoryError) as error:
                 raise OutOfMemory(
                     f"{Path(spec.path).name} does not fit into the memory of {self._where.name}.",

@@ -18,6 +18,7 @@ from ingle.backends.cuda.step_shape import StepShape, StepShapes, rounded_up
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
+from ingle.backends.errors import LoadFailed
 from ingle.kernels.reference_operations import ReferenceOperations
 
 LoadModel = Callable[..., CudaModelRunner]
@@ -194,3 +195,18 @@ def test_numbers_are_rounded_up_to_few() -> None:
     assert sorted({rounded_up(n) for n in range(1, 65)}) == [
         1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64,
     ]  # fmt: skip
+
+
+class Faulty:
+    """A device that fails at its first recording, as after an access out of place."""
+
+    def record(self, work: Callable[[], torch.Tensor], *_: object) -> Any:
+        raise torch.AcceleratorError("CUDA error: misaligned address")
+
+
+def test_a_gpu_that_fails_while_a_model_is_loaded_is_told(
+    load_model: LoadModel, tiny_path: Path
+) -> None:
+    backend = ComputeBackend(ReferenceOperations(torch.float32), Faulty())
+    with pytest.raises(LoadFailed, match=r"failed while the model was loaded: .*misaligned"):
+        load_model(tiny_path, backend)
