@@ -5,13 +5,14 @@ from __future__ import annotations
 import queue
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from .base import GenerateRequest
+from .base import GenerateRequest, Tokenized, TokenizeRequest
 from .engine.constraint import Constraint
 from .engine.model_runner import ModelRunner
 from .errors import BackendError, ContextExceeded, RequestRejected
+from .text.answer_form import AnswerForm, AnswerForms
 from .text.grammar import GrammarCompiler
 from .text.prompt import PromptBuilder
 from .text.tokenizer import Tokenizer
@@ -21,7 +22,7 @@ from .text.tokenizer import Tokenizer
 class Arrival:
     """A request on its way to the admission thread, and when it came (monotonic seconds)."""
 
-    request: GenerateRequest
+    request: GenerateRequest | TokenizeRequest
     at: float
 
 
@@ -31,6 +32,7 @@ class Prepared:
 
     token_ids: list[int]
     constraint: Constraint | None
+    form: AnswerForm
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Admitted:
     """A request on its way back: what it begins with, or why it cannot."""
 
     arrival: Arrival
-    outcome: Prepared | BackendError
+    outcome: Prepared | Tokenized | BackendError
 
 
 class Stop:
@@ -56,6 +58,7 @@ class Admission:
         runner: ModelRunner,
         tokenizer: Tokenizer,
         prompts: PromptBuilder,
+        forms: AnswerForms,
         *,
         is_wanted: Callable[[Arrival], bool],
         done: Callable[[Admitted], None],
@@ -64,6 +67,7 @@ class Admission:
         self._runner = runner
         self._tokenizer = tokenizer
         self._prompts = prompts
+        self._forms = forms
         self._grammars = GrammarCompiler(tokenizer)
         self._is_wanted = is_wanted
         self._done = done
@@ -93,13 +97,18 @@ class Admission:
             if self._is_wanted(arrival):
                 self._done(Admitted(arrival, self._prepare(arrival.request)))
 
-    def _prepare(self, request: GenerateRequest) -> Prepared | BackendError:
+    def _prepare(
+        self, request: GenerateRequest | TokenizeRequest
+    ) -> Prepared | Tokenized | BackendError:
         """What the request begins with, or why it cannot."""
         try:
+            if isinstance(request, TokenizeRequest):
+                return self._tokenize(request)
             _check_fields(request)
-            token_ids = self._prompts.build(request)
+            token_ids, text = self._prompts.build(request)
             self._check_tokens(request, token_ids)
-            grammar = request.grammar
+            form = self._forms.of(request, text)
+            grammar = form.grammar
             constraint = None if grammar is None else self._grammars.compile(grammar)
             self._runner.prepare(request.sampling)
         except RequestRejected as error:
@@ -107,30 +116,49 @@ class Admission:
         except Exception as error:
             traceback.print_exc()
             return BackendError(f"The prompt could not be prepared: {error!r}.")
-        return Prepared(token_ids, constraint)
+        return Prepared(token_ids, constraint, form)
+
+    def _tokenize(self, request: TokenizeRequest) -> Tokenized:
+        """The tokens that were asked for, with what each stands for."""
+        text: str | None = None
+        if request.generate is not None:
+            token_ids, text = self._prompts.build(request.generate)
+        elif request.text is not None:
+            token_ids = self._tokenizer.encode(
+                request.text,
+                add_special=request.add_special,
+                parse_special=request.parse_special,
+            )
+        else:
+            token_ids = request.token_ids or []
+            self._check_known("tokens", token_ids)
+        pieces = [self._tokenizer.token_bytes(token_id, special=True) for token_id in token_ids]
+        return Tokenized(request.id, token_ids, pieces, text)
 
     def _check_tokens(self, request: GenerateRequest, token_ids: list[int]) -> None:
-        context = self._runner.context
+        context = min(self._runner.context, request.max_context or self._runner.context)
         if len(token_ids) >= context:
             raise ContextExceeded(len(token_ids), context)
         if not token_ids:
             raise RequestRejected("The prompt is empty.", param="prompt")
+        self._check_known("prompt", token_ids)
+        self._check_known("logit_bias", request.sampling.logit_bias)
+
+    def _check_known(self, param: str, tokens: Iterable[int]) -> None:
         size = self._tokenizer.vocab_size
-        known = range(size)
-        for name, tokens in (("prompt", token_ids), ("logit_bias", request.sampling.logit_bias)):
-            unknown = next((token for token in tokens if token not in known), None)
-            if unknown is not None:
-                raise RequestRejected(
-                    f"Token {unknown} is not in the model's vocabulary of {size}.", param=name
-                )
+        unknown = next((token for token in tokens if token not in range(size)), None)
+        if unknown is not None:
+            raise RequestRejected(
+                f"Token {unknown} is not in the model's vocabulary of {size}.", param=param
+            )
 
 
 def _check_fields(request: GenerateRequest) -> None:
     """Refuse what the engine cannot run: it would cost the other requests their worker."""
     if request.n < 1:
         raise RequestRejected("'n' must be at least 1.", param="n")
-    if request.max_tokens is not None and request.max_tokens < 1:
-        raise RequestRejected("'max_tokens' must be at least 1.", param="max_tokens")
+    if request.max_tokens is not None and request.max_tokens < 0:
+        raise RequestRejected("'max_tokens' must not be negative.", param="max_tokens")
     if request.logprobs is not None and request.logprobs < 0:
         raise RequestRejected("'logprobs' must not be negative.", param="logprobs")
     if not all(request.stop):

@@ -11,6 +11,15 @@ import msgspec
 from ingle.models.kv_type import KVType
 from ingle.models.task import ModelTask, Pooling
 
+from .conversation import (
+    ChatMessage,
+    Infill,
+    Reasoning,
+    TemplateVariables,
+    Tool,
+    ToolChoice,
+)
+
 SpeculationKind = Literal["auto", "off", "ngram", "draft"]
 EngineChoice = Literal["auto", "cuda", "llama.cpp"]
 Device = Literal["auto", "cuda", "cpu"]
@@ -23,6 +32,7 @@ class FinishReason(StrEnum):
 
     STOP = "stop"
     LENGTH = "length"
+    TOOL_CALLS = "tool_calls"
     CANCELLED = "cancelled"
 
 
@@ -117,30 +127,38 @@ class Grammar(msgspec.Struct, frozen=True, omit_defaults=True):
     param: str = "grammar"
 
 
-class ChatMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One message of a conversation, as chat templates see it."""
-
-    role: str
-    content: str
-    name: str | None = None
-
-
 class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One request to a loaded model: exactly one of `messages` and `prompt` is set.
+    """One request to a loaded model: exactly one of `messages`, `prompt` and `infill` is set.
 
-    A `prompt` is raw text (special tokens in it are recognised) or token ids. `n` sequences share
+    A `prompt` is raw text (special tokens in it are recognised) or token ids. The answer to
+    `messages` is told apart into reasoning, calls of `tools` and text, unless it is `raw`; one that
+    `continues` goes on where the last message, an assistant's, breaks off. `n` sequences share
     the prompt and differ in `index`; a given seed makes sequence i use seed + i. Without
-    `max_tokens` a sequence may fill the context. What is `private` is never written to disk.
-    Without `speculation` each step yields one token, which changes nothing but the speed.
+    `max_tokens` a sequence may fill the context; with 0 the prompt is computed and kept, and
+    nothing is generated. `max_context` bounds prompt and answer together more tightly than the
+    model does. A sequence ends with `length` after `max_seconds` of writing.
+    What is `private` is never written to disk. Without `speculation` each step yields one token,
+    which changes nothing but the speed.
     Requests of one `priority` are served fairly among the `client`s that are waiting.
     `logprobs` asks for log-probabilities of the tokens, and of so many likely ones beside each.
+    The `grammar` is of the text, not of reasoning or of calls.
     """
 
     id: str
     messages: list[ChatMessage] | None = None
     prompt: str | list[int] | None = None
+    infill: Infill | None = None
+    tools: list[Tool] = []
+    tool_choice: ToolChoice = ToolChoice()
+    parallel_tool_calls: bool = True
+    reasoning: Reasoning = Reasoning()
+    template_variables: TemplateVariables = {}
+    continues: bool = False
+    raw: bool = False
     sampling: SamplingParams = SamplingParams()
     max_tokens: int | None = None
+    max_context: int | None = None
+    max_seconds: float | None = None
     stop: list[str] = []
     n: int = 1
     ignore_eos: bool = False
@@ -186,12 +204,43 @@ class Delta(msgspec.Struct, frozen=True, array_like=True, tag="delta"):
     token_bytes: dict[int, bytes] | None = None
 
 
+class ReasoningDelta(msgspec.Struct, frozen=True, array_like=True, tag="reasoning"):
+    """What a model thinks before it answers, piece by piece as `Delta`."""
+
+    id: str
+    index: int
+    text: str
+    token_ids: list[int]
+
+
+class ToolCallStarted(msgspec.Struct, frozen=True, array_like=True, tag="call"):
+    """One sequence calls the tool `name`; `call` counts its calls from 0."""
+
+    id: str
+    index: int
+    call: int
+    call_id: str
+    name: str
+    token_ids: list[int]
+
+
+class ToolCallDelta(msgspec.Struct, frozen=True, array_like=True, tag="arguments"):
+    """A piece of a call's arguments: all of them together are the text of a JSON object."""
+
+    id: str
+    index: int
+    call: int
+    arguments: str
+    token_ids: list[int]
+
+
 class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
     """One sequence ended; times are seconds of wall clock.
 
     `queue_seconds` runs until the first prompt token was computed, `prompt_seconds` until the
     first token was sampled, `decode_seconds` until the last. Of `drafted_tokens` guesses,
-    `accepted_tokens` are part of the completion.
+    `accepted_tokens` are part of the completion, and so are the `reasoning_tokens`. `stop` is the
+    stop string that ended it.
     """
 
     id: str
@@ -203,9 +252,11 @@ class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
     decode_seconds: float = 0.0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
+    reasoning_tokens: int = 0
+    stop: str | None = None
 
 
-Event = Started | Delta | Finished
+Event = Started | Delta | ReasoningDelta | ToolCallStarted | ToolCallDelta | Finished
 
 EventSink = Callable[[list[Event]], None]
 """Takes the events that one step had for one request; called on the event loop."""
@@ -250,6 +301,30 @@ class Reranked(msgspec.Struct, frozen=True, tag="reranked"):
     prompt_tokens: int
 
 
+class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is to be turned into tokens as it would be for an answer, or from tokens into text.
+
+    One of `generate` (its prompt), `text` and `token_ids` is set. A `text` gets the tokens around
+    a whole one with `add_special`; control tokens written out in it count with `parse_special`.
+    """
+
+    id: str
+    generate: GenerateRequest | None = None
+    text: str | None = None
+    token_ids: list[int] | None = None
+    add_special: bool = False
+    parse_special: bool = True
+
+
+class Tokenized(msgspec.Struct, frozen=True, tag="tokenized"):
+    """The tokens, the bytes of each, and the text before it was cut into tokens, where one was."""
+
+    id: str
+    token_ids: list[int]
+    pieces: list[bytes]
+    text: str | None = None
+
+
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What a loaded model really got; sizes in bytes.
 
@@ -285,6 +360,17 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     draft_note: str | None = None
     task: ModelTask = ModelTask.GENERATE
     dimensions: int = 0
+    chat_template: str | None = None
+    bos_token: str = ""
+    eos_token: str = ""
+    infills: bool = False
+    """Whether it was trained to fill gaps."""
+
+    reasons: bool = False
+    """Whether it can think before it answers."""
+
+    calls_tools: bool = False
+    """Whether its template knows tools; others are told of them in words."""
 
 
 class Gauges(msgspec.Struct, frozen=True, kw_only=True):
@@ -426,6 +512,10 @@ class Backend(Protocol):
 
     async def rerank(self, request: RerankRequest) -> Reranked:
         """Score documents for a query; raises as `generate` does."""
+        ...
+
+    async def tokenize(self, request: TokenizeRequest) -> Tokenized:
+        """Turn a prompt or a text into tokens, or tokens into text; raises as `generate` does."""
         ...
 
     async def wait_dead(self) -> str:

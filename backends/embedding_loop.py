@@ -29,6 +29,7 @@ from .messages import (
     Ping,
     Pong,
     Rerank,
+    Tokenize,
     ToWorker,
     Trim,
 )
@@ -166,6 +167,8 @@ class EmbeddingLoop:
             case Rerank(request):
                 self._accept(request, ModelTask.RERANK, self._rerank_tokens)
             case Generate(request):
+                self._refuse(request.id, WrongTask(self._encoder.task, ModelTask.GENERATE))
+            case Tokenize(request):
                 self._refuse(request.id, WrongTask(self._encoder.task, ModelTask.GENERATE))
             case Cancel(id):
                 self._forget(id)

@@ -22,6 +22,8 @@ from .base import (
     ModelInfo,
     Reranked,
     RerankRequest,
+    Tokenized,
+    TokenizeRequest,
 )
 from .errors import BackendError, WorkerDied
 from .messages import Drain, FromWorker, GaugesReport, Loading, Outputs, Rejected, Trim
@@ -91,6 +93,11 @@ class LocalBackend:
         self._check_ready()
         return await self._answers.rerank(request)
 
+    async def tokenize(self, request: TokenizeRequest) -> Tokenized:
+        """See `Backend.tokenize`."""
+        self._check_ready()
+        return await self._answers.tokenize(request)
+
     async def wait_dead(self) -> str:
         """See `Backend.wait_dead`."""
         await self._dead.wait()
@@ -137,7 +144,7 @@ class LocalBackend:
 
     def _receive(self, message: FromWorker) -> None:
         match message:
-            case Embedded() | Reranked():
+            case Embedded() | Reranked() | Tokenized():
                 self._answers.settle(message)
             case Rejected() if self._answers.settle(message):
                 pass

@@ -20,6 +20,8 @@ from .base import (
     ModelInfo,
     Reranked,
     RerankRequest,
+    Tokenized,
+    TokenizeRequest,
 )
 
 HEADER = struct.Struct("<I")
@@ -50,6 +52,12 @@ class Rerank(msgspec.Struct, frozen=True, tag="rerank"):
     request: RerankRequest
 
 
+class Tokenize(msgspec.Struct, frozen=True, tag="tokenize"):
+    """Answered by `Tokenized` or by `Rejected`."""
+
+    request: TokenizeRequest
+
+
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
     """Stop a request between two steps; unknown ids are ignored."""
 
@@ -75,7 +83,7 @@ class Drain(msgspec.Struct, frozen=True, tag="drain"):
     grace: float = 5.0
 
 
-ToWorker = Load | Generate | Embed | Rerank | Cancel | Ping | Trim | Drain
+ToWorker = Load | Generate | Embed | Rerank | Tokenize | Cancel | Ping | Trim | Drain
 
 
 class Loading(msgspec.Struct, frozen=True, tag="loading"):
@@ -130,7 +138,16 @@ class Pong(msgspec.Struct, frozen=True, tag="pong"):
 
 
 FromWorker = (
-    Loading | Ready | Failed | Rejected | Outputs | Embedded | Reranked | GaugesReport | Pong
+    Loading
+    | Ready
+    | Failed
+    | Rejected
+    | Outputs
+    | Embedded
+    | Reranked
+    | Tokenized
+    | GaugesReport
+    | Pong
 )
 
 _encoder = msgspec.msgpack.Encoder()

@@ -1,4 +1,4 @@
-"""Requests that a worker answers with one message: embeddings and rankings."""
+"""Requests that a worker answers with one message: embeddings, rankings, tokens."""
 
 from __future__ import annotations
 
@@ -6,12 +6,19 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from .base import Embedded, EmbedRequest, Reranked, RerankRequest
+from .base import (
+    Embedded,
+    EmbedRequest,
+    Reranked,
+    RerankRequest,
+    Tokenized,
+    TokenizeRequest,
+)
 from .errors import BackendError, RequestRejected
-from .messages import Cancel, Embed, Rejected, Rerank, ToWorker
+from .messages import Cancel, Embed, Rejected, Rerank, Tokenize, ToWorker
 from .request_streams import rejection
 
-Answer = TypeVar("Answer", Embedded, Reranked)
+Answer = TypeVar("Answer", Embedded, Reranked, Tokenized)
 
 
 class PendingAnswers:
@@ -19,7 +26,7 @@ class PendingAnswers:
 
     def __init__(self, send: Callable[[ToWorker], None]) -> None:
         self._send = send
-        self._waiting: dict[str, asyncio.Future[Embedded | Reranked]] = {}
+        self._waiting: dict[str, asyncio.Future[Embedded | Reranked | Tokenized]] = {}
 
     @property
     def busy(self) -> bool:
@@ -34,7 +41,11 @@ class PendingAnswers:
         """Send the request and wait; a cancelled call ends the work. Raises `BackendError`."""
         return await self._ask(request.id, Rerank(request), Reranked)
 
-    def settle(self, message: Embedded | Reranked | Rejected) -> bool:
+    async def tokenize(self, request: TokenizeRequest) -> Tokenized:
+        """Send the request and wait; a cancelled call ends the work. Raises `BackendError`."""
+        return await self._ask(request.id, Tokenize(request), Tokenized)
+
+    def settle(self, message: Embedded | Reranked | Tokenized | Rejected) -> bool:
         """Hand the answer to whoever waits for it; whether anybody does."""
         future = self._waiting.pop(message.id, None)
         if future is None:

@@ -28,6 +28,8 @@ from .base import (
     ModelInfo,
     Reranked,
     RerankRequest,
+    Tokenized,
+    TokenizeRequest,
 )
 from .errors import BackendError, LoadFailed, OutOfMemory, WorkerDied
 from .messages import (
@@ -163,6 +165,11 @@ class WorkerProcess:
         self._begin_request()
         return await self._answers.rerank(request)
 
+    async def tokenize(self, request: TokenizeRequest) -> Tokenized:
+        """See `Backend.tokenize`."""
+        self._begin_request()
+        return await self._answers.tokenize(request)
+
     async def wait_dead(self) -> str:
         """See `Backend.wait_dead`."""
         await self._dead.wait()
@@ -290,7 +297,7 @@ class WorkerProcess:
     def _receive(self, message: FromWorker) -> None:
         self._heard_at = asyncio.get_running_loop().time()
         match message:
-            case Embedded() | Reranked():
+            case Embedded() | Reranked() | Tokenized():
                 self._answers.settle(message)
             case Rejected() if self._answers.settle(message):
                 pass

@@ -24,6 +24,7 @@ from .engine.step_costs import StepCosts
 from .errors import LoadFailed
 from .local_runner import LocalRunner
 from .messages import FromWorker, Loading
+from .text.answer_form import AnswerForms
 from .text.chat_template import ChatTemplate, default_template
 from .text.prompt import PromptBuilder
 from .text.tokenizer import Tokenizer
@@ -94,10 +95,20 @@ def _generating(
         if store is not None:
             resources.callback(store.close, _CLOSING_SECONDS)
         engine = Engine(runner, speculation, store, wake=lambda: inbox.put(Wake()))
-        loop = WorkerLoop(engine, runner.tokenizer, prompts, send, inbox, lease)
+        forms = AnswerForms(runner.tokenizer, None if template is None else template.source)
+        loop = WorkerLoop(engine, runner.tokenizer, prompts, forms, send, inbox, lease)
         warnings = [*([note] if note else []), *info.warnings]
-        has_template = template is not None
-        yield loop, msgspec.structs.replace(info, has_chat_template=has_template, warnings=warnings)
+        yield (
+            loop,
+            msgspec.structs.replace(
+                info,
+                has_chat_template=template is not None,
+                chat_template=None if template is None else template.source,
+                bos_token=runner.tokenizer.bos_text,
+                eos_token=runner.tokenizer.eos_text,
+                warnings=warnings,
+            ),
+        )
 
 
 def _make_lease(spec: LoadSpec, info: ModelInfo) -> ComputeLease | None:

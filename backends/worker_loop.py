@@ -11,20 +11,18 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from msgspec import structs
-
 from ingle.models.task import ModelTask
 
 from .admission import Admission, Admitted, Arrival, Prepared, Stop
 from .base import (
-    Delta,
     Event,
     Finished,
     FinishReason,
     Gauges,
     GenerateRequest,
     Started,
-    TokenLogprobs,
+    Tokenized,
+    TokenizeRequest,
 )
 from .compute_lease import ComputeLease
 from .engine.engine import Engine
@@ -44,10 +42,12 @@ from .messages import (
     Pong,
     Rejected,
     Rerank,
+    Tokenize,
     ToWorker,
     Trim,
 )
-from .text.output import TextChunk, TextOutput
+from .text.answer_form import AnswerForms
+from .text.answer_output import AnswerOutput
 from .text.prompt import PromptBuilder
 from .text.tokenizer import Tokenizer
 
@@ -79,6 +79,7 @@ class WorkerLoop:
         engine: Engine,
         tokenizer: Tokenizer,
         prompts: PromptBuilder,
+        forms: AnswerForms,
         send: Callable[[FromWorker], None],
         inbox: Inbox,
         lease: ComputeLease | None = None,
@@ -92,9 +93,9 @@ class WorkerLoop:
         self._contended = False
         self._admitting: dict[str, Arrival] = {}
         self._admission = Admission(
-            engine.runner, tokenizer, prompts, is_wanted=self._is_admitting, done=inbox.put
+            engine.runner, tokenizer, prompts, forms, is_wanted=self._is_admitting, done=inbox.put
         )
-        self._running: dict[str, dict[Sequence, TextOutput]] = {}
+        self._running: dict[str, dict[Sequence, AnswerOutput]] = {}
         self._events: list[Event] = []
         self._urgent = False
         self._flushed_at = 0.0
@@ -198,7 +199,7 @@ class WorkerLoop:
 
     def _handle(self, message: ToWorker | Admitted | Stop | Wake) -> None:
         match message:
-            case Generate(request):
+            case Generate(request) | Tokenize(request):
                 self._accept(request)
             case Embed(request):
                 self._send(rejected(request.id, WrongTask(ModelTask.GENERATE, ModelTask.EMBED)))
@@ -223,7 +224,7 @@ class WorkerLoop:
             case Load():
                 raise RuntimeError("a worker loads one model only")
 
-    def _accept(self, request: GenerateRequest) -> None:
+    def _accept(self, request: GenerateRequest | TokenizeRequest) -> None:
         if self._draining:
             error = RequestRejected("The model is being unloaded.", code="model_unloading")
             self._send(rejected(request.id, error))
@@ -235,7 +236,7 @@ class WorkerLoop:
         """Whether it is on its way, and not cancelled."""
         return self._admitting.get(arrival.request.id) is arrival
 
-    def _admit(self, arrival: Arrival, outcome: Prepared | BackendError) -> None:
+    def _admit(self, arrival: Arrival, outcome: Prepared | Tokenized | BackendError) -> None:
         """Start what the admission thread prepared, unless it was cancelled meanwhile."""
         request_id = arrival.request.id
         if not self._is_admitting(arrival):
@@ -243,21 +244,22 @@ class WorkerLoop:
         del self._admitting[request_id]
         if isinstance(outcome, BackendError):
             self._send(rejected(request_id, outcome))
-        else:
-            self._start(arrival, outcome)
+        elif isinstance(outcome, Tokenized):
+            self._send(outcome)
+        elif isinstance(request := arrival.request, GenerateRequest):
+            self._start(request, outcome, arrival.at)
 
-    def _start(self, arrival: Arrival, prepared: Prepared) -> None:
-        request = arrival.request
+    def _start(self, request: GenerateRequest, prepared: Prepared, arrived_at: float) -> None:
         constraint = prepared.constraint
         first: Sequence | None = None
-        outputs: dict[Sequence, TextOutput] = {}
+        outputs: dict[Sequence, AnswerOutput] = {}
         for index in range(request.n):
             sequence = Sequence(
                 request.id,
                 index,
                 list(prepared.token_ids),
                 request.sampling,
-                max_tokens=request.max_tokens,
+                max_tokens=_most_tokens(request, len(prepared.token_ids)),
                 ignore_eos=request.ignore_eos,
                 private=request.private,
                 speculates=request.speculation,
@@ -266,10 +268,10 @@ class WorkerLoop:
                 logprobs=request.logprobs,
                 constraint=None if constraint is None else constraint.fork(),
                 parent=first,
-                arrived_at=arrival.at,
+                arrived_at=arrived_at,
             )
             first = first or sequence
-            outputs[sequence] = TextOutput(self._tokenizer.token_bytes, request.stop)
+            outputs[sequence] = AnswerOutput(request, index, self._tokenizer, prepared.form)
             self._engine.add(sequence)
         self._running[request.id] = outputs
 
@@ -296,7 +298,7 @@ class WorkerLoop:
             sequence = output.sequence
             if sequence.request_id not in self._running:
                 continue  # it failed with another of its sequences in this very step
-            text_output = self._running[sequence.request_id][sequence]
+            answer = self._running[sequence.request_id][sequence]
             reason = output.finish_reason
             if output.error is not None:
                 self._fail(sequence.request_id, output.error)
@@ -304,26 +306,29 @@ class WorkerLoop:
             # The token that ends the answer is not part of its text.
             last = output.token_ids[-1]
             eog = reason is FinishReason.STOP and self._engine.runner.is_eog(last)
-            consumed = text_output.consumed
+            consumed = answer.consumed
             self._urgent |= not consumed  # its first token
             token_ids = output.token_ids[:-1] if eog else output.token_ids
-            chunk = text_output.push(token_ids, output.logprobs)
-            self._add_delta(sequence, chunk)
-            if chunk.stopped:
+            self._events += answer.push(token_ids, output.logprobs)
+            if answer.stop is not None:
                 # A step's tokens were guessed but for the last; behind a stop string none counts.
-                kept = text_output.consumed - consumed
+                kept = answer.consumed - consumed
                 sequence.accepted_tokens -= max(0, len(output.token_ids) - 1 - kept)
                 self._engine.finish(sequence, FinishReason.STOP)
-                self._finish(sequence, FinishReason.STOP, text_output.consumed)
+                self._finish(sequence, FinishReason.STOP, answer.consumed)
             elif reason is not None:
-                self._finish(sequence, reason, text_output.consumed + eog)
+                self._finish(sequence, reason, answer.consumed + eog)
+            elif answer.overdue:
+                self._engine.finish(sequence, FinishReason.LENGTH)
+                self._finish(sequence, FinishReason.LENGTH, answer.consumed)
 
     def _finish(self, sequence: Sequence, reason: FinishReason, completion_tokens: int) -> None:
         """Emit what was held back and the end of one sequence."""
         self._urgent = True
         outputs = self._running[sequence.request_id]
-        self._add_delta(sequence, outputs.pop(sequence).finish())
-        self._events.append(_finished(sequence, reason, completion_tokens))
+        answer = outputs.pop(sequence)
+        self._events += answer.finish()
+        self._events.append(_finished(sequence, reason, completion_tokens, answer))
         if not outputs:
             del self._running[sequence.request_id]
 
@@ -336,15 +341,6 @@ class WorkerLoop:
         if self._urgent or self._contended or time.monotonic() - self._flushed_at >= _JOIN_SECONDS:
             return False
         return bool(self._engine.scheduler.running) and not self._engine.reads_prompt
-
-    def _add_delta(self, sequence: Sequence, chunk: TextChunk) -> None:
-        if not chunk.text and not chunk.logprobs:
-            return
-        delta = Delta(sequence.request_id, sequence.index, chunk.text, chunk.token_ids)
-        if chunk.logprobs is not None:
-            names = _token_bytes(self._tokenizer, chunk.logprobs)
-            delta = structs.replace(delta, logprobs=chunk.logprobs, token_bytes=names)
-        self._events.append(delta)
 
     def _fail(self, request_id: str, reason: str) -> None:
         """End one request alone, whose grammar cannot be followed any further."""
@@ -376,13 +372,6 @@ class WorkerLoop:
             self._send(GaugesReport(gauges))
 
 
-def _token_bytes(tokenizer: Tokenizer, logprobs: list[TokenLogprobs]) -> dict[int, bytes]:
-    """What each token in `logprobs` stands for; control tokens by their names."""
-    ids = {token.token_id for token in logprobs}
-    ids.update(token_id for token in logprobs for token_id, _ in token.top)
-    return {token_id: tokenizer.token_bytes(token_id, special=True) for token_id in ids}
-
-
 def rejected(request_id: str, error: BackendError) -> Rejected:
     """The message that says why a request is not served."""
     exceeded = error if isinstance(error, ContextExceeded) else None
@@ -398,7 +387,22 @@ def rejected(request_id: str, error: BackendError) -> Rejected:
     )
 
 
-def _finished(sequence: Sequence, reason: FinishReason, completion_tokens: int) -> Finished:
+def _most_tokens(request: GenerateRequest, prompt_length: int) -> int | None:
+    """What a sequence may generate, where anything bounds it but the model's context.
+
+    A step yields at least one token, which an answer of none leaves out.
+    """
+    bounds = [] if request.max_tokens is None else [request.max_tokens]
+    if request.max_context is not None:
+        bounds.append(request.max_context - prompt_length)
+    return max(1, min(bounds)) if bounds else None
+
+
+def _finished(
+    sequence: Sequence, reason: FinishReason, completion_tokens: int, answer: AnswerOutput
+) -> Finished:
+    if reason is FinishReason.STOP and answer.calls:
+        reason = FinishReason.TOOL_CALLS
     started = sequence.started_at or sequence.arrived_at
     first = sequence.first_token_at or started
     return Finished(
@@ -411,4 +415,6 @@ def _finished(sequence: Sequence, reason: FinishReason, completion_tokens: int) 
         decode_seconds=(sequence.last_token_at or first) - first,
         drafted_tokens=sequence.drafted_tokens,
         accepted_tokens=sequence.accepted_tokens,
+        reasoning_tokens=answer.reasoning_tokens,
+        stop=answer.stop,
     )

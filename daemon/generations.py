@@ -11,7 +11,17 @@ from typing import Literal
 
 import msgspec
 
-from ingle.backends.base import Delta, Event, Finished, FinishReason, GenerateRequest, Started
+from ingle.backends.base import (
+    Delta,
+    Event,
+    Finished,
+    FinishReason,
+    GenerateRequest,
+    ReasoningDelta,
+    Started,
+    ToolCallDelta,
+    ToolCallStarted,
+)
 
 from .errors import ErrorDetail, NotFound, TooManyGenerations, describe
 from .lifecycle import ModelManager
@@ -186,6 +196,10 @@ class Generation:
                     self._tokens += len(event.token_ids)
                     self._text.append(event.text)
                     self._append("delta", DeltaEvent(event.text, len(event.token_ids)))
+                case ReasoningDelta():
+                    self._append("reasoning", DeltaEvent(event.text, len(event.token_ids)))
+                case ToolCallStarted() | ToolCallDelta():
+                    pass  # this API has no tools to call
                 case Finished():
                     self._finish(self._finished_event(event))
 

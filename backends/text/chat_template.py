@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from ..base import ChatMessage
+from ..conversation import ChatMessage
 from ..errors import RequestRejected
 from .message_forms import Message, TemplateHabits, message_forms, probe_habits
 from .template_errors import LimitExceeded, TemplateError, TemplateRefused
@@ -55,7 +55,7 @@ class ChatTemplate:
     def __init__(
         self, source: str, *, bos_token: str, eos_token: str, limits: RenderLimits | None = None
     ) -> None:
-        self._source = source
+        self.source = source
         self._bos_token = bos_token
         self._eos_token = eos_token
         self._limits = limits or RenderLimits()
@@ -124,7 +124,7 @@ class ChatTemplate:
 
     def _make_ready(self) -> None:
         self._refuse_if_closed()
-        if len(self._source) > LONGEST_SOURCE:
+        if len(self.source) > LONGEST_SOURCE:
             raise TemplateError("The model's chat template is longer than a million characters.")
         try:
             self._renderer.compile()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from ..base import ChatMessage
+from ..conversation import ChatMessage
 
 Message = dict[str, object]
 """One message as a template sees it: `role`, `content`, and `name` where there is one."""

@@ -39,6 +39,11 @@ class TextOutput:
         """Whether a stop string was hit."""
         return self._stops.stopped
 
+    @property
+    def stop(self) -> str | None:
+        """The stop string that was hit."""
+        return self._stops.found
+
     def push(
         self, token_ids: Sequence[int], logprobs: Sequence[TokenLogprobs] | None = None
     ) -> TextChunk:

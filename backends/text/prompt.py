@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from functools import cached_property
+from typing import NamedTuple
 
 from ..base import GenerateRequest
 from ..errors import ContextExceeded, RequestRejected
@@ -12,6 +13,13 @@ from .template_errors import TemplateError
 from .tokenizer import Tokenizer, encode_prompt
 
 _LONG_TEXT = 2**20
+
+
+class Prompt(NamedTuple):
+    """The tokens to begin with; `text` is what they were made of, where it was text."""
+
+    token_ids: list[int]
+    text: str
 
 
 class PromptBuilder:
@@ -31,17 +39,17 @@ class PromptBuilder:
             with contextlib.suppress(TemplateError):  # each request will be told
                 self._template.check()
 
-    def build(self, request: GenerateRequest) -> list[int]:
-        """The prompt's token ids; raises `RequestRejected`."""
+    def build(self, request: GenerateRequest) -> Prompt:
+        """The prompt of a request; raises `RequestRejected`."""
         if isinstance(request.prompt, list):
-            return request.prompt
+            return Prompt(request.prompt, "")
         if request.messages is not None:
             text = self._render(request)
             self._refuse_hopeless(text)
-            return encode_prompt(self._tokenizer, text)
+            return Prompt(encode_prompt(self._tokenizer, text), text)
         text = request.prompt or ""
         self._refuse_hopeless(text)
-        return self._tokenizer.encode(text, add_special=True, parse_special=True)
+        return Prompt(self._tokenizer.encode(text, add_special=True, parse_special=True), text)
 
     def _render(self, request: GenerateRequest) -> str:
         if self._template is None:

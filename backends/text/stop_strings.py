@@ -18,41 +18,44 @@ class StopStrings:
             raise ValueError("a stop string must not be empty")
         self._stops = tuple(stops)
         self._held: str = ""
-        self._stopped: bool = False
+        self.found: str | None = None
+        """The stop string that was found; nothing more comes out then."""
 
     @property
     def stopped(self) -> bool:
-        """Whether a stop string was found; nothing more comes out then."""
-        return self._stopped
+        """Whether a stop string was found."""
+        return self.found is not None
 
     def push(self, text: str) -> tuple[str, bool]:
         """The text that is certainly not part of a stop string, and whether one was hit.
 
         What precedes the stop string is given out, the string itself and what follows never.
         """
-        if self._stopped or not self._stops:
-            return ("" if self._stopped else text), self._stopped
+        if self.stopped or not self._stops:
+            return ("" if self.stopped else text), self.stopped
         text = self._held + text
-        start = self._find(text)
-        self._stopped = start is not None
-        if start is None:
+        found = self._find(text)
+        if found is None:
             start = self._first_possible(text)
-        self._held = "" if self._stopped else text[start:]
-        return text[:start], self._stopped
+            self._held = text[start:]
+        else:
+            start, self.found = found
+            self._held = ""
+        return text[:start], self.stopped
 
     def flush(self) -> str:
         """The text held back, now that no more follows."""
         held, self._held = self._held, ""
         return held
 
-    def _find(self, text: str) -> int | None:
-        """Where the stop string that is complete first starts."""
-        found: tuple[int, int] | None = None
+    def _find(self, text: str) -> tuple[int, str] | None:
+        """Where the stop string that is complete first starts, and which it is."""
+        found: tuple[int, int, str] | None = None
         for stop in self._stops:
             start = text.find(stop)
-            if start >= 0 and (found is None or (start + len(stop), start) < found):
-                found = (start + len(stop), start)
-        return found[1] if found is not None else None
+            if start >= 0 and (found is None or (start + len(stop), start) < found[:2]):
+                found = (start + len(stop), start, stop)
+        return found[1:] if found is not None else None
 
     def _first_possible(self, text: str) -> int:
         """Where the longest end of `text` starts with which a stop string begins."""

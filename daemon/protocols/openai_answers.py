@@ -123,6 +123,8 @@ class ChatAnswer:
             case Finished():
                 self._reasons[event.index] = finish_word(event.reason)
                 yield self._chunk(event.index, ChoiceDelta(), self._reasons[event.index])
+            case _:  # reasoning and calls
+                return
 
     def text_chunk(self, prompt: int, index: int, text: str) -> ChatCompletionChunk:
         """A piece of content."""
@@ -211,6 +213,8 @@ class CompletionAnswer:
             case Finished():
                 self._reasons[first + event.index] = finish_word(event.reason)
                 yield self._chunk(first + event.index, "", self._reasons[first + event.index])
+            case _:  # a prompt has no reasoning and no calls
+                return
 
     def text_chunk(self, prompt: int, index: int, text: str) -> Completion:
         """A piece of text."""

@@ -172,7 +172,7 @@ async def test_a_worker_that_cannot_read_its_stdin_ends(scripted_spec: MakeSpec)
         ({"stop": ["a", ""]}, "stop"),
         ({"n": 0}, "n"),
         ({"n": -1}, "n"),
-        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": -1}, "max_tokens"),
         ({"prompt": [-1]}, "prompt"),
         ({"prompt": [2**70]}, None),
         ({"prompt": "\ud800"}, None),

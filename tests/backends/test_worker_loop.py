@@ -32,7 +32,8 @@ from ingle.backends.messages import Cancel, Drain, FromWorker, Generate, Outputs
 from ingle.backends.scripted.byte_tokenizer import ByteTokenizer
 from ingle.backends.scripted.model_runner import ScriptedModelRunner
 from ingle.backends.serving import loaded
-from ingle.backends.text.prompt import PromptBuilder
+from ingle.backends.text.answer_form import AnswerForms
+from ingle.backends.text.prompt import Prompt, PromptBuilder
 from ingle.backends.worker_loop import Inbox, WorkerLoop
 
 MakeSpec = Callable[..., LoadSpec]
@@ -49,7 +50,7 @@ class Prompts(PromptBuilder):
         if self._fails_to_prepare:
             raise OSError("no process can be started")
 
-    def build(self, request: GenerateRequest) -> list[int]:
+    def build(self, request: GenerateRequest) -> Prompt:
         if request.prompt == "slow":
             time.sleep(0.2)
         if request.prompt == "quick":
@@ -66,7 +67,9 @@ def running(
     inbox: Inbox = queue.SimpleQueue()
     sent: queue.Queue[FromWorker] = queue.Queue()
     engine = engine or Engine(ScriptedModelRunner(spec))
-    loop = WorkerLoop(engine, ByteTokenizer(), prompts, sent.put, inbox)
+    loop = WorkerLoop(
+        engine, ByteTokenizer(), prompts, AnswerForms(ByteTokenizer(), None), sent.put, inbox
+    )
     thread = threading.Thread(target=loop.run)
     thread.start()
     yield inbox, sent

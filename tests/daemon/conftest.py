@@ -34,6 +34,8 @@ from ingle.backends.base import (
     Reranked,
     RerankRequest,
     Started,
+    Tokenized,
+    TokenizeRequest,
 )
 from ingle.backends.errors import BackendError, WorkerDied, WrongTask
 from ingle.backends.local import LocalBackend
@@ -136,6 +138,9 @@ class PlannedBackend:
 
     async def rerank(self, request: RerankRequest) -> Reranked:
         raise WrongTask(ModelTask.GENERATE, ModelTask.RERANK)
+
+    async def tokenize(self, request: TokenizeRequest) -> Tokenized:
+        return Tokenized(request.id, list((request.text or "").encode()), [])
 
     def die(self, cause: str) -> None:
         self.state = "dead"

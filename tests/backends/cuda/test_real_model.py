@@ -239,6 +239,8 @@ async def say(worker: WorkerProcess, text: str, **fields: Any) -> tuple[str, int
                 answer += event.text
             case Finished():
                 reason = event.reason
+            case _:
+                pytest.fail(f"nobody asked for {event}")
     return answer, cached, reason
 
 

@@ -23,6 +23,7 @@ from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.messages import Drain, FromWorker, Generate, Outputs
 from ingle.backends.scripted.byte_tokenizer import ByteTokenizer
+from ingle.backends.text.answer_form import AnswerForms
 from ingle.backends.text.prompt import PromptBuilder
 from ingle.backends.worker_loop import Inbox, WorkerLoop
 
@@ -281,7 +282,7 @@ def test_a_worker_stops_at_the_same_text(number_runner: MakeRunner, cut: int) ->
         inbox: Inbox = queue.SimpleQueue()
         sent: queue.SimpleQueue[FromWorker] = queue.SimpleQueue()
         engine = Engine(runner)
-        loop = WorkerLoop(engine, tokenizer, prompts, sent.put, inbox)
+        loop = WorkerLoop(engine, tokenizer, prompts, AnswerForms(tokenizer, None), sent.put, inbox)
         thread = threading.Thread(target=loop.run)
         thread.start()
         for name in "ab":

@@ -107,7 +107,7 @@ def test_frames_are_those_of_the_structs(
     asked, granted = job(include_usage=include_usage), lease()
     answer, reference = kind(asked, granted), kind(asked, granted)
     reference._created = answer._created  # pyright: ignore[reportPrivateUsage]
-    events = [Started("r", 3), *deltas, Finished("r", 0, FinishReason.STOP, 2)]
+    events: list[Event] = [Started("r", 3), *deltas, Finished("r", 0, FinishReason.STOP, 2)]
     frames = ChunkFrames(answer)
     assert frames.encode(prompt, events) == whole(reference, prompt, events)
     assert frames.encode(prompt, events) == whole(reference, prompt, events)
