@@ -151,7 +151,9 @@ def measure(streams: int, seconds: float, *, ahead: bool) -> tuple[float, float]
         encoder.encode(message)
 
     prompts = PromptBuilder(runner.tokenizer, None, context=CONTEXT)
-    loop = WorkerLoop(Watched(runner), runner.tokenizer, prompts, send, inbox)
+    loop = WorkerLoop(
+        Watched(runner), runner.tokenizer, prompts, AnswerForms(runner.tokenizer, None), send, inbox
+    )
     thread = threading.Thread(target=loop.run)
     thread.start()
     for number in range(streams):
