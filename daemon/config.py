@@ -30,7 +30,12 @@ class Config:
     socket: Path = Path()
     allowed_origins: tuple[str, ...] = ()
     default_model: str = "smollm2"
+    aliases: tuple[tuple[str, str], ...] = ()
+    unknown_model: str = ""
     context: int = 0
+    max_context: int = 0
+    max_tokens: int = 0
+    default_max_tokens: int = 0
     slots: int = 8
     max_queue: int = 64
     threads: int = 0
@@ -43,6 +48,7 @@ class Config:
     mlock: bool = False
     speculation: Literal["auto", "off", "ngram", "draft"] = "auto"
     keep_alive: float = 900.0
+    max_keep_alive: float = -1.0
     kv_disk: int = 4 * 2**30
     kv_memory: int = 512 * 2**20
     max_body_bytes: int = 64 * 2**20

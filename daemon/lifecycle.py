@@ -8,9 +8,11 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from ingle.backends.base import Backend, Gauges, LoadProgress, LoadSpec, ModelInfo, Priority
 from ingle.backends.errors import LoadFailed, WorkerDied, WrongTask
-from ingle.models.errors import ModelError, ModelNotFound
+from ingle.models.errors import ModelNotFound
 from ingle.models.store import StoredModel
 from ingle.models.task import ModelTask
 
@@ -23,6 +25,7 @@ from .errors import (
     ShuttingDown,
 )
 from .events import EventHub
+from .limits import Limits
 from .loaded_model import LoadedModel
 from .memory import MIB, MemoryReader, MemorySnapshot, ProcessMemory, wait_for_release
 from .model_run import ModelRun, ModelState
@@ -59,6 +62,7 @@ class ModelManager:
         keep_alive: float,
         slots: int = 8,
         max_queue: int = 64,
+        limits: Limits | None = None,
         memory: MemoryReader = MemorySnapshot.read,
         abandon_after: float = ABANDON_SECONDS,
     ) -> None:
@@ -67,7 +71,8 @@ class ModelManager:
         self._prepare = prepare
         self._create_backend = create_backend
         self._hub = hub
-        self._keep_alive = keep_alive
+        self._limits = limits or Limits()
+        self._keep_alive = self._limits.keep_alive(keep_alive)
         self._memory = memory
         self._abandon_after = abandon_after
         self._runs: dict[str, ModelRun] = {}
@@ -135,6 +140,7 @@ class ModelManager:
 
         Other options than it has mean a new start; raises `Conflict` while it is in use.
         """
+        options = replace(options, context=self._limits.context(options.context))
         model = await asyncio.to_thread(self._resolve, reference)
         run = self._runs.get(_key(model))
         if run is not None and run.accepts and not _fits(run, options):
@@ -148,7 +154,7 @@ class ModelManager:
         run = await self._obtain(model, options)
         try:
             if keep_alive is not None:
-                run.keep(keep_alive)
+                run.keep(self._limits.keep_alive(keep_alive))
         finally:
             run.release()
         return LoadedModel.of(run)
@@ -175,13 +181,10 @@ class ModelManager:
 
     async def _key_of(self, reference: str) -> str:
         """The key of a model, also where its file has been moved away from under its process."""
-        try:
-            return _key(await asyncio.to_thread(self._resolve, reference))
-        except ModelError:
-            for key, run in self._runs.items():
-                if run.model.name == reference:
-                    return key
-            raise
+        for key, run in self._runs.items():
+            if run.model.name == reference:
+                return key
+        return _key(await asyncio.to_thread(self._resolve, reference))
 
     def loaded(self) -> list[LoadedModel]:
         """Every model with a process, and those whose last one failed."""
@@ -266,7 +269,7 @@ class ModelManager:
     async def _open(self, run: ModelRun) -> ModelInfo:
         async with self._placing:
             spec = await self._make_room(run)
-        run.backend = self._create_backend(spec)
+        run.backend = self._limits.apply(self._create_backend(spec))
         try:
             return await run.backend.start(run.progressed)
         except LoadFailed as error:

@@ -105,6 +105,8 @@ class ModelPreparer:
             quantize=quantize,
         )
         context = options.context or config.context or memory.context(description, kv_type)
+        if config.max_context:
+            context = min(context, config.max_context)
         spec = make_load_spec(
             description,
             engine=engine,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ingle.models.catalog import Catalog
 from ingle.models.store import ModelStore
 from ingle.models.stored_model import StoredModel
 
+from .aliases import AliasTable
 from .config import Config
 from .events import EventHub
 from .generations import GenerationRegistry
@@ -33,6 +34,7 @@ class Services:
     memory: MemoryReader
     shutdown: Callable[[], None]
     started_at: float
+    aliases: AliasTable = field(default_factory=AliasTable)
     address: str | None = None
 
     def models(self) -> list[StoredModel]:
@@ -41,9 +43,13 @@ class Services:
         paths = {model.path for model in installed}
         return installed + [model for model in self.manager.models() if model.path not in paths]
 
+    def resolve(self, reference: str) -> StoredModel:
+        """The model that a client's name means, aliases included; see `AliasTable.resolve`."""
+        return self.aliases.resolve(reference, self.store)
+
     def canonical(self, reference: str) -> str:
-        """See `canonical_name`."""
-        return canonical_name(self.catalog, reference)
+        """See `canonical_name`; of an alias, the model's."""
+        return canonical_name(self.catalog, self.aliases.final(reference))
 
 
 def canonical_name(catalog: Catalog, reference: str) -> str:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import cast
 
 from ingle.models.kv_type import KVType
+
+from .alias_rules import find_cycle, is_pattern
 
 Parser = Callable[[object, bool], object]
 """Takes the value, and whether it may be text to be read; raises `InvalidSetting`."""
@@ -107,6 +110,12 @@ def _text(value: object, textual: bool) -> str:
     raise InvalidSetting("text that is not empty")
 
 
+def _optional_text(value: object, textual: bool) -> str:
+    if isinstance(value, str):
+        return value.strip()
+    raise InvalidSetting("text")
+
+
 def _path(value: object, textual: bool) -> Path:
     if isinstance(value, Path):
         value = str(value)
@@ -148,6 +157,46 @@ def _origins(value: object, textual: bool) -> tuple[str, ...]:
     return tuple(origins)
 
 
+def _aliases(value: object, textual: bool) -> tuple[tuple[str, str], ...]:
+    pairs = _pairs(value) if textual and isinstance(value, str) else value
+    if isinstance(pairs, dict):
+        pairs = list(cast("dict[object, object]", pairs).items())
+    if not isinstance(pairs, list | tuple):
+        raise InvalidSetting('a table of names such as "gpt-4o" = "smollm2"')
+    aliases: list[tuple[str, str]] = []
+    for alias, target in cast("list[tuple[object, object]]", pairs):
+        if isinstance(target, dict):
+            raise InvalidSetting(
+                "a table of names", f'A name with a dot needs quotes: "{alias}.…" = "smollm2".'
+            )
+        if not (isinstance(alias, str) and isinstance(target, str)):
+            raise InvalidSetting("a table in which every name leads to the name of a model")
+        alias, target = alias.strip(), target.strip()
+        if not alias or not target or is_pattern(target):
+            raise InvalidSetting(
+                "a table in which every name leads to the name of a model",
+                "A name such as `claude-*` may have wildcards; what it leads to may not.",
+            )
+        aliases.append((alias, target))
+    if cycle := find_cycle(aliases):
+        raise InvalidSetting(
+            "a table in which no name leads back to itself", " → ".join(cycle) + " goes round."
+        )
+    return tuple(aliases)
+
+
+def _pairs(text: str) -> list[tuple[str, str]]:
+    """The parts of "gpt-4o=smollm2,claude-*=smollm2"."""
+    pairs: list[tuple[str, str]] = []
+    for part in text.split(","):
+        alias, equals, target = part.partition("=")
+        if equals:
+            pairs.append((alias, target))
+        elif part.strip():
+            raise InvalidSetting('pairs such as "gpt-4o=smollm2,claude-*=smollm2"')
+    return pairs
+
+
 def _choice(choices: tuple[str, ...]) -> Parser:
     def parse(value: object, textual: bool) -> str:
         if isinstance(value, str) and (chosen := value.strip().lower()) in choices:
@@ -171,7 +220,12 @@ PARSERS: Mapping[str, Parser] = {
     "socket": _path,
     "allowed_origins": _origins,
     "default_model": _text,
+    "aliases": _aliases,
+    "unknown_model": _optional_text,
     "context": _integer(0, 2**24),
+    "max_context": _integer(0, 2**24),
+    "max_tokens": _integer(0, 2**24),
+    "default_max_tokens": _integer(0, 2**24),
     "slots": _integer(1, 256),
     "max_queue": _integer(0, 100_000),
     "threads": _integer(0, 1024),
@@ -184,6 +238,7 @@ PARSERS: Mapping[str, Parser] = {
     "mlock": _flag,
     "speculation": _choice(SPECULATION),
     "keep_alive": _seconds(forever=True),
+    "max_keep_alive": _seconds(forever=True),
     "kv_disk": _size(0),
     "kv_memory": _size(0),
     "max_body_bytes": _size(1024),

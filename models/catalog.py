@@ -17,6 +17,8 @@ REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9.
 REQUIREMENT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?==[0-9][A-Za-z0-9.]*")
 SHA256 = re.compile(r"[0-9a-f]{64}")
 HUB_HOST = "hf.co"
+LATEST_TAG = ":latest"
+"""What Ollama's clients put behind a name without a tag."""
 
 
 class HubLocation(
@@ -150,8 +152,12 @@ class Catalog:
         return cls(file.models, file.default)
 
     def find(self, name: str) -> CatalogEntry | None:
-        """The entry called `name`, `name:tag` or by an alias, in whatever case."""
-        return self._by_name.get(name.strip().lower())
+        """The entry called `name`, `name:tag` or by an alias, in whatever case.
+
+        `name:latest` is `name`, as Ollama's clients write it.
+        """
+        name = name.strip().lower()
+        return self._by_name.get(name) or self._by_name.get(name.removesuffix(LATEST_TAG))
 
     def suggestions(self, name: str) -> list[str]:
         """Full names that somebody who wrote `name` may have meant, the likeliest first."""

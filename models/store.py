@@ -16,6 +16,7 @@ import msgspec
 
 from .catalog import (
     HUB_HOST,
+    LATEST_TAG,
     Catalog,
     CatalogEntry,
     HubLocation,
@@ -187,7 +188,10 @@ class ModelStore:
         else:
             complete = parsed.quant is not None
         if complete:
-            return self._read(self._folder(name))
+            model = self._read(self._folder(name))
+            if model is not None or not name.lower().endswith(LATEST_TAG):
+                return model
+            name = name[: -len(LATEST_TAG)]
         # Without a tag the name is enough where only one model has it.
         same = [model for model in self.list() if model.name.rpartition(":")[0] == name]
         return same[0] if len(same) == 1 else None

@@ -20,12 +20,14 @@ import uvicorn
 from ingle.models.catalog import Catalog
 from ingle.models.store import ModelStore
 
+from ..aliases import AliasTable
 from ..app import create_app
 from ..config import Config
 from ..events import EventHub
 from ..gauges import GaugePublisher
 from ..generations import GenerationRegistry
 from ..lifecycle import ModelManager
+from ..limits import Limits
 from ..lock import InstanceLock, LockHolder
 from ..memory import MemorySnapshot
 from ..preparation import ModelPreparer
@@ -212,16 +214,19 @@ def build_services(
 
     catalog = Catalog.load()
     store = ModelStore(config.paths.models, catalog)
+    aliases = AliasTable(config.aliases, config.unknown_model)
+    resolve = partial(aliases.resolve, store=store)
     hub = EventHub()
-    prepare = ModelPreparer(config, store.resolve)
+    prepare = ModelPreparer(config, resolve)
     manager = ModelManager(
-        resolve=store.resolve,
+        resolve=resolve,
         prepare=prepare,
         create_backend=create_backend,
         hub=hub,
         keep_alive=config.keep_alive,
         slots=config.slots,
         max_queue=config.max_queue,
+        limits=Limits.of(config),
     )
     return Services(
         config=config,
@@ -235,6 +240,7 @@ def build_services(
         memory=MemorySnapshot.read,
         shutdown=shutdown,
         started_at=started_at,
+        aliases=aliases,
         address=address,
     )
 

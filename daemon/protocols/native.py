@@ -258,7 +258,7 @@ class NativeApi:
     async def model(self, request: Request) -> Response:
         """`GET /ingle/v1/models/{name}`."""
         services, reference = self._services, str(request.path_params["name"])
-        model = await asyncio.to_thread(services.store.resolve, reference)
+        model = await asyncio.to_thread(services.resolve, reference)
         return JSON(model_entry(services, model))
 
     async def remove(self, request: Request) -> Response:
@@ -277,8 +277,10 @@ class NativeApi:
             digest = await asyncio.to_thread(weights_digest, model)
             await services.manager.unload(reference)
         freed = await asyncio.to_thread(services.store.remove, reference)
-        with suppress(ModelNotFound):  # unless somebody asked for it between the two steps above
-            await services.manager.unload(name)
+        if any(loaded.name == name for loaded in services.manager.loaded()):
+            # Somebody asked for it between the two steps above.
+            with suppress(ModelNotFound):
+                await services.manager.unload(name)
         if digest is not None:
             freed += await asyncio.to_thread(remove_stored_kv, services.config.paths, digest)
         return JSON(Removed(name, freed))
@@ -330,7 +332,7 @@ class NativeApi:
         messages = chat_messages(body.messages) if body.messages is not None else None
         stop = stop_strings(body.stop)
         grammar = format_grammar(body.format)
-        model = await asyncio.to_thread(self._services.store.resolve, reference)
+        model = await asyncio.to_thread(self._services.resolve, reference)
         options = body.ingle or body
         priority = options.priority or Priority.INTERACTIVE
         if model.task is not ModelTask.GENERATE:

@@ -108,7 +108,7 @@ class OpenAIApi:
     async def get_model(self, request: Request) -> Response:
         """`GET /v1/models/{id}`."""
         reference: str = request.path_params["id"]
-        model = await asyncio.to_thread(self._services.store.resolve, reference)
+        model = await asyncio.to_thread(self._services.resolve, reference)
         return JSON(await self._describe(model))
 
     async def chat_completions(self, request: Request) -> Response:

@@ -39,6 +39,7 @@ from ingle.backends.base import (
 )
 from ingle.backends.errors import BackendError, WorkerDied, WrongTask
 from ingle.backends.local import LocalBackend
+from ingle.daemon.aliases import AliasTable
 from ingle.daemon.config import Config
 from ingle.daemon.events import EventHub
 from ingle.daemon.gauges import GaugePublisher
@@ -46,6 +47,7 @@ from ingle.daemon.generations import GenerationRegistry
 from ingle.daemon.http.server import Server, make_server
 from ingle.daemon.http.sockets import bind_tcp, bind_unix
 from ingle.daemon.lifecycle import ModelManager
+from ingle.daemon.limits import Limits
 from ingle.daemon.memory import MemorySnapshot
 from ingle.daemon.paths import find_paths
 from ingle.daemon.preparation import LoadOptions, ModelPreparer, Preparation, Preparer
@@ -423,14 +425,16 @@ def _services(
 ) -> Services:
     catalog, hub = Catalog.load(), EventHub()
     store = ModelStore(config.paths.models, catalog)
+    aliases = AliasTable(config.aliases, config.unknown_model)
     manager = ModelManager(
-        resolve=store.resolve,
+        resolve=partial(aliases.resolve, store=store),
         prepare=preparer,
         create_backend=create_backend,
         hub=hub,
         keep_alive=config.keep_alive,
         slots=config.slots,
         max_queue=config.max_queue,
+        limits=Limits.of(config),
     )
     return Services(
         config=config,
@@ -444,6 +448,7 @@ def _services(
         memory=MemorySnapshot.read,
         shutdown=shutdown,
         started_at=time.monotonic(),
+        aliases=aliases,
         address=address,
     )
 

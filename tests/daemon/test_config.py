@@ -165,6 +165,18 @@ def test_unknown_override_is_refused(home: dict[str, str]) -> None:
         'allowed_origins = ["http://a/path"]',
         'allowed_origins = ["localhost:3000"]',
         "allowed_origins = [1]",
+        "aliases = 1",
+        "aliases = { a = 1 }",
+        'aliases = { "" = "b" }',
+        'aliases = { a = " " }',
+        'aliases = { a = "b*" }',
+        'aliases = { gpt-4.1 = "b" }',
+        'aliases = { a = "b", b = "A:latest" }',
+        'aliases = { a = "a" }',
+        "unknown_model = 1",
+        "max_context = -1",
+        "max_tokens = -1",
+        'max_keep_alive = "long"',
     ],
 )
 def test_wrong_value_is_refused_with_its_place(home: dict[str, str], line: str) -> None:
@@ -249,6 +261,28 @@ def test_wrong_sizes(text: str) -> None:
         parse_size(text)
 
 
+def test_aliases_of_the_file_and_of_the_variable(home: dict[str, str]) -> None:
+    write(home, '[aliases]\n"gpt-4o" = "smollm2"\n"claude-*" = "coder"\ncoder = "qwen"\n')
+    assert load_config(home).aliases == (
+        ("gpt-4o", "smollm2"),
+        ("claude-*", "coder"),
+        ("coder", "qwen"),
+    )
+    variables = {"INGLE_ALIASES": " gpt-4o = smollm2, claude-*=smollm2:135m ,"}
+    assert load_config(home | variables).aliases == (
+        ("gpt-4o", "smollm2"),
+        ("claude-*", "smollm2:135m"),
+    )
+    with pytest.raises(ConfigError, match="INGLE_ALIASES must be pairs such as"):
+        load_config(home | {"INGLE_ALIASES": "gpt-4o"})
+
+
+def test_what_goes_round_is_shown(home: dict[str, str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(home | {"INGLE_ALIASES": "x=a,a=b,b=c,c=a"})
+    assert caught.value.hint == "a → b → c → a goes round."
+
+
 def test_every_setting_has_a_parser() -> None:
     assert set(PARSERS) == set(setting_names())
 
@@ -282,7 +316,8 @@ def test_page_tells_the_true_defaults_and_variables() -> None:
         if name == "socket":
             continue  # depends on the home; the page says how
         value = defaults[name]
-        written = "[]" if value == () else json.dumps(value)  # as TOML writes them
+        empty = "{}" if name == "aliases" else "[]"
+        written = empty if value == () else json.dumps(value)  # as TOML writes them
         assert default == written
 
 
