@@ -27,6 +27,7 @@ from ingle.backends.engine.scheduler import SequenceOutput
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.messages import FromWorker, Generate
 from ingle.backends.scripted.byte_tokenizer import ByteTokenizer
+from ingle.backends.text.answer_form import AnswerForms
 from ingle.backends.text.prompt import PromptBuilder
 from ingle.backends.worker_loop import Inbox, Stop, WorkerLoop
 from ingle.models.paged_fit import PAGE_SIZE
