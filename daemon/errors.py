@@ -25,6 +25,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Literal
 
 import msgspec
 
@@ -217,15 +218,80 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         """OpenAI's word for whose fault it is."""
         return "invalid_request_error" if self.status < 500 else "server_error"
 
+    @property
+    def sentence(self) -> str:
+        """The message with its hint, for protocols that have one place for both."""
+        return self.message if self.hint is None else f"{self.message} {self.hint}"
+
     def native(self) -> NativeError:
         """The shape outside `/v1/`."""
         return NativeError(ErrorDetail(self.code, self.message, self.hint))
 
     def openai(self) -> OpenAIError:
         """OpenAI's shape; it has no place for a hint, so the sentence carries it."""
-        message = self.message if self.hint is None else f"{self.message} {self.hint}"
-        return OpenAIError(OpenAIErrorDetail(message, self.type, self.param, self.code))
+        return OpenAIError(OpenAIErrorDetail(self.sentence, self.type, self.param, self.code))
 
+
+class AnthropicErrorDetail(msgspec.Struct, frozen=True):
+    """Anthropic's word for the kind of failure, and a sentence."""
+
+    type: str
+    message: str
+
+
+class AnthropicError(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of every error under `/v1/messages`."""
+
+    type: Literal["error"] = "error"
+    error: AnthropicErrorDetail
+
+    @classmethod
+    def of(cls, problem: Problem) -> AnthropicError:
+        """The failure in Anthropic's words, https://docs.anthropic.com/en/api/errors."""
+        kind = _ANTHROPIC_KINDS.get(problem.status)
+        if kind is None:
+            kind = "invalid_request_error" if problem.status < 500 else "api_error"
+        return cls(error=AnthropicErrorDetail(kind, problem.sentence))
+
+
+class OllamaError(msgspec.Struct, frozen=True):
+    """The body of every error under `/api/`."""
+
+    error: str
+
+    @classmethod
+    def of(cls, problem: Problem) -> OllamaError:
+        """The failure in Ollama's words."""
+        return cls(problem.sentence)
+
+
+class LlamaCppErrorDetail(msgspec.Struct, frozen=True):
+    """llama-server's error: `code` is the status."""
+
+    code: int
+    message: str
+    type: str
+
+
+class LlamaCppError(msgspec.Struct, frozen=True):
+    """The body of every error at llama-server's own paths."""
+
+    error: LlamaCppErrorDetail
+
+    @classmethod
+    def of(cls, problem: Problem) -> LlamaCppError:
+        """The failure in llama-server's words."""
+        return cls(LlamaCppErrorDetail(problem.status, problem.sentence, problem.type))
+
+
+_ANTHROPIC_KINDS = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+}
 
 # The first row that fits decides, so a subclass stands before its base.
 STATUS: tuple[tuple[type[models.ModelError] | type[backends.BackendError], int], ...] = (

@@ -7,7 +7,7 @@ import asyncio
 from .events import EventHub
 from .lifecycle import ModelManager
 from .memory import MemoryReader
-from .protocols.native_types import GaugesEvent
+from .protocols.native.types import GaugesEvent
 from .pulls import PullManager
 
 MOVING_SECONDS = 0.5

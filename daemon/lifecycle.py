@@ -92,9 +92,15 @@ class ModelManager:
         priority: Priority = Priority.INTERACTIVE,
         answers: int = 1,
         place: Place | None = None,
+        options: LoadOptions = AUTOMATIC,
+        keep_alive: float | None = None,
         on_progress: LoadProgress | None = None,
     ) -> AsyncGenerator[Lease]:
         """Use a model for so many `answers`, loading it first where needed.
+
+        One that has less than the context in `options` is loaded anew once it is idle, if it can
+        have more; the rest of them counts only where it is not loaded. `keep_alive` is how many
+        seconds it stays after its last use from now on.
 
         `task` None stands for whatever the model does. Who has a `place` from `enter` brings it,
         and it is left at the end. Raises `ModelNotFound`, `WrongTask` before anything is loaded,
@@ -107,7 +113,10 @@ class ModelManager:
                 place.leave()
             raise WrongTask(model.task, task, name=model.name)
         with place or self.enter(model, priority, answers):
-            run = await self._obtain(model, on_progress=on_progress)
+            self._make_way_for_context(model, options.context)
+            run = await self._obtain(model, options, on_progress=on_progress)
+            if keep_alive is not None:
+                run.keep(keep_alive)
             try:
                 assert run.backend is not None
                 assert run.info is not None
@@ -121,6 +130,15 @@ class ModelManager:
                 ) from error
             finally:
                 run.release()
+
+    def _make_way_for_context(self, model: StoredModel, context: int | None) -> None:
+        """End a run that has less context than is asked for, unless it got all it could."""
+        run = self._runs.get(_key(model))
+        if context is None or run is None or run.info is None or not run.accepts:
+            return
+        asked = run.options.context or 0
+        if max(run.info.context, asked) < min(context, run.info.trained_context or context):
+            run.request_stop()
 
     def enter(self, model: StoredModel, priority: Priority, answers: int = 1) -> Place:
         """A place among the model's requests; raises `QueueFull`."""

@@ -13,10 +13,10 @@ from .http.responses import JSON
 from .http.route_spec import RouteSpec
 from .protocols.health import HealthApi
 from .protocols.metrics import MetricsApi
-from .protocols.native import NativeApi
-from .protocols.openai import OpenAIApi
-from .protocols.openai_embeddings import EmbeddingsApi
-from .protocols.rerank import RerankApi
+from .protocols.native.api import NativeApi
+from .protocols.openai.api import OpenAIApi
+from .protocols.openai.embeddings import EmbeddingsApi
+from .protocols.openai.rerank import RerankApi
 from .services import Services
 
 

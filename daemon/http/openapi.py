@@ -9,8 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ..errors import NativeError, OpenAIError
-from .responses import OPENAI_PREFIX
+from .error_shapes import SHAPES, error_type
 from .route_spec import Parameter, RouteSpec, Stream
 
 ALWAYS = (400, 401, 403, 500)
@@ -41,7 +40,7 @@ def openapi_document(routes: Sequence[RouteSpec], version: str) -> dict[str, Any
 
 
 def _types(routes: Sequence[RouteSpec]) -> list[Any]:
-    types: list[Any] = [OpenAIError, NativeError]
+    types: list[Any] = list({kind: None for _, kind, _ in SHAPES})
     for route in routes:
         types += [kind for kind in (route.request, route.response) if kind is not None]
         types += [parameter.type for parameter in route.parameters]
@@ -96,7 +95,7 @@ def _responses(route: RouteSpec, by_type: dict[int, Any]) -> dict[str, Any]:
     responses: dict[str, Any] = {
         str(route.status): {"description": HTTPStatus(route.status).phrase, "content": content}
     }
-    error = OpenAIError if route.path.startswith(OPENAI_PREFIX) else NativeError
+    error = error_type(route.path)
     for status in sorted({*ALWAYS, *route.errors}):
         responses[str(status)] = {
             "description": HTTPStatus(status).phrase,

@@ -8,8 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from ..errors import Problem
-
-OPENAI_PREFIX = "/v1/"
+from .error_shapes import error_body
 
 
 class JSON(Response):
@@ -21,11 +20,6 @@ class JSON(Response):
         self, value: object, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> None:
         super().__init__(msgspec.json.encode(value), status_code=status, headers=headers)
-
-
-def error_body(problem: Problem, path: str) -> msgspec.Struct:
-    """OpenAI's shape for OpenAI's paths, ours for all others."""
-    return problem.openai() if path.startswith(OPENAI_PREFIX) else problem.native()
 
 
 def error_response(problem: Problem, path: str, *, close: bool = False) -> JSON:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from starlette.responses import Response
@@ -16,11 +17,8 @@ from .peer import Connection
 KEEP_ALIVE_SECONDS = 15.0
 STALL_SECONDS = 30.0
 COMMENT = b": keep-alive\n\n"
-HEADERS = (
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-store"),
-    (b"x-accel-buffering", b"no"),
-)
+SSE = b"text/event-stream; charset=utf-8"
+NDJSON = b"application/x-ndjson"
 
 T = TypeVar("T")
 
@@ -34,6 +32,27 @@ def encode_event(data: bytes, *, event: str | None = None, id: int | None = None
         parts.append(b"event: %s\n" % event.encode())
     parts.append(b"data: " + data + b"\n\n")
     return b"".join(parts)
+
+
+def loading_comment(fraction: float) -> bytes:
+    """What says to a client, or to whoever looks at the stream, that a model is being loaded."""
+    return b": loading the model, %d %%\n\n" % (100 * fraction)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamStyle:
+    """How one protocol streams beside its events.
+
+    `comment` fills silences; a protocol that has none sends nothing. `loading` is what is sent
+    while a model is loaded, by the fraction of it; the bytes may be empty, and only the headers go
+    out then. `on_error` is the last thing a stream says that fails after it began.
+    """
+
+    on_error: Callable[[Exception], bytes]
+    media_type: bytes = SSE
+    comment: bytes = COMMENT
+    loading: Callable[[float], bytes] = loading_comment
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class EventWriter:
@@ -50,9 +69,14 @@ class EventWriter:
         self._opened = asyncio.Event()
 
     def write(self, frames: bytes) -> None:
-        """Hand over one or more events; never waits, so it is for what comes at a model's pace."""
+        """Hand over one or more events; never waits, so it is for what comes at a model's pace.
+
+        Nothing at all makes the headers go out.
+        """
         self.written_at = self._clock()
-        if self._opened.is_set():
+        if not frames:
+            self.begun.set()
+        elif self._opened.is_set():
             self._body.write(frames)
         else:
             self._early.append(frames)
@@ -73,10 +97,10 @@ class EventWriter:
 
 
 class EventStream(Response):
-    """Streams what `produce` writes; a comment fills each silence of `keep_alive` seconds.
+    """Streams what `produce` writes; `style.comment` fills each silence of `keep_alive` seconds.
 
     The headers wait for the first event, or the first comment, so a failure before that still gets
-    its proper status. A later one becomes the frame that `on_error` makes, and ends the stream.
+    its proper status. A later one becomes the frame of `style.on_error`, and ends the stream.
     A client that leaves, or reads nothing for `STALL_SECONDS`, cancels the producer at once.
     """
 
@@ -84,15 +108,20 @@ class EventStream(Response):
         self,
         produce: Callable[[EventWriter], Awaitable[None]],
         *,
-        on_error: Callable[[Exception], bytes],
+        style: StreamStyle,
         keep_alive: float = KEEP_ALIVE_SECONDS,
     ) -> None:
         # The base class would count the length of a body that does not exist yet.
         self.status_code = 200
         self.background = None
-        self.raw_headers = list(HEADERS)
+        self.raw_headers = [
+            (b"content-type", style.media_type),
+            (b"cache-control", b"no-store"),
+            (b"x-accel-buffering", b"no"),
+            *((name.encode(), value.encode()) for name, value in style.headers.items()),
+        ]
         self._produce = produce
-        self._on_error = on_error
+        self._style = style
         self._keep_alive = keep_alive
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -122,7 +151,7 @@ class EventStream(Response):
             except Exception as error:
                 if not out.begun.is_set():
                     raise
-                out.write(self._on_error(error))
+                out.write(self._style.on_error(error))
             out.begun.set()
             await opening
             await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -149,7 +178,7 @@ class EventStream(Response):
             if clock() < due:
                 await asyncio.sleep(due - clock())
             elif paused_at is None:
-                out.write(COMMENT)
+                out.write(self._style.comment)
             else:
                 connection.abort()
                 await asyncio.sleep(0)  # the server hears of the loss in the loop's next round

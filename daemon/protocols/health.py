@@ -24,7 +24,7 @@ from ..http.responses import JSON
 from ..http.route_spec import Parameter, RouteSpec
 from ..http.sse import run_until_disconnect
 from ..services import Services
-from .native_types import Health, Readiness
+from .native.types import Health, Readiness
 
 
 class HealthApi:

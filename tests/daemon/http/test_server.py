@@ -183,7 +183,8 @@ def test_an_answer_is_finished_before_the_end_and_no_process_is_left(
     with client(ingle_home) as asking:
         with asking.stream("POST", "/v1/chat/completions", json=body) as answer:
             lines = answer.iter_lines()
-            next(lines)
+            while not next(lines).startswith("data: "):
+                continue
             workers = psutil.Process(process.pid).children(recursive=True)
             assert workers
             process.terminate()

@@ -10,7 +10,13 @@ import pytest
 from ingle.daemon.http import sse
 from ingle.daemon.http.http_protocol import BODY_WRITER, CONNECTION
 from ingle.daemon.http.peer import Connection
-from ingle.daemon.http.sse import EventStream, EventWriter, encode_event, run_until_disconnect
+from ingle.daemon.http.sse import (
+    EventStream,
+    EventWriter,
+    StreamStyle,
+    encode_event,
+    run_until_disconnect,
+)
 
 
 class Client:
@@ -80,7 +86,7 @@ async def test_events_are_written_as_they_come() -> None:
         out.write(b"4")
         assert client.sent == [b"123", b"4"]
 
-    await client.run(EventStream(produce, on_error=told))
+    await client.run(EventStream(produce, style=StreamStyle(on_error=told)))
     assert client.complete
 
 
@@ -89,7 +95,7 @@ async def test_a_stream_without_events_is_empty() -> None:
         pass
 
     client = Client()
-    await client.run(EventStream(produce, on_error=told))
+    await client.run(EventStream(produce, style=StreamStyle(on_error=told)))
     assert (client.sent, client.complete, client.status) == ([], True, 200)
 
 
@@ -101,7 +107,7 @@ async def test_silence_is_filled_with_comments_and_ends_the_wait_for_headers() -
         out.write(b"1")
 
     client = Client()
-    stream = EventStream(produce, on_error=told, keep_alive=0.02)
+    stream = EventStream(produce, style=StreamStyle(on_error=told), keep_alive=0.02)
     running = asyncio.create_task(client.run(stream))
     async with asyncio.timeout(5):
         while len(client.sent) < 2:
@@ -121,7 +127,7 @@ async def test_events_keep_the_comments_away() -> None:
             await asyncio.sleep(0.01)
 
     client = Client()
-    await client.run(EventStream(produce, on_error=told, keep_alive=0.15))
+    await client.run(EventStream(produce, style=StreamStyle(on_error=told), keep_alive=0.15))
     assert client.sent == [b"1"] * 20
 
 
@@ -131,7 +137,7 @@ async def test_an_error_before_the_first_event_is_raised() -> None:
 
     client = Client()
     with pytest.raises(ValueError, match="early"):
-        await client.run(EventStream(produce, on_error=told))
+        await client.run(EventStream(produce, style=StreamStyle(on_error=told)))
     assert client.status is None
 
 
@@ -141,7 +147,7 @@ async def test_a_later_error_is_the_last_event() -> None:
         raise ValueError("late")
 
     client = Client()
-    await client.run(EventStream(produce, on_error=told))
+    await client.run(EventStream(produce, style=StreamStyle(on_error=told)))
     assert b"".join(client.sent) == b"1event: error\ndata: late\n\n"
     assert client.complete
 
@@ -159,7 +165,9 @@ async def test_a_client_that_leaves_ends_the_producer_at_once(started: bool) -> 
             ended.set()
 
     client = Client()
-    running = asyncio.create_task(client.run(EventStream(produce, on_error=told)))
+    running = asyncio.create_task(
+        client.run(EventStream(produce, style=StreamStyle(on_error=told)))
+    )
     await asyncio.sleep(0.01)
     client.left.set()
     await running
@@ -185,7 +193,9 @@ async def test_a_client_that_reads_nothing_is_dropped(
     client = Client()
     if not started:  # an earlier answer on the same connection still fills its buffer
         client.stop_reading()
-    running = asyncio.create_task(client.run(EventStream(produce, on_error=told, keep_alive=0.03)))
+    running = asyncio.create_task(
+        client.run(EventStream(produce, style=StreamStyle(on_error=told), keep_alive=0.03))
+    )
     await asyncio.sleep(0.01)
     client.stop_reading()
     await running
@@ -203,7 +213,7 @@ async def test_a_client_that_stalls_at_the_end_is_dropped(monkeypatch: pytest.Mo
         await out.send(b"1")
         client.stop_reading()
 
-    await client.run(EventStream(produce, on_error=told, keep_alive=0.03))
+    await client.run(EventStream(produce, style=StreamStyle(on_error=told), keep_alive=0.03))
     assert client.aborted.is_set()
     assert not client.complete
 

@@ -4,98 +4,38 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, cast
 
-from ingle.backends.base import ChatMessage, GenerateRequest, Grammar, Priority, SamplingParams
+from ingle.backends.base import GenerateRequest
 
-from ..errors import InvalidBody, UnsupportedField
-from ..sampling import SamplingOptions, merge_sampling, stop_strings
-from ..structured_output import (
+from ...errors import InvalidBody, UnsupportedField
+from ...sampling import merge_sampling, stop_strings
+from ...structured_output import (
     only_one,
     response_format_grammar,
     structured_outputs_grammar,
     text_grammar,
 )
+from ..job import Job
 from .messages import chat_messages
-from .openai_types import ChatCompletionRequest, CommonRequest, CompletionRequest
+from .types import ChatCompletionRequest, CommonRequest, CompletionRequest
 
 MAX_PROMPTS = 64
-
-Prompt = list[ChatMessage] | str | list[int]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Job:
-    """A checked request, which waits only for its model: one or more prompts, `n` answers each."""
-
-    id: str
-    model: str
-    prompts: tuple[Prompt, ...]
-    options: SamplingOptions
-    stop: list[str]
-    max_tokens: int | None
-    n: int
-    include_usage: bool
-    priority: Priority = Priority.INTERACTIVE
-    client: str = ""
-    ignore_eos: bool = False
-    echo: bool = False
-    private: bool = False
-    speculation: bool = True
-    logprobs: int | None = None
-    grammar: Grammar | None = None
-
-    @property
-    def answers(self) -> int:
-        """Sequences it asks for."""
-        return self.n * len(self.prompts)
-
-    @property
-    def is_chat(self) -> bool:
-        """Whether its prompt is a conversation."""
-        return self.id.startswith("chatcmpl-")
-
-    def requests(self, recommended: Mapping[str, float]) -> list[GenerateRequest]:
-        """One request a prompt, with the model's own sampling where the client said nothing."""
-        sampling = merge_sampling(self.options, recommended)
-        return [
-            self._request(f"{self.id}-{number}", prompt, sampling)
-            for number, prompt in enumerate(self.prompts)
-        ]
-
-    def _request(self, id: str, prompt: Prompt, sampling: SamplingParams) -> GenerateRequest:  # noqa: A002 - the backend's word
-        is_chat = self.is_chat
-        return GenerateRequest(
-            id=id,
-            messages=cast("list[ChatMessage]", prompt) if is_chat else None,
-            prompt=None if is_chat else cast("str | list[int]", prompt),
-            sampling=sampling,
-            max_tokens=self.max_tokens,
-            stop=self.stop,
-            n=self.n,
-            ignore_eos=self.ignore_eos,
-            priority=self.priority,
-            client=self.client,
-            logprobs=self.logprobs,
-            grammar=self.grammar,
-            private=self.private,
-            speculation=self.speculation,
-        )
 
 
 def chat_job(body: ChatCompletionRequest, client: str = "", *, private: bool = False) -> Job:
     """Check a chat of `client`; raises `InvalidBody` and `UnsupportedField`."""
     _refuse(body, HARMLESS_IN_CHAT)
-    return Job(
+    request = GenerateRequest(
         id=f"chatcmpl-{secrets.token_hex(12)}",
-        prompts=(chat_messages(body.messages),),
+        messages=chat_messages(body.messages),
         max_tokens=body.max_completion_tokens or body.max_tokens,
         client=client,
         logprobs=_chat_logprobs(body),
         private=private,
         **_common(body),
     )
+    return Job(model=body.model, request=request, options=body)
 
 
 def completion_job(body: CompletionRequest, client: str = "", *, private: bool = False) -> Job:
@@ -122,30 +62,26 @@ def completion_job(body: CompletionRequest, client: str = "", *, private: bool =
             hint="Leave one of them out: the prompt's tokens are not scored.",
             param="logprobs",
         )
-    return Job(
+    request = GenerateRequest(
         id=f"cmpl-{secrets.token_hex(12)}",
-        prompts=prompts,
         max_tokens=body.max_tokens,
         ignore_eos=bool(body.ignore_eos),
-        echo=bool(body.echo),
         client=client,
         logprobs=0 if logprobs is True else logprobs,
         private=private,
         **_common(body),
     )
+    return Job(model=body.model, request=request, prompts=prompts, options=body)
 
 
 def _common(body: CommonRequest) -> dict[str, Any]:
     # Checked now, so that a wrong key is refused before a model is loaded for it.
     merge_sampling(body, {})
     return {
-        "model": body.model,
-        "options": body,
         "stop": stop_strings(body.stop),
         "n": body.n or 1,
         "priority": body.priority,
         "speculation": body.ingle is None or body.ingle.speculation is not False,
-        "include_usage": body.include_usage,
         "grammar": only_one(
             [
                 response_format_grammar(body.response_format),

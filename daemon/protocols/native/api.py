@@ -20,8 +20,8 @@ from ingle.models.errors import ModelNotFound
 from ingle.models.progress import PullProgress
 from ingle.models.task import ModelTask, Pooling
 
-from ..errors import InvalidBody, describe
-from ..generations import (
+from ...errors import InvalidBody, describe
+from ...generations import (
     DeltaEvent,
     ErrorEvent,
     FinishedEvent,
@@ -31,22 +31,22 @@ from ..generations import (
     StartedEvent,
     new_generation_id,
 )
-from ..http.body import parse, read_body
-from ..http.client_identity import identify_client
-from ..http.responses import JSON
-from ..http.route_spec import Parameter, RouteSpec, Stream
-from ..http.sse import EventStream, EventWriter, encode_event, run_until_disconnect
-from ..kv_folder import remove_stored_kv, weights_digest
-from ..loaded_model import LoadedModel
-from ..preparation import LoadOptions
-from ..pulls import Pull
-from ..sampling import merge_sampling, stop_strings
-from ..services import Services
-from ..structured_output import format_grammar
+from ...http.body import parse, read_body
+from ...http.client_identity import identify_client
+from ...http.responses import JSON
+from ...http.route_spec import Parameter, RouteSpec, Stream
+from ...http.sse import EventStream, EventWriter, StreamStyle, encode_event, run_until_disconnect
+from ...kv_folder import remove_stored_kv, weights_digest
+from ...loaded_model import LoadedModel
+from ...preparation import LoadOptions
+from ...pulls import Pull
+from ...sampling import merge_sampling, stop_strings
+from ...services import Services
+from ...structured_output import format_grammar
+from ..ingle_options import PRIVATE_HEADER, is_private
+from ..openai.messages import chat_messages
 from .entries import list_entries, model_entry
-from .ingle_options import PRIVATE_HEADER, is_private
-from .messages import chat_messages
-from .native_types import (
+from .types import (
     GaugesEvent,
     GenerationRequest,
     GenerationStarted,
@@ -87,6 +87,7 @@ class NativeApi:
         self._services = services
         self._version = version("ingle")
         self._encoder = msgspec.json.Encoder()
+        self._style = StreamStyle(on_error=self._error_frame)
         self._model_request = msgspec.json.Decoder(ModelRequest)
         self._load_request = msgspec.json.Decoder(LoadRequest)
         self._unload_request = msgspec.json.Decoder(UnloadRequest)
@@ -289,7 +290,7 @@ class NativeApi:
         """`POST /ingle/v1/pull`."""
         body = await self._read(request, self._model_request)
         pull = self._services.pulls.join(body.model)
-        return EventStream(partial(self._follow_pull, pull), on_error=self._error_frame)
+        return EventStream(partial(self._follow_pull, pull), style=self._style)
 
     async def cancel_pull(self, request: Request) -> Response:
         """`POST /ingle/v1/pull/cancel`."""
@@ -365,9 +366,7 @@ class NativeApi:
         """`GET /ingle/v1/generations/{id}/events`."""
         generation = self._generation(request)
         after = _resume_point(request, generation)
-        return EventStream(
-            partial(_follow_generation, generation, after), on_error=self._error_frame
-        )
+        return EventStream(partial(_follow_generation, generation, after), style=self._style)
 
     async def cancel(self, request: Request) -> Response:
         """`POST /ingle/v1/generations/{id}/cancel`."""
@@ -377,7 +376,7 @@ class NativeApi:
 
     async def events(self, request: Request) -> Response:
         """`GET /ingle/v1/events`."""
-        return EventStream(self._follow_hub, on_error=self._error_frame)
+        return EventStream(self._follow_hub, style=self._style)
 
     async def shutdown(self, request: Request) -> Response:
         """`POST /ingle/v1/shutdown`."""

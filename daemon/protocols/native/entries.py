@@ -5,8 +5,8 @@ from __future__ import annotations
 from ingle.models.catalog import CatalogEntry
 from ingle.models.stored_model import StoredModel
 
-from ..services import Services
-from .native_types import ModelEntry
+from ...services import Services
+from .types import ModelEntry
 
 
 def list_entries(services: Services) -> list[ModelEntry]:

@@ -11,12 +11,12 @@ from ingle.backends.base import EngineChoice, Quantize
 from ingle.models.kv_type import KVType
 from ingle.models.task import ModelTask
 
-from ..loaded_model import LoadedModel
-from ..memory import MemorySnapshot
-from ..sampling import SamplingOptions, TokenCount
-from ..structured_output import StructuredOutputs
-from .ingle_options import IngleOptions
-from .messages import Conversation
+from ...loaded_model import LoadedModel
+from ...memory import MemorySnapshot
+from ...sampling import SamplingOptions, TokenCount
+from ...structured_output import StructuredOutputs
+from ..ingle_options import IngleOptions
+from ..openai.messages import Conversation
 
 Reference = Annotated[str, Meta(min_length=1, max_length=4096)]
 AnswerFormat = Literal["json"] | StructuredOutputs

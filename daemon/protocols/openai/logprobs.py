@@ -6,7 +6,7 @@ import codecs
 
 from ingle.backends.base import Delta
 
-from .openai_types import ChatLogprobs, CompletionLogprobs, TokenAlternative, TokenLogprob
+from .types import ChatLogprobs, CompletionLogprobs, TokenAlternative, TokenLogprob
 
 _new_decoder = codecs.getincrementaldecoder("utf-8")
 

@@ -16,7 +16,7 @@ import pytest
 from ingle.backends.selection import create_backend
 
 if TYPE_CHECKING:
-    from ..conftest import RunningDaemon
+    from ...conftest import RunningDaemon
 
     DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
 

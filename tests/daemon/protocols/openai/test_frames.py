@@ -15,15 +15,16 @@ from ingle.backends.base import (
     Event,
     Finished,
     FinishReason,
+    GenerateRequest,
     ModelInfo,
     Started,
     TokenLogprobs,
 )
 from ingle.daemon.lifecycle import Lease
-from ingle.daemon.protocols.openai_answers import Answer, ChatAnswer, CompletionAnswer
-from ingle.daemon.protocols.openai_frames import ChunkFrames
-from ingle.daemon.protocols.openai_requests import Job
-from ingle.daemon.sampling import SamplingOptions
+from ingle.daemon.protocols.collected import Collected
+from ingle.daemon.protocols.job import Job
+from ingle.daemon.protocols.openai.answers import Answer, ChatAnswer, CompletionAnswer
+from ingle.daemon.protocols.openai.frames import ChunkFrames
 from ingle.models.stored_model import StoredModel
 
 if TYPE_CHECKING:
@@ -64,17 +65,11 @@ def lease() -> Lease:
     return Lease(model, backend, INFO)
 
 
-def job(*, include_usage: bool) -> Job:
-    return Job(
-        id="chatcmpl-1",
-        model=NAME,
-        prompts=("Hi", "Ho"),
-        options=SamplingOptions(),
-        stop=[],
-        max_tokens=None,
-        n=2,
-        include_usage=include_usage,
-    )
+def collected() -> Collected:
+    request = GenerateRequest(id="chatcmpl-1", n=2)
+    empty = Collected(Job(model=NAME, request=request, prompts=("Hi", "Ho")), lease())
+    empty.created = 1
+    return empty
 
 
 def whole(answer: Answer, prompt: int, events: list[Event]) -> bytes:
@@ -104,13 +99,11 @@ def test_frames_are_those_of_the_structs(
     deltas: list[Delta],
 ) -> None:
     prompt = 0 if kind is ChatAnswer else prompt
-    asked, granted = job(include_usage=include_usage), lease()
-    answer, reference = kind(asked, granted), kind(asked, granted)
-    reference._created = answer._created  # pyright: ignore[reportPrivateUsage]
+    answer, reference = (kind(collected(), include_usage=include_usage) for _ in range(2))
     events: list[Event] = [Started("r", 3), *deltas, Finished("r", 0, FinishReason.STOP, 2)]
     frames = ChunkFrames(answer)
-    assert frames.encode(prompt, events) == whole(reference, prompt, events)
-    assert frames.encode(prompt, events) == whole(reference, prompt, events)
-    end = msgspec.json.encode(reference.usage_chunk())
-    assert frames.end(usage=True) == b"data: " + end + b"\n\ndata: [DONE]\n\n"
-    assert frames.end(usage=False) == b"data: [DONE]\n\n"
+    assert frames.feed(prompt, events) == whole(reference, prompt, events)
+    assert frames.feed(prompt, events) == whole(reference, prompt, events)
+    usage = msgspec.json.encode(reference.usage_chunk())
+    counted = b"data: " + usage + b"\n\n" if include_usage else b""
+    assert frames.end() == counted + b"data: [DONE]\n\n"

@@ -13,14 +13,14 @@ from starlette.responses import Response
 from ingle.backends.base import RerankRequest as BackendRequest
 from ingle.models.task import ModelTask
 
-from ..errors import InvalidBody
-from ..http.body import parse, read_body
-from ..http.responses import JSON
-from ..http.route_spec import RouteSpec
-from ..http.sse import run_until_disconnect
-from ..services import Services
-from .openai_embeddings import EMBEDDING_ERRORS
-from .openai_embeddings_types import MAX_INPUTS, PromptUsage
+from ...errors import InvalidBody
+from ...http.body import parse, read_body
+from ...http.responses import JSON
+from ...http.route_spec import RouteSpec
+from ...http.sse import run_until_disconnect
+from ...services import Services
+from .embeddings import EMBEDDING_ERRORS
+from .embeddings_types import MAX_INPUTS, PromptUsage
 
 
 class Document(msgspec.Struct, frozen=True):

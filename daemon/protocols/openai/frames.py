@@ -7,8 +7,8 @@ from msgspec import structs
 
 from ingle.backends.base import Delta, Event
 
-from ..http.sse import encode_event
-from .openai_answers import Answer
+from ...http.sse import encode_event
+from .answers import Answer
 
 DONE = b"data: [DONE]\n\n"
 
@@ -29,7 +29,7 @@ class ChunkFrames:
         self._encoder = msgspec.json.Encoder()
         self._cuts: dict[tuple[int, int], tuple[bytes, bytes]] = {}
 
-    def encode(self, prompt: int, events: list[Event]) -> bytes:
+    def feed(self, prompt: int, events: list[Event]) -> bytes:
         """What the events add to the stream."""
         parts: list[bytes] = []
         for event in events:
@@ -41,9 +41,10 @@ class ChunkFrames:
                 parts += map(self._frame, self._answer.chunks(prompt, event))
         return b"".join(parts)
 
-    def end(self, *, usage: bool) -> bytes:
-        """The end of the stream."""
-        return (self._frame(self._answer.usage_chunk()) if usage else b"") + DONE
+    def end(self) -> bytes:
+        """The end of the stream, with the count where that was asked for."""
+        usage = self._answer.usage_chunk()
+        return (b"" if usage is None else self._frame(usage)) + DONE
 
     def _cut(self, key: tuple[int, int]) -> tuple[bytes, bytes]:
         """The frame of a text, up to the text and behind it."""

@@ -14,14 +14,14 @@ from starlette.responses import Response
 from ingle.backends.base import Embedded, EmbedRequest
 from ingle.models.task import ModelTask
 
-from ..errors import InvalidBody, UnsupportedField
-from ..http.body import parse, read_body
-from ..http.responses import JSON
-from ..http.route_spec import RouteSpec
-from ..http.sse import run_until_disconnect
-from ..lifecycle import Lease
-from ..services import Services
-from .openai_embeddings_types import (
+from ...errors import InvalidBody, UnsupportedField
+from ...http.body import parse, read_body
+from ...http.responses import JSON
+from ...http.route_spec import RouteSpec
+from ...http.sse import run_until_disconnect
+from ...lifecycle import Lease
+from ...services import Services
+from .embeddings_types import (
     MAX_INPUTS,
     EmbeddingList,
     EmbeddingObject,

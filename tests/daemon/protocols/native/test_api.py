@@ -16,7 +16,7 @@ from ingle.backends.process import WorkerProcess
 from ingle.models.store import ModelStore
 
 if TYPE_CHECKING:
-    from ..conftest import RunningDaemon
+    from ...conftest import RunningDaemon
 
     DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
 

@@ -14,11 +14,11 @@ import pytest
 from ingle.backends.base import LoadSpec
 from ingle.backends.local import LocalBackend
 from ingle.backends.process import WorkerProcess
-from ingle.daemon.protocols.openai_requests import completion_job
-from ingle.daemon.protocols.openai_types import CompletionRequest
+from ingle.daemon.protocols.openai.requests import completion_job
+from ingle.daemon.protocols.openai.types import CompletionRequest
 
 if TYPE_CHECKING:
-    from ..conftest import RunningDaemon
+    from ...conftest import RunningDaemon
 
     DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
 
@@ -59,7 +59,9 @@ async def test_a_whole_answer(daemon: RunningDaemon) -> None:
     assert usage["completion_tokens"] >= len(REPLY)
     assert usage["total_tokens"] == usage["prompt_tokens"] + usage["completion_tokens"]
     assert usage["prompt_tokens_details"]["cached_tokens"] <= usage["prompt_tokens"]
-    none = {"accepted_prediction_tokens": 0, "rejected_prediction_tokens": 0}
+    none = dict.fromkeys(
+        ("reasoning_tokens", "accepted_prediction_tokens", "rejected_prediction_tokens"), 0
+    )
     assert usage["completion_tokens_details"] == none
 
 

@@ -16,7 +16,7 @@ from ingle.backends.base import EventSink, GenerateRequest, LoadSpec, Priority
 from ingle.backends.local import LocalBackend
 
 if TYPE_CHECKING:
-    from ..conftest import RunningDaemon
+    from ...conftest import RunningDaemon
 
     DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
 

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from ingle.backends.selection import create_backend
 from ingle.daemon.errors import InvalidBody
-from ingle.daemon.protocols.openai_embeddings import embedding_inputs
+from ingle.daemon.protocols.openai.embeddings import embedding_inputs
 
 if TYPE_CHECKING:
-    from ..conftest import RunningDaemon
+    from ...conftest import RunningDaemon
 
     DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -13,26 +11,24 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base import Event
-from ingle.backends.errors import RequestRejected
 from ingle.models.errors import ModelError
 from ingle.models.store import StoredModel
 
-from ..errors import describe
-from ..http.body import parse, read_body
-from ..http.client_identity import identify_client
-from ..http.responses import JSON
-from ..http.route_spec import RouteSpec, Stream
-from ..http.sse import EventStream, EventWriter, encode_event, run_until_disconnect
-from ..lifecycle import Lease
-from ..model_run import ModelState
-from ..preparation import LoadOptions
-from ..services import Services
-from .ingle_options import PRIVATE_HEADER, is_private
-from .openai_answers import Answer, ChatAnswer, CompletionAnswer
-from .openai_frames import ChunkFrames
-from .openai_requests import Job, chat_job, completion_job
-from .openai_types import (
+from ...errors import describe
+from ...http.body import parse, read_body
+from ...http.client_identity import identify_client
+from ...http.responses import JSON
+from ...http.route_spec import RouteSpec, Stream
+from ...http.sse import StreamStyle, encode_event, loading_comment
+from ...model_run import ModelState
+from ...preparation import LoadOptions
+from ...services import Services
+from ..asking import Asker
+from ..ingle_options import PRIVATE_HEADER, is_private
+from .answers import ChatAnswer, CompletionAnswer, chat_completion, completion
+from .frames import ChunkFrames
+from .requests import chat_job, completion_job
+from .types import (
     ChatCompletion,
     ChatCompletionChunk,
     ChatCompletionRequest,
@@ -46,7 +42,6 @@ from .openai_types import (
 GENERATION_ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
 
 T = TypeVar("T")
-AnswerFactory = Callable[[Job, Lease], Answer]
 
 
 class OpenAIApi:
@@ -57,6 +52,8 @@ class OpenAIApi:
         self._chat = msgspec.json.Decoder(ChatCompletionRequest)
         self._completion = msgspec.json.Decoder(CompletionRequest)
         self._encoder = msgspec.json.Encoder()
+        self._asker = Asker(services)
+        self._style = StreamStyle(on_error=self._error_frame, loading=loading_comment)
 
     def routes(self) -> list[RouteSpec]:
         """All of them."""
@@ -116,48 +113,21 @@ class OpenAIApi:
         body = await self._read(request, self._chat)
         private = is_private(body.ingle, request.headers)
         job = chat_job(body, _client(request, body), private=private)
-        return await self._answer(request, job, bool(body.stream), ChatAnswer)
+        if not body.stream:
+            return await self._asker.whole(request, job, chat_completion)
+        answer = partial(ChatAnswer, include_usage=body.include_usage)
+        return self._asker.stream(job, lambda empty: ChunkFrames(answer(empty)), self._style)
 
     async def completions(self, request: Request) -> Response:
         """`POST /v1/completions`."""
         body = await self._read(request, self._completion)
         private = is_private(body.ingle, request.headers)
         job = completion_job(body, _client(request, body), private=private)
-        return await self._answer(request, job, bool(body.stream), CompletionAnswer)
-
-    async def _answer(
-        self, request: Request, job: Job, stream: bool, factory: AnswerFactory
-    ) -> Response:
-        if stream:
-            return EventStream(partial(self._stream, job, factory), on_error=self._error_frame)
-        answer = await run_until_disconnect(request.receive, self._whole(job, factory))
-        return Response(status_code=499) if answer is None else JSON(answer)
-
-    async def _stream(self, job: Job, factory: AnswerFactory, out: EventWriter) -> None:
-        async with self._lease(job) as lease:
-            frames = ChunkFrames(factory(job, lease))
-
-            def take(prompt: int, events: list[Event]) -> None:
-                if encoded := frames.encode(prompt, events):
-                    out.write(encoded)
-
-            await _run(job, lease, take)
-        out.write(frames.end(usage=job.include_usage))
-
-    async def _whole(self, job: Job, factory: AnswerFactory) -> msgspec.Struct:
-        async with self._lease(job) as lease:
-            answer = factory(job, lease)
-
-            def take(prompt: int, events: list[Event]) -> None:
-                for event in events:
-                    for _ in answer.chunks(prompt, event):
-                        continue
-
-            await _run(job, lease, take)
-        return answer.whole()
-
-    def _lease(self, job: Job) -> AbstractAsyncContextManager[Lease]:
-        return self._services.manager.lease(job.model, priority=job.priority, answers=job.answers)
+        echo = bool(body.echo)
+        if not body.stream:
+            return await self._asker.whole(request, job, partial(completion, echo=echo))
+        answer = partial(CompletionAnswer, include_usage=body.include_usage, echo=echo)
+        return self._asker.stream(job, lambda empty: ChunkFrames(answer(empty)), self._style)
 
     def _error_frame(self, error: Exception) -> bytes:
         return encode_event(self._encoder.encode(describe(error).openai()))
@@ -188,23 +158,6 @@ class OpenAIApi:
     async def _read(self, request: Request, decoder: msgspec.json.Decoder[T]) -> T:
         limit = self._services.config.max_body_bytes
         return parse(await read_body(request, limit), decoder)
-
-
-async def _run(job: Job, lease: Lease, take: Callable[[int, list[Event]], None]) -> None:
-    """Pass on the events of all the job's prompts, each with its prompt's number.
-
-    The first failure ends all of them.
-    """
-    requests = job.requests(lease.model.sampling)
-    try:
-        async with asyncio.TaskGroup() as group:
-            for prompt, request in enumerate(requests):
-                group.create_task(lease.backend.run(request, partial(take, prompt)))
-    except ExceptionGroup as failures:
-        error = failures.exceptions[0]
-        if isinstance(error, RequestRejected) and not job.is_chat and error.param == "messages":
-            error.param = "prompt"
-        raise error from None
 
 
 def _client(request: Request, body: CommonRequest) -> str:

@@ -7,10 +7,10 @@ from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any
 
 from ingle.backends.base import Delta, TokenLogprobs
-from ingle.daemon.protocols.openai_logprobs import CompletionScores, chat_logprobs
+from ingle.daemon.protocols.openai.logprobs import CompletionScores, chat_logprobs
 
 if TYPE_CHECKING:
-    from ..conftest import RunningDaemon
+    from ...conftest import RunningDaemon
 
     DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
 

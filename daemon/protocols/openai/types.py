@@ -10,13 +10,13 @@ from msgspec import UNSET, Meta, UnsetType
 from ingle.backends.base import Priority
 from ingle.models.task import ModelTask
 
-from ..model_run import ModelState
-from ..sampling import SamplingOptions, TokenCount
-from ..structured_output import ResponseFormat, StructuredOutputs
-from .ingle_options import IngleOptions
+from ...model_run import ModelState
+from ...sampling import SamplingOptions, TokenCount
+from ...structured_output import ResponseFormat, StructuredOutputs
+from ..ingle_options import IngleOptions
 from .messages import Conversation
 
-FinishWord = Literal["stop", "length"]
+FinishWord = Literal["stop", "length", "tool_calls"]
 ChoiceCount = Annotated[int, Meta(ge=1, le=16)]
 LogprobCount = Annotated[int, Meta(ge=0, le=20)]
 
@@ -96,8 +96,9 @@ class PromptTokensDetails(msgspec.Struct, frozen=True):
 
 
 class CompletionTokensDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the tokens that were guessed ahead, those that became part of the answer, and the rest."""
+    """Tokens of thought, and of guessed ones those that became part of the answer, and others."""
 
+    reasoning_tokens: int
     accepted_prediction_tokens: int
     rejected_prediction_tokens: int
 
@@ -145,12 +146,29 @@ class CompletionLogprobs(msgspec.Struct, frozen=True):
     text_offset: list[int]
 
 
-class AssistantMessage(msgspec.Struct, frozen=True):
-    """A whole answer."""
+class CalledFunction(msgspec.Struct, frozen=True):
+    """Which function is called; `arguments` is the text of a JSON object."""
 
-    role: Literal["assistant"]
-    content: str
+    name: str
+    arguments: str
+
+
+class MessageToolCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A call in a whole answer."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+
+class AssistantMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole answer; `content` is null where there is nothing but calls."""
+
+    role: Literal["assistant"] = "assistant"
+    content: str | None
     refusal: None = None
+    reasoning_content: str | UnsetType = UNSET
+    tool_calls: list[MessageToolCall] | UnsetType = UNSET
 
 
 class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,11 +192,29 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
     system_fingerprint: str
 
 
+class FunctionDelta(msgspec.Struct, frozen=True, kw_only=True):
+    """What one chunk adds to a call: first the name, then pieces of the arguments."""
+
+    name: str | UnsetType = UNSET
+    arguments: str
+
+
+class ToolCallChunk(msgspec.Struct, frozen=True, kw_only=True):
+    """One chunk's part of the call number `index`; `id` and `type` are in its first."""
+
+    index: int
+    id: str | UnsetType = UNSET
+    type: Literal["function"] | UnsetType = UNSET
+    function: FunctionDelta
+
+
 class ChoiceDelta(msgspec.Struct, frozen=True, kw_only=True):
     """What one chunk adds to an answer."""
 
     role: Literal["assistant"] | UnsetType = UNSET
     content: str | UnsetType = UNSET
+    reasoning_content: str | UnsetType = UNSET
+    tool_calls: list[ToolCallChunk] | UnsetType = UNSET
 
 
 class ChunkChoice(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from ingle.backends.base import ChatMessage
 
-from ..errors import InvalidBody, UnsupportedField
+from ...errors import InvalidBody, UnsupportedField
 
 ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 TEXT_PARTS = frozenset({"text", "input_text", "output_text"})

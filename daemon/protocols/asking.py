@@ -1,0 +1,153 @@
+"""From a checked job to its answer: the way that all protocols share."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Protocol
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ingle.backends.base import Event, LoadProgress
+from ingle.backends.errors import RequestRejected
+
+from ..http.responses import JSON
+from ..http.sse import EventStream, EventWriter, StreamStyle, run_until_disconnect
+from ..lifecycle import Lease
+from ..preparation import LoadOptions
+from ..services import Services
+from .collected import Collected
+from .job import Job
+
+QUIET_LOADING = 0.25
+"""Seconds of loading after which a stream begins: what fails sooner gets its proper status."""
+
+
+class Translation(Protocol):
+    """Turns the events of one job into the bytes of one protocol's stream."""
+
+    def feed(self, prompt: int, events: list[Event]) -> bytes:
+        """What the events of one prompt add to the stream; empty where that is nothing."""
+        ...
+
+    def end(self) -> bytes:
+        """What comes behind the last event."""
+        ...
+
+
+class Asker:
+    """Runs jobs for one client's request, and ends them when the client leaves."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def stream(
+        self,
+        job: Job,
+        translate: Callable[[Collected], Translation],
+        style: StreamStyle,
+    ) -> Response:
+        """A stream; `translate` gets a `Collected` that is empty, and filled by nobody else."""
+        return EventStream(partial(self._produce, job, translate, style), style=style)
+
+    async def whole(
+        self, request: Request, job: Job, finish: Callable[[Collected], object]
+    ) -> Response:
+        """The answer in one piece, as `finish` puts it."""
+        answer = await run_until_disconnect(request.receive, self.collect(job))
+        return Response(status_code=499) if answer is None else JSON(finish(answer))
+
+    async def collect(self, job: Job) -> Collected:
+        """The answer itself, for whoever asks from within."""
+        async with self.lease(job) as (lease, load_seconds):
+            collected = Collected(job, lease, load_seconds=load_seconds)
+            await self.run(job, lease, collected.take)
+        return collected
+
+    @asynccontextmanager
+    async def lease(
+        self, job: Job, on_progress: LoadProgress | None = None
+    ) -> AsyncGenerator[tuple[Lease, float]]:
+        """The job's model, and how many seconds it took to get it."""
+        began = time.monotonic()
+        async with self._services.manager.lease(
+            job.model,
+            priority=job.request.priority,
+            answers=job.answers,
+            options=LoadOptions(context=job.context),
+            keep_alive=job.keep_alive,
+            on_progress=on_progress,
+        ) as lease:
+            yield lease, time.monotonic() - began
+
+    async def run(self, job: Job, lease: Lease, take: Callable[[int, list[Event]], None]) -> None:
+        """Pass on the events of all the job's prompts, each with its prompt's number.
+
+        The first failure ends all of them.
+        """
+        requests = job.requests(lease.model.sampling)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for prompt, request in enumerate(requests):
+                    group.create_task(lease.backend.run(request, partial(take, prompt)))
+        except ExceptionGroup as failures:
+            error = failures.exceptions[0]
+            if (
+                isinstance(error, RequestRejected)
+                and error.param == "messages"
+                and job.request.messages is None
+            ):
+                error.param = "prompt"
+            raise error from None
+
+    async def _produce(
+        self,
+        job: Job,
+        translate: Callable[[Collected], Translation],
+        style: StreamStyle,
+        out: EventWriter,
+    ) -> None:
+        notice = _LoadingNotice(out, style)
+        try:
+            async with self.lease(job, notice.progressed) as (lease, load_seconds):
+                notice.end()
+                translation = translate(Collected(job, lease, load_seconds=load_seconds))
+
+                def take(prompt: int, events: list[Event]) -> None:
+                    if frames := translation.feed(prompt, events):
+                        out.write(frames)
+
+                await self.run(job, lease, take)
+        finally:
+            notice.end()
+        out.write(translation.end())
+
+
+class _LoadingNotice:
+    """Tells a stream of the model's loading, once that has gone on for a while."""
+
+    def __init__(self, out: EventWriter, style: StreamStyle) -> None:
+        self._out = out
+        self._style = style
+        self._fraction = 0.0
+        self._begun = False
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(QUIET_LOADING, self._begin)
+
+    def progressed(self, fraction: float) -> None:
+        """Tell how much is loaded."""
+        self._fraction = fraction
+        if self._begun:
+            self._out.write(self._style.loading(fraction))
+
+    def end(self) -> None:
+        """The model is ready, or will never be."""
+        self._timer.cancel()
+
+    def _begin(self) -> None:
+        self._begun = True
+        self.progressed(self._fraction)

@@ -1,0 +1,52 @@
+"""A checked request of any protocol, which waits only for its model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from ingle.backends.base import GenerateRequest, SamplingParams
+
+from ..sampling import SamplingOptions, merge_sampling
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One request, or the same one for several `prompts`; its id is the answer's.
+
+    `options` are laid over the sampling that the model recommends. The model is loaded with at
+    least `context` tokens, and stays for `keep_alive` seconds after its last use, where they are
+    given; -1 is for ever.
+    """
+
+    model: str
+    request: GenerateRequest
+    prompts: tuple[str | list[int], ...] = ()
+    options: SamplingOptions = SamplingOptions()  # noqa: RUF009 - nobody changes it
+    context: int | None = None
+    keep_alive: float | None = None
+
+    @property
+    def id(self) -> str:
+        """The request's."""
+        return self.request.id
+
+    @property
+    def answers(self) -> int:
+        """Sequences it asks for."""
+        return self.request.n * max(1, len(self.prompts))
+
+    def requests(self, recommended: Mapping[str, float]) -> list[GenerateRequest]:
+        """One request a prompt, with the model's own sampling where the client said nothing."""
+        sampling = merge_sampling(self.options, recommended)
+        if not self.prompts:
+            return [self._request(0, sampling)]
+        return [
+            structs.replace(self._request(number, sampling), prompt=prompt)
+            for number, prompt in enumerate(self.prompts)
+        ]
+
+    def _request(self, number: int, sampling: SamplingParams) -> GenerateRequest:
+        return structs.replace(self.request, id=f"{self.id}-{number}", sampling=sampling)

@@ -1,0 +1,1 @@
+"""ingle's own API under `/ingle/v1/`."""
