@@ -32,6 +32,7 @@ def create_app(services: Services) -> Starlette:
                 Gate,
                 allowed_origins=services.config.allowed_origins,
                 max_body_bytes=services.config.max_body_bytes,
+                max_upload_bytes=services.config.max_upload_bytes,
             )
         ],
         exception_handlers={

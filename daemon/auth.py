@@ -32,6 +32,9 @@ UNIX_NAMES = LOOPBACK_NAMES | {"ingle"}
 # sign: Node's fetch sends it, and with it many editors and agents.
 BROWSER_SIGNS = ("origin", "referer", "sec-fetch-site", "sec-fetch-dest", "sec-fetch-user")
 
+UPLOADS = ("/v1/files", "/api/blobs/")
+"""Paths whose bodies go to a file as they come."""
+
 METHODS = "GET, POST, DELETE"
 HEADER_LIST = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]*")
 
@@ -45,12 +48,14 @@ class Gate:
         *,
         allowed_origins: Collection[str],
         max_body_bytes: int,
+        max_upload_bytes: int,
         uid: Callable[[], int] | None = None,
     ) -> None:
         self._app = app
         # A sandboxed frame says "null", so that word can name nobody.
         self._origins = frozenset(allowed_origins) - {"null", "*"}
         self._max_body_bytes = max_body_bytes
+        self._max_upload_bytes = max_upload_bytes
         self._uid = uid or _own_uid
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,7 +90,7 @@ class Gate:
             raise InvalidBody("The request line must hold a path, not a whole address.")
         _check_host(connection, headers)
         origin = self._check_origin(headers)
-        self._check_length(headers)
+        self._check_length(scope["path"], headers)
         if origin is not None:
             _check_media_type(scope, headers)
         return origin
@@ -115,12 +120,14 @@ class Gate:
             code="origin_not_allowed",
         )
 
-    def _check_length(self, headers: Headers) -> None:
+    def _check_length(self, path: str, headers: Headers) -> None:
         length = headers.get("content-length", "0")
         if not length.isascii() or not length.isdigit() or len(length) > 18:
             raise InvalidBody("The Content-Length header is not a number.")
-        if int(length) > self._max_body_bytes:
-            raise body_too_large(self._max_body_bytes)
+        uploads = path.startswith(UPLOADS)
+        limit = self._max_upload_bytes if uploads else self._max_body_bytes
+        if int(length) > limit:
+            raise body_too_large(limit, "max_upload_bytes" if uploads else "max_body_bytes")
 
 
 def _own_uid() -> int:
@@ -128,11 +135,11 @@ def _own_uid() -> int:
     return -1 if sys.platform == "win32" else os.geteuid()
 
 
-def body_too_large(limit: int) -> BodyTooLarge:
-    """The refusal of a body above `limit` bytes."""
+def body_too_large(limit: int, setting: str = "max_body_bytes") -> BodyTooLarge:
+    """The refusal of a body above `limit` bytes, which the setting says."""
     return BodyTooLarge(
         f"The request's body is larger than the {limit} bytes that are allowed.",
-        hint="Send less, or raise `max_body_bytes`.",
+        hint=f"Send less, or raise `{setting}`.",
     )
 
 

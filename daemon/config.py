@@ -52,6 +52,7 @@ class Config:
     kv_disk: int = 4 * 2**30
     kv_memory: int = 512 * 2**20
     max_body_bytes: int = 64 * 2**20
+    max_upload_bytes: int = 64 * 2**30
     shutdown_grace: float = 10.0
     log_level: str = "info"
 

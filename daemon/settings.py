@@ -242,6 +242,7 @@ PARSERS: Mapping[str, Parser] = {
     "kv_disk": _size(0),
     "kv_memory": _size(0),
     "max_body_bytes": _size(1024),
+    "max_upload_bytes": _size(1024),
     "shutdown_grace": _seconds(forever=False),
     "log_level": _choice(LOG_LEVELS),
 }

@@ -67,6 +67,7 @@ async def door(ingle_home: Path) -> AsyncGenerator[Door]:
         recorder,
         allowed_origins=[LISTED, "null", "*"],
         max_body_bytes=1000,
+        max_upload_bytes=5000,
         uid=lambda: owner[0],
     )
     server = Server(
@@ -271,6 +272,15 @@ async def test_a_body_announced_too_large_is_refused_unread(door: Door, raw: Raw
     answer = await raw(door.port, head + b"Content-Length: 1001\r\n\r\n")
     assert status(answer) == 413
     assert (door.app.requests, door.app.read) == (0, 0)
+
+
+async def test_files_may_be_larger_than_requests(door: Door, raw: RawRequest) -> None:
+    for path in ("/v1/files", "/api/blobs/sha256:0"):
+        head = b"POST %b HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: 100-continue\r\n" % path.encode()
+        assert status(await raw(door.port, head + b"Content-Length: 1001\r\n\r\n")) != 413
+        answer = await raw(door.port, head + b"Content-Length: 5001\r\n\r\n")
+        assert status(answer) == 413
+        assert b"max_upload_bytes" in answer
 
 
 async def test_another_user_is_refused(door: Door, raw: RawRequest) -> None:
