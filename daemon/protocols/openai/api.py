@@ -25,6 +25,7 @@ from ...preparation import LoadOptions
 from ...services import Services
 from ..asking import Asker
 from ..ingle_options import PRIVATE_HEADER, is_private
+from ..origin import Origin
 from .answers import ChatAnswer, CompletionAnswer, chat_completion, completion
 from .frames import ChunkFrames
 from .requests import chat_job, completion_job
@@ -111,8 +112,7 @@ class OpenAIApi:
     async def chat_completions(self, request: Request) -> Response:
         """`POST /v1/chat/completions`."""
         body = await self._read(request, self._chat)
-        private = is_private(body.ingle, request.headers)
-        job = chat_job(body, _client(request, body), private=private)
+        job = chat_job(body, _origin(request, body))
         if not body.stream:
             return await self._asker.whole(request, job, chat_completion)
         answer = partial(ChatAnswer, include_usage=body.include_usage)
@@ -121,13 +121,26 @@ class OpenAIApi:
     async def completions(self, request: Request) -> Response:
         """`POST /v1/completions`."""
         body = await self._read(request, self._completion)
-        private = is_private(body.ingle, request.headers)
-        job = completion_job(body, _client(request, body), private=private)
+        job = completion_job(body, _origin(request, body))
         echo = bool(body.echo)
         if not body.stream:
             return await self._asker.whole(request, job, partial(completion, echo=echo))
         answer = partial(CompletionAnswer, include_usage=body.include_usage, echo=echo)
         return self._asker.stream(job, lambda empty: ChunkFrames(answer(empty)), self._style)
+
+    async def answer_chat(self, body: bytes, origin: Origin) -> ChatCompletion:
+        """The whole answer to the body of a chat, for whoever asks from within.
+
+        Whether the body asks for a stream does not matter. Raises what `describe` can tell.
+        """
+        job = chat_job(parse(body, self._chat), origin)
+        return chat_completion(await self._asker.collect(job))
+
+    async def answer_completion(self, body: bytes, origin: Origin) -> Completion:
+        """The whole answer to the body of a plain completion; see `answer_chat`."""
+        asked = parse(body, self._completion)
+        job = completion_job(asked, origin)
+        return completion(await self._asker.collect(job), echo=bool(asked.echo))
 
     def _error_frame(self, error: Exception) -> bytes:
         return encode_event(self._encoder.encode(describe(error).openai()))
@@ -160,11 +173,12 @@ class OpenAIApi:
         return parse(await read_body(request, limit), decoder)
 
 
-def _client(request: Request, body: CommonRequest) -> str:
+def _origin(request: Request, body: CommonRequest) -> Origin:
+    private = is_private(body.ingle, request.headers)
     if body.ingle is not None and body.ingle.client is not None:
-        return body.ingle.client
+        return Origin(client=body.ingle.client, private=private)
     names = (body.user, body.safety_identifier, body.prompt_cache_key)
-    return identify_client(request, *names)
+    return Origin(client=identify_client(request, *names), private=private)
 
 
 def _created(path: Path) -> int:

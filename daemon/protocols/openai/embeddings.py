@@ -11,7 +11,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base import Embedded, EmbedRequest
+from ingle.backends.base import Embedded, EmbedRequest, Priority
 from ingle.models.task import ModelTask
 
 from ...errors import InvalidBody, UnsupportedField
@@ -21,6 +21,7 @@ from ...http.route_spec import RouteSpec
 from ...http.sse import run_until_disconnect
 from ...lifecycle import Lease
 from ...services import Services
+from ..origin import Origin
 from .embeddings_types import (
     MAX_INPUTS,
     EmbeddingList,
@@ -57,14 +58,23 @@ class EmbeddingsApi:
 
     async def embeddings(self, request: Request) -> Response:
         """`POST /v1/embeddings`."""
-        limit = self._services.config.max_body_bytes
-        body = parse(await read_body(request, limit), self._decoder)
-        inputs = embedding_inputs(body.input)
-        answer = await run_until_disconnect(request.receive, self._embed(body, inputs))
+        body = await read_body(request, self._services.config.max_body_bytes)
+        answer = await run_until_disconnect(request.receive, self.answer_embeddings(body, Origin()))
         return Response(status_code=499) if answer is None else JSON(answer)
 
-    async def _embed(self, body: EmbeddingsRequest, inputs: list[str | list[int]]) -> EmbeddingList:
-        async with self._services.manager.lease(body.model, task=ModelTask.EMBED) as lease:
+    async def answer_embeddings(self, body: bytes, origin: Origin) -> EmbeddingList:
+        """The vectors for a body, for whoever asks from within; raises what `describe` can tell."""
+        asked = parse(body, self._decoder)
+        return await self._embed(asked, embedding_inputs(asked.input), origin)
+
+    async def _embed(
+        self, body: EmbeddingsRequest, inputs: list[str | list[int]], origin: Origin
+    ) -> EmbeddingList:
+        async with self._services.manager.lease(
+            body.model,
+            task=ModelTask.EMBED,
+            priority=origin.priority or Priority.INTERACTIVE,
+        ) as lease:
             embedded = await lease.backend.embed(
                 EmbedRequest(
                     id=f"embd-{secrets.token_hex(12)}",

@@ -17,29 +17,28 @@ from ...structured_output import (
     text_grammar,
 )
 from ..job import Job
+from ..origin import Origin
 from .messages import chat_messages
 from .types import ChatCompletionRequest, CommonRequest, CompletionRequest
 
 MAX_PROMPTS = 64
 
 
-def chat_job(body: ChatCompletionRequest, client: str = "", *, private: bool = False) -> Job:
-    """Check a chat of `client`; raises `InvalidBody` and `UnsupportedField`."""
+def chat_job(body: ChatCompletionRequest, origin: Origin) -> Job:
+    """Check a chat; raises `InvalidBody` and `UnsupportedField`."""
     _refuse(body, HARMLESS_IN_CHAT)
     request = GenerateRequest(
         id=f"chatcmpl-{secrets.token_hex(12)}",
         messages=chat_messages(body.messages),
         max_tokens=body.max_completion_tokens or body.max_tokens,
-        client=client,
         logprobs=_chat_logprobs(body),
-        private=private,
-        **_common(body),
+        **_common(body, origin),
     )
     return Job(model=body.model, request=request, options=body)
 
 
-def completion_job(body: CompletionRequest, client: str = "", *, private: bool = False) -> Job:
-    """Check a plain completion of `client`; raises `InvalidBody` and `UnsupportedField`."""
+def completion_job(body: CompletionRequest, origin: Origin) -> Job:
+    """Check a plain completion; raises `InvalidBody` and `UnsupportedField`."""
     _refuse(body, HARMLESS_IN_COMPLETION)
     if body.best_of is not None and body.best_of != (body.n or 1):
         raise UnsupportedField(
@@ -66,21 +65,21 @@ def completion_job(body: CompletionRequest, client: str = "", *, private: bool =
         id=f"cmpl-{secrets.token_hex(12)}",
         max_tokens=body.max_tokens,
         ignore_eos=bool(body.ignore_eos),
-        client=client,
         logprobs=0 if logprobs is True else logprobs,
-        private=private,
-        **_common(body),
+        **_common(body, origin),
     )
     return Job(model=body.model, request=request, prompts=prompts, options=body)
 
 
-def _common(body: CommonRequest) -> dict[str, Any]:
+def _common(body: CommonRequest, origin: Origin) -> dict[str, Any]:
     # Checked now, so that a wrong key is refused before a model is loaded for it.
     merge_sampling(body, {})
     return {
         "stop": stop_strings(body.stop),
         "n": body.n or 1,
-        "priority": body.priority,
+        "priority": origin.priority or body.priority,
+        "client": origin.client,
+        "private": origin.private,
         "speculation": body.ingle is None or body.ingle.speculation is not False,
         "grammar": only_one(
             [

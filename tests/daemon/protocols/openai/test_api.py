@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from ingle.backends.base import LoadSpec
+from ingle.backends.base import LoadSpec, Priority
 from ingle.backends.local import LocalBackend
 from ingle.backends.process import WorkerProcess
+from ingle.daemon.errors import InvalidBody
+from ingle.daemon.protocols.openai.api import OpenAIApi
 from ingle.daemon.protocols.openai.requests import completion_job
 from ingle.daemon.protocols.openai.types import CompletionRequest
+from ingle.daemon.protocols.origin import Origin
 
 if TYPE_CHECKING:
     from ...conftest import RunningDaemon
@@ -441,6 +444,17 @@ async def test_usage_counts_guesses(run_daemon: DaemonFactory) -> None:
 @pytest.mark.parametrize(("ingle", "guesses"), [({}, True), ({"speculation": False}, False)])
 def test_a_request_may_forbid_guesses(ingle: dict[str, bool], guesses: bool) -> None:
     body = {"model": "echo:1", "prompt": "Hi", "ingle": ingle}
-    job = completion_job(msgspec.convert(body, CompletionRequest))
+    job = completion_job(msgspec.convert(body, CompletionRequest), Origin())
     (request,) = job.requests({})
     assert request.speculation is guesses
+
+
+async def test_a_body_is_answered_from_within(daemon: RunningDaemon) -> None:
+    api, origin = OpenAIApi(daemon.services), Origin(client="batch", priority=Priority.BATCH)
+    whole = await api.answer_chat(msgspec.json.encode(chat(stream=True)), origin)
+    assert whole.choices[0].message.content == "Hello from the scripted model."
+    body = {"model": "echo:1", "prompt": ["a", "b"], "max_tokens": 5, "echo": True}
+    plain = await api.answer_completion(msgspec.json.encode(body), origin)
+    assert [choice.text for choice in plain.choices] == ["aHello", "bHello"]
+    with pytest.raises(InvalidBody, match="messages"):
+        await api.answer_chat(b'{"model": "echo:1"}', origin)
