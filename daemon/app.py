@@ -19,6 +19,7 @@ from .errors import MethodNotAllowed, NotFound, Problem, RequestError, describe
 from .http.body import ClientLeft
 from .http.responses import error_response
 from .http.route_spec import RouteSpec
+from .keys import KeyRing, KeyStore
 from .routes import route_table
 from .services import Services
 
@@ -33,6 +34,7 @@ def create_app(services: Services) -> Starlette:
                 allowed_origins=services.config.allowed_origins,
                 max_body_bytes=services.config.max_body_bytes,
                 max_upload_bytes=services.config.max_upload_bytes,
+                keys=KeyRing(KeyStore(services.config.paths.keys)),
             )
         ],
         exception_handlers={

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
@@ -23,6 +23,8 @@ from .errors import (
 from .http.http_protocol import CONNECTION, TARGET_IS_PATH
 from .http.peer import Connection
 from .http.responses import error_response
+from .keys import PREFIX as KEY_PREFIX
+from .keys import KeyRing
 
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
 # A unix socket has no name of its own, so clients put a made-up one into their URL.
@@ -36,6 +38,9 @@ UPLOADS = ("/v1/files", "/api/blobs/")
 """Paths whose bodies go to a file as they come."""
 
 METHODS = "GET, POST, DELETE"
+# OpenAI's clients, Anthropic's, and those of Azure.
+KEY_HEADERS = ("authorization", "x-api-key", "api-key")
+CHALLENGE = {"www-authenticate": "Bearer"}
 HEADER_LIST = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]*")
 
 
@@ -49,6 +54,7 @@ class Gate:
         allowed_origins: Collection[str],
         max_body_bytes: int,
         max_upload_bytes: int,
+        keys: KeyRing | None = None,
         uid: Callable[[], int] | None = None,
     ) -> None:
         self._app = app
@@ -56,6 +62,7 @@ class Gate:
         self._origins = frozenset(allowed_origins) - {"null", "*"}
         self._max_body_bytes = max_body_bytes
         self._max_upload_bytes = max_upload_bytes
+        self._keys = keys
         self._uid = uid or _own_uid
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,7 +92,7 @@ class Gate:
         connection: Connection | None = state.get(CONNECTION)
         if connection is None:
             raise Unauthorized("Nobody can tell whose connection this is.")
-        self._check_user(connection)
+        self._check_user(connection, scope, headers)
         if not state.get(TARGET_IS_PATH, True):
             raise InvalidBody("The request line must hold a path, not a whole address.")
         _check_host(connection, headers)
@@ -95,18 +102,59 @@ class Gate:
             _check_media_type(scope, headers)
         return origin
 
-    def _check_user(self, connection: Connection) -> None:
+    def _check_user(self, connection: Connection, scope: Scope, headers: Headers) -> None:
+        """A key stands in for the user where the system does not name one, or names another.
+
+        A key that is wrong is refused even where none is needed: whoever set one wants it to count.
+        """
+        has_key = self._has_key(headers)
         if connection.uid is None:
+            # A browser asks without its key first, and gets no more than the answer to that.
+            if has_key or self._is_preflight(scope, headers):
+                return
             raise Unauthorized(
                 "The system does not tell which user this connection belongs to.",
-                hint="Use the unix socket; `ingle ps` prints where it is.",
+                hint="Send a key that `ingle key new` made, as `Authorization: Bearer`, or use the "
+                "unix socket; `ingle ps` prints where it is.",
+                headers=CHALLENGE,
             )
-        if connection.uid != self._uid():
+        if connection.uid != self._uid() and not (has_key and connection.kind == "tcp"):
             raise Forbidden(
                 "This daemon belongs to another user.",
                 hint="Start your own: `ingle serve --port 0`.",
                 code="wrong_user",
             )
+
+    def _has_key(self, headers: Headers) -> bool:
+        """Whether a key came along; raises `Unauthorized` for one that is not, or no more, valid.
+
+        Other words in its place are no keys: clients that need none send `x`, `ollama` or `sk-…`.
+        """
+        said = {key for name in KEY_HEADERS for key in _keys_said(headers.getlist(name))}
+        for key in said:
+            record = self._keys.find(key) if self._keys is not None else None
+            if record is None:
+                raise Unauthorized(
+                    "This key is not, or no longer, valid.",
+                    hint="`ingle key list` shows which there are, `ingle key new` makes one.",
+                    code="invalid_api_key",
+                    headers=CHALLENGE,
+                )
+            assert self._keys is not None
+            if self._keys.expired(record):
+                raise Unauthorized(
+                    f"The key '{record.name}' has expired.",
+                    hint="`ingle key new` makes another.",
+                    code="invalid_api_key",
+                    headers=CHALLENGE,
+                )
+            self._keys.note_use(record)
+        return bool(said)
+
+    def _is_preflight(self, scope: Scope, headers: Headers) -> bool:
+        asks = "access-control-request-method" in headers and scope["method"] == "OPTIONS"
+        origins = headers.getlist("origin")
+        return asks and len(origins) == 1 and origins[0] in self._origins
 
     def _check_origin(self, headers: Headers) -> str | None:
         if not any(sign in headers for sign in BROWSER_SIGNS):
@@ -128,6 +176,14 @@ class Gate:
         limit = self._max_upload_bytes if uploads else self._max_body_bytes
         if int(length) > limit:
             raise body_too_large(limit, "max_upload_bytes" if uploads else "max_body_bytes")
+
+
+def _keys_said(values: Iterable[str]) -> Iterator[str]:
+    for value in values:
+        scheme, _, rest = value.strip().partition(" ")
+        word = rest.strip() if scheme.lower() == "bearer" else value.strip()
+        if word.startswith(KEY_PREFIX):
+            yield word
 
 
 def _own_uid() -> int:

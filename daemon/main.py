@@ -22,6 +22,7 @@ COMMANDS = {
     "unload": "unload",
     "serve": "serve",
     "stop": "stop",
+    "key": "key",
     "verify": "verify",
     "version": "version",
 }
@@ -54,6 +55,9 @@ daemon:
   unload    give back the memory of a model
   serve     run the daemon in the foreground; commands start it by themselves
   stop      end the daemon
+
+clients:
+  key       keys for clients that need one
 
   version   print the version
 

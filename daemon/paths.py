@@ -88,6 +88,11 @@ class Paths:
         return self.state / "ingle.log"
 
     @property
+    def keys(self) -> Path:
+        """The digests of API keys."""
+        return self.state / "keys.json"
+
+    @property
     def kv(self) -> Path:
         """What was computed for conversations, a folder a model."""
         return self.state / "kv"

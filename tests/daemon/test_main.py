@@ -48,6 +48,9 @@ daemon:
   serve     run the daemon in the foreground; commands start it by themselves
   stop      end the daemon
 
+clients:
+  key       keys for clients that need one
+
   version   print the version
 
 `ingle COMMAND --help` says more. Settings come from config.toml, INGLE_*
