@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from ..conversation import ChatMessage
+import msgspec
+
+from ..conversation import ChatMessage, Tool
 from ..errors import RequestRejected
-from .message_forms import Message, TemplateHabits, message_forms, probe_habits
+from .message_forms import Form, message_forms
 from .template_errors import LimitExceeded, TemplateError, TemplateRefused
+from .template_habits import TemplateHabits
 from .template_helper import RenderLimits
+from .template_probe import probe_habits
 from .template_renderer import TemplateRenderer
 
 CHATML = (
@@ -48,8 +53,9 @@ class ChatTemplate:
     Thread-safe and synchronous. The first call starts the helper and waits for it; `start` lets
     that happen in the background. A conversation that the template refuses is tried again with
     consecutive messages of one role merged, and with system text at the head of the next user
-    message. A probe finds out whether the template drops system messages silently, which are then
-    moved likewise, and whether it wants content as typed parts.
+    message. A probe finds out what the template drops silently: system messages, which are then
+    moved likewise, or tools and calls of them, which are then told in words. It also finds out
+    whether content is wanted as typed parts, and how calls are.
     """
 
     def __init__(
@@ -83,26 +89,44 @@ class ChatTemplate:
     def render(
         self,
         messages: Sequence[ChatMessage],
+        tools: Sequence[Tool] = (),
         *,
         add_generation_prompt: bool = True,
+        continues: bool = False,
         **variables: object,
     ) -> str:
         """The prompt; `variables` are the template's own switches, such as `enable_thinking`.
 
-        Raises `TemplateRefused` where the template cannot express the messages, `TemplateError`
-        where it fails or oversteps a limit, `RequestRejected` for a reserved variable or no text.
+        With `continues` it ends where the last message does. Raises `TemplateRefused` where the
+        template cannot express the messages, `TemplateError` where it fails or oversteps a limit,
+        `RequestRejected` for a reserved variable or no text.
         """
         _refuse_reserved(variables)
-        context = self._context(add_generation_prompt) | variables
+        context = self._context(add_generation_prompt and not continues) | variables
+        mark = ""
+        if continues and messages:
+            # What stands behind the last message is cut off, and nothing before it is touched:
+            # templates that trim it would otherwise take a space from its end.
+            mark = f"[{secrets.token_hex(8)}]"
+            last = messages[-1]
+            last = msgspec.structs.replace(last, content=last.content + mark)
+            messages = [*messages[:-1], last]
         with self._lock:
             try:
                 self._make_ready()
-                return self._render_first_fit(messages, context)
+                return self._render_first_fit(messages, tools, context, mark)
             except UnicodeEncodeError as error:
                 raise RequestRejected(
                     "The messages hold a lone surrogate, which is no Unicode text.",
                     hint="Send whole UTF-16 pairs, or leave the character out.",
                     param="messages",
+                ) from error
+            except (OverflowError, RecursionError) as error:
+                raise RequestRejected(
+                    "The tools, calls or template variables hold a number that is too large, or "
+                    "are nested too deeply.",
+                    hint="Send whole numbers of at most 64 bits, and flatter schemas.",
+                    param="tools",
                 ) from error
 
     def close(self) -> None:
@@ -140,39 +164,51 @@ class ChatTemplate:
             )
 
     def _render_first_fit(
-        self, messages: Sequence[ChatMessage], context: Mapping[str, object]
+        self,
+        messages: Sequence[ChatMessage],
+        tools: Sequence[Tool],
+        context: Mapping[str, object],
+        mark: str,
     ) -> str:
-        """The first form that the template accepts; raises the first refusal if there is none."""
-        refusal: TemplateRefused | None = None
+        """The first form that the template accepts; raises the first refusal if there is none.
+
+        Tools and calls that it fails at are put otherwise, too.
+        """
+        refusal: TemplateRefused | TemplateError | None = None
         deadline = time.monotonic() + self._limits.seconds
-        for form in message_forms(messages, self._habits or TemplateHabits()):
+        for form in message_forms(messages, tools, self._habits or TemplateHabits()):
             seconds = deadline - time.monotonic()
             if refusal is not None and seconds <= 0:
                 break
             try:
-                return self._render_form(form, context, seconds)
+                text = self._render_form(form, context, seconds)
+                return text if not mark else _cut(text, mark)
+            except LimitExceeded:
+                raise
+            except TemplateError as error:
+                if form.plain:
+                    raise
+                refusal = refusal or error
             except TemplateRefused as error:
                 refusal = refusal or error
         raise refusal or TemplateError("The conversation has no form that could be rendered.")
 
-    def _render_form(
-        self, form: list[Message], context: Mapping[str, object], seconds: float
-    ) -> str:
-        characters = sum(len(str(message["content"])) for message in form)
-        return self._renderer.render({**context, "messages": form}, characters, seconds)
+    def _render_form(self, form: Form, context: Mapping[str, object], seconds: float) -> str:
+        variables = {**context, **form.variables, "messages": form.messages}
+        return self._renderer.render(variables, form.characters, seconds)
 
     def _probe(self) -> TemplateHabits:
         """The template's habits; the usual ones where it fails, since requests will say how."""
         deadline = time.monotonic() + self._limits.seconds
 
-        def render(form: list[Message]) -> str | None:
+        def render(form: Form) -> str | None:
             try:
                 return self._render_form(form, self._context(True), deadline - time.monotonic())
             except TemplateRefused:
                 return None
 
         try:
-            return probe_habits(render)
+            return probe_habits(render, self.source)
         except LimitExceeded:
             raise
         except TemplateError:
@@ -192,6 +228,14 @@ class ChatTemplate:
 def default_template(has_token: Callable[[str], bool]) -> str | None:
     """ChatML for a model whose vocabulary was made for it, else None."""
     return CHATML if has_token("<|im_start|>") and has_token("<|im_end|>") else None
+
+
+def _cut(text: str, mark: str) -> str:
+    """What stands before the mark."""
+    before, found, _ = text.rpartition(mark)
+    if not found:
+        raise TemplateRefused("the last message leaves no trace in the prompt")
+    return before
 
 
 def _refuse_reserved(variables: Mapping[str, object]) -> None:

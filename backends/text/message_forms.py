@@ -2,64 +2,109 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import NamedTuple
 
-from ..conversation import ChatMessage
+import msgspec
 
-Message = dict[str, object]
-"""One message as a template sees it: `role`, `content`, and `name` where there is one."""
-
-BETWEEN = "\n\n"
-SYSTEM_PROBE = ChatMessage("system", "Probe of the system role.")
-USER_PROBE = ChatMessage("user", "Probe of the user role.")
-
-
-@dataclass(frozen=True, slots=True)
-class TemplateHabits:
-    """What a template does without a word: leave out system messages, or text not in parts."""
-
-    drops_system: bool = False
-    wants_parts: bool = False
+from ..conversation import ChatMessage, Tool
+from .template_habits import Message, TemplateHabits
+from .tool_messages import answered, call_fields, has_calls, in_style, paired, tool_variables
+from .tool_prompt import BETWEEN, calls_in_words, with_instructions
 
 
-def probe_habits(render: Callable[[list[Message]], str | None]) -> TemplateHabits:
-    """Learn them from two made-up messages; `render` gives None where the template refuses."""
-    both = [SYSTEM_PROBE, USER_PROBE]
-    form = _plain
-    text = render([form(message) for message in both]) or render([form(USER_PROBE)])
-    wants_parts = False
-    if text is not None and USER_PROBE.content not in text:
-        in_parts = render([_in_parts(message) for message in both])
-        in_parts = in_parts or render([_in_parts(USER_PROBE)])
-        wants_parts = in_parts is not None and USER_PROBE.content in in_parts
-        form = _in_parts if wants_parts else _plain
-    with_system = render([form(message) for message in both])
-    drops_system = with_system is not None and SYSTEM_PROBE.content not in with_system
-    return TemplateHabits(drops_system, wants_parts)
+class Form(NamedTuple):
+    """A conversation as a template reads it, and the variables that show it the tools.
+
+    It is `plain` without tools and calls; all that is said in it has so many `characters`.
+    """
+
+    messages: list[Message]
+    variables: dict[str, object]
+    characters: int
+    plain: bool
 
 
 def message_forms(
-    messages: Sequence[ChatMessage], habits: TemplateHabits
-) -> Iterator[list[Message]]:
+    messages: Sequence[ChatMessage], tools: Sequence[Tool], habits: TemplateHabits
+) -> Iterator[Form]:
     """The conversation as the template reads it, then milder changes before greater ones."""
+    messages = paired(messages)
+    size = _characters(messages, tools)
+    plain = not tools and not has_calls(messages)
+    if plain or not tools or habits.tools is not None:
+        variables = tool_variables(tools, habits.tools) if tools or habits.needs_tools else {}
+        for said in _variants(_native(messages, tools, habits), habits):
+            yield Form([_fields(message, habits) for message in said], variables, size, plain)
+    if not plain:
+        variables = tool_variables([], habits.tools) if habits.needs_tools else {}
+        told = calls_in_words(with_instructions(messages, tools))
+        for said in _variants(told, habits):
+            yield Form([_fields(message, habits) for message in said], variables, size, plain)
+
+
+def _characters(messages: Sequence[ChatMessage], tools: Sequence[Tool]) -> int:
+    said = sum(len(message.content) + len(message.reasoning) for message in messages)
+    calls = [call for message in messages for call in message.tool_calls]
+    called = sum(len(call.name) + len(call.arguments) for call in calls)
+    told = sum(len(tool.name) + len(tool.description) + len(tool.parameters) for tool in tools)
+    return said + called + told
+
+
+def _native(
+    messages: list[ChatMessage], tools: Sequence[Tool], habits: TemplateHabits
+) -> list[ChatMessage]:
+    """The template's own way to put calls, or words in its place."""
+    style = habits.calls
+    if style is None:
+        return calls_in_words(messages, *habits.call_marks)
+    said = in_style(messages, style)
+    return fold_system(said) if style.folds_system and (tools or has_calls(said)) else said
+
+
+def _variants(
+    messages: list[ChatMessage], habits: TemplateHabits
+) -> Iterator[Sequence[ChatMessage]]:
+    """Each way to put it once."""
     folded = fold_system(messages)
-    original = folded if habits.drops_system else list(messages)
-    form = _in_parts if habits.wants_parts else _plain
-    seen: list[list[ChatMessage]] = []
-    for said in (original, merge_same_roles(original), folded, merge_same_roles(folded)):
+    original = folded if habits.drops_system else messages
+    silent = [_without_reasoning(message) for message in original]
+    merged = merge_same_roles(original)
+    seen: list[Sequence[ChatMessage]] = []
+    for said in (
+        original,
+        silent,
+        answered(original),
+        merged,
+        answered(merged),
+        folded,
+        merge_same_roles(folded),
+        answered(merge_same_roles(folded)),
+    ):
         if said not in seen:
             seen.append(said)
-            yield [form(message) for message in said]
+            yield said
 
 
 def merge_same_roles(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """Consecutive messages of one speaker as one, for templates that want roles to alternate."""
-    return [
-        ChatMessage(role, BETWEEN.join(message.content for message in group), name)
-        for (role, name), group in groupby(messages, key=lambda m: (m.role, m.name))
-    ]
+    """Consecutive messages of one speaker as one, for templates that want roles to alternate.
+
+    Calls and results stay as they are.
+    """
+    merged: list[ChatMessage] = []
+    for (alone, role, name), group in groupby(messages, key=_speaker):
+        if alone:
+            merged += group
+            continue
+        said = list(group)
+        content = BETWEEN.join(message.content for message in said)
+        merged.append(ChatMessage(role, content, name, said[-1].reasoning))
+    return merged
+
+
+def _speaker(message: ChatMessage) -> tuple[bool, str, str | None]:
+    return bool(message.tool_calls) or message.role == "tool", message.role, message.name
 
 
 def fold_system(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
@@ -84,12 +129,26 @@ def _as_user(system: Sequence[str]) -> list[ChatMessage]:
     return [ChatMessage("user", BETWEEN.join(system))] if system else []
 
 
-def _plain(message: ChatMessage) -> Message:
-    plain: Message = {"role": message.role, "content": message.content}
+def _without_reasoning(message: ChatMessage) -> ChatMessage:
+    return msgspec.structs.replace(message, reasoning="") if message.reasoning else message
+
+
+def _fields(message: ChatMessage, habits: TemplateHabits) -> Message:
+    content = message.content
+    parts = [{"type": "text", "text": content}]
+    fields: Message = {
+        "role": message.role,
+        "content": parts if habits.wants_parts else content,
+    }
     if message.name is not None:
-        plain["name"] = message.name
-    return plain
-
-
-def _in_parts(message: ChatMessage) -> Message:
-    return _plain(message) | {"content": [{"type": "text", "text": message.content}]}
+        fields["name"] = message.name
+    if message.reasoning:
+        fields |= dict.fromkeys(habits.reasoning_fields, message.reasoning)
+    if message.tool_calls:
+        text = habits.calls is not None and habits.calls.text_arguments
+        fields["tool_calls"] = [
+            call_fields(call, text_arguments=text) for call in message.tool_calls
+        ]
+    if message.tool_call_id is not None:
+        fields["tool_call_id"] = message.tool_call_id
+    return fields

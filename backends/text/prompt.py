@@ -59,7 +59,16 @@ class PromptBuilder:
                 code="no_chat_template",
                 param="messages",
             )
-        return self._template.render(request.messages or [])
+        messages = request.messages or []
+        last = messages[-1] if messages else None
+        continues = request.continues and last is not None and last.role == "assistant"
+        return self._template.render(
+            messages,
+            # What must not be called is not shown: then it is not.
+            request.tools if request.tool_choice.mode != "none" else [],
+            continues=continues and last is not None and not last.tool_calls,
+            **request.template_variables,
+        )
 
     def _refuse_hopeless(self, text: str) -> None:
         """Refuse a text that cannot fit before spending seconds on its tokens."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from jinja2 import Template, TemplateSyntaxError, nodes
 from jinja2.ext import Extension, loopcontrols
@@ -91,7 +91,7 @@ def _tojson(
 ) -> str:
     """JSON without Jinja's HTML escapes, as transformers writes tools into prompts."""
     return json.dumps(
-        value,
+        list(cast("Iterator[object]", value)) if isinstance(value, Iterator) else value,
         ensure_ascii=ensure_ascii,
         indent=indent,
         separators=separators,
