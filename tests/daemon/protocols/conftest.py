@@ -1,0 +1,181 @@
+"""Bodies that no client should send, for the routes of every protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, cast
+
+import httpx
+import pytest
+
+if TYPE_CHECKING:
+    from ..conftest import RunningDaemon
+
+Json = Any
+Assault = Callable[..., Awaitable[Counter[int]]]
+
+AT_ONCE = 8
+DEEP = b"[" * 1000 + b"]" * 1000
+DEEP_OBJECT = b'{"a":' * 1000 + b"1" + b"}" * 1000
+LONG = b'"' + b"a" * 10_000_000 + b'"'
+
+# What Python's encoder cannot or will not write stands in for itself until the end.
+SPELLINGS = {
+    "@deep": DEEP,
+    "@deep object": DEEP_OBJECT,
+    "@bare surrogate": b'"\xed\xa0\x80"',
+    "@latin": b'"\xe9"',
+    "@nan": b"NaN",
+    "@infinity": b"-Infinity",
+    "@huge": b"1" * 400,
+    "@exponent": b"1e999",
+    "@control": b'"a\x00b"',
+}
+VALUES: tuple[Json, ...] = (
+    *(None, True, False, 0, -1, 1, 3, 17, 0.5, -0.5, 1e308, 5e-324, 2**31, 2**53 + 1, 2**64),
+    *(-(2**63) - 1, "", " ", "x", "1", "null", "\x00", "\ud800", "\udfff\ud800", "é\u202e🦙"),
+    *("assistant", "tool", "system", "function", "json_schema", "required", "none", "auto"),
+    *([], {}, [[]], [{}], [None], [1, "a"], ["", ""], [0] * 300, {"": None}, {"type": "x"}),
+    *({"type": None}, {"type": "function"}, {"name": 1}, {"content": []}, [{"type": "text"}]),
+    *({"$ref": "#"}, {"type": "object", "properties": {"a": {"$ref": "#"}}}, "a" * 70_000),
+    *SPELLINGS,
+)
+HOPELESS: tuple[bytes, ...] = (
+    *(
+        b"",
+        b"{",
+        b"[",
+        b"null",
+        b"0",
+        b'"x"',
+        b"[]",
+        b"{}",
+        b"{]",
+        b"{,}",
+        b"nul",
+        b"\x00",
+        b"\xff",
+    ),
+    *(b"{'a': 1}", b'{"a" 1}', b"\xfe\xff\x00{", b'{"a": 1}}', b"<xml/>", b"model=x", b"NaN"),
+    *(DEEP, DEEP_OBJECT, DEEP[:1000], DEEP_OBJECT[:5000], LONG, b'{"\xed\xa0\x80": 1}'),
+)
+
+
+def paths(value: Json, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Where every value inside stands."""
+    if isinstance(value, dict):
+        items = list(cast("dict[str, Json]", value).items())
+    elif isinstance(value, list):
+        items = list(enumerate(cast("list[Json]", value)))
+    else:
+        items = []
+    for key, inner in items:
+        yield (*path, key)
+        yield from paths(inner, (*path, key))
+
+
+def mutate(body: Json, dice: random.Random) -> None:
+    """Change one value somewhere inside, take it away, or put another beside it."""
+    *way, last = dice.choice(list(paths(body)))
+    parent = body
+    for key in way:
+        parent = parent[key]
+    match dice.randrange(10):
+        case 0:
+            del parent[last]
+        case 1:
+            parent[last] = [parent[last]]
+        case 2:
+            parent[last] = {"type": parent[last]}
+        case 3 if isinstance(parent, list):
+            cast("list[Json]", parent).append(deepcopy(dice.choice(VALUES)))
+        case _:
+            parent[last] = deepcopy(dice.choice(VALUES))
+
+
+def spelt(body: Json) -> bytes:
+    """The body as bytes."""
+    content = json.dumps(body).encode()
+    for name, spelling in SPELLINGS.items():
+        content = content.replace(json.dumps(name).encode(), spelling)
+    return content
+
+
+def hostile_bodies(
+    examples: list[dict[str, Any]], count: int, seed: int
+) -> Iterator[tuple[bytes, bool]]:
+    """So many bodies, made from good ones, and whether each is sure to be refused.
+
+    A few hold ten million characters, in a field and as the name of one.
+    """
+    dice = random.Random(seed)
+    for content in HOPELESS:
+        yield content, True
+    for example in examples:
+        yield spelt({**example, next(iter(example)): "@long"}).replace(b'"@long"', LONG), False
+        yield spelt({**example, "@long": 1}).replace(b'"@long"', LONG), False
+    for _ in range(count - len(HOPELESS) - 2 * len(examples)):
+        body = deepcopy(dice.choice(examples))
+        for _ in range(dice.choice((1, 1, 1, 2, 4))):
+            if body:
+                mutate(body, dice)
+        content = spelt(body)
+        if dice.random() < 0.1:
+            at = dice.randrange(len(content))
+            content = content[:at] + bytes([dice.randrange(256)]) + content[at + 1 :]
+        yield content, False
+
+
+@pytest.fixture
+def assault() -> Assault:
+    """Sends hostile bodies to a route; returns how often each status came.
+
+    `is_error` raises where an error has not the shape of the protocol. `examples` are good bodies,
+    best with every field a client may send, and short answers.
+    """
+
+    async def run(
+        daemon: RunningDaemon,
+        path: str,
+        examples: list[dict[str, Any]],
+        is_error: Callable[[Any], None],
+        *,
+        count: int = 1000,
+        seed: int = 20260930,
+        headers: dict[str, str] | None = None,
+    ) -> Counter[int]:
+        statuses: Counter[int] = Counter()
+        gate = asyncio.Semaphore(AT_ONCE)
+        head = {"content-type": "application/json", **(headers or {})}
+
+        async def send(content: bytes, hopeless: bool) -> None:
+            async with gate:
+                answer = await daemon.unix.post(path, content=content, headers=head)
+            _judge(answer, content[:2000], hopeless, is_error)
+            statuses[answer.status_code] += 1
+
+        async with asyncio.TaskGroup() as group:
+            for content, hopeless in hostile_bodies(examples, count, seed):
+                group.create_task(send(content, hopeless))
+        return statuses
+
+    return run
+
+
+def _judge(
+    answer: httpx.Response, content: bytes, hopeless: bool, is_error: Callable[[Any], None]
+) -> None:
+    assert answer.status_code < 500, (answer.status_code, answer.text, content)
+    assert "internal_error" not in answer.text, (answer.text, content)
+    if answer.status_code >= 400:
+        try:
+            is_error(answer.json())
+        except Exception as error:
+            raise AssertionError(f"{answer.text} for {content!r}") from error
+    else:
+        assert not hopeless, content
