@@ -6,8 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..base import GenerateRequest, Grammar
+from ..conversation import Tool
+from ..errors import RequestRejected
 from .answer_parser import AnswerParser
+from .reasoning_tags import tell_reasoning
 from .tokenizer import Tokenizer
+from .tool_calls.argument_schemas import ArgumentSchemas
+from .tool_calls.call_grammar import AnswerGrammar, AnswerRules
+from .tool_calls.call_parser import CallParser
+from .tool_calls.control_tags import ControlTags
+from .tool_calls.formats import tell_format
 
 
 @dataclass(frozen=True)
@@ -18,7 +26,7 @@ class AnswerForm:
     that stands for them; others write nothing.
     """
 
-    grammar: Grammar | None = None
+    grammar: Grammar | AnswerGrammar | None = None
     new_parser: Callable[[], AnswerParser] | None = None
     visible: frozenset[int] = frozenset()
 
@@ -27,9 +35,83 @@ class AnswerForms:
     """The forms of one model's answers, told from its chat template; used from one thread."""
 
     def __init__(self, tokenizer: Tokenizer, template: str | None) -> None:
-        self._tokenizer = tokenizer
-        self._template = template
+        self._controls = ControlTags(tokenizer)
+        self._schemas = ArgumentSchemas()
+        self._format = tell_format(template)
+        self._tags = tell_reasoning(template, tokenizer)
 
     def of(self, request: GenerateRequest, tail: str) -> AnswerForm:
-        """The form of one request, whose prompt ends with the text `tail`."""
-        return AnswerForm(request.grammar)
+        """The form of one request, whose prompt ends with the text `tail`.
+
+        Raises `RequestRejected` for tools that cannot be called as the request demands.
+        """
+        if request.messages is None or request.raw:
+            return AnswerForm(request.grammar)
+        tools = [] if request.tool_choice.mode == "none" else request.tools
+        if not tools and self._tags is None and not self._format.dropped:
+            return AnswerForm(request.grammar)
+        thinking = self._tags is not None and self._tags.left_open(tail, _begun(request))
+        return AnswerForm(
+            self._grammar(request, tail, tools, thinking=thinking),
+            lambda: CallParser(
+                self._format,
+                self._tags,
+                tools,
+                parallel=request.parallel_tool_calls,
+                thinking=thinking,
+                lenient=request.grammar is None or not self._format.openers,
+            ),
+            self._visible,
+        )
+
+    @property
+    def _visible(self) -> frozenset[int]:
+        tags = () if self._tags is None else (*self._tags.opens, *self._tags.closes)
+        return self._controls.visible((*self._format.tags, *tags))
+
+    def _grammar(
+        self, request: GenerateRequest, tail: str, tools: list[Tool], *, thinking: bool
+    ) -> Grammar | AnswerGrammar | None:
+        """What thoughts, calls and text must match, where the request says anything about it."""
+        required = request.tool_choice.mode == "required" or bool(request.tool_choice.names)
+        if request.grammar is None and not (tools and required):
+            return None
+        rules = AnswerRules(self._controls, self._schemas)
+        thoughts = ""
+        if self._tags is not None and (thinking or self._may_think(request, tail)):
+            thoughts = rules.thoughts(self._tags, begun=thinking)
+        if not thoughts and not tools:
+            return request.grammar
+        choices: list[str] = []
+        if tools:
+            named = _named(request, tools)
+            parallel = request.parallel_tool_calls
+            choices.append(rules.calls(self._format, named, parallel=parallel))
+        if request.grammar is not None and not (tools and required):
+            choices.append("@content")
+        return rules.finish(f"{thoughts} ({' | '.join(choices)})", request.grammar)
+
+    def _may_think(self, request: GenerateRequest, tail: str) -> bool:
+        """Whether the answer may begin with a thought, which the prompt did not begin."""
+        if request.reasoning.enabled is False or request.continues or self._tags is None:
+            return False
+        return not tail.rstrip().endswith(self._tags.closes)
+
+
+def _begun(request: GenerateRequest) -> str:
+    """The thought that an answer goes on with."""
+    last = request.messages[-1] if request.messages and request.continues else None
+    return last.reasoning if last is not None and not last.content else ""
+
+
+def _named(request: GenerateRequest, tools: list[Tool]) -> list[Tool]:
+    """The tools that may be called."""
+    names = request.tool_choice.names
+    found = [tool for tool in tools if not names or tool.name in names]
+    if not found:
+        raise RequestRejected(
+            f"The tool {names[0]!r} that must be called is not among the tools.",
+            hint="Name a tool from 'tools', or leave the choice to the model.",
+            param="tool_choice",
+        )
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from ..base import Grammar, GrammarKind
 from ..errors import RequestRejected
 from .json_schema import check_schema
 from .tokenizer import Tokenizer
+from .tool_calls.call_grammar import AnswerGrammar
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher, LLParserLimits, LLTokenizer
@@ -42,9 +44,9 @@ class GrammarCompiler:
         """Nothing is done before the first grammar comes, since most requests have none."""
         self._tokenizer = tokenizer
         self._vocabulary: LLTokenizer | None = None
-        self._compiled: OrderedDict[Grammar, TokenConstraint] = OrderedDict()
+        self._compiled: OrderedDict[Grammar | AnswerGrammar, TokenConstraint] = OrderedDict()
 
-    def compile(self, grammar: Grammar) -> TokenConstraint:
+    def compile(self, grammar: Grammar | AnswerGrammar) -> TokenConstraint:
         """A constraint at its beginning; raises `RequestRejected` for a grammar nothing follows."""
         compiled = self._compiled.get(grammar)
         if compiled is None:
@@ -54,13 +56,20 @@ class GrammarCompiler:
         self._compiled.move_to_end(grammar)
         return compiled.fork()
 
-    def _compile(self, grammar: Grammar) -> TokenConstraint:
+    def _compile(self, grammar: Grammar | AnswerGrammar) -> TokenConstraint:
+        if isinstance(grammar, Grammar):
+            return self._start(grammar, _source(grammar))
+        content = None if grammar.content is None else _source(grammar.content)
+        try:
+            return self._start(grammar.as_lark, _with_content(grammar.lark, content))
+        except RequestRejected:
+            if grammar.content is not None:
+                self._compile(grammar.content)  # which says what is wrong with it
+            raise
+
+    def _start(self, grammar: Grammar, source: str) -> TokenConstraint:
         from llguidance import LLMatcher
 
-        limit = MAX_GBNF if grammar.kind is GrammarKind.GBNF else MAX_TEXT
-        if len(grammar.text) > limit:
-            raise _rejected(grammar, f"it has {len(grammar.text)} characters, more than {limit}")
-        source = _source(grammar)
         vocabulary = self._vocabulary = self._vocabulary or _vocabulary(self._tokenizer)
         matcher = LLMatcher(vocabulary, source, log_level=0, limits=_limits())
         constraint = TokenConstraint(matcher, self._tokenizer.vocab_size)
@@ -166,9 +175,12 @@ def _limits() -> LLParserLimits:
 
 
 def _source(grammar: Grammar) -> str:
-    """The grammar in llguidance's own form."""
+    """The grammar in llguidance's own form; raises `RequestRejected`."""
     from llguidance import LLMatcher
 
+    limit = MAX_GBNF if grammar.kind is GrammarKind.GBNF else MAX_TEXT
+    if len(grammar.text) > limit:
+        raise _rejected(grammar, f"it has {len(grammar.text)} characters, more than {limit}")
     match grammar.kind:
         case GrammarKind.JSON_SCHEMA:
             # On one line, with spaces behind commas and colons only: where blanks are free, a small
@@ -190,6 +202,15 @@ def _source(grammar: Grammar) -> str:
             return LLMatcher.grammar_from_lark(grammar.text)
         case GrammarKind.GBNF:
             return LLMatcher.grammar_from_lark(_lark(grammar))
+
+
+def _with_content(lark: str, content: str | None) -> str:
+    """A grammar whose `@content` is another one, in llguidance's own form."""
+    grammars: list[dict[str, object]] = [{"lark_grammar": lark}]
+    if content is not None:
+        inner = json.loads(content)["grammars"][0] if content.startswith("{") else None
+        grammars.append({**(inner or {"lark_grammar": content}), "name": "content"})
+    return json.dumps({"grammars": grammars})
 
 
 def _lark(grammar: Grammar) -> str:

@@ -1,0 +1,1 @@
+"""How models write calls of tools: telling the formats, reading them, and forcing them."""

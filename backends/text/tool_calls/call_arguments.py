@@ -1,0 +1,45 @@
+"""The arguments of a call, which are always the text of a JSON object."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+
+from .json_repair import quoted, read_value
+from .json_text import read_text
+from .text_source import Steps, TextSource
+
+
+def read_arguments(
+    source: TextSource, emit: Callable[[str], None], ends: Sequence[str], *, sole: str
+) -> Steps[None]:
+    """Take a value and emit an object: itself, what a text of JSON stands for, or an empty one.
+
+    Any other value becomes that of the parameter `sole`.
+    """
+    yield from source.skip_space()
+    char = yield from source.peek()
+    if char == "{":
+        yield from read_value(source, emit, ends)
+        return
+    pieces: list[str] = []
+    if char in ("'", '"'):
+        yield from read_text(source, pieces.append, closed_by=",}]", ends=ends)
+        emit(_object_of(json.loads("".join(pieces)), sole))
+        return
+    yield from read_value(source, pieces.append, ends)
+    value = "".join(pieces)
+    emit("{}" if value in ("null", '""', "[]") else f"{{{quoted(sole)}:{value}}}")
+
+
+def _object_of(text: str, sole: str) -> str:
+    """What a text that should be JSON stands for."""
+    if not text.strip():
+        return "{}"
+    if not text.lstrip().startswith("{"):
+        return f"{{{quoted(sole)}:{quoted(text)}}}"
+    pieces: list[str] = []
+    source = TextSource(text.lstrip(), ended=True)
+    for _ in read_value(source, pieces.append):
+        break  # it has no more to wait for
+    return "".join(pieces)

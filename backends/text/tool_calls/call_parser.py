@@ -1,0 +1,260 @@
+"""Tells text, thoughts and calls apart in an answer, while it comes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from ...conversation import Tool
+from ..answer_parser import Part, Text, Thought
+from ..reasoning_tags import ReasoningTags
+from .call_format import CallFormat, Opener
+from .call_sink import CallSink
+from .json_calls import JsonCalls
+from .text_source import Steps, TextSource
+
+_JSON = JsonCalls()
+_FENCES = tuple(
+    Opener(fence, _JSON, known_only=True)
+    for fence in ("```json", "```tool_code", "```tool_call", "```python", "```xml", "```")
+)
+_WRAPPERS = tuple(
+    Opener(tag, _JSON, known_only=True)
+    for tag in ("<tool_call>", "<function_call>", "<tools>", "<tool>", "<response>", "<json>")
+)
+_LOOSE_CLOSERS = ("```", "</tool_call>", "</function_call>", "</tools>", "</tool>", "</response>")
+_BARE = Opener("", _JSON, known_only=True)
+_BLANK = re.compile(r"\s+")
+
+
+class CallParser:
+    """Reads answers with tags: thoughts in `tags`, calls as `format` has them; see `AnswerParser`.
+
+    Without `tools` there are no calls. An answer may begin within a thought. Where `lenient`, calls
+    of known tools without the tags of the format count if the content begins with them.
+    """
+
+    def __init__(
+        self,
+        call_format: CallFormat,
+        tags: ReasoningTags | None,
+        tools: Sequence[Tool] = (),
+        *,
+        parallel: bool = True,
+        thinking: bool = False,
+        lenient: bool = True,
+    ) -> None:
+        self._format = call_format
+        self._tags = tags
+        self._sink = CallSink(tools, parallel=parallel)
+        self._source = TextSource(call_format.begins_within)
+        self._calls = bool(tools)
+        self._lenient = lenient and self._calls
+        self._thinking = thinking
+        self._fresh = True  # nothing but calls and thoughts so far
+        self._stripped = False  # whether blanks here stand behind a call or a thought
+        self._blanks: list[str] = []
+        self._openers = {opener.tag: opener for opener in self._all_openers()}
+        anywhere = [*call_format.dropped, *self._anywhere()]
+        self._anywhere_tags = sorted(set(anywhere), key=len, reverse=True)
+        self._find = tag_finder(self._anywhere_tags)
+        names = [f"{tool.name}(" for tool in tools] if call_format.pythonic else []
+        self._words = [*names, *(f"print({name}" for name in names)]
+        self._steps = self._read()
+
+    @property
+    def thinking(self) -> bool:
+        """See `AnswerParser.thinking`."""
+        return self._thinking
+
+    def push(self, text: str) -> list[Part]:
+        """See `AnswerParser.push`."""
+        self._source.feed(text)
+        next(self._steps, None)
+        return self._sink.take()
+
+    def finish(self) -> list[Part]:
+        """See `AnswerParser.finish`."""
+        self._source.ended = True
+        next(self._steps, None)
+        return self._sink.take()
+
+    def _all_openers(self) -> list[Opener]:
+        if not self._calls:
+            return []
+        loose = [*_FENCES, *_WRAPPERS] if self._lenient else []
+        return [*loose, *self._format.openers]
+
+    def _anywhere(self) -> list[str]:
+        """The tags that open calls wherever they stand."""
+        if not self._calls:
+            return []
+        strays = self._lenient and self._format.strays
+        fences = [opener.tag for opener in (*_FENCES, *_WRAPPERS)] if strays else []
+        return [*fences, *(opener.tag for opener in self._format.openers)]
+
+    def _read(self) -> Steps[None]:
+        if self._thinking:
+            yield from self._read_thought()
+        while not self._source.exhausted:
+            if self._fresh:
+                yield from self._read_beginning()
+            else:
+                yield from self._read_text()
+        self._flush(Text)
+        while True:
+            yield
+
+    def _read_beginning(self) -> Steps[None]:
+        """The beginning of the content, or what follows a thought or a call."""
+        yield from self._skip_blanks()
+        if self._tags is not None:
+            if (yield from self._source.accept(*self._tags.opens)):
+                self._thinking = True
+                self._blanks.clear()
+                yield from self._read_thought()
+                return
+            if (yield from self._source.accept(*self._tags.closes)):
+                return
+        if (yield from self._source.accept(*self._format.dropped)):
+            return
+        opener = yield from self._opener()
+        if opener is not None:
+            yield from self._read_call(opener)
+        else:
+            self._fresh = False
+
+    def _skip_blanks(self) -> Steps[None]:
+        """Blanks before anything else are part of the text, if text follows."""
+        while True:
+            blanks = self._source.take_run(_BLANK)
+            if blanks and not self._stripped:
+                self._blanks.append(blanks)
+            if self._source.rest or self._source.ended:
+                return
+            yield
+
+    def _opener(self) -> Steps[Opener | None]:
+        """What opens a call here, with a tag or without one."""
+        tag = yield from self._source.at(list(self._openers))
+        if tag:
+            return self._openers[tag]
+        char = yield from self._source.peek()
+        if self._lenient and char and (char in "{[" or (yield from self._source.at(self._words))):
+            return _BARE
+        return None
+
+    def _read_thought(self) -> Steps[None]:
+        """A thought up to its closing tag; blanks around it are dropped."""
+        closes = self._tags.closes if self._tags is not None else ()
+        find = tag_finder(closes)
+        yield from self._source.skip_space()
+        while not self._source.exhausted:
+            yield from self._pass_on(find, Thought)
+            if (yield from self._source.accept(*closes)):
+                self._thinking = False
+                break
+            self._emit(self._source.take(1), Thought)
+        self._blanks.clear()
+        self._fresh = self._stripped = True
+
+    def _read_text(self) -> Steps[None]:
+        """Text up to the next call."""
+        yield from self._pass_on(self._find, Text)
+        tag = yield from self._source.at(self._anywhere_tags)
+        if tag in self._format.dropped:
+            self._source.take(len(tag))
+        elif tag:
+            yield from self._read_call(self._openers[tag])
+        else:
+            self._emit(self._source.take(1), Text)
+
+    def _pass_on(self, find: Callable[[str], int], kind: type[Text] | type[Thought]) -> Steps[None]:
+        """Emit what is certainly no tag."""
+        while True:
+            rest = self._source.rest
+            start = find(rest)
+            if start:
+                self._emit(self._source.take(start), kind)
+            if start < len(rest) or self._source.ended:
+                return
+            yield
+
+    def _read_call(self, opener: Opener) -> Steps[None]:
+        """Calls behind an opening tag; what is none becomes text."""
+        self._source.keep()
+        self._source.take(len(opener.tag))
+        if (yield from self._read_body(opener)):
+            self._source.kept()
+            self._blanks.clear()
+            yield from self._drop_closers()
+            self._fresh = self._stripped = True
+        else:
+            self._emit(self._source.kept(), Text)
+            self._fresh = False
+
+    def _read_body(self, opener: Opener) -> Steps[bool]:
+        while opener.body is None:
+            yield from self._source.skip_space()
+            tag = yield from self._source.accept(*(one.tag for one in self._format.openers))
+            if not tag:
+                return (
+                    yield from _JSON.read(
+                        self._source, self._sink, known_only=False, ends=self._format.closers
+                    )
+                )
+            opener = self._openers[tag]
+        ends = (*self._format.closers, *(_LOOSE_CLOSERS if opener.known_only else ()))
+        return (
+            yield from opener.body.read(
+                self._source, self._sink, known_only=opener.known_only, ends=ends
+            )
+        )
+
+    def _drop_closers(self) -> Steps[None]:
+        """Take what closes calls, with the brackets that may be too many."""
+        closers = (*self._format.closers, *(_LOOSE_CLOSERS if self._lenient else ()))
+        while True:
+            yield from self._source.skip_space()
+            if not (yield from self._source.accept(*closers, "}", "]", ",", ";")):
+                return
+
+    def _emit(self, text: str, kind: type[Text] | type[Thought]) -> None:
+        """Pass on text; blanks at its end wait for what follows, where they may be dropped."""
+        if not text:
+            return
+        if kind is Text and not self._calls:
+            self._sink.put(Text(text))
+            return
+        body = text.rstrip()
+        if body:
+            self._flush(kind)
+            self._sink.put(kind(body))
+        if len(body) < len(text):
+            self._blanks.append(text[len(body) :])
+
+    def _flush(self, kind: type[Text] | type[Thought]) -> None:
+        if self._blanks:
+            self._sink.put(kind("".join(self._blanks)))
+            self._blanks.clear()
+
+
+def tag_finder(tags: Sequence[str]) -> Callable[[str], int]:
+    """Tells where the first tag stands in a text, or may begin at its end; else the length."""
+    if not tags:
+        return len
+    pattern = re.compile("|".join(_or_beginning(tag) for tag in tags))
+
+    def find(text: str) -> int:
+        match = pattern.search(text)
+        return match.start() if match else len(text)
+
+    return find
+
+
+def _or_beginning(tag: str) -> str:
+    """An expression for a tag, or for a part of it at the end of the text."""
+    expression = re.escape(tag[-1])
+    for char in reversed(tag[:-1]):
+        expression = f"{re.escape(char)}(?:\\Z|{expression})"
+    return expression

@@ -1,0 +1,199 @@
+"""Calls as JSON objects with a name and arguments, alone or in arrays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .call_arguments import read_arguments
+from .call_sink import CallSink
+from .json_repair import read_value
+from .json_text import read_text
+from .pythonic_calls import read_pythonic
+from .text_source import Steps, TextSource
+
+LONGEST_NAME = 256
+_NAMES = frozenset({"name", "tool_name", "tool", "function_name"})
+_ARGUMENTS = frozenset({"arguments", "parameters", "args", "tool_input", "input"})
+_OTHERS = frozenset({"id", "type", "index", "call_id", "tool_call_id"})
+
+
+@dataclass(frozen=True)
+class JsonCalls:
+    """An object or an array of them, or a call in Python; see `Body`."""
+
+    name_is_key: bool = False
+    """Whether an object has the name as its only key, and the arguments as its value."""
+
+    def read(
+        self, source: TextSource, sink: CallSink, *, known_only: bool, ends: Sequence[str]
+    ) -> Steps[bool]:
+        """See `Body.read`."""
+        yield from source.skip_space()
+        char = yield from source.peek()
+        if char == "{":
+            return (yield from self._read_one(source, sink, known_only=known_only, ends=ends))
+        if char == "[":
+            there = yield from source.peek(2)
+            if there[1:].isspace():
+                source.take(1)
+                yield from source.skip_space()
+                there = "[" + (yield from source.peek())
+            elif there[1:] == "{":
+                source.take(1)
+            if there == "[{":
+                return (yield from self._read_array(source, sink, known_only, ends))
+        return (yield from read_pythonic(source, sink, known_only=known_only))
+
+    def _read_array(
+        self, source: TextSource, sink: CallSink, known_only: bool, ends: Sequence[str]
+    ) -> Steps[bool]:
+        """The elements of an array whose bracket was taken."""
+        some = False
+        while True:
+            if some:
+                source.keep()
+            if not (yield from self._read_one(source, sink, known_only=known_only, ends=ends)):
+                if some:
+                    sink.text(source.kept())
+                return some
+            some = True
+            yield from source.skip_space()
+            if (yield from source.accept(",", ";")):
+                yield from source.skip_space()
+            if (yield from source.peek()) != "{":
+                yield from source.accept("]")
+                return True
+
+    def _read_one(
+        self, source: TextSource, sink: CallSink, *, known_only: bool, ends: Sequence[str]
+    ) -> Steps[bool]:
+        reader = _ObjectReader(source, sink, ends, known_only=known_only)
+        return (yield from reader.read(name_is_key=self.name_is_key))
+
+
+class _ObjectReader:
+    """Reads one call that is an object."""
+
+    def __init__(
+        self, source: TextSource, sink: CallSink, ends: Sequence[str], *, known_only: bool
+    ) -> None:
+        self._source = source
+        self._sink = sink
+        self._ends = ends
+        self._known_only = known_only
+        self._name: str | None = None
+        self._call_id: str | None = None
+        self._early: list[str] = []  # arguments that came before the name
+        self._begun = False
+
+    def read(self, *, name_is_key: bool) -> Steps[bool]:
+        """Take it; False if it is none."""
+        self._source.take(1)
+        depth = 1
+        while depth:
+            yield from self._source.skip_space()
+            char = yield from self._source.peek()
+            if not char or (yield from self._source.at(self._ends)):
+                break
+            if char in "},;":
+                self._source.take(1)
+                depth -= char == "}"
+                continue
+            key = yield from self._key(char)
+            if key is None:
+                break
+            if key == "function" and (yield from self._source.peek()) == "{":
+                self._source.take(1)
+                depth += 1
+            elif not (yield from self._member(key, name_is_key=name_is_key)):
+                return self._begun
+        return self._close(broken=depth > 0)
+
+    def _key(self, char: str) -> Steps[str | None]:
+        """Take a key and its colon; None where there is none."""
+        if char not in "\"'" and not char.isidentifier():
+            return None
+        key = yield from self._word(char)
+        yield from self._source.skip_space()
+        yield from self._source.accept(":", "=")
+        yield from self._source.skip_space()
+        return key
+
+    def _word(self, char: str) -> Steps[str]:
+        if char in "\"'":
+            pieces: list[str] = []
+            yield from read_text(self._source, pieces.append, closed_by="")
+            return json.loads("".join(pieces))
+        word: list[str] = []
+        while (char := (yield from self._source.peek())) and (char.isalnum() or char in "_-."):
+            word.append(self._source.take(1))
+        return "".join(word)
+
+    def _member(self, key: str, *, name_is_key: bool) -> Steps[bool]:
+        """Take a value; False if it shows that this is no call, or that no more can be read."""
+        if key in _NAMES or key == "function":
+            return (yield from self._read_name())
+        if key in _ARGUMENTS and not self._begun_with_arguments:
+            yield from self._read_arguments()
+            return True
+        if name_is_key and self._name is None and key not in _OTHERS:
+            if not self._set_name(key):
+                return False
+            yield from self._read_arguments()
+            return True
+        if self._known_only and not self._begun and key not in _OTHERS:
+            return False
+        skipped: list[str] = []
+        yield from read_value(self._source, skipped.append, self._ends)
+        if key in _OTHERS and key.endswith("id") and not self._begun and len(skipped) < 20:
+            self._call_id = "".join(skipped).strip('"') or None
+        return True
+
+    @property
+    def _begun_with_arguments(self) -> bool:
+        return self._begun or bool(self._early)
+
+    def _read_name(self) -> Steps[bool]:
+        char = yield from self._source.peek()
+        if not char or char in "{}[],:":
+            return False
+        name = yield from self._word(char)
+        if self._source.exhausted or (self._name is None and not self._set_name(name)):
+            return False
+        if self._early and not self._begun:
+            self._begin()
+        return True
+
+    def _set_name(self, name: str) -> bool:
+        name = name.removeprefix("functions.")
+        if not 0 < len(name) <= LONGEST_NAME or (self._known_only and not self._sink.knows(name)):
+            return False
+        self._name = name
+        return True
+
+    def _begin(self) -> None:
+        self._begun = True
+        self._sink.begin(self._name or "", self._call_id)
+        for text in self._early:
+            self._sink.arguments(text)
+
+    def _read_arguments(self) -> Steps[None]:
+        """Pass them on as they come, or keep them until there is a name."""
+        if self._name is None:
+            emit = self._early.append
+            sole = "value"
+        else:
+            self._begin()
+            emit = self._sink.arguments
+            sole = self._sink.sole_parameter(self._name)
+        yield from read_arguments(self._source, emit, self._ends, sole=sole)
+
+    def _close(self, *, broken: bool) -> bool:
+        """The end of the object; whether it was a call."""
+        if not self._begun and self._name is not None and not broken:
+            self._begin()
+            if not self._early:
+                self._sink.arguments("{}")
+        return self._begun

@@ -1,0 +1,108 @@
+"""Calls written as Python: `[f(a=1), g(b="x")]`, or one without brackets."""
+
+from __future__ import annotations
+
+import re
+
+from .call_sink import CallSink
+from .json_repair import quoted, read_value
+from .text_source import Steps, TextSource
+
+_LONGEST_NAME = 256
+_NAME = re.compile(r"[A-Za-z_][\w.\-]*")
+
+
+def read_pythonic(source: TextSource, sink: CallSink, *, known_only: bool) -> Steps[bool]:
+    """Take calls; False if there is none, whatever was taken."""
+    in_array = bool((yield from source.accept("[")))
+    some = False
+    while True:
+        yield from source.skip_space()
+        if some:
+            source.keep()
+        if not (yield from _read_one(source, sink, known_only=known_only)):
+            if some:
+                sink.text(source.kept())
+            return some
+        some = True
+        char = yield from source.ahead()
+        if char not in (",", ";", "]") or not in_array:
+            return True
+        yield from source.skip_space()
+        source.take(1)
+        if char == "]":
+            return True
+        if (yield from source.ahead()) == "]":  # a comma too many
+            yield from source.skip_space()
+            source.take(1)
+            return True
+
+
+def _read_one(source: TextSource, sink: CallSink, *, known_only: bool) -> Steps[bool]:
+    name = yield from _word(source)
+    yield from source.skip_space()
+    if not name or not (yield from source.accept("(")):
+        return False
+    if name == "print" and not sink.knows(name):  # as Gemma wraps its calls
+        found = yield from _read_one(source, sink, known_only=known_only)
+        yield from source.skip_space()
+        yield from source.accept(")")
+        return found
+    if not sink.knows(name):
+        name = name.removesuffix(".call")  # as Llama calls its built-in tools
+    if known_only and not sink.knows(name):
+        return False
+    sink.begin(name)
+    yield from _read_arguments(source, sink, list(sink.properties(name)))
+    return True
+
+
+def _word(source: TextSource) -> Steps[str]:
+    word = ""
+    while len(word) < _LONGEST_NAME:
+        word += source.take_run(_NAME if not word else _MORE)
+        char = yield from source.peek()
+        if not char or not (_MORE if word else _NAME).match(char):
+            break
+    return word
+
+
+_MORE = re.compile(r"[\w.\-]+")
+
+
+def _read_arguments(source: TextSource, sink: CallSink, names: list[str]) -> Steps[None]:
+    """Take what stands between round brackets, named or in the order of the parameters."""
+    opened = "{"
+    while True:
+        yield from source.skip_space()
+        char = yield from source.peek()
+        if char == ",":
+            source.take(1)
+            continue
+        if not char or char in ")]}":
+            yield from source.accept(")")
+            break
+        name = yield from _keyword(source)
+        key = name or (names.pop(0) if names else f"argument{len(opened)}")
+        if key in names:
+            names.remove(key)
+        sink.arguments(f"{opened}{quoted(key)}:")
+        opened = ","
+        yield from read_value(source, sink.arguments)
+    sink.arguments("{}" if opened == "{" else "}")
+
+
+def _keyword(source: TextSource) -> Steps[str | None]:
+    """Take the name of an argument and its sign; None, and nothing taken, if it has none."""
+    for length in range(1, _LONGEST_NAME):
+        there = yield from source.peek(length)
+        if len(there) < length:
+            return None
+        if there[-1] == "=" and length > 1:
+            if (yield from source.peek(length + 1))[length:] == "=":
+                return None
+            source.take(length)
+            return there[:-1].strip()
+        if not (_NAME.fullmatch(there.strip()) and "\n" not in there):
+            return None
+    return None

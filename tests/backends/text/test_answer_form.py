@@ -1,0 +1,133 @@
+"""What a request makes of the ways a model writes its answers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ingle.backends.base import GenerateRequest, Grammar, GrammarKind
+from ingle.backends.conversation import ChatMessage, Reasoning, Tool, ToolChoice
+from ingle.backends.errors import RequestRejected
+from ingle.backends.scripted.byte_tokenizer import EOS, ByteTokenizer
+from ingle.backends.text.answer_form import AnswerForms
+from ingle.backends.text.grammar import GrammarCompiler
+
+QWEN = "{{ messages }}{{ tools }}<tool_call>"
+QWEN3 = QWEN + "<think></think>"
+CITY = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"]}
+TOOLS = [Tool("weather", parameters=json.dumps(CITY)), Tool("now")]
+WEATHER = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>'
+NOW = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
+REQUIRED = ToolChoice("required")
+NUMBER = Grammar(GrammarKind.REGEX, "[0-9]+")
+
+
+def request(**fields: Any) -> GenerateRequest:
+    asked: dict[str, Any] = {"messages": [ChatMessage("user", "x")], **fields}
+    return GenerateRequest(id="r", **asked)
+
+
+def accepts(template: str, answer: str, tail: str = "assistant\n", **fields: Any) -> bool:
+    """Whether an answer is all that the request's grammar wants."""
+    tokenizer = ByteTokenizer()
+    form = AnswerForms(tokenizer, template).of(request(**fields), tail)
+    assert form.grammar is not None
+    constraint = GrammarCompiler(tokenizer).compile(form.grammar)
+    for token in tokenizer.encode(answer, add_special=False, parse_special=False):
+        if not constraint.allows(token):
+            return False
+        constraint.consume(token)
+    return constraint.complete or constraint.allows(EOS)
+
+
+@pytest.mark.parametrize(
+    ("answer", "right"),
+    [
+        (WEATHER, True),
+        (NOW, True),
+        (f"{WEATHER}\n{NOW}", True),
+        ("", False),
+        ("Hello", False),
+        (WEATHER.replace("Rome", "Bonn"), False),
+        (WEATHER.replace("weather", "leather"), False),
+        (f"Well, {NOW}", False),
+    ],
+)
+def test_a_required_call_is_forced(answer: str, right: bool) -> None:
+    assert accepts(QWEN, answer, tools=TOOLS, tool_choice=REQUIRED) is right
+
+
+def test_one_call_and_named_tools_only() -> None:
+    one: dict[str, Any] = {"tools": TOOLS, "tool_choice": REQUIRED, "parallel_tool_calls": False}
+    assert accepts(QWEN, NOW, **one)
+    assert not accepts(QWEN, f"{NOW}\n{NOW}", **one)
+    named: dict[str, Any] = {"tools": TOOLS, "tool_choice": ToolChoice("required", ["weather"])}
+    assert accepts(QWEN, WEATHER, **named)
+    assert not accepts(QWEN, NOW, **named)
+
+
+def test_thoughts_come_before_what_is_forced() -> None:
+    fields: dict[str, Any] = {"tools": TOOLS, "tool_choice": REQUIRED}
+    assert accepts(QWEN3, f"<think>\nHm.\n</think>\n\n{NOW}", **fields)
+    assert accepts(QWEN3, NOW, **fields)
+    assert accepts(QWEN3, f"Hm.\n</think>\n\n{NOW}", tail="assistant\n<think>\n", **fields)
+    assert not accepts(QWEN3, NOW, tail="assistant\n<think>\n", **fields)
+    assert not accepts(QWEN3, f"<think>Hm.</think>{NOW}", tail="<think>\n</think>\n", **fields)
+    off: dict[str, Any] = {**fields, "reasoning": Reasoning(enabled=False)}
+    assert not accepts(QWEN3, f"<think>Hm.</think>{NOW}", **off)
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [
+        NUMBER,
+        Grammar(GrammarKind.JSON_SCHEMA, '{"type":"integer"}'),
+        Grammar(GrammarKind.LARK, "start: digit+\ndigit: /[0-9]/"),
+        Grammar(GrammarKind.GBNF, "root ::= [0-9]+"),
+    ],
+)
+def test_a_form_of_the_text_stands_beside_calls_and_behind_thoughts(grammar: Grammar) -> None:
+    for answer, right in (("42", True), (NOW, True), ("x", False), (f"42{NOW}", False)):
+        assert accepts(QWEN, answer, tools=TOOLS, grammar=grammar) is right
+    for answer, right in (("42", True), ("<think>x</think>42", True), ("<think>x</think>x", False)):
+        assert accepts(QWEN3, answer, grammar=grammar) is right
+    assert not accepts(QWEN3, "42", tail="<think>", grammar=grammar)
+    assert not accepts(QWEN, "42", tools=TOOLS, tool_choice=REQUIRED, grammar=grammar)
+
+
+def test_what_is_not_told_apart_keeps_its_grammar() -> None:
+    forms = AnswerForms(ByteTokenizer(), QWEN)
+    cases: list[dict[str, Any]] = [
+        {"raw": True, "tools": TOOLS},
+        {"messages": None, "prompt": "x", "tools": TOOLS},
+        {"tools": TOOLS, "tool_choice": ToolChoice("none")},
+        {},
+    ]
+    for fields in cases:
+        form = forms.of(request(grammar=NUMBER, **fields), "")
+        assert (form.grammar, form.new_parser) == (NUMBER, None)
+    assert forms.of(request(tools=TOOLS), "").grammar is None
+
+
+def test_a_schema_nobody_can_follow_is_any_object_unless_strict() -> None:
+    remote = '{"type":"object","properties":{"a":{"$ref":"https://x.invalid/y"}}}'
+    fields: dict[str, Any] = {"tools": [Tool("f", parameters=remote)], "tool_choice": REQUIRED}
+    answer = '<tool_call>\n{"name": "f", "arguments": {"b": 1}}\n</tool_call>'
+    assert accepts(QWEN, answer, **fields)
+    strict = [Tool("f", parameters=remote, strict=True)]
+    with pytest.raises(RequestRejected, match="'f' cannot be followed to the letter") as caught:
+        accepts(QWEN, answer, tools=strict, tool_choice=REQUIRED)
+    assert caught.value.param == "tools"
+
+
+def test_a_tool_nobody_offered_cannot_be_named() -> None:
+    with pytest.raises(RequestRejected, match="'fly'"):
+        accepts(QWEN, NOW, tools=TOOLS, tool_choice=ToolChoice("required", ["fly"]))
+
+
+def test_a_broken_form_of_the_text_is_named_as_such() -> None:
+    with pytest.raises(RequestRejected) as caught:
+        accepts(QWEN3, "x", grammar=Grammar(GrammarKind.REGEX, "(", param="response_format"))
+    assert caught.value.param == "response_format"
