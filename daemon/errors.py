@@ -17,6 +17,7 @@ RequestError
 ├── ModelStopped          the model was unloaded while somebody waited for it
 ├── ModelQuarantined      the model died too often
 ├── MemoryBusy            it will fit once a model that answers now is done
+├── StorageFull           the disk has no room for what is to be kept
 └── MemoryExhausted       it does not fit into this machine
 """
 
@@ -165,6 +166,13 @@ class MemoryBusy(RequestError):
 
     status = 503
     code = "memory_busy"
+
+
+class StorageFull(RequestError):
+    """The disk has no room for what is to be kept."""
+
+    status = 507
+    code = "disk_full"
 
 
 class MemoryExhausted(RequestError):

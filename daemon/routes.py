@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from importlib.metadata import version
 from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
+
+from ingle.backends.base import Priority
 
 from .http.openapi import openapi_document
 from .http.responses import JSON
@@ -15,18 +18,34 @@ from .protocols.health import HealthApi
 from .protocols.metrics import MetricsApi
 from .protocols.native.api import NativeApi
 from .protocols.openai.api import OpenAIApi
+from .protocols.openai.batches import BatchesApi
 from .protocols.openai.embeddings import EmbeddingsApi
+from .protocols.openai.files import FilesApi
 from .protocols.openai.rerank import RerankApi
+from .protocols.origin import Origin
 from .services import Services
+
+BATCHED = Origin(client="batches", priority=Priority.BATCH)
+"""Whose requests those of batches are."""
 
 
 def route_table(services: Services) -> list[RouteSpec]:
     """Every route of the daemon, the description of them all included."""
+    openai, embeddings = OpenAIApi(services), EmbeddingsApi(services)
+    services.batches.serve(
+        {
+            "/v1/chat/completions": partial(openai.answer_chat, origin=BATCHED),
+            "/v1/completions": partial(openai.answer_completion, origin=BATCHED),
+            "/v1/embeddings": partial(embeddings.answer_embeddings, origin=BATCHED),
+        }
+    )
     routes = [
         *HealthApi(services).routes(),
         *MetricsApi(services).routes(),
-        *OpenAIApi(services).routes(),
-        *EmbeddingsApi(services).routes(),
+        *openai.routes(),
+        *embeddings.routes(),
+        *FilesApi(services).routes(),
+        *BatchesApi(services).routes(),
         *RerankApi(services).routes(),
         *NativeApi(services).routes(),
     ]

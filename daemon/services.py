@@ -10,6 +10,7 @@ from ingle.models.store import ModelStore
 from ingle.models.stored_model import StoredModel
 
 from .aliases import AliasTable
+from .batches.batch_manager import BatchManager
 from .config import Config
 from .events import EventHub
 from .generations import GenerationRegistry
@@ -29,6 +30,7 @@ class Services:
     manager: ModelManager
     generations: GenerationRegistry
     pulls: PullManager
+    batches: BatchManager
     hub: EventHub
     prepare: Preparer
     memory: MemoryReader

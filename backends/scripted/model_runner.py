@@ -30,7 +30,7 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     The first key of `replies` found in the prompt chooses the answer, else `reply` is it.
     A step appends the process id as a line to the file `trace` when it begins to compute, and
     again when that is done. `die_at` and `hang_at` make the process kill itself or stop stepping
-    at that generated token.
+    at that generated token; a prompt that holds the text `kills` makes it kill itself.
     """
 
     reply: str = "Hello from the scripted model."
@@ -42,6 +42,7 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     die_at: int | None = None
     hang_at: int | None = None
     trace: str | None = None
+    kills: str | None = None
 
 
 class CellTable:
@@ -238,20 +239,28 @@ class ScriptedModelRunner:
 
     def _next(self, sequence: Sequence, offset: int) -> int:
         position = sequence.num_generated + offset
-        if position == self._script.die_at:
+        if position == self._script.die_at or self._is_deadly(sequence):
             os.kill(os.getpid(), signal.SIGKILL)
         if position == self._script.hang_at:
             time.sleep(3600)
         reply = self._reply(sequence)
         return reply[position] if position < len(reply) else _EOS
 
+    def _is_deadly(self, sequence: Sequence) -> bool:
+        kills = self._script.kills
+        return kills is not None and kills.encode() in _prompt_bytes(sequence)
+
     def _reply(self, sequence: Sequence) -> bytes:
         if self._script.replies:
-            prompt = bytes(t for t in sequence.token_ids[: sequence.prompt_length] if t < 256)
+            prompt = _prompt_bytes(sequence)
             for key, reply in self._script.replies.items():
                 if key.encode() in prompt:
                     return reply.encode()
         return self._script.reply.encode()
+
+
+def _prompt_bytes(sequence: Sequence) -> bytes:
+    return bytes(t for t in sequence.token_ids[: sequence.prompt_length] if t < 256)
 
 
 def _logprobs(sequence: Sequence, tokens: list[int]) -> list[TokenLogprobs] | None:

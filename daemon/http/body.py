@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncGenerator
 from typing import TypeVar
 
 import msgspec
@@ -26,7 +27,13 @@ class ClientLeft(Exception):
 
 async def read_body(request: Request, limit: int) -> bytes:
     """The whole body; raises `BodyTooLarge`, `BodyTimeout` or `ClientLeft`."""
-    chunks: list[bytes] = []
+    return b"".join([chunk async for chunk in read_chunks(request, limit)])
+
+
+async def read_chunks(
+    request: Request, limit: int, *, setting: str = "max_body_bytes"
+) -> AsyncGenerator[bytes, None]:
+    """The body as it comes; raises `BodyTooLarge`, `BodyTimeout` or `ClientLeft`."""
     size = 0
     while True:
         try:
@@ -43,10 +50,10 @@ async def read_body(request: Request, limit: int) -> bytes:
         size += len(chunk)
         if size > limit:
             # The server drops the rest as it comes: closing now would cost the client the answer.
-            raise body_too_large(limit)
-        chunks.append(chunk)
+            raise body_too_large(limit, setting)
+        yield chunk
         if not message.get("more_body", False):
-            return b"".join(chunks)
+            return
 
 
 def parse(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:

@@ -22,6 +22,7 @@ from ingle.models.store import ModelStore
 
 from ..aliases import AliasTable
 from ..app import create_app
+from ..batches.batch_manager import BatchManager
 from ..config import Config
 from ..events import EventHub
 from ..gauges import GaugePublisher
@@ -234,6 +235,7 @@ def build_services(
         catalog=catalog,
         manager=manager,
         generations=GenerationRegistry(manager),
+        batches=BatchManager(config.paths.state, at_once=batch_width(config)),
         pulls=PullManager(store.pull, partial(canonical_name, catalog), hub),
         hub=hub,
         prepare=prepare,
@@ -243,6 +245,11 @@ def build_services(
         aliases=aliases,
         address=address,
     )
+
+
+def batch_width(config: Config) -> int:
+    """How many requests of a batch are asked at a time: enough that no slot waits for the next."""
+    return min(2 * config.slots, config.slots + config.max_queue)
 
 
 def make_server(services: Services) -> Server:
@@ -290,10 +297,12 @@ async def _announce(
     gc.freeze()  # what is here stays: no collection between two tokens has to walk it
     if ready is not None:
         ready(services)
+    await services.batches.resume()
 
 
 async def _drain(services: Services, gauges: GaugePublisher, grace: float, ending: Ending) -> None:
     """Let answers finish while the daemon still tells how it is; then end what is left."""
+    await services.batches.close()
     closing = asyncio.create_task(services.manager.close(grace))
     urgent = asyncio.create_task(ending.urgent.wait())
     await asyncio.wait({closing, urgent}, return_when=asyncio.FIRST_COMPLETED)

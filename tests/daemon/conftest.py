@@ -40,11 +40,12 @@ from ingle.backends.base import (
 from ingle.backends.errors import BackendError, WorkerDied, WrongTask
 from ingle.backends.local import LocalBackend
 from ingle.daemon.aliases import AliasTable
+from ingle.daemon.batches.batch_manager import BatchManager
 from ingle.daemon.config import Config
 from ingle.daemon.events import EventHub
 from ingle.daemon.gauges import GaugePublisher
 from ingle.daemon.generations import GenerationRegistry
-from ingle.daemon.http.server import Server, make_server
+from ingle.daemon.http.server import Server, batch_width, make_server
 from ingle.daemon.http.sockets import bind_tcp, bind_unix
 from ingle.daemon.lifecycle import ModelManager
 from ingle.daemon.limits import Limits
@@ -371,12 +372,14 @@ def run_daemon(ingle_home: Path) -> DaemonFactory:
         server = make_server(services)
         serving = asyncio.create_task(server.serve(sockets=[tcp, unix.socket]))
         await server.listening.wait()
+        await services.batches.resume()
         try:
             async with _clients(port, config.socket) as (over_tcp, over_unix):
                 yield RunningDaemon(
                     services, server, config.socket, port, over_tcp, over_unix, shutdowns
                 )
         finally:
+            await services.batches.close()
             await services.manager.close(0.0)
             await services.generations.close()
             await services.pulls.close()
@@ -442,6 +445,7 @@ def _services(
         catalog=catalog,
         manager=manager,
         generations=GenerationRegistry(manager),
+        batches=BatchManager(config.paths.state, at_once=batch_width(config)),
         pulls=PullManager(pull or store.pull, partial(canonical_name, catalog), hub),
         hub=hub,
         prepare=preparer,

@@ -1,0 +1,263 @@
+"""Batches, one after the other, across restarts of the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from ..errors import Conflict, InvalidBody, ShuttingDown, StorageFull, describe
+from .batch_input import BatchInput, BatchLine
+from .batch_record import BatchProblem, BatchRecord, BatchStatus, BatchStore
+from .batch_results import ResultFile
+from .batch_run import BatchEndpoint, BatchRun
+from .file_store import BATCH_LIFETIME, FileStore
+
+log = logging.getLogger("ingle.daemon")
+
+WINDOW = 24 * 3600
+FULL_DISK_SECONDS = 60.0
+"""How long a batch waits for room on the disk before it goes on."""
+
+MAX_WAITING = 100
+
+
+class BatchManager:
+    """Runs one batch at a time, in the order they came.
+
+    A batch's input is read, and its results are written, in threads; its state is in its record.
+    """
+
+    def __init__(self, folder: Path, *, at_once: int) -> None:
+        """`at_once` requests of a batch are asked at a time."""
+        self.files = FileStore(folder / "files")
+        self._store = BatchStore(folder / "batches")
+        self._at_once = at_once
+        self._endpoints: Mapping[str, BatchEndpoint] = {}
+        self._waiting: list[BatchRecord] = []
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._current: tuple[BatchRecord, asyncio.Task[None]] | None = None
+        self._closing = False
+
+    @property
+    def endpoints(self) -> list[str]:
+        """The paths that requests of a batch may ask."""
+        return list(self._endpoints)
+
+    def serve(self, endpoints: Mapping[str, BatchEndpoint]) -> None:
+        """Name what answers the requests."""
+        self._endpoints = endpoints
+
+    async def resume(self) -> None:
+        """Go on with what a former life of the daemon left."""
+        records = await asyncio.to_thread(self._store.list)
+        unfinished = [record for record in records if not record.status.ended]
+        self._waiting[:0] = sorted(unfinished, key=lambda record: record.created_at)
+        self._wake()
+
+    async def create(
+        self,
+        *,
+        endpoint: str,
+        input_file_id: str,
+        completion_window: str,
+        metadata: dict[str, str] | None,
+        output_lifetime: int | None,
+    ) -> BatchRecord:
+        """A new batch; raises `NotFound`, `InvalidBody`, `Conflict`, `StorageFull`."""
+        if self._closing:
+            raise ShuttingDown("The daemon is shutting down.", hint="Start it again.")
+        if endpoint not in self._endpoints:
+            raise InvalidBody(
+                f"Batches do not go to '{endpoint[:100]}'.",
+                hint=f"They go to {', '.join(self._endpoints)}.",
+                param="endpoint",
+            )
+        if len(self._waiting) >= MAX_WAITING:
+            raise Conflict(
+                f"{MAX_WAITING} batches are waiting already.", hint="Wait for one to end."
+            )
+        stored = await asyncio.to_thread(self.files.get, input_file_id)
+        if stored.purpose != "batch":
+            raise InvalidBody(
+                f"The file '{stored.id}' was uploaded for '{stored.purpose}', not for a batch.",
+                hint="Upload it again with the purpose 'batch'.",
+                param="input_file_id",
+            )
+        now = int(time.time())
+        record = BatchRecord(
+            id=self._store.new_id(),
+            endpoint=endpoint,
+            completion_window=completion_window,
+            input_file_id=stored.id,
+            created_at=now,
+            expires_at=now + WINDOW,
+            output_id=self.files.new_id(),
+            error_id=self.files.new_id(),
+            output_lifetime=output_lifetime or BATCH_LIFETIME,
+            metadata=metadata,
+        )
+        await asyncio.to_thread(self._store.save, record)
+        self._waiting.append(record)
+        self._wake()
+        return record
+
+    async def get(self, batch_id: str) -> BatchRecord:
+        """One batch as it is now; raises `NotFound`."""
+        live = next((record for record in self._live() if record.id == batch_id), None)
+        return live or await asyncio.to_thread(self._store.get, batch_id)
+
+    async def list(self) -> list[BatchRecord]:
+        """All batches, the newest first."""
+        live = {record.id: record for record in self._live()}
+        stored = await asyncio.to_thread(self._store.list)
+        return [live.get(record.id, record) for record in stored]
+
+    async def cancel(self, batch_id: str) -> BatchRecord:
+        """End a batch; what is answered stays. Raises `NotFound`, and `Conflict` for an old one."""
+        record = await self.get(batch_id)
+        if record.status in (BatchStatus.CANCELLING, BatchStatus.CANCELLED):
+            return record
+        if record.status.ended or record.status is BatchStatus.FINALIZING:
+            raise Conflict(
+                f"The batch is {record.status}, and cannot be cancelled any more.",
+                code="batch_ended",
+            )
+        record.status, record.cancelling_at = BatchStatus.CANCELLING, int(time.time())
+        await asyncio.to_thread(self._store.save, record)
+        if self._current is not None and self._current[0] is record:
+            self._current[1].cancel()
+        elif record in self._waiting:
+            self._waiting.remove(record)
+            await asyncio.to_thread(self._finalize, record)
+            await asyncio.to_thread(self._store.save, record)
+        return record
+
+    async def close(self) -> None:
+        """Stop working; the next life of the daemon goes on from here."""
+        self._closing = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _live(self) -> list[BatchRecord]:
+        return [*([self._current[0]] if self._current is not None else []), *self._waiting]
+
+    def _wake(self) -> None:
+        self._news.set()
+        if self._task is None and self._waiting and not self._closing:
+            self._task = asyncio.create_task(self._work())
+
+    async def _work(self) -> None:
+        while self._waiting:
+            record = self._waiting.pop(0)
+            task = asyncio.create_task(self._answer(record))
+            self._current = record, task
+            try:
+                await asyncio.wait({task})
+            finally:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+            await self._end(record, task)
+            self._current = None
+            if isinstance(_failure(task), StorageFull):
+                self._waiting.append(record)
+                await asyncio.sleep(FULL_DISK_SECONDS)
+        self._task = None
+
+    async def _end(self, record: BatchRecord, task: asyncio.Task[None]) -> None:
+        """Leave the results, or say why there are none."""
+        failure = _failure(task)
+        if isinstance(failure, ShuttingDown | StorageFull):
+            return
+        try:
+            if failure is not None:
+                problem = describe(failure)
+                record.problems = [BatchProblem(problem.code, problem.message)]
+                record.status = BatchStatus.FAILED
+            if record.status is not BatchStatus.FAILED:
+                await asyncio.to_thread(self._finalize, record)
+            if record.status is BatchStatus.FAILED:
+                record.failed_at = int(time.time())
+            await asyncio.to_thread(self._store.save, record)
+        except Exception as error:
+            # The record on disk still says that the batch runs: the next start tries again.
+            log.warning("The results of %s cannot be kept: %s", record.id, describe(error).message)
+
+    async def _answer(self, record: BatchRecord) -> None:
+        if record.status is BatchStatus.CANCELLING:
+            return
+        source = BatchInput(self.files.path(record.input_file_id), record.endpoint)
+        lines, problems = await asyncio.to_thread(source.check)
+        if problems:
+            record.problems, record.status = problems, BatchStatus.FAILED
+            return
+        await asyncio.to_thread(self._begin, record, lines)
+        outputs, errors = await asyncio.to_thread(self._open_results, record)
+        run = BatchRun(
+            record,
+            lines,
+            source,
+            outputs,
+            errors,
+            self._endpoints[record.endpoint],
+            at_once=self._at_once,
+        )
+        try:
+            await run.run()
+        finally:
+            run.close()
+
+    def _begin(self, record: BatchRecord, lines: list[BatchLine]) -> None:
+        record.status = BatchStatus.IN_PROGRESS
+        record.in_progress_at = record.in_progress_at or int(time.time())
+        record.total = len(lines)
+        record.model = lines[0].model
+        self._store.save(record)
+
+    def _open_results(self, record: BatchRecord) -> tuple[ResultFile, ResultFile]:
+        outputs = ResultFile(self._store.results(record, "output"))
+        return outputs, ResultFile(self._store.results(record, "errors"))
+
+    def _finalize(self, record: BatchRecord) -> None:
+        """Turn the results into files; doing so twice is the same as once."""
+        cancelled = record.status is BatchStatus.CANCELLING
+        expired = record.status is BatchStatus.EXPIRED
+        record.finalizing_at = int(time.time())
+        record.output_file_id = self._leave(record, "output", record.output_id)
+        record.error_file_id = self._leave(record, "errors", record.error_id)
+        now = int(time.time())
+        if cancelled:
+            record.status, record.cancelled_at = BatchStatus.CANCELLED, now
+        elif expired:
+            record.expired_at = now
+        else:
+            record.status, record.completed_at = BatchStatus.COMPLETED, now
+
+    def _leave(self, record: BatchRecord, kind: str, file_id: str) -> str | None:
+        """The id of the file with these results, if there are any."""
+        path = self._store.results(record, kind)
+        if path.exists():
+            results = ResultFile(path)
+            results.close()
+            if not results.done:
+                path.unlink()
+                return None
+            if kind == "output":
+                record.usage = results.usage()
+        elif file_id not in {stored.id for stored in self.files.list()}:
+            return None
+        return self.files.commit(
+            path,
+            filename=f"{record.id}_{kind}.jsonl",
+            purpose="batch_output",
+            lifetime=record.output_lifetime,
+            file_id=file_id,
+        ).id
+
+
+def _failure(task: asyncio.Task[None]) -> BaseException | None:
+    return None if task.cancelled() else task.exception()

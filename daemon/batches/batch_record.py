@@ -1,0 +1,130 @@
+"""What is written down of a batch, so that it goes on after a restart."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from ..durable import write_durably
+from ..errors import NotFound
+
+_ID = re.compile(r"batch_[0-9a-f]{24}")
+
+
+class BatchStatus(StrEnum):
+    """Where a batch is, in OpenAI's words."""
+
+    VALIDATING = "validating"
+    FAILED = "failed"
+    IN_PROGRESS = "in_progress"
+    FINALIZING = "finalizing"
+    COMPLETED = "completed"
+    EXPIRED = "expired"
+    CANCELLING = "cancelling"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more happens."""
+        return self in (
+            BatchStatus.FAILED,
+            BatchStatus.COMPLETED,
+            BatchStatus.EXPIRED,
+            BatchStatus.CANCELLED,
+        )
+
+
+class BatchProblem(msgspec.Struct, frozen=True):
+    """Why an input file cannot be used; `line` counts from 1."""
+
+    code: str
+    message: str
+    param: str | None = None
+    line: int | None = None
+
+
+class BatchUsage(msgspec.Struct, frozen=True, kw_only=True):
+    """The tokens of all answers."""
+
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+class BatchRecord(msgspec.Struct, kw_only=True):
+    """One batch; times are Unix seconds, and `output_id` and `error_id` the files it will leave."""
+
+    id: str
+    endpoint: str
+    completion_window: str
+    input_file_id: str
+    created_at: int
+    expires_at: int
+    output_id: str
+    error_id: str
+    output_lifetime: int
+    status: BatchStatus = BatchStatus.VALIDATING
+    metadata: dict[str, str] | None = None
+    model: str | None = None
+    in_progress_at: int | None = None
+    finalizing_at: int | None = None
+    completed_at: int | None = None
+    failed_at: int | None = None
+    expired_at: int | None = None
+    cancelling_at: int | None = None
+    cancelled_at: int | None = None
+    problems: list[BatchProblem] = []
+    total: int = 0
+    completed: int = 0
+    failed: int = 0
+    output_file_id: str | None = None
+    error_file_id: str | None = None
+    usage: BatchUsage | None = None
+
+
+class BatchStore:
+    """A folder of records, and of the results of batches that run; blocking."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def new_id(self) -> str:
+        """An id that no batch has."""
+        return f"batch_{secrets.token_hex(12)}"
+
+    def save(self, record: BatchRecord) -> None:
+        """Write the record down; raises `StorageFull`."""
+        write_durably(self._folder / f"{record.id}.json", msgspec.json.encode(record))
+
+    def get(self, batch_id: str) -> BatchRecord:
+        """One record; raises `NotFound`."""
+        record = self._read(batch_id) if _ID.fullmatch(batch_id) else None
+        if record is None:
+            raise NotFound(
+                f"There is no batch '{batch_id[:100]}'.",
+                hint="`GET /v1/batches` lists all.",
+                param="batch_id",
+            )
+        return record
+
+    def list(self) -> list[BatchRecord]:
+        """All records, the newest first."""
+        found = [self._read(path.stem) for path in self._folder.glob("batch_*.json")]
+        records = [record for record in found if record is not None]
+        return sorted(records, key=lambda record: (-record.created_at, record.id))
+
+    def results(self, record: BatchRecord, kind: str) -> Path:
+        """Where results gather until the batch ends; `kind` is output or errors."""
+        return self._folder / f"{record.id}.{kind}.jsonl"
+
+    def _read(self, batch_id: str) -> BatchRecord | None:
+        try:
+            content = (self._folder / f"{batch_id}.json").read_bytes()
+            return msgspec.json.decode(content, type=BatchRecord)
+        except (OSError, msgspec.DecodeError):
+            return None

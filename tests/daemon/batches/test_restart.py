@@ -1,0 +1,158 @@
+"""A batch goes on where it was when the daemon is killed and started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from ingle.daemon.batches.batch_results import ResultError, ResultFile, ResultLine
+from ingle.models.stored_model import Manifest, write_manifest
+
+SERVE = """
+import sys
+from ingle.backends.base import EngineKind, LoadSpec
+from ingle.daemon.http import server
+from ingle.daemon.main import main
+from ingle.daemon.preparation import Preparation
+
+class Scripted:
+    def __init__(self, config, resolve):
+        pass
+
+    def __call__(self, model, options, *, available):
+        script = '{"reply": "Done.", "step_seconds": 0.0005}'
+        spec = LoadSpec(
+            engine=EngineKind.SCRIPTED, path=str(model.path), context=256, slots=32, script=script,
+            kv_capacity=16384,
+        )
+        return Preparation(spec, 1 << 20)
+
+server.ModelPreparer = Scripted
+sys.exit(main(["serve", "--port", "-1"]))
+"""
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs the unix socket")
+
+
+def start(home: Path) -> subprocess.Popen[bytes]:
+    environ = {**os.environ, "INGLE_HOME": str(home), "INGLE_SLOTS": "32"}
+    process = subprocess.Popen([sys.executable, "-P", "-c", SERVE], cwd="/", env=environ)
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        with socket.socket(socket.AF_UNIX) as probe, suppress(OSError):
+            probe.connect(str(home / "runtime" / "ingle.sock"))
+            return process
+        time.sleep(0.02)
+    raise AssertionError("the daemon does not listen")
+
+
+def client_of(home: Path) -> httpx.Client:
+    transport = httpx.HTTPTransport(uds=str(home / "runtime" / "ingle.sock"))
+    return httpx.Client(base_url="http://ingle", transport=transport, timeout=30)
+
+
+def install(home: Path) -> None:
+    folder = home / "models" / "echo" / "1"
+    folder.mkdir(parents=True)
+    (folder / "model.gguf").write_bytes(b"GGUF")
+    facts: dict[str, Any] = {"licence": "", "description": "", "quantization": "", "source": "test"}
+    write_manifest(
+        folder,
+        Manifest(
+            name="echo:1",
+            file="model.gguf",
+            size=4,
+            sha256="0" * 64,
+            parameters=1,
+            architecture="llama",
+            context=256,
+            chat=True,
+            **facts,
+        ),
+    )
+
+
+def run(home: Path, count: int, kills: int) -> tuple[dict[str, Any], list[str]]:
+    """A batch of so many requests through so many deaths of the daemon, and whose results came."""
+    install(home)
+    lines = [
+        json.dumps(
+            {
+                "custom_id": f"r{number}",
+                "method": "POST",
+                "url": "/v1/completions",
+                "body": {"model": "echo:1", "prompt": f"Request {number}"},
+            }
+        )
+        for number in range(count)
+    ]
+    process = start(home)
+    try:
+        with client_of(home) as client:
+            form: Any = {"file": ("in.jsonl", "\n".join(lines).encode())}
+            stored = client.post("/v1/files", files=form, data={"purpose": "batch"}).json()
+            asked = {"input_file_id": stored["id"], "endpoint": "/v1/completions"}
+            batch = client.post("/v1/batches", json=asked).json()
+        for kill in range(kills):
+            wait_for(home, batch["id"], (kill + 1) * count // (kills + 1))
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            process = start(home)
+        batch = wait_for(home, batch["id"], count)
+        with client_of(home) as client:
+            output = client.get(f"/v1/files/{batch['output_file_id']}/content").text
+        return batch, [json.loads(text)["custom_id"] for text in output.splitlines()]
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def wait_for(home: Path, batch_id: str, completed: int) -> dict[str, Any]:
+    """The batch once it has so many results, and its files where that is all of them."""
+    deadline = time.monotonic() + 240
+    with client_of(home) as client:
+        while time.monotonic() < deadline:
+            batch = client.get(f"/v1/batches/{batch_id}").json()
+            assert batch["status"] in ("validating", "in_progress", "completed"), batch
+            counts = batch["request_counts"]
+            if counts["completed"] >= completed and (
+                completed < counts["total"] or batch["status"] == "completed"
+            ):
+                return batch
+            time.sleep(0.02)
+    raise AssertionError("the batch does not end")
+
+
+def test_no_result_is_lost_or_doubled(ingle_home: Path) -> None:
+    batch, ids = run(ingle_home, 10_000, kills=2)
+    assert batch["request_counts"] == {"total": 10_000, "completed": 10_000, "failed": 0}
+    assert sorted(ids) == sorted(f"r{number}" for number in range(10_000))
+
+
+def test_a_result_that_broke_off_is_made_again(ingle_home: Path) -> None:
+    folder = ingle_home / "state" / "batches"
+    folder.mkdir(parents=True)
+    results = ResultFile(folder / "b.output.jsonl")
+    for name in "ab":
+        error = ResultError("x", "y")
+        results.add(ResultLine(id="1", custom_id=name, error=error))
+    results.close()
+    whole = results.path.read_bytes()
+    for cut in range(len(whole)):
+        results.path.write_bytes(whole[:cut])
+        again = ResultFile(results.path)
+        again.close()
+        lines = whole[:cut].count(b"\n")
+        assert len(again.done) == lines
+        assert results.path.read_bytes() == b"".join(whole.splitlines(keepends=True)[:lines])
