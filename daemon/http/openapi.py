@@ -13,6 +13,7 @@ from .error_shapes import SHAPES, error_type
 from .route_spec import Parameter, RouteSpec, Stream
 
 ALWAYS = (400, 401, 403, 500)
+_MEDIA = {str: "text/plain", bytes: "application/octet-stream"}
 REF_TEMPLATE = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 
@@ -65,7 +66,7 @@ def _operation(route: RouteSpec, by_type: dict[int, Any]) -> dict[str, Any]:
     if route.request is not None:
         operation["requestBody"] = {
             "required": not route.body_optional,
-            "content": {"application/json": {"schema": by_type[id(route.request)]}},
+            "content": {route.request_media: {"schema": by_type[id(route.request)]}},
         }
     return operation
 
@@ -88,7 +89,7 @@ def _parameter(parameter: Parameter, by_type: dict[int, Any]) -> dict[str, Any]:
 def _responses(route: RouteSpec, by_type: dict[int, Any]) -> dict[str, Any]:
     content: dict[str, Any] = {}
     if route.response is not None:
-        media = "text/plain" if route.response is str else "application/json"
+        media = _MEDIA.get(route.response, "application/json")
         content[media] = {"schema": by_type[id(route.response)]}
     if route.stream is not None:
         content["text/event-stream"] = _stream_media(route.stream, by_type)

@@ -42,6 +42,7 @@ class RouteSpec:
     endpoint: Endpoint
     summary: str
     request: Any = None
+    request_media: str = "application/json"
     body_optional: bool = False
     response: Any = None
     status: int = 200

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Literal, cast
+from typing import Annotated, Literal, cast
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
@@ -19,6 +20,14 @@ from .pages import page_of
 
 LARGEST = 512 * 2**20
 _SHORTEST_LIFE, _LONGEST_LIFE = 3600, 2592000
+
+
+class FileForm(msgspec.Struct, kw_only=True):
+    """The form of `POST /v1/files`."""
+
+    file: Annotated[str, Meta(extra_json_schema={"format": "binary"})]
+    purpose: str
+    lifetime: str | UnsetType = msgspec.field(default=UNSET, name="expires_after[seconds]")
 
 
 class FileObject(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +77,8 @@ class FilesApi:
                 path="/v1/files",
                 endpoint=self.create,
                 summary="Leave a file: a form with the fields `file` and `purpose`.",
+                request=FileForm,
+                request_media="multipart/form-data",
                 response=FileObject,
                 errors=(408, 413, 507),
             ),
@@ -97,6 +108,7 @@ class FilesApi:
                 path="/v1/files/{file_id}/content",
                 endpoint=self.content,
                 summary="A file's content.",
+                response=bytes,
                 errors=(404,),
             ),
             RouteSpec(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from starlette.routing import Route
 
 from ingle.daemon.app import create_app
+from ingle.daemon.http.error_shapes import error_type
 from ingle.daemon.routes import route_table
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ async def test_every_operation_is_complete(daemon: RunningDaemon) -> None:
             assert len(success) == 1, path
             assert operation["responses"][success[0]]["content"], path
             assert ("requestBody" in operation) <= (method == "post")
-            shape = "OpenAIError" if path.startswith("/v1/") else "NativeError"
+            shape = error_type(path).__name__
             refused = operation["responses"]["403"]["content"]["application/json"]["schema"]
             assert refused == {"$ref": f"#/components/schemas/{shape}"}
     assert len(ids) == len(set(ids))
