@@ -106,6 +106,9 @@ def _generating(
                 chat_template=None if template is None else template.source,
                 bos_token=runner.tokenizer.bos_text,
                 eos_token=runner.tokenizer.eos_text,
+                infills=prompts.infills,
+                calls_tools=template is not None and template.calls_tools,
+                reasons=template is not None and template.reasons,
                 warnings=warnings,
             ),
         )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 
 import llama_cpp
 
 from ..text.text_pairs import PairMarks
+from ..text.tokenizer import NEXT_FILES, GapMark
 from .model import LlamaModel
 
 
@@ -22,6 +24,8 @@ class LlamaTokenizer:
         self.bos_text = self._text_of(_token_id(llama_cpp.llama_vocab_bos(self._vocab)))
         self.eos_text = self._text_of(_token_id(llama_cpp.llama_vocab_eos(self._vocab)))
         self._pieces: dict[int, bytes] = {}
+        found = (self.find_token(text) for text in NEXT_FILES)
+        self._next_files = frozenset(token_id for token_id in found if token_id is not None)
 
     @property
     def chat_template(self) -> str | None:
@@ -67,7 +71,7 @@ class LlamaTokenizer:
 
     def is_eog(self, token_id: int) -> bool:
         """Whether the model ends its answer with this token."""
-        return llama_cpp.llama_vocab_is_eog(self._vocab, token_id)
+        return token_id in self._next_files or llama_cpp.llama_vocab_is_eog(self._vocab, token_id)
 
     def raw_text(self, token_id: int) -> bytes:
         """The token as it stands in the vocabulary's own encoding."""
@@ -75,8 +79,26 @@ class LlamaTokenizer:
 
     def has_token(self, text: str) -> bool:
         """Whether the text is one special token of the vocabulary."""
+        return self.find_token(text) is not None
+
+    def find_token(self, text: str) -> int | None:
+        """The special token of the vocabulary that is written like this."""
         tokens = self.encode(text, add_special=False, parse_special=True)
-        return len(tokens) == 1 and self._piece(tokens[0], special=True) == text.encode()
+        found = len(tokens) == 1 and self._piece(tokens[0], special=True) == text.encode()
+        return tokens[0] if found else None
+
+    @property
+    def gap_marks(self) -> Mapping[GapMark, int]:
+        """The tokens of gaps that llama.cpp knows, by the file's metadata or by their names."""
+        marks: dict[GapMark, object] = {
+            "prefix": llama_cpp.llama_vocab_fim_pre(self._vocab),
+            "suffix": llama_cpp.llama_vocab_fim_suf(self._vocab),
+            "middle": llama_cpp.llama_vocab_fim_mid(self._vocab),
+            "repository": llama_cpp.llama_vocab_fim_rep(self._vocab),
+            "file": llama_cpp.llama_vocab_fim_sep(self._vocab),
+        }
+        found: dict[GapMark, int] = {mark: _token_id(value) for mark, value in marks.items()}
+        return {mark: token_id for mark, token_id in found.items() if token_id >= 0}
 
     def _piece(self, token_id: int, *, special: bool) -> bytes:
         buffer = ctypes.create_string_buffer(256)

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+
+from ..text.tokenizer import GapMark
 
 BOS, EOS, IM_START, IM_END = 256, 257, 258, 259
-CONTROL_TOKENS = {"<|begin|>": BOS, "<|end|>": EOS, "<|im_start|>": IM_START, "<|im_end|>": IM_END}
+PREFIX, SUFFIX, MIDDLE, FILE = 260, 261, 262, 263
+CONTROL_TOKENS = {
+    "<|begin|>": BOS,
+    "<|end|>": EOS,
+    "<|im_start|>": IM_START,
+    "<|im_end|>": IM_END,
+    "<|fim_prefix|>": PREFIX,
+    "<|fim_suffix|>": SUFFIX,
+    "<|fim_middle|>": MIDDLE,
+    "<|file_sep|>": FILE,
+}
 
 
 class ByteTokenizer:
-    """Ids 0 to 255 are bytes of UTF-8, then come four control tokens; two end a generation."""
+    """Ids 0 to 255 are bytes of UTF-8, then come control tokens of chats and of gaps in files."""
 
-    vocab_size = 260
+    vocab_size = 264
     bos_text = "<|begin|>"
     eos_text = "<|end|>"
     adds_bos = True
@@ -39,12 +52,21 @@ class ByteTokenizer:
         return text.encode() if special else b""
 
     def is_eog(self, token_id: int) -> bool:
-        """True for the end of the text and the end of a turn."""
-        return token_id in (EOS, IM_END)
+        """True for the end of the text, of a turn, and of a file."""
+        return token_id in (EOS, IM_END, FILE)
 
     def has_token(self, text: str) -> bool:
-        """True for the four control tokens."""
+        """True for control tokens."""
         return text in CONTROL_TOKENS
+
+    def find_token(self, text: str) -> int | None:
+        """The control token that is written like this."""
+        return CONTROL_TOKENS.get(text)
+
+    @property
+    def gap_marks(self) -> Mapping[GapMark, int]:
+        """None beyond those with well-known names."""
+        return {}
 
 
 _control_texts = {token_id: text for text, token_id in CONTROL_TOKENS.items()}

@@ -15,7 +15,7 @@ from ..conversation import ChatMessage, Tool
 from ..errors import RequestRejected
 from .message_forms import Form, message_forms
 from .template_errors import LimitExceeded, TemplateError, TemplateRefused
-from .template_habits import TemplateHabits
+from .template_habits import TemplateHabits, names_thoughts, names_tools
 from .template_helper import RenderLimits
 from .template_probe import probe_habits
 from .template_renderer import TemplateRenderer
@@ -69,6 +69,16 @@ class ChatTemplate:
         self._habits: TemplateHabits | None = None
         self._lock = threading.Lock()
         self._closed = False
+
+    @property
+    def calls_tools(self) -> bool:
+        """Whether its source speaks of tools."""
+        return names_tools(self.source)
+
+    @property
+    def reasons(self) -> bool:
+        """Whether its source speaks of thoughts before an answer."""
+        return names_thoughts(self.source)
 
     @property
     def pid(self) -> int | None:

@@ -15,18 +15,19 @@ from ingle.models.errors import InvalidModel
 from ingle.models.json_object import read_bounded, read_json_object
 
 from .token_spelling import TokenSpelling
+from .tokenizer import NEXT_FILES, GapMark
 
 _FILE = "tokenizer.json"
 _LARGEST = 256 << 20
 _MOST_ROWS = 1 << 22
 # Tokens that end an answer in whichever model has them: many a configuration names only the one
-# that ends a document. A file that was to be filled in ends where the model begins the next one.
+# that ends a document.
 _ENDS = frozenset(
     {
         *("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>", "<turn|>"),
         *("<|endoftext|>", "<|end_of_text|>", "<end_of_utterance>", "<｜end▁of▁sentence｜>"),
         *("<EOT>", "<|EOT|>", "_<EOT>", "[EOT]", "[EOS]"),
-        *("<|fim_pad|>", "<fim_pad>", "<|repo_name|>", "<reponame>", "<|file_sep|>"),
+        *NEXT_FILES,
     }
 )
 # Where this one ends an answer, `<|end|>` ends but one of its messages.
@@ -89,7 +90,16 @@ class HFTokenizer:
 
     def has_token(self, text: str) -> bool:
         """Whether the text is one of the tokens that were added to the learned ones."""
-        return any(token.content == text for token in self._added.values())
+        return self.find_token(text) is not None
+
+    def find_token(self, text: str) -> int | None:
+        """The added token that is written like this."""
+        return next((i for i, token in self._added.items() if token.content == text), None)
+
+    @property
+    def gap_marks(self) -> Mapping[GapMark, int]:
+        """Nothing: the files of these tokenizers do not say what a token is for."""
+        return {}
 
     def _spell(self, token_id: int) -> bytes:
         text = self._tokenizer.id_to_token(token_id) if token_id >= 0 else None

@@ -9,10 +9,13 @@ from typing import NamedTuple
 from ..base import GenerateRequest
 from ..errors import ContextExceeded, RequestRejected
 from .chat_template import ChatTemplate
+from .infill import InfillPrompts
 from .template_errors import TemplateError
 from .tokenizer import Tokenizer, encode_prompt
 
 _LONG_TEXT = 2**20
+_ANSWER = 512
+"""Tokens to leave for an answer where the request does not say."""
 
 
 class Prompt(NamedTuple):
@@ -32,6 +35,12 @@ class PromptBuilder:
         self._tokenizer = tokenizer
         self._template = template
         self._context = context
+        self._infills = InfillPrompts(tokenizer)
+
+    @property
+    def infills(self) -> bool:
+        """Whether the model can fill gaps."""
+        return self._infills.marks is not None
 
     def prepare(self) -> None:
         """Compile the template ahead of the first request, which would wait for it."""
@@ -47,6 +56,8 @@ class PromptBuilder:
             text = self._render(request)
             self._refuse_hopeless(text)
             return Prompt(encode_prompt(self._tokenizer, text), text)
+        if request.infill is not None:
+            return Prompt(self._infills.build(request.infill, room=self._room(request)), "")
         text = request.prompt or ""
         self._refuse_hopeless(text)
         return Prompt(self._tokenizer.encode(text, add_special=True, parse_special=True), text)
@@ -69,6 +80,12 @@ class PromptBuilder:
             continues=continues and last is not None and not last.tool_calls,
             **request.template_variables,
         )
+
+    def _room(self, request: GenerateRequest) -> int:
+        """Tokens of a prompt that is cut to leave room for an answer."""
+        context = min(self._context, request.max_context or self._context)
+        answer = _ANSWER if request.max_tokens is None else request.max_tokens
+        return context - max(1, min(answer, context // 4))
 
     def _refuse_hopeless(self, text: str) -> None:
         """Refuse a text that cannot fit before spending seconds on its tokens."""

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from .tool_messages import CallStyle
+
+_TOOLS = re.compile(r"\b(tools|xml_tools|functions)\b")
+_THOUGHTS = re.compile(
+    r"</?(seed:|mm:)?think(ing)?\b|\[THINK\]|START_THINKING|enable_thinking|reasoning_content"
+    r"|<\|channel|inner_prefix|<\|think\|>"
+)
 
 Message = dict[str, object]
 """One message as a template sees it: `role`, `content`, and what else there is."""
@@ -28,3 +35,13 @@ class TemplateHabits:
     call_marks: tuple[str, str] = ("", "")
     reasoning_fields: tuple[str, ...] = ()
     """Where it looks for the thoughts of earlier answers."""
+
+
+def names_tools(source: str) -> bool:
+    """Whether a template looks for tools."""
+    return _TOOLS.search(source) is not None
+
+
+def names_thoughts(source: str) -> bool:
+    """Whether a template knows of thoughts before an answer."""
+    return _THOUGHTS.search(source) is not None

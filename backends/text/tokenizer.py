@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Literal, Protocol
+
+GapMark = Literal["prefix", "suffix", "middle", "repository", "file"]
+"""What a control token in a prompt with a gap begins."""
+
+NEXT_FILES = frozenset(
+    {
+        *("<|fim_pad|>", "<fim_pad>", "<|repo_name|>", "<reponame>", "<repo_name>"),
+        *("<|file_sep|>", "<file_sep>", "<|file_separator|>"),
+    }
+)
+"""With these a model ends a file that was to be filled in, and begins the next one."""
 
 
 class Tokenizer(Protocol):
@@ -47,6 +59,15 @@ class Tokenizer(Protocol):
 
     def has_token(self, text: str) -> bool:
         """Whether a control token is written exactly like this."""
+        ...
+
+    def find_token(self, text: str) -> int | None:
+        """The control token that is written exactly like this."""
+        ...
+
+    @property
+    def gap_marks(self) -> Mapping[GapMark, int]:
+        """The control tokens around a gap that is to be filled, as far as its file names them."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from gpu.random_model import RandomWeights, llama_config
@@ -11,6 +11,7 @@ from gpu.session import Session
 from ingle.backends.base import EngineKind, LoadSpec
 from ingle.backends.cuda.model_files import ModelFiles
 from ingle.backends.cuda.model_source import ModelSource
+from ingle.backends.text.tokenizer import GapMark
 from ingle.models.config import ModelConfig
 from ingle.models.kv_type import KVType
 
@@ -53,6 +54,15 @@ class NumberedTokens:
         """None is written otherwise."""
         del text
         return False
+
+    def find_token(self, text: str) -> int | None:
+        """None is written otherwise."""
+        del text
+
+    @property
+    def gap_marks(self) -> Mapping[GapMark, int]:
+        """Nothing is told."""
+        return {}
 
 
 def source(

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingle.backends.scripted.byte_tokenizer import BOS, EOS, IM_END, IM_START, ByteTokenizer
+from ingle.backends.scripted.byte_tokenizer import BOS, EOS, FILE, IM_END, IM_START, ByteTokenizer
 from ingle.backends.text.tokenizer import Tokenizer
 
 tokenizer: Tokenizer = ByteTokenizer()
@@ -36,6 +36,6 @@ def test_control_tokens_have_no_bytes_unless_asked() -> None:
 
 def test_generation_ends_with_the_text_or_the_turn() -> None:
     ends = [i for i in range(tokenizer.vocab_size) if tokenizer.is_eog(i)]
-    assert ends == [EOS, IM_END]
+    assert ends == [EOS, IM_END, FILE]
     assert tokenizer.has_token("<|im_start|>")
     assert not tokenizer.has_token("a")

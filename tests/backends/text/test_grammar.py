@@ -13,7 +13,7 @@ import pytest
 
 from ingle.backends.base import Grammar, GrammarKind
 from ingle.backends.errors import RequestRejected
-from ingle.backends.scripted.byte_tokenizer import EOS, IM_END, ByteTokenizer
+from ingle.backends.scripted.byte_tokenizer import EOS, FILE, IM_END, ByteTokenizer
 from ingle.backends.text.grammar import MAX_GBNF, MAX_TEXT, GrammarCompiler, TokenConstraint
 
 REGEX, LARK, GBNF = GrammarKind.REGEX, GrammarKind.LARK, GrammarKind.GBNF
@@ -93,7 +93,7 @@ def test_nothing_follows_a_complete_answer(compiler: GrammarCompiler) -> None:
     constraint.consume(ord("}"))
     assert constraint.complete
     assert constraint.error is None
-    assert set(np.flatnonzero(constraint.mask())) == {EOS, IM_END}
+    assert set(np.flatnonzero(constraint.mask())) == {EOS, FILE, IM_END}
 
 
 def test_an_answer_that_could_go_on_may_end(compiler: GrammarCompiler) -> None:
