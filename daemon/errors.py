@@ -24,11 +24,13 @@ RequestError
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from ingle.backends import errors as backends
 from ingle.models import errors as models
@@ -220,6 +222,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     hint: str | None = None
     param: str | None = None
     headers: dict[str, str] = {}
+    prompt_tokens: int | None = None
+    """Those of a prompt that the `context` does not hold."""
+
+    context: int | None = None
 
     @property
     def type(self) -> str:
@@ -252,14 +258,25 @@ class AnthropicError(msgspec.Struct, frozen=True, kw_only=True):
 
     type: Literal["error"] = "error"
     error: AnthropicErrorDetail
+    request_id: str
 
     @classmethod
     def of(cls, problem: Problem) -> AnthropicError:
-        """The failure in Anthropic's words, https://docs.anthropic.com/en/api/errors."""
+        """The failure in Anthropic's words, https://docs.anthropic.com/en/api/errors.
+
+        Clients know a prompt that is too long by the words, and shorten it by the numbers in them.
+        """
         kind = _ANTHROPIC_KINDS.get(problem.status)
         if kind is None:
             kind = "invalid_request_error" if problem.status < 500 else "api_error"
-        return cls(error=AnthropicErrorDetail(kind, problem.sentence))
+        sentence = problem.sentence
+        if problem.prompt_tokens is not None:
+            sentence = (
+                f"prompt is too long: {problem.prompt_tokens} tokens > {problem.context} maximum"
+            )
+        return cls(
+            error=AnthropicErrorDetail(kind, sentence), request_id=f"req_{secrets.token_hex(12)}"
+        )
 
 
 class OllamaError(msgspec.Struct, frozen=True):
@@ -279,6 +296,8 @@ class LlamaCppErrorDetail(msgspec.Struct, frozen=True):
     code: int
     message: str
     type: str
+    n_prompt_tokens: int | UnsetType = UNSET
+    n_ctx: int | UnsetType = UNSET
 
 
 class LlamaCppError(msgspec.Struct, frozen=True):
@@ -289,7 +308,21 @@ class LlamaCppError(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, problem: Problem) -> LlamaCppError:
         """The failure in llama-server's words."""
-        return cls(LlamaCppErrorDetail(problem.status, problem.sentence, problem.type))
+        detail = LlamaCppErrorDetail(
+            problem.status,
+            problem.sentence,
+            _LLAMA_CPP_KINDS.get(problem.status, problem.type),
+        )
+        if problem.prompt_tokens is None or problem.context is None:
+            return cls(detail)
+        return cls(
+            msgspec.structs.replace(
+                detail,
+                type="exceed_context_size_error",
+                n_prompt_tokens=problem.prompt_tokens,
+                n_ctx=problem.context,
+            )
+        )
 
 
 _ANTHROPIC_KINDS = {
@@ -299,6 +332,14 @@ _ANTHROPIC_KINDS = {
     413: "request_too_large",
     429: "rate_limit_error",
     503: "overloaded_error",
+}
+
+_LLAMA_CPP_KINDS = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    501: "not_supported_error",
+    503: "unavailable_error",
 }
 
 # The first row that fits decides, so a subclass stands before its base.
@@ -334,6 +375,7 @@ def describe(error: BaseException) -> Problem:
         )
     if isinstance(error, models.ModelError | backends.BackendError):
         param = error.param if isinstance(error, backends.RequestRejected) else None
+        too_long = error if isinstance(error, backends.ContextExceeded) else None
         if isinstance(error, models.ModelNotFound):
             param = "model"
         return Problem(
@@ -342,6 +384,8 @@ def describe(error: BaseException) -> Problem:
             message=error.message,
             hint=error.hint,
             param=param,
+            prompt_tokens=too_long.prompt_tokens if too_long else None,
+            context=too_long.context if too_long else None,
         )
     log.error("Unexpected failure in a request", exc_info=error)
     return Problem(

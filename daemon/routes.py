@@ -14,6 +14,7 @@ from ingle.backends.base import Priority
 from .http.openapi import openapi_document
 from .http.responses import JSON
 from .http.route_spec import RouteSpec
+from .protocols.anthropic.api import AnthropicApi
 from .protocols.health import HealthApi
 from .protocols.metrics import MetricsApi
 from .protocols.native.api import NativeApi
@@ -43,6 +44,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         *HealthApi(services).routes(),
         *MetricsApi(services).routes(),
         *openai.routes(),
+        *AnthropicApi(services).routes(),
         *embeddings.routes(),
         *FilesApi(services).routes(),
         *BatchesApi(services).routes(),

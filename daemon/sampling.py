@@ -114,16 +114,16 @@ def merge_sampling(
     return SamplingParams(**values)
 
 
-def stop_strings(stop: str | list[str] | None) -> list[str]:
-    """At most sixteen stop strings, none of them empty."""
+def stop_strings(stop: str | list[str] | None, param: str = "stop") -> list[str]:
+    """At most sixteen stop strings, none of them empty; `param` is the field they are in."""
     stops = [stop] if isinstance(stop, str) else stop or []
     if len(stops) > MAX_STOPS:
-        raise InvalidBody(f"'stop' may hold at most {MAX_STOPS} strings.", param="stop")
+        raise InvalidBody(f"'{param}' may hold at most {MAX_STOPS} strings.", param=param)
     if not all(stops):
         raise InvalidBody(
-            "'stop' may not hold an empty string.",
+            f"'{param}' may not hold an empty string.",
             hint="It would end every answer at once.",
-            param="stop",
+            param=param,
         )
     return stops
 

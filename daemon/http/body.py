@@ -56,8 +56,8 @@ async def read_chunks(
             return
 
 
-def parse(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """The typed body; raises `InvalidBody`, with the field at fault where one is."""
+def parse(body: bytes, decoder: msgspec.json.Decoder[T], place: str = "") -> T:
+    """The typed body, or its part at `place`; raises `InvalidBody`, with the field at fault."""
     if not body:
         raise InvalidBody("The request has no body.", hint="Send a JSON object.")
     try:
@@ -70,18 +70,20 @@ def parse(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     except RecursionError as error:
         raise InvalidBody("The body's JSON is nested too deeply.") from error
     except msgspec.ValidationError as error:
-        raise _wrong_type(str(error)) from error
+        raise _wrong_type(str(error), place) from error
     except msgspec.DecodeError as error:
         raise InvalidBody(f"The body is not JSON: {error}.", hint="Send a JSON object.") from error
 
 
-def _wrong_type(complaint: str) -> InvalidBody:
+def _wrong_type(complaint: str, within: str) -> InvalidBody:
     """msgspec's sentence with its place turned into the name of a field."""
     place = _PLACE.match(complaint)
     what, where = (place["what"], place["where"]) if place else (complaint, "")
     field = where.removeprefix("key in ").removeprefix("$").removeprefix(".")
     if missing := _MISSING.search(what):
         field = f"{field}.{missing['field']}" if field else missing["field"]
+    if within:
+        field = f"{within}.{field}" if field and not field.startswith("[") else f"{within}{field}"
     what = what.replace("`", "")
     if not field:
         return InvalidBody(f"The body is wrong: {what[:1].lower()}{what[1:]}.")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 from starlette.responses import Response
 
-from ..errors import Problem
+from ..errors import AnthropicError, Problem
 from .error_shapes import error_body
 
 
@@ -25,4 +25,7 @@ class JSON(Response):
 def error_response(problem: Problem, path: str, *, close: bool = False) -> JSON:
     """The whole answer; with `close` the connection ends with it, and an unread body is dropped."""
     headers = {**problem.headers, **({"connection": "close"} if close else {})}
-    return JSON(error_body(problem, path), problem.status, headers)
+    body = error_body(problem, path)
+    if isinstance(body, AnthropicError):
+        headers["request-id"] = body.request_id
+    return JSON(body, problem.status, headers)

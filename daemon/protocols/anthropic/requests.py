@@ -1,0 +1,155 @@
+"""From Anthropic's request bodies to checked jobs, purely."""
+
+from __future__ import annotations
+
+import re
+import secrets
+
+import msgspec
+
+from ingle.backends.base import GenerateRequest, Grammar, GrammarKind, Priority
+from ingle.backends.conversation import ChatMessage, Reasoning, Tool, ToolChoice
+
+from ...errors import InvalidBody
+from ...sampling import merge_sampling, stop_strings
+from ...structured_output import only_one
+from ..job import Job
+from .blocks import json_object
+from .conversation import chat_messages
+from .types import InputTool, MessagesRequest, OutputFormat, PromptRequest, ToolChoiceField
+
+# A tool of Anthropic's servers, or one whose schema only Anthropic's models know: bash_20250124.
+_HOSTED = re.compile(r"\w+_20\d{6}|mcp_toolset")
+
+
+def messages_job(body: MessagesRequest, client: str = "", *, private: bool = False) -> Job:
+    """Check a request of `client`; raises `InvalidBody` and `UnsupportedField`."""
+    # Checked now, so that a wrong key is refused before a model is loaded for it.
+    merge_sampling(body, {})
+    request = msgspec.structs.replace(
+        prompt_request(body),
+        id=f"msg_{secrets.token_hex(12)}",
+        max_tokens=body.max_tokens,
+        stop=stop_strings(body.stop_sequences, "stop_sequences"),
+        priority=_priority(body),
+        client=client,
+        private=private,
+        speculation=body.ingle is None or body.ingle.speculation is not False,
+        grammar=_grammar(body),
+    )
+    return Job(model=body.model, request=request, options=body)
+
+
+def prompt_request(body: PromptRequest) -> GenerateRequest:
+    """What the prompt is made of; raises `InvalidBody` and `UnsupportedField`."""
+    messages = chat_messages(body.system, body.messages)
+    tools = _tools(body.tools or [])
+    choice = body.tool_choice
+    return GenerateRequest(
+        id=f"count_{secrets.token_hex(12)}",
+        messages=messages,
+        tools=tools,
+        tool_choice=_tool_choice(choice, tools, body.tools or []),
+        parallel_tool_calls=not (choice and choice.disable_parallel_tool_use),
+        reasoning=_reasoning(body),
+        continues=_continues(messages),
+    )
+
+
+def _continues(messages: list[ChatMessage]) -> bool:
+    last = messages[-1]
+    if last.role != "assistant":
+        return False
+    if last.tool_calls:
+        raise InvalidBody(
+            "The last message calls tools, and nothing says what they gave.",
+            hint="Send a user message with a 'tool_result' block for each 'tool_use'.",
+            param="messages",
+        )
+    return True
+
+
+def _tools(given: list[InputTool]) -> list[Tool]:
+    tools: list[Tool] = []
+    for number, tool in enumerate(given):
+        place = f"tools[{number}]"
+        if tool.type not in (None, "custom"):
+            _check_hosted(tool.type, place)
+            continue
+        if tool.name is None:
+            raise InvalidBody(f"'{place}.name' is missing.", param=f"{place}.name")
+        if any(tool.name == other.name for other in tools):
+            raise InvalidBody(
+                f"'{place}.name' is {tool.name[:40]!r}, which another tool has.",
+                param=f"{place}.name",
+            )
+        schema = json_object(tool.input_schema, f"{place}.input_schema")
+        tools.append(Tool(tool.name, tool.description or "", schema, bool(tool.strict)))
+    return tools
+
+
+def _check_hosted(kind: str, place: str) -> None:
+    if not _HOSTED.fullmatch(kind):
+        raise InvalidBody(
+            f"'{place}.type' is {kind[:40]!r}.",
+            hint="A tool of your own is of type 'custom', or has no type.",
+            param=f"{place}.type",
+        )
+
+
+def _tool_choice(
+    choice: ToolChoiceField | None, tools: list[Tool], given: list[InputTool]
+) -> ToolChoice:
+    """Where nothing but a tool that is left out could be called, the model answers in words."""
+    if choice is None or choice.type == "auto":
+        return ToolChoice()
+    if choice.type == "none":
+        return ToolChoice("none")
+    if not given:
+        raise InvalidBody("'tool_choice' needs 'tools'.", param="tool_choice")
+    if choice.type == "any":
+        return ToolChoice("required" if tools else "auto")
+    if choice.name is None:
+        raise InvalidBody("'tool_choice.name' is missing.", param="tool_choice.name")
+    if any(choice.name == tool.name for tool in tools):
+        return ToolChoice("required", [choice.name])
+    if any(choice.name == tool.name for tool in given):
+        return ToolChoice("none")
+    raise InvalidBody(
+        f"'tool_choice.name' is {choice.name[:40]!r}, and no tool is called so.",
+        param="tool_choice.name",
+    )
+
+
+def _reasoning(body: PromptRequest) -> Reasoning:
+    """Who does not ask for thoughts gets none, as far as the model can do without."""
+    effort = body.output_config.effort if body.output_config is not None else None
+    word = "high" if effort in ("xhigh", "max") else effort
+    thinking = body.thinking
+    if thinking is None or thinking.type == "disabled":
+        return Reasoning(enabled=False, effort=word)
+    if thinking.type == "enabled":
+        return Reasoning(enabled=True, effort=word, budget=thinking.budget_tokens)
+    return Reasoning(effort=word)
+
+
+def _priority(body: MessagesRequest) -> Priority:
+    wanted = body.ingle.priority if body.ingle is not None else None
+    return wanted or Priority.INTERACTIVE
+
+
+def _grammar(body: MessagesRequest) -> Grammar | None:
+    config = body.output_config
+    return only_one(
+        [
+            _schema(config.format if config is not None else None, "output_config.format"),
+            _schema(body.output_format, "output_format"),
+        ]
+    )
+
+
+def _schema(wanted: OutputFormat | None, param: str) -> Grammar | None:
+    if wanted is None:
+        return None
+    text = json_object(wanted.schema, f"{param}.schema")
+    return Grammar(GrammarKind.JSON_SCHEMA, text, param=param)

@@ -1,0 +1,151 @@
+"""Anthropic's wire types, as far as they are served."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from ...sampling import SamplingOptions
+from ..ingle_options import IngleOptions
+from .conversation import Content, Messages
+
+ToolName = Annotated[str, Meta(min_length=1, max_length=256)]
+Effort = Literal["low", "medium", "high", "xhigh", "max"]
+StopReason = Literal[
+    "end_turn", "max_tokens", "stop_sequence", "tool_use", "model_context_window_exceeded"
+]
+
+
+def _no_json() -> msgspec.Raw:
+    return msgspec.Raw()
+
+
+class InputTool(msgspec.Struct):
+    """A tool of the client's, or one with a `type` that Anthropic's servers know by themselves."""
+
+    type: str | None = None
+    name: ToolName | None = None
+    description: str | None = None
+    input_schema: msgspec.Raw = msgspec.field(default_factory=_no_json)
+    strict: bool | None = None
+
+
+class ToolChoiceField(msgspec.Struct):
+    """Whether tools are called; `name` goes with the type `tool`."""
+
+    type: Literal["auto", "any", "tool", "none"]
+    name: ToolName | None = None
+    disable_parallel_tool_use: bool | None = None
+
+
+class ThinkingField(msgspec.Struct):
+    """Whether the model thinks before it answers; `display` omitted leaves its thoughts out."""
+
+    type: Literal["enabled", "disabled", "adaptive", "between_tools"]
+    budget_tokens: Annotated[int, Meta(ge=1, le=2**31 - 1)] | None = None
+    display: str | None = None
+
+
+class OutputFormat(msgspec.Struct):
+    """A JSON Schema that the answer matches."""
+
+    type: Literal["json_schema"]
+    schema: msgspec.Raw
+
+
+class OutputConfig(msgspec.Struct):
+    """How much the model thinks, and the form of its answer."""
+
+    effort: Effort | None = None
+    format: OutputFormat | None = None
+
+
+class Metadata(msgspec.Struct):
+    """`user_id` tells clients apart."""
+
+    user_id: str | None = None
+
+
+class PromptRequest(SamplingOptions, kw_only=True):
+    """The body of `POST /v1/messages/count_tokens`; unknown fields are ignored."""
+
+    model: Annotated[str, Meta(min_length=1)]
+    messages: Messages
+    system: Content | None = None
+    tools: list[InputTool] | None = None
+    tool_choice: ToolChoiceField | None = None
+    thinking: ThinkingField | None = None
+    output_config: OutputConfig | None = None
+    output_format: OutputFormat | None = None
+    metadata: Metadata | None = None
+    ingle: IngleOptions | None = None
+
+
+class MessagesRequest(PromptRequest, kw_only=True):
+    """The body of `POST /v1/messages`; with 0 `max_tokens` the prompt is computed and kept."""
+
+    max_tokens: Annotated[int, Meta(ge=0, le=2**31 - 1)]
+    stop_sequences: list[str] | None = None
+    stream: bool | None = None
+
+
+class TextBlock(msgspec.Struct, frozen=True, tag_field="type", tag="text"):
+    """What the model says."""
+
+    text: str
+
+
+class ThinkingBlock(msgspec.Struct, frozen=True, tag_field="type", tag="thinking"):
+    """What the model thought before."""
+
+    thinking: str
+    signature: str
+
+
+class ToolUseBlock(msgspec.Struct, frozen=True, tag_field="type", tag="tool_use"):
+    """A call of a tool; `input` is an object."""
+
+    id: str
+    name: str
+    input: msgspec.Raw
+
+
+OutputBlock = TextBlock | ThinkingBlock | ToolUseBlock
+
+
+class OutputTokensDetails(msgspec.Struct, frozen=True):
+    """How many of the tokens were thoughts."""
+
+    thinking_tokens: int
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens really processed; those found in the KV cache are counted apart."""
+
+    input_tokens: int
+    cache_creation_input_tokens: int = 0
+    cache_read_input_tokens: int
+    output_tokens: int
+    output_tokens_details: OutputTokensDetails
+    service_tier: Literal["standard"] | UnsetType = UNSET
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `POST /v1/messages`."""
+
+    id: str
+    type: Literal["message"] = "message"
+    role: Literal["assistant"] = "assistant"
+    model: str
+    content: list[OutputBlock]
+    stop_reason: StopReason | None
+    stop_sequence: str | None
+    usage: Usage
+
+
+class TokenCount(msgspec.Struct, frozen=True):
+    """The answer of `POST /v1/messages/count_tokens`."""
+
+    input_tokens: int
