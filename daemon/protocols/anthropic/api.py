@@ -22,6 +22,7 @@ from ...services import Services
 from ..asking import Asker
 from ..ingle_options import PRIVATE_HEADER, is_private
 from ..job import Job
+from ..origin import Origin
 from .answers import message
 from .events import (
     ContentBlockDelta,
@@ -88,8 +89,7 @@ class AnthropicApi:
     async def messages(self, request: Request) -> Response:
         """`POST /v1/messages`."""
         body = await self._read(request, self._messages)
-        private = is_private(body.ingle, request.headers)
-        job = messages_job(body, _client(request, body), private=private)
+        job = messages_job(body, _origin(request, body))
         shows_thoughts = body.thinking is None or body.thinking.display != "omitted"
         if body.stream:
             frames = partial(MessageFrames, shows_thoughts=shows_thoughts)
@@ -138,7 +138,9 @@ def _request_id() -> str:
     return f"req_{secrets.token_hex(12)}"
 
 
-def _client(request: Request, body: PromptRequest) -> str:
+def _origin(request: Request, body: PromptRequest) -> Origin:
+    private = is_private(body.ingle, request.headers)
     if body.ingle is not None and body.ingle.client is not None:
-        return body.ingle.client
-    return identify_client(request, body.metadata.user_id if body.metadata is not None else None)
+        return Origin(client=body.ingle.client, private=private)
+    user = body.metadata.user_id if body.metadata is not None else None
+    return Origin(client=identify_client(request, user), private=private)

@@ -14,6 +14,7 @@ from ...errors import InvalidBody
 from ...sampling import merge_sampling, stop_strings
 from ...structured_output import only_one
 from ..job import Job
+from ..origin import Origin
 from .blocks import json_object
 from .conversation import chat_messages
 from .types import InputTool, MessagesRequest, OutputFormat, PromptRequest, ToolChoiceField
@@ -22,8 +23,8 @@ from .types import InputTool, MessagesRequest, OutputFormat, PromptRequest, Tool
 _HOSTED = re.compile(r"\w+_20\d{6}|mcp_toolset")
 
 
-def messages_job(body: MessagesRequest, client: str = "", *, private: bool = False) -> Job:
-    """Check a request of `client`; raises `InvalidBody` and `UnsupportedField`."""
+def messages_job(body: MessagesRequest, origin: Origin) -> Job:
+    """Check a request; raises `InvalidBody` and `UnsupportedField`."""
     # Checked now, so that a wrong key is refused before a model is loaded for it.
     merge_sampling(body, {})
     request = msgspec.structs.replace(
@@ -31,9 +32,9 @@ def messages_job(body: MessagesRequest, client: str = "", *, private: bool = Fal
         id=f"msg_{secrets.token_hex(12)}",
         max_tokens=body.max_tokens,
         stop=stop_strings(body.stop_sequences, "stop_sequences"),
-        priority=_priority(body),
-        client=client,
-        private=private,
+        priority=origin.priority or (body.ingle and body.ingle.priority) or Priority.INTERACTIVE,
+        client=origin.client,
+        private=origin.private,
         speculation=body.ingle is None or body.ingle.speculation is not False,
         grammar=_grammar(body),
     )
@@ -131,11 +132,6 @@ def _reasoning(body: PromptRequest) -> Reasoning:
     if thinking.type == "enabled":
         return Reasoning(enabled=True, effort=word, budget=thinking.budget_tokens)
     return Reasoning(effort=word)
-
-
-def _priority(body: MessagesRequest) -> Priority:
-    wanted = body.ingle.priority if body.ingle is not None else None
-    return wanted or Priority.INTERACTIVE
 
 
 def _grammar(body: MessagesRequest) -> Grammar | None:

@@ -1,0 +1,228 @@
+"""Anthropic's routes over real sockets, asked by Anthropic's own client."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import anthropic
+import pytest
+from anthropic import beta_async_tool
+from anthropic.types import Message
+from pydantic import BaseModel
+
+if TYPE_CHECKING:
+    from ...conftest import RunningDaemon
+
+    DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
+
+REPLY = "Hello from the scripted model."
+MESSAGES = "/v1/messages"
+HI: list[Any] = [{"role": "user", "content": "Hi"}]
+CALL = '{"name": "weather", "arguments": {"city": "Rome"}}'
+
+
+def ask(**fields: Any) -> dict[str, Any]:
+    return {"model": "echo:1", "max_tokens": 64, "messages": HI, **fields}
+
+
+@asynccontextmanager
+async def client_of(daemon: RunningDaemon) -> AsyncGenerator[anthropic.AsyncAnthropic]:
+    async with anthropic.AsyncAnthropic(
+        base_url=daemon.base_url, api_key="none", max_retries=0
+    ) as client:
+        yield client
+
+
+async def answer(client: anthropic.AsyncAnthropic, body: dict[str, Any], **more: Any) -> Message:
+    return await client.messages.create(**body, **more, stream=False)
+
+
+async def load_roomy(daemon: RunningDaemon) -> None:
+    """Tools in words take more of a tokenizer of bytes than a test's context holds."""
+    loaded = await daemon.tcp.post("/ingle/v1/load", json={"model": "echo:1", "context": 4096})
+    assert loaded.status_code == 200, loaded.text
+
+
+async def test_a_whole_answer(daemon: RunningDaemon) -> None:
+    async with client_of(daemon) as client:
+        message = await answer(client, ask())
+        old = await answer(
+            client,
+            ask(),
+            extra_headers={"anthropic-version": "2023-06-01", "anthropic-beta": "a,b"},
+        )
+    (block,) = message.content
+    assert (block.type == "text" and block.text) == REPLY
+    assert message.id.startswith("msg_")
+    assert (message.model, message.role, message.stop_reason) == ("echo:1", "assistant", "end_turn")
+    assert message.usage.output_tokens >= len(REPLY)
+    assert old.content == message.content
+
+
+async def test_every_answer_has_an_id_of_its_own(daemon: RunningDaemon) -> None:
+    path = f"{MESSAGES}?beta=true"
+    for body, status in ((ask(), 200), (ask(stream=True), 200), (ask(model=1), 400)):
+        answer = await daemon.tcp.post(path, json=body)
+        assert answer.status_code == status
+        assert answer.headers["request-id"].startswith("req_")
+    refused = await daemon.tcp.post(MESSAGES, json=ask(model="nobody"))
+    assert refused.status_code == 404
+    assert refused.json()["request_id"] == refused.headers["request-id"]
+    assert refused.json()["error"]["type"] == "not_found_error"
+
+
+async def test_the_clients_own_streams(daemon: RunningDaemon) -> None:
+    async with client_of(daemon) as client:
+        async with client.messages.stream(**ask()) as stream:
+            text = "".join([piece async for piece in stream.text_stream])
+            final = await stream.get_final_message()
+        raw: Any = await client.messages.create(**ask(), stream=True)
+        kinds: list[str] = [event.type async for event in raw]
+    assert text == REPLY
+    assert final.stop_reason == "end_turn"
+    assert final.usage.input_tokens > 0
+    assert kinds[0] == "message_start"
+    assert kinds[-2:] == ["message_delta", "message_stop"]
+
+
+async def test_why_an_answer_ends(daemon: RunningDaemon) -> None:
+    async with client_of(daemon) as client:
+        short = await answer(client, ask(max_tokens=3))
+        stopped = await answer(client, ask(stop_sequences=["zzz", " from"]))
+        warmed = await answer(client, ask(max_tokens=0))
+    assert short.stop_reason == "max_tokens"
+    assert (stopped.stop_reason, stopped.stop_sequence) == ("stop_sequence", " from")
+    assert [block.type == "text" and block.text for block in stopped.content] == ["Hello"]
+    assert (warmed.content, warmed.stop_reason) == ([], "max_tokens")
+
+
+async def test_tokens_are_counted_exactly(daemon: RunningDaemon) -> None:
+    tools: list[Any] = [{"name": "weather", "input_schema": {"type": "object"}}]
+    await load_roomy(daemon)
+    async with client_of(daemon) as client:
+        for more in ({}, {"system": "Be brief."}, {"tools": tools}):
+            body = ask(**more)
+            usage = (await answer(client, body)).usage
+            del body["max_tokens"]
+            counted = await client.messages.count_tokens(**body)
+            assert counted.input_tokens == usage.input_tokens + (usage.cache_read_input_tokens or 0)
+
+
+async def test_a_turn_that_is_attributed_anew_reuses_the_prompt(daemon: RunningDaemon) -> None:
+    line = "x-anthropic-billing-header: cc_version=2.1.328.e51; cc_entrypoint=cli; cch={};"
+
+    def turn(stamp: str, *more: Any) -> dict[str, Any]:
+        system = [{"type": "text", "text": line.format(stamp)}, {"type": "text", "text": "Help."}]
+        return ask(system=system, messages=[*HI, *more])
+
+    async with client_of(daemon) as client:
+        first = await answer(client, turn("a5145"))
+        told: dict[str, Any] = {"role": "assistant", "content": first.content}
+        second = await answer(client, turn("0ff1c", told, *HI))
+    assert second.usage.cache_read_input_tokens is not None
+    assert second.usage.cache_read_input_tokens >= first.usage.input_tokens - 1
+
+
+async def test_tools_are_called_and_told_their_results(run_daemon: DaemonFactory) -> None:
+    script = {"replies": {"sunny": "It is sunny.", "Weather?": CALL}}
+
+    @beta_async_tool
+    async def weather(city: str) -> str:
+        """Tell the weather of a city."""
+        return f"In {city} it is sunny."
+
+    ask_it: list[Any] = [{"role": "user", "content": "Weather?"}]
+    async with run_daemon(script=script) as daemon, client_of(daemon) as client:
+        await load_roomy(daemon)
+        runner = client.beta.messages.tool_runner(
+            model="echo:1", max_tokens=64, messages=ask_it, tools=[weather]
+        )
+        answers = [answer async for answer in runner]
+    called, told = answers
+    assert called.stop_reason == "tool_use"
+    (use,) = called.content
+    assert use.type == "tool_use"
+    assert use.id.startswith("toolu_")
+    assert (use.name, use.input) == ("weather", {"city": "Rome"})
+    assert [block.type == "text" and block.text for block in told.content] == ["It is sunny."]
+
+
+async def test_calls_are_streamed(run_daemon: DaemonFactory) -> None:
+    tools: list[Any] = [
+        {
+            "name": "weather",
+            "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}},
+        }
+    ]
+    body = ask(tools=tools, tool_choice={"type": "any"})
+    async with run_daemon(script={"reply": CALL}) as daemon, client_of(daemon) as client:
+        await load_roomy(daemon)
+        async with client.messages.stream(**body) as stream:
+            kinds = [event.type async for event in stream]
+            final = await stream.get_final_message()
+    assert "input_json" in kinds
+    assert final.stop_reason == "tool_use"
+    assert [block.type == "tool_use" and block.input for block in final.content] == [
+        {"city": "Rome"}
+    ]
+
+
+class Town(BaseModel):
+    """What the client wants to be told."""
+
+    name: str
+    people: int
+
+
+async def test_a_schema_is_kept_and_parsed(run_daemon: DaemonFactory) -> None:
+    script = {"reply": '{"name": "Rome", "people": 3}'}
+    async with run_daemon(script=script) as daemon, client_of(daemon) as client:
+        parsed = await client.messages.parse(**ask(), output_format=Town)
+    assert parsed.parsed_output == Town(name="Rome", people=3)
+
+
+async def test_an_answer_that_is_begun_goes_on(run_daemon: DaemonFactory) -> None:
+    script = {"replies": {"assistant\nThe answer is (": "B)"}, "reply": "no"}
+    begun = [*HI, {"role": "assistant", "content": "The answer is ("}]
+    async with run_daemon(script=script) as daemon, client_of(daemon) as client:
+        message = await answer(client, ask(messages=begun))
+    assert [block.type == "text" and block.text for block in message.content] == ["B)"]
+
+
+async def test_a_prompt_too_long_is_told_so_that_clients_shorten_it(daemon: RunningDaemon) -> None:
+    async with client_of(daemon) as client:
+        with pytest.raises(anthropic.BadRequestError) as caught:
+            await answer(client, ask(messages=[{"role": "user", "content": "x" * 600}]))
+    assert caught.value.type == "invalid_request_error"
+    assert "prompt is too long: 620 tokens > 512 maximum" in str(caught.value)
+
+
+async def test_pings_while_the_model_is_loaded(run_daemon: DaemonFactory) -> None:
+    async with run_daemon(script={"load_seconds": 1.0}) as daemon:
+        events = await daemon.events("POST", MESSAGES, json=ask(stream=True))
+        async with client_of(daemon) as client:
+            await daemon.tcp.post("/ingle/v1/unload")
+            async with client.messages.stream(**ask()) as stream:
+                assert await stream.get_final_text() == REPLY
+    names = [name for name, _ in events]
+    assert names[0] == "ping"
+    assert names.index("message_start") == names.count("ping")
+    assert all(data == {"type": "ping"} for name, data in events if name == "ping")
+
+
+async def test_an_error_after_the_beginning_is_an_event(run_daemon: DaemonFactory) -> None:
+    script = {"load_seconds": 0.6, "load_error": "It is broken."}
+    async with run_daemon(script=script) as daemon:
+        *pings, (name, error) = await daemon.events("POST", MESSAGES, json=ask(stream=True))
+        assert {event for event, _ in pings} == {"ping"}
+        assert (name, error["type"], error["error"]["type"]) == ("error", "error", "api_error")
+        assert "It is broken." in error["error"]["message"]
+
+
+async def test_what_is_not_there_is_told_in_anthropics_shape(daemon: RunningDaemon) -> None:
+    answer = await daemon.tcp.get(f"{MESSAGES}/batches")
+    assert answer.status_code == 404
+    assert json.loads(answer.text)["error"]["type"] == "not_found_error"

@@ -1,0 +1,149 @@
+"""Anthropic's fields become those of a job."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from ingle.backends.base import GenerateRequest, Grammar, GrammarKind, Priority
+from ingle.backends.conversation import Reasoning, Tool, ToolChoice
+from ingle.daemon.errors import InvalidBody
+from ingle.daemon.protocols.anthropic.requests import messages_job
+from ingle.daemon.protocols.anthropic.types import MessagesRequest
+from ingle.daemon.protocols.origin import Origin
+
+HI: list[Any] = [{"role": "user", "content": "Hi"}]
+WEATHER: dict[str, Any] = {
+    "name": "weather",
+    "description": "Tells it.",
+    "input_schema": {"type": "object"},
+}
+SEARCH: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}
+
+
+def ask(**fields: Any) -> GenerateRequest:
+    body = {"model": "m", "max_tokens": 10, "messages": HI, **fields}
+    decoded = msgspec.json.decode(msgspec.json.encode(body), type=MessagesRequest)
+    return messages_job(decoded, Origin(client="c")).request
+
+
+def test_the_plainest_request() -> None:
+    request = ask()
+    assert request.id.startswith("msg_")
+    assert (request.max_tokens, request.client, request.continues) == (10, "c", False)
+    assert request.reasoning == Reasoning(enabled=False)
+    assert ask(max_tokens=0).max_tokens == 0
+    assert ask(stop_sequences=["\n\n", "END"]).stop == ["\n\n", "END"]
+    assert ask(ingle={"priority": "batch"}).priority is Priority.BATCH
+
+
+def test_what_only_a_server_of_anthropics_knows_is_ignored() -> None:
+    more: dict[str, Any] = {
+        "cache_control": {"type": "ephemeral"},
+        "container": None,
+        "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+        "diagnostics": None,
+        "inference_geo": "eu",
+        "mcp_servers": [],
+        "metadata": {"user_id": '{"session_id":"x"}'},
+        "service_tier": "auto",
+        "speed": "fast",
+        "system": None,
+        "tools": None,
+        "thinking": None,
+        "output_config": None,
+        "stop_sequences": None,
+    }
+    assert msgspec.structs.replace(ask(**more), id="") == msgspec.structs.replace(ask(), id="")
+
+
+def test_tools() -> None:
+    custom = {**WEATHER, "type": "custom", "strict": True, "cache_control": {"type": "ephemeral"}}
+    hosted = [
+        SEARCH,
+        {"type": "bash_20250124", "name": "bash"},
+        {"type": "mcp_toolset", "mcp_server_name": "x"},
+    ]
+    request = ask(tools=[custom, *hosted], tool_choice={"type": "auto"})
+    assert request.tools == [Tool("weather", "Tells it.", '{"type":"object"}', strict=True)]
+    assert request.tool_choice == ToolChoice()
+    assert request.parallel_tool_calls
+    assert not ask(
+        tools=[WEATHER], tool_choice={"type": "any", "disable_parallel_tool_use": True}
+    ).parallel_tool_calls
+
+
+@pytest.mark.parametrize(
+    ("choice", "tools", "means"),
+    [
+        ({"type": "none"}, [WEATHER], ToolChoice("none")),
+        ({"type": "any"}, [WEATHER, SEARCH], ToolChoice("required")),
+        ({"type": "any"}, [SEARCH], ToolChoice("auto")),
+        ({"type": "tool", "name": "weather"}, [WEATHER], ToolChoice("required", ["weather"])),
+        ({"type": "tool", "name": "web_search"}, [WEATHER, SEARCH], ToolChoice("none")),
+    ],
+)
+def test_which_tools_are_called(choice: Any, tools: Any, means: ToolChoice) -> None:
+    assert ask(tools=tools, tool_choice=choice).tool_choice == means
+
+
+@pytest.mark.parametrize(
+    ("fields", "means"),
+    [
+        ({"thinking": {"type": "disabled"}}, Reasoning(enabled=False)),
+        (
+            {"thinking": {"type": "enabled", "budget_tokens": 2048}},
+            Reasoning(enabled=True, budget=2048),
+        ),
+        (
+            {"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}},
+            Reasoning(effort="high"),
+        ),
+        ({"output_config": {"effort": "low"}}, Reasoning(enabled=False, effort="low")),
+    ],
+)
+def test_thinking(fields: dict[str, Any], means: Reasoning) -> None:
+    assert ask(**fields).reasoning == means
+
+
+def test_the_form_of_the_answer() -> None:
+    wanted = {"type": "json_schema", "schema": {"type": "object"}}
+    assert ask(output_config={"format": wanted}).grammar == Grammar(
+        GrammarKind.JSON_SCHEMA, '{"type":"object"}', param="output_config.format"
+    )
+    assert ask(output_format=wanted).grammar == Grammar(
+        GrammarKind.JSON_SCHEMA, '{"type":"object"}', param="output_format"
+    )
+
+
+def test_an_answer_that_is_begun_goes_on() -> None:
+    begun = [*HI, {"role": "assistant", "content": "The answer is ("}]
+    assert ask(messages=begun).continues
+    assert not ask(messages=[*begun, *HI]).continues
+
+
+CALL: dict[str, Any] = {"type": "tool_use", "id": "t", "name": "weather", "input": {}}
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"messages": [*HI, {"role": "assistant", "content": [CALL]}]}, "messages"),
+    ({"tools": [{"name": "x"}]}, "tools[0].input_schema"),
+    ({"tools": [{"input_schema": {}}]}, "tools[0].name"),
+    ({"tools": [{**WEATHER, "input_schema": 1}]}, "tools[0].input_schema"),
+    ({"tools": [{**WEATHER, "type": "function"}]}, "tools[0].type"),
+    ({"tools": [WEATHER, WEATHER]}, "tools[1].name"),
+    ({"tool_choice": {"type": "any"}}, "tool_choice"),
+    ({"tools": [WEATHER], "tool_choice": {"type": "tool"}}, "tool_choice.name"),
+    ({"tools": [WEATHER], "tool_choice": {"type": "tool", "name": "x"}}, "tool_choice.name"),
+    ({"stop_sequences": [""]}, "stop_sequences"),
+    ({"output_format": {"type": "json_schema", "schema": []}}, "output_format.schema"),
+]
+
+
+@pytest.mark.parametrize(("fields", "param"), WRONG)
+def test_what_is_wrong_is_named(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidBody) as caught:
+        ask(**fields)
+    assert caught.value.param == param
