@@ -1,0 +1,260 @@
+"""A real daemon for real clients: SmolLM2 and Qwen2.5-Coder in its store, and scripted models."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import gguf
+import httpx
+import numpy as np
+import platformdirs
+import pytest
+
+from ingle.models.stored_model import Manifest, write_manifest
+
+_HERE = Path(__file__).parent
+_MIB = 2**20
+_SCRIPT_CONTEXT = 131072
+_PROMPT_TOKENS = re.compile(r"^ingle_prompt_tokens_total\{.*\} (.*)$", re.MULTILINE)
+# Read before any fixture empties the environment.
+_INSTALLED = Path(
+    os.environ.get("INGLE_TEST_CLIENTS") or platformdirs.user_cache_path("ingle") / "test-clients"
+)
+
+# The form of Hermes and Qwen: `<tool_call>` around JSON, results in `<tool_response>`.
+_TEMPLATE = """\
+{%- macro say(role, text) -%}<|im_start|>{{ role }}
+{{ text }}<|im_end|>
+{% endmacro -%}
+{%- if tools %}{% set listed %}Call a tool with <tool_call>
+{"name": NAME, "arguments": OBJECT}
+</tool_call>. The tools:
+<tools>
+{% for tool in tools %}{{ tool | tojson }}
+{% endfor %}</tools>{% endset %}{{ say("system", listed) }}{% endif -%}
+{%- for message in messages -%}
+{%- if message.role == "tool" -%}
+{{ say("user", "<tool_response>\\n" ~ message.content ~ "\\n</tool_response>") }}
+{%- elif message.tool_calls -%}
+{%- set calls -%}
+{{ message.content or "" }}
+{%- for call in message.tool_calls %}
+<tool_call>
+{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
+</tool_call>
+{%- endfor -%}
+{%- endset -%}
+{{ say("assistant", calls) }}
+{%- else -%}
+{{ say(message.role, message.content) }}
+{%- endif -%}
+{%- endfor -%}
+{%- if add_generation_prompt %}<|im_start|>assistant
+{% endif -%}
+"""
+
+
+class Daemon:
+    """`ingle serve` in a process of its own, with its own home, on a free port and a socket."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.socket = home / "ingle.sock"
+        self.log = home / "serve.log"
+        environ = {n: v for n, v in os.environ.items() if not n.startswith("INGLE_")}
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-P", str(_HERE / "serve_scripts.py")),
+                    *("--port", "0", "--socket", str(self.socket)),
+                ],
+                env={**environ, "INGLE_HOME": str(home), "INGLE_CONTEXT": "0"},
+                stderr=log,
+            )
+        deadline = time.monotonic() + 20
+        while not self.socket.exists():
+            assert self.process.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline, "the daemon does not listen"
+            time.sleep(0.01)
+        self.http = httpx.Client(
+            transport=httpx.HTTPTransport(uds=str(self.socket)),
+            base_url="http://localhost",
+            timeout=600,
+        )
+        self.url = f"http://{self.http.get('/ingle/v1/status').json()['address']}"
+        """Where the daemon listens, without a path."""
+
+    def install(self, model: Path) -> None:
+        """Share a model of the cache, if this daemon does not have it yet."""
+        folder = self.home / "models" / model.parent.parent.name / model.parent.name
+        if not folder.exists():
+            shutil.copytree(model.parent, folder, copy_function=os.link)
+
+    def play(self, name: str, *, first: str, after: dict[str, str]) -> str:
+        """Install a model that says `first`, or what `after` has for a text found in the prompt.
+
+        Returns its name.
+        """
+        folder = self.home / "models" / name / "scripted"
+        folder.mkdir(parents=True, exist_ok=True)
+        script = {"reply": first, "replies": after}
+        (folder / "script.json").write_text(json.dumps(script))
+        model = folder / "model.gguf"
+        _write_model(model)
+        facts = Manifest(
+            name=f"{name}:scripted",
+            file=model.name,
+            size=model.stat().st_size,
+            sha256="0" * 64,
+            licence="Apache-2.0",
+            description="Follows a script.",
+            parameters=1,
+            quantization="F32",
+            architecture="llama",
+            context=_SCRIPT_CONTEXT,
+            chat=True,
+            source="test",
+        )
+        write_manifest(folder, facts)
+        return facts.name
+
+    def prompt_tokens(self) -> int:
+        """Tokens of prompts that loaded models computed, without those from their caches."""
+        text = self.http.get("/metrics").text
+        return sum(int(float(count)) for count in _PROMPT_TOKENS.findall(text))
+
+    def stop(self) -> None:
+        self.http.close()
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(timeout=30)
+
+
+def _write_model(path: Path) -> None:
+    """The smallest file that names a context and a template."""
+    writer: Any = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(1)
+    writer.add_context_length(_SCRIPT_CONTEXT)
+    writer.add_embedding_length(32)
+    writer.add_feed_forward_length(32)
+    writer.add_head_count(1)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(["a", "b"])
+    writer.add_chat_template(_TEMPLATE)
+    writer.add_tensor("token_embd.weight", np.zeros((2, 32), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+@pytest.fixture(scope="session")
+def daemon(smollm2_path: Path) -> Iterator[Daemon]:
+    """One daemon for all clients, with SmolLM2."""
+    home = smollm2_path.parents[3] / f"clients-{os.getpid()}"  # hard links need one disk
+    home.mkdir()
+    running = Daemon(home)
+    running.install(smollm2_path)
+    yield running
+    running.stop()
+    shutil.rmtree(home)
+
+
+@pytest.fixture(scope="session")
+def coder(daemon: Daemon, fetch_model: Callable[[str], Path]) -> str:
+    """A model that reads the long prompts of agents, by its name."""
+    daemon.install(fetch_model("qwen2.5-coder:0.5b"))
+    return "qwen2.5-coder:0.5b"
+
+
+@pytest.fixture
+def reports_prompt(
+    daemon: Daemon, record_property: Callable[[str, object], None]
+) -> Iterator[None]:
+    """Notes in the report how many tokens of prompts the test had a model read."""
+    before = daemon.prompt_tokens()
+    yield
+    record_property("prompt_tokens", daemon.prompt_tokens() - before)
+
+
+@pytest.fixture
+def called() -> Callable[..., str]:
+    """A call of a tool, as the scripted models write it."""
+
+    def write(tool: str, **arguments: object) -> str:
+        return f"<tool_call>\n{json.dumps({'name': tool, 'arguments': arguments})}\n</tool_call>"
+
+    return write
+
+
+class Installed:
+    """Programs that scripts/test-clients installed."""
+
+    def path(self, *names: str) -> Path:
+        """Where a program lies; skips the test, with the reason, where there is none."""
+        found = _INSTALLED.joinpath(*names)
+        if not found.exists():
+            reason = _INSTALLED / names[0] / "not-installed.txt"
+            why = reason.read_text() if reason.exists() else "scripts/test-clients installs it"
+            pytest.skip(f"{'/'.join(names)} is not here: {why.strip()}")
+        return found
+
+    def node(self) -> Path:
+        """The folder of a node that is new enough for all."""
+        return self.path("node", "node_modules", ".bin")
+
+
+@pytest.fixture(scope="session")
+def installed() -> Installed:
+    """Programs that scripts/test-clients installed."""
+    return Installed()
+
+
+class Runner:
+    """Runs programs in an empty folder, with a home of their own and nothing of ours around."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "home"
+        self.work = folder / "work"
+        self.home.mkdir()
+        self.work.mkdir()
+
+    def __call__(
+        self,
+        *command: str | Path,
+        path: list[Path] | None = None,
+        env: dict[str, str] | None = None,
+        timeout: float = 900,
+    ) -> str:
+        """What the program prints; fails with all it said where it did not end with 0."""
+        folders = [*map(str, path or []), "/usr/local/bin", "/usr/bin", "/bin"]
+        done = subprocess.run(
+            [str(part) for part in command],
+            cwd=self.work,
+            env={"HOME": str(self.home), "PATH": ":".join(folders), "TERM": "dumb", **(env or {})},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        said = f"{done.stdout}\n--- stderr:\n{done.stderr}"
+        assert done.returncode == 0, f"ended with {done.returncode}:\n{said}"
+        print(said)  # pytest shows it where the test fails
+        return done.stdout
+
+
+@pytest.fixture
+def run_client(tmp_path: Path) -> Runner:
+    """Runs programs in an empty folder, with a home of their own and nothing of ours around."""
+    return Runner(tmp_path)

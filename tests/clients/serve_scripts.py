@@ -1,0 +1,50 @@
+"""`ingle serve` that also plays scripts: a model with a `script.json` beside its file follows it.
+
+Run as a program, by the tests of this folder. All else is the daemon as users have it: its
+settings, its sockets, its protocols, a worker process for each model.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import msgspec
+
+from ingle.backends.base import EngineKind, LoadSpec
+from ingle.daemon.http import server
+from ingle.daemon.main import main
+from ingle.daemon.preparation import LoadOptions, ModelPreparer, Preparation
+from ingle.models.gguf import read_header
+from ingle.models.stored_model import StoredModel
+from ingle.models.task import ModelTask
+
+SCRIPT = "script.json"
+_BATCH = 8192
+_SIZE = 1 << 20
+
+
+class ScriptPreparer(ModelPreparer):
+    """The daemon's own preparer, which gives a model that has a script to the scripted engine."""
+
+    def __call__(self, model: StoredModel, options: LoadOptions, *, available: int) -> Preparation:
+        """The prompt is written with the chat template of the model's file."""
+        script = model.path.parent / SCRIPT
+        if model.task is not ModelTask.GENERATE or not script.exists():
+            return super().__call__(model, options, available=available)
+        header = read_header(model.path)
+        spec = LoadSpec(
+            engine=EngineKind.SCRIPTED,
+            path=str(model.path),
+            context=min(options.context or header.context, header.context),
+            kv_capacity=2 * header.context,
+            slots=4,
+            batch=_BATCH,
+            chat_template=header.chat_template,
+            script=msgspec.json.encode(msgspec.json.decode(script.read_bytes())).decode(),
+        )
+        return Preparation(spec, _SIZE)
+
+
+if __name__ == "__main__":
+    server.ModelPreparer = ScriptPreparer  # where the daemon builds its parts
+    sys.exit(main(["serve", *sys.argv[1:]]))
