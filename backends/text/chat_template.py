@@ -32,6 +32,7 @@ RESERVED_VARIABLES = frozenset(
         "add_generation_prompt",
         "bos_token",
         "caller",
+        "continues",
         "dict",
         "eos_token",
         "loop",
@@ -42,6 +43,7 @@ RESERVED_VARIABLES = frozenset(
         "self",
         "strftime_now",
         "super",
+        "tools",
         "varargs",
     }
 )
@@ -111,16 +113,14 @@ class ChatTemplate:
         template cannot express the messages, `TemplateError` where it fails or oversteps a limit,
         `RequestRejected` for a reserved variable or no text.
         """
-        _refuse_reserved(variables)
+        refuse_reserved(variables)
         context = self._context(add_generation_prompt and not continues) | variables
         mark = ""
         if continues and messages:
             # What stands behind the last message is cut off, and nothing before it is touched:
             # templates that trim it would otherwise take a space from its end.
             mark = f"[{secrets.token_hex(8)}]"
-            last = messages[-1]
-            last = msgspec.structs.replace(last, content=last.content + mark)
-            messages = [*messages[:-1], last]
+            messages = [*messages[:-1], _marked(messages[-1], mark)]
         with self._lock:
             try:
                 self._make_ready()
@@ -240,6 +240,13 @@ def default_template(has_token: Callable[[str], bool]) -> str | None:
     return CHATML if has_token("<|im_start|>") and has_token("<|im_end|>") else None
 
 
+def _marked(message: ChatMessage, mark: str) -> ChatMessage:
+    """The message with the mark at its end, or at that of thoughts that nothing follows."""
+    if message.reasoning and not message.content:
+        return msgspec.structs.replace(message, reasoning=message.reasoning + mark)
+    return msgspec.structs.replace(message, content=message.content + mark)
+
+
 def _cut(text: str, mark: str) -> str:
     """What stands before the mark."""
     before, found, _ = text.rpartition(mark)
@@ -248,7 +255,8 @@ def _cut(text: str, mark: str) -> str:
     return before
 
 
-def _refuse_reserved(variables: Mapping[str, object]) -> None:
+def refuse_reserved(variables: Mapping[str, object]) -> None:
+    """Raise `RequestRejected` for a variable that is not the client's to set."""
     for name in variables:
         if name in RESERVED_VARIABLES or name.startswith("_") or not name.isidentifier():
             raise RequestRejected(

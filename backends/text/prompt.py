@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..base import GenerateRequest
+from ..conversation import ChatMessage
 from ..errors import ContextExceeded, RequestRejected
-from .chat_template import ChatTemplate
+from .chat_template import ChatTemplate, refuse_reserved
 from .infill import InfillPrompts
-from .template_errors import TemplateError
+from .reasoning_switches import ReasoningSwitches, wants_thoughts
+from .reasoning_tags import tell_reasoning
+from .template_errors import TemplateError, TemplateRefused
 from .tokenizer import Tokenizer, encode_prompt
 
 _LONG_TEXT = 2**20
@@ -36,6 +39,9 @@ class PromptBuilder:
         self._template = template
         self._context = context
         self._infills = InfillPrompts(tokenizer)
+        source = None if template is None else template.source
+        self._switches = None if source is None else ReasoningSwitches(source)
+        self._tags = tell_reasoning(source, tokenizer)
 
     @property
     def infills(self) -> bool:
@@ -70,16 +76,47 @@ class PromptBuilder:
                 code="no_chat_template",
                 param="messages",
             )
-        messages = request.messages or []
-        last = messages[-1] if messages else None
+        last = request.messages[-1] if request.messages else None
         continues = request.continues and last is not None and last.role == "assistant"
-        return self._template.render(
-            messages,
-            # What must not be called is not shown: then it is not.
-            request.tools if request.tool_choice.mode != "none" else [],
-            continues=continues and last is not None and not last.tool_calls,
-            **request.template_variables,
-        )
+        if continues and last is not None and not last.tool_calls:
+            return self._continued(request, self._template, last)
+        text = self._template.render(request.messages or [], **self._told(request))
+        return self._unthinking(text) if wants_thoughts(request.reasoning) is False else text
+
+    def _told(self, request: GenerateRequest) -> dict[str, Any]:
+        """What the template is told beside the messages."""
+        refuse_reserved(request.template_variables)
+        variables = self._switches.variables(request.reasoning) if self._switches else {}
+        # What must not be called is not shown: then it is not.
+        tools = request.tools if request.tool_choice.mode != "none" else []
+        return {**variables, **request.template_variables, "tools": tools}
+
+    def _continued(
+        self, request: GenerateRequest, template: ChatTemplate, last: ChatMessage
+    ) -> str:
+        """A prompt that ends within the last message."""
+        messages, told = request.messages or [], self._told(request)
+        if last.content or not last.reasoning or self._tags is None:
+            return template.render(messages, continues=True, **told)
+        try:
+            return template.render(messages, continues=True, **told)
+        except TemplateRefused:  # it has no place for earlier thoughts
+            text = template.render(messages[:-1], **told)
+        begins = "" if self._tags.left_open(text) else f"{self._tags.opens[0]}\n"
+        return text + begins + last.reasoning
+
+    def _unthinking(self, text: str) -> str:
+        """The prompt with an empty thought where the model would begin one."""
+        tags = self._tags
+        if tags is None or self._switches is None or self._template is None:
+            return text
+        empty = f"\n\n{tags.closes[0]}\n\n"
+        if tags.left_open(text):
+            return text.rstrip() + empty
+        closed = text.rstrip().endswith(tags.closes)
+        if closed or self._switches.can_switch_off or tags.opens[0] not in self._template.source:
+            return text
+        return text + tags.opens[0] + empty
 
     def _room(self, request: GenerateRequest) -> int:
         """Tokens of a prompt that is cut to leave room for an answer."""

@@ -25,6 +25,7 @@ from ingle.backends.text.prompt import PromptBuilder
 FetchModel = Callable[[str], Path]
 
 ROOM = 4000
+REPOSITORY = GapMarks(1000, 1001, 1002, 1003, 1004)
 
 
 class Named(ByteTokenizer):
@@ -144,9 +145,12 @@ class TestVocabularies:
     @pytest.mark.parametrize(
         ("names", "marks"),
         [
-            (("<fim_prefix>", "<fim_suffix>", "<fim_middle>", "<repo_name>", "<file_sep>"), None),
-            (("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"), None),
-            (("▁<PRE>", "▁<SUF>", "▁<MID>"), None),
+            (
+                ("<fim_prefix>", "<fim_suffix>", "<fim_middle>", "<repo_name>", "<file_sep>"),
+                REPOSITORY,
+            ),
+            (("<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"), GapMarks(1000, 1001, 1002)),
+            (("▁<PRE>", "▁<SUF>", "▁<MID>"), GapMarks(1000, 1001, 1002)),
             (("[PREFIX]", "[SUFFIX]"), GapMarks(1000, 1001, suffix_first=True)),
             (
                 ("<[fim-prefix]>", "<[fim-suffix]>", "<[fim-middle]>"),
@@ -154,9 +158,7 @@ class TestVocabularies:
             ),
         ],
     )
-    def test_known_by_name(self, names: tuple[str, ...], marks: GapMarks | None) -> None:
-        if marks is None:
-            marks = GapMarks(*[*range(1000, 1000 + len(names)), None, None][:5])
+    def test_known_by_name(self, names: tuple[str, ...], marks: GapMarks) -> None:
         assert find_marks(Named(*names)) == marks
 
     def test_the_file_has_the_last_word(self) -> None:
