@@ -15,7 +15,8 @@ from .tool_calls.argument_schemas import ArgumentSchemas
 from .tool_calls.call_grammar import AnswerGrammar, AnswerRules
 from .tool_calls.call_parser import CallParser
 from .tool_calls.control_tags import ControlTags
-from .tool_calls.formats import tell_format
+from .tool_calls.formats import HARMONY, tell_format
+from .tool_calls.harmony_parser import TURN, HarmonyParser
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class AnswerForms:
     def __init__(self, tokenizer: Tokenizer, template: str | None) -> None:
         self._controls = ControlTags(tokenizer)
         self._schemas = ArgumentSchemas()
-        self._format = tell_format(template)
+        self._format = tell_format(template, tokenizer)
         self._tags = tell_reasoning(template, tokenizer)
 
     def of(self, request: GenerateRequest, tail: str) -> AnswerForm:
@@ -48,20 +49,34 @@ class AnswerForms:
         if request.messages is None or request.raw:
             return AnswerForm(request.grammar)
         tools = [] if request.tool_choice.mode == "none" else request.tools
-        if not tools and self._tags is None and not self._format.dropped:
+        if (
+            not tools
+            and self._tags is None
+            and not self._format.dropped
+            and self._format is not HARMONY
+        ):
             return AnswerForm(request.grammar)
         thinking = self._tags is not None and self._tags.left_open(tail, _begun(request))
+        grammar = self._grammar(request, tail, tools, thinking=thinking)
         return AnswerForm(
-            self._grammar(request, tail, tools, thinking=thinking),
-            lambda: CallParser(
-                self._format,
-                self._tags,
-                tools,
-                parallel=request.parallel_tool_calls,
-                thinking=thinking,
-                lenient=request.grammar is None or not self._format.openers,
-            ),
-            self._visible,
+            grammar, self._parser(request, tail, tools, thinking=thinking), self._visible
+        )
+
+    def _parser(
+        self, request: GenerateRequest, tail: str, tools: list[Tool], *, thinking: bool
+    ) -> Callable[[], AnswerParser]:
+        """What makes readers for the sequences of a request."""
+        parallel = request.parallel_tool_calls
+        if self._format is HARMONY:
+            begun = tail.rpartition(TURN)[2] if TURN in tail else ""
+            return lambda: HarmonyParser(tools, parallel=parallel, begun=begun)
+        return lambda: CallParser(
+            self._format,
+            self._tags,
+            tools,
+            parallel=parallel,
+            thinking=thinking,
+            lenient=request.grammar is None or not self._format.openers,
         )
 
     @property
@@ -88,7 +103,7 @@ class AnswerForms:
             parallel = request.parallel_tool_calls
             choices.append(rules.calls(self._format, named, parallel=parallel))
         if request.grammar is not None and not (tools and required):
-            choices.append("@content")
+            choices.append(rules.content(self._format))
         return rules.finish(f"{thoughts} ({' | '.join(choices)})", request.grammar)
 
     def _may_think(self, request: GenerateRequest, tail: str) -> bool:

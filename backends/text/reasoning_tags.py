@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from .tokenizer import Tokenizer
@@ -25,31 +24,49 @@ class ReasoningTags:
 
 
 THINK = ReasoningTags(("<think>",), ("</think>",))
-_KNOWN = (
-    ReasoningTags(("<seed:think>",), ("</seed:think>",)),
-    ReasoningTags(("<mm:think>",), ("</mm:think>",)),
-    ReasoningTags(("<think:opensource>",), ("</think:opensource>",)),
-    ReasoningTags(("[THINK]",), ("[/THINK]",)),
-    ReasoningTags(("<|START_THINKING|>",), ("<|END_THINKING|>",)),
-    ReasoningTags(("<|channel>thought\n", "<|channel>thought"), ("<channel|>",)),
-    ReasoningTags(("<|inner_prefix|>",), ("<|inner_suffix|>",)),
-    ReasoningTags(("<|open|>think<|sep|>",), ("<|close|>think<|sep|>",)),
-    ReasoningTags(("<|think|>",), ("<|end|><|begin|>assistant", "<|end|>")),
-    ReasoningTags(("Here are my reasoning steps:\n",), ("[BEGIN FINAL RESPONSE]",)),
-    ReasoningTags(("<thinking>",), ("</thinking>",)),
-    ReasoningTags(("<reasoning>",), ("</reasoning>",)),
+HARMONY = ReasoningTags(("<|channel|>analysis<|message|>",), ("<|end|><|start|>assistant",))
+_OPENSOURCE = ReasoningTags(("<think:opensource>",), ("</think:opensource>",))
+_TOLD_BY = (
+    ("<|channel|>analysis", HARMONY),
+    ("<seed:think>", ReasoningTags(("<seed:think>",), ("</seed:think>",))),
+    ("<mm:think>", ReasoningTags(("<mm:think>",), ("</mm:think>",))),
+    ("think_begin_token = '<think{}>'", _OPENSOURCE),
+    ("[THINK]", ReasoningTags(("[THINK]",), ("[/THINK]",))),
+    ("START_THINKING", ReasoningTags(("<|START_THINKING|>",), ("<|END_THINKING|>",))),
+    (
+        "<|channel>thought",
+        ReasoningTags(("<|channel>thought\n", "<|channel>thought"), ("<channel|>",)),
+    ),
+    ("<|inner_prefix|>", ReasoningTags(("<|inner_prefix|>",), ("<|inner_suffix|>",))),
+    (
+        "open_tag('think')",
+        ReasoningTags(("<|open|>think<|sep|>",), ("<|close|>think<|sep|>",)),
+    ),
+    (
+        "assistant<|think|>",
+        ReasoningTags(("<|think|>",), ("<|end|><|begin|>assistant", "<|end|>")),
+    ),
+    (
+        "to=self<|message|>",
+        ReasoningTags(
+            (" to=self<|message|>", "to=self<|message|>"), ("<|eom|><|start|>assistant", "<|eom|>")
+        ),
+    ),
+    (
+        "Here are my reasoning steps:",
+        ReasoningTags(("Here are my reasoning steps:\n",), ("[BEGIN FINAL RESPONSE]",)),
+    ),
+    ("<thinking>", ReasoningTags(("<thinking>",), ("</thinking>",))),
+    ("<reasoning>", ReasoningTags(("<reasoning>",), ("</reasoning>",))),
 )
-_FORMATTED = re.compile(r"<think\{\}>|think_begin_token|'<think' ?~")
 
 
 def tell_reasoning(template: str | None, tokenizer: Tokenizer) -> ReasoningTags | None:
     """The tags a model uses, told from its chat template, else from its vocabulary."""
-    source = (template or "").replace("\\n", "\n")
-    for tags in _KNOWN:
-        if all(any(tag.strip() in source for tag in side) for side in (tags.opens, tags.closes)):
+    source = template or ""
+    for sign, tags in _TOLD_BY:
+        if sign in source:
             return tags
-    if _FORMATTED.search(source) and ":opensource" in source:
-        return _KNOWN[2]
     if "<think>" in source or "</think>" in source or tokenizer.has_token("<think>"):
         return THINK
     return None

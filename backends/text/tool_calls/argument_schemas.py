@@ -37,6 +37,18 @@ class ArgumentSchemas:
         self._checked.move_to_end(key)
         return self._checked[key]
 
+    def parsed(self, tool: Tool) -> dict[str, Any]:
+        """A schema as `of` gives it."""
+        return json.loads(self.of(tool))
+
+    def of_parameter(self, tool: Tool, name: str) -> str:
+        """The JSON of the schema of one parameter."""
+        whole = self.parsed(tool)
+        shared = {key: whole[key] for key in ("$defs", "definitions") if key in whole}
+        value = whole["properties"][name]
+        fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        return json.dumps({**fields, **shared, "x-guidance": whole["x-guidance"]})
+
     def _check(self, tool: Tool) -> str:
         try:
             schema = _object_schema(tool.parameters)

@@ -39,7 +39,8 @@ class WrittenCalls:
 
     `call` holds «name» and «arguments», and perhaps «id», a number, or «id9», as Mistral has it.
     Arguments that are not the JSON of an object are a list: each of them is a `member`, which holds
-    «key» and «value». A value is JSON, or text as it is between two `quotes` if it is a string.
+    «key» and «value», and perhaps «text», whether the value is a string. `values` are JSON; strings
+    are text as it is where `values` are text, or where they stand between `quotes`.
     """
 
     call: str
@@ -54,9 +55,15 @@ class WrittenCalls:
 
 @dataclass(frozen=True)
 class CallFormat:
-    """One way of writing calls: `closers` are dropped behind them, `dropped` wherever it stands."""
+    """One way of writing calls, which a template has that holds one of the texts in `told_by`.
+
+    Behind a call any of the `closers` is dropped, and `dropped` wherever it stands, in which «name»
+    is that of any tool. Text that must have a form stands behind `before_text`, with `behind_text`
+    after it.
+    """
 
     name: str
+    told_by: tuple[str, ...]
     written: WrittenCalls
     openers: tuple[Opener, ...] = ()
     closers: tuple[str, ...] = ()
@@ -67,11 +74,17 @@ class CallFormat:
     """Whether a call in Python needs no brackets."""
     begins_within: str = ""
     """What the prompt already holds of what stands before an answer."""
+    before_text: str = ""
+    behind_text: str = ""
+    one_call: bool = False
+    """Whether the model ends its answer with the first call."""
 
     @property
     def tags(self) -> tuple[str, ...]:
         """Every text that may hold a control token."""
         written = self.written
-        texts = (written.call, written.begin, written.end, written.member or "")
+        texts = (written.call, written.begin, written.between, written.end, written.member or "")
+        around = (self.before_text, self.behind_text)
         openers = tuple(opener.tag for opener in self.openers)
-        return (*openers, *self.closers, *self.dropped, *texts, *(written.quotes or ()))
+        quotes = written.quotes or ()
+        return (*openers, *self.closers, *self.dropped, *texts, *quotes, *around)

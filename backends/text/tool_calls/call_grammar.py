@@ -6,17 +6,20 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...base import Grammar, GrammarKind
 from ...conversation import Tool
 from ..reasoning_tags import ReasoningTags
+from .argument_kinds import kinds, texts
 from .argument_schemas import ArgumentSchemas
-from .call_format import CallFormat
+from .call_format import CallFormat, WrittenCalls
 from .control_tags import ControlTags
 
 _PLACES = re.compile("(«[a-z0-9]+»)")
-_SYNTAX = re.compile(r"[\\/.^$*+?()\[\]{}|]")
 _IDS = {"«id»": "/[0-9]{1,3}/", "«id9»": "/[a-zA-Z0-9]{9}/"}
+_SYNTAX = re.compile(r"[\\/.^$*+?()\[\]{}|]")
+_ANY = "/(?s:.*)/"
 
 
 @dataclass(frozen=True)
@@ -46,41 +49,100 @@ class AnswerRules:
 
     def thoughts(self, tags: ReasoningTags, *, begun: bool) -> str:
         """The expression for thoughts, which may be left out if they are not `begun`."""
-        close = tags.closes[0]
-        if self._controls.holds_control(close):
-            self._rules.append("thought: /(?s:.*)/ " + self._controls.expression(close))
-        else:
-            self._rules.append(f"thought[lazy]: /(?s:.*){lark_pattern(close)}/")
+        thought = self._text_until("thought", tags.closes[0])
         blanks = "/[ \\n]{0,3}/"
         if begun:
-            return f"thought {blanks}"
-        return f"({self._controls.expression(tags.opens[0])} thought {blanks})?"
+            return f"{thought} {blanks}"
+        return f"({self._controls.expression(tags.opens[0])} {thought} {blanks})?"
 
     def calls(self, call_format: CallFormat, tools: Sequence[Tool], *, parallel: bool) -> str:
         """The expression for one call of any of the tools, or more of them where `parallel`."""
         written = call_format.written
         for index, tool in enumerate(tools):
-            self._rules.append(f"call_{index}: {self._call(written.call, index, tool)}")
+            self._rules.append(f"call_{index}: {self._call(written, index, tool)}")
         self._rules.append("call: " + " | ".join(f"call_{index}" for index in range(len(tools))))
         begin, between, end = map(
             self._controls.expression, (written.begin, written.between, written.end)
         )
-        more = f"({between} call)*" if parallel else ""
+        more = f"({between} call)*" if parallel and not call_format.one_call else ""
         return f"{begin} call {more} {end}"
 
-    def _call(self, text: str, index: int, tool: Tool) -> str:
+    def content(self, call_format: CallFormat) -> str:
+        """The expression for the text that must have a form."""
+        before, behind = map(
+            self._controls.expression, (call_format.before_text, call_format.behind_text)
+        )
+        return f"{before} @content {behind}"
+
+    def _call(self, written: WrittenCalls, index: int, tool: Tool) -> str:
         items: list[str] = []
-        for piece in _PLACES.split(text):
+        for piece in _PLACES.split(written.call):
             if piece == "«name»":
                 items.append(json.dumps(tool.name))
-            elif piece == "«arguments»":
+            elif piece == "«arguments»" and written.member is None:
                 self._rules.append(f"arguments_{index}: %json {self._schemas.of(tool)}")
                 items.append(f"arguments_{index}")
+            elif piece == "«arguments»":
+                items.append(self._members(written, index, tool))
             else:
                 items.append(_IDS.get(piece) or self._controls.expression(piece))
-        return " ".join(items)
+        return " ".join(item for item in items if item)
+
+    def _members(self, written: WrittenCalls, index: int, tool: Tool) -> str:
+        """The rule for a list of arguments in the order of the schema."""
+        schema = self._schemas.parsed(tool)
+        properties: dict[str, Any] = schema.get("properties") or {}
+        required: list[str] = schema.get("required") or []
+        separator = self._controls.expression(written.separator)
+        rest = first = '""'
+        for place, key in reversed(list(enumerate(properties))):
+            name = f"member_{index}_{place}"
+            self._rules.append(f"{name}: {self._member(written, name, tool, schema, key)}")
+            behind, ahead = f"rest_{index}_{place}", f"first_{index}_{place}"
+            may_lack = key not in required
+            self._rules.append(
+                f"{behind}: {separator} {name} {rest}" + (f" | {rest}" if may_lack else "")
+            )
+            self._rules.append(f"{ahead}: {name} {rest}" + (f" | {first}" if may_lack else ""))
+            rest, first = behind, ahead
+        return first
+
+    def _member(
+        self, written: WrittenCalls, name: str, tool: Tool, schema: dict[str, Any], key: str
+    ) -> str:
+        allowed = kinds(schema["properties"][key], schema)
+        is_text = "string" in allowed and (written.values == "text" or written.quotes is not None)
+        member = (written.member or "").replace("«key»", key)
+        before, _, after = member.replace("«text»", "true" if is_text else "false").partition(
+            "«value»"
+        )
+        if not is_text:
+            self._rules.append(f"{name}_value: %json {self._schemas.of_parameter(tool, key)}")
+            return self._join(before, f"{name}_value", after)
+        if written.quotes is not None:
+            before, after = before + written.quotes[0], written.quotes[1] + after
+        choices = texts(schema["properties"][key])
+        if choices:
+            return self._join(before, f"({' | '.join(map(json.dumps, choices))})", after)
+        # The reader ends a value at the tag, wherever it stands, so lines around it are its own.
+        tag, blanks = after.strip(), after[len(after.rstrip()) :]
+        return self._join(before, self._text_until(f"{name}_text", tag), blanks)
+
+    def _join(self, before: str, middle: str, after: str) -> str:
+        expression = self._controls.expression
+        return " ".join(filter(None, (expression(before), middle, expression(after))))
+
+    def _text_until(self, name: str, tag: str) -> str:
+        """The name of the rule for any text up to the tag, and the tag."""
+        if not tag:
+            self._rules.append(f"{name}: {_ANY}")
+        elif self._controls.holds_control(tag):
+            self._rules.append(f"{name}: {_ANY} {self._controls.expression(tag)}")
+        else:
+            self._rules.append(f"{name}[lazy]: /(?s:.*){_pattern(tag)}/")
+        return name
 
 
-def lark_pattern(text: str) -> str:
+def _pattern(text: str) -> str:
     """A text within a regular expression."""
     return _SYNTAX.sub(r"\\\g<0>", text).replace("\n", "\\n")

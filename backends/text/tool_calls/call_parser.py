@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ...conversation import Tool
 from ..answer_parser import Part, Text, Thought
@@ -11,6 +11,7 @@ from ..reasoning_tags import ReasoningTags
 from .call_format import CallFormat, Opener
 from .call_sink import CallSink
 from .json_calls import JsonCalls
+from .tag_finder import pass_until
 from .text_source import Steps, TextSource
 
 _JSON = JsonCalls()
@@ -55,9 +56,8 @@ class CallParser:
         self._stripped = False  # whether blanks here stand behind a call or a thought
         self._blanks: list[str] = []
         self._openers = {opener.tag: opener for opener in self._all_openers()}
-        anywhere = [*call_format.dropped, *self._anywhere()]
-        self._anywhere_tags = sorted(set(anywhere), key=len, reverse=True)
-        self._find = tag_finder(self._anywhere_tags)
+        self._dropped = _for_tools(call_format.dropped, tools)
+        self._anywhere_tags = [*self._dropped, *self._anywhere()]
         names = [f"{tool.name}(" for tool in tools] if call_format.pythonic else []
         self._words = [*names, *(f"print({name}" for name in names)]
         self._steps = self._read()
@@ -116,7 +116,7 @@ class CallParser:
                 return
             if (yield from self._source.accept(*self._tags.closes)):
                 return
-        if (yield from self._source.accept(*self._format.dropped)):
+        if (yield from self._source.accept(*self._dropped)):
             return
         opener = yield from self._opener()
         if opener is not None:
@@ -130,7 +130,7 @@ class CallParser:
             blanks = self._source.take_run(_BLANK)
             if blanks and not self._stripped:
                 self._blanks.append(blanks)
-            if self._source.rest or self._source.ended:
+            if not self._source.empty or self._source.ended:
                 return
             yield
 
@@ -147,38 +147,18 @@ class CallParser:
     def _read_thought(self) -> Steps[None]:
         """A thought up to its closing tag; blanks around it are dropped."""
         closes = self._tags.closes if self._tags is not None else ()
-        find = tag_finder(closes)
         yield from self._source.skip_space()
-        while not self._source.exhausted:
-            yield from self._pass_on(find, Thought)
-            if (yield from self._source.accept(*closes)):
-                self._thinking = False
-                break
-            self._emit(self._source.take(1), Thought)
+        if (yield from pass_until(self._source, closes, lambda text: self._emit(text, Thought))):
+            self._thinking = False
         self._blanks.clear()
         self._fresh = self._stripped = True
 
     def _read_text(self) -> Steps[None]:
         """Text up to the next call."""
-        yield from self._pass_on(self._find, Text)
-        tag = yield from self._source.at(self._anywhere_tags)
-        if tag in self._format.dropped:
-            self._source.take(len(tag))
-        elif tag:
+        tags = self._anywhere_tags
+        tag = yield from pass_until(self._source, tags, self._emit, take=self._dropped)
+        if tag in self._openers:
             yield from self._read_call(self._openers[tag])
-        else:
-            self._emit(self._source.take(1), Text)
-
-    def _pass_on(self, find: Callable[[str], int], kind: type[Text] | type[Thought]) -> Steps[None]:
-        """Emit what is certainly no tag."""
-        while True:
-            rest = self._source.rest
-            start = find(rest)
-            if start:
-                self._emit(self._source.take(start), kind)
-            if start < len(rest) or self._source.ended:
-                return
-            yield
 
     def _read_call(self, opener: Opener) -> Steps[None]:
         """Calls behind an opening tag; what is none becomes text."""
@@ -213,13 +193,17 @@ class CallParser:
 
     def _drop_closers(self) -> Steps[None]:
         """Take what closes calls, with the brackets that may be too many."""
-        closers = (*self._format.closers, *(_LOOSE_CLOSERS if self._lenient else ()))
+        loose = _LOOSE_CLOSERS if self._lenient else ()
+        closers = [tag for tag in (*self._format.closers, *loose) if tag]
         while True:
             yield from self._source.skip_space()
-            if not (yield from self._source.accept(*closers, "}", "]", ",", ";")):
+            tag = yield from self._source.at([*self._openers, *closers])
+            if tag in closers:
+                self._source.take(len(tag))
+            elif tag or not (yield from self._source.accept("}", "]", ",", ";")):
                 return
 
-    def _emit(self, text: str, kind: type[Text] | type[Thought]) -> None:
+    def _emit(self, text: str, kind: type[Text] | type[Thought] = Text) -> None:
         """Pass on text; blanks at its end wait for what follows, where they may be dropped."""
         if not text:
             return
@@ -239,22 +223,7 @@ class CallParser:
             self._blanks.clear()
 
 
-def tag_finder(tags: Sequence[str]) -> Callable[[str], int]:
-    """Tells where the first tag stands in a text, or may begin at its end; else the length."""
-    if not tags:
-        return len
-    pattern = re.compile("|".join(_or_beginning(tag) for tag in tags))
-
-    def find(text: str) -> int:
-        match = pattern.search(text)
-        return match.start() if match else len(text)
-
-    return find
-
-
-def _or_beginning(tag: str) -> str:
-    """An expression for a tag, or for a part of it at the end of the text."""
-    expression = re.escape(tag[-1])
-    for char in reversed(tag[:-1]):
-        expression = f"{re.escape(char)}(?:\\Z|{expression})"
-    return expression
+def _for_tools(tags: Sequence[str], tools: Sequence[Tool]) -> list[str]:
+    """The tags, those with a place for a name once for each tool."""
+    named = [tag.replace("«name»", tool.name) for tool in tools for tag in tags if "«" in tag]
+    return [*(tag for tag in tags if "«" not in tag), *named]

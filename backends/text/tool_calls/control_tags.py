@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from ..tokenizer import Tokenizer
 
-_CANDIDATES = re.compile(r"(<[^<>\s«»]+>|\[/?[A-Z_]+\])")
+_CANDIDATES = re.compile(r"(\]<\]minimax\[>\[|<[^<>\s«»]+>|\[/?[A-Z_]+\])")
 
 
 class ControlTags:
@@ -37,10 +37,10 @@ class ControlTags:
             if token is None:
                 plain += piece
                 continue
-            items += [json.dumps(plain)] if plain else []
+            items += [json.dumps(plain, ensure_ascii=False)] if plain else []
             plain = ""
             items.append(f"<[{token}]>")
-        items += [json.dumps(plain)] if plain else []
+        items += [json.dumps(plain, ensure_ascii=False)] if plain else []
         return " ".join(items)
 
     def _look_up(self, text: str) -> int | None:

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from .json_text import read_text
+from .json_text import escaped, read_text
+from .tag_finder import pass_until
 from .text_source import Steps, TextSource
 
 Emit = Callable[[str], None]
@@ -35,12 +36,15 @@ _QUOTES = ("'", '"')
 _Expected = Literal["key", "colon", "value", "end"]
 
 
-def read_value(source: TextSource, emit: Emit, ends: Sequence[str] = ()) -> Steps[None]:
+def read_value(
+    source: TextSource, emit: Emit, ends: Sequence[str] = (), *, mark: str = ""
+) -> Steps[None]:
     """Take one value and emit it as JSON, whatever is wrong with it.
 
-    One of the texts in `ends`, outside of a string, or the end of the text completes it.
+    One of the texts in `ends`, outside of a string, or the end of the text completes it. Texts may
+    stand between two `mark`s, and nothing in them is escaped then.
     """
-    yield from _Value(source, emit, ends).read()
+    yield from _Value(source, emit, ends, mark).read()
 
 
 def quoted(text: str) -> str:
@@ -67,8 +71,9 @@ def plain_value(text: str) -> str:
 class _Value:
     """Where one value stands: the containers that are open, and what is expected next."""
 
-    def __init__(self, source: TextSource, emit: Emit, ends: Sequence[str]) -> None:
+    def __init__(self, source: TextSource, emit: Emit, ends: Sequence[str], mark: str) -> None:
         self._source = source
+        self._mark = mark
         self._emit_checked = emit
         self._ends = ends
         self._first_of_ends = frozenset(end[0] for end in ends)
@@ -125,7 +130,7 @@ class _Value:
             self._separate()
             if char in _QUOTES:
                 yield from read_text(self._source, self._emit, closed_by=":=,}", ends=self._ends)
-            else:
+            elif not (yield from self._read_marked(char)):
                 self._emit(quoted((yield from self._bare(":=,}]\n"))))
             self._expected = "colon"
 
@@ -159,9 +164,18 @@ class _Value:
         elif char in _QUOTES:
             closed_by = ",}]" + self._round if self._closers else ""
             yield from read_text(self._source, self._emit, closed_by=closed_by, ends=self._ends)
-        else:
+        elif not (yield from self._read_marked(char)):
             self._emit(plain_value((yield from self._bare(",}]\n" + self._round))))
         self._after_value()
+
+    def _read_marked(self, char: str) -> Steps[bool]:
+        """Take a text between marks, if one stands here."""
+        if char != self._mark[:1] or not (yield from self._source.accept(self._mark)):
+            return False
+        self._emit('"')
+        yield from pass_until(self._source, [self._mark], lambda text: self._emit(escaped(text)))
+        self._emit('"')
+        return True
 
     @property
     def _round(self) -> str:

@@ -32,14 +32,14 @@ class TextSource:
         self._at = 0
 
     @property
-    def rest(self) -> str:
-        """What is there already."""
-        return self._text[self._at :]
+    def empty(self) -> bool:
+        """Whether everything that came was taken."""
+        return self._at >= len(self._text)
 
     @property
     def exhausted(self) -> bool:
         """Whether everything was taken, and nothing follows."""
-        return self.ended and self._at >= len(self._text)
+        return self.ended and self.empty
 
     def keep(self) -> None:
         """Remember from now on what is taken."""
@@ -63,6 +63,11 @@ class TextSource:
         match = pattern.match(self._text, self._at)
         return self.take(match.end() - self._at) if match else ""
 
+    def take_before(self, pattern: re.Pattern[str]) -> str:
+        """What stands before the first match; everything there is where nothing matches."""
+        match = pattern.search(self._text, self._at)
+        return self.take((match.start() if match else len(self._text)) - self._at)
+
     def peek(self, count: int = 1) -> Steps[str]:
         """The next characters without taking them; fewer only at the end."""
         while len(self._text) - self._at < count and not self.ended:
@@ -82,9 +87,11 @@ class TextSource:
         while True:
             match = _SPACE.match(self._text, self._at)
             end = match.end() if match else self._at
+            if end - self._at > MOST_AHEAD:
+                return ""
             if end < len(self._text):
                 return self._text[end]
-            if self.ended or end - self._at > MOST_AHEAD:
+            if self.ended:
                 return ""
             yield
 

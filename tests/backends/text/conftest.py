@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import tarfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -24,6 +27,30 @@ from ingle.backends.text.chat_template import ChatTemplate
 from ingle.backends.text.template_helper import RenderLimits
 
 MakeTemplate = Callable[..., ChatTemplate]
+
+_SDIST = "llama-cpp-python==0.3.36"
+_FOLDER = "vendor/llama.cpp/models/templates/"
+
+
+@pytest.fixture(scope="session")
+def sources(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of templates, fetched once with whatever package index is configured."""
+    folder = request.config.cache.mkdir("llama-cpp-templates")  # pyright: ignore[reportOptionalMemberAccess]
+    if not any(folder.glob("*.jinja")):
+        download = tmp_path_factory.mktemp("sdist")
+        options = ["--quiet", "--no-deps", "--no-binary", ":all:", "--dest", str(download)]
+        subprocess.run(
+            [sys.executable, "-P", "-m", "pip", "download", *options, _SDIST],
+            check=True,
+            cwd=download,
+        )
+        with tarfile.open(next(download.glob("*.tar.gz"))) as archive:
+            for member in archive:
+                _, _, name = member.name.partition(_FOLDER)
+                content = archive.extractfile(member) if name.endswith(".jinja") else None
+                if content is not None:
+                    (folder / Path(name).name).write_bytes(content.read())
+    return folder
 
 
 @pytest.fixture

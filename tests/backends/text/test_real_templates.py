@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,8 +12,6 @@ from ingle.backends.text.chat_template import ChatTemplate
 from ingle.backends.text.template_helper import RenderLimits
 from ingle.backends.text.tool_prompt import tool_instructions
 
-SDIST = "llama-cpp-python==0.3.36"
-FOLDER = "vendor/llama.cpp/models/templates/"
 CONVERSATION = [
     ChatMessage("system", "SYS"),
     ChatMessage("user", "U1"),
@@ -77,27 +72,6 @@ EXPECTED = {
 
 MakeTemplate = Callable[..., ChatTemplate]
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def sources(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of templates, fetched once with whatever package index is configured."""
-    folder = request.config.cache.mkdir("llama-cpp-templates")  # pyright: ignore[reportOptionalMemberAccess]
-    if not any(folder.glob("*.jinja")):
-        download = tmp_path_factory.mktemp("sdist")
-        options = ["--quiet", "--no-deps", "--no-binary", ":all:", "--dest", str(download)]
-        subprocess.run(
-            [sys.executable, "-P", "-m", "pip", "download", *options, SDIST],
-            check=True,
-            cwd=download,
-        )
-        with tarfile.open(next(download.glob("*.tar.gz"))) as archive:
-            for member in archive:
-                _, _, name = member.name.partition(FOLDER)
-                content = archive.extractfile(member) if name.endswith(".jinja") else None
-                if content is not None:
-                    (folder / Path(name).name).write_bytes(content.read())
-    return folder
 
 
 def test_every_template_renders(make_template: MakeTemplate, sources: Path) -> None:

@@ -13,7 +13,7 @@ from ingle.backends.conversation import Tool
 from ingle.backends.text.answer_parser import AnswerParser, CallArguments, CallStart, Text, Thought
 from ingle.backends.text.reasoning_tags import THINK
 from ingle.backends.text.tool_calls.call_parser import CallParser
-from ingle.backends.text.tool_calls.formats import GENERIC, HERMES
+from ingle.backends.text.tool_calls.json_formats import GENERIC, HERMES
 
 from .conftest import TOOLS, Answer, ReadAll, read
 

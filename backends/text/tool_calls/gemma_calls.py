@@ -1,0 +1,39 @@
+"""Calls as Gemma 4 writes them: `call:f{a:1,b:<|"|>x<|"|>}`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .call_sink import CallSink
+from .json_calls import LONGEST_NAME, JsonCalls
+from .json_repair import read_value
+from .text_source import Steps, TextSource
+
+QUOTE = '<|"|>'
+_JSON = JsonCalls()
+_NAME = re.compile(r"[^\s<>{}\[\]\"'`|]+")
+
+
+@dataclass(frozen=True)
+class GemmaCalls:
+    """A name behind `call:`, then an object whose keys have no quotes; see `Body`."""
+
+    def read(
+        self, source: TextSource, sink: CallSink, *, known_only: bool, ends: Sequence[str]
+    ) -> Steps[bool]:
+        """See `Body.read`."""
+        yield from source.skip_space()
+        if not (yield from source.accept("call:")):
+            return (yield from _JSON.read(source, sink, known_only=known_only, ends=ends))
+        head = yield from source.until(("{", "(", *ends), LONGEST_NAME)
+        name = (head or "").strip()
+        if not _NAME.fullmatch(name) or (known_only and not sink.knows(name)):
+            return False
+        sink.begin(name)
+        if (yield from source.peek()) == "{":
+            yield from read_value(source, sink.arguments, ends, mark=QUOTE)
+        else:
+            sink.arguments("{}")
+        return True

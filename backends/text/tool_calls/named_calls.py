@@ -1,0 +1,74 @@
+"""Calls as a name, a mark and the JSON of the arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .call_arguments import read_arguments
+from .call_sink import CallSink
+from .json_calls import LONGEST_NAME, JsonCalls
+from .text_source import Steps, TextSource
+
+_JSON = JsonCalls()
+_NAME = re.compile(r"[^\s<>{}\[\]\"'`|]+")
+_NUMBERED = re.compile(r"(?P<id>(?:functions\.)?(?P<name>.+):[0-9]+)")
+
+
+@dataclass(frozen=True)
+class NamedCalls:
+    """A name and what follows one of the `marks`; see `Body`.
+
+    An id may stand before the name or behind it, with an `id_mark` between them. JSON in the place
+    of a name is a call, or an array of them.
+    """
+
+    marks: tuple[str, ...]
+    id_mark: str = ""
+    id_first: bool = False
+
+    def read(
+        self, source: TextSource, sink: CallSink, *, known_only: bool, ends: Sequence[str]
+    ) -> Steps[bool]:
+        """See `Body.read`."""
+        yield from source.skip_space()
+        if (yield from source.peek()) in ("{", "["):
+            return (yield from _JSON.read(source, sink, known_only=known_only, ends=ends))
+        head = yield from source.until((*self.marks, "{", *ends), LONGEST_NAME)
+        if head is None:
+            return False
+        name, call_id = self._parts(head.strip())
+        if (yield from source.accept(*self.marks)):
+            name = (yield from _name_behind(source, ends)) or name
+        if not _NAME.fullmatch(name) or (known_only and not sink.knows(name)):
+            return False
+        yield from source.skip_space()
+        yield from source.accept("```json", "```")
+        yield from source.skip_space()
+        sink.begin(name, call_id)
+        sole = sink.sole_parameter(name)
+        if (yield from source.peek()) and not (yield from source.at(ends)):
+            yield from read_arguments(source, sink.arguments, ends, sole=sole)
+        else:
+            sink.arguments("{}")
+        return True
+
+    def _parts(self, head: str) -> tuple[str, str | None]:
+        """The name, and the id where there is one."""
+        if self.id_mark and self.id_mark in head:
+            first, _, second = head.partition(self.id_mark)
+            return (second.strip(), first.strip()) if self.id_first else (first, second)
+        numbered = _NUMBERED.fullmatch(head)
+        if numbered:  # as Kimi has it
+            return numbered["name"], numbered["id"]
+        return head.removeprefix("functions."), None
+
+
+def _name_behind(source: TextSource, ends: Sequence[str]) -> Steps[str]:
+    """A name on the rest of the line, where DeepSeek R1 has it behind the word "function"."""
+    yield from source.skip_space()
+    char = yield from source.peek()
+    if not char.isidentifier():
+        return ""
+    return ((yield from source.until(("\n", "{", "`", *ends), LONGEST_NAME)) or "").strip()

@@ -1,0 +1,116 @@
+"""Calls with a tag for each argument, whose value is written without quotes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .argument_kinds import is_text, kinds, typed
+from .call_arguments import read_arguments
+from .call_sink import CallSink
+from .json_calls import LONGEST_NAME
+from .json_repair import quoted
+from .json_text import escaped
+from .tag_finder import pass_until
+from .text_source import Steps, TextSource
+
+_NAME = re.compile(r"[^\s<>{}\[\]\"'`|]+")
+_SAID = re.compile(r'(string|type)="([a-z]+)"')
+_CDATA = "<![CDATA["
+_STRING = frozenset({"string"})
+
+
+@dataclass(frozen=True)
+class TaggedCalls:
+    """A name up to one of `name_ends`, then arguments, then `close`; see `Body`.
+
+    Each argument is `member_open`, a key, `key_end`, perhaps `value_open`, the value, and
+    `member_close`, in which «key» stands for the key. Where they are `on_lines`, a line break on
+    either side is not part of a value. JSON may stand in the place of all arguments.
+    """
+
+    name_ends: tuple[str, ...]
+    member_open: str
+    key_end: str
+    member_close: str
+    close: str
+    value_open: str = ""
+    on_lines: bool = False
+
+    def read(
+        self, source: TextSource, sink: CallSink, *, known_only: bool, ends: Sequence[str]
+    ) -> Steps[bool]:
+        """See `Body.read`."""
+        head = yield from source.until((*self.name_ends, self.close), LONGEST_NAME)
+        name = (head or "").split('"')[0].strip().removeprefix("functions.")
+        if not _NAME.fullmatch(name) or (known_only and not sink.knows(name)):
+            return False
+        found = yield from source.at((*self.name_ends, self.close))
+        if found not in (self.member_open, self.close):
+            source.take(len(found))
+        sink.begin(name)
+        yield from source.skip_space()
+        if (yield from source.peek()) == "{":
+            sole = sink.sole_parameter(name)
+            yield from read_arguments(source, sink.arguments, (self.close, *ends), sole=sole)
+        else:
+            yield from self._read_members(source, sink, name, ends)
+        yield from source.skip_space()
+        yield from source.accept(self.close)
+        return True
+
+    def _read_members(
+        self, source: TextSource, sink: CallSink, name: str, ends: Sequence[str]
+    ) -> Steps[None]:
+        opened = "{"
+        root = sink.schema(name)
+        properties = sink.properties(name)
+        while True:
+            yield from source.skip_space()
+            tag = yield from source.at((self.member_open, self.close, *ends))
+            if tag != self.member_open:
+                break
+            source.take(len(tag))
+            head = yield from source.until((self.key_end,), LONGEST_NAME)
+            if head is None:
+                break
+            yield from source.accept(self.key_end)
+            key, _, said = head.partition('"')
+            sink.arguments(f"{opened}{quoted(key.strip())}:")
+            opened = ","
+            allowed = _allowed(properties.get(key.strip()), root, said)
+            yield from self._read_value(source, sink.arguments, key.strip(), allowed)
+        sink.arguments("{}" if opened == "{" else "}")
+
+    def _read_value(
+        self, source: TextSource, emit: Callable[[str], None], key: str, allowed: frozenset[str]
+    ) -> Steps[None]:
+        close = self.member_close.replace("«key»", key)
+        closes = [close]
+        if self.value_open:
+            yield from source.skip_space()
+            yield from source.accept(self.value_open)
+        if (yield from source.accept(_CDATA)):
+            closes = [f"]]>{close}"]
+        elif self.on_lines:
+            yield from source.accept("\n")
+            closes = [f"\n{close}", close]
+        if is_text(allowed):
+            emit('"')
+            yield from pass_until(source, closes, lambda text: emit(escaped(text)))
+            emit('"')
+            return
+        pieces: list[str] = []
+        yield from pass_until(source, [*closes, self.close], pieces.append, take=closes)
+        emit(typed("".join(pieces), allowed))
+
+
+def _allowed(schema: object, root: dict[str, Any], said: str) -> frozenset[str]:
+    """The types of a value, by its schema or by what its tag says."""
+    stated = dict(_SAID.findall(said))
+    if stated.get("string") == "true" or stated.get("type") == "string":
+        return _STRING
+    allowed = kinds(schema, root)
+    return allowed - _STRING or allowed if stated else allowed

@@ -1,0 +1,242 @@
+"""Formats with a tag or a sign for each argument."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .call_format import CallFormat, Opener, WrittenCalls
+from .gemma_calls import QUOTE, GemmaCalls
+from .json_calls import JsonCalls
+from .tagged_calls import TaggedCalls
+
+_PYTHON = "«name»(«arguments»)"
+
+
+def _function_tags(name: str, told_by: tuple[str, ...], section: str, *, lines: bool) -> CallFormat:
+    """`<function=f>` with `<parameter=p>`, in a section of its own for each call."""
+    line = "\n" if lines else ""
+    return CallFormat(
+        name,
+        told_by,
+        WrittenCalls(
+            f"<{section}>\n<function=«name»>\n«arguments»</function>\n</{section}>",
+            between="\n",
+            member=f"<parameter=«key»>{line}«value»{line}</parameter>\n",
+            values="text",
+        ),
+        (
+            Opener(
+                "<function=",
+                TaggedCalls(
+                    (">",), "<parameter=", ">", "</parameter>", "</function>", on_lines=True
+                ),
+            ),
+            Opener(f"<{section}>"),
+        ),
+        ("</function>", f"</{section}>"),
+    )
+
+
+def _invoke_tags(
+    name: str, told_by: str, prefix: str, section: str, attribute: str = ""
+) -> CallFormat:
+    """`<invoke name="f">` with `<parameter name="p">`, one section for all calls."""
+    member = f'<{prefix}parameter name="'
+    return CallFormat(
+        name,
+        (told_by,),
+        WrittenCalls(
+            f'<{prefix}invoke name="«name»">\n«arguments»</{prefix}invoke>',
+            begin=f"<{section}>\n",
+            between="\n",
+            end=f"\n</{section}>",
+            member=f'{member}«key»"{attribute}>«value»</{prefix}parameter>\n',
+            values="text",
+        ),
+        (
+            Opener(
+                f'<{prefix}invoke name="',
+                TaggedCalls((">",), member, ">", f"</{prefix}parameter>", f"</{prefix}invoke>"),
+            ),
+            Opener(f"<{section}>"),
+        ),
+        (f"</{prefix}invoke>", f"</{section}>"),
+    )
+
+
+def _key_tags(name: str, told_by: tuple[str, ...], suffix: str = "", line: str = "") -> CallFormat:
+    """`<arg_key>` and `<arg_value>` in pairs."""
+    key, value = f"arg_key{suffix}", f"arg_value{suffix}"
+    call, mark = f"tool_call{suffix}", f"<tool_sep{suffix}>" if suffix else ""
+    tags = TaggedCalls(
+        (mark or "\n", f"<{key}>"),
+        f"<{key}>",
+        f"</{key}>",
+        f"</{value}>",
+        f"</{call}>",
+        value_open=f"<{value}>",
+    )
+    section = (f"<tool_calls{suffix}>\n", f"\n</tool_calls{suffix}>") if suffix else ("", "")
+    wrappers = (Opener(section[0].strip()),) if suffix else ()
+    return CallFormat(
+        name,
+        told_by,
+        WrittenCalls(
+            f"<{call}>«name»{mark}{line}«arguments»</{call}>",
+            begin=section[0],
+            between=line,
+            end=section[1],
+            member=f"<{key}>«key»</{key}>{line}<{value}>«value»</{value}>{line}",
+            values="text",
+        ),
+        (Opener(f"<{call}>", tags), *wrappers),
+        (f"</{call}>", *((section[1].strip(),) if suffix else ())),
+    )
+
+
+_SPACE = "]<]minimax[>["
+
+TAGGED_FORMATS = (
+    CallFormat(
+        "gemma-4",
+        ("<|tool_call>",),
+        WrittenCalls(
+            "<|tool_call>call:«name»{«arguments»}<tool_call|>",
+            member="«key»:«value»",
+            separator=",",
+            quotes=(QUOTE, QUOTE),
+        ),
+        (Opener("<|tool_call>", GemmaCalls()),),
+        ("<tool_call|>", "<|tool_response>"),
+    ),
+    CallFormat(
+        "kimi-k3",
+        ("<|open|>",),
+        WrittenCalls(
+            '<|open|>call tool="«name»" index="«id»"<|sep|>«arguments»<|close|>call<|sep|>',
+            begin="<|open|>tools<|sep|>",
+            end="<|close|>tools<|sep|>",
+            member='<|open|>argument key="«key»"<|sep|>«value»<|close|>argument<|sep|>',
+            values="text",
+        ),
+        (
+            Opener(
+                '<|open|>call tool="',
+                TaggedCalls(
+                    ("<|sep|>",),
+                    '<|open|>argument key="',
+                    "<|sep|>",
+                    "<|close|>argument<|sep|>",
+                    "<|close|>call<|sep|>",
+                ),
+            ),
+            Opener("<|open|>tools<|sep|>"),
+        ),
+        ("<|close|>call<|sep|>", "<|close|>tools<|sep|>", "<|close|>message<|sep|>"),
+        ("<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>"),
+        before_text="<|open|>response<|sep|>",
+        behind_text="<|close|>response<|sep|>",
+    ),
+    _invoke_tags(
+        "deepseek-v4",
+        "+ dsml_token + 'tool_calls>",
+        "｜DSML｜",
+        "｜DSML｜tool_calls",
+        ' string="«text»"',
+    ),
+    _invoke_tags(
+        "deepseek-v3.2", "｜DSML｜", "｜DSML｜", "｜DSML｜function_calls", ' string="«text»"'
+    ),
+    CallFormat(
+        "minimax-m3",
+        (_SPACE,),
+        WrittenCalls(
+            f'{_SPACE}<invoke name="«name»">«arguments»{_SPACE}</invoke>\n',
+            begin=f"{_SPACE}<tool_call>\n",
+            end=f"{_SPACE}</tool_call>",
+            member=f"{_SPACE}<«key»>«value»{_SPACE}</«key»>",
+            values="text",
+        ),
+        (
+            Opener(
+                f'{_SPACE}<invoke name="',
+                TaggedCalls((">",), f"{_SPACE}<", ">", f"{_SPACE}</«key»>", f"{_SPACE}</invoke>"),
+            ),
+            Opener(f"{_SPACE}<tool_call>"),
+        ),
+        (f"{_SPACE}</invoke>", f"{_SPACE}</tool_call>"),
+    ),
+    replace(
+        _invoke_tags("muse", "<atem:function_calls>", "atem:", "atem:function_calls"),
+        dropped=(
+            "to=user<|message|>",
+            " to=user<|message|>",
+            "to=«name»<|message|>",
+            " to=«name»<|message|>",
+            "<|start|>assistant",
+            "<|eom|>",
+        ),
+        before_text=" to=user<|message|>",
+    ),
+    _invoke_tags("minimax-m2", "<minimax:tool_call>", "", "minimax:tool_call"),
+    _function_tags("seed", ("<seed:tool_call>",), "seed:tool_call", lines=False),
+    _key_tags("hunyuan-3", ("set toolsep_token",), ":opensource", "\n"),
+    _key_tags("glm-lines", ("</arg_key>\n",), line="\n"),
+    _key_tags("glm", ("<arg_key>",)),
+    _function_tags("qwen-tags", ("<parameter=",), "tool_call", lines=True),
+    CallFormat(
+        "functionary-3.1",
+        ("<function=",),
+        WrittenCalls("<function=«name»>«arguments»</function>"),
+        (
+            Opener(
+                "<function=",
+                TaggedCalls((">",), "<parameter=", ">", "</parameter>", "</function>"),
+            ),
+            Opener("<|python_tag|>", JsonCalls()),
+        ),
+        ("</function>",),
+    ),
+    CallFormat(
+        "minicpm-5",
+        ('<function name="', "<function name="),
+        WrittenCalls(
+            '<function name="«name»">«arguments»</function>',
+            between="\n",
+            member='<param name="«key»">«value»</param>',
+            values="text",
+        ),
+        (
+            Opener(
+                '<function name="',
+                TaggedCalls((">",), '<param name="', ">", "</param>", "</function>"),
+            ),
+        ),
+        ("</function>",),
+    ),
+    CallFormat(
+        "lfm-2",
+        ("<|tool_call_start|>", "<|tool_list_start|>", "List of tools: ["),
+        WrittenCalls(
+            _PYTHON,
+            "<|tool_call_start|>[",
+            ", ",
+            "]<|tool_call_end|>",
+            member="«key»=«value»",
+            separator=", ",
+        ),
+        (Opener("<|tool_call_start|>", JsonCalls()),),
+        ("<|tool_call_end|>",),
+    ),
+    CallFormat(
+        "pythonic",
+        ("[func_name1(", "[func1("),
+        WrittenCalls(_PYTHON, "[", ", ", "]", member="«key»=«value»", separator=", "),
+        (
+            Opener("<|python_start|>", JsonCalls()),
+            Opener("<|python_tag|>", JsonCalls()),
+        ),
+        ("<|python_end|>",),
+        pythonic=True,
+    ),
+)
