@@ -98,6 +98,11 @@ class Paths:
         return self.state / "kv"
 
     @property
+    def responses(self) -> Path:
+        """Stored responses, a file each."""
+        return self.state / "responses"
+
+    @property
     def kernels(self) -> Path:
         """What was compiled for this machine's GPU."""
         return self.state / "kernels"

@@ -24,6 +24,7 @@ from .protocols.openai.embeddings import EmbeddingsApi
 from .protocols.openai.files import FilesApi
 from .protocols.openai.rerank import RerankApi
 from .protocols.origin import Origin
+from .protocols.responses.api import ResponsesApi
 from .services import Services
 
 BATCHED = Origin(client="batches", priority=Priority.BATCH)
@@ -33,11 +34,13 @@ BATCHED = Origin(client="batches", priority=Priority.BATCH)
 def route_table(services: Services) -> list[RouteSpec]:
     """Every route of the daemon, the description of them all included."""
     openai, embeddings = OpenAIApi(services), EmbeddingsApi(services)
+    responses = ResponsesApi(services)
     services.batches.serve(
         {
             "/v1/chat/completions": partial(openai.answer_chat, origin=BATCHED),
             "/v1/completions": partial(openai.answer_completion, origin=BATCHED),
             "/v1/embeddings": partial(embeddings.answer_embeddings, origin=BATCHED),
+            "/v1/responses": partial(responses.answer, origin=BATCHED),
         }
     )
     routes = [
@@ -49,6 +52,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         *FilesApi(services).routes(),
         *BatchesApi(services).routes(),
         *RerankApi(services).routes(),
+        *responses.routes(),
         *NativeApi(services).routes(),
     ]
     description = Description()

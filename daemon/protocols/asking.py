@@ -89,6 +89,8 @@ class Asker:
 
         The first failure ends all of them.
         """
+        if job.fit is not None:
+            job = await job.fit(job, lease)
         requests = job.requests(lease.model.sampling)
         try:
             async with asyncio.TaskGroup() as group:
@@ -96,12 +98,8 @@ class Asker:
                     group.create_task(lease.backend.run(request, partial(take, prompt)))
         except ExceptionGroup as failures:
             error = failures.exceptions[0]
-            if (
-                isinstance(error, RequestRejected)
-                and error.param == "messages"
-                and job.request.messages is None
-            ):
-                error.param = "prompt"
+            if isinstance(error, RequestRejected) and error.param == "messages":
+                error.param = "prompt" if job.request.messages is None else job.messages_field
             raise error from None
 
     async def _produce(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from msgspec import structs
 
 from ingle.backends.base import GenerateRequest, SamplingParams
 
+from ..lifecycle import Lease
 from ..sampling import SamplingOptions, merge_sampling
 
 
@@ -18,7 +19,8 @@ class Job:
 
     `options` are laid over the sampling that the model recommends. The model is loaded with at
     least `context` tokens, and stays for `keep_alive` seconds after its last use, where they are
-    given; -1 is for ever.
+    given; -1 is for ever. `messages_field` is what the protocol calls the conversation. `fit` may
+    shorten the job once its model is there.
     """
 
     model: str
@@ -27,6 +29,8 @@ class Job:
     options: SamplingOptions = SamplingOptions()  # noqa: RUF009 - nobody changes it
     context: int | None = None
     keep_alive: float | None = None
+    messages_field: str = "messages"
+    fit: Callable[[Job, Lease], Awaitable[Job]] | None = None
 
     @property
     def id(self) -> str:

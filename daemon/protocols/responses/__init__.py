@@ -1,0 +1,1 @@
+"""OpenAI's Responses API: typed items in and out, stored conversations, background runs."""

@@ -1,0 +1,152 @@
+"""From the body of a response to a checked job."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from ingle.backends.base import GenerateRequest, Grammar, GrammarKind
+from ingle.backends.conversation import Reasoning
+
+from ...errors import InvalidBody, UnsupportedField
+from ...http.body import parse
+from ...sampling import merge_sampling
+from ...structured_output import ANY_OBJECT
+from ..job import Job
+from ..origin import Origin
+from .conversation import chat_messages
+from .draft import Draft
+from .fitting import Fitting
+from .item_reading import ItemReader
+from .items import Item, ItemIds
+from .request_types import LOGPROBS, ReasoningOptions, ResponsesRequest, TextFormat, TextOptions
+from .tools import ToolReader, tool_choice
+
+Lookup = Callable[[str], Awaitable[list[msgspec.Raw]]]
+"""Items by the id of something that was stored; raises `NotFound` or `InvalidBody`."""
+
+
+class RequestReader:
+    """Checks bodies; what they refer to is looked up by id."""
+
+    def __init__(self, *, conversation: Lookup, item: Lookup) -> None:
+        """`conversation` finds all items up to a response's end, `item` a single one."""
+        self._conversation = conversation
+        self._item = item
+        self._items = ItemReader()
+        self._tools = ToolReader()
+        self._format = msgspec.json.Decoder(TextFormat)
+
+    async def draft(self, body: ResponsesRequest, origin: Origin) -> Draft:
+        """The response to be; raises `InvalidBody`, `UnsupportedField` and `NotFound`."""
+        if body.model is None:
+            raise InvalidBody("'model' is missing.", param="model")
+        _refuse(body, origin)
+        # Checked now, so that a wrong key is refused before a model is loaded for it.
+        merge_sampling(body, {})
+        ids = ItemIds(f"resp_{secrets.token_hex(ItemIds.LENGTH // 2)}")
+        table = self._tools.read(body.tools)
+        choice = tool_choice(body.tool_choice, table)
+        own = await self._own_items(body, ids)
+        earlier = await self._earlier_items(body, ids)
+        request = GenerateRequest(
+            id=f"resp_{ids.token}",
+            messages=chat_messages(body.instructions, [*earlier, *own]),
+            tools=table.tools,
+            tool_choice=choice,
+            parallel_tool_calls=body.parallel_tool_calls is not False,
+            reasoning=_reasoning(body.reasoning),
+            max_tokens=body.max_output_tokens,
+            logprobs=(body.top_logprobs or 0) if LOGPROBS in body.includes else None,
+            grammar=self._grammar(body.text),
+            priority=origin.priority or body.priority,
+            client=origin.client,
+            private=origin.private,
+            speculation=body.ingle is None or body.ingle.speculation is not False,
+        )
+        fitting = Fitting()
+        job = Job(
+            model=body.model,
+            request=request,
+            options=body,
+            messages_field="input",
+            fit=fitting if body.truncation == "auto" else None,
+        )
+        return Draft(body=body, job=job, tools=table, input=own, ids=ids, fit=fitting)
+
+    async def _own_items(self, body: ResponsesRequest, ids: ItemIds) -> list[Item]:
+        if body.input is None:
+            if body.previous_response_id is None and not body.instructions:
+                raise InvalidBody("'input' is missing.", param="input")
+            return []
+        if isinstance(body.input, str):
+            message = {"role": "user", "content": body.input}
+            raws = [msgspec.Raw(msgspec.json.encode(message))]
+        else:
+            raws = body.input
+        items: list[Item] = []
+        for index, raw in enumerate(raws):
+            place = f"input[{index}]"
+            if (wanted := self._items.reference(raw, place)) is not None:
+                items += self._read(await self._item(wanted), place, ids)
+            else:
+                items += self._read([raw], place, ids)
+        if not items and body.previous_response_id is None and not body.instructions:
+            raise InvalidBody("'input' holds nothing that a model can answer.", param="input")
+        return items
+
+    async def _earlier_items(self, body: ResponsesRequest, ids: ItemIds) -> list[Item]:
+        if body.previous_response_id is None:
+            return []
+        raws = await self._conversation(body.previous_response_id)
+        return self._read(raws, "previous_response_id", ids)
+
+    def _read(self, raws: list[msgspec.Raw], place: str, ids: ItemIds) -> list[Item]:
+        found = (self._items.read(raw, place, ids) for raw in raws)
+        return [item for item in found if item is not None]
+
+    def _grammar(self, text: TextOptions | None) -> Grammar | None:
+        asked = bytes(text.format) if text is not None else b""
+        if asked in (b"", b"null"):
+            return None
+        wanted = parse(asked, self._format, "text.format")
+        if wanted.type == "text":
+            return None
+        schema = ANY_OBJECT
+        if wanted.type == "json_schema":
+            schema = bytes(wanted.schema).decode().strip()
+            if schema in ("", "null"):
+                raise InvalidBody("'text.format.schema' is missing.", param="text.format.schema")
+        lenient = wanted.strict is False
+        return Grammar(GrammarKind.JSON_SCHEMA, schema, lenient=lenient, param="text.format")
+
+
+def _reasoning(asked: ReasoningOptions | None) -> Reasoning:
+    if asked is None or asked.effort is None:
+        return Reasoning()
+    if asked.effort == "none":
+        return Reasoning(enabled=False)
+    return Reasoning(enabled=True, effort=asked.effort)
+
+
+def _refuse(body: ResponsesRequest, origin: Origin) -> None:
+    if body.conversation is not None:
+        raise UnsupportedField(
+            "'conversation' is not supported: conversations are not objects here.",
+            hint="Send 'previous_response_id' instead.",
+            param="conversation",
+        )
+    if body.prompt is not None:
+        raise UnsupportedField(
+            "'prompt' is not supported: prompt templates lie on OpenAI's servers.",
+            hint="Send the text as 'instructions' and 'input'.",
+            param="prompt",
+        )
+    if body.background and (body.store is False or origin.private):
+        raise InvalidBody(
+            "'background' needs a response that is stored.",
+            hint="Leave 'store' and 'private' out, or stream the response instead.",
+            param="background",
+        )

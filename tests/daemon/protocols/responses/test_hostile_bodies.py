@@ -1,0 +1,85 @@
+"""What no client should send gets an error in OpenAI's shape, and never breaks anything."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ...conftest import RunningDaemon
+
+Assault = Callable[..., Awaitable[Counter[int]]]
+
+FUNCTION = {
+    "type": "function",
+    "name": "weather",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
+    "strict": False,
+}
+CUSTOM = {"type": "custom", "name": "edit", "format": {"type": "grammar", "syntax": "lark"}}
+ITEMS: dict[str, Any] = {
+    "model": "echo:1",
+    "input": [
+        {"role": "developer", "content": "Be brief."},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "aW5nbGUxOkhtLg=="},
+        {"role": "assistant", "content": [{"type": "output_text", "text": "Yes"}]},
+        {"type": "function_call", "call_id": "c1", "name": "weather", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "sunny"},
+        {"type": "local_shell_call", "call_id": "c2", "action": {"command": ["ls"]}},
+        {"type": "local_shell_call_output", "id": "c2", "output": "x"},
+    ],
+    "max_output_tokens": 2,
+    "temperature": 0.5,
+    "top_p": 0.9,
+    "include": ["message.output_text.logprobs", "reasoning.encrypted_content"],
+    "top_logprobs": 2,
+    "metadata": {"a": "b"},
+    "truncation": "disabled",
+    "store": True,
+    "user": "me",
+}
+TOOLS: dict[str, Any] = {
+    "model": "echo:1",
+    "input": "Hi",
+    "instructions": "Be brief.",
+    "max_output_tokens": 2,
+    "tools": [FUNCTION, CUSTOM, {"type": "namespace", "name": "n", "tools": [FUNCTION]}],
+    "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [FUNCTION]},
+    "parallel_tool_calls": False,
+    "reasoning": {"effort": "low", "summary": "auto"},
+    "text": {"format": {"type": "text"}, "verbosity": "low"},
+    "previous_response_id": None,
+    "service_tier": "auto",
+    "client_metadata": {"a": 1},
+    "stream": True,
+}
+BACKGROUND: dict[str, Any] = {
+    "model": "echo:1",
+    "input": [{"role": "user", "content": "Hi"}, {"type": "item_reference", "id": "msg_1"}],
+    "max_output_tokens": 2,
+    "truncation": "auto",
+    "background": True,
+    "ingle": {"priority": "batch", "client": "me"},
+}
+
+
+def is_openai_error(body: Any) -> None:
+    (error,) = body.values()
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["type"] == "invalid_request_error"
+    assert error["message"]
+
+
+async def test_responses(daemon: RunningDaemon, assault: Assault) -> None:
+    examples = [ITEMS, TOOLS, BACKGROUND]
+    statuses = await assault(daemon, "/v1/responses", examples, is_openai_error)
+    assert statuses.total() == 1000
+    assert statuses[400] > 300, statuses
+    assert statuses[200] > 0, statuses
+
+
+async def test_counting(daemon: RunningDaemon, assault: Assault) -> None:
+    path = "/v1/responses/input_tokens"
+    await assault(daemon, path, [ITEMS, TOOLS], is_openai_error, count=200)
