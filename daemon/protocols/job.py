@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from ingle.backends.base import GenerateRequest, SamplingParams
+from ingle.backends.conversation import Infill
 
 from ..lifecycle import Lease
 from ..sampling import SamplingOptions, merge_sampling
@@ -15,7 +16,7 @@ from ..sampling import SamplingOptions, merge_sampling
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """One request, or the same one for several `prompts`; its id is the answer's.
+    """One request, or the same one for several `prompts` or gaps; its id is the answer's.
 
     `options` are laid over the sampling that the model recommends. The model is loaded with at
     least `context` tokens, and stays for `keep_alive` seconds after its last use, where they are
@@ -25,7 +26,7 @@ class Job:
 
     model: str
     request: GenerateRequest
-    prompts: tuple[str | list[int], ...] = ()
+    prompts: tuple[str | list[int] | Infill, ...] = ()
     options: SamplingOptions = SamplingOptions()  # noqa: RUF009 - nobody changes it
     context: int | None = None
     keep_alive: float | None = None
@@ -48,7 +49,9 @@ class Job:
         if not self.prompts:
             return [self._request(0, sampling)]
         return [
-            structs.replace(self._request(number, sampling), prompt=prompt)
+            structs.replace(self._request(number, sampling), infill=prompt)
+            if isinstance(prompt, Infill)
+            else structs.replace(self._request(number, sampling), prompt=prompt)
             for number, prompt in enumerate(self.prompts)
         ]
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -24,18 +27,21 @@ from ...model_run import ModelState
 from ...preparation import LoadOptions
 from ...services import Services
 from ..asking import Asker
+from ..collected import Collected
 from ..ingle_options import PRIVATE_HEADER, is_private
+from ..job import Job
 from ..origin import Origin
-from .answers import ChatAnswer, CompletionAnswer, chat_completion, completion
+from .answer_style import chat_style, completion_style
+from .chat_answer import ChatAnswer, chat_completion
+from .common_request import CommonRequest
+from .completion_answer import CompletionAnswer, completion
 from .frames import ChunkFrames
+from .request_types import ChatCompletionRequest, CompletionRequest
 from .requests import chat_job, completion_job
 from .types import (
     ChatCompletion,
     ChatCompletionChunk,
-    ChatCompletionRequest,
-    CommonRequest,
     Completion,
-    CompletionRequest,
     Model,
     ModelList,
 )
@@ -112,35 +118,47 @@ class OpenAIApi:
     async def chat_completions(self, request: Request) -> Response:
         """`POST /v1/chat/completions`."""
         body = await self._read(request, self._chat)
-        job = chat_job(body, _origin(request, body))
+        job, style = chat_job(body, _origin(request, body)), chat_style(body)
         if not body.stream:
-            return await self._asker.whole(request, job, chat_completion)
-        answer = partial(ChatAnswer, include_usage=body.include_usage)
-        return self._asker.stream(job, lambda empty: ChunkFrames(answer(empty)), self._style)
+            return await self._whole(request, job, partial(chat_completion, style=style))
+        return self._stream(job, lambda empty: ChunkFrames(ChatAnswer(empty, style)))
 
     async def completions(self, request: Request) -> Response:
         """`POST /v1/completions`."""
         body = await self._read(request, self._completion)
-        job = completion_job(body, _origin(request, body))
-        echo = bool(body.echo)
+        job, style = completion_job(body, _origin(request, body)), completion_style(body)
         if not body.stream:
-            return await self._asker.whole(request, job, partial(completion, echo=echo))
-        answer = partial(CompletionAnswer, include_usage=body.include_usage, echo=echo)
-        return self._asker.stream(job, lambda empty: ChunkFrames(answer(empty)), self._style)
+            return await self._whole(request, job, partial(completion, style=style))
+        return self._stream(job, lambda empty: ChunkFrames(CompletionAnswer(empty, style)))
 
     async def answer_chat(self, body: bytes, origin: Origin) -> ChatCompletion:
         """The whole answer to the body of a chat, for whoever asks from within.
 
         Whether the body asks for a stream does not matter. Raises what `describe` can tell.
         """
-        job = chat_job(parse(body, self._chat), origin)
-        return chat_completion(await self._asker.collect(job))
+        asked = parse(body, self._chat)
+        return chat_completion(
+            await self._asker.collect(chat_job(asked, origin)), chat_style(asked)
+        )
 
     async def answer_completion(self, body: bytes, origin: Origin) -> Completion:
         """The whole answer to the body of a plain completion; see `answer_chat`."""
         asked = parse(body, self._completion)
-        job = completion_job(asked, origin)
-        return completion(await self._asker.collect(job), echo=bool(asked.echo))
+        return completion(
+            await self._asker.collect(completion_job(asked, origin)), completion_style(asked)
+        )
+
+    async def _whole(
+        self, request: Request, job: Job, finish: Callable[[Collected], object]
+    ) -> Response:
+        began = time.monotonic()
+        response = await self._asker.whole(request, job, finish)
+        response.headers.update(_request_id(job))
+        response.headers["openai-processing-ms"] = str(round(1000 * (time.monotonic() - began)))
+        return response
+
+    def _stream(self, job: Job, translate: Callable[[Collected], ChunkFrames]) -> Response:
+        return self._asker.stream(job, translate, replace(self._style, headers=_request_id(job)))
 
     def _error_frame(self, error: Exception) -> bytes:
         return encode_event(self._encoder.encode(describe(error).openai()))
@@ -179,6 +197,11 @@ def _origin(request: Request, body: CommonRequest) -> Origin:
         return Origin(client=body.ingle.client, private=private)
     names = (body.user, body.safety_identifier, body.prompt_cache_key)
     return Origin(client=identify_client(request, *names), private=private)
+
+
+def _request_id(job: Job) -> dict[str, str]:
+    """The header that OpenAI's clients show with what went wrong."""
+    return {"x-request-id": "req_" + job.id.rpartition("-")[2]}
 
 
 def _created(path: Path) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from ingle.backends.base import GenerateRequest
+from ingle.backends.conversation import Infill
 
 from ...errors import InvalidBody, UnsupportedField
 from ...sampling import merge_sampling, stop_strings
@@ -18,8 +19,11 @@ from ...structured_output import (
 )
 from ..job import Job
 from ..origin import Origin
+from .common_request import CommonRequest, answer_length
 from .messages import chat_messages
-from .types import ChatCompletionRequest, CommonRequest, CompletionRequest
+from .reasoning import template_variables, wanted_reasoning
+from .request_types import ChatCompletionRequest, CompletionRequest
+from .tools import called_functions, called_tools
 
 MAX_PROMPTS = 64
 
@@ -27,25 +31,28 @@ MAX_PROMPTS = 64
 def chat_job(body: ChatCompletionRequest, origin: Origin) -> Job:
     """Check a chat; raises `InvalidBody` and `UnsupportedField`."""
     _refuse(body, HARMLESS_IN_CHAT)
+    if body.legacy:
+        tools, choice = called_functions(body.functions, body.function_call)
+    else:
+        tools, choice = called_tools(body.tools, body.tool_choice)
     request = GenerateRequest(
         id=f"chatcmpl-{secrets.token_hex(12)}",
         messages=chat_messages(body.messages),
-        max_tokens=body.max_completion_tokens or body.max_tokens,
+        tools=tools,
+        tool_choice=choice,
+        parallel_tool_calls=body.parallel_tool_calls is not False and not body.legacy,
+        reasoning=wanted_reasoning(body),
+        template_variables=template_variables(body),
+        continues=_continues(body),
+        max_tokens=answer_length(body.max_completion_tokens, body.max_tokens),
         logprobs=_chat_logprobs(body),
-        **_common(body, origin),
+        **_common(body, origin, body.n),
     )
     return Job(model=body.model, request=request, options=body)
 
 
 def completion_job(body: CompletionRequest, origin: Origin) -> Job:
     """Check a plain completion; raises `InvalidBody` and `UnsupportedField`."""
-    _refuse(body, HARMLESS_IN_COMPLETION)
-    if body.best_of is not None and body.best_of != (body.n or 1):
-        raise UnsupportedField(
-            "'best_of' is not supported yet where it differs from 'n'.",
-            hint="Leave it out.",
-            param="best_of",
-        )
     prompts = _prompts(body.prompt)
     if body.echo and any(isinstance(prompt, list) for prompt in prompts):
         raise UnsupportedField(
@@ -61,22 +68,25 @@ def completion_job(body: CompletionRequest, origin: Origin) -> Job:
             hint="Leave one of them out: the prompt's tokens are not scored.",
             param="logprobs",
         )
+    candidates = _candidates(body)
+    if logprobs is None and candidates > (body.n or 1):
+        logprobs = 0
     request = GenerateRequest(
         id=f"cmpl-{secrets.token_hex(12)}",
-        max_tokens=body.max_tokens,
+        max_tokens=answer_length(body.max_tokens),
         ignore_eos=bool(body.ignore_eos),
         logprobs=0 if logprobs is True else logprobs,
-        **_common(body, origin),
+        **_common(body, origin, candidates),
     )
-    return Job(model=body.model, request=request, prompts=prompts, options=body)
+    return Job(model=body.model, request=request, prompts=_gaps(prompts, body), options=body)
 
 
-def _common(body: CommonRequest, origin: Origin) -> dict[str, Any]:
+def _common(body: CommonRequest, origin: Origin, answers: int | None) -> dict[str, Any]:
     # Checked now, so that a wrong key is refused before a model is loaded for it.
     merge_sampling(body, {})
     return {
         "stop": stop_strings(body.stop),
-        "n": body.n or 1,
+        "n": answers or 1,
         "priority": origin.priority or body.priority,
         "client": origin.client,
         "private": origin.private,
@@ -89,6 +99,55 @@ def _common(body: CommonRequest, origin: Origin) -> dict[str, Any]:
             ]
         ),
     }
+
+
+def _continues(body: ChatCompletionRequest) -> bool:
+    """Whether the last message is to be gone on with, in vLLM's words."""
+    is_answer = body.messages[-1].role == "assistant"
+    if not body.continue_final_message:
+        return is_answer and body.add_generation_prompt is False
+    if body.add_generation_prompt or not is_answer:
+        raise InvalidBody(
+            "'continue_final_message' needs a last message of the assistant, and no "
+            "'add_generation_prompt'.",
+            param="continue_final_message",
+        )
+    return True
+
+
+def _candidates(body: CompletionRequest) -> int:
+    """How many answers are written for each prompt; the `n` likeliest of them are told."""
+    wanted = body.n or 1
+    candidates = body.best_of or wanted
+    if candidates < wanted:
+        raise InvalidBody(
+            f"'best_of' is {candidates}, and 'n' asks for {wanted}.",
+            hint="'best_of' must be at least 'n'.",
+            param="best_of",
+        )
+    if body.stream and candidates > wanted:
+        raise InvalidBody(
+            "Which answers are the best is known at the end: 'best_of' cannot be streamed.",
+            hint="Leave 'stream' or 'best_of' out.",
+            param="best_of",
+        )
+    return candidates
+
+
+def _gaps(
+    prompts: tuple[str | list[int], ...], body: CompletionRequest
+) -> tuple[str | list[int] | Infill, ...]:
+    """The prompts, each with the text behind its gap where there is one."""
+    if not body.suffix:
+        return prompts
+    gaps = tuple(Infill(text, body.suffix) for text in prompts if isinstance(text, str))
+    if len(gaps) < len(prompts):
+        raise UnsupportedField(
+            "'suffix' is not supported for a prompt of token ids.",
+            hint="Send the prompt as text.",
+            param="suffix",
+        )
+    return gaps
 
 
 def _chat_logprobs(body: ChatCompletionRequest) -> int | None:
@@ -147,14 +206,7 @@ def _empty(value: Any) -> bool:
 
 # The values of each field that ask for nothing; null always does.
 HARMLESS_IN_CHAT: Mapping[str, Callable[[Any], bool]] = {
-    "tools": _empty,
-    "tool_choice": lambda value: value in ("none", "auto"),
-    "functions": _empty,
-    "function_call": lambda value: value in ("none", "auto"),
-    "modalities": lambda value: value == ["text"],
+    "modalities": lambda value: value in ([], ["text"]),
     "audio": _empty,
     "web_search_options": lambda _: False,
-}
-HARMLESS_IN_COMPLETION: Mapping[str, Callable[[Any], bool]] = {
-    "suffix": _empty,
 }

@@ -1,92 +1,19 @@
-"""OpenAI's wire types, as far as they are served."""
+"""What OpenAI's routes answer."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Literal
 
 import msgspec
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 
-from ingle.backends.base import Priority
 from ingle.models.task import ModelTask
 
 from ...model_run import ModelState
-from ...sampling import SamplingOptions, TokenCount
-from ...structured_output import ResponseFormat, StructuredOutputs
-from ..ingle_options import IngleOptions
-from .messages import Conversation
+from .timings import Timings
 
-FinishWord = Literal["stop", "length", "tool_calls"]
-ChoiceCount = Annotated[int, Meta(ge=1, le=16)]
-LogprobCount = Annotated[int, Meta(ge=0, le=20)]
-
-
-class StreamOptions(msgspec.Struct):
-    """`include_usage` asks for one more chunk at the end, which counts the tokens."""
-
-    include_usage: bool | None = None
-
-
-class CommonRequest(SamplingOptions, kw_only=True):
-    """What chat and plain completions have in common; unknown fields are ignored.
-
-    `service_tier` flex is the priority batch. `user`, `safety_identifier` and `prompt_cache_key`
-    tell clients apart.
-    """
-
-    model: Annotated[str, Meta(min_length=1)]
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    stop: str | list[str] | None = None
-    max_tokens: TokenCount | None = None
-    n: ChoiceCount | None = None
-    service_tier: str | None = None
-    user: Any = None
-    safety_identifier: Any = None
-    prompt_cache_key: Any = None
-    ingle: IngleOptions | None = None
-    response_format: ResponseFormat | None = None
-    structured_outputs: StructuredOutputs | None = None
-    grammar: str | None = None
-
-    @property
-    def include_usage(self) -> bool:
-        """Whether a stream ends with a chunk of usage."""
-        return bool(self.stream_options and self.stream_options.include_usage)
-
-    @property
-    def priority(self) -> Priority:
-        """What `ingle.priority` says, else `service_tier`."""
-        if self.ingle is not None and self.ingle.priority is not None:
-            return self.ingle.priority
-        return Priority.BATCH if self.service_tier == "flex" else Priority.INTERACTIVE
-
-
-class ChatCompletionRequest(CommonRequest, kw_only=True):
-    """The body of `POST /v1/chat/completions`; the fields without a type are refused if used."""
-
-    messages: Conversation
-    max_completion_tokens: TokenCount | None = None
-    tools: Any = None
-    tool_choice: Any = None
-    functions: Any = None
-    function_call: Any = None
-    logprobs: bool | None = None
-    top_logprobs: LogprobCount | None = None
-    modalities: Any = None
-    audio: Any = None
-    web_search_options: Any = None
-
-
-class CompletionRequest(CommonRequest, kw_only=True):
-    """The body of `POST /v1/completions`; the fields without a type are refused if used."""
-
-    prompt: str | list[str | int | list[int]]
-    echo: bool | None = None
-    ignore_eos: bool | None = None
-    suffix: Any = None
-    logprobs: LogprobCount | bool | None = None
-    best_of: Any = None
+FinishWord = Literal["stop", "length", "tool_calls", "function_call"]
+ServiceTier = Literal["default", "flex"]
 
 
 class PromptTokensDetails(msgspec.Struct, frozen=True):
@@ -167,8 +94,10 @@ class AssistantMessage(msgspec.Struct, frozen=True, kw_only=True):
     role: Literal["assistant"] = "assistant"
     content: str | None
     refusal: None = None
+    annotations: list[str] = []
     reasoning_content: str | UnsetType = UNSET
     tool_calls: list[MessageToolCall] | UnsetType = UNSET
+    function_call: CalledFunction | UnsetType = UNSET
 
 
 class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,6 +119,8 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
     choices: list[ChatChoice]
     usage: Usage
     system_fingerprint: str
+    service_tier: ServiceTier | UnsetType = UNSET
+    timings: Timings
 
 
 class FunctionDelta(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,6 +146,7 @@ class ChoiceDelta(msgspec.Struct, frozen=True, kw_only=True):
     content: str | UnsetType = UNSET
     reasoning_content: str | UnsetType = UNSET
     tool_calls: list[ToolCallChunk] | UnsetType = UNSET
+    function_call: FunctionDelta | UnsetType = UNSET
 
 
 class ChunkChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -236,6 +168,8 @@ class ChatCompletionChunk(msgspec.Struct, frozen=True, kw_only=True):
     system_fingerprint: str
     choices: list[ChunkChoice]
     usage: Usage | UnsetType | None = UNSET
+    service_tier: ServiceTier | UnsetType = UNSET
+    timings: Timings | UnsetType = UNSET
 
 
 class CompletionChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -257,6 +191,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     choices: list[CompletionChoice]
     usage: Usage | UnsetType | None = UNSET
     system_fingerprint: str
+    timings: Timings | UnsetType = UNSET
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,10 +8,14 @@ import random
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from copy import deepcopy
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import httpx
+import msgspec
 import pytest
+
+from ingle.backends.base import Event, EventSink, GenerateRequest
+from ingle.backends.local import LocalBackend
 
 if TYPE_CHECKING:
     from ..conftest import RunningDaemon
@@ -179,3 +183,28 @@ def _judge(
             raise AssertionError(f"{answer.text} for {content!r}") from error
     else:
         assert not hopeless, content
+
+
+class EventBackend(LocalBackend):
+    """A scripted model whose every answer is the given events; it keeps what it was asked."""
+
+    events: ClassVar[list[Event]]
+    requests: ClassVar[list[GenerateRequest]]
+
+    async def run(self, request: GenerateRequest, sink: EventSink) -> None:
+        self.requests.append(request)
+        for event in self.events:
+            sink([msgspec.structs.replace(event, id=request.id)])
+
+
+@pytest.fixture
+def answering() -> Callable[..., type[EventBackend]]:
+    """Makes a `create_backend` for `run_daemon` that answers with the given events.
+
+    Its `requests` are those that reached the model.
+    """
+
+    def make(*events: Event) -> type[EventBackend]:
+        return type("Answering", (EventBackend,), {"events": list(events), "requests": []})
+
+    return make

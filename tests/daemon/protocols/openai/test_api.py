@@ -16,8 +16,8 @@ from ingle.backends.local import LocalBackend
 from ingle.backends.process import WorkerProcess
 from ingle.daemon.errors import InvalidBody
 from ingle.daemon.protocols.openai.api import OpenAIApi
+from ingle.daemon.protocols.openai.request_types import CompletionRequest
 from ingle.daemon.protocols.openai.requests import completion_job
-from ingle.daemon.protocols.openai.types import CompletionRequest
 from ingle.daemon.protocols.origin import Origin
 
 if TYPE_CHECKING:
@@ -33,6 +33,10 @@ ENDLESS = {"reply": "x" * 400, "step_seconds": 0.01}
 
 def chat(**fields: Any) -> dict[str, Any]:
     return {"model": "echo:1", "messages": HI, **fields}
+
+
+def tool(name: str, **fields: Any) -> dict[str, Any]:
+    return {"type": "function", "function": {"name": name, **fields}}
 
 
 async def refusal(daemon: RunningDaemon, body: Any, path: str = CHAT) -> dict[str, Any]:
@@ -54,7 +58,7 @@ async def test_a_whole_answer(daemon: RunningDaemon) -> None:
     (choice,) = answer["choices"]
     assert choice == {
         "index": 0,
-        "message": {"role": "assistant", "content": REPLY, "refusal": None},
+        "message": {"role": "assistant", "content": REPLY, "refusal": None, "annotations": []},
         "logprobs": None,
         "finish_reason": "stop",
     }
@@ -152,9 +156,8 @@ WRONG_IN_CHAT: list[tuple[dict[str, Any], str]] = [
     ({"seed": 2**63}, "seed"),
     ({"seed": 10**400}, "seed"),
     ({"seed": "1"}, "seed"),
-    ({"max_tokens": 0}, "max_tokens"),
-    ({"max_tokens": -1}, "max_tokens"),
-    ({"max_completion_tokens": 2**31}, "max_completion_tokens"),
+    ({"max_tokens": -2}, "max_tokens"),
+    ({"max_completion_tokens": 1.5}, "max_completion_tokens"),
     ({"frequency_penalty": 2.5}, "frequency_penalty"),
     ({"presence_penalty": -2.5}, "presence_penalty"),
     ({"repeat_penalty": 0}, "repeat_penalty"),
@@ -183,14 +186,34 @@ WRONG_IN_CHAT: list[tuple[dict[str, Any], str]] = [
         {"messages": [{"role": "user", "content": [{"type": "text"}]}]},
         "messages[0].content[0].text",
     ),
-    ({"messages": [{"role": "tool", "content": "4"}]}, "messages[0].role"),
     (
         {"messages": [{"role": "assistant", "tool_calls": [{"id": "1"}]}]},
-        "messages[0].tool_calls",
+        "messages[0].tool_calls[0].function",
     ),
-    ({"tools": [{"type": "function"}]}, "tools"),
+    (
+        {"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": ""}}]}]},
+        "messages[0].tool_calls[0]",
+    ),
+    ({"tools": [{"type": "function"}]}, "tools[0].function"),
+    ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name"),
+    ({"tools": [tool("")]}, "tools[0].function.name"),
+    ({"tools": [tool("a b")]}, "tools[0].function.name"),
+    ({"tools": [tool("x" * 257)]}, "tools[0].function.name"),
+    ({"tools": [tool("f", parameters=[])]}, "tools[0].function.parameters"),
+    ({"tools": [tool("f", parameters={"type": "string"})]}, "tools[0].function.parameters"),
     ({"tool_choice": "required"}, "tool_choice"),
-    ({"functions": [{"name": "f"}]}, "functions"),
+    ({"tool_choice": "required", "tools": [{"type": "web_search"}]}, "tool_choice"),
+    ({"tool_choice": "sometimes"}, "tool_choice"),
+    ({"tool_choice": {"type": "function"}, "tools": [tool("f")]}, "tool_choice"),
+    ({"tool_choice": {"function": {"name": "g"}}, "tools": [tool("f")]}, "tool_choice"),
+    ({"functions": [{"name": ""}]}, "functions[0].name"),
+    ({"functions": [{"name": "f"}], "function_call": {"name": "g"}}, "function_call"),
+    ({"reasoning_effort": "enormous"}, "reasoning_effort"),
+    ({"reasoning": "high"}, "reasoning"),
+    ({"thinking_budget_tokens": -2}, "thinking_budget_tokens"),
+    ({"chat_template_kwargs": []}, "chat_template_kwargs"),
+    ({"chat_template_kwargs": {"a": 2**70}}, "chat_template_kwargs"),
+    ({"continue_final_message": True}, "continue_final_message"),
     ({"response_format": {"type": "yaml"}}, "response_format.type"),
     ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
     ({"structured_outputs": {"choice": []}}, "structured_outputs.choice"),
@@ -238,11 +261,15 @@ async def test_missing_fields_are_named(daemon: RunningDaemon) -> None:
 
 
 async def test_extreme_values_that_are_allowed(daemon: RunningDaemon) -> None:
-    for fields in (
+    allowed: list[dict[str, Any]] = [
         {"temperature": 0, "top_p": 1, "seed": -(2**63)},
         {"temperature": 2, "seed": 2**63 - 1, "n": 2, "min_p": 0, "top_k": -1},
-        {"logit_bias": {"0": -100, "255": 100.0}, "frequency_penalty": -2, "max_tokens": 2**31 - 1},
-    ):
+        {"logit_bias": {"0": -100, "255": 100.0}, "frequency_penalty": -2, "max_tokens": 2**70},
+        {"max_tokens": None, "max_completion_tokens": -1, "tools": [], "tool_choice": "auto"},
+        {"messages": [{"role": "tool", "content": "4"}], "tools": [{"type": "web_search"}]},
+        {"functions": [], "function_call": "none", "reasoning_effort": None, "modalities": []},
+    ]
+    for fields in allowed:
         answer = await daemon.tcp.post(CHAT, json=chat(**fields))
         assert answer.status_code == 200, answer.text
 
@@ -330,10 +357,12 @@ WRONG_IN_COMPLETION: list[tuple[dict[str, Any], str]] = [
     ({"prompt": ["a"] * 65}, "prompt"),
     ({"prompt": {}}, "prompt"),
     ({"prompt": [1], "echo": True}, "echo"),
-    ({"suffix": "end"}, "suffix"),
+    ({"prompt": [1], "suffix": "end"}, "suffix"),
+    ({"suffix": 1}, "suffix"),
     ({"logprobs": 21}, "logprobs"),
     ({"logprobs": 0, "echo": True}, "logprobs"),
-    ({"best_of": 3}, "best_of"),
+    ({"best_of": 3, "stream": True}, "best_of"),
+    ({"best_of": 17}, "best_of"),
     ({"n": 2, "best_of": 1}, "best_of"),
 ]
 

@@ -17,14 +17,19 @@ from ingle.backends.base import (
     FinishReason,
     GenerateRequest,
     ModelInfo,
+    ReasoningDelta,
     Started,
     TokenLogprobs,
+    ToolCallDelta,
+    ToolCallStarted,
 )
 from ingle.daemon.lifecycle import Lease
 from ingle.daemon.protocols.collected import Collected
 from ingle.daemon.protocols.job import Job
-from ingle.daemon.protocols.openai.answers import Answer, ChatAnswer, CompletionAnswer
-from ingle.daemon.protocols.openai.frames import ChunkFrames
+from ingle.daemon.protocols.openai.answer_style import AnswerStyle
+from ingle.daemon.protocols.openai.chat_answer import ChatAnswer
+from ingle.daemon.protocols.openai.completion_answer import CompletionAnswer
+from ingle.daemon.protocols.openai.frames import Answer, ChunkFrames
 from ingle.models.stored_model import StoredModel
 
 if TYPE_CHECKING:
@@ -78,32 +83,40 @@ def whole(answer: Answer, prompt: int, events: list[Event]) -> bytes:
     return b"".join(b"data: " + msgspec.json.encode(chunk) + b"\n\n" for chunk in chunks)
 
 
-DELTAS = st.builds(
-    Delta,
-    st.just("r"),
-    st.integers(0, 1),
-    st.text(),
-    st.just([1]),
-    st.sampled_from([None, [TokenLogprobs(1, -0.5)], []]),
-    st.just({1: b"one"}),
+INDEX, CALL, ONE = st.integers(0, 1), st.integers(0, 1), st.just([1])
+LOGPROBS = st.sampled_from([None, [TokenLogprobs(1, -0.5)], []])
+NAMES = st.just({1: b"one"})
+PIECES = st.one_of(
+    st.builds(Delta, st.just("r"), INDEX, st.text(), ONE, LOGPROBS, NAMES),
+    st.builds(Delta, st.just("r"), INDEX, st.text(), ONE),
+    st.builds(ReasoningDelta, st.just("r"), INDEX, st.text(), ONE),
+    st.builds(ToolCallStarted, st.just("r"), INDEX, CALL, st.just("c1"), st.text(), ONE),
+    st.builds(ToolCallDelta, st.just("r"), INDEX, CALL, st.text(), ONE),
+)
+STYLES = (
+    AnswerStyle(),
+    AnswerStyle(include_usage=True),
+    AnswerStyle(include_usage=True, counts_on=True, service_tier="flex"),
+    AnswerStyle(legacy=True, tells_reasoning=False),
 )
 
 
-@pytest.mark.parametrize("include_usage", [False, True])
+@pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("kind", [ChatAnswer, CompletionAnswer])
-@given(prompt=st.integers(0, 1), deltas=st.lists(DELTAS))
+@given(prompt=st.integers(0, 1), pieces=st.lists(PIECES))
 def test_frames_are_those_of_the_structs(
     kind: type[ChatAnswer | CompletionAnswer],
-    include_usage: bool,
+    style: AnswerStyle,
     prompt: int,
-    deltas: list[Delta],
+    pieces: list[Event],
 ) -> None:
     prompt = 0 if kind is ChatAnswer else prompt
-    answer, reference = (kind(collected(), include_usage=include_usage) for _ in range(2))
-    events: list[Event] = [Started("r", 3), *deltas, Finished("r", 0, FinishReason.STOP, 2)]
+    answer, reference = (kind(collected(), style) for _ in range(2))
+    ends: list[Event] = [Finished("r", index, FinishReason.STOP, 2) for index in (0, 1)]
+    events: list[Event] = [Started("r", 3), *pieces, *ends]
     frames = ChunkFrames(answer)
     assert frames.feed(prompt, events) == whole(reference, prompt, events)
     assert frames.feed(prompt, events) == whole(reference, prompt, events)
     usage = msgspec.json.encode(reference.usage_chunk())
-    counted = b"data: " + usage + b"\n\n" if include_usage else b""
+    counted = b"data: " + usage + b"\n\n" if style.include_usage else b""
     assert frames.end() == counted + b"data: [DONE]\n\n"
