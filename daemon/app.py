@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 
 from ingle.backends.errors import BackendError
 from ingle.models.errors import ModelError
@@ -79,9 +79,20 @@ async def _answer_http(request: Request, error: Exception) -> Response:
             MethodNotAllowed(
                 f"This path does not take {request.method[:20]}.",
                 hint="See /openapi.json.",
-                headers=error.headers or {},
+                headers={"allow": ", ".join(_methods(request))},
             )
         )
     else:
         problem = Problem(status=error.status_code, code="invalid_request", message=error.detail)
     return error_response(problem, path)
+
+
+def _methods(request: Request) -> list[str]:
+    """What the path does take; each method is a route of its own."""
+    app: Starlette = request.app
+    return sorted(
+        method
+        for route in app.routes
+        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
+        for method in route.methods or ()
+    )

@@ -19,7 +19,7 @@ _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 
 
 def openapi_document(routes: Sequence[RouteSpec], version: str) -> dict[str, Any]:
-    """The whole document, as OpenAPI 3.1."""
+    """The whole document, as OpenAPI 3.2."""
     types = _types(routes)
     schemas, components = msgspec.json.schema_components(types, ref_template=REF_TEMPLATE)
     by_type = {id(kind): schema for kind, schema in zip(types, schemas, strict=True)}
@@ -28,12 +28,12 @@ def openapi_document(routes: Sequence[RouteSpec], version: str) -> dict[str, Any
         path = _PARAMETER.sub(r"{\1}", route.path)
         paths.setdefault(path, {})[route.method.lower()] = _operation(route, by_type)
     return {
-        "openapi": "3.1.0",
+        "openapi": "3.2.0",
         "info": {
             "title": "ingle",
             "version": version,
-            "description": "A local inference daemon. Callers are told apart by the system, "
-            "not by keys: only the user who runs the daemon may ask.",
+            "description": "A local inference daemon, for the user who runs it: callers are told "
+            "apart by the system, or by a key.",
         },
         "paths": paths,
         "components": {"schemas": components},
@@ -92,7 +92,7 @@ def _responses(route: RouteSpec, by_type: dict[int, Any]) -> dict[str, Any]:
         media = _MEDIA.get(route.response, "application/json")
         content[media] = {"schema": by_type[id(route.response)]}
     if route.stream is not None:
-        content["text/event-stream"] = _stream_media(route.stream, by_type)
+        content[route.stream.media_type] = _stream_media(route.stream, by_type)
     responses: dict[str, Any] = {
         str(route.status): {"description": HTTPStatus(route.status).phrase, "content": content}
     }
@@ -106,14 +106,22 @@ def _responses(route: RouteSpec, by_type: dict[int, Any]) -> dict[str, Any]:
 
 
 def _stream_media(stream: Stream, by_type: dict[int, Any]) -> dict[str, Any]:
-    """OpenAPI 3.1 cannot describe events, so the schema is of one event's `data`."""
-    names = ", ".join(f"`{name}`" for name in stream.events if name)
-    told = f"Events: {names}. " if names else "Events without a name; the last says `[DONE]`. "
-    when = f"Where {stream.only_if}. " if stream.only_if else ""
-    return {
-        "schema": {
-            "description": f"{when}{told}Each `data:` line is one JSON value.",
-            "oneOf": [by_type[id(kind)] for kind in stream.events.values()],
-        },
-        "x-events": {name or "message": by_type[id(t)] for name, t in stream.events.items()},
-    }
+    """Each event of a stream, or each line of one that has no events."""
+    told = f"Where {stream.only_if}." if stream.only_if else ""
+    if stream.media_type != "text/event-stream":
+        items = [by_type[id(kind)] for kind in stream.events.values()]
+    else:
+        items = [_event(name, by_type[id(kind)]) for name, kind in stream.events.items()]
+        if "" in stream.events:
+            items.append({"properties": {"data": {"const": "[DONE]"}}, "required": ["data"]})
+    return {"itemSchema": {"description": told, "anyOf": items}}
+
+
+def _event(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    """A server-sent event as OpenAPI 3.2 describes it; an error may take any event's place."""
+    data = {"type": "string", "contentMediaType": "application/json", "contentSchema": schema}
+    properties: dict[str, Any] = {"data": data}
+    if name:
+        properties["event"] = {"const": name}
+    required = ["data", "event"] if name else ["data"]
+    return {"type": "object", "properties": properties, "required": required}

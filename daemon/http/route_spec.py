@@ -26,18 +26,20 @@ class Parameter:
 class Stream:
     """Server-sent events: the type of each event's data by its name, "" where it has none.
 
-    `only_if` says when a route that also answers at once streams instead.
+    `only_if` says when a route that also answers at once streams instead. Of another `media_type`
+    each line is one JSON value.
     """
 
     events: dict[str, Any]
     only_if: str = ""
+    media_type: str = "text/event-stream"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RouteSpec:
     """Method, path, what goes in and out; `errors` are the statuses beside those all have."""
 
-    method: Literal["GET", "POST", "DELETE"]
+    method: Literal["GET", "HEAD", "POST", "DELETE"]
     path: str
     endpoint: Endpoint
     summary: str

@@ -33,7 +33,10 @@ class IngleOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 PRIVATE_HEADER = Parameter(
-    "Ingle-Private", "header", bool, "The same as the field `private`; one of the two is enough."
+    "Ingle-Private",
+    "header",
+    str,
+    "The same as the field `private`, unless it is empty, 0, no or false; one of them is enough.",
 )
 
 

@@ -426,11 +426,13 @@ def _resume_point(request: Request, generation: Generation) -> int:
 
     A browser repeats its address when it connects again, so what its header says is newer.
     """
-    text = request.headers.get("last-event-id") or request.query_params.get("after") or "0"
-    if not (text.isascii() and text.isdigit() and len(text) <= 9):
+    header = request.headers.get("last-event-id")
+    given = [text for text in (header, request.query_params.get("after")) if text is not None]
+    if not all(text.isascii() and text.isdigit() and len(text) <= 9 for text in given):
         raise InvalidBody("'after' must be the number of an event.", param="after")
-    if int(text) > generation.events:
+    number = int(given[0]) if given else 0
+    if number > generation.events:
         raise InvalidBody(
-            f"There are {generation.events} events so far, and 'after' is {text}.", param="after"
+            f"There are {generation.events} events so far, and 'after' is {number}.", param="after"
         )
-    return int(text)
+    return number

@@ -99,7 +99,8 @@ async def test_only_a_body_that_may_be_left_out_is_optional(daemon: RunningDaemo
 async def test_streams_name_their_events(daemon: RunningDaemon) -> None:
     paths = (await document_of(daemon))["paths"]
     events = paths["/ingle/v1/generations/{id}/events"]["get"]["responses"]["200"]["content"]
-    assert set(events["text/event-stream"]["x-events"]) == {
+    kinds = events["text/event-stream"]["itemSchema"]["anyOf"]
+    assert {kind["properties"]["event"]["const"] for kind in kinds} == {
         "loading",
         "started",
         "delta",

@@ -1,0 +1,128 @@
+"""The daemon keeps to its own description of the API, whatever schemathesis makes of it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Generator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+SERVE = """
+import os, sys
+from pathlib import Path
+from ingle.backends.base import EngineKind, LoadSpec
+from ingle.daemon.http import server
+from ingle.daemon.main import main
+from ingle.daemon.preparation import Preparation
+
+class Scripted:
+    def __init__(self, config, resolve):
+        pass
+
+    def __call__(self, model, options, *, available):
+        spec = LoadSpec(
+            engine=EngineKind.SCRIPTED, path=str(model.path), context=4096, kv_capacity=32768,
+            batch=4096, script='{"reply": "Hello."}',
+        )
+        return Preparation(spec, 1 << 20)
+
+server.ModelPreparer = Scripted
+sys.exit(main(["serve", "--port", sys.argv[1]]))
+"""
+
+# It ends the daemon; has no end; asks the network.
+LEFT_OUT = ("/ingle/v1/shutdown", "/ingle/v1/events", "/ingle/v1/pull", "/api/pull")
+# What OpenAPI has no words for: which models there are, what each is for, what fits together.
+UNTOLD = "positive_data_acceptance"
+
+
+@pytest.fixture
+def port(ingle_home: Path) -> Generator[int]:
+    """Where a daemon listens, whose every model follows a script."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        number: int = probe.getsockname()[1]
+    folder = ingle_home / "models" / "echo" / "1"
+    folder.mkdir(parents=True)
+    environ = {
+        **os.environ,
+        "INGLE_HOME": str(ingle_home),
+        "INGLE_DEFAULT_MODEL": "echo:1",
+        "INGLE_UNKNOWN_MODEL": "echo:1",
+    }
+    _install(folder)
+    process = subprocess.Popen([sys.executable, "-P", "-c", SERVE, str(number)], env=environ)
+    try:
+        _wait_for(number)
+        yield number
+        assert process.poll() is None
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _install(folder: Path) -> None:
+    from ingle.models.stored_model import Manifest, write_manifest
+
+    (folder / "model.gguf").write_bytes(b"GGUF")
+    write_manifest(
+        folder,
+        Manifest(
+            name="echo:1",
+            file="model.gguf",
+            size=4,
+            sha256="0" * 64,
+            licence="Apache-2.0",
+            description="Follows a script.",
+            parameters=1,
+            quantization="Q8_0",
+            architecture="llama",
+            context=4096,
+            chat=True,
+            source="test",
+        ),
+    )
+
+
+def _wait_for(port: int) -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+            return
+        time.sleep(0.02)
+    raise AssertionError("the daemon does not listen")
+
+
+def fuzz(port: int, cases: int, folder: Path) -> None:
+    """Run schemathesis with so many generated cases an operation."""
+    program = Path(sysconfig.get_path("scripts")) / "schemathesis"
+    excluded = [argument for path in LEFT_OUT for argument in ("--exclude-path", path)]
+    done = subprocess.run(
+        [
+            *(str(program), "run", f"http://127.0.0.1:{port}/openapi.json"),
+            *("--phases", "coverage,fuzzing", "--max-examples", str(cases), "--seed", "1"),
+            *("--exclude-checks", UNTOLD, "--continue-on-failure", "--no-color"),
+            *excluded,
+        ],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2000:]
+
+
+def test_nothing_is_found(port: int, tmp_path: Path) -> None:
+    fuzz(port, 3, tmp_path)
+
+
+@pytest.mark.slow
+def test_nothing_is_found_in_ten_thousand_cases(port: int, tmp_path: Path) -> None:
+    fuzz(port, 300, tmp_path)
