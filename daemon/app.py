@@ -90,9 +90,6 @@ async def _answer_http(request: Request, error: Exception) -> Response:
 def _methods(request: Request) -> list[str]:
     """What the path does take; each method is a route of its own."""
     app: Starlette = request.app
-    return sorted(
-        method
-        for route in app.routes
-        if isinstance(route, Route) and route.matches(request.scope)[0] is not Match.NONE
-        for method in route.methods or ()
-    )
+    routes = [route for route in app.routes if isinstance(route, Route)]
+    path = next(r.path for r in routes if r.matches(request.scope)[0] is not Match.NONE)
+    return sorted({method for r in routes if r.path == path for method in r.methods or ()})
