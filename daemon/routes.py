@@ -22,6 +22,7 @@ from .protocols.openai.api import OpenAIApi
 from .protocols.openai.batches import BatchesApi
 from .protocols.openai.embeddings import EmbeddingsApi
 from .protocols.openai.files import FilesApi
+from .protocols.openai.models import ModelsApi
 from .protocols.openai.rerank import RerankApi
 from .protocols.origin import Origin
 from .protocols.responses.api import ResponsesApi
@@ -46,6 +47,7 @@ def route_table(services: Services) -> list[RouteSpec]:
     routes = [
         *HealthApi(services).routes(),
         *MetricsApi(services).routes(),
+        *ModelsApi(services).routes(),
         *openai.routes(),
         *AnthropicApi(services).routes(),
         *embeddings.routes(),

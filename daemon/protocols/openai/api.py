@@ -1,30 +1,22 @@
-"""OpenAI's routes: models, chat and plain completions."""
+"""OpenAI's routes for chats and plain completions."""
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.models.errors import ModelError
-from ingle.models.store import StoredModel
-
 from ...errors import describe
 from ...http.body import parse, read_body
 from ...http.client_identity import identify_client
-from ...http.responses import JSON
 from ...http.route_spec import RouteSpec, Stream
 from ...http.sse import StreamStyle, encode_event, loading_comment
-from ...model_run import ModelState
-from ...preparation import LoadOptions
 from ...services import Services
 from ..asking import Asker
 from ..collected import Collected
@@ -42,8 +34,6 @@ from .types import (
     ChatCompletion,
     ChatCompletionChunk,
     Completion,
-    Model,
-    ModelList,
 )
 
 GENERATION_ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
@@ -52,7 +42,7 @@ T = TypeVar("T")
 
 
 class OpenAIApi:
-    """The routes under `/v1/`."""
+    """`POST /v1/chat/completions` and `POST /v1/completions`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -63,23 +53,8 @@ class OpenAIApi:
         self._style = StreamStyle(on_error=self._error_frame, loading=loading_comment)
 
     def routes(self) -> list[RouteSpec]:
-        """All of them."""
+        """Both."""
         return [
-            RouteSpec(
-                method="GET",
-                path="/v1/models",
-                endpoint=self.list_models,
-                summary="The installed models, and those loaded from elsewhere.",
-                response=ModelList,
-            ),
-            RouteSpec(
-                method="GET",
-                path="/v1/models/{id:path}",
-                endpoint=self.get_model,
-                summary="One installed model.",
-                response=Model,
-                errors=(404, 422),
-            ),
             RouteSpec(
                 method="POST",
                 path="/v1/chat/completions",
@@ -103,17 +78,6 @@ class OpenAIApi:
                 errors=GENERATION_ERRORS,
             ),
         ]
-
-    async def list_models(self, request: Request) -> Response:
-        """`GET /v1/models`."""
-        models = await asyncio.to_thread(self._services.models)
-        return JSON(ModelList(data=[await self._describe(model) for model in models]))
-
-    async def get_model(self, request: Request) -> Response:
-        """`GET /v1/models/{id}`."""
-        reference: str = request.path_params["id"]
-        model = await asyncio.to_thread(self._services.resolve, reference)
-        return JSON(await self._describe(model))
 
     async def chat_completions(self, request: Request) -> Response:
         """`POST /v1/chat/completions`."""
@@ -163,29 +127,6 @@ class OpenAIApi:
     def _error_frame(self, error: Exception) -> bytes:
         return encode_event(self._encoder.encode(describe(error).openai()))
 
-    async def _describe(self, model: StoredModel) -> Model:
-        run = self._services.manager.find(model)
-        if run is not None and run.info is not None:
-            context = run.info.context
-        else:
-            context = await asyncio.to_thread(self._expected_context, model)
-        return Model(
-            id=model.name,
-            created=await asyncio.to_thread(_created, Path(model.path)),
-            context_length=context,
-            task=model.task,
-            state=run.state if run is not None else ModelState.STOPPED,
-        )
-
-    def _expected_context(self, model: StoredModel) -> int:
-        """What a request would get if the model were loaded now."""
-        available = self._services.memory().usable
-        try:
-            return self._services.prepare(model, LoadOptions(), available=available).spec.context
-        except ModelError:
-            # It is listed although it cannot be loaded; asking for it says why.
-            return model.context
-
     async def _read(self, request: Request, decoder: msgspec.json.Decoder[T]) -> T:
         limit = self._services.config.max_body_bytes
         return parse(await read_body(request, limit), decoder)
@@ -202,10 +143,3 @@ def _origin(request: Request, body: CommonRequest) -> Origin:
 def _request_id(job: Job) -> dict[str, str]:
     """The header that OpenAI's clients show with what went wrong."""
     return {"x-request-id": "req_" + job.id.rpartition("-")[2]}
-
-
-def _created(path: Path) -> int:
-    try:
-        return int(path.stat().st_mtime)
-    except OSError:
-        return 0

@@ -7,9 +7,6 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ingle.models.task import ModelTask
-
-from ...model_run import ModelState
 from .timings import Timings
 
 FinishWord = Literal["stop", "length", "tool_calls", "function_call"]
@@ -192,22 +189,3 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage | UnsetType | None = UNSET
     system_fingerprint: str
     timings: Timings | UnsetType = UNSET
-
-
-class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """An installed model; `context_length`, `task` and `state` are ingle's extension."""
-
-    id: str
-    object: Literal["model"] = "model"
-    created: int
-    owned_by: Literal["ingle"] = "ingle"
-    context_length: int
-    task: ModelTask
-    state: ModelState
-
-
-class ModelList(msgspec.Struct, frozen=True, kw_only=True):
-    """All installed models."""
-
-    object: Literal["list"] = "list"
-    data: list[Model]

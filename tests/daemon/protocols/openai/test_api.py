@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from ingle.backends.base import LoadSpec, Priority
+from ingle.backends.base import (
+    Delta,
+    Event,
+    Finished,
+    FinishReason,
+    LoadSpec,
+    Priority,
+    Started,
+    TokenLogprobs,
+)
+from ingle.backends.conversation import Infill
 from ingle.backends.local import LocalBackend
 from ingle.backends.process import WorkerProcess
 from ingle.daemon.errors import InvalidBody
@@ -298,17 +308,6 @@ async def test_an_unknown_model_is_a_404_with_the_way_out(daemon: RunningDaemon)
     assert "ingle pull smollm2" in answer.json()["error"]["message"]
 
 
-async def test_models_are_listed_with_what_a_request_really_gets(daemon: RunningDaemon) -> None:
-    (model,) = (await daemon.tcp.get("/v1/models")).json()["data"]
-    assert (model["id"], model["object"], model["owned_by"]) == ("echo:1", "model", "ingle")
-    assert (model["context_length"], model["state"]) == (512, "stopped")
-    await daemon.unix.post("/ingle/v1/load", json={"model": "echo:1", "context": 256})
-    loaded = (await daemon.tcp.get("/v1/models/echo:1")).json()
-    assert (loaded["context_length"], loaded["state"]) == (256, "ready")
-    assert (await daemon.tcp.get("/v1/models/none")).status_code == 404
-    assert (await daemon.tcp.get("/v1/models/")).status_code == 404
-
-
 async def test_sampling_falls_back_to_the_models_own(
     run_daemon: DaemonFactory, spy_on_requests: Callable[..., Any]
 ) -> None:
@@ -337,6 +336,46 @@ async def test_a_completion_echoes_and_takes_many_prompts(daemon: RunningDaemon)
         for choice in chunk["choices"]:
             texts[choice["index"]] += choice["text"]
     assert texts == ["aHello"] * 2 + ["bbHello"] * 2
+
+
+async def test_the_best_of_several_answers_are_told(
+    run_daemon: DaemonFactory, answering: Callable[..., Any]
+) -> None:
+    events: list[Event] = [Started("", 3)]
+    for index, (text, logprob) in enumerate((("bad", -9.0), ("best", -0.1), ("good", -1.0))):
+        scores = [TokenLogprobs(7, logprob)]
+        events.append(Delta("", index, text, [7], scores, {7: text.encode()}))
+        events.append(Finished("", index, FinishReason.STOP, 1))
+    backend = answering(*events)
+    async with run_daemon(create_backend=backend) as daemon:
+        body = {"model": "echo:1", "prompt": ["a", "b"], "n": 2, "best_of": 3}
+        answer = (await daemon.tcp.post("/v1/completions", json=body)).json()
+        told = [
+            (choice["index"], choice["text"], choice["logprobs"]) for choice in answer["choices"]
+        ]
+        assert told == [(0, "best", None), (1, "good", None), (2, "best", None), (3, "good", None)]
+        assert answer["usage"]["completion_tokens"] == 6
+        body |= {"logprobs": 1}
+        answer = (await daemon.tcp.post("/v1/completions", json=body)).json()
+        assert answer["choices"][0]["logprobs"]["token_logprobs"] == [-0.1]
+    assert [request.n for request in backend.requests] == [3, 3, 3, 3]
+
+
+async def test_a_suffix_makes_a_gap(
+    run_daemon: DaemonFactory, answering: Callable[..., Any]
+) -> None:
+    said = (Started("", 3), Delta("", 0, "ll", [1]), Finished("", 0, FinishReason.STOP, 1))
+    backend = answering(*said)
+    async with run_daemon(create_backend=backend) as daemon:
+        body = {"model": "echo:1", "prompt": "He", "suffix": "o", "echo": True}
+        answer = (await daemon.tcp.post("/v1/completions", json=body)).json()
+        assert answer["choices"][0]["text"] == "Hell"
+        events = await daemon.events("POST", "/v1/completions", json=body | {"stream": True})
+        assert [chunk["choices"][0]["text"] for _, chunk in events[:-1]] == ["He", "ll", ""]
+        await daemon.tcp.post("/v1/completions", json=body | {"suffix": ""})
+    gap, _, plain = backend.requests
+    assert (gap.infill, gap.prompt) == (Infill("He", "o"), None)
+    assert (plain.infill, plain.prompt) == (None, "He")
 
 
 async def test_a_completion_of_token_ids(daemon: RunningDaemon) -> None:

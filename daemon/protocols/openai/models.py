@@ -1,0 +1,172 @@
+"""The models that may be asked for, aliases included, as clients of several servers read them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from msgspec import UNSET
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ingle.backends.base import ModelInfo
+from ingle.models.errors import ModelError
+from ingle.models.store import StoredModel
+from ingle.models.task import ModelTask
+
+from ...http.responses import JSON
+from ...http.route_spec import Parameter, RouteSpec
+from ...model_run import ModelState
+from ...preparation import LoadOptions
+from ...services import Services
+from .models_types import (
+    AnthropicModel,
+    AnthropicModelList,
+    Capability,
+    Model,
+    ModelList,
+    ModelMeta,
+)
+
+ANTHROPIC_HEADER = Parameter(
+    "anthropic-version", "header", str, "Clients that send it are answered in Anthropic's shape."
+)
+
+
+class ModelsApi:
+    """`GET /v1/models` and `GET /v1/models/{id}`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def routes(self) -> list[RouteSpec]:
+        """Both."""
+        return [
+            RouteSpec(
+                method="GET",
+                path="/v1/models",
+                endpoint=self.list_models,
+                summary="The installed models, those loaded from elsewhere, and aliases.",
+                response=ModelList,
+                parameters=(ANTHROPIC_HEADER,),
+            ),
+            RouteSpec(
+                method="GET",
+                path="/v1/models/{id:path}",
+                endpoint=self.get_model,
+                summary="One installed model.",
+                response=Model,
+                parameters=(ANTHROPIC_HEADER,),
+                errors=(404, 422),
+            ),
+        ]
+
+    async def list_models(self, request: Request) -> Response:
+        """`GET /v1/models`."""
+        stored = await asyncio.to_thread(self._services.models)
+        models = [await self._describe(model) for model in stored]
+        models += self._aliases(models)
+        if _is_anthropic(request.headers):
+            return JSON(AnthropicModelList.of([_in_anthropics_words(model) for model in models]))
+        return JSON(ModelList(data=models))
+
+    async def get_model(self, request: Request) -> Response:
+        """`GET /v1/models/{id}`."""
+        reference: str = request.path_params["id"]
+        stored = await asyncio.to_thread(self._services.resolve, reference)
+        model = await self._describe(stored)
+        if reference != model.id and self._services.aliases.target(reference) is not None:
+            model = _alias(model, reference)
+        return JSON(_in_anthropics_words(model) if _is_anthropic(request.headers) else model)
+
+    def _aliases(self, models: list[Model]) -> list[Model]:
+        """One more model for each alias of those."""
+        known = {model.id: model for model in models}
+        entries = [
+            (name, self._services.canonical(target))
+            for name, target in self._services.aliases.entries()
+            if name not in known
+        ]
+        return [_alias(known[target], name) for name, target in entries if target in known]
+
+    async def _describe(self, model: StoredModel) -> Model:
+        run = self._services.manager.find(model)
+        info = run.info if run is not None else None
+        context = (
+            info.context
+            if info is not None
+            else await asyncio.to_thread(self._expected_context, model)
+        )
+        return Model(
+            id=model.name,
+            created=await asyncio.to_thread(_created, Path(model.path)),
+            context_length=context,
+            max_model_len=context,
+            task=model.task,
+            state=run.state if run is not None else ModelState.STOPPED,
+            capabilities=_capabilities(model, info),
+            meta=ModelMeta(
+                n_ctx=context,
+                n_ctx_train=info.trained_context if info is not None else model.context,
+                n_params=model.parameters,
+                size=model.size,
+                n_vocab=info.vocab_size if info is not None else UNSET,
+                ftype=model.quantization,
+            ),
+        )
+
+    def _expected_context(self, model: StoredModel) -> int:
+        """What a request would get if the model were loaded now."""
+        available = self._services.memory().usable
+        try:
+            return self._services.prepare(model, LoadOptions(), available=available).spec.context
+        except ModelError:
+            # It is listed although it cannot be loaded; asking for it says why.
+            return model.context
+
+
+def _capabilities(model: StoredModel, info: ModelInfo | None) -> list[Capability]:
+    match model.task:
+        case ModelTask.EMBED:
+            return ["embedding"]
+        case ModelTask.RERANK:
+            return ["rerank"]
+        case ModelTask.GENERATE:
+            pass
+    # Every model that chats is told of tools, by its template or in words.
+    said: list[tuple[Capability, bool]] = [
+        ("completion", True),
+        ("tools", model.chat),
+        ("thinking", info is not None and info.reasons),
+        ("insert", info is not None and info.infills),
+    ]
+    return [capability for capability, has in said if has]
+
+
+def _alias(model: Model, name: str) -> Model:
+    return msgspec.structs.replace(model, id=name, root=model.id)
+
+
+def _is_anthropic(headers: Mapping[str, str]) -> bool:
+    return ANTHROPIC_HEADER.name in headers
+
+
+def _in_anthropics_words(model: Model) -> AnthropicModel:
+    created = datetime.fromtimestamp(model.created, UTC)
+    return AnthropicModel(
+        id=model.id,
+        display_name=model.id,
+        created_at=created.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        max_input_tokens=model.context_length,
+        max_tokens=model.context_length,
+    )
+
+
+def _created(path: Path) -> int:
+    try:
+        return int(path.stat().st_mtime)
+    except OSError:
+        return 0

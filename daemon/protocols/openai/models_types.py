@@ -1,0 +1,81 @@
+"""What lists of models are made of."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from ingle.models.task import ModelTask
+
+from ...model_run import ModelState
+
+Capability = Literal["completion", "tools", "thinking", "insert", "embedding", "rerank"]
+
+
+class ModelMeta(msgspec.Struct, frozen=True, kw_only=True):
+    """What llama-server tells of a model; `n_vocab` is known of loaded ones only."""
+
+    n_ctx: int
+    n_ctx_train: int
+    n_params: int
+    size: int
+    n_vocab: int | UnsetType = UNSET
+    ftype: str
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that may be asked for; an alias has the model it stands for as its `root`.
+
+    `context_length` tokens are what a request really gets, and vLLM calls them `max_model_len`.
+    `capabilities` are told in Ollama's words.
+    """
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: Literal["ingle"] = "ingle"
+    context_length: int
+    max_model_len: int
+    task: ModelTask
+    state: ModelState
+    capabilities: list[Capability]
+    meta: ModelMeta
+    root: str | UnsetType = UNSET
+
+
+class ModelList(msgspec.Struct, frozen=True, kw_only=True):
+    """All of them, aliases last."""
+
+    object: Literal["list"] = "list"
+    data: list[Model]
+
+
+class AnthropicModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model in Anthropic's words."""
+
+    type: Literal["model"] = "model"
+    id: str
+    display_name: str
+    created_at: str
+    max_input_tokens: int
+    max_tokens: int
+
+
+class AnthropicModelList(msgspec.Struct, frozen=True, kw_only=True):
+    """All models in Anthropic's words, on one page."""
+
+    data: list[AnthropicModel]
+    has_more: Literal[False] = False
+    first_id: str | None
+    last_id: str | None
+
+    @classmethod
+    def of(cls, models: list[AnthropicModel]) -> AnthropicModelList:
+        """The page of these."""
+        return cls(
+            data=models,
+            first_id=models[0].id if models else None,
+            last_id=models[-1].id if models else None,
+        )
