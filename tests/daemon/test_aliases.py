@@ -145,7 +145,7 @@ async def test_every_route_takes_an_alias(run_daemon: DaemonFactory) -> None:
     async with run_daemon(aliases=(("gpt-4o", "echo:1"),), unknown_model="") as daemon:
         answer = await daemon.tcp.post("/v1/chat/completions", json=hi)
         assert answer.json()["model"] == "echo:1"
-        assert (await daemon.tcp.get("/v1/models/gpt-4o")).json()["id"] == "echo:1"
+        assert (await daemon.tcp.get("/v1/models/gpt-4o")).json()["root"] == "echo:1"
         assert (await daemon.tcp.get("/ingle/v1/models/gpt-4o")).json()["name"] == "echo:1"
         started = await daemon.tcp.post("/ingle/v1/generations", json=hi)
         assert started.json()["model"] == "echo:1"
