@@ -15,7 +15,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import psutil
 from machine import median, save
@@ -29,12 +32,54 @@ from ingle.models.store import StoredModel
 from ingle.models.stored_model import Manifest, write_manifest
 
 MODEL = "scripted:1"
-STREAMS = (1, 4, 16)
+STREAMS = (1, 4, 32)
 CONTEXT = 2048
 REQUEST = (
-    b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    b"POST %b HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 )
+
+
+@dataclass(frozen=True)
+class Wire:
+    """How one protocol asks for a stream of so many tokens, and how it counts them at the end."""
+
+    path: str
+    limit: Callable[[int], dict[str, Any]]
+    counted: str
+    fields: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def request(self, tokens: int) -> bytes:
+        """The whole request."""
+        conversation = {"messages": [{"role": "user", "content": "Go on."}]}
+        fields = {"model": MODEL, "stream": True, **(self.fields or conversation)}
+        body = json.dumps(fields | self.limit(tokens)).encode()
+        return REQUEST % (self.path.encode(), len(body)) + body
+
+
+USAGE = {"stream_options": {"include_usage": True}}
+WIRES = {
+    "openai chat": Wire(
+        "/v1/chat/completions", lambda n: {"max_tokens": n} | USAGE, '"completion_tokens":%d'
+    ),
+    "openai completions": Wire(
+        "/v1/completions",
+        lambda n: {"max_tokens": n} | USAGE,
+        '"completion_tokens":%d',
+        {"prompt": "Go on."},
+    ),
+    "openai responses": Wire(
+        "/v1/responses",
+        lambda n: {"max_output_tokens": n},
+        '"output_tokens":%d',
+        {"input": "Go on.", "store": False},
+    ),
+    "anthropic messages": Wire("/v1/messages", lambda n: {"max_tokens": n}, '"output_tokens":%d'),
+    "ollama chat": Wire("/api/chat", lambda n: {"options": {"num_predict": n}}, '"eval_count":%d'),
+    "llama.cpp completion": Wire(
+        "/completion", lambda n: {"n_predict": n}, '"tokens_predicted":%d', {"prompt": "Go on."}
+    ),
+}
 
 
 class ScriptedPreparer:
@@ -85,29 +130,21 @@ def serve(step_seconds: float) -> None:
     server.run(Config(paths=paths, port=-1, log_level="warning"))
 
 
-async def stream(socket: Path, tokens: int) -> None:
+async def stream(socket: Path, wire: Wire, tokens: int) -> None:
     """One streamed answer of so many tokens, read to its end."""
-    request = {
-        "model": MODEL,
-        "messages": [{"role": "user", "content": "Go on."}],
-        "max_tokens": tokens,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
-    body = json.dumps(request).encode()
     reader, writer = await asyncio.open_unix_connection(str(socket))
-    writer.write(REQUEST % len(body) + body)
+    writer.write(wire.request(tokens))
     tail = b""
     while chunk := await reader.read(2**16):
-        tail = (tail + chunk)[-2000:]
+        tail = (tail + chunk)[-8000:]
     writer.close()
-    if f'"completion_tokens":{tokens}'.encode() not in tail:
-        sys.exit(f"expected {tokens} tokens, got {tail!r}")
+    if (wire.counted % tokens).encode() not in tail:
+        sys.exit(f"expected {tokens} tokens of {wire.path}, got {tail!r}")
 
 
-async def streams(socket: Path, count: int, tokens: int) -> None:
+async def streams(socket: Path, wire: Wire, count: int, tokens: int) -> None:
     """So many of them at once."""
-    await asyncio.gather(*(stream(socket, tokens) for _ in range(count)))
+    await asyncio.gather(*(stream(socket, wire, tokens) for _ in range(count)))
 
 
 def seconds_computed(process: psutil.Process) -> float:
@@ -130,12 +167,14 @@ def worker_of(daemon: psutil.Process) -> psutil.Process:
     return worker
 
 
-def measure(socket: Path, daemon: psutil.Process, count: int, tokens: int) -> dict[str, float]:
+def measure(
+    socket: Path, daemon: psutil.Process, wire: Wire, count: int, tokens: int
+) -> dict[str, float]:
     """Microseconds of CPU an event, and wake-ups of the daemon a step, with so many streams."""
     worker = worker_of(daemon)
     before = seconds_computed(daemon), seconds_computed(worker), switches(daemon)
     start = time.perf_counter()
-    asyncio.run(streams(socket, count, tokens))
+    asyncio.run(streams(socket, wire, count, tokens))
     wall = time.perf_counter() - start
     events = count * tokens
     return {
@@ -147,7 +186,7 @@ def measure(socket: Path, daemon: psutil.Process, count: int, tokens: int) -> di
 
 
 def main() -> None:
-    """Measure with one and several streams; print; with --save write the result file."""
+    """Measure each protocol with one and several streams; print; with --save write the file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=800, help="of each stream")
@@ -158,33 +197,48 @@ def main() -> None:
     if arguments.serve:
         serve(arguments.step_seconds)
         return
-    rounds: dict[int, list[dict[str, float]]] = {count: [] for count in STREAMS}
+    figures = measure_all(arguments.rounds, arguments.tokens, arguments.step_seconds)
+    for name, by_count in figures.items():
+        for count, figure in by_count.items():
+            told = " ".join(f"{what} {value:9.2f}" for what, value in figure.items())
+            print(f"{name:20} {count:>3} streams {told}")
+    if arguments.save:
+        step_seconds = arguments.step_seconds
+        print(save("event_cost", {"step_seconds": step_seconds, "protocols": figures}))
+
+
+def measure_all(
+    rounds: int, tokens: int, step_seconds: float
+) -> dict[str, dict[str, dict[str, float]]]:
+    """The medians of all rounds, by protocol and number of streams."""
+    results: dict[tuple[str, int], list[dict[str, float]]] = {}
     with tempfile.TemporaryDirectory() as home:
         environment = {**os.environ, "INGLE_HOME": home}
-        step = f"--step-seconds={arguments.step_seconds}"
+        step = f"--step-seconds={step_seconds}"
         child = subprocess.Popen([sys.executable, __file__, "--serve", step], env=environment)
         socket = find_paths(environment).socket
         try:
             while not socket.exists():
                 time.sleep(0.01)
             time.sleep(0.5)  # until it listens
-            asyncio.run(streams(socket, max(STREAMS), 50))
-            for _ in range(arguments.rounds):
-                for count, results in rounds.items():
-                    daemon = psutil.Process(child.pid)
-                    results.append(measure(socket, daemon, count, arguments.tokens))
+            for wire in WIRES.values():
+                asyncio.run(streams(socket, wire, max(STREAMS), 50))
+            daemon = psutil.Process(child.pid)
+            for _ in range(rounds):
+                for name, wire in WIRES.items():
+                    for count in STREAMS:
+                        figure = measure(socket, daemon, wire, count, tokens)
+                        results.setdefault((name, count), []).append(figure)
         finally:
             child.send_signal(signal.SIGTERM)
             child.wait()
-    figures = {
-        str(count): {name: round(median([r[name] for r in results]), 2) for name in results[0]}
-        for count, results in rounds.items()
-    }
-    for count, figure in figures.items():
-        print(f"{count:>3} streams", *(f"{name} {value:9.2f}" for name, value in figure.items()))
-    if arguments.save:
-        step_seconds = arguments.step_seconds
-        print(save("event_cost", {"step_seconds": step_seconds, "streams": figures}))
+    figures: dict[str, dict[str, dict[str, float]]] = {}
+    for (name, count), all_rounds in results.items():
+        figures.setdefault(name, {})[str(count)] = {
+            what: round(median([figure[what] for figure in all_rounds]), 2)
+            for what in all_rounds[0]
+        }
+    return figures
 
 
 if __name__ == "__main__":

@@ -25,12 +25,16 @@ from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
 
 INGLE = str(Path(sysconfig.get_path("scripts")) / "ingle")
 TOPICS = ["fishing", "trains", "space", "bread", "music", "rain", "chess", "maps"]
+MANY = [f"{topic} in {place}" for topic in TOPICS for place in ("Rome", "Oslo", "Lima", "Cairo")]
+"""32 of them, for as many streams at once."""
+
 TOKENS = 64
 REQUEST = (
     b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 )
 CONTEXT = 4096
+SETTINGS = {"INGLE_CONTEXT": str(CONTEXT), "INGLE_SLOTS": "32"}
 
 
 def prompt(topic: str) -> str:
@@ -46,7 +50,7 @@ class Daemon:
         self.model = str(model)
         self.process = subprocess.Popen(
             [INGLE, "serve", "--port", "-1", "--socket", str(self.socket)],
-            env={**os.environ, "INGLE_HOME": str(home), "INGLE_CONTEXT": str(CONTEXT)},
+            env={**os.environ, "INGLE_HOME": str(home), **SETTINGS},
             stdout=subprocess.DEVNULL,
         )
         while not self.socket.exists():
@@ -131,13 +135,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--save", action="store_true")
     arguments = parser.parse_args()
-    spec = LoadSpec(engine=EngineKind.LLAMA_CPP, path=str(arguments.model), context=CONTEXT)
+    spec = LoadSpec(
+        engine=EngineKind.LLAMA_CPP, path=str(arguments.model), context=CONTEXT, slots=len(MANY)
+    )
     runner = LlamaModelRunner(spec)
     llama = llama_cpp.Llama(str(arguments.model), n_ctx=CONTEXT, flash_attn=True, verbose=False)
     rounds: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         daemon = Daemon(Path(folder), arguments.model.resolve())
-        asyncio.run(daemon.at_once(TOPICS))
+        asyncio.run(daemon.at_once(MANY))
         for _ in range(arguments.rounds):
             for name, figure in (
                 ("daemon_one", asyncio.run(daemon.one_after_another(TOPICS))),
@@ -145,6 +151,8 @@ def main() -> None:
                 ("binding_one", in_turn(lambda topic: binding(llama, topic))),
                 ("daemon_eight", asyncio.run(daemon.at_once(TOPICS))),
                 ("engine_eight", bare_engine(runner, TOPICS)),
+                ("daemon_many", asyncio.run(daemon.at_once(MANY))),
+                ("engine_many", bare_engine(runner, MANY)),
             ):
                 rounds.setdefault(name, []).append(figure)
         daemon.stop()
@@ -153,6 +161,7 @@ def main() -> None:
         "eight_at_once_over_one_after_another": middle["daemon_eight"] / middle["daemon_one"],
         "daemon_over_engine_one": middle["daemon_one"] / middle["engine_one"],
         "daemon_over_engine_eight": middle["daemon_eight"] / middle["engine_eight"],
+        "daemon_over_engine_32": middle["daemon_many"] / middle["engine_many"],
         "daemon_over_binding_one": middle["daemon_one"] / middle["binding_one"],
     }
     added = 1000 / middle["daemon_one"] - 1000 / middle["engine_one"]
