@@ -137,7 +137,7 @@ class ModelManager:
         if context is None or run is None or run.info is None or not run.accepts:
             return
         asked = run.options.context or 0
-        if max(run.info.context, asked) < min(context, run.info.trained_context or context):
+        if max(run.info.context, asked) < min(context, model.context or context):
             run.request_stop()
 
     def enter(self, model: StoredModel, priority: Priority, answers: int = 1) -> Place:

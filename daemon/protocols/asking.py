@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -25,6 +26,9 @@ from .job import Job
 
 QUIET_LOADING = 0.25
 """Seconds of loading after which a stream begins: what fails sooner gets its proper status."""
+
+LOADING_PAUSE = 0.5
+"""Seconds between two notices of how much is loaded."""
 
 
 class Translation(Protocol):
@@ -132,20 +136,20 @@ class _LoadingNotice:
         self._out = out
         self._style = style
         self._fraction = 0.0
-        self._begun = False
+        self._told_at = math.inf
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(QUIET_LOADING, self._begin)
+        self._timer = loop.call_later(QUIET_LOADING, self._tell)
 
     def progressed(self, fraction: float) -> None:
-        """Tell how much is loaded."""
+        """Note how much is loaded, and tell it now and then."""
         self._fraction = fraction
-        if self._begun:
-            self._out.write(self._style.loading(fraction))
+        if time.monotonic() - self._told_at >= LOADING_PAUSE:
+            self._tell()
 
     def end(self) -> None:
         """The model is ready, or will never be."""
         self._timer.cancel()
 
-    def _begin(self) -> None:
-        self._begun = True
-        self.progressed(self._fraction)
+    def _tell(self) -> None:
+        self._told_at = time.monotonic()
+        self._out.write(self._style.loading(self._fraction))
