@@ -309,7 +309,7 @@ class RunningDaemon:
 def install(store: ModelStore, name: str, sampling: dict[str, float] | None = None) -> None:
     """Put a model into the store that has a manifest and a file, but nothing in it."""
     folder = store.root.joinpath(*name.split(":"))
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "model.gguf").write_bytes(b"GGUF")
     write_manifest(
         folder,

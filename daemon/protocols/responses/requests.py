@@ -24,6 +24,9 @@ from .items import Item, ItemIds
 from .request_types import LOGPROBS, ReasoningOptions, ResponsesRequest, TextFormat, TextOptions
 from .tools import ToolReader, tool_choice
 
+TEMPLATE_EFFORTS = {"minimal": "low", "xhigh": "high", "max": "high"}
+"""Efforts that no template knows, and the nearest word that templates do know."""
+
 Lookup = Callable[[str], Awaitable[list[msgspec.Raw]]]
 """Items by the id of something that was stored; raises `NotFound` or `InvalidBody`."""
 
@@ -128,7 +131,7 @@ def _reasoning(asked: ReasoningOptions | None) -> Reasoning:
         return Reasoning()
     if asked.effort == "none":
         return Reasoning(enabled=False)
-    return Reasoning(enabled=True, effort=asked.effort)
+    return Reasoning(enabled=True, effort=TEMPLATE_EFFORTS.get(asked.effort, asked.effort))
 
 
 def _refuse(body: ResponsesRequest, origin: Origin) -> None:
