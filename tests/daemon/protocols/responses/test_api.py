@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import pytest
 from openai.types.responses import Response
 from pydantic import BaseModel
 
-from ingle.backends.base import Delta, FinishReason, TokenLogprobs
+from ingle.backends.base import Delta, FinishReason, Priority, TokenLogprobs
 from ingle.backends.errors import ContextExceeded, WorkerDied
 
 if TYPE_CHECKING:
@@ -339,3 +340,24 @@ async def test_the_official_client(speaking: Speaking) -> None:
         with pytest.raises(openai.NotFoundError) as gone:
             await client.responses.retrieve(final.id)
         assert gone.value.code == "response_not_found"
+
+
+async def test_batches_are_answered_from_within(speaking: Speaking) -> None:
+    line = {"custom_id": "a", "method": "POST", "url": "/v1/responses"}
+    asked = {**line, "body": {"model": "echo:1", "input": "Hi", "background": True}}
+    async with openai.AsyncOpenAI(
+        api_key="none", max_retries=0, base_url=f"{speaking.daemon.base_url}/v1"
+    ) as client:
+        content = json.dumps(asked).encode()
+        file = await client.files.create(file=("in.jsonl", content), purpose="batch")
+        batch = await client.batches.create(
+            input_file_id=file.id, endpoint="/v1/responses", completion_window="24h"
+        )
+        async with asyncio.timeout(5):
+            while (batch := await client.batches.retrieve(batch.id)).status != "completed":
+                await asyncio.sleep(0.02)
+        assert batch.output_file_id is not None
+        lines = (await client.files.content(batch.output_file_id)).text
+    answer = Response.model_validate(json.loads(lines)["response"]["body"])
+    assert (answer.status, answer.output_text) == ("completed", "Hello from the scripted model.")
+    assert speaking.mouth.last.priority is Priority.BATCH

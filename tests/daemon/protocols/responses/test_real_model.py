@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import openai
 import pytest
+from openai.types.responses import ResponseUsage
 
 from ingle.backends.selection import create_backend
 
@@ -18,30 +19,38 @@ if TYPE_CHECKING:
     DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
 
 
+async def ask(
+    client: openai.AsyncOpenAI, model: str, text: str, previous: str | None = None
+) -> tuple[str, ResponseUsage]:
+    answer = await client.responses.create(
+        model=model,
+        input=text,
+        previous_response_id=previous,
+        temperature=0,
+        max_output_tokens=12,
+    )
+    assert answer.output_text
+    assert answer.usage is not None
+    return answer.id, answer.usage
+
+
 @pytest.mark.model
 async def test_the_next_turn_computes_only_what_is_new(
     run_daemon: DaemonFactory, smollm2_path: Path
 ) -> None:
-    model = str(smollm2_path)
-    settings: dict[str, Any] = {"temperature": 0, "max_output_tokens": 12}
+    model, next_text = str(smollm2_path), "And one in Italy?"
     async with (
         run_daemon(prepares_files=True, create_backend=create_backend, context=1024) as daemon,
         openai.AsyncOpenAI(
             api_key="none", max_retries=0, base_url=f"{daemon.base_url}/v1"
         ) as client,
     ):
-        first = await client.responses.create(
-            model=model, input="Name a city in France." + " Please." * 50, **settings
-        )
-        assert first.usage is not None
-        second = await client.responses.create(
-            model=model, input="And one in Italy?", previous_response_id=first.id, **settings
-        )
-        assert second.usage is not None
+        first, used = await ask(client, model, "Name a city in France." + " Please." * 50)
+        _, then = await ask(client, model, next_text, first)
         # All of the first turn but the end of its answer, which the template closes differently.
-        known = first.usage.input_tokens + first.usage.output_tokens
-        assert second.usage.input_tokens_details.cached_tokens >= known - 4
+        known = used.input_tokens + used.output_tokens
+        assert then.input_tokens_details.cached_tokens >= known - 4
         counted = await client.responses.input_tokens.count(
-            model=model, input="And one in Italy?", previous_response_id=first.id
+            model=model, input=next_text, previous_response_id=first
         )
-        assert counted.input_tokens == second.usage.input_tokens
+        assert counted.input_tokens == then.input_tokens
