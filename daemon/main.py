@@ -22,6 +22,7 @@ COMMANDS = {
     "unload": "unload",
     "serve": "serve",
     "stop": "stop",
+    "connect": "connect",
     "key": "key",
     "verify": "verify",
     "version": "version",
@@ -57,6 +58,7 @@ daemon:
   stop      end the daemon
 
 clients:
+  connect   set up an editor or an agent, and prove that it works
   key       keys for clients that need one
 
   version   print the version

@@ -93,6 +93,11 @@ class Paths:
         return self.state / "keys.json"
 
     @property
+    def connections(self) -> Path:
+        """What was written into settings of other programs, and what was there before."""
+        return self.state / "connections.json"
+
+    @property
     def kv(self) -> Path:
         """What was computed for conversations, a folder a model."""
         return self.state / "kv"

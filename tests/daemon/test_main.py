@@ -49,6 +49,7 @@ daemon:
   stop      end the daemon
 
 clients:
+  connect   set up an editor or an agent, and prove that it works
   key       keys for clients that need one
 
   version   print the version

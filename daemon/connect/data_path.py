@@ -1,0 +1,112 @@
+"""Places in the data of a settings file, whatever it is written in."""
+
+from __future__ import annotations
+
+import copy
+from typing import NamedTuple, cast
+
+ABSENT = object()
+"""What is found where nothing is."""
+
+
+class Item(NamedTuple):
+    """The object in a list whose field `key` has this value."""
+
+    key: str
+    value: str
+
+
+Path = tuple[str | Item, ...]
+"""Keys of objects, and items of lists, from the outside in."""
+
+
+class CannotEdit(Exception):
+    """A file that is left alone; the message says why, in a sentence."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+def find(data: object, path: Path) -> object:
+    """The value at the place, or `ABSENT`; raises `CannotEdit` where something else is in the way.
+
+    >>> find({"a": [{"name": "x", "b": 1}]}, ("a", Item("name", "x"), "b"))
+    1
+    """
+    for step, part in enumerate(path):
+        if data is ABSENT or data is None:
+            return ABSENT
+        if isinstance(part, Item):
+            data = _item(_checked(data, list, path[:step]), part)
+        else:
+            data = cast("dict[str, object]", _checked(data, dict, path[:step])).get(part, ABSENT)
+    return data
+
+
+def changed(data: object, path: Path, value: object) -> object:
+    """A copy of the data with the value at the place."""
+    if not path:
+        return value
+    first, rest = path[0], path[1:]
+    if isinstance(first, Item):
+        items = list(cast("list[object]", data)) if isinstance(data, list) else []
+        old = _item(items, first)
+        new = changed(None if old is ABSENT else old, rest, value)
+        if old is ABSENT:
+            return [*items, new]
+        return [new if item is old else item for item in items]
+    members = dict(cast("dict[str, object]", data)) if isinstance(data, dict) else {}
+    members[first] = changed(members.get(first), rest, value)
+    return members
+
+
+def without(data: object, path: Path) -> object:
+    """A copy of the data without what is at the place."""
+    if not path:
+        raise ValueError("the whole is no place in itself")
+    data, first, rest = copy.copy(data), path[0], path[1:]
+    if isinstance(first, Item):
+        items = cast("list[object]", data)
+        old = _item(items, first)
+        if not rest:
+            return [item for item in items if item is not old]
+        return [without(item, rest) if item is old else item for item in items]
+    members = cast("dict[str, object]", data)
+    if rest:
+        members[first] = without(members[first], rest)
+    else:
+        del members[first]
+    return members
+
+
+def without_empty(data: object) -> object:
+    """A copy of the data without objects, lists and nulls that hold nothing; None for no data.
+
+    A file in which nothing is left may not tell them from things that are not there.
+    """
+    if isinstance(data, dict):
+        members = {k: without_empty(v) for k, v in cast("dict[str, object]", data).items()}
+        return {key: value for key, value in members.items() if value is not None} or None
+    if isinstance(data, list):
+        items = [without_empty(item) for item in cast("list[object]", data)]
+        return [item for item in items if item is not None] or None
+    return data
+
+
+def _item(items: object, wanted: Item) -> object:
+    for item in cast("list[object]", items):
+        if isinstance(item, dict):
+            fields = cast("dict[str, object]", item)
+            if fields.get(wanted.key) == wanted.value:
+                return fields
+    return ABSENT
+
+
+def _checked(data: object, kind: type, path: Path) -> object:
+    if isinstance(data, kind):
+        return data
+    where = ".".join(part if isinstance(part, str) else part.value for part in path)
+    expected = "an object" if kind is dict else "a list"
+    what = f"'{where}' in it" if where else "It"
+    raise CannotEdit(f"{what} is not {expected}.")

@@ -1,0 +1,271 @@
+"""Editors and their plugins: Continue, Zed, VS Code, Cline, JetBrains, llama.vim, Open WebUI."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from .block_document import BLOCK
+from .client import Client
+from .data_path import ABSENT, Item, find
+from .settings_file import Setting, SettingsFile
+from .target import Places, Target
+
+
+def _continue_files(target: Target, places: Places) -> list[SettingsFile]:
+    model = {
+        "name": "ingle",
+        "provider": "openai",
+        "model": target.model,
+        "apiBase": target.openai_url,
+        "apiKey": target.word,
+        "roles": ["chat", "edit", "apply", "autocomplete"],
+        "capabilities": ["tool_use"],
+        "defaultCompletionOptions": {
+            "contextLength": target.context,
+            "maxTokens": target.answer_tokens,
+        },
+    }
+    path = places.named("CONTINUE_GLOBAL_DIR", ".continue") / "config.yaml"
+    settings = [
+        *(
+            Setting((key,), value, unless=_has(key))
+            for key, value in (("name", "Local"), ("version", "1.0.0"), ("schema", "v1"))
+        ),
+        Setting(("models", Item("name", "ingle")), model),
+    ]
+    return [SettingsFile(path, "yaml", settings)]
+
+
+CONTINUE = Client(
+    name="continue",
+    title="Continue (VS Code, JetBrains, cn)",
+    speaks="OpenAI",
+    installed=lambda places: (
+        places.has_program("cn")
+        or places.has_extension("continue.continue")
+        or (places.home / ".continue").is_dir()
+    ),
+    files=_continue_files,
+    notes=lambda target: ["Choose 'ingle' in the model menu of Continue."],
+    probes=("models", "chat", "chat_tools", "completion"),
+    tokens=2_000,
+)
+
+
+def _zed_files(target: Target, places: Places) -> list[SettingsFile]:
+    if places.platform == "win32":
+        path = places.application("Zed") / "settings.json"
+    elif places.platform == "darwin":
+        path = places.home / ".config/zed/settings.json"
+    else:
+        path = places.config("zed") / "settings.json"
+    setting = Setting(("language_models", "ollama", "api_url"), target.url)
+    return [SettingsFile(path, "json", [setting])]
+
+
+def _zed_notes(target: Target) -> list[str]:
+    notes = [f"In Zed's agent panel choose '{target.model}' below Ollama; it finds all models."]
+    if target.key:
+        notes.append(
+            "Zed keeps keys in the system's keychain: enter this one in Agent Settings > LLM "
+            f"Providers > Ollama, or start Zed with OLLAMA_API_KEY={target.key}"
+        )
+    return notes
+
+
+ZED = Client(
+    name="zed",
+    title="Zed",
+    speaks="Ollama",
+    installed=lambda places: (
+        any(map(places.has_program, ("zed", "zeditor", "zedit")))
+        or places.config("zed").is_dir()
+        or Path("/Applications/Zed.app").is_dir()
+    ),
+    files=_zed_files,
+    notes=_zed_notes,
+    probes=("ollama_models", "ollama_chat", "ollama_tools"),
+    tokens=4_000,
+    takes_key=False,
+)
+
+
+def _vscode_files(target: Target, places: Places) -> list[SettingsFile]:
+    entry: dict[str, object] = {"name": "ingle", "vendor": "ollama", "url": target.url}
+    if target.key:
+        # The Ollama provider sends no key; the custom endpoint does, and has its models listed.
+        model = {
+            "id": target.model,
+            "name": target.model,
+            "url": f"{target.openai_url}/chat/completions",
+            "toolCalling": True,
+            "vision": False,
+            "maxInputTokens": target.context - target.answer_tokens,
+            "maxOutputTokens": target.answer_tokens,
+        }
+        entry = {
+            "name": "ingle",
+            "vendor": "customendpoint",
+            "apiKey": target.key,
+            "apiType": "chat-completions",
+            "models": [model],
+        }
+    path = places.application("Code") / "User/chatLanguageModels.json"
+    return [SettingsFile(path, "json", [Setting((Item("name", "ingle"),), entry)])]
+
+
+VSCODE = Client(
+    name="vscode",
+    title="VS Code (Copilot Chat, own models)",
+    speaks="Ollama, OpenAI",
+    installed=lambda places: places.has_program("code") or places.application("Code").is_dir(),
+    files=_vscode_files,
+    notes=lambda target: [
+        "VS Code 1.122 or newer reads this file. Where the models are not in Copilot Chat's model "
+        "menu, run `Chat: Manage Language Models` and tick them there; restart VS Code if need be."
+    ],
+    probes=("ollama_models", "chat", "chat_tools"),
+    tokens=8_000,
+)
+
+
+def _cline_files(target: Target, places: Places) -> list[SettingsFile]:
+    if explicit := places.environ.get("CLINE_PROVIDER_SETTINGS_PATH"):
+        path = Path(explicit)
+    else:
+        path = places.named("CLINE_DATA_DIR", ".cline/data") / "settings/providers.json"
+    ours = {
+        "provider": "ollama",
+        "baseUrl": target.url,
+        "model": target.model,
+        "contextWindow": target.context,
+        **({"apiKey": target.key} if target.key else {}),
+    }
+    entry = ("providers", "ollama")
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
+    settings = [
+        Setting(("version",), 1, unless=_has("version")),
+        Setting(("lastUsedProvider",), "ollama"),
+        Setting(("modes",), {}, unless=_has("modes")),
+        Setting((*entry, "settings"), ours),
+        Setting((*entry, "updatedAt"), now, unless=_has(*entry, "updatedAt")),
+        Setting((*entry, "tokenSource"), "manual", unless=_has(*entry, "tokenSource")),
+    ]
+    return [SettingsFile(path, "json", settings)]
+
+
+CLINE = Client(
+    name="cline",
+    title="Cline (VS Code, command line)",
+    speaks="Ollama",
+    installed=lambda places: (
+        places.has_program("cline")
+        or places.has_extension("saoudrizwan.claude-dev")
+        or (places.home / ".cline").is_dir()
+    ),
+    files=_cline_files,
+    notes=lambda target: [
+        "The file is that of Cline's command line. In the extension: settings (the gear), API "
+        f"Provider 'Ollama', custom base URL {target.url}, model {target.model}, "
+        f"Model Context Window {target.context}."
+    ],
+    probes=("ollama_models", "ollama_chat", "ollama_tools"),
+    tokens=12_000,
+)
+
+JETBRAINS = Client(
+    name="jetbrains",
+    title="JetBrains AI Assistant",
+    speaks="Ollama, OpenAI",
+    installed=lambda places: (
+        places.application("JetBrains").is_dir()
+        or any(map(places.has_program, ("idea", "pycharm", "webstorm", "goland", "rustrover")))
+    ),
+    notes=lambda target: [
+        "JetBrains keeps this in its own storage, so it has to be entered there:",
+        "1. Settings > Tools > AI Assistant > Providers & API keys",
+        f"2. Third-party AI providers: OpenAI-compatible, URL {target.openai_url}, "
+        f"API key {target.word}, tool calling on; then Test Connection",
+        f"   (or Ollama, with the URL {target.url})",
+        f"3. below, choose '{target.model}' for chat and for completion",
+    ],
+    probes=("models", "chat", "chat_tools", "ollama_models"),
+    tokens=4_000,
+)
+
+
+def _vim_files(target: Target, places: Places) -> list[SettingsFile]:
+    values = {
+        "endpoint_fim": f"{target.url}/infill",
+        "endpoint_inst": f"{target.openai_url}/chat/completions",
+        "model_fim": target.model,
+        "model_inst": target.model,
+        **({"api_key": target.key} if target.key else {}),
+    }
+    path, form = _vim_file(places)
+    if form == "lua":
+        lines = [f"  {key} = {json.dumps(value)}," for key, value in values.items()]
+        ours = "vim.g.llama_config = {"
+        text = "\n".join([ours, *lines, "}"])
+    else:
+        lines = [f"  \\ '{key}': '{value}'," for key, value in values.items()]
+        ours = "let g:llama_config = {"
+        text = "\n".join([ours, *lines, "  \\ }"])
+    return [SettingsFile(path, form, [Setting((BLOCK,), text)])]
+
+
+def _vim_file(places: Places) -> tuple[Path, str]:
+    """What vim reads first: of neovim where that is there."""
+    neovim = places.config("nvim")
+    if (neovim / "init.lua").exists():
+        return neovim / "init.lua", "lua"
+    if (neovim / "init.vim").exists() or (
+        places.has_program("nvim") and not (places.home / ".vimrc").exists()
+    ):
+        return neovim / "init.vim", "vim"
+    return places.home / ".vimrc", "vim"
+
+
+LLAMA_VIM = Client(
+    name="llama.vim",
+    title="llama.vim (vim, neovim)",
+    speaks="llama.cpp",
+    installed=lambda places: (
+        any(map(places.has_program, ("vim", "nvim"))) or places.config("nvim").is_dir()
+    ),
+    files=_vim_files,
+    notes=lambda target: [
+        "The plugin itself is ggml-org/llama.vim. A `g:llama_config` that your own file sets "
+        "further down takes the place of this one: put the endpoints there then."
+    ],
+    probes=("infill", "chat"),
+)
+
+OPEN_WEBUI = Client(
+    name="open-webui",
+    title="Open WebUI",
+    speaks="OpenAI, Ollama",
+    installed=lambda places: places.has_program("open-webui"),
+    exports=lambda target: [
+        ("ENABLE_OLLAMA_API", "true"),
+        ("OLLAMA_BASE_URL", target.url),
+        ("ENABLE_OPENAI_API", "true"),
+        ("OPENAI_API_BASE_URL", target.openai_url),
+        ("OPENAI_API_KEY", target.word),
+    ],
+    notes=lambda target: [
+        "Open WebUI reads these variables at its first start only. Later: Admin Panel > Settings > "
+        f"Connections, OpenAI API: {target.openai_url}, key {target.word}.",
+        "In a container it reaches ingle only with the host's network (`--network=host`), and as "
+        "another user, who needs a key: `ingle connect open-webui --key`.",
+    ],
+    probes=("models", "chat", "ollama_models"),
+    codes=False,
+)
+
+
+def _has(*path: str) -> Callable[[object], bool]:
+    return lambda data: find(data, path) is not ABSENT

@@ -1,0 +1,45 @@
+"""Which model a program gets, and whether that suffices."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .client import Client
+
+_CODER = re.compile(r"cod(?:e|er|ing|estral)(?![a-z])|starcoder|devstral", re.IGNORECASE)
+_ROOM = 1.25
+"""What an agent needs beyond its own instructions, at the very least."""
+
+
+def choose_model(
+    client: Client, entries: Sequence[Mapping[str, Any]], default: str
+) -> tuple[str, str | None]:
+    """The default model, or for a program that writes code an installed one made for that.
+
+    With a sentence that says so, where it is not the default.
+    """
+    coders = [
+        entry
+        for entry in entries
+        if entry["installed"] and entry["chat"] and _CODER.search(entry["name"])
+    ]
+    if not client.codes or not coders or _CODER.search(default):
+        return default, None
+    best = max(coders, key=lambda entry: entry["parameters"])
+    return best["name"], (
+        f"{best['name']} is taken, the largest model for code that is installed; "
+        "`--model` chooses another."
+    )
+
+
+def warn_of_context(client: Client, model: str, context: int) -> str | None:
+    """A sentence where the model's context is too small for the program."""
+    if not client.tokens or not context or context >= client.tokens * _ROOM:
+        return None
+    return (
+        f"{client.title} sends about {client.tokens} tokens before your first word, and {model} "
+        f"has a context of {context} here: too little. Choose a model with more, or raise "
+        "`context` in the configuration."
+    )

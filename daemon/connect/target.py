@@ -1,0 +1,82 @@
+"""What a program is to be connected to, and where its files are on this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+NO_KEY = "local"
+"""Said where a program insists on a key and ingle needs none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The daemon's HTTP address without a path, a model with its context, and maybe a key."""
+
+    url: str
+    model: str
+    context: int
+    key: str | None = None
+
+    @property
+    def openai_url(self) -> str:
+        """The base of OpenAI's routes."""
+        return f"{self.url}/v1"
+
+    @property
+    def word(self) -> str:
+        """The key, or what may stand in its place."""
+        return self.key or NO_KEY
+
+    @property
+    def answer_tokens(self) -> int:
+        """How much of the context a program should leave for an answer."""
+        return max(256, min(8192, self.context // 4))
+
+
+@dataclass(frozen=True)
+class Places:
+    """The folders of one user."""
+
+    home: Path
+    environ: Mapping[str, str]
+    platform: str = sys.platform
+
+    @classmethod
+    def find(cls) -> Places:
+        """Those of whoever runs this."""
+        return cls(Path.home(), os.environ)
+
+    def config(self, name: str) -> Path:
+        """A program's folder below the user's configuration."""
+        base = self.environ.get("XDG_CONFIG_HOME", "")
+        return (Path(base) if base.startswith("/") else self.home / ".config") / name
+
+    def application(self, name: str) -> Path:
+        """Where programs for a desktop keep their files: `~/.config`, or what the system has."""
+        if self.platform == "darwin":
+            return self.home / "Library/Application Support" / name
+        if self.platform == "win32":
+            return Path(self.environ.get("APPDATA") or self.home / "AppData/Roaming") / name
+        return self.config(name)
+
+    def named(self, variable: str, default: str) -> Path:
+        """A folder that a variable may name, else one in the home."""
+        if value := self.environ.get(variable):
+            return Path(value).expanduser()
+        return self.home / default
+
+    def has_program(self, name: str) -> bool:
+        """Whether it is on the search path."""
+        return shutil.which(name, path=self.environ.get("PATH")) is not None
+
+    def has_extension(self, prefix: str) -> bool:
+        """Whether VS Code, or an editor made from it, has an extension that begins so."""
+        editors = (".vscode", ".vscode-insiders", ".vscode-oss", ".cursor", ".windsurf")
+        return any(
+            any((self.home / editor / "extensions").glob(f"{prefix}-*")) for editor in editors
+        )
