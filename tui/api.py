@@ -120,6 +120,13 @@ class Delta(msgspec.Struct, frozen=True):
     tokens: int = 1
 
 
+class Thought(msgspec.Struct, frozen=True):
+    """What the model thinks before it answers, and the number of tokens it took."""
+
+    text: str
+    tokens: int = 1
+
+
 class Finished(msgspec.Struct, frozen=True):
     """The answer ended; tokens and seconds."""
 
@@ -133,4 +140,4 @@ class Finished(msgspec.Struct, frozen=True):
     decode_seconds: float = 0.0
 
 
-GenerationEvent = Loading | Started | Delta | Finished
+GenerationEvent = Loading | Started | Thought | Delta | Finished

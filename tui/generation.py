@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 import msgspec
 
-from .api import Delta, Finished, GenerationCreated, GenerationEvent, Loading, Started
+from .api import Delta, Finished, GenerationCreated, GenerationEvent, Loading, Started, Thought
 from .client import DaemonClient, error_from_body
 from .errors import DaemonError, DaemonUnreachable
 from .sse import ServerSentEvent
@@ -19,6 +19,7 @@ RETRY_DELAYS = (0.05, 0.2, 0.5, 1.0, 2.0)
 _EVENTS: dict[str, type[GenerationEvent]] = {
     "loading": Loading,
     "started": Started,
+    "reasoning": Thought,
     "delta": Delta,
     "finished": Finished,
 }

@@ -8,7 +8,7 @@ from contextlib import aclosing
 from typing import Literal
 
 from . import wording
-from .api import Delta, Finished, GenerationEvent, Loading, Started
+from .api import Delta, Finished, GenerationEvent, Loading, Started, Thought
 from .client import DaemonClient
 from .errors import ClientError
 from .generation import Generation
@@ -118,6 +118,8 @@ class Turn:
     def _waiting(self) -> str:
         if self.loading is not None and self.loading < 1:
             return f"starting the model, {self.loading:.0%}"
+        if self.tokens:
+            return f"thinking, {wording.tokens(self.tokens)} tokens"
         return f"reading {wording.tokens(self.prompt_tokens)} tokens" if self.prompt_tokens else ""
 
     def _take(self, event: GenerationEvent) -> None:
@@ -128,6 +130,8 @@ class Turn:
                 self.loading = None
                 self.prompt_tokens = event.prompt_tokens
                 self.context = event.context
+            case Thought():
+                self.tokens += event.tokens
             case Delta():
                 self._take_text(event)
             case Finished():

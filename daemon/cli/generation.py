@@ -44,11 +44,15 @@ def generate(client: DaemonClient, request: JsonObject, write: Callable[[str], N
 def _follow(client: DaemonClient, path: str, model: str, write: Callable[[str], None]) -> Answer:
     report = ProgressReport()
     pieces: list[str] = []
+    thought = 0
     try:
         for name, data in client.events("GET", f"{path}/events"):
             match name:
                 case "loading":
                     report.show_loading(data["model"], data["fraction"])
+                case "reasoning":
+                    thought += data["tokens"]
+                    report.show_step(f"Thinking, {thought} tokens")
                 case "delta":
                     report.erase()
                     pieces.append(data["text"])

@@ -61,6 +61,7 @@ class Answer:
     """How the next generation goes: texts, with a gate before those that wait for a test."""
 
     texts: list[str] = field(default_factory=lambda: ["Hello ", "there."])
+    thoughts: list[str] = field(default_factory=list[str])
     gate_before: int | None = None
     drop_after: int | None = None
     error: Json | None = None
@@ -281,6 +282,8 @@ class FakeDaemon:
     async def _write(self, generation: FakeGeneration) -> None:
         answer = generation.answer
         generation.push("started", {"prompt_tokens": 20, "cached_tokens": 8, "context": 8192})
+        for thought in answer.thoughts:
+            generation.push("reasoning", {"text": thought, "tokens": 2})
         for index, text in enumerate(answer.texts):
             if answer.gate_before == index:
                 await self.gate.wait()

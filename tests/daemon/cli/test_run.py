@@ -315,6 +315,24 @@ def test_pipe_gets_the_answer_as_it_is(
     assert ingle("run", "m", "x").stdout == "\x1b[31mred\n"
 
 
+def test_thoughts_are_counted_in_a_terminal_and_never_printed(
+    daemon: Any,
+    command: list[str],
+    ingle: Callable[..., Any],
+    end_of_answer: Callable[..., Any],
+) -> None:
+    daemon.answer = [
+        ("reasoning", {"text": "Hm, ", "tokens": 2}),
+        ("reasoning", {"text": "yes.", "tokens": 3}),
+        ("delta", {"text": "Yes", "tokens": 1}),
+        end_of_answer(),
+    ]
+    shown = in_terminal([*command, "run", "m", "x"])
+    steps = "\rThinking, 2 tokens\x1b[K\rThinking, 5 tokens\x1b[K"
+    assert shown == f"{steps}\r\x1b[KYes\r\n"
+    assert ingle("run", "m", "x").stdout == "Yes\n"
+
+
 def in_terminal(arguments: list[str], *, stdin: bool = False) -> str:
     """What a program shows whose output and errors, and input if asked for, are a terminal."""
     master, slave = pty.openpty()
