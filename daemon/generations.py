@@ -22,6 +22,7 @@ from ingle.backends.base import (
     ToolCallDelta,
     ToolCallStarted,
 )
+from ingle.backends.conversation import ToolCall
 
 from .errors import ErrorDetail, NotFound, TooManyGenerations, describe
 from .lifecycle import ModelManager
@@ -58,6 +59,23 @@ class DeltaEvent(msgspec.Struct, frozen=True):
     tokens: int
 
 
+class ToolCallEvent(msgspec.Struct, frozen=True):
+    """The model calls the tool `name`; `call` counts its calls from 0."""
+
+    call: int
+    id: str
+    name: str
+    tokens: int
+
+
+class ArgumentsEvent(msgspec.Struct, frozen=True):
+    """A piece of a call's arguments: all of them together are the text of a JSON object."""
+
+    call: int
+    text: str
+    tokens: int
+
+
 class FinishedEvent(msgspec.Struct, frozen=True, kw_only=True):
     """The last event of a generation that did not fail."""
 
@@ -71,6 +89,7 @@ class FinishedEvent(msgspec.Struct, frozen=True, kw_only=True):
     decode_seconds: float = 0.0
     drafted_tokens: int = 0
     accepted_tokens: int = 0
+    reasoning_tokens: int = 0
 
 
 class ErrorEvent(msgspec.Struct, frozen=True):
@@ -86,6 +105,8 @@ class GenerationStatus(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     state: GenerationState
     text: str
+    reasoning: str
+    tool_calls: list[ToolCall]
     events: int
     finished: FinishedEvent | None
     error: ErrorDetail | None
@@ -118,6 +139,8 @@ class Generation:
         self.ended_at: float | None = None
         self.size = 0
         self._text: list[str] = []
+        self._thoughts: list[str] = []
+        self._calls: list[tuple[ToolCallEvent, list[str]]] = []
         self._log: list[LoggedEvent] = []
         self._news = asyncio.Event()
         self._encoder = msgspec.json.Encoder()
@@ -136,6 +159,10 @@ class Generation:
             model=self.model,
             state=self.state,
             text="".join(self._text),
+            reasoning="".join(self._thoughts),
+            tool_calls=[
+                ToolCall(call.id, call.name, "".join(arguments)) for call, arguments in self._calls
+            ],
             events=len(self._log),
             finished=self.finished,
             error=self.error,
@@ -192,16 +219,30 @@ class Generation:
                 case Started():
                     self._started = StartedEvent(event.prompt_tokens, event.cached_tokens, context)
                     self._append("started", self._started)
-                case Delta():
+                case Delta() | ReasoningDelta() | ToolCallStarted() | ToolCallDelta():
                     self._tokens += len(event.token_ids)
-                    self._text.append(event.text)
-                    self._append("delta", DeltaEvent(event.text, len(event.token_ids)))
-                case ReasoningDelta():
-                    self._append("reasoning", DeltaEvent(event.text, len(event.token_ids)))
-                case ToolCallStarted() | ToolCallDelta():
-                    pass  # this API has no tools to call
+                    self._take_piece(event, len(event.token_ids))
                 case Finished():
                     self._finish(self._finished_event(event))
+
+    def _take_piece(
+        self, event: Delta | ReasoningDelta | ToolCallStarted | ToolCallDelta, tokens: int
+    ) -> None:
+        match event:
+            case Delta():
+                self._text.append(event.text)
+                self._append("delta", DeltaEvent(event.text, tokens))
+            case ReasoningDelta():
+                self._thoughts.append(event.text)
+                self._append("reasoning", DeltaEvent(event.text, tokens))
+            case ToolCallStarted():
+                call = ToolCallEvent(event.call, event.call_id, event.name, tokens)
+                self._calls.append((call, []))
+                self._append("tool_call", call)
+            case ToolCallDelta():
+                self._calls[event.call][1].append(event.arguments)
+                piece = ArgumentsEvent(event.call, event.arguments, tokens)
+                self._append("arguments", piece)
 
     def _loading(self, fraction: float) -> None:
         # A worker may report every tensor; a hundred steps are enough to see it move.
@@ -222,6 +263,7 @@ class Generation:
             decode_seconds=event.decode_seconds,
             drafted_tokens=event.drafted_tokens,
             accepted_tokens=event.accepted_tokens,
+            reasoning_tokens=event.reasoning_tokens,
         )
 
     def _cancelled_event(self) -> FinishedEvent:

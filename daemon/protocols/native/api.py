@@ -14,7 +14,6 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base import GenerateRequest, Priority
 from ingle.backends.errors import WrongTask
 from ingle.models.errors import ModelNotFound
 from ingle.models.progress import PullProgress
@@ -22,6 +21,7 @@ from ingle.models.task import ModelTask, Pooling
 
 from ...errors import InvalidBody, describe
 from ...generations import (
+    ArgumentsEvent,
     DeltaEvent,
     ErrorEvent,
     FinishedEvent,
@@ -29,7 +29,7 @@ from ...generations import (
     GenerationStatus,
     LoadingEvent,
     StartedEvent,
-    new_generation_id,
+    ToolCallEvent,
 )
 from ...http.body import parse, read_body
 from ...http.client_identity import identify_client
@@ -40,12 +40,12 @@ from ...kv_folder import remove_stored_kv, weights_digest
 from ...loaded_model import LoadedModel
 from ...preparation import LoadOptions
 from ...pulls import Pull
-from ...sampling import merge_sampling, stop_strings
+from ...sampling import merge_sampling
 from ...services import Services
-from ...structured_output import format_grammar
 from ..ingle_options import PRIVATE_HEADER, is_private
-from ..openai.messages import chat_messages
+from ..origin import Origin
 from .entries import list_entries, model_entry
+from .requests import generation_request
 from .types import (
     GaugesEvent,
     GenerationRequest,
@@ -69,7 +69,10 @@ GENERATION_EVENTS = Stream(
     {
         "loading": LoadingEvent,
         "started": StartedEvent,
+        "reasoning": DeltaEvent,
         "delta": DeltaEvent,
+        "tool_call": ToolCallEvent,
+        "arguments": ArgumentsEvent,
         "finished": FinishedEvent,
         "error": ErrorEvent,
     }
@@ -326,35 +329,19 @@ class NativeApi:
         """`POST /ingle/v1/generations`."""
         body = await self._read(request, self._generation_request)
         reference = body.model or self._services.config.default_model
-        if (body.messages is None) == (body.prompt is None):
-            raise InvalidBody("A generation takes either 'messages' or 'prompt'.", param="messages")
+        private = is_private(body.ingle or body, request.headers)
+        origin = Origin(client=identify_client(request), private=private)
         # Everything the request alone decides is checked before the model is looked up.
-        merge_sampling(body.sampling, {}, prefix="sampling.")
-        messages = chat_messages(body.messages) if body.messages is not None else None
-        stop = stop_strings(body.stop)
-        grammar = format_grammar(body.format)
+        asked = generation_request(body, origin)
         model = await asyncio.to_thread(self._services.resolve, reference)
-        options = body.ingle or body
-        priority = options.priority or Priority.INTERACTIVE
         if model.task is not ModelTask.GENERATE:
             raise WrongTask(model.task, ModelTask.GENERATE, name=model.name)
+        sampling = merge_sampling(body.sampling, model.sampling)
         generation = self._services.generations.start(
             reference,
             model.name,
-            GenerateRequest(
-                id=new_generation_id(),
-                messages=messages,
-                prompt=body.prompt,
-                sampling=merge_sampling(body.sampling, model.sampling),
-                max_tokens=body.max_tokens,
-                stop=stop,
-                priority=priority,
-                client=options.client or identify_client(request),
-                grammar=grammar,
-                private=is_private(options, request.headers) or bool(body.private),
-                speculation=options.speculation is not False,
-            ),
-            enter=partial(self._services.manager.enter, model, priority),
+            msgspec.structs.replace(asked, sampling=sampling),
+            enter=partial(self._services.manager.enter, model, asked.priority),
         )
         return JSON(GenerationStarted(generation.id, generation.model), 202)
 

@@ -17,6 +17,7 @@ from ...sampling import SamplingOptions, TokenCount
 from ...structured_output import StructuredOutputs
 from ..ingle_options import IngleOptions
 from ..openai.messages import Conversation
+from ..openai.tools import ToolChoiceField, ToolSpec
 
 Reference = Annotated[str, Meta(min_length=1, max_length=4096)]
 AnswerFormat = Literal["json"] | StructuredOutputs
@@ -118,17 +119,31 @@ class PullCancelling(msgspec.Struct, frozen=True):
     cancelled: bool
 
 
+class ReasoningWish(msgspec.Struct, frozen=True, kw_only=True):
+    """How much to think; after `budget` tokens of thought the answer begins."""
+
+    enabled: bool | None = None
+    effort: Literal["low", "medium", "high"] | None = None
+    budget: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
+
+
 class GenerationRequest(IngleOptions, frozen=True, kw_only=True):
     """A conversation in `messages` or raw text in `prompt`; without a model, the default one.
 
-    `format` is what the answer must match. What the other protocols say in `ingle` may stand there
-    or beside it.
+    `format` is what the answer must match. `tools` are functions as in OpenAI's chats, and the same
+    without the wrapping. An answer that `continues` goes on with the last message. What the other
+    protocols say in `ingle` may stand there or beside it.
     """
 
     ingle: IngleOptions | None = None
     model: Reference | None = None
     messages: Conversation | None = None
     prompt: str | None = None
+    tools: list[ToolSpec] | None = None
+    tool_choice: ToolChoiceField | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning: ReasoningWish | None = None
+    continues: bool | None = None
     sampling: SamplingOptions = msgspec.field(default_factory=SamplingOptions)
     format: AnswerFormat | None = None
     max_tokens: TokenCount | None = None

@@ -31,6 +31,8 @@ def timings_of(collected: Collected) -> Timings:
     read = collected.prompt_tokens - collected.cached_tokens
     written = collected.completion_tokens
     drafted = collected.drafted_tokens
+    # Writing is timed from each sequence's first token on, which therefore does not count.
+    timed = max(0, written - len(collected.ended))
     return Timings(
         cache_n=collected.cached_tokens,
         prompt_n=read,
@@ -39,8 +41,8 @@ def timings_of(collected: Collected) -> Timings:
         prompt_per_second=round(_ratio(read, reading), 3),
         predicted_n=written,
         predicted_ms=_milliseconds(writing),
-        predicted_per_token_ms=_milliseconds(_ratio(writing, written)),
-        predicted_per_second=round(_ratio(written, writing), 3),
+        predicted_per_token_ms=_milliseconds(_ratio(writing, timed)),
+        predicted_per_second=round(_ratio(timed, writing), 3),
         draft_n=drafted or UNSET,
         draft_n_accepted=collected.accepted_tokens if drafted else UNSET,
     )

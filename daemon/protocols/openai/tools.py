@@ -138,7 +138,8 @@ def tool_name(name: str, place: str) -> str:
 
 
 def _is_function(spec: ToolSpec) -> bool:
-    return spec.type == "function" or (spec.type is None and spec.function is not None)
+    named = spec.function is not None or spec.name is not None
+    return spec.type == "function" or (spec.type is None and named)
 
 
 def _tool(spec: ToolSpec, place: str) -> Tool:

@@ -103,6 +103,9 @@ async def test_streams_name_their_events(daemon: RunningDaemon) -> None:
     assert {kind["properties"]["event"]["const"] for kind in kinds} == {
         "loading",
         "started",
+        "reasoning",
+        "tool_call",
+        "arguments",
         "delta",
         "finished",
         "error",

@@ -12,6 +12,16 @@ from urllib.parse import quote
 
 import pytest
 
+from ingle.backends.base import (
+    Delta,
+    Finished,
+    FinishReason,
+    ReasoningDelta,
+    Started,
+    ToolCallDelta,
+    ToolCallStarted,
+)
+from ingle.backends.conversation import Reasoning, Tool, ToolChoice
 from ingle.backends.process import WorkerProcess
 from ingle.models.store import ModelStore
 
@@ -350,3 +360,50 @@ async def test_a_folder_is_listed_while_it_is_loaded(
     (Path(path) / "model-00002-of-00002.safetensors").unlink()
     assert await refusal(daemon, "GET", address) == (422, "invalid_model")
     assert await refusal(daemon, "GET", "/ingle/v1/models/nothing") == (404, "model_not_found")
+
+
+async def test_reasoning_and_calls_of_tools(
+    run_daemon: DaemonFactory, answering: Callable[..., Any]
+) -> None:
+    backend = answering(
+        Started("", 9),
+        ReasoningDelta("", 0, "Hm.", [1, 2]),
+        Delta("", 0, "Let me look.", [3]),
+        ToolCallStarted("", 0, 0, "call_a", "f", [4]),
+        ToolCallDelta("", 0, 0, '{"x":', [5]),
+        ToolCallDelta("", 0, 0, "1}", [6]),
+        Finished("", 0, FinishReason.TOOL_CALLS, 6, reasoning_tokens=2),
+    )
+    called = {"id": "z", "function": {"name": "f", "arguments": "{}"}}
+    messages = [
+        *HI,
+        {"role": "assistant", "content": "", "tool_calls": [called]},
+        {"role": "tool", "tool_call_id": "z", "content": "4"},
+    ]
+    async with run_daemon(create_backend=backend) as daemon:
+        id_ = await start(
+            daemon,
+            messages=messages,
+            tools=[{"name": "f", "description": "Does it."}],
+            tool_choice={"name": "f"},
+            reasoning={"enabled": True, "effort": "low", "budget": 50},
+        )
+        events = await follow(daemon, id_)
+        status = (await daemon.unix.get(f"{GENERATIONS}/{id_}")).json()
+        wrong = {"messages": HI, "tools": [{"name": ""}]}
+        assert await refusal(daemon, "POST", GENERATIONS, json=wrong) == (400, "invalid_request")
+    assert [event for event in events if event[0] not in ("loading", "started")][:-1] == [
+        ("reasoning", {"text": "Hm.", "tokens": 2}),
+        ("delta", {"text": "Let me look.", "tokens": 1}),
+        ("tool_call", {"call": 0, "id": "call_a", "name": "f", "tokens": 1}),
+        ("arguments", {"call": 0, "text": '{"x":', "tokens": 1}),
+        ("arguments", {"call": 0, "text": "1}", "tokens": 1}),
+    ]
+    assert (events[-1][1]["reason"], events[-1][1]["reasoning_tokens"]) == ("tool_calls", 2)
+    assert (status["text"], status["reasoning"]) == ("Let me look.", "Hm.")
+    assert status["tool_calls"] == [{"id": "call_a", "name": "f", "arguments": '{"x":1}'}]
+    (request,) = backend.requests
+    assert request.tools == [Tool("f", "Does it.")]
+    assert request.tool_choice == ToolChoice("required", ["f"])
+    assert request.reasoning == Reasoning(True, "low", 50)
+    assert request.messages[2].tool_call_id == "z"

@@ -1,0 +1,45 @@
+"""From the native API's bodies to requests for a model, checked as far as they alone decide."""
+
+from __future__ import annotations
+
+from ingle.backends.base import GenerateRequest, Priority
+from ingle.backends.conversation import Reasoning
+
+from ...errors import InvalidBody
+from ...generations import new_generation_id
+from ...sampling import merge_sampling, stop_strings
+from ...structured_output import format_grammar
+from ..openai.messages import chat_messages
+from ..openai.tools import called_tools
+from ..origin import Origin
+from .types import GenerationRequest, ReasoningWish
+
+
+def generation_request(body: GenerationRequest, origin: Origin) -> GenerateRequest:
+    """The request, yet without what the model recommends; raises `InvalidBody`."""
+    if (body.messages is None) == (body.prompt is None):
+        raise InvalidBody("A generation takes either 'messages' or 'prompt'.", param="messages")
+    tools, choice = called_tools(body.tools, body.tool_choice)
+    options = body.ingle or body
+    return GenerateRequest(
+        id=new_generation_id(),
+        messages=chat_messages(body.messages) if body.messages is not None else None,
+        prompt=body.prompt,
+        tools=tools,
+        tool_choice=choice,
+        parallel_tool_calls=body.parallel_tool_calls is not False,
+        reasoning=_reasoning(body.reasoning),
+        continues=bool(body.continues),
+        sampling=merge_sampling(body.sampling, {}, prefix="sampling."),
+        max_tokens=body.max_tokens,
+        stop=stop_strings(body.stop),
+        priority=options.priority or Priority.INTERACTIVE,
+        client=options.client or origin.client,
+        grammar=format_grammar(body.format),
+        private=origin.private or bool(body.private),
+        speculation=options.speculation is not False,
+    )
+
+
+def _reasoning(wish: ReasoningWish | None) -> Reasoning:
+    return Reasoning() if wish is None else Reasoning(wish.enabled, wish.effort, wish.budget)
