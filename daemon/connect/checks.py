@@ -294,8 +294,10 @@ def _delta(chunk: Json) -> Json:
 
 
 def _checked(event: Json) -> Json:
-    if event.get("error"):
-        raise CheckFailed(_error(json.dumps(event).encode()))
+    # A response that failed carries its error inside; all other protocols outside.
+    carrier = event.get("response", event) if event.get("type") == "response.failed" else event
+    if carrier.get("error") or event.get("type") == "error":
+        raise CheckFailed(_error(json.dumps(carrier).encode()))
     return event
 
 
