@@ -1,0 +1,285 @@
+"""The Python packages that most programs speak to a model server with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import anthropic
+import openai
+import pytest
+from anthropic.types import MessageParam, ToolParam
+from langchain_core.messages import AIMessageChunk, HumanMessage, ToolMessage
+from langchain_openai import ChatOpenAI, OpenAIEmbeddings
+from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
+from openai.types.responses import FunctionToolParam
+from pydantic import BaseModel, SecretStr
+from pydantic_ai import Agent
+from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
+from pydantic_ai.providers.openai import OpenAIProvider
+
+if TYPE_CHECKING:
+    from .conftest import Daemon
+
+pytestmark = pytest.mark.model
+
+CAPITAL = "What is the capital of France?"
+PARIS = "The capital of France is Paris."
+QUESTION = "What is the weather in Ghent?"
+WEATHER = "drizzle-17"
+ANSWER = "In Ghent it is drizzle-17."
+SCHEMA: dict[str, object] = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}},
+    "required": ["city"],
+}
+
+
+def weather(city: str) -> str:
+    """The weather in a city.
+
+    Args:
+        city: Its name.
+    """
+    assert city == "Ghent"
+    return WEATHER
+
+
+@pytest.fixture(scope="module")
+def caller(daemon: Daemon) -> str:
+    """A model that asks for the weather, and then tells it."""
+    call = {"name": "weather", "arguments": {"city": "Ghent"}}
+    return daemon.play(
+        "forecaster",
+        first=f"<tool_call>\n{json.dumps(call)}\n</tool_call>",
+        after={WEATHER: ANSWER},
+    )
+
+
+@pytest.fixture
+def client(daemon: Daemon) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{daemon.url}/v1", api_key="none", max_retries=0) as client:
+        yield client
+
+
+def test_openai_streams(client: openai.OpenAI) -> None:
+    stream = client.chat.completions.create(
+        model="smollm2",
+        messages=[{"role": "user", "content": CAPITAL}],
+        temperature=0,
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+    chunks = list(stream)
+    pieces = [chunk.choices[0].delta.content for chunk in chunks if chunk.choices]
+    assert "".join(piece or "" for piece in pieces) == PARIS
+    assert chunks[-1].usage is not None
+    assert chunks[-1].usage.completion_tokens == 8
+
+
+def test_openai_calls_a_tool(client: openai.OpenAI, caller: str) -> None:
+    tools: list[ChatCompletionToolParam] = [
+        {"type": "function", "function": {"name": "weather", "parameters": SCHEMA}}
+    ]
+    messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": QUESTION}]
+    with client.chat.completions.stream(model=caller, messages=messages, tools=tools) as stream:
+        message = stream.get_final_completion().choices[0].message
+    assert message.tool_calls
+    (call,) = message.tool_calls
+    messages.append(
+        {
+            "role": "assistant",
+            "content": message.content,
+            "tool_calls": [
+                {
+                    "type": "function",
+                    "id": call.id,
+                    "function": {"name": call.function.name, "arguments": call.function.arguments},
+                }
+            ],
+        }
+    )
+    result = weather(**json.loads(call.function.arguments))
+    messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
+    done = client.chat.completions.create(model=caller, messages=messages, tools=tools)
+    assert done.choices[0].message.content == ANSWER
+
+
+def test_openai_lists_completes_and_embeds(client: openai.OpenAI, caller: str) -> None:
+    assert {"smollm2:135m", caller} <= {model.id for model in client.models.list()}
+    done = client.completions.create(
+        model="smollm2", prompt="The capital of France is", max_tokens=2, temperature=0
+    )
+    assert "Paris" in done.choices[0].text
+
+
+def test_openai_responses_streams(client: openai.OpenAI) -> None:
+    with client.responses.stream(model="smollm2", input=CAPITAL, temperature=0) as stream:
+        pieces = [e.delta for e in stream if e.type == "response.output_text.delta"]
+        response = stream.get_final_response()
+    assert "".join(pieces) == response.output_text == PARIS
+    assert len(pieces) > 1
+
+
+def test_openai_responses_calls_a_tool(client: openai.OpenAI, caller: str) -> None:
+    tools: list[FunctionToolParam] = [
+        {"type": "function", "name": "weather", "parameters": SCHEMA, "strict": False}
+    ]
+    with client.responses.stream(model=caller, input=QUESTION, tools=tools) as stream:
+        response = stream.get_final_response()
+    (call,) = [item for item in response.output if item.type == "function_call"]
+    result = weather(**json.loads(call.arguments))
+    answer = client.responses.create(
+        model=caller,
+        previous_response_id=response.id,
+        input=[{"type": "function_call_output", "call_id": call.call_id, "output": result}],
+        tools=tools,
+    )
+    assert answer.output_text == ANSWER
+
+
+@pytest.fixture
+def claude(daemon: Daemon) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(base_url=daemon.url, api_key="none", max_retries=0) as client:
+        yield client
+
+
+def test_anthropic_streams(claude: anthropic.Anthropic) -> None:
+    with claude.messages.stream(
+        model="smollm2", max_tokens=64, messages=[{"role": "user", "content": CAPITAL}]
+    ) as stream:
+        pieces = list(stream.text_stream)
+        message = stream.get_final_message()
+    assert "Paris" in "".join(pieces)
+    assert len(pieces) > 1
+    assert message.stop_reason == "end_turn"
+    assert message.usage.output_tokens > 1
+
+
+def test_anthropic_calls_a_tool(claude: anthropic.Anthropic, caller: str) -> None:
+    tools: list[ToolParam] = [{"name": "weather", "input_schema": SCHEMA}]
+    messages: list[MessageParam] = [{"role": "user", "content": QUESTION}]
+    with claude.messages.stream(
+        model=caller, max_tokens=500, messages=messages, tools=tools
+    ) as stream:
+        message = stream.get_final_message()
+    assert message.stop_reason == "tool_use"
+    (call,) = [block for block in message.content if block.type == "tool_use"]
+    assert call.input == {"city": "Ghent"}
+    messages.append({"role": "assistant", "content": message.content})
+    result = weather(**cast(Any, call.input))
+    messages.append(
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "tool_use_id": call.id, "content": result}],
+        }
+    )
+    answer = claude.messages.create(model=caller, max_tokens=500, messages=messages, tools=tools)
+    (block,) = answer.content
+    assert block.type == "text"
+    assert block.text == ANSWER
+
+
+def test_anthropic_counts_and_lists(claude: anthropic.Anthropic, caller: str) -> None:
+    counted = claude.messages.count_tokens(
+        model="smollm2", messages=[{"role": "user", "content": CAPITAL}]
+    )
+    assert counted.input_tokens > 7
+    assert caller in {model.id for model in claude.models.list()}
+
+
+NewChat = Callable[..., ChatOpenAI]
+
+
+@pytest.fixture
+def new_chat(daemon: Daemon) -> Iterator[NewChat]:
+    """langchain's client, over connections that are closed in the end."""
+    with openai.DefaultHttpxClient() as http:
+
+        def new(model: str, **more: Any) -> ChatOpenAI:
+            return ChatOpenAI(
+                base_url=f"{daemon.url}/v1",
+                api_key=SecretStr("none"),
+                model=model,
+                http_client=http,
+                **more,
+            )
+
+        yield new
+
+
+def test_langchain_streams(new_chat: NewChat) -> None:
+    pieces = [chunk.text for chunk in new_chat("smollm2", temperature=0).stream(CAPITAL)]
+    assert "".join(pieces) == PARIS
+    assert len(pieces) > 1
+
+
+@pytest.mark.parametrize("responses", [False, True])
+def test_langchain_calls_a_tool(new_chat: NewChat, caller: str, *, responses: bool) -> None:
+    chat: Any = new_chat(caller, use_responses_api=responses)
+    bound = chat.bind_tools([weather])
+    asked = HumanMessage(QUESTION)
+    whole: AIMessageChunk | None = None
+    for chunk in bound.stream([asked]):
+        assert isinstance(chunk, AIMessageChunk)
+        whole = chunk if whole is None else whole + chunk
+    assert whole is not None
+    (call,) = whole.tool_calls
+    result = ToolMessage(weather(**call["args"]), tool_call_id=call["id"] or "")
+    answer = bound.invoke([asked, whole, result])
+    assert answer.text == ANSWER
+
+
+def test_langchain_embeds(daemon: Daemon, minilm_path: Path) -> None:
+    daemon.install(minilm_path)
+    with openai.DefaultHttpxClient() as http:
+        embeddings = OpenAIEmbeddings(
+            base_url=f"{daemon.url}/v1",
+            api_key=SecretStr("none"),
+            model="all-minilm",
+            check_embedding_ctx_length=False,
+            http_client=http,
+        )
+        vectors = embeddings.embed_documents(["a cat", "a kitten"])
+    assert [len(vector) for vector in vectors] == [384, 384]
+
+
+@pytest.fixture
+async def provider(daemon: Daemon) -> AsyncIterator[OpenAIProvider]:
+    """How pydantic-ai finds the daemon, over connections that are closed in the end."""
+    async with openai.AsyncOpenAI(
+        base_url=f"{daemon.url}/v1", api_key="none", max_retries=0
+    ) as client:
+        yield OpenAIProvider(openai_client=client)
+
+
+async def test_pydantic_ai_streams(provider: OpenAIProvider) -> None:
+    agent = Agent(OpenAIChatModel("smollm2", provider=provider))
+    async with agent.run_stream(CAPITAL, model_settings={"temperature": 0}) as result:
+        pieces = [piece async for piece in result.stream_text(delta=True, debounce_by=None)]
+    assert "".join(pieces) == PARIS
+    assert len(pieces) > 1
+
+
+@pytest.mark.parametrize("kind", [OpenAIChatModel, OpenAIResponsesModel])
+async def test_pydantic_ai_calls_a_tool(
+    provider: OpenAIProvider, caller: str, kind: type[OpenAIChatModel | OpenAIResponsesModel]
+) -> None:
+    agent = Agent(kind(caller, provider=provider))
+    agent.tool_plain(weather)
+    assert (await agent.run(QUESTION)).output == ANSWER
+
+
+class Capital(BaseModel):
+    """What pydantic-ai wants of a model's answer."""
+
+    city: str
+
+
+async def test_pydantic_ai_gets_objects(provider: OpenAIProvider) -> None:
+    """The answer is the call of a tool, which SmolLM2 knows nothing about: a grammar forces it."""
+    agent = Agent(OpenAIChatModel("smollm2", provider=provider), output_type=Capital)
+    answer = await agent.run(CAPITAL, model_settings={"temperature": 0, "max_tokens": 200})
+    assert isinstance(answer.output.city, str)
