@@ -104,6 +104,8 @@ def _claude_variables(target: Target) -> list[tuple[str, str]]:
         ("ANTHROPIC_DEFAULT_SONNET_MODEL", target.model),
         ("ANTHROPIC_DEFAULT_HAIKU_MODEL", target.model),
         ("ANTHROPIC_SMALL_FAST_MODEL", target.model),
+        # It knows the windows of Anthropic's models only, and takes others to be far larger.
+        ("CLAUDE_CODE_MAX_CONTEXT_TOKENS", str(target.context)),
         ("CLAUDE_CODE_MAX_OUTPUT_TOKENS", str(target.answer_tokens)),
         # Nothing should leave the machine; and a header that differs with each turn makes every
         # prompt begin differently.
