@@ -249,7 +249,8 @@ def _follow(run: BackgroundRun, after: int) -> HTTPResponse:
         async for frames in run.follow(after):
             await out.send(frames)
 
-    return EventStream(produce, style=StreamStyle(on_error=run.answer.failure))
+    # The run tells its own failures; following it has none.
+    return EventStream(produce, style=StreamStyle(on_error=lambda error: b""))
 
 
 def _origin(request: Request, body: ResponsesRequest) -> Origin:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -86,9 +86,9 @@ class _CallOutput(msgspec.Struct):
 class _Hosted(msgspec.Struct):
     id: str | None = None
     call_id: str | None = None
-    action: Any = None
-    operation: Any = None
-    output: Any = None
+    action: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    operation: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    output: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
 class ItemReader:
@@ -184,14 +184,14 @@ class ItemReader:
             return None
         item = parse(data, self._hosted, place)
         call_id = item.call_id or item.id
-        told = item.output if is_output else item.action or item.operation
-        if call_id is None or told is None:
+        told = [item.output] if is_output else [item.action, item.operation]
+        text = next((text for text in map(_json_text, told) if text), None)
+        if call_id is None or text is None:
             return None
         fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
         fields.setdefault("id", _raw(ids.new("hosted")))
         fields.setdefault("status", _raw("completed"))
         raw = msgspec.Raw(msgspec.json.encode(fields))
-        text = told if isinstance(told, str) else msgspec.json.encode(told).decode()
         if is_output:
             return HostedOutput(raw=raw, call_id=call_id, output=text)
         name = kind.removesuffix("_call")
@@ -250,6 +250,14 @@ def _text(part: _Part, place: str) -> str:
     if part.text is None:
         raise InvalidBody(f"'{place}.text' is missing.", param=f"{place}.text")
     return part.text
+
+
+def _json_text(raw: msgspec.Raw) -> str:
+    """A string's inside, else the JSON as it came; "" for nothing."""
+    text = bytes(raw).decode()
+    if text.startswith('"'):
+        return msgspec.json.decode(text, type=str)
+    return "" if text == "null" else text
 
 
 def _raw(text: str) -> msgspec.Raw:

@@ -83,3 +83,21 @@ async def test_responses(daemon: RunningDaemon, assault: Assault) -> None:
 async def test_counting(daemon: RunningDaemon, assault: Assault) -> None:
     path = "/v1/responses/input_tokens"
     await assault(daemon, path, [ITEMS, TOOLS], is_openai_error, count=200)
+
+
+async def test_nesting_up_to_any_depth(daemon: RunningDaemon) -> None:
+    """Somewhere between what is read and what is refused something else could give in."""
+    for depth in (*range(50, 1000, 50), *range(900, 1000, 7)):
+        deep = '{"a":' * depth + "1" + "}" * depth
+        call = f'{{"type":"local_shell_call","call_id":"c","action":{deep}}}'
+        bodies = [
+            f'"input":[{{"role":"user","content":"Hi"}},{call}]',
+            f'"input":"Hi","tools":[{{"type":"function","name":"f","parameters":{deep}}}]',
+            f'"input":"Hi","tools":[{{"type":"mcp","headers":{deep}}}]',
+            f'"input":"Hi","text":{{"format":{{"type":"json_schema","schema":{deep}}}}}',
+            f'"input":"Hi","client_metadata":{deep}',
+        ]
+        for body in bodies:
+            content = f'{{"model":"echo:1","max_output_tokens":1,{body}}}'
+            answer = await daemon.unix.post("/v1/responses", content=content.encode())
+            assert answer.status_code in (200, 400), (depth, body[:60], answer.text)
