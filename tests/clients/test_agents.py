@@ -47,6 +47,44 @@ def test_codex_calls_a_tool(
     assert ANSWER in _codex(daemon, model, installed, run_client, "Run the command.")
 
 
+def test_codex_calls_a_tool_in_a_namespace(
+    daemon: Daemon, installed: Installed, run_client: Runner, called: Call
+) -> None:
+    """Only who found tool and namespace again knows that there is no such agent."""
+    nobody = "00000000-0000-0000-0000-000000000000"
+    call = called("multi_agent_v1__close_agent", target=nobody)
+    known = {f"agent with id {nobody} not found": ANSWER}
+    model = daemon.play("codex-leads", first=call, after=known)
+    assert ANSWER in _codex(daemon, model, installed, run_client, "Close the agent.")
+
+
+def test_codex_calls_a_tool_of_lm_studio(
+    daemon: Daemon, installed: Installed, run_client: Runner, called: Call
+) -> None:
+    """Without any settings: it looks for the model, has it loaded, and asks."""
+    call = called("exec_command", cmd=COMMAND)
+    model = daemon.play("codex-finds", first=call, after={RESULT: ANSWER})
+    said = run_client(
+        *(installed.path("codex", "node_modules", ".bin", "codex"), "exec"),
+        *("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"),
+        *("--oss", "--local-provider", "lmstudio", "-m", model, "Run the command."),
+        path=[installed.node()],
+        env={"CODEX_OSS_BASE_URL": f"{daemon.url}/v1"},
+    )
+    assert ANSWER in said
+
+
+def test_codex_edits_a_file(
+    daemon: Daemon, installed: Installed, run_client: Runner, called: Call
+) -> None:
+    """For models it knows it has a tool that takes a patch as it is, and no JSON."""
+    patch = '*** Begin Patch\n*** Add File: made.txt\n+ghent "42"\n*** End Patch\n'
+    call = called("apply_patch", input=patch)
+    daemon.play("gpt-5.5", first=call, after={"made.txt": ANSWER})
+    assert ANSWER in _codex(daemon, "gpt-5.5", installed, run_client, "Make a file.")
+    assert (run_client.work / "made.txt").read_text() == 'ghent "42"\n'
+
+
 def _codex(
     daemon: Daemon, model: str, installed: Installed, run_client: Runner, prompt: str
 ) -> str:
