@@ -103,7 +103,7 @@ class AliasTable:
         listed = ", ".join(f"`{name}`" for name in names) + (
             f" and {more} more" if more > 0 else ""
         )
-        there_is = f"There is {listed}." if names else "No model is installed yet."
+        there_is = f"Here are {listed}." if names else "No model is installed yet."
         hint = (
             f"{error.hint} {there_is}" if error.hint and "Did you mean" in error.hint else there_is
         )

@@ -112,11 +112,12 @@ class ModelManager:
             if place is not None:
                 place.leave()
             raise WrongTask(model.task, task, name=model.name)
+        options = replace(options, context=self._limits.context(options.context))
         with place or self.enter(model, priority, answers):
             self._make_way_for_context(model, options.context)
             run = await self._obtain(model, options, on_progress=on_progress)
             if keep_alive is not None:
-                run.keep(keep_alive)
+                run.keep(self._limits.keep_alive(keep_alive))
             try:
                 assert run.backend is not None
                 assert run.info is not None

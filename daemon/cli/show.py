@@ -11,9 +11,10 @@ from urllib.parse import quote
 from ..config import load_config
 from .client import DaemonClient
 from .daemon_process import ensure_daemon
+from .errors import RequestFailed
 from .output import format_bytes, format_count, print_json, visible
 from .parser import CommandParser
-from .reference import find_entry, sendable_reference
+from .reference import find_entry, matching_entry, sendable_reference
 from .wire import LoadedModel, ModelEntry
 
 
@@ -35,11 +36,16 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _find(client: DaemonClient, reference: str) -> ModelEntry:
-    """The entry of a name, or of a file or folder, which is in no list."""
-    if Path(reference).is_absolute():
-        found = client.get(f"/ingle/v1/models/{quote(reference, safe='')}")
-        return cast("ModelEntry", found)
-    return find_entry(client.models(), reference)
+    """The entry of a name, or of a file, a folder or an alias, which are in no list."""
+    models = client.models()
+    if not Path(reference).is_absolute() and (entry := matching_entry(models, reference)):
+        return entry
+    try:
+        return cast("ModelEntry", client.get(f"/ingle/v1/models/{quote(reference, safe='')}"))
+    except RequestFailed as error:
+        if error.code != "model_not_found" or Path(reference).is_absolute():
+            raise
+        return find_entry(models, reference)  # which knows the names of the catalog, too
 
 
 def _chat(entry: ModelEntry) -> str:

@@ -93,7 +93,9 @@ class Prober:
         name, arguments = "", ""
         for chunk in self._events("/v1/chat/completions", body):
             calls: list[Json] = _delta(chunk).get("tool_calls") or []
-            for call in calls[:1]:
+            for call in calls:
+                if call["index"] > 0:
+                    continue  # the model may call again
                 name = name or call["function"].get("name") or ""
                 arguments += call["function"].get("arguments") or ""
         return _call(name, arguments)
@@ -149,13 +151,13 @@ class Prober:
             "description": _TOOL["description"],
             "input_schema": _PARAMETERS,
         }
-        name, arguments = "", ""
+        name, arguments, block_index = "", "", -1
         extra = {"tools": [tool], "tool_choice": {"type": "any"}}
         for event in self._messages(_TASK, _CALL_TOKENS, **extra):
             block = event.get("content_block", {})
-            if event["type"] == "content_block_start" and block["type"] == "tool_use":
-                name = name or block["name"]
-            if event["type"] == "content_block_delta":
+            if event["type"] == "content_block_start" and block["type"] == "tool_use" and not name:
+                name, block_index = block["name"], event["index"]
+            if event["type"] == "content_block_delta" and event["index"] == block_index:
                 arguments += event["delta"].get("partial_json", "")
         return _call(name, arguments)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingle.daemon.limits import Limits
+from ingle.daemon.preparation import LoadOptions
 
 if TYPE_CHECKING:
     from .conftest import RunningDaemon
@@ -74,3 +75,15 @@ async def test_no_load_gets_more_context_or_time_than_allowed(run_daemon: Daemon
         again = (await daemon.tcp.post("/ingle/v1/load", json={**body, "context": 8192})).json()
         assert again["pid"] == loaded["pid"]
         assert again["loaded_for"] >= loaded["loaded_for"]
+
+
+async def test_a_lease_is_bounded_like_a_load(run_daemon: DaemonFactory) -> None:
+    async with run_daemon(max_context=300, max_keep_alive=60.0) as daemon:
+        options = LoadOptions(context=4096)
+        manager = daemon.services.manager
+        for _ in range(2):
+            async with manager.lease("echo:1", options=options, keep_alive=-1.0) as lease:
+                assert lease.info.context == 300
+        (loaded,) = manager.loaded()
+        assert loaded.expires_in is not None
+        assert loaded.expires_in <= 60

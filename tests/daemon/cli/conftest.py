@@ -163,8 +163,12 @@ class Handler(BaseHTTPRequestHandler):
                 self._json(202, {"id": "gen-1", "model": "smollm2:135m"})
             case "generations/gen-1/events":
                 self._stream(daemon, daemon.answer)
-            case path if self.command == "GET" and path.startswith("models/"):
+            case "models/gpt-4o":
+                self._json(200, daemon.models[0])
+            case path if self.command == "GET" and path.startswith("models/%2F"):
                 self._json(200, daemon.models[0] | {"name": unquote(path[len("models/") :])})
+            case path if self.command == "GET" and path.startswith("models/"):
+                self._error(404, "model_not_found", "There is no such model here.", None)
             case path if self.command == "DELETE":
                 name = unquote(path.removeprefix("models/"))
                 self._json(200, {"removed": name, "freed": 98362432})

@@ -89,6 +89,11 @@ def test_show_takes_a_path(daemon: Any, capsys: Capture, tmp_path: Path) -> None
     assert capsys.readouterr().out.startswith(f"name          {tmp_path}/a folder\n")
 
 
+def test_show_takes_an_alias(daemon: Any, capsys: Capture) -> None:
+    assert main(["show", "gpt-4o"]) == 0
+    assert capsys.readouterr().out.startswith("name          smollm2:135m\n")
+
+
 def test_show_tells_what_a_loaded_model_got(daemon: Any, capsys: Capture) -> None:
     daemon.loaded = [
         loaded_model(name="b"),
