@@ -97,7 +97,9 @@ class AliasTable:
         if _is_known(reference, store.catalog):
             return error
         installed = [model.name for model in store.list()]
-        near = difflib.get_close_matches(normal_name(reference), self._exact, n=1)
+        # Comparing takes time with the square of the length.
+        said = normal_name(reference[:_LONGEST])
+        near = difflib.get_close_matches(said, self._exact, n=1)
         names = [*near, *installed[:_SHOWN_MODELS]]
         more = len(installed) - _SHOWN_MODELS
         listed = ", ".join(f"`{name}`" for name in names) + (

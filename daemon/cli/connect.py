@@ -181,7 +181,8 @@ def _target(
         said.append("`port` is 0, so the address changes with each start: set another one.")
     entries = daemon.models()
     # What was chosen once stays chosen.
-    model, note = wanted or Record(config.paths.connections).model(client.name), None
+    given, told = Record(config.paths.connections).given(client.name) or (None, 0)
+    model, note = wanted or given, None
     if model is None:
         model, note = choose_model(client, entries, status["default_model"])
     try:
@@ -193,6 +194,8 @@ def _target(
         found = {"id": model, "context_length": known["context"] if known else 0}
         said.append(f"{model} is not installed yet: `ingle pull {model}` fetches it.")
     name, context = str(found["id"]), int(found.get("context_length") or 0)
+    if name == given and told < context:
+        context = told  # memory comes and goes; what was written is still true
     said += [line for line in (note, warn_of_context(client, name, context)) if line]
     url = f"http://{status['address']}"
     return Target(url=url, model=name, context=context or 4096), said
@@ -296,7 +299,7 @@ def _write(client: Client, config: Config, target: Target, changes: Sequence[Cha
     from ..connect.change import write
     from ..connect.record import Record
 
-    copies = write(changes, Record(config.paths.connections), client.name, target.model)
+    copies = write(changes, Record(config.paths.connections), client.name, target)
     for change in changes:
         if change.is_one:
             say(f"Written: {change.path}")

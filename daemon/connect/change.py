@@ -13,6 +13,7 @@ from ..atomic_file import write_atomically
 from .data_path import CannotEdit
 from .record import Record, digest
 from .settings_file import SettingsFile
+from .target import Target
 
 
 class ChangeFailed(Exception):
@@ -97,8 +98,8 @@ def _removal_unrecorded(file: SettingsFile) -> Change:
     return Change(file.path, now, after, file)
 
 
-def write(changes: Sequence[Change], record: Record, client: str, model: str) -> list[Path]:
-    """Write what changes for a program that gets `model`; returns the copies of what was there.
+def write(changes: Sequence[Change], record: Record, client: str, target: Target) -> list[Path]:
+    """Write what changes for a program that gets `target`; returns the copies of what was there.
 
     Raises `ChangeFailed`.
     """
@@ -112,7 +113,7 @@ def write(changes: Sequence[Change], record: Record, client: str, model: str) ->
             copy = _copy(change)
             copies += [copy] if copy is not None else []
             # Kept first: what is written can then be taken back whatever happens in between.
-            record.add(client, change.settings, change.before, change.after, model)
+            record.add(client, change.settings, change.before, change.after, target)
             write_atomically(change.path, change.after.encode())
         except OSError as error:
             raise ChangeFailed(change.path, error) from error

@@ -14,6 +14,7 @@ from .data_path import Path as DataPath
 
 if TYPE_CHECKING:
     from .settings_file import SettingsFile
+    from .target import Target
 
 
 def digest(text: str) -> str:
@@ -54,6 +55,7 @@ class RecordedFile(msgspec.Struct, frozen=True, kw_only=True):
     written: str
     before: list[RecordedPlace] = []
     model: str = ""
+    context: int = 0
 
     def places(self) -> list[tuple[DataPath, object]]:
         """Each place that was changed, with what was there."""
@@ -71,12 +73,13 @@ class Record:
         """By path, what was written for one program."""
         return dict(self._clients.get(client, {}))
 
-    def model(self, client: str) -> str | None:
-        """The model that a program was last given."""
-        return next((file.model for file in self.files(client).values() if file.model), None)
+    def given(self, client: str) -> tuple[str, int] | None:
+        """The model that a program was last given, and the context it was told."""
+        files = self.files(client).values()
+        return next(((file.model, file.context) for file in files if file.model), None)
 
     def add(
-        self, client: str, file: SettingsFile, before: str | None, after: str, model: str
+        self, client: str, file: SettingsFile, before: str | None, after: str, target: Target
     ) -> None:
         """Keep what is about to be written; raises `OSError`."""
         files = self._clients.setdefault(client, {})
@@ -96,7 +99,8 @@ class Record:
             original=None if mixed else original,
             written="" if mixed else digest(after),
             before=places,
-            model=model,
+            model=target.model,
+            context=target.context,
         )
         self._save()
 

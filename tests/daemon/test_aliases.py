@@ -131,6 +131,14 @@ def test_a_long_name_is_not_tried_on_patterns(store: ModelStore) -> None:
     assert table.target("a" * 100_000 + "b") is None
 
 
+@pytest.mark.parametrize("said", ["x" * 10**7, "\ud800", "a\x00b", "", " ", "🙂" * 5000])
+def test_hostile_names_are_not_found(store: ModelStore, said: str) -> None:
+    with pytest.raises(ModelNotFound) as caught:
+        AliasTable(ALIASES).resolve(said, store)
+    assert len(caught.value.message) + len(caught.value.hint or "") < 20_000
+    (caught.value.message + str(caught.value.hint)).encode()
+
+
 def test_entries_are_the_full_aliases_with_what_they_lead_to() -> None:
     assert AliasTable(ALIASES).entries() == [
         ("gpt-4o", "echo:1"),

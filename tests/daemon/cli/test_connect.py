@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -130,6 +131,28 @@ async def test_the_model_that_was_chosen_stays_chosen(
     status, _, err = await run("aider", "--write", "--model", "gone")
     assert status == 1
     assert "gone" in err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+@pytest.mark.parametrize(("answer", "written"), [("y", True), ("n", False), ("", False)])
+async def test_at_a_terminal_it_asks(
+    home: Path, served: RunningDaemon, answer: str, written: bool
+) -> None:
+    outer, inner = os.openpty()
+    command = [sys.executable, "-P", "-m", "ingle.daemon.main", "connect", "zed"]
+    environment = {**os.environ, "TERM": "xterm"}
+    environment.pop("NO_COLOR", None)
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=inner, stdout=inner, stderr=inner, env=environment, cwd=home
+    )
+    os.close(inner)
+    os.write(outer, f"{answer}\n".encode())
+    assert await process.wait() == 0
+    shown = os.read(outer, 65536).decode()
+    os.close(outer)
+    assert "\x1b[32m+" in shown
+    assert "Write this? [y/N]" in shown
+    assert (home / ".config/zed/settings.json").exists() is written
 
 
 async def test_a_key_is_made_once_written_in_and_revoked(

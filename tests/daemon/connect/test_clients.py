@@ -128,7 +128,7 @@ def record(tmp_path: Path) -> Record:
 
 
 def connect(client: Client, target: Target, places: Places, record: Record) -> list[Path]:
-    return write(plan(client.files(target, places)), record, client.name, target.model)
+    return write(plan(client.files(target, places)), record, client.name, target)
 
 
 def everything(home: Path) -> dict[str, bytes]:
@@ -320,7 +320,7 @@ def test_a_full_disk_loses_nothing(
 
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(ChangeFailed, match="No space left"):
-        write(changes, record, "zed", target.model)
+        write(changes, record, "zed", target)
     assert {p.name for p in path.parent.iterdir()} == {path.name}
     assert path.read_text() == EXISTING["zed"]
 
