@@ -147,11 +147,41 @@ class CallParser:
     def _read_thought(self) -> Steps[None]:
         """A thought up to its closing tag; blanks around it are dropped."""
         closes = self._tags.closes if self._tags is not None else ()
+        opens = [opener.tag for opener in self._format.openers] if self._calls else []
         yield from self._source.skip_space()
-        if (yield from pass_until(self._source, closes, lambda text: self._emit(text, Thought))):
-            self._thinking = False
+        while not self._source.exhausted:
+            tag = yield from pass_until(
+                self._source, [*closes, *opens], lambda text: self._emit(text, Thought), take=closes
+            )
+            if tag in closes:
+                self._thinking = False
+                break
+            if tag:
+                yield from self._read_call_in_thought(tag, closes)
+                if not self._thinking:
+                    break
         self._blanks.clear()
         self._fresh = self._stripped = True
+
+    def _read_call_in_thought(self, tag: str, closes: Sequence[str]) -> Steps[None]:
+        """What a tag within a thought opens: a call only if it is complete, and the thought is not.
+
+        Models write about calls before they make them, and some forget to end the thought first.
+        """
+        self._source.take(len(tag))
+        char = yield from self._source.ahead()
+        if isinstance(self._openers[tag].body, JsonCalls | None) and char not in ("{", "[", "<"):
+            self._emit(tag, Thought)
+            return
+        held = [tag]
+        closed = yield from pass_until(self._source, closes, held.append, take=())
+        text = "".join(held)
+        ends = self._format.closers
+        if closed or (ends and not any(end in text for end in ends)):
+            self._emit(text, Thought)
+        else:
+            self._source = TextSource(text, ended=True)
+            self._thinking = False
 
     def _read_text(self) -> Steps[None]:
         """Text up to the next call."""
