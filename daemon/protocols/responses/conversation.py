@@ -51,10 +51,10 @@ class _Conversation:
     def add(self, item: Item) -> None:
         match item:
             case ReasoningItem():
-                self._begin_turn(after_call=True)
+                self._begin_turn()
                 self._thoughts = thoughts_of(item)
             case OutputMessage():
-                self._begin_turn(after_call=True)
+                self._begin_turn()
                 self._text = _said(item)
             case FunctionCall():
                 name = joined_name(item.namespace or None, item.name)
@@ -72,9 +72,9 @@ class _Conversation:
                 self.end_turn()
                 self.messages.append(ChatMessage(ROLES[item.role], _joined(item.content)))
 
-    def _begin_turn(self, *, after_call: bool) -> None:
-        """Another message where the one at hand has its text already."""
-        if self._text is not None or (after_call and self._calls):
+    def _begin_turn(self) -> None:
+        """Another message where the one at hand has its text or its calls already."""
+        if self._text is not None or self._calls:
             self.end_turn()
 
     def end_turn(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 
@@ -54,25 +55,17 @@ class RequestReader:
         choice = tool_choice(body.tool_choice, table)
         own = await self._own_items(body, ids)
         earlier = await self._earlier_items(body, ids)
-        request = GenerateRequest(
-            id=f"resp_{ids.token}",
-            messages=chat_messages(body.instructions, [*earlier, *own]),
-            tools=table.tools,
-            tool_choice=choice,
-            parallel_tool_calls=body.parallel_tool_calls is not False,
-            reasoning=_reasoning(body.reasoning),
-            max_tokens=body.max_output_tokens,
-            logprobs=(body.top_logprobs or 0) if LOGPROBS in body.includes else None,
-            grammar=self._grammar(body.text),
-            priority=origin.priority or body.priority,
-            client=origin.client,
-            private=origin.private,
-            speculation=body.ingle is None or body.ingle.speculation is not False,
-        )
         fitting = Fitting()
         job = Job(
             model=body.model,
-            request=request,
+            request=GenerateRequest(
+                id=f"resp_{ids.token}",
+                messages=chat_messages(body.instructions, [*earlier, *own]),
+                tools=table.tools,
+                tool_choice=choice,
+                grammar=self._grammar(body.text),
+                **_plain_fields(body, origin),
+            ),
             options=body,
             messages_field="input",
             fit=fitting if body.truncation == "auto" else None,
@@ -124,6 +117,19 @@ class RequestReader:
                 raise InvalidBody("'text.format.schema' is missing.", param="text.format.schema")
         lenient = wanted.strict is False
         return Grammar(GrammarKind.JSON_SCHEMA, schema, lenient=lenient, param="text.format")
+
+
+def _plain_fields(body: ResponsesRequest, origin: Origin) -> dict[str, Any]:
+    return {
+        "parallel_tool_calls": body.parallel_tool_calls is not False,
+        "reasoning": _reasoning(body.reasoning),
+        "max_tokens": body.max_output_tokens,
+        "logprobs": (body.top_logprobs or 0) if LOGPROBS in body.includes else None,
+        "priority": origin.priority or body.priority,
+        "client": origin.client,
+        "private": origin.private,
+        "speculation": body.ingle is None or body.ingle.speculation is not False,
+    }
 
 
 def _reasoning(asked: ReasoningOptions | None) -> Reasoning:

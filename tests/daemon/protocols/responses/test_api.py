@@ -361,3 +361,54 @@ async def test_batches_are_answered_from_within(speaking: Speaking) -> None:
     answer = Response.model_validate(json.loads(lines)["response"]["body"])
     assert (answer.status, answer.output_text) == ("completed", "Hello from the scripted model.")
     assert speaking.mouth.last.priority is Priority.BATCH
+
+
+async def test_null_is_as_good_as_nothing(speaking: Speaking) -> None:
+    names = [*("instructions", "previous_response_id", "conversation", "prompt", "tools")]
+    names += ["tool_choice", "parallel_tool_calls", "max_output_tokens", "max_tool_calls", "text"]
+    names += ["reasoning", "top_logprobs", "include", "truncation", "metadata", "store", "stream"]
+    names += ["background", "service_tier", "user", "safety_identifier", "prompt_cache_key"]
+    names += ["stream_options", "temperature", "top_p", "ingle", "client_metadata", "moderation"]
+    speaking.mouth.says("Yes.")
+    plain = await speaking.post({})
+    told = await speaking.post(dict.fromkeys(names))
+    item = {"role": "user", "content": "Hi", "id": None, "status": None, "type": None}
+    function = {"type": "function", "name": "f", "parameters": None, "strict": None}
+    form = {"format": None, "verbosity": None}
+    inner = {"effort": None, "summary": None, "generate_summary": None}
+    again = await speaking.post({"input": [item], "text": form, "reasoning": inner})
+    for answer in (told, again):
+        for name in ("id", "created_at", "completed_at", "output"):
+            answer[name] = plain[name]
+        assert answer == plain
+    await speaking.post({"tools": [function | {"description": None}], "ingle": {"private": None}})
+
+
+async def test_a_stream_begins_while_the_model_is_loaded(run_daemon: Any) -> None:
+    body = {"model": "echo:1", "input": "Hi", "stream": True}
+    async with (
+        run_daemon(script={"load_seconds": 1.0}) as daemon,
+        daemon.unix.stream("POST", "/v1/responses", json=body) as answer,
+    ):
+        lines = [line async for line in answer.aiter_lines() if line]
+    assert lines[0] == "event: response.created"
+    loading = [number for number, line in enumerate(lines) if line.startswith(": loading")]
+    assert loading[0] == 2
+    assert loading[-1] < lines.index("event: response.in_progress")
+    assert lines[-2] == "event: response.completed"
+
+
+async def test_a_model_that_cannot_be_loaded(run_daemon: Any) -> None:
+    body = {"model": "echo:1", "input": "Hi", "stream": True}
+    for seconds in (0.0, 1.0):
+        script = {"load_seconds": seconds, "load_error": "The file is damaged."}
+        async with run_daemon(script=script) as daemon:
+            if not seconds:
+                answer = await daemon.unix.post("/v1/responses", json=body)
+                assert answer.status_code == 500
+                assert answer.json()["error"]["type"] == "server_error"
+                continue
+            events = await daemon.events("POST", "/v1/responses", json=body)
+        assert [name for name, _ in events] == ["response.created", "response.failed"]
+        assert events[-1][1]["response"]["error"]["code"] == "server_error"
+        assert events[-1][1]["response"]["model"] == "echo:1"
