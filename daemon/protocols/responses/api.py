@@ -51,6 +51,9 @@ class ResponsesApi:
 
     def routes(self) -> list[RouteSpec]:
         """All of them; what has a name of its own stands before what has an id."""
+        return [*self._routes_that_answer(), *self._routes_of_stored()]
+
+    def _routes_that_answer(self) -> list[RouteSpec]:
         return [
             RouteSpec(
                 method="POST",
@@ -72,6 +75,10 @@ class ResponsesApi:
                 response=InputTokens,
                 errors=GENERATION_ERRORS,
             ),
+        ]
+
+    def _routes_of_stored(self) -> list[RouteSpec]:
+        return [
             RouteSpec(
                 method="GET",
                 path="/v1/responses/{id}",

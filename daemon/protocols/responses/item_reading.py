@@ -121,26 +121,8 @@ class ItemReader:
                 return self._read_message(data, place, ids)
             case "reasoning":
                 return _reasoning(parse(data, self._reasoning, place), ids)
-            case "function_call":
-                call = parse(data, self._function, place)
-                return FunctionCall(
-                    id=call.id or ids.new("fc"),
-                    status="completed",
-                    call_id=call.call_id,
-                    name=call.name,
-                    arguments=call.arguments,
-                    namespace=call.namespace or msgspec.UNSET,
-                )
-            case "custom_tool_call":
-                custom = parse(data, self._custom, place)
-                return CustomToolCall(
-                    id=custom.id or ids.new("ctc"),
-                    status="completed",
-                    call_id=custom.call_id,
-                    name=custom.name,
-                    input=custom.input,
-                    namespace=custom.namespace or msgspec.UNSET,
-                )
+            case "function_call" | "custom_tool_call":
+                return self._read_call(data, kind, place, ids)
             case "function_call_output":
                 done = parse(data, self._output, place)
                 return FunctionCallOutput(
@@ -153,6 +135,27 @@ class ItemReader:
                 )
             case _:
                 return self._read_hosted(data, kind, place, ids)
+
+    def _read_call(self, data: bytes, kind: str, place: str, ids: ItemIds) -> Item:
+        if kind == "function_call":
+            call = parse(data, self._function, place)
+            return FunctionCall(
+                id=call.id or ids.new("fc"),
+                status="completed",
+                call_id=call.call_id,
+                name=call.name,
+                arguments=call.arguments,
+                namespace=call.namespace or msgspec.UNSET,
+            )
+        custom = parse(data, self._custom, place)
+        return CustomToolCall(
+            id=custom.id or ids.new("ctc"),
+            status="completed",
+            call_id=custom.call_id,
+            name=custom.name,
+            input=custom.input,
+            namespace=custom.namespace or msgspec.UNSET,
+        )
 
     def _read_message(self, data: bytes, place: str, ids: ItemIds) -> Item:
         message = parse(data, self._message, place)
