@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from argparse import Namespace
 from collections.abc import Sequence
@@ -18,8 +17,8 @@ from .parser import CommandParser
 if TYPE_CHECKING:
     from ..connect.change import Change
     from ..connect.client import Client
-    from ..connect.settings_file import SettingsFile
     from ..connect.target import Places, Target
+    from ..keys import KeyStore
     from .client import DaemonClient
 
 EXAMPLES = """\
@@ -30,7 +29,6 @@ EXAMPLES = """\
   ingle connect claude-code --remove
 """
 
-_KEY = re.compile(r"ingle-[a-z2-7]{52}")
 _NEW_KEY = "ingle-<a new key>"
 _COLORS = {"+": "\x1b[32m", "-": "\x1b[31m", "@": "\x1b[36m"}
 
@@ -125,18 +123,21 @@ def _word(installed: object, connected: object) -> str:
 
 def _connect(client: Client, places: Places, options: Namespace) -> int:
     from ..connect.change import plan
+    from ..connect.client_key import present_key
+    from ..keys import KeyStore
     from .daemon_process import ensure_daemon
 
     config = load_config(os.environ)
     target, warnings = _target(client, config, ensure_daemon(config), options.model)
-    key = _present_key(config, client.files(target, places))
+    store = KeyStore(config.paths.keys)
+    key = present_key(store, client.files(target, places))
     makes_key = key is None and (options.key or _needs_key())
     target = _with_key(target, _NEW_KEY if makes_key else key)
     for warning in warnings:
         say(f"Warning: {warning}" if warning.startswith(client.title) else warning)
     if options.print:
         if makes_key:
-            target = _with_key(target, _make_key(config, client))
+            target = _with_key(target, _make_key(store, client))
         return _print(client, target, places, as_json=options.json)
     changes = plan(client.files(target, places))
     if options.check and not options.write:
@@ -146,13 +147,13 @@ def _connect(client: Client, places: Places, options: Namespace) -> int:
         return 0
     if changing:
         if makes_key:
-            target = _with_key(target, _make_key(config, client))
+            target = _with_key(target, _make_key(store, client))
             changes = plan(client.files(target, places))
         _write(client, config, target, changes)
     elif changes:
         say(f"Nothing to change: {client.title} is set up for {target.model} already.")
     elif makes_key:
-        target = _with_key(target, _make_key(config, client))
+        target = _with_key(target, _make_key(store, client))
     _say_rest(client, target)
     if options.check:
         return _check(client, target, plan(client.files(target, places)), as_json=options.json)
@@ -217,30 +218,10 @@ def _usable(target: Target) -> Target:
     return _with_key(target, None) if target.key == _NEW_KEY else target
 
 
-def _present_key(config: Config, files: Sequence[SettingsFile]) -> str | None:
-    """A valid key that is written in a file already."""
-    from ..keys import KeyRing, KeyStore
+def _make_key(store: KeyStore, client: Client) -> str:
+    from ..connect.client_key import make_key
 
-    ring = KeyRing(KeyStore(config.paths.keys))
-    for file in files:
-        for key in _KEY.findall(file.read() or ""):
-            record = ring.find(key)
-            if record is not None and not ring.expired(record):
-                return key
-    return None
-
-
-def _make_key(config: Config, client: Client) -> str:
-    from ..keys import KeyFailure, KeyStore
-
-    store = KeyStore(config.paths.keys)
-    name = f"connect {client.name}"
-    try:
-        if any(record.name == name for record in store.list()):
-            store.revoke(name)
-        _, key = store.create(name)
-    except KeyFailure as error:
-        raise CommandError(error.message, error.hint) from error
+    name, key = make_key(store, client)
     say(f"The key '{name}' was made for {client.title}; `ingle key list` shows all.")
     return key
 
@@ -254,15 +235,18 @@ def _print(client: Client, target: Target, places: Places, *, as_json: bool) -> 
     for file in files:
         say(f"{file.path}:")
         print(file.edited(""), end="")
-    _print_exports(client, target)
+    exports = _exports(client, target)
+    if not files:
+        print(exports, end="")
+    elif exports:
+        say(f"For one shell only:\n{exports.rstrip()}")
     for note in client.notes(target):
         say(note)
     return 0
 
 
-def _print_exports(client: Client, target: Target) -> None:
-    for name, value in client.exports(target):
-        print(f"export {name}={_quoted(value)}")
+def _exports(client: Client, target: Target) -> str:
+    return "".join(f"export {name}={_quoted(value)}\n" for name, value in client.exports(target))
 
 
 def _quoted(value: str) -> str:
@@ -276,7 +260,7 @@ def _confirmed(changes: Sequence[Change], options: Namespace) -> bool:
     lines = [line for change in changes for line in change.diff()]
     colored = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     if not options.json:
-        print("\n".join(_colored(line) if colored else visible(line) for line in lines))
+        print("\n".join(_colored(line) if colored else _plain(line) for line in lines))
     if options.write:
         return True
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -291,8 +275,13 @@ def _confirmed(changes: Sequence[Change], options: Namespace) -> bool:
 
 
 def _colored(line: str) -> str:
-    text = visible(line)
+    text = _plain(line)
     return f"{_COLORS[text[0]]}{text}\x1b[0m" if text[:1] in _COLORS else text
+
+
+def _plain(line: str) -> str:
+    """The line without control characters but tabs."""
+    return "\t".join(map(visible, line.split("\t")))
 
 
 def _write(client: Client, config: Config, target: Target, changes: Sequence[Change]) -> None:
@@ -309,7 +298,7 @@ def _write(client: Client, config: Config, target: Target, changes: Sequence[Cha
 
 def _say_rest(client: Client, target: Target) -> None:
     if not client.writes:
-        _print_exports(client, target)
+        print(_exports(client, target), end="")
     for note in client.notes(target):
         say(note)
     say(
@@ -351,9 +340,10 @@ def _check(client: Client, target: Target, changes: Sequence[Change], *, as_json
 
 def _remove(client: Client, places: Places, options: Namespace) -> int:
     from ..connect.change import plan_removal, take_back
+    from ..connect.client_key import revoke_key
     from ..connect.record import Record
     from ..connect.target import Target
-    from ..keys import KeyFailure, KeyStore
+    from ..keys import KeyStore
 
     config = load_config(os.environ)
     target = Target(url=f"http://{config.host}:{config.port}", model="", context=4096)
@@ -370,13 +360,8 @@ def _remove(client: Client, places: Places, options: Namespace) -> int:
         say(f"What it was before: {copy}")
     if not any(change.is_one for change in changes):
         say(f"Nothing of ingle's is left in the settings of {client.title}.")
-    store, name = KeyStore(config.paths.keys), f"connect {client.name}"
-    try:
-        if any(key.name == name for key in store.list()):
-            store.revoke(name)
-            say(f"The key '{name}' is revoked.")
-    except KeyFailure as error:
-        raise CommandError(error.message, error.hint) from error
+    if revoke_key(KeyStore(config.paths.keys), client):
+        say("Its key is revoked.")
     if options.json:
         print_json({"client": client.name, "files": [str(c.path) for c in changes if c.is_one]})
     return 0

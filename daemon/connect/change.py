@@ -52,7 +52,7 @@ def plan(files: Sequence[SettingsFile]) -> list[Change]:
     """What has to change for the files to say what they should; raises `CannotEdit`."""
     changes: list[Change] = []
     for file in files:
-        before = _read(file)
+        before = file.read()
         try:
             after = file.edited(before or "")
         except CannotEdit as error:
@@ -73,7 +73,7 @@ def plan_removal(record: Record, client: str, files: Sequence[SettingsFile]) -> 
     forms = {str(file.path): file for file in files}
     for path, recorded in record.files(client).items():
         file = forms.get(path) or SettingsFile(Path(path), recorded.form, [])
-        now = _read(file)
+        now = file.read()
         if now is None:
             changes.append(Change(file.path, None, None, file))
             continue
@@ -90,7 +90,7 @@ def plan_removal(record: Record, client: str, files: Sequence[SettingsFile]) -> 
 
 def _removal_unrecorded(file: SettingsFile) -> Change:
     """Takes out what bears ingle's name, or is as ingle would write it now."""
-    now = _read(file)
+    now = file.read()
     try:
         after = now if now is None else file.restored(now, file.ours(now))
     except CannotEdit as error:
@@ -140,13 +140,6 @@ def take_back(changes: Sequence[Change], record: Record, client: str) -> list[Pa
         except OSError as error:
             raise ChangeFailed(change.path, error) from error
     return copies
-
-
-def _read(file: SettingsFile) -> str | None:
-    try:
-        return file.read()
-    except CannotEdit as error:
-        raise CannotEdit(f"{file.path}: {error.message}") from None
 
 
 def _copy(change: Change) -> Path | None:

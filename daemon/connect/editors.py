@@ -113,15 +113,21 @@ def _vscode_files(target: Target, places: Places) -> list[SettingsFile]:
             "apiType": "chat-completions",
             "models": [model],
         }
-    path = places.application("Code") / "User/chatLanguageModels.json"
+    path = _vscode(places) / "User/chatLanguageModels.json"
     return [SettingsFile(path, "json", [Setting((Item("name", "ingle"),), entry)])]
+
+
+def _vscode(places: Places) -> Path:
+    """The folder of VS Code, or of its preview where only that is there."""
+    stable, preview = places.application("Code"), places.application("Code - Insiders")
+    return preview if preview.is_dir() and not stable.is_dir() else stable
 
 
 VSCODE = Client(
     name="vscode",
     title="VS Code (Copilot Chat, own models)",
     speaks="Ollama, OpenAI",
-    installed=lambda places: places.has_program("code") or places.application("Code").is_dir(),
+    installed=lambda places: places.has_program("code") or _vscode(places).is_dir(),
     files=_vscode_files,
     notes=lambda target: [
         "VS Code 1.122 or newer reads this file. Where the models are not in Copilot Chat's model "

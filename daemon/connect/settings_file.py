@@ -60,9 +60,9 @@ class SettingsFile:
         except FileNotFoundError:
             return None
         except UnicodeDecodeError:
-            raise CannotEdit("It is not UTF-8.") from None
+            raise CannotEdit(f"{self.path} is not UTF-8.") from None
         except OSError as error:
-            raise CannotEdit(f"It cannot be read: {error.strerror}.") from None
+            raise CannotEdit(f"{self.path} cannot be read: {error.strerror}.") from None
 
     def edited(self, text: str) -> str:
         """The text with all settings; the same where it says them already.

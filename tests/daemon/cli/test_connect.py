@@ -101,8 +101,11 @@ async def test_shown_then_written_then_taken_back(
 async def test_print_gives_the_settings_alone(home: Path, served: RunningDaemon, run: Run) -> None:
     _, out, _ = await run("zed", "--print")
     assert json.loads(out) == {"language_models": {"ollama": {"api_url": served.base_url}}}
-    _, out, _ = await run("claude-code", "--print")
-    assert f"export ANTHROPIC_BASE_URL={served.base_url}\n" in out
+    _, out, err = await run("claude-code", "--print")
+    assert json.loads(out)["env"]["ANTHROPIC_BASE_URL"] == served.base_url
+    assert f"export ANTHROPIC_BASE_URL={served.base_url}\n" in err
+    _, out, _ = await run("open-webui", "--print")
+    assert f"export OLLAMA_BASE_URL={served.base_url}\n" in out
     _, out, _ = await run("open-webui", "--print", "--json")
     assert json.loads(out)["variables"]["OPENAI_API_BASE_URL"] == f"{served.base_url}/v1"
     assert contents(home) == []
@@ -187,6 +190,22 @@ async def test_what_cannot_be_edited_is_said_and_left(
     assert str(file) in err
     assert "--print" in err
     assert file.read_text() == "{ this is no JSON"
+    file.write_bytes(b"\xff")
+    status, out, err = await run("claude-code", "--write")
+    assert (status, out) == (1, "")
+    assert f"{file} is not UTF-8." in err
+    assert (await run("claude-code", "--print"))[0] == 0
+
+
+async def test_where_users_cannot_be_told_a_key_is_made(
+    home: Path, served: RunningDaemon, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingle.daemon.cli.connect._needs_key", lambda: True)
+    await run("opencode", "--write")
+    assert [key.name for key in KeyStore(served.services.config.paths.keys).list()] == [
+        "connect opencode"
+    ]
+    assert (await run("opencode", "--check"))[1].startswith("ok ")
 
 
 async def test_without_tcp_no_editor_can_connect(

@@ -1,0 +1,50 @@
+"""The key of one program: found in its files, made, and revoked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ..keys import KeyRing, KeyStore
+from .client import Client
+from .data_path import CannotEdit
+from .settings_file import SettingsFile
+
+_KEY = re.compile(r"ingle-[a-z2-7]{52}")
+
+
+def present_key(store: KeyStore, files: Sequence[SettingsFile]) -> str | None:
+    """A valid key that is written in a file already."""
+    ring = KeyRing(store)
+    for file in files:
+        try:
+            text = file.read() or ""
+        except CannotEdit:
+            continue  # whoever changes the file says so
+        for key in _KEY.findall(text):
+            record = ring.find(key)
+            if record is not None and not ring.expired(record):
+                return key
+    return None
+
+
+def make_key(store: KeyStore, client: Client) -> tuple[str, str]:
+    """The name of a new key, and the key; one made for the program before is revoked.
+
+    Raises `KeyFailure`.
+    """
+    revoke_key(store, client)
+    record, key = store.create(_name(client))
+    return record.name, key
+
+
+def revoke_key(store: KeyStore, client: Client) -> bool:
+    """Take back the program's key; False where it has none. Raises `KeyFailure`."""
+    found = any(record.name == _name(client) for record in store.list())
+    if found:
+        store.revoke(_name(client))
+    return found
+
+
+def _name(client: Client) -> str:
+    return f"connect {client.name}"
