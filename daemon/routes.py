@@ -14,10 +14,12 @@ from ingle.backends.base import Priority
 from .http.openapi import openapi_document
 from .http.responses import JSON
 from .http.route_spec import RouteSpec
+from .model_facts import FactsReader
 from .protocols.anthropic.api import AnthropicApi
 from .protocols.health import HealthApi
 from .protocols.metrics import MetricsApi
 from .protocols.native.api import NativeApi
+from .protocols.ollama.api import OllamaApi
 from .protocols.openai.api import OpenAIApi
 from .protocols.openai.batches import BatchesApi
 from .protocols.openai.embeddings import EmbeddingsApi
@@ -44,6 +46,7 @@ def route_table(services: Services) -> list[RouteSpec]:
             "/v1/responses": partial(responses.answer, origin=BATCHED),
         }
     )
+    facts = FactsReader()
     routes = [
         *HealthApi(services).routes(),
         *MetricsApi(services).routes(),
@@ -56,6 +59,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         *RerankApi(services).routes(),
         *responses.routes(),
         *NativeApi(services).routes(),
+        *OllamaApi(services, facts).routes(),
     ]
     description = Description()
     routes.append(

@@ -4,6 +4,7 @@ ModelError
 ├── ModelNotFound         no such name, path or file
 ├── InvalidModel          the file is damaged, or not what its name says
 ├── UnsupportedModel      the file is sound, but nothing here can run it
+├── UnusableName          no model can be given this name
 ├── ModelInUse            the file cannot be removed now
 └── PullFailed            the download did not end well
     ├── SourceUnavailable no source could be reached, or none has the file
@@ -42,6 +43,12 @@ class UnsupportedModel(ModelError):
     """The file is sound, but no engine here can run it."""
 
     code = "unsupported_model"
+
+
+class UnusableName(ModelError):
+    """No model can be given this name."""
+
+    code = "unusable_name"
 
 
 class ModelInUse(ModelError):

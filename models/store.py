@@ -8,7 +8,8 @@ import os
 import shutil
 import stat
 import time
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -139,17 +140,25 @@ class ModelStore:
         while somebody fetches it.
         """
         name = self._name_to_remove(reference)
-        folder = self._folder(name)
+        with self.claim(name) as folder:
+            freed = sum(_freed(path) for path in folder.rglob("*") if path.is_file())
+            (folder / MANIFEST).unlink(missing_ok=True)  # first: from here on it is no model
+            shutil.rmtree(folder)
+        self._remove_empty(folder.parent)
+        return freed
+
+    @contextmanager
+    def claim(self, name: str) -> Generator[Path]:
+        """The folder of a model's full name, changed by nobody else meanwhile.
+
+        Raises `ModelInUse`.
+        """
         with self._lock(name) as lock:
             if not lock.try_acquire():
                 raise ModelInUse(
                     f"{name} is being fetched right now.", hint="Cancel that first, or wait."
                 )
-            freed = sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
-            (folder / MANIFEST).unlink(missing_ok=True)  # first: from here on it is no model
-            shutil.rmtree(folder)
-        self._remove_empty(folder.parent)
-        return freed
+            yield self._folder(name)
 
     def _fetch(
         self, wanted: _Wanted, folder: Path, reporter: PullReporter, cancelled: Cancelled
@@ -192,6 +201,8 @@ class ModelStore:
             if model is not None or not name.lower().endswith(LATEST_TAG):
                 return model
             name = name[: -len(LATEST_TAG)]
+        elif model := self._read(self._folder(f"{name}{LATEST_TAG}")):
+            return model
         # Without a tag the name is enough where only one model has it.
         same = [model for model in self.list() if model.name.rpartition(":")[0] == name]
         return same[0] if len(same) == 1 else None
@@ -307,6 +318,12 @@ class ModelStore:
             while folder != self.root:
                 folder.rmdir()
                 folder = folder.parent
+
+
+def _freed(path: Path) -> int:
+    """Bytes that go with a file: none where another model has it, too."""
+    found = path.lstat()
+    return found.st_size if found.st_nlink == 1 else 0
 
 
 def _stamp(path: Path, status: os.stat_result) -> Stamp:

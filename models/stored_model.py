@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -19,13 +20,22 @@ _MAX_MANIFEST = 1 << 20
 _LONGEST_TEXT = 300
 
 
+class FirstMessage(msgspec.Struct, frozen=True):
+    """A message that every conversation with a model begins with."""
+
+    role: str
+    content: str
+
+
 class StoredModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model on this machine, a file or a folder, and what is known about it without opening it.
 
     `sampling` holds recommended values by the names of the request fields; `sha256` is that of the
     file, the fingerprint of a folder, and None for a file that was not fetched by the store;
     `chat_template` replaces the file's own, if it is set; `draft` names a model that can guess for
-    this one; `dimensions` are the lengths that vectors may be cut to.
+    this one; `dimensions` are the lengths that vectors may be cut to. A model that was made from
+    another, its `parent`, may have a `system` prompt, first `messages`, and `options` in Ollama's
+    words.
     """
 
     name: str
@@ -45,6 +55,10 @@ class StoredModel(msgspec.Struct, frozen=True, kw_only=True):
     draft: str | None = None
     task: ModelTask = ModelTask.GENERATE
     dimensions: list[int] = []
+    parent: str = ""
+    system: str = ""
+    messages: list[FirstMessage] = []
+    options: dict[str, Any] = {}
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +79,12 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     sampling: dict[str, float] = {}
     source: str
     task: ModelTask = ModelTask.GENERATE
+    chat_template: str | None = None
+    dimensions: list[int] = []
+    parent: str = ""
+    system: str = ""
+    messages: list[FirstMessage] = []
+    options: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
         if self.version != 1 or not FILE.fullmatch(self.file):

@@ -7,13 +7,16 @@ import math
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
+from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ingle.backends.base import Event, LoadProgress
+from ingle.backends.conversation import ChatMessage
 from ingle.backends.errors import RequestRejected
 
 from ..http.responses import JSON
@@ -93,6 +96,7 @@ class Asker:
 
         The first failure ends all of them.
         """
+        job = _with_system(job, lease)
         if job.fit is not None:
             job = await job.fit(job, lease)
         requests = job.requests(lease.model.sampling)
@@ -127,6 +131,15 @@ class Asker:
         finally:
             notice.end()
         out.write(translation.end())
+
+
+def _with_system(job: Job, lease: Lease) -> Job:
+    """The job with the system prompt that its model was made with, where it brings none."""
+    messages, system = job.request.messages, lease.model.system
+    if system and messages and messages[0].role != "system":
+        messages = [ChatMessage("system", system), *messages]
+        job = replace(job, request=structs.replace(job.request, messages=messages))
+    return job
 
 
 class _LoadingNotice:

@@ -59,10 +59,13 @@ class CollectedAnswer:
                     self.token_bytes |= event.token_bytes or {}
             case ReasoningDelta():
                 self.reasoning.append(event.text)
+                self.token_ids += event.token_ids
             case ToolCallStarted():
                 self._calls.append((event, []))
+                self.token_ids += event.token_ids
             case ToolCallDelta():
                 self._calls[event.call][1].append(event.arguments)
+                self.token_ids += event.token_ids
             case Finished():
                 self.finished = event
             case Started():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from typing import TypeVar
@@ -15,7 +14,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ingle.backends.errors import WrongTask
-from ingle.models.errors import ModelNotFound
 from ingle.models.progress import PullProgress
 from ingle.models.task import ModelTask, Pooling
 
@@ -36,10 +34,10 @@ from ...http.client_identity import identify_client
 from ...http.responses import JSON
 from ...http.route_spec import Parameter, RouteSpec, Stream
 from ...http.sse import EventStream, EventWriter, StreamStyle, encode_event, run_until_disconnect
-from ...kv_folder import remove_stored_kv, weights_digest
 from ...loaded_model import LoadedModel
 from ...preparation import LoadOptions
 from ...pulls import Pull
+from ...removal import remove_model
 from ...sampling import merge_sampling
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, is_private
@@ -267,27 +265,8 @@ class NativeApi:
 
     async def remove(self, request: Request) -> Response:
         """`DELETE /ingle/v1/models/{name}`."""
-        services = self._services
         reference: str = request.path_params["name"]
-        name = services.canonical(reference)
-        digest: str | None = None
-        try:
-            model = await asyncio.to_thread(services.store.resolve, reference)
-        except ModelNotFound:
-            # What is left of an unfinished download has a name, but is no model yet.
-            pass
-        else:
-            name = model.name
-            digest = await asyncio.to_thread(weights_digest, model)
-            await services.manager.unload(reference)
-        freed = await asyncio.to_thread(services.store.remove, reference)
-        if any(loaded.name == name for loaded in services.manager.loaded()):
-            # Somebody asked for it between the two steps above.
-            with suppress(ModelNotFound):
-                await services.manager.unload(name)
-        if digest is not None:
-            freed += await asyncio.to_thread(remove_stored_kv, services.config.paths, digest)
-        return JSON(Removed(name, freed))
+        return JSON(Removed(*await remove_model(self._services, reference)))
 
     async def pull(self, request: Request) -> Response:
         """`POST /ingle/v1/pull`."""

@@ -245,7 +245,7 @@ async def test_unknown_paths_and_methods_have_the_shape_of_their_prefix(
         answer = await daemon.tcp.get(path)
         assert answer.status_code == 404
         assert answer.json()["error"]["type"] == "invalid_request_error"
-    for path in ("/", "/nope", "/ingle/v1/nope", "/ingle/v2/status", "/v1"):
+    for path in ("/nope", "/ingle/v1/nope", "/ingle/v2/status", "/v1"):
         answer = await daemon.tcp.get(path)
         assert answer.status_code == 404
         assert set(answer.json()["error"]) == {"code", "message", "hint"}

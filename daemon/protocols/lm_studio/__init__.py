@@ -1,0 +1,1 @@
+"""LM Studio's REST API under `/api/v0/` and `/api/v1/`."""

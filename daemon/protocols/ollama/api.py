@@ -1,0 +1,33 @@
+"""Ollama's API as a whole."""
+
+from __future__ import annotations
+
+from ingle.models.model_maker import ModelMaker
+
+from ...http.route_spec import RouteSpec
+from ...model_facts import FactsReader
+from ...services import Services
+from .creation import CreationApi
+from .embedding import EmbedApi
+from .generation import AnswersApi
+from .library import LibraryApi
+from .pulling import PullApi
+
+
+class OllamaApi:
+    """Every route of Ollama's, and what they share."""
+
+    def __init__(self, services: Services, facts: FactsReader) -> None:
+        maker = ModelMaker(services.store)
+        library = LibraryApi(services, facts, maker)
+        self._routes = [
+            *library.routes(),
+            *AnswersApi(services, facts).routes(),
+            *EmbedApi(services).routes(),
+            *PullApi(services).routes(),
+            *CreationApi(services, facts, maker, library.vacate).routes(),
+        ]
+
+    def routes(self) -> list[RouteSpec]:
+        """All of them."""
+        return self._routes

@@ -1,0 +1,134 @@
+"""From Ollama's request bodies to checked jobs: pure, and strict where an answer would change."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from ingle.backends.base import GenerateRequest, Grammar, GrammarKind, Priority
+from ingle.backends.conversation import ChatMessage, Infill, Reasoning
+
+from ...errors import InvalidBody, UnsupportedField
+from ...structured_output import ANY_OBJECT
+from ..job import Job
+from ..origin import Origin
+from .keep_alive import keep_alive_seconds
+from .messages import chat_messages, offered_tools, refuse_images
+from .options import ModelOptions, model_options
+from .types import AnswerRequest, ChatRequest, GenerateBody, Think
+
+_LARGEST_TOKEN_ID = 2**31 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What a request says beside its conversation.
+
+    `name` is the model as the client calls it, `defaults` the options that the model was made with.
+    """
+
+    name: str
+    origin: Origin = field(default_factory=Origin)
+    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+def chat_job(body: ChatRequest, asked: Asked, before: list[ChatMessage]) -> Job:
+    """Check a chat, which goes on `before`; raises `InvalidBody` and `UnsupportedField`."""
+    messages = chat_messages(body.messages or ())
+    last = messages[-1] if messages else None
+    return _job(
+        body,
+        asked,
+        messages=[*before, *messages],
+        tools=offered_tools(body.tools),
+        # Templates of Ollama leave an answer open that the client began.
+        continues=last is not None and last.role == "assistant" and not last.tool_calls,
+    )
+
+
+def generate_job(body: GenerateBody, asked: Asked) -> Job:
+    """Check a prompt; raises `InvalidBody` and `UnsupportedField`.
+
+    With `context` the prompt is made of tokens once the model is there, see `Memory`.
+    """
+    prompt = body.prompt or ""
+    refuse_images(body.images)
+    _check_context(body.context)
+    if body.raw and (body.template or body.system or body.context):
+        raise InvalidBody(
+            "'raw' goes together with neither 'template' nor 'system' nor 'context'.",
+            hint="Put everything into the prompt.",
+            param="raw",
+        )
+    if body.template:
+        raise UnsupportedField(
+            "'template' is not supported: templates here are Jinja, and a model's own.",
+            hint="Leave it out, or render the prompt yourself and send it with 'raw': true.",
+            param="template",
+        )
+    if body.suffix:
+        return _job(body, asked, infill=Infill(prompt, body.suffix))
+    if body.raw:
+        return _job(body, asked, prompt=prompt)
+    system = [ChatMessage("system", body.system)] if body.system else []
+    return _job(body, asked, messages=[*system, ChatMessage("user", prompt)])
+
+
+def checked_options(body: AnswerRequest, asked: Asked) -> ModelOptions:
+    """The request's options over the model's own."""
+    return model_options({**asked.defaults, **(body.options or {})})
+
+
+def _job(body: AnswerRequest, asked: Asked, **what: Any) -> Job:
+    options = checked_options(body, asked)
+    request = GenerateRequest(
+        id=f"ollama-{secrets.token_hex(12)}",
+        reasoning=_reasoning(body.think),
+        max_tokens=options.max_tokens,
+        max_context=options.context,
+        stop=options.stop,
+        client=asked.origin.client,
+        private=asked.origin.private,
+        priority=asked.origin.priority or Priority.INTERACTIVE,
+        logprobs=(body.top_logprobs or 0) if body.logprobs else None,
+        grammar=_grammar(body.format),
+        **what,
+    )
+    return Job(
+        model=asked.name,
+        request=request,
+        options=options.sampling,
+        context=options.context,
+        keep_alive=keep_alive_seconds(body.keep_alive),
+    )
+
+
+def _reasoning(think: Think | None) -> Reasoning:
+    if think is None or isinstance(think, bool):
+        return Reasoning(enabled=think)
+    return Reasoning(enabled=True, effort="high" if think == "max" else think)
+
+
+def _grammar(wanted: dict[str, Any] | str | None) -> Grammar | None:
+    if wanted in (None, ""):
+        return None
+    if wanted == "json":
+        return Grammar(GrammarKind.JSON_SCHEMA, ANY_OBJECT, param="format")
+    if isinstance(wanted, str):
+        raise InvalidBody(
+            f"'format' is {wanted[:40]!r}.",
+            hint='It must be "json" or a JSON Schema.',
+            param="format",
+        )
+    text = msgspec.json.encode(wanted).decode()
+    # Ollama, too, follows a schema as far as it can.
+    return Grammar(GrammarKind.JSON_SCHEMA, text, lenient=True, param="format")
+
+
+def _check_context(context: list[int] | None) -> None:
+    if context and not all(0 <= token <= _LARGEST_TOKEN_ID for token in context):
+        raise InvalidBody("'context' holds something that is no token id.", param="context")
