@@ -3,35 +3,50 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, cast
 
 from .json_repair import plain_value, quoted, read_value
 from .text_source import TextSource
 
 _ALL = frozenset({"string", "number", "integer", "boolean", "null", "array", "object"})
-_DEEPEST = 8
 
 
-def kinds(schema: object, root: dict[str, Any], depth: int = 0) -> frozenset[str]:
+def kinds(schema: object, root: dict[str, Any]) -> frozenset[str]:
     """The JSON types that a schema allows; all of them where it does not say."""
-    if not isinstance(schema, dict) or depth > _DEEPEST:
-        return _ALL
+    found: set[str] = set()
+    seen: set[int] = set()
+    ahead = [schema]
+    while ahead:
+        each = ahead.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        named, more = _own_kinds(each, root)
+        found.update(named)
+        ahead += more
+    return frozenset(found & _ALL) or _ALL
+
+
+def _own_kinds(schema: object, root: dict[str, Any]) -> tuple[Iterable[str], list[object]]:
+    """The types that a schema names itself, or the schemas that name them."""
+    if not isinstance(schema, dict):
+        return _ALL, []
     fields = cast("dict[str, Any]", schema)
     if "const" in fields or isinstance(fields.get("enum"), list):
         values = [fields["const"]] if "const" in fields else fields["enum"]
-        return frozenset(_kind(value) for value in cast("list[Any]", values))
+        return [_kind(value) for value in cast("list[Any]", values)], []
     named = fields.get("type")
     if isinstance(named, str):
-        return frozenset({named})
+        return [named], []
     if isinstance(named, list):
-        return frozenset(name for name in cast("list[Any]", named) if isinstance(name, str))
+        return [name for name in cast("list[Any]", named) if isinstance(name, str)], []
     if "$ref" in fields:
-        return kinds(_resolve(fields["$ref"], root), root, depth + 1)
+        return [], [_resolve(fields["$ref"], root)]
     choices = fields.get("anyOf") or fields.get("oneOf") or fields.get("allOf")
     if isinstance(choices, list) and choices:
-        each = [kinds(choice, root, depth + 1) for choice in cast("list[Any]", choices)]
-        return frozenset(kind for found in each for kind in found)
-    return _ALL
+        return [], cast("list[object]", choices)
+    return _ALL, []
 
 
 def texts(schema: object) -> list[str]:

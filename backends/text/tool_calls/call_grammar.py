@@ -15,6 +15,7 @@ from .argument_kinds import kinds, texts
 from .argument_schemas import ArgumentSchemas
 from .call_format import CallFormat, WrittenCalls
 from .control_tags import ControlTags
+from .json_text import escaped
 
 _PLACES = re.compile("(«[a-z0-9]+»)")
 _IDS = {"«id»": "/[0-9]{1,3}/", "«id9»": "/[a-zA-Z0-9]{9}/"}
@@ -78,7 +79,7 @@ class AnswerRules:
         items: list[str] = []
         for piece in _PLACES.split(written.call):
             if piece == "«name»":
-                items.append(json.dumps(tool.name))
+                items.append(_literal(escaped(tool.name)))
             elif piece == "«arguments»" and written.member is None:
                 self._rules.append(f"arguments_{index}: %json {self._schemas.of(tool)}")
                 items.append(f"arguments_{index}")
@@ -123,7 +124,7 @@ class AnswerRules:
             before, after = before + written.quotes[0], written.quotes[1] + after
         choices = texts(schema["properties"][key])
         if choices:
-            return self._join(before, f"({' | '.join(map(json.dumps, choices))})", after)
+            return self._join(before, f"({' | '.join(map(_literal, choices))})", after)
         # The reader ends a value at the tag, wherever it stands, so lines around it are its own.
         tag, blanks = after.strip(), after[len(after.rstrip()) :]
         return self._join(before, self._text_until(f"{name}_text", tag), blanks)
@@ -146,3 +147,8 @@ class AnswerRules:
 def _pattern(text: str) -> str:
     """A text within a regular expression."""
     return _SYNTAX.sub(r"\\\g<0>", text).replace("\n", "\\n")
+
+
+def _literal(text: str) -> str:
+    """A text in quotes."""
+    return json.dumps(text, ensure_ascii=False)

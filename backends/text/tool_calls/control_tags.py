@@ -17,7 +17,7 @@ class ControlTags:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer
-        self._control = lru_cache(maxsize=None)(self._look_up)
+        self._control = lru_cache(maxsize=1024)(self._look_up)
 
     def visible(self, texts: Iterable[str]) -> frozenset[int]:
         """The control tokens in any of the texts."""

@@ -10,6 +10,8 @@ from .text_source import Steps, TextSource
 
 _LONGEST_NAME = 256
 _NAME = re.compile(r"[A-Za-z_][\w.\-]*")
+_MORE = re.compile(r"[\w.\-]+")
+_KEYWORD = re.compile(r"[^\s\d\"'(){}\[\],=+-][^\s\"'(){}\[\],=]* *")
 
 
 def read_pythonic(source: TextSource, sink: CallSink, *, known_only: bool) -> Steps[bool]:
@@ -38,13 +40,15 @@ def read_pythonic(source: TextSource, sink: CallSink, *, known_only: bool) -> St
             return True
 
 
-def _read_one(source: TextSource, sink: CallSink, *, known_only: bool) -> Steps[bool]:
+def _read_one(
+    source: TextSource, sink: CallSink, *, known_only: bool, wrapped: bool = False
+) -> Steps[bool]:
     name = yield from _word(source)
     yield from source.skip_space()
     if not name or not (yield from source.accept("(")):
         return False
-    if name == "print" and not sink.knows(name):  # as Gemma wraps its calls
-        found = yield from _read_one(source, sink, known_only=known_only)
+    if name == "print" and not sink.knows(name) and not wrapped:  # as Gemma wraps its calls
+        found = yield from _read_one(source, sink, known_only=known_only, wrapped=True)
         yield from source.skip_space()
         yield from source.accept(")")
         return found
@@ -65,9 +69,6 @@ def _word(source: TextSource) -> Steps[str]:
         if not char or not (_MORE if word else _NAME).match(char):
             break
     return word
-
-
-_MORE = re.compile(r"[\w.\-]+")
 
 
 def _read_arguments(source: TextSource, sink: CallSink, names: list[str]) -> Steps[None]:
@@ -103,6 +104,6 @@ def _keyword(source: TextSource) -> Steps[str | None]:
                 return None
             source.take(length)
             return there[:-1].strip()
-        if not (_NAME.fullmatch(there.strip()) and "\n" not in there):
+        if not _KEYWORD.fullmatch(there):
             return None
     return None

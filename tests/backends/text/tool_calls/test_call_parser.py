@@ -70,6 +70,7 @@ CASES: list[tuple[str, str, str, list[Any]]] = [
     (f"```json\n{UNKNOWN}\n```", f"```json\n{UNKNOWN}\n```", "", []),
     ("```python\nprint(1)\n```", "```python\nprint(1)\n```", "", []),
     ("[1] a note", "[1] a note", "", []),
+    ("```python\n" + "print(" * 5000, "```python\n" + "print(" * 5000, "", []),
     ('{"type":"function","function":{"name":"now","arguments":"{}"}}', "", "", [("now", {})]),
     ('{"name": "now"}', "", "", [("now", {})]),
     ('{"arguments": {"query": "x"}, "name": "search"}', "", "", [("search", {"query": "x"})]),
