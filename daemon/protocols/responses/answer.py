@@ -224,9 +224,7 @@ class ResponseAnswer:
         prompt, cached = self._usage
         usage = ResponseUsage(
             input_tokens=prompt,
-            input_tokens_details=InputTokensDetails(
-                cached_tokens=cached, cache_write_tokens=prompt - cached
-            ),
+            input_tokens_details=InputTokensDetails(cached_tokens=cached),
             output_tokens=event.completion_tokens,
             output_tokens_details=OutputTokensDetails(event.reasoning_tokens),
             total_tokens=prompt + event.completion_tokens,

@@ -67,7 +67,7 @@ class _Conversation:
             case FunctionCallOutput() | CustomToolCallOutput() | HostedOutput():
                 self.end_turn()
                 text = item.output if isinstance(item.output, str) else _joined(item.output)
-                self.messages.append(ChatMessage("tool", text, tool_call_id=item.call_id))
+                self.messages.append(ChatMessage("tool", text, tool_call_id=item.call_id or None))
             case InputMessage():
                 self.end_turn()
                 self.messages.append(ChatMessage(ROLES[item.role], _joined(item.content)))

@@ -77,7 +77,13 @@ class _CustomCall(msgspec.Struct):
     namespace: str | None = None
 
 
-class _CallOutput(msgspec.Struct):
+class _FunctionOutput(msgspec.Struct):
+    output: str | list[_Part]
+    call_id: str | None = None
+    id: str | None = None
+
+
+class _CustomOutput(msgspec.Struct):
     call_id: str
     output: str | list[_Part]
     id: str | None = None
@@ -100,7 +106,8 @@ class ItemReader:
         self._reasoning = msgspec.json.Decoder(_Reasoning)
         self._function = msgspec.json.Decoder(_FunctionCall)
         self._custom = msgspec.json.Decoder(_CustomCall)
-        self._output = msgspec.json.Decoder(_CallOutput)
+        self._function_output = msgspec.json.Decoder(_FunctionOutput)
+        self._custom_output = msgspec.json.Decoder(_CustomOutput)
         self._hosted = msgspec.json.Decoder(_Hosted)
 
     def reference(self, raw: msgspec.Raw, place: str) -> str | None:
@@ -124,14 +131,18 @@ class ItemReader:
             case "function_call" | "custom_tool_call":
                 return self._read_call(data, kind, place, ids)
             case "function_call_output":
-                done = parse(data, self._output, place)
+                done = parse(data, self._function_output, place)
                 return FunctionCallOutput(
-                    id=done.id or ids.new("fco"), call_id=done.call_id, output=_output(done.output)
+                    id=done.id or ids.new("fco"),
+                    call_id=done.call_id or msgspec.UNSET,
+                    output=_output(done.output),
                 )
             case "custom_tool_call_output":
-                done = parse(data, self._output, place)
+                edited = parse(data, self._custom_output, place)
                 return CustomToolCallOutput(
-                    id=done.id or ids.new("ctco"), call_id=done.call_id, output=_output(done.output)
+                    id=edited.id or ids.new("ctco"),
+                    call_id=edited.call_id,
+                    output=_output(edited.output),
                 )
             case _:
                 return self._read_hosted(data, kind, place, ids)

@@ -104,11 +104,11 @@ class CustomToolCall(
 class FunctionCallOutput(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="function_call_output"
 ):
-    """What a function returned."""
+    """What a function returned; without `call_id` it answers the oldest open call."""
 
     id: str
     status: ItemStatus = "completed"
-    call_id: str
+    call_id: str | UnsetType = UNSET
     output: str | list[InputText]
 
 

@@ -14,10 +14,10 @@ Status = Literal["queued", "in_progress", "completed", "incomplete", "failed", "
 
 
 class InputTokensDetails(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the input `cached_tokens` were found in the KV cache; the others were added to it."""
+    """Of the input `cached_tokens` were found in the KV cache; to write there costs nothing."""
 
     cached_tokens: int
-    cache_write_tokens: int
+    cache_write_tokens: int = 0
 
 
 class OutputTokensDetails(msgspec.Struct, frozen=True):

@@ -88,7 +88,7 @@ async def test_the_stream_and_the_whole_say_the_same(speaking: Speaking) -> None
     assert len({item["id"] for item in done}) == 4
     assert final["usage"] == {
         "input_tokens": 10,
-        "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 6},
+        "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 0},
         "output_tokens": 9,
         "output_tokens_details": {"reasoning_tokens": 2},
         "total_tokens": 19,
@@ -190,12 +190,13 @@ async def test_calls_and_results_go_back_to_the_model(speaking: Speaking) -> Non
                 {"type": "web_search_call", "id": "ws_1", "status": "completed"},
                 {"type": "local_shell_call", "call_id": "c", "action": {"command": ["ls"]}},
                 {"type": "local_shell_call_output", "id": "c", "output": "a.txt"},
+                {"type": "function_call_output", "output": "who knows"},
             ],
         }
     )
     messages = speaking.mouth.last.messages or []
     assert [m.role for m in messages] == [
-        *("system", "user", "assistant", "tool", "tool", "assistant", "tool")
+        *("system", "user", "assistant", "tool", "tool", "assistant", "tool", "tool")
     ]
     calling = messages[2]
     assert (calling.content, calling.reasoning) == ("I go.", "Hm.")
@@ -205,7 +206,9 @@ async def test_calls_and_results_go_back_to_the_model(speaking: Speaking) -> Non
     ]
     assert messages[4].content.startswith("ok\n")
     assert messages[5].tool_calls[0].arguments == '{"command":["ls"]}'
-    assert messages[6].content == "a.txt"
+    assert [(m.tool_call_id, m.content) for m in messages[6:]] == [
+        *(("c", "a.txt"), (None, "who knows"))
+    ]
 
 
 async def test_tool_choice(speaking: Speaking) -> None:
