@@ -34,6 +34,8 @@ ANSWERS: list[tuple[Probe, str]] = [
     ("responses", "streams 'Hello from the scripte"),
     ("messages", "streams 'Hello from the scripte"),
     ("count_tokens", " tokens"),
+    ("ollama_models", "'echo:1' is listed, capabilities: completion"),
+    ("ollama_chat", "streams 'Hello from the scripte"),
 ]
 
 
@@ -45,7 +47,9 @@ async def test_answers(daemon: RunningDaemon, probe: Probe, words: str) -> None:
     assert outcome.detail.endswith(" s)")
 
 
-@pytest.mark.parametrize("probe", ["chat_tools", "responses_tools", "messages_tools"])
+@pytest.mark.parametrize(
+    "probe", ["chat_tools", "responses_tools", "messages_tools", "ollama_tools"]
+)
 async def test_calls_of_a_tool(run_daemon: DaemonFactory, probe: Probe) -> None:
     async with run_daemon(script={"reply": CALL}) as daemon:
         # The scripted model counts bytes, and a description of a tool has many.
@@ -57,7 +61,7 @@ async def test_calls_of_a_tool(run_daemon: DaemonFactory, probe: Probe) -> None:
     assert "Paris" in outcome.detail
 
 
-@pytest.mark.parametrize("probe", ["chat", "responses", "messages"])
+@pytest.mark.parametrize("probe", ["chat", "responses", "messages", "ollama_chat"])
 async def test_an_error_is_told_in_its_own_words(daemon: RunningDaemon, probe: Probe) -> None:
     outcome = await run(daemon, probe, model="gone:1")
     assert not outcome.worked
