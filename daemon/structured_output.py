@@ -20,6 +20,7 @@ _GBNF_RULE = re.compile(r"^[ \t]*[A-Za-z][\w-]*[ \t]*::=", re.MULTILINE)
 
 GrammarText = Annotated[str, Meta(min_length=1)]
 Choice = Annotated[str, Meta(min_length=1)]
+Choices = Annotated[list[Choice], Meta(min_length=1, max_length=MAX_CHOICES)]
 
 
 class JsonSchemaFormat(msgspec.Struct):
@@ -32,10 +33,11 @@ class JsonSchemaFormat(msgspec.Struct):
 
 
 class ResponseFormat(msgspec.Struct):
-    """OpenAI's `response_format`."""
+    """OpenAI's `response_format`; llama-server takes the `schema` of a `json_object`."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchemaFormat | None = None
+    schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
 class StructuredOutputs(msgspec.Struct):
@@ -44,7 +46,7 @@ class StructuredOutputs(msgspec.Struct):
     json: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
     json_object: bool | None = None
     regex: GrammarText | None = None
-    choice: Annotated[list[Choice], Meta(min_length=1, max_length=MAX_CHOICES)] | None = None
+    choice: Choices | None = None
     grammar: GrammarText | None = None
 
 
@@ -54,7 +56,8 @@ def response_format_grammar(wanted: ResponseFormat | None) -> Grammar | None:
     if wanted is None or wanted.type == "text":
         return None
     if wanted.type == "json_object":
-        return Grammar(GrammarKind.JSON_SCHEMA, ANY_OBJECT, param=param)
+        text = _schema_text(wanted.schema) or ANY_OBJECT
+        return Grammar(GrammarKind.JSON_SCHEMA, text, param=param)
     if wanted.json_schema is None:
         raise InvalidBody(
             "'response_format.json_schema' is missing.", param="response_format.json_schema"
@@ -70,16 +73,17 @@ def structured_outputs_grammar(
     """The grammar of vLLM's field; raises `InvalidBody` for more than one at once."""
     if wanted is None:
         return None
-    texts = {
-        "json": (GrammarKind.JSON_SCHEMA, _schema_text(wanted.json)),
-        "json_object": (GrammarKind.JSON_SCHEMA, ANY_OBJECT if wanted.json_object else None),
-        "regex": (GrammarKind.REGEX, wanted.regex),
-        "choice": (GrammarKind.LARK, _choice(wanted.choice) if wanted.choice else None),
-    }
-    grammars = [
-        Grammar(kind, text, param=f"{param}.{name}") for name, (kind, text) in texts.items() if text
-    ]
-    return only_one([*grammars, text_grammar(wanted.grammar, f"{param}.grammar")])
+    return only_one(
+        [
+            schema_grammar(wanted.json, f"{param}.json"),
+            schema_grammar(
+                msgspec.Raw(ANY_OBJECT if wanted.json_object else ""), f"{param}.json_object"
+            ),
+            regex_grammar(wanted.regex, f"{param}.regex"),
+            choice_grammar(wanted.choice, f"{param}.choice"),
+            text_grammar(wanted.grammar, f"{param}.grammar"),
+        ]
+    )
 
 
 def format_grammar(wanted: Literal["json"] | StructuredOutputs | None) -> Grammar | None:
@@ -87,6 +91,22 @@ def format_grammar(wanted: Literal["json"] | StructuredOutputs | None) -> Gramma
     if wanted == "json":
         return Grammar(GrammarKind.JSON_SCHEMA, ANY_OBJECT, param="format")
     return structured_outputs_grammar(wanted, "format")
+
+
+def schema_grammar(raw: msgspec.Raw, param: str) -> Grammar | None:
+    """The grammar of a field that is a schema."""
+    text = _schema_text(raw)
+    return None if text is None else Grammar(GrammarKind.JSON_SCHEMA, text, param=param)
+
+
+def regex_grammar(regex: str | None, param: str) -> Grammar | None:
+    """The grammar of a field that is a regular expression."""
+    return Grammar(GrammarKind.REGEX, regex, param=param) if regex else None
+
+
+def choice_grammar(choices: Choices | None, param: str) -> Grammar | None:
+    """The grammar of a field that lists the possible answers."""
+    return Grammar(GrammarKind.LARK, _choice(choices), param=param) if choices else None
 
 
 def text_grammar(text: str | None, param: str = "grammar") -> Grammar | None:

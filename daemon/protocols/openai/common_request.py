@@ -9,8 +9,8 @@ from msgspec import Meta
 
 from ingle.backends.base import Priority
 
-from ...sampling import SamplingOptions
-from ...structured_output import ResponseFormat, StructuredOutputs
+from ...sampling import RepeatPenalty, SamplingOptions
+from ...structured_output import Choices, ResponseFormat, StructuredOutputs
 from ..ingle_options import IngleOptions
 
 ChoiceCount = Annotated[int, Meta(ge=1, le=16)]
@@ -35,7 +35,8 @@ class CommonRequest(SamplingOptions, kw_only=True):
     """What chat and plain completions have in common; unknown fields are ignored.
 
     `service_tier` flex is the priority batch. `user`, `safety_identifier` and `prompt_cache_key`
-    tell clients apart.
+    tell clients apart. `grammar`, `json_schema` and `n_predict` are llama-server's,
+    `structured_outputs`, `guided_…`, `ignore_eos` and `repetition_penalty` vLLM's.
     """
 
     model: Annotated[str, Meta(min_length=1)]
@@ -52,6 +53,19 @@ class CommonRequest(SamplingOptions, kw_only=True):
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = None
     grammar: str | None = None
+    json_schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    guided_json: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+    guided_regex: str | None = None
+    guided_choice: Choices | None = None
+    guided_grammar: str | None = None
+    ignore_eos: bool | None = None
+    n_predict: AnswerLength | None = None
+    repetition_penalty: RepeatPenalty | None = None
+
+    def __post_init__(self) -> None:
+        """Take what other servers call by another name."""
+        if self.repeat_penalty is None:
+            self.repeat_penalty = self.repetition_penalty
 
     @property
     def priority(self) -> Priority:

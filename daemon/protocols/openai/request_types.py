@@ -42,7 +42,6 @@ class CompletionRequest(CommonRequest, kw_only=True):
 
     prompt: str | list[str | int | list[int]]
     echo: bool | None = None
-    ignore_eos: bool | None = None
     suffix: str | None = None
     logprobs: LogprobCount | bool | None = None
     best_of: ChoiceCount | None = None

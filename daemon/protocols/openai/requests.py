@@ -12,8 +12,11 @@ from ingle.backends.conversation import Infill
 from ...errors import InvalidBody, UnsupportedField
 from ...sampling import merge_sampling, stop_strings
 from ...structured_output import (
+    choice_grammar,
     only_one,
+    regex_grammar,
     response_format_grammar,
+    schema_grammar,
     structured_outputs_grammar,
     text_grammar,
 )
@@ -44,7 +47,7 @@ def chat_job(body: ChatCompletionRequest, origin: Origin) -> Job:
         reasoning=wanted_reasoning(body),
         template_variables=template_variables(body),
         continues=_continues(body),
-        max_tokens=answer_length(body.max_completion_tokens, body.max_tokens),
+        max_tokens=answer_length(body.max_completion_tokens, body.max_tokens, body.n_predict),
         logprobs=_chat_logprobs(body),
         **_common(body, origin, body.n),
     )
@@ -73,8 +76,7 @@ def completion_job(body: CompletionRequest, origin: Origin) -> Job:
         logprobs = 0
     request = GenerateRequest(
         id=f"cmpl-{secrets.token_hex(12)}",
-        max_tokens=answer_length(body.max_tokens),
-        ignore_eos=bool(body.ignore_eos),
+        max_tokens=answer_length(body.max_tokens, body.n_predict),
         logprobs=0 if logprobs is True else logprobs,
         **_common(body, origin, candidates),
     )
@@ -87,6 +89,7 @@ def _common(body: CommonRequest, origin: Origin, answers: int | None) -> dict[st
     return {
         "stop": stop_strings(body.stop),
         "n": answers or 1,
+        "ignore_eos": bool(body.ignore_eos),
         "priority": origin.priority or body.priority,
         "client": origin.client,
         "private": origin.private,
@@ -96,6 +99,11 @@ def _common(body: CommonRequest, origin: Origin, answers: int | None) -> dict[st
                 response_format_grammar(body.response_format),
                 structured_outputs_grammar(body.structured_outputs),
                 text_grammar(body.grammar),
+                schema_grammar(body.json_schema, "json_schema"),
+                schema_grammar(body.guided_json, "guided_json"),
+                regex_grammar(body.guided_regex, "guided_regex"),
+                choice_grammar(body.guided_choice, "guided_choice"),
+                text_grammar(body.guided_grammar, "guided_grammar"),
             ]
         ),
     }
