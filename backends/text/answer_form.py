@@ -9,6 +9,7 @@ from ..base import GenerateRequest, Grammar
 from ..conversation import Tool
 from ..errors import RequestRejected
 from .answer_parser import AnswerParser
+from .reasoning_switches import wants_thoughts
 from .reasoning_tags import tell_reasoning
 from .tokenizer import Tokenizer
 from .tool_calls.argument_schemas import ArgumentSchemas
@@ -67,14 +68,16 @@ class AnswerForms:
     ) -> Callable[[], AnswerParser]:
         """What makes readers for the sequences of a request."""
         parallel = request.parallel_tool_calls
+        names = request.tool_choice.names
         if self._format is HARMONY:
             begun = tail.rpartition(TURN)[2] if TURN in tail else ""
-            return lambda: HarmonyParser(tools, parallel=parallel, begun=begun)
+            return lambda: HarmonyParser(tools, parallel=parallel, names=names, begun=begun)
         return lambda: CallParser(
             self._format,
             self._tags,
             tools,
             parallel=parallel,
+            names=names,
             thinking=thinking,
             lenient=request.grammar is None or not self._format.openers,
         )
@@ -88,14 +91,14 @@ class AnswerForms:
         self, request: GenerateRequest, tail: str, tools: list[Tool], *, thinking: bool
     ) -> Grammar | AnswerGrammar | None:
         """What thoughts, calls and text must match, where the request says anything about it."""
-        required = request.tool_choice.mode == "required" or bool(request.tool_choice.names)
+        required = request.tool_choice.mode == "required"
         if request.grammar is None and not (tools and required):
             return None
         rules = AnswerRules(self._controls, self._schemas)
         thoughts = ""
         if self._tags is not None and (thinking or self._may_think(request, tail)):
             thoughts = rules.thoughts(self._tags, begun=thinking)
-        if not thoughts and not tools:
+        if not (thoughts or tools or self._format.before_text):
             return request.grammar
         choices: list[str] = []
         if tools:
@@ -108,7 +111,8 @@ class AnswerForms:
 
     def _may_think(self, request: GenerateRequest, tail: str) -> bool:
         """Whether the answer may begin with a thought, which the prompt did not begin."""
-        if request.reasoning.enabled is False or request.continues or self._tags is None:
+        wanted = wants_thoughts(request.reasoning)
+        if wanted is False or request.continues or self._tags is None:
             return False
         return not tail.rstrip().endswith(self._tags.closes)
 

@@ -31,8 +31,9 @@ _BLANK = re.compile(r"\s+")
 class CallParser:
     """Reads answers with tags: thoughts in `tags`, calls as `format` has them; see `AnswerParser`.
 
-    Without `tools` there are no calls. An answer may begin within a thought. Where `lenient`, calls
-    of known tools without the tags of the format count if the content begins with them.
+    Without `tools` there are no calls; of those only `names`, where given, may be called. An answer
+    may begin within a thought. Where `lenient`, calls of known tools without the tags of the format
+    count if the content begins with them.
     """
 
     def __init__(
@@ -44,10 +45,11 @@ class CallParser:
         parallel: bool = True,
         thinking: bool = False,
         lenient: bool = True,
+        names: Sequence[str] = (),
     ) -> None:
         self._format = call_format
         self._tags = tags
-        self._sink = CallSink(tools, parallel=parallel)
+        self._sink = CallSink(tools, parallel=parallel, names=names)
         self._source = TextSource(call_format.begins_within)
         self._calls = bool(tools)
         self._lenient = lenient and self._calls

@@ -13,7 +13,9 @@ from ..answer_parser import CallArguments, CallStart, Part, Text
 class CallSink:
     """Collects parts; of several calls only the first where they may not be made at once."""
 
-    def __init__(self, tools: Sequence[Tool], *, parallel: bool) -> None:
+    def __init__(self, tools: Sequence[Tool], *, parallel: bool, names: Sequence[str] = ()) -> None:
+        """Where there are `names`, no other one of the tools may be called."""
+        self._barred = {tool.name for tool in tools if names and tool.name not in names}
         self._schemas = {tool.name: tool.parameters for tool in tools}
         self._parallel = parallel
         self._parts: list[Part] = []
@@ -28,6 +30,10 @@ class CallSink:
     def knows(self, name: str) -> bool:
         """Whether a tool has this name."""
         return name in self._schemas
+
+    def accepts(self, name: str, *, known_only: bool) -> bool:
+        """Whether a call with this name is one."""
+        return name not in self._barred and (not known_only or self.knows(name))
 
     def properties(self, name: str) -> dict[str, Any]:
         """The schema of each of a tool's parameters, in their order."""

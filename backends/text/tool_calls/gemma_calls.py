@@ -29,7 +29,7 @@ class GemmaCalls:
             return (yield from _JSON.read(source, sink, known_only=known_only, ends=ends))
         head = yield from source.until(("{", "(", *ends), LONGEST_NAME)
         name = (head or "").strip()
-        if not _NAME.fullmatch(name) or (known_only and not sink.knows(name)):
+        if not _NAME.fullmatch(name) or not sink.accepts(name, known_only=known_only):
             return False
         sink.begin(name)
         if (yield from source.peek()) == "{":

@@ -32,9 +32,14 @@ class HarmonyParser:
     """
 
     def __init__(
-        self, tools: Sequence[Tool] = (), *, parallel: bool = True, begun: str = ""
+        self,
+        tools: Sequence[Tool] = (),
+        *,
+        parallel: bool = True,
+        names: Sequence[str] = (),
+        begun: str = "",
     ) -> None:
-        self._sink = CallSink(tools, parallel=parallel)
+        self._sink = CallSink(tools, parallel=parallel, names=names)
         self._calls = bool(tools)
         self._source = TextSource()
         self._thinking = False
@@ -79,7 +84,7 @@ class HarmonyParser:
         channels = _CHANNEL.findall(header)
         name = recipients[-1].removeprefix("functions.") if recipients else ""
         called = self._sink.knows(name) or (recipients and recipients[-1] != name)
-        if self._calls and name and called:
+        if self._calls and name and called and self._sink.accepts(name, known_only=False):
             yield from self._read_call(name)
         else:
             kind = Thought if channels[-1:] == ["analysis"] else Text

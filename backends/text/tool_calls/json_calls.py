@@ -168,7 +168,9 @@ class _ObjectReader:
 
     def _set_name(self, name: str) -> bool:
         name = name.removeprefix("functions.")
-        if not 0 < len(name) <= LONGEST_NAME or (self._known_only and not self._sink.knows(name)):
+        if not 0 < len(name) <= LONGEST_NAME or not self._sink.accepts(
+            name, known_only=self._known_only
+        ):
             return False
         self._name = name
         return True

@@ -41,7 +41,7 @@ class NamedCalls:
         name, call_id = self._parts(head.strip())
         if (yield from source.accept(*self.marks)):
             name = (yield from _name_behind(source, ends)) or name
-        if not _NAME.fullmatch(name) or (known_only and not sink.knows(name)):
+        if not _NAME.fullmatch(name) or not sink.accepts(name, known_only=known_only):
             return False
         yield from source.skip_space()
         yield from source.accept("```json", "```")

@@ -54,7 +54,7 @@ def _read_one(
         return found
     if not sink.knows(name):
         name = name.removesuffix(".call")  # as Llama calls its built-in tools
-    if known_only and not sink.knows(name):
+    if not sink.accepts(name, known_only=known_only):
         return False
     sink.begin(name)
     yield from _read_arguments(source, sink, list(sink.properties(name)))

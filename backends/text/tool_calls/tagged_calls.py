@@ -45,7 +45,7 @@ class TaggedCalls:
         """See `Body.read`."""
         head = yield from source.until((*self.name_ends, self.close), LONGEST_NAME)
         name = (head or "").split('"')[0].strip().removeprefix("functions.")
-        if not _NAME.fullmatch(name) or (known_only and not sink.knows(name)):
+        if not _NAME.fullmatch(name) or not sink.accepts(name, known_only=known_only):
             return False
         found = yield from source.at((*self.name_ends, self.close))
         if found not in (self.member_open, self.close):

@@ -12,6 +12,7 @@ from ingle.backends.conversation import ChatMessage, Reasoning, Tool, ToolChoice
 from ingle.backends.errors import RequestRejected
 from ingle.backends.scripted.byte_tokenizer import EOS, ByteTokenizer
 from ingle.backends.text.answer_form import AnswerForms
+from ingle.backends.text.answer_parser import CallStart, Text
 from ingle.backends.text.grammar import GrammarCompiler
 
 QWEN = "{{ messages }}{{ tools }}<tool_call>"
@@ -35,7 +36,7 @@ def accepts(template: str, answer: str, tail: str = "assistant\n", **fields: Any
     form = AnswerForms(tokenizer, template).of(request(**fields), tail)
     assert form.grammar is not None
     constraint = GrammarCompiler(tokenizer).compile(form.grammar)
-    for token in tokenizer.encode(answer, add_special=False, parse_special=False):
+    for token in tokenizer.encode(answer, add_special=False, parse_special=True):
         if not constraint.allows(token):
             return False
         constraint.consume(token)
@@ -66,6 +67,27 @@ def test_one_call_and_named_tools_only() -> None:
     named: dict[str, Any] = {"tools": TOOLS, "tool_choice": ToolChoice("required", ["weather"])}
     assert accepts(QWEN, WEATHER, **named)
     assert not accepts(QWEN, NOW, **named)
+
+
+def test_a_choice_among_some_tools_forces_nothing() -> None:
+    forms = AnswerForms(ByteTokenizer(), QWEN)
+    form = forms.of(request(tools=TOOLS, tool_choice=ToolChoice("auto", ["now"])), "")
+    assert form.grammar is None
+    assert form.new_parser is not None
+    for answer, called in ((NOW, ["now"]), (WEATHER, [])):
+        parser = form.new_parser()
+        parts = [*parser.push(answer), *parser.finish()]
+        assert [part.name for part in parts if isinstance(part, CallStart)] == called
+        assert called or "".join(part.text for part in parts if isinstance(part, Text)) == answer
+
+
+def test_a_form_of_the_text_stands_in_its_channel() -> None:
+    final = "<|channel|>final<|message|>42"
+    off = Reasoning(enabled=False)
+    assert accepts("<|channel|>", final, grammar=NUMBER, reasoning=off)
+    thought = "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant"
+    assert accepts("<|channel|>analysis", thought + final, grammar=NUMBER)
+    assert not accepts("<|channel|>analysis", thought + "42", grammar=NUMBER)
 
 
 def test_thoughts_come_before_what_is_forced() -> None:
