@@ -85,9 +85,12 @@ def test_a_form_of_the_text_stands_in_its_channel() -> None:
     final = "<|channel|>final<|message|>42"
     off = Reasoning(enabled=False)
     assert accepts("<|channel|>", final, grammar=NUMBER, reasoning=off)
-    thought = "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant"
-    assert accepts("<|channel|>analysis", thought + final, grammar=NUMBER)
-    assert not accepts("<|channel|>analysis", thought + "42", grammar=NUMBER)
+    cohere = "START_THINKING<|START_ACTION|>"
+    thought = "<|START_THINKING|>Hm<|END_THINKING|>"
+    said = "<|START_RESPONSE|>42<|END_RESPONSE|>"
+    assert accepts(cohere, thought + said, grammar=NUMBER)
+    assert accepts(cohere, said, grammar=NUMBER, reasoning=off)
+    assert not accepts(cohere, thought + "42", grammar=NUMBER)
 
 
 def test_thoughts_come_before_what_is_forced() -> None:
