@@ -50,7 +50,7 @@ def route_table(services: Services) -> list[RouteSpec]:
     routes = [
         *HealthApi(services).routes(),
         *MetricsApi(services).routes(),
-        *ModelsApi(services).routes(),
+        *ModelsApi(services, facts).routes(),
         *openai.routes(),
         *AnthropicApi(services).routes(),
         *embeddings.routes(),

@@ -19,6 +19,7 @@ from ingle.models.task import ModelTask
 
 from ...http.responses import JSON
 from ...http.route_spec import Parameter, RouteSpec
+from ...model_facts import Capabilities, FactsReader, loaded_capabilities
 from ...model_run import ModelState
 from ...preparation import LoadOptions
 from ...services import Services
@@ -39,8 +40,9 @@ ANTHROPIC_HEADER = Parameter(
 class ModelsApi:
     """`GET /v1/models` and `GET /v1/models/{id}`."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, facts: FactsReader) -> None:
         self._services = services
+        self._facts = facts
 
     def routes(self) -> list[RouteSpec]:
         """Both."""
@@ -107,7 +109,7 @@ class ModelsApi:
             max_model_len=context,
             task=model.task,
             state=run.state if run is not None else ModelState.STOPPED,
-            capabilities=_capabilities(model, info),
+            capabilities=_capabilities(model, await self._capabilities(model, info)),
             meta=ModelMeta(
                 n_ctx=context,
                 n_ctx_train=info.trained_context if info is not None else model.context,
@@ -117,6 +119,11 @@ class ModelsApi:
                 ftype=model.quantization,
             ),
         )
+
+    async def _capabilities(self, model: StoredModel, info: ModelInfo | None) -> Capabilities:
+        if info is not None:
+            return loaded_capabilities(info)
+        return (await asyncio.to_thread(self._facts.read, model)).capabilities
 
     def _expected_context(self, model: StoredModel) -> int:
         """What a request would get if the model were loaded now."""
@@ -128,7 +135,7 @@ class ModelsApi:
             return model.context
 
 
-def _capabilities(model: StoredModel, info: ModelInfo | None) -> list[Capability]:
+def _capabilities(model: StoredModel, has: Capabilities) -> list[Capability]:
     match model.task:
         case ModelTask.EMBED:
             return ["embedding"]
@@ -140,10 +147,10 @@ def _capabilities(model: StoredModel, info: ModelInfo | None) -> list[Capability
     said: list[tuple[Capability, bool]] = [
         ("completion", True),
         ("tools", model.chat),
-        ("thinking", info is not None and info.reasons),
-        ("insert", info is not None and info.infills),
+        ("thinking", has.reasons),
+        ("insert", has.infills),
     ]
-    return [capability for capability, has in said if has]
+    return [capability for capability, true in said if true]
 
 
 def _alias(model: Model, name: str) -> Model:

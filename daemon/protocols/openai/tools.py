@@ -164,10 +164,7 @@ def _allowed(known: list[Tool], allowed: AllowedTools) -> tuple[list[Tool], Tool
     names = [_known_name(_chosen_name(tool), known) for tool in allowed.tools]
     if not names:
         return known, ToolChoice("none")
-    if allowed.mode == "required":
-        return known, ToolChoice("required", names)
-    # Names demand a call; who may choose is shown what there is to choose from.
-    return [tool for tool in known if tool.name in names], ToolChoice()
+    return known, ToolChoice(allowed.mode, names)
 
 
 def _chosen_name(choice: NamedTool) -> str:
