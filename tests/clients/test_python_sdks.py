@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import anthropic
+import ollama
 import openai
 import pytest
 from anthropic.types import MessageParam, ToolParam
@@ -188,6 +189,49 @@ def test_anthropic_counts_and_lists(claude: anthropic.Anthropic, caller: str) ->
     )
     assert counted.input_tokens > 7
     assert caller in {model.id for model in claude.models.list()}
+
+
+@pytest.fixture
+def llama(daemon: Daemon) -> Iterator[Any]:
+    """Without its types, which leave out what its tools return."""
+    new_client: Any = ollama.Client
+    with new_client(host=daemon.url) as client:
+        yield client
+
+
+def test_ollama_streams(llama: Any) -> None:
+    parts = llama.chat(
+        "smollm2",
+        messages=[{"role": "user", "content": CAPITAL}],
+        stream=True,
+        options={"temperature": 0},
+    )
+    pieces = [part.message.content or "" for part in parts]
+    assert "".join(pieces) == PARIS
+    assert len(pieces) > 1
+
+
+def _tool_calls(parts: list[Any]) -> list[Any]:
+    return [call for part in parts for call in part.message.tool_calls or ()]
+
+
+def test_ollama_calls_a_tool(llama: Any, caller: str) -> None:
+    messages: list[Any] = [{"role": "user", "content": QUESTION}]
+    parts = list(llama.chat(caller, messages=messages, tools=[weather], stream=True))
+    (call,) = _tool_calls(parts)
+    messages.append({"role": "assistant", "content": "", "tool_calls": [call]})
+    result = weather(**call.function.arguments)
+    messages.append({"role": "tool", "tool_name": call.function.name, "content": result})
+    answer = llama.chat(caller, messages=messages, tools=[weather])
+    assert answer.message.content == ANSWER
+
+
+def test_ollama_lists_shows_and_generates(llama: Any, caller: str) -> None:
+    assert caller in {model.model for model in llama.list().models}
+    assert "completion" in (llama.show("smollm2").capabilities or [])
+    assert "tools" in (llama.show(caller).capabilities or [])
+    assert "Paris" in llama.generate("smollm2", CAPITAL, options={"temperature": 0}).response
+    assert "smollm2:135m" in {model.model for model in llama.ps().models}
 
 
 NewChat = Callable[..., ChatOpenAI]
