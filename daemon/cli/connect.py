@@ -41,6 +41,8 @@ def main(arguments: Sequence[str]) -> int:
 
     places = Places.find()
     if options.name is None:
+        if any(value for name, value in vars(options).items() if name not in ("name", "json")):
+            raise UsageError("Name a program, too.", "`ingle connect` lists them.")
         return _list(places, as_json=options.json)
     client = _client(options.name)
     try:

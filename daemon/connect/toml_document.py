@@ -20,7 +20,7 @@ class TOMLDocument:
         """Raises `CannotEdit` where it is not TOML."""
         try:
             self.data: object = tomllib.loads(text.removeprefix("\ufeff"))
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:  # the first also for endless numbers
             raise CannotEdit(f"It is not TOML: {error}.") from None
         self._newline = "\r\n" if "\r\n" in text else "\n"
         self._lines = text.splitlines(keepends=True)

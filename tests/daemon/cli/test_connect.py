@@ -223,6 +223,7 @@ async def test_without_tcp_no_editor_can_connect(
         (["nobody"], "ingle knows no program called 'nobody'"),
         (["codx"], "Did you mean `ingle connect codex`?"),
         (["zed", "--write", "--print"], "not allowed with"),
+        (["--check"], "Name a program, too."),
     ],
 )
 async def test_wrong_command_lines(home: Path, run: Run, arguments: list[str], words: str) -> None:

@@ -203,6 +203,14 @@ def test_toml_that_is_written_otherwise_is_left_alone(text: str) -> None:
         edit("toml", text, (("model_providers", "ingle"), {"name": "n"}))
 
 
+@pytest.mark.parametrize(
+    "text", ["a = " + "[" * 10_000, "a = " + "9" * 10_000, "a", "a = 1\na = 2"]
+)
+def test_what_is_not_toml(text: str) -> None:
+    with pytest.raises(CannotEdit, match="not TOML"):
+        parse(text, "toml")
+
+
 CONTINUE = """\
 name: Mine  # my own
 version: 1.0.0
