@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 from starlette.requests import Request
@@ -25,6 +26,7 @@ from ..openai.api import GENERATION_ERRORS
 from ..origin import Origin
 from .answer import ResponseAnswer
 from .background import BackgroundRun, BackgroundRuns
+from .compaction import CompactedResponse, compacted, summary_job
 from .conversation_state import ConversationState
 from .draft import Draft
 from .item_pages import page_of
@@ -35,6 +37,16 @@ from .response_types import DeletedResponse, InputTokens, ItemList, Response
 from .stream_events import STREAM_EVENTS, event_name
 
 EVENTS = Stream({event_name(event): event for event in STREAM_EVENTS}, only_if="`stream` is true")
+
+EVENT_PARAMETERS = (
+    Parameter("stream", "query", bool, "Events instead of the response."),
+    Parameter("starting_after", "query", int, "The last event that is known."),
+)
+PAGE_PARAMETERS = (
+    Parameter("limit", "query", int, "1 to 100; 20 if left out."),
+    Parameter("order", "query", str, "asc or desc; desc if left out."),
+    Parameter("after", "query", str, "The item before the page."),
+)
 
 
 class ResponsesApi:
@@ -75,6 +87,16 @@ class ResponsesApi:
                 response=InputTokens,
                 errors=GENERATION_ERRORS,
             ),
+            RouteSpec(
+                method="POST",
+                path="/v1/responses/compact",
+                endpoint=self.compact,
+                summary="A conversation made short.",
+                request=ResponsesRequest,
+                response=CompactedResponse,
+                parameters=(PRIVATE_HEADER,),
+                errors=GENERATION_ERRORS,
+            ),
         ]
 
     def _routes_of_stored(self) -> list[RouteSpec]:
@@ -86,10 +108,7 @@ class ResponsesApi:
                 summary="A stored response, or the events of one made in the background.",
                 response=Response,
                 stream=EVENTS,
-                parameters=(
-                    Parameter("stream", "query", bool, "Events instead of the response."),
-                    Parameter("starting_after", "query", int, "The last event that is known."),
-                ),
+                parameters=EVENT_PARAMETERS,
                 errors=(404,),
             ),
             RouteSpec(
@@ -114,11 +133,7 @@ class ResponsesApi:
                 endpoint=self.input_items,
                 summary="The items of a response's own request.",
                 response=ItemList,
-                parameters=(
-                    Parameter("limit", "query", int, "1 to 100; 20 if left out."),
-                    Parameter("order", "query", str, "asc or desc; desc if left out."),
-                    Parameter("after", "query", str, "The item before the page."),
-                ),
+                parameters=PAGE_PARAMETERS,
                 errors=(404,),
             ),
         ]
@@ -158,6 +173,13 @@ class ResponsesApi:
             if found is None
             else JSON(InputTokens(input_tokens=found))
         )
+
+    async def compact(self, request: Request) -> HTTPResponse:
+        """`POST /v1/responses/compact`."""
+        body = await self._read(request)
+        body.background = None
+        draft = await self._reader.draft(body, _origin(request, body))
+        return await self._asker.whole(request, summary_job(draft), partial(compacted, draft))
 
     async def get(self, request: Request) -> HTTPResponse:
         """`GET /v1/responses/{id}`."""

@@ -11,6 +11,7 @@ from ingle.backends.conversation import ChatMessage, ToolCall
 
 from .item_reading import unseal
 from .items import (
+    CompactionItem,
     CustomToolCall,
     CustomToolCallOutput,
     FunctionCall,
@@ -25,6 +26,8 @@ from .items import (
     ReasoningItem,
 )
 from .tools import custom_arguments, joined_name
+
+SUMMARY = "A summary of the conversation up to here:"
 
 ROLES = {"user": "user", "system": "system", "developer": "system"}
 
@@ -68,6 +71,11 @@ class _Conversation:
                 self.end_turn()
                 text = item.output if isinstance(item.output, str) else _joined(item.output)
                 self.messages.append(ChatMessage("tool", text, tool_call_id=item.call_id or None))
+            case CompactionItem():
+                self.end_turn()
+                # What another server has sealed cannot be read, and is passed over.
+                if (summary := unseal(item.encrypted_content)) is not None:
+                    self.messages.append(ChatMessage("user", f"{SUMMARY}\n{summary}"))
             case InputMessage():
                 self.end_turn()
                 self.messages.append(ChatMessage(ROLES[item.role], _joined(item.content)))

@@ -19,12 +19,16 @@ PLAIN_TEXT = msgspec.Raw(b'{"type":"text"}')
 
 @dataclass(frozen=True, kw_only=True)
 class Draft:
-    """The job, and all that its answer is told with; `input` are the request's own items."""
+    """The job, and all that its answer is told with.
+
+    `input` are the request's own items, `history` are these and all before them.
+    """
 
     body: ResponsesRequest
     job: Job
     tools: ToolTable
     input: list[Item]
+    history: list[Item]
     ids: ItemIds
     fit: Fitting
 

@@ -11,6 +11,7 @@ import msgspec
 from ...errors import InvalidBody, UnsupportedField
 from ...http.body import parse
 from .items import (
+    CompactionItem,
     CustomToolCall,
     CustomToolCallOutput,
     FunctionCall,
@@ -89,6 +90,11 @@ class _CustomOutput(msgspec.Struct):
     id: str | None = None
 
 
+class _Compaction(msgspec.Struct):
+    encrypted_content: str
+    id: str | None = None
+
+
 class _Hosted(msgspec.Struct):
     id: str | None = None
     call_id: str | None = None
@@ -108,6 +114,7 @@ class ItemReader:
         self._custom = msgspec.json.Decoder(_CustomCall)
         self._function_output = msgspec.json.Decoder(_FunctionOutput)
         self._custom_output = msgspec.json.Decoder(_CustomOutput)
+        self._compaction = msgspec.json.Decoder(_Compaction)
         self._hosted = msgspec.json.Decoder(_Hosted)
 
     def reference(self, raw: msgspec.Raw, place: str) -> str | None:
@@ -143,6 +150,11 @@ class ItemReader:
                     id=edited.id or ids.new("ctco"),
                     call_id=edited.call_id,
                     output=_output(edited.output),
+                )
+            case "compaction":
+                found = parse(data, self._compaction, place)
+                return CompactionItem(
+                    id=found.id or ids.new("cmp"), encrypted_content=found.encrypted_content
                 )
             case _:
                 return self._read_hosted(data, kind, place, ids)

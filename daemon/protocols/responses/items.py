@@ -123,6 +123,13 @@ class CustomToolCallOutput(
     output: str | list[InputText]
 
 
+class CompactionItem(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="compaction"):
+    """A summary of what was said before, sealed as thoughts are."""
+
+    id: str
+    encrypted_content: str
+
+
 class HostedCall(msgspec.Struct, frozen=True, kw_only=True):
     """A call of another server's tool that has a result of its own kind, kept as it came."""
 
@@ -146,6 +153,7 @@ Item = (
     | OutputItem
     | FunctionCallOutput
     | CustomToolCallOutput
+    | CompactionItem
     | HostedCall
     | HostedOutput
 )

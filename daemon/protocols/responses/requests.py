@@ -54,13 +54,13 @@ class RequestReader:
         table = self._tools.read(body.tools)
         choice = tool_choice(body.tool_choice, table)
         own = await self._own_items(body, ids)
-        earlier = await self._earlier_items(body, ids)
+        history = [*await self._earlier_items(body, ids), *own]
         fitting = Fitting()
         job = Job(
             model=body.model,
             request=GenerateRequest(
                 id=f"resp_{ids.token}",
-                messages=chat_messages(body.instructions, [*earlier, *own]),
+                messages=chat_messages(body.instructions, history),
                 tools=table.tools,
                 tool_choice=choice,
                 grammar=self._grammar(body.text),
@@ -70,7 +70,9 @@ class RequestReader:
             messages_field="input",
             fit=fitting if body.truncation == "auto" else None,
         )
-        return Draft(body=body, job=job, tools=table, input=own, ids=ids, fit=fitting)
+        return Draft(
+            body=body, job=job, tools=table, input=own, history=history, ids=ids, fit=fitting
+        )
 
     async def _own_items(self, body: ResponsesRequest, ids: ItemIds) -> list[Item]:
         if body.input is None:

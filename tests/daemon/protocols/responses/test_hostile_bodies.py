@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 if TYPE_CHECKING:
     from ...conftest import RunningDaemon
 
@@ -80,9 +82,9 @@ async def test_responses(daemon: RunningDaemon, assault: Assault) -> None:
     assert statuses[200] > 0, statuses
 
 
-async def test_counting(daemon: RunningDaemon, assault: Assault) -> None:
-    path = "/v1/responses/input_tokens"
-    await assault(daemon, path, [ITEMS, TOOLS], is_openai_error, count=200)
+@pytest.mark.parametrize("path", ["input_tokens", "compact"])
+async def test_counting_and_shortening(daemon: RunningDaemon, assault: Assault, path: str) -> None:
+    await assault(daemon, f"/v1/responses/{path}", [ITEMS, TOOLS], is_openai_error, count=150)
 
 
 async def test_nesting_up_to_any_depth(daemon: RunningDaemon) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from msgspec import structs
+from openai.types.responses import CompactedResponse
 
 from ingle.daemon.protocols.responses.items import InputMessage, InputText, Item
 from ingle.daemon.protocols.responses.response_store import ResponseStore
@@ -235,3 +236,29 @@ async def test_a_folder_that_cannot_be_written_costs_nothing_but_the_restart(
     store.put(one_response, [])
     await store.flush()
     assert await store.get(one_response.id) is not None
+
+
+async def test_a_conversation_made_short(speaking: Speaking) -> None:
+    speaking.mouth.says("One.", ("call", "f", "{}"))
+    first = await speaking.post({"input": "Go"})
+    speaking.mouth.says("They went.")
+    result = {"type": "function_call_output", "call_id": "call_0", "output": "ok"}
+    body = {"model": "echo:1", "previous_response_id": first["id"], "input": "And?"}
+    short = (await speaking.daemon.unix.post("/v1/responses/compact", json=body)).json()
+    asked = speaking.mouth.last
+    assert [m.role for m in asked.messages or []] == ["user", "assistant", "user", "user"]
+    assert (asked.tool_choice.mode, asked.reasoning.enabled) == ("none", False)
+    assert short["usage"]["total_tokens"] == 11
+    # The SDK's types know no messages of users in an output, though they say that there are some.
+    *messages, summary = short["output"]
+    CompactedResponse.model_validate(short | {"output": [summary]})
+    for message in messages:
+        ITEM.validate_python(message)
+    speaking.mouth.says("On.")
+    foreign = {"type": "compaction", "encrypted_content": "gAAAAA"}
+    await speaking.post({"input": [*short["output"], foreign, result]})
+    assert said(speaking) == [
+        *(("user", "Go"), ("user", "And?")),
+        ("user", "A summary of the conversation up to here:\nThey went."),
+        ("tool", "ok"),
+    ]

@@ -1,0 +1,75 @@
+"""A conversation made short: what was asked stays, and a summary stands for all the rest."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from typing import Literal
+
+import msgspec
+from msgspec import structs
+
+from ingle.backends.conversation import ChatMessage, Reasoning, ToolChoice
+
+from ..collected import Collected
+from ..job import Job
+from .draft import Draft
+from .item_reading import seal
+from .items import CompactionItem, InputMessage
+from .response_types import InputTokensDetails, OutputTokensDetails, ResponseUsage
+
+LONGEST_SUMMARY = 1024
+"""Tokens."""
+
+REQUEST = (
+    "Write a summary of this conversation for somebody who will go on with it and sees nothing "
+    "else of it. Keep what was asked for, what was decided and why, what was done and found out "
+    "(with names, paths, numbers and commands as they are), and what is left to do. Write only "
+    "the summary."
+)
+
+
+class CompactedResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """The user's messages, and behind them the summary; to be sent as `input` of the next turn."""
+
+    id: str
+    object: Literal["response.compaction"] = "response.compaction"
+    created_at: int
+    output: list[InputMessage | CompactionItem]
+    usage: ResponseUsage
+
+
+def summary_job(draft: Draft) -> Job:
+    """The job that writes the summary; what is too old for the context is left out."""
+    request = draft.job.request
+    messages = [*(request.messages or []), ChatMessage("user", REQUEST)]
+    asked = structs.replace(
+        request,
+        messages=messages,
+        max_tokens=LONGEST_SUMMARY,
+        tool_choice=ToolChoice("none"),
+        reasoning=Reasoning(enabled=False),
+        grammar=None,
+    )
+    return dataclasses.replace(draft.job, request=asked, fit=draft.fit)
+
+
+def compacted(draft: Draft, collected: Collected) -> CompactedResponse:
+    """The conversation with the summary that was written."""
+    summary = "".join(collected.answers[0].text).strip()
+    asked = [
+        item for item in draft.history if isinstance(item, InputMessage) and item.role == "user"
+    ]
+    item = CompactionItem(id=draft.ids.new("cmp"), encrypted_content=seal(summary))
+    return CompactedResponse(
+        id=draft.job.id,
+        created_at=int(time.time()),
+        output=[*asked, item],
+        usage=ResponseUsage(
+            input_tokens=collected.prompt_tokens,
+            input_tokens_details=InputTokensDetails(cached_tokens=collected.cached_tokens),
+            output_tokens=collected.completion_tokens,
+            output_tokens_details=OutputTokensDetails(collected.reasoning_tokens),
+            total_tokens=collected.prompt_tokens + collected.completion_tokens,
+        ),
+    )
