@@ -223,3 +223,10 @@ def test_gpus_read_prompts_in_larger_steps_where_they_are_large(
     assert not asked.may_fall_back
     other = prepare(model, LoadOptions(engine="llama.cpp"), available=8 * GIB).spec
     assert (other.engine, other.batch) == (EngineKind.LLAMA_CPP, 512)
+
+
+def test_no_context_is_above_the_cap(config: Config, small: StoredModel) -> None:
+    prepare = ModelPreparer(replace(config, max_context=1000, context=2000), lambda _: small)
+    for options in (LoadOptions(), LoadOptions(context=4096)):
+        assert prepare(small, options, available=GIB).spec.context == 1000
+    assert prepare(small, LoadOptions(context=500), available=GIB).spec.context == 500
