@@ -125,7 +125,7 @@ def _word(installed: object, connected: object) -> str:
 
 def _connect(client: Client, places: Places, options: Namespace) -> int:
     from ..connect.change import plan
-    from ..connect.client_key import present_key
+    from ..connect.client_key import has_key, present_key
     from ..keys import KeyStore
     from .daemon_process import ensure_daemon
 
@@ -133,7 +133,9 @@ def _connect(client: Client, places: Places, options: Namespace) -> int:
     target, warnings = _target(client, config, ensure_daemon(config), options.model)
     store = KeyStore(config.paths.keys)
     key = present_key(store, client.files(target, places))
-    makes_key = key is None and (options.key or _needs_key())
+    # Where a program keeps its key for itself, one that was made before will be there.
+    needs_key = _needs_key() and (client.takes_key or not has_key(store, client))
+    makes_key = key is None and (options.key or needs_key)
     target = _with_key(target, _NEW_KEY if makes_key else key)
     for warning in warnings:
         say(f"Warning: {warning}" if warning.startswith(client.title) else warning)
@@ -152,10 +154,11 @@ def _connect(client: Client, places: Places, options: Namespace) -> int:
             target = _with_key(target, _make_key(store, client))
             changes = plan(client.files(target, places))
         _write(client, config, target, changes)
-    elif changes:
-        say(f"Nothing to change: {client.title} is set up for {target.model} already.")
-    elif makes_key:
-        target = _with_key(target, _make_key(store, client))
+    else:
+        if changes:
+            say(f"Nothing to change: {client.title} is set up for {target.model} already.")
+        if makes_key:
+            target = _with_key(target, _make_key(store, client))
     _say_rest(client, target)
     if options.check:
         return _check(client, target, plan(client.files(target, places)), as_json=options.json)

@@ -40,10 +40,15 @@ def make_key(store: KeyStore, client: Client) -> tuple[str, str]:
 
 def revoke_key(store: KeyStore, client: Client) -> bool:
     """Take back the program's key; False where it has none. Raises `KeyFailure`."""
-    found = any(record.name == _name(client) for record in store.list())
+    found = has_key(store, client)
     if found:
         store.revoke(_name(client))
     return found
+
+
+def has_key(store: KeyStore, client: Client) -> bool:
+    """Whether a key was made for it, which may be in a place where ingle cannot look."""
+    return any(record.name == _name(client) for record in store.list())
 
 
 def _name(client: Client) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
@@ -16,7 +17,7 @@ import pytest
 from ingle.daemon.connect.client import Client
 from ingle.daemon.connect.clients import CLIENTS
 from ingle.daemon.connect.model_choice import choose_model, warn_of_context
-from ingle.daemon.keys import KeyStore
+from ingle.daemon.keys import KeyRing, KeyStore
 from ingle.daemon.main import main
 
 if TYPE_CHECKING:
@@ -195,6 +196,19 @@ async def test_what_cannot_be_edited_is_said_and_left(
     assert (status, out) == (1, "")
     assert f"{file} is not UTF-8." in err
     assert (await run("claude-code", "--print"))[0] == 0
+
+
+async def test_a_key_that_ingle_cannot_write_is_shown(
+    home: Path, served: RunningDaemon, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = KeyStore(served.services.config.paths.keys)
+    for _ in range(2):  # the second time only the key is new
+        _, _, err = await run("zed", "--write", "--key")
+        (key,) = re.findall(r"OLLAMA_API_KEY=(ingle-\w{52})$", err, re.MULTILINE)
+        assert KeyRing(store).find(key) is not None
+    monkeypatch.setattr("ingle.daemon.cli.connect._needs_key", lambda: True)
+    assert "OLLAMA_API_KEY" not in (await run("zed", "--write"))[2]
+    assert len(store.list()) == 1
 
 
 async def test_where_users_cannot_be_told_a_key_is_made(
