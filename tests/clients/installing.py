@@ -45,6 +45,7 @@ WITH_THE_TESTS = {
 }
 TEST_NAMES = {
     "npm_openai_responses": "npm-openai",
+    "codex_oss": "codex",
     "claude_code": "claude-code",
     "llama_vim": "neovim",
 }

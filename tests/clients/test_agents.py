@@ -85,6 +85,24 @@ def test_codex_edits_a_file(
     assert (run_client.work / "made.txt").read_text() == 'ghent "42"\n'
 
 
+@pytest.mark.parametrize("peer", ["ollama", "lmstudio"])
+def test_codex_oss_calls_a_tool(
+    daemon: Daemon, installed: Installed, run_client: Runner, called: Call, peer: str
+) -> None:
+    """Codex takes us for another server, asks for its version and its models, and goes on."""
+    model = daemon.play(
+        f"codex-{peer}-plays", first=called("exec_command", cmd=COMMAND), after={RESULT: ANSWER}
+    )
+    said = run_client(
+        installed.path("codex", "node_modules", ".bin", "codex"),
+        *("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox"),
+        *("--oss", "--local-provider", peer, "--model", model, "Run the command."),
+        path=[installed.node()],
+        env={"CODEX_OSS_BASE_URL": f"{daemon.url}/v1"},
+    )
+    assert ANSWER in said
+
+
 def _codex(
     daemon: Daemon, model: str, installed: Installed, run_client: Runner, prompt: str
 ) -> str:
@@ -170,29 +188,40 @@ def _opencode(
     return run_client(opencode, "run", prompt, path=[installed.node()])
 
 
+CONTINUE = {"openai": "/v1", "ollama": "", "anthropic": "/v1"}
+"""How Continue may be told to speak, and what it wants behind the address for that."""
+
+
 def test_continue_streams(
     daemon: Daemon, coder: str, installed: Installed, run_client: Runner
 ) -> None:
-    assert _continue(daemon, coder, installed, run_client, QUESTION).strip()
+    assert _continue(daemon, "openai", coder, installed, run_client, QUESTION).strip()
 
 
+@pytest.mark.parametrize("provider", list(CONTINUE))
 def test_continue_calls_a_tool(
-    daemon: Daemon, installed: Installed, run_client: Runner, called: Call
+    daemon: Daemon, installed: Installed, run_client: Runner, called: Call, provider: str
 ) -> None:
     model = daemon.play(
-        "continue-plays", first=called("Bash", command=COMMAND), after={RESULT: ANSWER}
+        f"continue-{provider}", first=called("Bash", command=COMMAND), after={RESULT: ANSWER}
     )
-    assert ANSWER in _continue(daemon, model, installed, run_client, "Run the command.")
+    said = _continue(daemon, provider, model, installed, run_client, "Run the command.")
+    assert ANSWER in said
 
 
 def _continue(
-    daemon: Daemon, model: str, installed: Installed, run_client: Runner, prompt: str
+    daemon: Daemon,
+    provider: str,
+    model: str,
+    installed: Installed,
+    run_client: Runner,
+    prompt: str,
 ) -> str:
     settings = run_client.work / "config.yaml"
     settings.write_text(
         "name: ingle\nversion: 1.0.0\nschema: v1\nmodels:\n"
-        f"  - name: ingle\n    provider: openai\n    model: {model}\n"
-        f"    apiBase: {daemon.url}/v1\n    apiKey: none\n"
+        f"  - name: ingle\n    provider: {provider}\n    model: {model}\n"
+        f"    apiBase: {daemon.url}{CONTINUE[provider]}\n    apiKey: none\n"
         "    roles: [chat]\n    capabilities: [tool_use]\n"
     )
     cn = installed.path("continue", "node_modules", ".bin", "cn")

@@ -260,7 +260,7 @@ def test_langchain_streams(new_chat: NewChat) -> None:
     assert len(pieces) > 1
 
 
-@pytest.mark.parametrize("responses", [False, True])
+@pytest.mark.parametrize("responses", [False, True], ids=["chat", "responses"])
 def test_langchain_calls_a_tool(new_chat: NewChat, caller: str, *, responses: bool) -> None:
     chat: Any = new_chat(caller, use_responses_api=responses)
     bound = chat.bind_tools([weather])
@@ -307,7 +307,7 @@ async def test_pydantic_ai_streams(provider: OpenAIProvider) -> None:
     assert len(pieces) > 1
 
 
-@pytest.mark.parametrize("kind", [OpenAIChatModel, OpenAIResponsesModel])
+@pytest.mark.parametrize("kind", [OpenAIChatModel, OpenAIResponsesModel], ids=["chat", "responses"])
 async def test_pydantic_ai_calls_a_tool(
     provider: OpenAIProvider, caller: str, kind: type[OpenAIChatModel | OpenAIResponsesModel]
 ) -> None:
