@@ -40,7 +40,10 @@ _TOLD_BY = (
     ("<|inner_prefix|>", ReasoningTags(("<|inner_prefix|>",), ("<|inner_suffix|>",))),
     (
         "open_tag('think')",
-        ReasoningTags(("<|open|>think<|sep|>",), ("<|close|>think<|sep|>",)),
+        # It may leave the thought that the prompt began without closing it.
+        ReasoningTags(
+            ("<|open|>think<|sep|>",), ("<|close|>think<|sep|>", "<|open|>response<|sep|>")
+        ),
     ),
     (
         "assistant<|think|>",

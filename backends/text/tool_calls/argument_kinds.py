@@ -14,7 +14,13 @@ _ALL = frozenset({"string", "number", "integer", "boolean", "null", "array", "ob
 
 def kinds(schema: object, root: dict[str, Any]) -> frozenset[str]:
     """The JSON types that a schema allows; all of them where it does not say."""
-    found: set[str] = set()
+    found = {name for each in alternatives(schema, root) for name in _own_kinds(each)}
+    return frozenset(found & _ALL) or _ALL
+
+
+def alternatives(schema: object, root: dict[str, Any]) -> list[object]:
+    """The schemas behind references and choices; the schema itself where it has none."""
+    found: list[object] = []
     seen: set[int] = set()
     ahead = [schema]
     while ahead:
@@ -22,31 +28,36 @@ def kinds(schema: object, root: dict[str, Any]) -> frozenset[str]:
         if id(each) in seen:
             continue
         seen.add(id(each))
-        named, more = _own_kinds(each, root)
-        found.update(named)
+        more = _choices(each, root)
+        found += [] if more else [each]
         ahead += more
-    return frozenset(found & _ALL) or _ALL
+    return found
 
 
-def _own_kinds(schema: object, root: dict[str, Any]) -> tuple[Iterable[str], list[object]]:
-    """The types that a schema names itself, or the schemas that name them."""
-    if not isinstance(schema, dict):
-        return _ALL, []
-    fields = cast("dict[str, Any]", schema)
-    if "const" in fields or isinstance(fields.get("enum"), list):
-        values = [fields["const"]] if "const" in fields else fields["enum"]
-        return [_kind(value) for value in cast("list[Any]", values)], []
-    named = fields.get("type")
-    if isinstance(named, str):
-        return [named], []
-    if isinstance(named, list):
-        return [name for name in cast("list[Any]", named) if isinstance(name, str)], []
+def _choices(schema: object, root: dict[str, Any]) -> list[object]:
+    """What a schema without a type of its own refers to."""
+    fields = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
+    if fields.keys() & {"const", "enum", "type"}:
+        return []
     if "$ref" in fields:
-        return [], [_resolve(fields["$ref"], root)]
+        return [_resolve(fields["$ref"], root)]
     choices = fields.get("anyOf") or fields.get("oneOf") or fields.get("allOf")
-    if isinstance(choices, list) and choices:
-        return [], cast("list[object]", choices)
-    return _ALL, []
+    return cast("list[object]", choices) if isinstance(choices, list) else []
+
+
+def _own_kinds(schema: object) -> Iterable[str]:
+    """The types that a schema names itself; all of them if it names none."""
+    if not isinstance(schema, dict):
+        return _ALL
+    fields = cast("dict[str, Any]", schema)
+    if "const" in fields:
+        return [_kind(fields["const"])]
+    listed, named = fields.get("enum"), fields.get("type")
+    if isinstance(listed, list):
+        return [_kind(value) for value in cast("list[Any]", listed)]
+    if isinstance(named, list):
+        return [name for name in cast("list[Any]", named) if isinstance(name, str)]
+    return [named] if isinstance(named, str) else _ALL
 
 
 def texts(schema: object) -> list[str]:
@@ -66,19 +77,20 @@ def is_text(allowed: frozenset[str]) -> bool:
 
 
 def typed(text: str, allowed: frozenset[str]) -> str:
-    """The JSON for a value that was written without quotes."""
+    """The JSON for a value that was written without quotes.
+
+    Where it may be a text as well, it is anything else only if it is written exactly so.
+    """
     bare = text.strip()
-    value = plain_value(bare) if bare[:1] not in ("{", "[", '"', "'") else _repaired(bare)
+    brackets = bare[:1] + bare[-1:]
+    value = _repaired(bare) if bare[:1] in ("{", "[", '"', "'") else plain_value(bare)
     kind = _kind(json.loads(value))
-    if kind in allowed and (kind in ("object", "array", "null") or "string" not in allowed):
-        return value
     if "string" in allowed:
-        if allowed == _ALL and kind != "string":
-            return value
+        exact = brackets in ("{}", "[]") or value == bare or kind == "null"
+        return value if exact and kind in allowed - {"string"} else quoted(text)
+    if kind == "string" and "string" not in allowed and bare[:1] not in ('"', "'"):
         return quoted(text)
-    if kind == "integer" and "number" in allowed:
-        return value
-    return quoted(text) if kind == "string" and not bare.startswith(('"', "'")) else value
+    return value
 
 
 def _repaired(text: str) -> str:

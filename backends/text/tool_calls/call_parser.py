@@ -59,7 +59,8 @@ class CallParser:
         self._blanks: list[str] = []
         self._openers = {opener.tag: opener for opener in self._all_openers()}
         self._dropped = _for_tools(call_format.dropped, tools)
-        self._anywhere_tags = [*self._dropped, *self._anywhere()]
+        self._thoughts = _control_like(tags.opens) if tags is not None else []
+        self._anywhere_tags = [*self._dropped, *self._thoughts, *self._anywhere()]
         names = [f"{tool.name}(" for tool in tools] if call_format.pythonic else []
         self._words = [*names, *(f"print({name}" for name in names)]
         self._steps = self._read()
@@ -119,6 +120,8 @@ class CallParser:
             if (yield from self._source.accept(*self._tags.closes)):
                 return
         if (yield from self._source.accept(*self._dropped)):
+            self._blanks.clear()
+            self._stripped = True
             return
         opener = yield from self._opener()
         if opener is not None:
@@ -179,7 +182,8 @@ class CallParser:
         closed = yield from pass_until(self._source, closes, held.append, take=())
         text = "".join(held)
         ends = self._format.closers
-        if closed or (ends and not any(end in text for end in ends)):
+        complete = text.rstrip().endswith(("}", "]")) or any(end in text for end in ends)
+        if closed or not complete:
             self._emit(text, Thought)
         else:
             self._source = TextSource(text, ended=True)
@@ -191,6 +195,11 @@ class CallParser:
         tag = yield from pass_until(self._source, tags, self._emit, take=self._dropped)
         if tag in self._openers:
             yield from self._read_call(self._openers[tag])
+        elif tag in self._thoughts:
+            self._source.take(len(tag))
+            self._thinking = True
+            self._flush(Text)
+            yield from self._read_thought()
 
     def _read_call(self, opener: Opener) -> Steps[None]:
         """Calls behind an opening tag; what is none becomes text."""
@@ -240,6 +249,7 @@ class CallParser:
         if not text:
             return
         if kind is Text and not self._calls:
+            self._flush(Text)
             self._sink.put(Text(text))
             return
         body = text.rstrip()
@@ -259,3 +269,8 @@ def _for_tools(tags: Sequence[str], tools: Sequence[Tool]) -> list[str]:
     """The tags, those with a place for a name once for each tool."""
     named = [tag.replace("«name»", tool.name) for tool in tools for tag in tags if "«" in tag]
     return [*(tag for tag in tags if "«" not in tag), *named]
+
+
+def _control_like(tags: Sequence[str]) -> list[str]:
+    """Those that nobody writes in a text, so that a thought may begin anywhere."""
+    return [tag for tag in tags if tag.startswith(("<|", "["))]

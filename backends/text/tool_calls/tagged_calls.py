@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from .argument_kinds import is_text, kinds, typed
 from .call_arguments import read_arguments
@@ -13,6 +13,7 @@ from .call_sink import CallSink
 from .json_calls import LONGEST_NAME
 from .json_repair import quoted
 from .json_text import escaped
+from .nested_tags import nested_value
 from .tag_finder import pass_until
 from .text_source import Steps, TextSource
 
@@ -28,7 +29,8 @@ class TaggedCalls:
 
     Each argument is `member_open`, a key, `key_end`, perhaps `value_open`, the value, and
     `member_close`, in which «key» stands for the key. Where they are `on_lines`, a line break on
-    either side is not part of a value. JSON may stand in the place of all arguments.
+    either side is not part of a value. JSON may stand in the place of all arguments. Objects and
+    arrays may be tags within tags, each behind the mark `nests`.
     """
 
     name_ends: tuple[str, ...]
@@ -38,6 +40,7 @@ class TaggedCalls:
     close: str
     value_open: str = ""
     on_lines: bool = False
+    nests: str = ""
 
     def read(
         self, source: TextSource, sink: CallSink, *, known_only: bool, ends: Sequence[str]
@@ -80,14 +83,14 @@ class TaggedCalls:
             key, _, said = head.partition('"')
             sink.arguments(f"{opened}{quoted(key.strip())}:")
             opened = ","
-            allowed = _allowed(properties.get(key.strip()), root, said)
-            yield from self._read_value(source, sink.arguments, key.strip(), allowed)
+            value = _Value(key.strip(), properties.get(key.strip()), root, said)
+            yield from self._read_value(source, sink.arguments, value)
         sink.arguments("{}" if opened == "{" else "}")
 
     def _read_value(
-        self, source: TextSource, emit: Callable[[str], None], key: str, allowed: frozenset[str]
+        self, source: TextSource, emit: Callable[[str], None], value: _Value
     ) -> Steps[None]:
-        close = self.member_close.replace("«key»", key)
+        close = self.member_close.replace("«key»", value.key)
         closes = [close]
         if self.value_open:
             yield from source.skip_space()
@@ -97,6 +100,7 @@ class TaggedCalls:
         elif self.on_lines:
             yield from source.accept("\n")
             closes = [f"\n{close}", close]
+        allowed = value.allowed
         if is_text(allowed):
             emit('"')
             yield from pass_until(source, closes, lambda text: emit(escaped(text)))
@@ -104,13 +108,25 @@ class TaggedCalls:
             return
         pieces: list[str] = []
         yield from pass_until(source, [*closes, self.close], pieces.append, take=closes)
-        emit(typed("".join(pieces), allowed))
+        text = "".join(pieces)
+        nested = nested_value(text, self.nests, value.schema, value.root) if self.nests else None
+        emit(nested or typed(text, allowed))
 
 
-def _allowed(schema: object, root: dict[str, Any], said: str) -> frozenset[str]:
-    """The types of a value, by its schema or by what its tag says."""
-    stated = dict(_SAID.findall(said))
-    if stated.get("string") == "true" or stated.get("type") == "string":
-        return _STRING
-    allowed = kinds(schema, root)
-    return allowed - _STRING or allowed if stated else allowed
+class _Value(NamedTuple):
+    """What is known of a value before it is read."""
+
+    key: str
+    schema: object
+    root: dict[str, Any]
+    said: str
+    """What its tag says beside the key."""
+
+    @property
+    def allowed(self) -> frozenset[str]:
+        """The types it may have, by its schema or by what its tag says."""
+        stated = dict(_SAID.findall(self.said))
+        if stated.get("string") == "true" or stated.get("type") == "string":
+            return _STRING
+        allowed = kinds(self.schema, self.root)
+        return allowed - _STRING or allowed if stated else allowed

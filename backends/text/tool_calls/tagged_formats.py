@@ -28,7 +28,7 @@ def _function_tags(name: str, told_by: tuple[str, ...], section: str, *, lines: 
             Opener(
                 "<function=",
                 TaggedCalls(
-                    (">",), "<parameter=", ">", "</parameter>", "</function>", on_lines=True
+                    (">",), "<parameter=", ">", "</parameter>", "</function>", on_lines=lines
                 ),
             ),
             Opener(f"<{section}>"),
@@ -108,6 +108,7 @@ TAGGED_FORMATS = (
         ),
         (Opener("<|tool_call>", GemmaCalls()),),
         ("<tool_call|>", "<|tool_response>"),
+        ("<|channel>", "<channel|>"),
     ),
     CallFormat(
         "kimi-k3",
@@ -160,7 +161,14 @@ TAGGED_FORMATS = (
         (
             Opener(
                 f'{_SPACE}<invoke name="',
-                TaggedCalls((">",), f"{_SPACE}<", ">", f"{_SPACE}</«key»>", f"{_SPACE}</invoke>"),
+                TaggedCalls(
+                    (">",),
+                    f"{_SPACE}<",
+                    ">",
+                    f"{_SPACE}</«key»>",
+                    f"{_SPACE}</invoke>",
+                    nests=_SPACE,
+                ),
             ),
             Opener(f"{_SPACE}<tool_call>"),
         ),

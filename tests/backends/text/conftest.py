@@ -29,14 +29,15 @@ from ingle.backends.text.template_helper import RenderLimits
 MakeTemplate = Callable[..., ChatTemplate]
 
 _SDIST = "llama-cpp-python==0.3.36"
+_TESTS = "test-chat.cpp"
 _FOLDER = "vendor/llama.cpp/models/templates/"
 
 
 @pytest.fixture(scope="session")
 def sources(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of templates, fetched once with whatever package index is configured."""
+    """A folder of templates and tests, fetched once with whatever package index is configured."""
     folder = request.config.cache.mkdir("llama-cpp-templates")  # pyright: ignore[reportOptionalMemberAccess]
-    if not any(folder.glob("*.jinja")):
+    if not (folder / _TESTS).exists():
         download = tmp_path_factory.mktemp("sdist")
         options = ["--quiet", "--no-deps", "--no-binary", ":all:", "--dest", str(download)]
         subprocess.run(
@@ -46,10 +47,11 @@ def sources(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         )
         with tarfile.open(next(download.glob("*.tar.gz"))) as archive:
             for member in archive:
-                _, _, name = member.name.partition(_FOLDER)
-                content = archive.extractfile(member) if name.endswith(".jinja") else None
+                wanted = _FOLDER in member.name and member.name.endswith(".jinja")
+                wanted = wanted or member.name.endswith(f"/{_TESTS}")
+                content = archive.extractfile(member) if wanted else None
                 if content is not None:
-                    (folder / Path(name).name).write_bytes(content.read())
+                    (folder / Path(member.name).name).write_bytes(content.read())
     return folder
 
 

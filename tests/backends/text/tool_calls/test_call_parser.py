@@ -48,7 +48,8 @@ CASES: list[tuple[str, str, str, list[Any]]] = [
         "Hm",
         [CALL] * 2,
     ),
-    (f"<think>Hm <tool_call>{WEATHER}", "", f"Hm <tool_call>{WEATHER}", []),
+    (f"<think>Hm <tool_call>{WEATHER}", "", "Hm", [CALL]),
+    (f"<think>Hm <tool_call>{WEATHER[:-9]}", "", f"Hm <tool_call>{WEATHER[:-9]}", []),
     (
         f"<think>Maybe <tool_call>{WEATHER}</tool_call>?</think><tool_call>{WEATHER}",
         "",
