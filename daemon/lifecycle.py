@@ -115,7 +115,9 @@ class ModelManager:
         options = replace(options, context=self._limits.context(options.context))
         with place or self.enter(model, priority, answers):
             self._make_way_for_context(model, options.context)
-            run = await self._obtain(model, options, on_progress=on_progress)
+            # Whoever comes next may need more than this request does.
+            least = replace(options, context=None, least_context=options.context)
+            run = await self._obtain(model, least, on_progress=on_progress)
             if keep_alive is not None:
                 run.keep(self._limits.keep_alive(keep_alive))
             try:
@@ -137,7 +139,7 @@ class ModelManager:
         run = self._runs.get(_key(model))
         if context is None or run is None or run.info is None or not run.accepts:
             return
-        asked = run.options.context or 0
+        asked = run.options.context or run.options.least_context or 0
         if max(run.info.context, asked) < min(context, model.context or context):
             run.request_stop()
 

@@ -96,7 +96,7 @@ def _warnings(run: ModelRun) -> list[str]:
     """What was asked for and could not be had."""
     if run.info is None:
         return []
-    info, wanted = run.info, run.options.context
+    info, wanted = run.info, run.options.context or run.options.least_context
     if wanted is None or wanted <= info.context:
         return info.warnings
     cut = f"A context of {wanted} tokens was asked for, and the model has {info.context}."

@@ -37,11 +37,13 @@ class Preparation(msgspec.Struct, frozen=True):
 class LoadOptions(msgspec.Struct, frozen=True):
     """What one load asks for; None leaves it to the settings.
 
+    A `least_context` gets more where there is room, and so does whoever asks for none next.
     `draft` names the model that guesses for this one; "off" is none, whatever the catalog says.
     `pooling` is for a model that embeds.
     """
 
     context: int | None = None
+    least_context: int | None = None
     engine: EngineChoice | None = None
     kv_type: KVType | None = None
     quantize: Quantize | None = None
@@ -105,6 +107,7 @@ class ModelPreparer:
             quantize=quantize,
         )
         context = options.context or config.context or memory.context(description, kv_type)
+        context = max(context, options.least_context or 0)
         if config.max_context:
             context = min(context, config.max_context)
         spec = make_load_spec(

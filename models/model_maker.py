@@ -78,7 +78,7 @@ class ModelMaker:
         header = read_header(path)
         check_supported(header)
         described = msgspec.structs.replace(
-            describe_file(path, header), sha256=checked_digest(digest), source="created"
+            describe_file(path, header), name="", sha256=checked_digest(digest), source="created"
         )
         model = self._make(described, path, name, changes)
         if path.parent == self._store.root / _BLOBS:

@@ -220,7 +220,7 @@ async def make_manager(tmp_path: Path) -> AsyncGenerator[Callable[..., ManagerHa
             spec = LoadSpec(
                 engine=EngineKind.SCRIPTED,
                 path=str(model.path),
-                context=min(options.context or 4096, 8192),
+                context=min(max(options.context or 4096, options.least_context or 0), 8192),
                 kv_type=options.kv_type or KVType.F16,
             )
             return Preparation(spec, sizes[model.name])
@@ -405,7 +405,7 @@ class _ScriptedPreparer:
         spec = LoadSpec(
             engine=EngineKind.SCRIPTED,
             path=str(model.path),
-            context=options.context or 512,
+            context=max(options.context or 512, options.least_context or 0),
             slots=self._slots,
             kv_type=options.kv_type or KVType.F16,
             script=self._script,
