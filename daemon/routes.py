@@ -17,6 +17,7 @@ from .http.route_spec import RouteSpec
 from .model_facts import FactsReader
 from .protocols.anthropic.api import AnthropicApi
 from .protocols.health import HealthApi
+from .protocols.lm_studio.api import LMStudioApi
 from .protocols.metrics import MetricsApi
 from .protocols.native.api import NativeApi
 from .protocols.ollama.api import OllamaApi
@@ -60,6 +61,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         *responses.routes(),
         *NativeApi(services).routes(),
         *OllamaApi(services, facts).routes(),
+        *LMStudioApi(services, facts).routes(),
     ]
     description = Description()
     routes.append(

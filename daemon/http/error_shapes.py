@@ -16,6 +16,7 @@ SHAPES: tuple[tuple[str, type[Any], Shape], ...] = (
     ("/v1/messages", AnthropicError, AnthropicError.of),
     ("/v1/", OpenAIError, Problem.openai),
     ("/api/v0/", OpenAIError, Problem.openai),
+    ("/api/v1/", OpenAIError, Problem.openai),
     ("/api/", OllamaError, OllamaError.of),
     *(
         (path, LlamaCppError, LlamaCppError.of)

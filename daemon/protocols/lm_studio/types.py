@@ -1,0 +1,185 @@
+"""LM Studio's wire types; source: its REST API's documentation, versions 0 and 1."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from ...sampling import TokenCount
+from ..openai.embeddings_types import EmbeddingsRequest
+from ..openai.request_types import ChatCompletionRequest, CompletionRequest
+from ..openai.types import ChatCompletion, Completion
+
+TimeToLive = Annotated[float, Meta(ge=-(2**53), le=2**53, description="seconds; -1 is for ever")]
+ModelKey = Annotated[str, Meta(min_length=1, max_length=4096)]
+
+
+class ChatBody(ChatCompletionRequest, kw_only=True):
+    """OpenAI's chat, and how long the model stays afterwards."""
+
+    ttl: TimeToLive | None = None
+
+
+class CompletionBody(CompletionRequest, kw_only=True):
+    """OpenAI's completion, and how long the model stays afterwards."""
+
+    ttl: TimeToLive | None = None
+
+
+class EmbeddingsBody(EmbeddingsRequest, kw_only=True):
+    """OpenAI's embeddings; `ttl` is checked and has no effect."""
+
+    ttl: TimeToLive | None = None
+
+
+class Stats(msgspec.Struct, frozen=True, kw_only=True):
+    """How fast an answer came: seconds, and why it ended."""
+
+    tokens_per_second: float
+    time_to_first_token: float
+    generation_time: float
+    stop_reason: str
+
+
+class LoadedInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """The model that answered."""
+
+    arch: str
+    quant: str
+    format: str
+    context_length: int
+
+
+class Runtime(msgspec.Struct, frozen=True, kw_only=True):
+    """What computed the answer."""
+
+    name: str
+    version: str
+    supported_formats: list[str]
+
+
+class MeasuredChat(ChatCompletion, frozen=True, kw_only=True):
+    """OpenAI's answer to a chat, measured."""
+
+    stats: Stats
+    model_info: LoadedInfo
+    runtime: Runtime
+
+
+class MeasuredCompletion(Completion, frozen=True, kw_only=True):
+    """OpenAI's answer to a completion, measured."""
+
+    stats: Stats
+    model_info: LoadedInfo
+    runtime: Runtime
+
+
+class ListedModel(msgspec.Struct, frozen=True, kw_only=True):
+    """An installed model, or an alias of one, in version 0."""
+
+    id: str
+    object: Literal["model"] = "model"
+    type: Literal["llm", "vlm", "embeddings"]
+    publisher: str
+    arch: str
+    compatibility_type: Literal["gguf", "safetensors"]
+    quantization: str
+    state: Literal["loaded", "not-loaded"]
+    max_context_length: int
+    loaded_context_length: int | UnsetType = UNSET
+    capabilities: list[Literal["tool_use"]]
+
+
+class ListedModels(msgspec.Struct, frozen=True, kw_only=True):
+    """All of them, in version 0."""
+
+    object: Literal["list"] = "list"
+    data: list[ListedModel]
+
+
+class QuantizationInfo(msgspec.Struct, frozen=True):
+    """The mix of a file, and what a weight takes on average."""
+
+    name: str
+    bits_per_weight: float | None
+
+
+class InstanceConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model is loaded."""
+
+    context_length: int
+    flash_attention: bool
+    offload_kv_cache_to_gpu: bool
+    parallel: int
+
+
+class Instance(msgspec.Struct, frozen=True, kw_only=True):
+    """A loaded model; there is one of each at most."""
+
+    id: str
+    config: InstanceConfig
+
+
+class ModelAbilities(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model that writes can do."""
+
+    vision: bool
+    trained_for_tool_use: bool
+
+
+class KnownModel(msgspec.Struct, frozen=True, kw_only=True):
+    """An installed model, or an alias of one, in version 1."""
+
+    type: Literal["llm", "embedding"]
+    publisher: str
+    key: str
+    display_name: str
+    architecture: str
+    quantization: QuantizationInfo
+    size_bytes: int
+    params_string: str
+    loaded_instances: list[Instance]
+    max_context_length: int
+    format: Literal["gguf", "safetensors"]
+    capabilities: ModelAbilities | UnsetType = UNSET
+    description: str
+
+
+class KnownModels(msgspec.Struct, frozen=True):
+    """All of them, in version 1."""
+
+    models: list[KnownModel]
+
+
+class LoadBody(msgspec.Struct, kw_only=True):
+    """The body of `POST /api/v1/models/load`; what is not here is ignored."""
+
+    model: ModelKey
+    context_length: TokenCount | None = None
+    flash_attention: bool | None = None
+    echo_load_config: bool | None = None
+    ttl: TimeToLive | None = None
+
+
+class LoadedAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that is loaded now."""
+
+    type: Literal["llm", "embedding"]
+    instance_id: str
+    load_time_seconds: float
+    status: Literal["loaded"] = "loaded"
+    load_config: InstanceConfig | UnsetType = UNSET
+
+
+class UnloadBody(msgspec.Struct, kw_only=True):
+    """The body of `POST /api/v1/models/unload`."""
+
+    instance_id: ModelKey
+
+
+class UnloadedAnswer(msgspec.Struct, frozen=True):
+    """The model that is not loaded any more."""
+
+    instance_id: str
