@@ -237,11 +237,10 @@ class Runner:
         timeout: float = 900,
     ) -> str:
         """What the program prints; fails with all it said where it did not end with 0."""
-        folders = [*map(str, path or []), "/usr/local/bin", "/usr/bin", "/bin"]
         done = subprocess.run(
             [str(part) for part in command],
             cwd=self.work,
-            env={"HOME": str(self.home), "PATH": ":".join(folders), "TERM": "dumb", **(env or {})},
+            env=self._environment(path or []) | (env or {}),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -252,6 +251,21 @@ class Runner:
         assert done.returncode == 0, f"ended with {done.returncode}:\n{said}"
         print(said)  # pytest shows it where the test fails
         return done.stdout
+
+    def start(self, *command: str | Path) -> subprocess.Popen[bytes]:
+        """A program that goes on running; whoever starts it ends it."""
+        return subprocess.Popen(
+            [str(part) for part in command],
+            cwd=self.work,
+            env=self._environment([]),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+    def _environment(self, path: list[Path]) -> dict[str, str]:
+        folders = [*map(str, path), "/usr/local/bin", "/usr/bin", "/bin"]
+        return {"HOME": str(self.home), "PATH": ":".join(folders), "TERM": "dumb"}
 
 
 @pytest.fixture

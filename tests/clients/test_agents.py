@@ -1,4 +1,4 @@
-"""Coding agents and completion in an editor, each as its users run it, without a terminal.
+"""Coding agents, each as its users run it, without a terminal.
 
 Each is asked twice. A real model answers a question: what it says is its own affair, that it
 arrives is ours. Then a scripted model has it run a command, whose output only the agent can know,
@@ -269,24 +269,3 @@ def _aider(
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
         },
     )
-
-
-def test_llama_vim_fills_in(
-    daemon: Daemon, coder: str, installed: Installed, run_client: Runner
-) -> None:
-    """A suggestion appears behind the cursor, and is accepted."""
-    nvim, plugin = installed.path("neovim", "nvim"), installed.path("neovim", "llama.vim")
-    (run_client.work / "sum.py").write_text("def add(a, b):\n    return \n\nprint(add(1, 2))\n")
-    (run_client.work / "settings.vim").write_text(
-        "set nocompatible noswapfile\n"
-        f"let g:llama_config = {{'endpoint_fim': '{daemon.url}/infill', "
-        f"'model_fim': '{coder}', 'auto_fim': v:false, 'show_info': 0}}\n"
-        f"set runtimepath+={plugin}\nruntime plugin/llama.vim\n"
-    )
-    run_client(
-        *(nvim, "--headless", "-u", "settings.vim", "sum.py"),
-        *("-c", "call cursor(2, 11)", "-c", "startinsert!", "-c", "sleep 100m"),
-        *("-c", "call llama#fim(11, 2, v:false, [], v:false)", "-c", "sleep 20"),
-        *("-c", "call llama#fim_accept('full')", "-c", "sleep 200m", "-c", "wq!"),
-    )
-    assert "a + b" in (run_client.work / "sum.py").read_text().splitlines()[1]
