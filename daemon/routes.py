@@ -17,6 +17,10 @@ from .http.route_spec import RouteSpec
 from .model_facts import FactsReader
 from .protocols.anthropic.api import AnthropicApi
 from .protocols.health import HealthApi
+from .protocols.llama_cpp.api import LlamaCppApi
+from .protocols.llama_cpp.props_api import PropsApi
+from .protocols.llama_cpp.tokens_api import TokensApi
+from .protocols.llama_cpp.vectors_api import VectorsApi
 from .protocols.lm_studio.api import LMStudioApi
 from .protocols.metrics import MetricsApi
 from .protocols.native.api import NativeApi
@@ -59,6 +63,10 @@ def route_table(services: Services) -> list[RouteSpec]:
         *BatchesApi(services).routes(),
         *RerankApi(services).routes(),
         *responses.routes(),
+        *LlamaCppApi(services).routes(),
+        *TokensApi(services).routes(),
+        *PropsApi(services).routes(),
+        *VectorsApi(services).routes(),
         *NativeApi(services).routes(),
         *OllamaApi(services, facts).routes(),
         *LMStudioApi(services, facts).routes(),

@@ -1,0 +1,179 @@
+"""llama-server's own completions, and the filling of gaps."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ingle.backends.base import Backend, TokenizeRequest
+
+from ...errors import LlamaCppError, describe
+from ...http.body import parse, read_body
+from ...http.client_identity import identify_client
+from ...http.responses import JSON
+from ...http.route_spec import RouteSpec, Stream
+from ...http.sse import StreamStyle, encode_event, run_until_disconnect
+from ...services import Services
+from ..asking import Asker
+from ..ingle_options import PRIVATE_HEADER, is_private
+from ..job import Job
+from ..origin import Origin
+from .answers import Enough, GuardedAnswers, only_fields
+from .frames import CompletionFrames
+from .line_guard import LineGuard
+from .model_choice import chosen_model
+from .requests import (
+    MixedPrompt,
+    completion_job,
+    indentation,
+    infill_job,
+    mixed_prompts,
+    time_limit,
+)
+from .types import Chunk, Completion, CompletionRequest, GenerationFields, InfillRequest
+
+ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
+
+T = TypeVar("T")
+
+
+class LlamaCppApi:
+    """`/infill`, and `/completion` under both of its names."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._infill = msgspec.json.Decoder(InfillRequest)
+        self._completion = msgspec.json.Decoder(CompletionRequest)
+        self._asker = Asker(services)
+        self._style = StreamStyle(on_error=_error_frame)
+
+    def routes(self) -> list[RouteSpec]:
+        """All of them."""
+        route = partial(
+            RouteSpec,
+            method="POST",
+            response=Completion | list[Completion],
+            stream=Stream({"": Chunk}, only_if="`stream` is true"),
+            parameters=(PRIVATE_HEADER,),
+            errors=ERRORS,
+        )
+        return [
+            route(
+                path="/infill",
+                endpoint=self.infill,
+                summary="Fill a gap in a text, as llama-server does.",
+                request=InfillRequest,
+            ),
+            *(
+                route(
+                    path=path,
+                    endpoint=self.completion,
+                    summary="Continue one or several prompts, as llama-server does.",
+                    request=CompletionRequest,
+                )
+                for path in ("/completion", "/completions")
+            ),
+        ]
+
+    async def infill(self, request: Request) -> Response:
+        """`POST /infill`."""
+        body = await self._read(request, self._infill)
+        model = chosen_model(self._services, body.model, infills=True)
+        return await self._answer(request, body, infill_job(body, model, _origin(request, body)))
+
+    async def completion(self, request: Request) -> Response:
+        """`POST /completion` and `POST /completions`."""
+        body = await self._read(request, self._completion)
+        model = chosen_model(self._services, body.model)
+        prompts = mixed_prompts(body)
+        make = partial(completion_job, body, model, origin=_origin(request, body))
+        plain = [prompt for prompt in map(_unmixed, prompts) if prompt is not None]
+        if len(plain) < len(prompts):
+            make(plain)  # what is wrong with the other fields is told before the model is loaded
+            mixed = self._tokenized(Job(model=model, request=make([""]).request), prompts)
+            tokens = await run_until_disconnect(request.receive, mixed)
+            if tokens is None:
+                return Response(status_code=499)
+            plain = tokens
+        return await self._answer(request, body, make(plain))
+
+    async def _answer(self, request: Request, body: GenerationFields, job: Job) -> Response:
+        if body.stream:
+            frames = partial(CompletionFrames, body=body)
+            return self._asker.stream(job, frames, self._style)
+        answers = await run_until_disconnect(request.receive, self._guarded(body, job))
+        if answers is None:
+            return Response(status_code=499)
+        told = [only_fields(answer, body.response_fields) for answer in answers]
+        return JSON(told[0] if len(told) == 1 else told)
+
+    async def _guarded(self, body: GenerationFields, job: Job) -> list[Completion]:
+        new_guard: Callable[[], LineGuard] = partial(
+            LineGuard, indent=indentation(body), seconds=time_limit(body)
+        )
+        async with self._asker.lease(job) as (lease, load_seconds):
+            guards = [new_guard() for _ in range(job.answers)]
+            answers = GuardedAnswers(job, lease, guards, load_seconds=load_seconds)
+            with suppress(Enough):  # the lines that fill the gap are there
+                await self._asker.run(job, lease, answers.take)
+        return answers.whole(return_tokens=bool(body.return_tokens))
+
+    async def _tokenized(self, job: Job, prompts: list[MixedPrompt]) -> list[str | list[int]]:
+        async with self._asker.lease(job) as (lease, _):
+            return [
+                prompt if isinstance(prompt, str) else await token_ids(lease.backend, prompt)
+                for prompt in prompts
+            ]
+
+    async def _read(self, request: Request, decoder: msgspec.json.Decoder[T]) -> T:
+        limit = self._services.config.max_body_bytes
+        return parse(await read_body(request, limit), decoder)
+
+
+async def token_ids(
+    backend: Backend,
+    prompt: MixedPrompt,
+    *,
+    add_special: bool = True,
+    parse_special: bool = True,
+) -> list[int]:
+    """The tokens of texts and tokens in turn; a text at the beginning gets what belongs there."""
+    pieces = [prompt] if isinstance(prompt, str) else prompt
+    tokens: list[int] = []
+    for number, piece in enumerate(pieces):
+        if isinstance(piece, int):
+            tokens.append(piece)
+            continue
+        asked = TokenizeRequest(
+            id=f"tokens-{secrets.token_hex(12)}",
+            text=piece,
+            add_special=add_special and number == 0,
+            parse_special=parse_special,
+        )
+        tokens += (await backend.tokenize(asked)).token_ids
+    return tokens
+
+
+def _unmixed(prompt: MixedPrompt) -> str | list[int] | None:
+    """The prompt, where it is all text or all tokens."""
+    if isinstance(prompt, str):
+        return prompt
+    tokens = [piece for piece in prompt if isinstance(piece, int)]
+    return tokens if len(tokens) == len(prompt) else None
+
+
+def _error_frame(error: Exception) -> bytes:
+    return encode_event(msgspec.json.encode(LlamaCppError.of(describe(error))))
+
+
+def _origin(request: Request, body: GenerationFields) -> Origin:
+    private = is_private(body.ingle, request.headers)
+    named = body.ingle.client if body.ingle is not None else None
+    return Origin(client=named or identify_client(request), private=private)

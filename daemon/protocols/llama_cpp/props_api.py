@@ -1,0 +1,196 @@
+"""What llama-server tells of its model, its slots and its adapters."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.metadata import version
+from typing import Any, cast
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ingle.backends.base import ModelInfo
+from ingle.models.errors import ModelError
+from ingle.models.gguf import read_header
+from ingle.models.stored_model import StoredModel
+
+from ...errors import RequestError
+from ...http.responses import JSON
+from ...http.route_spec import Parameter, RouteSpec
+from ...loaded_model import LoadedModel
+from ...model_run import ModelState
+from ...preparation import LoadOptions
+from ...sampling import SamplingOptions, merge_sampling
+from ...services import Services
+from .model_choice import chosen_model
+
+_MODEL = Parameter("model", "query", str, "The model; left out, the one used last, or the default.")
+
+
+class DefaultSettings(msgspec.Struct, frozen=True):
+    """What a request gets that says nothing; `n_ctx` is in tokens."""
+
+    params: dict[str, Any]
+    n_ctx: int
+
+
+class Modalities(msgspec.Struct, frozen=True):
+    """Models read text only."""
+
+    vision: bool = False
+    video: bool = False
+    audio: bool = False
+
+
+class Props(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of `GET /props`."""
+
+    default_generation_settings: DefaultSettings
+    total_slots: int
+    model_alias: str
+    model_path: str
+    modalities: Modalities = Modalities()
+    chat_template: str
+    bos_token: str
+    eos_token: str
+    build_info: str
+    is_sleeping: bool
+    """Whether the model is not loaded now."""
+
+    endpoint_slots: bool = True
+    endpoint_props: bool = False
+    endpoint_metrics: bool = True
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """One of the answers that a model can write at once."""
+
+    id: int
+    n_ctx: int
+    speculative: bool
+    is_processing: bool
+
+
+class NoSlot(RequestError):
+    """Every slot is in use, and the client wanted to be told so."""
+
+    status = 503
+    code = "no_slot"
+
+
+class PropsApi:
+    """`/props`, `/slots` and `/lora-adapters`, for reading."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def routes(self) -> list[RouteSpec]:
+        """All of them."""
+        return [
+            RouteSpec(
+                method="GET",
+                path="/props",
+                endpoint=self.props,
+                summary="What a model is and what its requests get, as llama-server tells it.",
+                response=Props,
+                parameters=(_MODEL,),
+                errors=(404, 422),
+            ),
+            RouteSpec(
+                method="GET",
+                path="/slots",
+                endpoint=self.slots,
+                summary="How many answers a loaded model writes now.",
+                response=list[Slot],
+                parameters=(
+                    _MODEL,
+                    Parameter("fail_on_no_slot", "query", str, "503 where all slots are in use."),
+                ),
+                errors=(404, 422, 503),
+            ),
+            RouteSpec(
+                method="GET",
+                path="/lora-adapters",
+                endpoint=self.lora_adapters,
+                summary="No adapters.",
+                response=list[dict[str, Any]],
+            ),
+        ]
+
+    async def props(self, request: Request) -> Response:
+        """`GET /props`."""
+        model = await self._model(request)
+        run = self._services.manager.find(model)
+        if run is not None and run.info is not None:
+            return JSON(_props(model, run.info))
+        return JSON(await asyncio.to_thread(self._expected, model))
+
+    async def slots(self, request: Request) -> Response:
+        """`GET /slots`; a model that is not loaded has none."""
+        model = await self._model(request)
+        run = self._services.manager.find(model)
+        if run is None or run.state is not ModelState.READY:
+            return JSON([])
+        loaded = LoadedModel.of(run)
+        busy = min(loaded.running, loaded.slots)
+        if request.query_params.get("fail_on_no_slot") and busy == loaded.slots:
+            raise NoSlot("Every slot is in use.", headers={"retry-after": "1"})
+        speculates = loaded.speculation != "off"
+        return JSON(
+            [Slot(slot, loaded.context, speculates, slot < busy) for slot in range(loaded.slots)]
+        )
+
+    async def lora_adapters(self, request: Request) -> Response:
+        """`GET /lora-adapters`."""
+        return JSON(())
+
+    async def _model(self, request: Request) -> StoredModel:
+        named = request.query_params.get("model")
+        return await asyncio.to_thread(self._services.resolve, chosen_model(self._services, named))
+
+    def _expected(self, model: StoredModel) -> Props:
+        """What the model would have if it were loaded now; reads its file."""
+        context, slots = model.context, self._services.config.slots
+        available = self._services.memory().usable
+        try:
+            spec = self._services.prepare(model, LoadOptions(), available=available).spec
+            context, slots = spec.context, spec.slots
+            template = model.chat_template or read_header(model.path).chat_template
+        except ModelError:  # asking for it says why
+            template = model.chat_template
+        return Props(
+            default_generation_settings=_settings(model, context),
+            total_slots=slots,
+            model_alias=model.name,
+            model_path=str(model.path),
+            chat_template=template or "",
+            bos_token="",
+            eos_token="",
+            build_info=_build(),
+            is_sleeping=True,
+        )
+
+
+def _props(model: StoredModel, info: ModelInfo) -> Props:
+    return Props(
+        default_generation_settings=_settings(model, info.context),
+        total_slots=info.slots,
+        model_alias=model.name,
+        model_path=str(model.path),
+        chat_template=info.chat_template or "",
+        bos_token=info.bos_token,
+        eos_token=info.eos_token,
+        build_info=_build(),
+        is_sleeping=False,
+    )
+
+
+def _settings(model: StoredModel, context: int) -> DefaultSettings:
+    sampling = merge_sampling(SamplingOptions(), model.sampling)
+    settings = cast("dict[str, Any]", msgspec.to_builtins(msgspec.structs.asdict(sampling)))
+    return DefaultSettings(settings | {"seed": -1, "n_predict": -1, "max_tokens": -1}, context)
+
+
+def _build() -> str:
+    return f"ingle-{version('ingle')}"
