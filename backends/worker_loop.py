@@ -23,6 +23,7 @@ from .base import (
     Started,
     Tokenized,
     TokenizeRequest,
+    TokenLogprobs,
 )
 from .compute_lease import ComputeLease
 from .engine.engine import Engine
@@ -260,7 +261,8 @@ class WorkerLoop:
                 list(prepared.token_ids),
                 request.sampling,
                 max_tokens=_most_tokens(request, len(prepared.token_ids)),
-                ignore_eos=request.ignore_eos,
+                # What only warms the cache is not over any sooner, whatever was drawn.
+                ignore_eos=request.ignore_eos or request.max_tokens == 0,
                 private=request.private,
                 speculates=request.speculation,
                 priority=request.priority,
@@ -272,6 +274,7 @@ class WorkerLoop:
             )
             first = first or sequence
             outputs[sequence] = AnswerOutput(request, index, self._tokenizer, prepared.form)
+            sequence.pauses_at = outputs[sequence].thoughts_left(0)
             self._engine.add(sequence)
         self._running[request.id] = outputs
 
@@ -321,6 +324,18 @@ class WorkerLoop:
             elif answer.overdue:
                 self._engine.finish(sequence, FinishReason.LENGTH)
                 self._finish(sequence, FinishReason.LENGTH, answer.consumed)
+            else:
+                self._bound_thoughts(sequence, answer)
+
+    def _bound_thoughts(self, sequence: Sequence, answer: AnswerOutput) -> None:
+        """End a thought that has become too long, once nothing of it is in flight."""
+        left = answer.thoughts_left(sequence.num_generated)
+        if left == 0 and not sequence.num_awaited:
+            said = self._engine.dictate(sequence, answer.end_thought())
+            certain = None if sequence.logprobs is None else [TokenLogprobs(t, 0.0) for t in said]
+            self._events += answer.push(said, certain)
+            left = answer.thoughts_left(sequence.num_generated)
+        sequence.pauses_at = None if left is None else sequence.num_generated + left
 
     def _finish(self, sequence: Sequence, reason: FinishReason, completion_tokens: int) -> None:
         """Emit what was held back and the end of one sequence."""

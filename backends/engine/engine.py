@@ -85,6 +85,14 @@ class Engine:
         """End a sequence between two steps."""
         self.scheduler.finish(sequence, reason)
 
+    def dictate(self, sequence: Sequence, token_ids: list[int]) -> list[int]:
+        """Have a sequence say these tokens next, between two steps; returns those it will say.
+
+        It is one that pauses, so that nothing of it is in flight. The last token that it has room
+        for is its own, and those that its constraint forbids are left out.
+        """
+        return self.scheduler.dictate(sequence, token_ids)
+
     def admit(self) -> list[Sequence]:
         """The sequences that begin with the next step, which would else admit them unseen."""
         return self.scheduler.admit()

@@ -19,11 +19,15 @@ def can_be_followed(batch: Batch, runner: ModelRunner) -> bool:
 
 
 def is_last(sequence: Sequence, context: int) -> bool:
-    """Whether the token that a batch in flight draws is the sequence's last, whatever it is."""
+    """Whether the token that a batch in flight draws is the sequence's last, whatever it is.
+
+    The last before a pause counts as such: what follows it is decided when it is known.
+    """
     if not sequence.num_awaited:
         return False
-    if sequence.max_tokens is not None and sequence.num_drawn >= sequence.max_tokens:
-        return True
+    for most in (sequence.max_tokens, sequence.pauses_at):
+        if most is not None and sequence.num_drawn >= most:
+            return True
     return len(sequence.token_ids) + sequence.num_awaited >= context
 
 

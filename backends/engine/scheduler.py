@@ -252,6 +252,27 @@ class Scheduler:
         logprobs = sampled.logprobs[:count] if sampled.logprobs is not None else None
         return SequenceOutput(sequence, sampled.token_ids[:count], logprobs, reason, sampled.error)
 
+    def dictate(self, sequence: Sequence, token_ids: Iterable[int]) -> list[int]:
+        """Append tokens that nobody drew to what is known of a sequence, as far as they fit.
+
+        They are computed like what was lost of one that was preempted.
+        """
+        if sequence.num_awaited:
+            raise ValueError("a token of this sequence is in flight")
+        most = self._runner.context - 1 - len(sequence.token_ids)
+        if sequence.max_tokens is not None:
+            most = min(most, sequence.max_tokens - 1 - sequence.num_generated)
+        said: list[int] = []
+        for token_id in token_ids:
+            constraint = sequence.constraint
+            if len(said) >= most or (constraint is not None and not constraint.allows(token_id)):
+                continue
+            if constraint is not None:
+                constraint.consume(token_id)
+            said.append(token_id)
+        sequence.token_ids += said
+        return said
+
     def finish(self, sequence: Sequence, reason: FinishReason) -> None:
         """End a sequence, wherever it is; one that ended already stays as it is."""
         if sequence.finish_reason is not None:

@@ -25,6 +25,7 @@ class Sequence:
     `awaited_row` of its batch.
     `passed_by` counts those that began before it because they were smaller.
     `logprobs` counts the likely tokens to tell beside each; `constraint` says what it may say.
+    Once `pauses_at` tokens are generated, nothing is computed before somebody has seen the last.
     `stored` is what was read from the store for it, in so many `fetches`.
     """
 
@@ -40,6 +41,7 @@ class Sequence:
     client: str = ""
     logprobs: int | None = None
     constraint: Constraint | None = None
+    pauses_at: int | None = None
     parent: Sequence | None = None
     prompt_length: int = field(init=False)
     num_computed: int = 0

@@ -270,9 +270,10 @@ class Speculation:
     def _most(self, sequence: Sequence, room: int) -> int:
         """Guesses that could all become tokens: behind them comes one of the sampler's own."""
         most = min(room, self._context - len(sequence.token_ids) - 1)
-        if sequence.max_tokens is not None:
-            most = min(most, sequence.max_tokens - sequence.num_generated - 1)
-        return most
+        for end in (sequence.max_tokens, sequence.pauses_at):
+            if end is not None:
+                most = min(most, end - sequence.num_generated - 1)
+        return max(0, most)
 
     def _account(self, sequence: Sequence) -> _Account:
         account = self._accounts.get(sequence)

@@ -17,7 +17,7 @@ from .tool_calls.call_grammar import AnswerGrammar, AnswerRules
 from .tool_calls.call_parser import CallParser
 from .tool_calls.control_tags import ControlTags
 from .tool_calls.formats import HARMONY, tell_format
-from .tool_calls.harmony_parser import TURN, HarmonyParser
+from .tool_calls.harmony_parser import FINAL, TURN, HarmonyParser
 
 
 @dataclass(frozen=True)
@@ -25,18 +25,21 @@ class AnswerForm:
     """What the answer to one request must match, and how it is read.
 
     Without `new_parser` all of it is text. The control tokens in `visible` are read as the text
-    that stands for them; others write nothing.
+    that stands for them; others write nothing. A thought that has become too long is ended by the
+    tokens in `ends_thought`.
     """
 
     grammar: Grammar | AnswerGrammar | None = None
     new_parser: Callable[[], AnswerParser] | None = None
     visible: frozenset[int] = frozenset()
+    ends_thought: tuple[int, ...] = ()
 
 
 class AnswerForms:
     """The forms of one model's answers, told from its chat template; used from one thread."""
 
     def __init__(self, tokenizer: Tokenizer, template: str | None) -> None:
+        self._tokenizer = tokenizer
         self._controls = ControlTags(tokenizer)
         self._schemas = ArgumentSchemas()
         self._format = tell_format(template, tokenizer)
@@ -59,9 +62,19 @@ class AnswerForms:
             return AnswerForm(request.grammar)
         thinking = self._tags is not None and self._tags.left_open(tail, _begun(request))
         grammar = self._grammar(request, tail, tools, thinking=thinking)
-        return AnswerForm(
-            grammar, self._parser(request, tail, tools, thinking=thinking), self._visible
-        )
+        parser = self._parser(request, tail, tools, thinking=thinking)
+        ends_thought = self._end_of_thoughts(tools) if request.reasoning.budget is not None else ()
+        return AnswerForm(grammar, parser, self._visible, ends_thought)
+
+    def _end_of_thoughts(self, tools: list[Tool]) -> tuple[int, ...]:
+        """The tokens with which a thought is broken off, and the answer begins."""
+        if self._tags is None:
+            return ()
+        text = "\n" + self._tags.ending
+        if self._format is HARMONY:
+            # Where it could as well be a call, the model says itself what comes.
+            text = self._tags.ending + ("" if tools else FINAL)
+        return tuple(self._tokenizer.encode(text, add_special=False, parse_special=True))
 
     def _parser(
         self, request: GenerateRequest, tail: str, tools: list[Tool], *, thinking: bool

@@ -19,6 +19,7 @@ from ..base import (
 from .answer_form import AnswerForm
 from .answer_parser import AnswerParser, CallArguments, CallStart, Part, Text, Thought
 from .output import TextChunk, TextOutput
+from .thought_budget import ThoughtBudget
 from .tokenizer import Tokenizer
 
 
@@ -36,6 +37,12 @@ class AnswerOutput:
         self._text = TextOutput(spelling, request.stop)
         self._parser: AnswerParser | None = form.new_parser() if form.new_parser else None
         self._warms_up = request.max_tokens == 0
+        budget = request.reasoning.budget
+        self._thoughts = (
+            ThoughtBudget(budget, form.ends_thought)
+            if budget is not None and form.ends_thought
+            else None
+        )
         self._max_seconds = math.inf if request.max_seconds is None else request.max_seconds
         self._begun = math.inf
         self._token_ids: list[int] = []
@@ -48,6 +55,16 @@ class AnswerOutput:
     def consumed(self) -> int:
         """Tokens that are part of the answer, so far."""
         return self._text.consumed
+
+    def thoughts_left(self, generated: int) -> int | None:
+        """Tokens that may follow the `generated` ones before the thought ends; None: any number."""
+        if self._thoughts is None or self._parser is None:
+            return None
+        return self._thoughts.left(generated, thinking=self._parser.thinking)
+
+    def end_thought(self) -> list[int]:
+        """The tokens that end a thought which is too long; to be pushed where they are said."""
+        return [] if self._thoughts is None else self._thoughts.end()
 
     @property
     def overdue(self) -> bool:

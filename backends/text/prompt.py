@@ -110,7 +110,7 @@ class PromptBuilder:
         tags = self._tags
         if tags is None or self._switches is None or self._template is None:
             return text
-        empty = f"\n\n{tags.closes[0]}\n\n"
+        empty = f"\n\n{tags.ending}"
         if tags.left_open(text):
             return text.rstrip() + empty
         closed = text.rstrip().endswith(tags.closes)

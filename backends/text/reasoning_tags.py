@@ -14,6 +14,12 @@ class ReasoningTags:
     opens: tuple[str, ...]
     closes: tuple[str, ...]
 
+    @property
+    def ending(self) -> str:
+        """What ends a thought in a prompt, and separates the answer from it."""
+        close = self.closes[0]
+        return close if close[-1].isalpha() else f"{close}\n\n"
+
     def left_open(self, tail: str, begun: str = "") -> bool:
         """Whether a prompt ends within a thought, of which it may already hold the text `begun`."""
         end = tail.rstrip()

@@ -15,6 +15,9 @@ from .text_source import Steps, TextSource
 TURN = "<|start|>assistant"
 """What an answer stands behind."""
 
+FINAL = "<|channel|>final<|message|>"
+"""What stands before what is said to the reader."""
+
 _MESSAGE = "<|message|>"
 _START = "<|start|>"
 _ENDS = ("<|end|>", "<|call|>", "<|return|>", _START)
