@@ -55,7 +55,8 @@ async def serving(spec: LoadSpec) -> AsyncGenerator[LocalBackend]:
 
 async def ask(backend: LocalBackend, **fields: Any) -> list[Answer]:
     """The answers to one request, in order."""
-    request = GenerateRequest(id="r", **{"messages": [ChatMessage("user", "Hi")], **fields})
+    fields = {"messages": [ChatMessage("user", "Hi")], **fields}
+    request = GenerateRequest(id="r", **fields)
     answers = [Answer() for _ in range(request.n)]
     async for event in backend.generate(request):
         match event:
