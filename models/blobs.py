@@ -25,11 +25,11 @@ class BlobFolder:
     """A folder of such files; what nobody made a model of goes after a day."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
 
     def find(self, digest: str) -> Path | None:
         """The complete file with this `sha256:` digest; raises `UnusableName` for anything else."""
-        path = self._folder / checked_digest(digest)
+        path = self.folder / checked_digest(digest)
         return path if path.is_file() else None
 
     @contextmanager
@@ -40,11 +40,11 @@ class BlobFolder:
         """
         wanted = checked_digest(digest)
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(parents=True, exist_ok=True)
             self._sweep()
-            writer = BlobWriter(self._folder, wanted, size)
+            writer = BlobWriter(self.folder, wanted, size)
         except OSError as error:
-            raise disk_failure(error, self._folder) from error
+            raise disk_failure(error, self.folder) from error
         try:
             yield writer
         finally:
@@ -52,7 +52,7 @@ class BlobFolder:
 
     def _sweep(self) -> None:
         limit = time.time() - _ABANDONED
-        for path in self._folder.iterdir():
+        for path in self.folder.iterdir():
             with suppress(OSError):  # somebody else removed it first
                 if path.stat().st_mtime < limit:
                     path.unlink()

@@ -102,7 +102,8 @@ class AnswersApi:
         body = await self._read(request, self._generate)
         asked, _ = await self._asked(request, body)
         job = generate_job(body, asked)
-        memory = Memory(body.context or [], wanted=job.request.messages is not None)
+        before = body.context if body.context and not body.suffix else []
+        memory = Memory(before, wanted=job.request.messages is not None)
         maker = GenerateLines(asked.name, lambda: memory.prompt)
         if not body.prompt and not body.suffix:
             return await self._load_or_unload(request, job, maker)

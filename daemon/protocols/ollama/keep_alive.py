@@ -10,7 +10,7 @@ from .types import KeepAlive
 FOR_EVER = -1.0
 _LONGEST = 1e9
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_NUMBER = r"(?:\d{1,15}(?:\.\d{0,15})?|\.\d{1,15})"
+_NUMBER = r"(?:[0-9]{1,15}(?:\.[0-9]{0,15})?|\.[0-9]{1,15})"
 _PART = re.compile(rf"({_NUMBER})(ns|us|µs|ms|s|m|h)")
 _DURATION = re.compile(rf"[-+]?(?:{_NUMBER}|(?:{_NUMBER}(?:ns|us|µs|ms|s|m|h))+)")
 

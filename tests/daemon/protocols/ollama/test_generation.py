@@ -258,3 +258,16 @@ async def test_a_failure_in_the_middle_is_the_last_line(run_daemon: DaemonFactor
         *pieces, last = [line async for line in lines(daemon, "/api/chat", body)]
         assert pieces
         assert set(last) == {"error"}
+
+
+async def test_headers_go_out_while_a_model_is_loaded(run_daemon: DaemonFactory) -> None:
+    script = {"reply": REPLY, "load_seconds": 1.0}
+    async with run_daemon(script=script, create_backend=WorkerProcess) as daemon:
+        body = {"model": "echo:1", "messages": HI}
+        async with daemon.unix.stream("POST", "/api/chat", json=body) as response:
+            assert response.status_code == 200
+            assert response.headers["content-type"] == "application/x-ndjson"
+            (loaded,) = daemon.services.manager.loaded()
+            assert loaded.state == "starting"
+            content = await response.aread()
+        assert all(json.loads(line)["model"] == "echo:1" for line in content.splitlines())
