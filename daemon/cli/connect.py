@@ -200,8 +200,9 @@ def _target(
         found = {"id": model, "context_length": known["context"] if known else 0}
         said.append(f"{model} is not installed yet: `ingle pull {model}` fetches it.")
     name, context = str(found["id"]), int(found.get("context_length") or 0)
-    if name == given and told < context:
-        context = told  # memory comes and goes; what was written is still true
+    if name == given and told and found.get("state") != "ready":
+        # Before it is loaded its context is a guess, which memory that comes and goes would change.
+        context = told
     said += [line for line in (note, warn_of_context(client, name, context)) if line]
     url = f"http://{status['address']}"
     return Target(url=url, model=name, context=context or 4096), said

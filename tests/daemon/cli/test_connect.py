@@ -278,3 +278,18 @@ def test_a_context_too_small_is_told() -> None:
     assert "8192" in (warn_of_context(codex, "smollm2", 8192) or "")
     assert warn_of_context(codex, "qwen", 32768) is None
     assert warn_of_context(CLIENTS["llama.vim"], "smollm2", 512) is None
+
+
+async def test_a_context_that_is_only_expected_changes_nothing(
+    home: Path, served: RunningDaemon, run: Run
+) -> None:
+    file = home / ".codex/config.toml"
+    await run("codex", "--write")
+    written = file.read_text()
+    assert "model_context_window = 512" in written
+    body = {"model": "echo:1", "context": 2048}
+    assert (await served.tcp.post("/ingle/v1/load", json=body)).status_code == 200
+    await run("codex", "--write")
+    assert "model_context_window = 2048" in file.read_text()
+    await served.tcp.post("/ingle/v1/unload", json={"model": "echo:1"})
+    assert "Nothing to change" in (await run("codex", "--write"))[2]

@@ -34,6 +34,7 @@ ANSWERS: list[tuple[Probe, str]] = [
     ("responses", "streams 'Hello from the scripte"),
     ("messages", "streams 'Hello from the scripte"),
     ("count_tokens", " tokens"),
+    ("infill", "fills in 'Hello from the scripte"),
     ("ollama_models", "'echo:1' is listed, capabilities: completion"),
     ("ollama_chat", "streams 'Hello from the scripte"),
 ]
