@@ -5,7 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from .base import GenerateRequest, Tokenized, TokenizeRequest
@@ -15,6 +15,7 @@ from .errors import BackendError, ContextExceeded, RequestRejected
 from .text.answer_form import AnswerForm, AnswerForms
 from .text.grammar import GrammarCompiler
 from .text.prompt import PromptBuilder
+from .text.token_list import check_known, pieces, token_list
 from .text.tokenizer import Tokenizer
 
 
@@ -120,20 +121,11 @@ class Admission:
 
     def _tokenize(self, request: TokenizeRequest) -> Tokenized:
         """The tokens that were asked for, with what each stands for."""
-        text: str | None = None
-        if request.generate is not None:
-            token_ids, text = self._prompts.build(request.generate)
-        elif request.text is not None:
-            token_ids = self._tokenizer.encode(
-                request.text,
-                add_special=request.add_special,
-                parse_special=request.parse_special,
-            )
-        else:
-            token_ids = request.token_ids or []
-            self._check_known("tokens", token_ids)
-        pieces = [self._tokenizer.token_bytes(token_id, special=True) for token_id in token_ids]
-        return Tokenized(request.id, token_ids, pieces, text)
+        if request.generate is None:
+            return token_list(self._tokenizer, request)
+        token_ids, text = self._prompts.build(request.generate)
+        check_known(self._tokenizer, "prompt", token_ids)
+        return Tokenized(request.id, token_ids, pieces(self._tokenizer, token_ids), text)
 
     def _check_tokens(self, request: GenerateRequest, token_ids: list[int]) -> None:
         context = min(self._runner.context, request.max_context or self._runner.context)
@@ -141,16 +133,8 @@ class Admission:
             raise ContextExceeded(len(token_ids), context)
         if not token_ids:
             raise RequestRejected("The prompt is empty.", param="prompt")
-        self._check_known("prompt", token_ids)
-        self._check_known("logit_bias", request.sampling.logit_bias)
-
-    def _check_known(self, param: str, tokens: Iterable[int]) -> None:
-        size = self._tokenizer.vocab_size
-        unknown = next((token for token in tokens if token not in range(size)), None)
-        if unknown is not None:
-            raise RequestRejected(
-                f"Token {unknown} is not in the model's vocabulary of {size}.", param=param
-            )
+        check_known(self._tokenizer, "prompt", token_ids)
+        check_known(self._tokenizer, "logit_bias", request.sampling.logit_bias)
 
 
 def _check_fields(request: GenerateRequest) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from ingle.models.task import ModelTask
 
 from .admission import Admitted, Stop
-from .base import Embedded, EmbedRequest, Gauges, Reranked, RerankRequest
+from .base import Embedded, EmbedRequest, Gauges, Reranked, RerankRequest, TokenizeRequest
 from .compute_lease import ComputeLease
 from .errors import BackendError, RequestRejected, WrongTask
 from .messages import (
@@ -169,7 +169,7 @@ class EmbeddingLoop:
             case Generate(request):
                 self._refuse(request.id, WrongTask(self._encoder.task, ModelTask.GENERATE))
             case Tokenize(request):
-                self._refuse(request.id, WrongTask(self._encoder.task, ModelTask.GENERATE))
+                self._list_tokens(request)
             case Cancel(id):
                 self._forget(id)
             case Ping(nonce):
@@ -193,6 +193,19 @@ class EmbeddingLoop:
             self._refuse(request.id, error)
         else:
             self._arrived.append(_Job(request, tokens(request)))
+
+    def _list_tokens(self, request: TokenizeRequest) -> None:
+        """Answer at once: it is a matter of milliseconds."""
+        try:
+            if request.generate is not None:
+                raise WrongTask(self._encoder.task, ModelTask.GENERATE)
+            self._send(self._inputs.token_list(request))
+        except BackendError as error:
+            self._refuse(request.id, error)
+        except Exception as error:
+            traceback.print_exc()
+            failure = BackendError(f"The text could not be tokenised: {error!r}.")
+            self._refuse(request.id, failure)
 
     def _refuse(self, request_id: str, error: BackendError) -> None:
         self._send(rejected(request_id, error))

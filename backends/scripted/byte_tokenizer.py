@@ -41,7 +41,7 @@ class ByteTokenizer:
         pieces = _control_pattern.split(text) if parse_special else [text]
         for piece in pieces:
             control = CONTROL_TOKENS.get(piece) if parse_special else None
-            token_ids += piece.encode() if control is None else [control]
+            token_ids += piece.encode("utf-8", "replace") if control is None else [control]
         return token_ids
 
     def token_bytes(self, token_id: int, *, special: bool = False) -> bytes:

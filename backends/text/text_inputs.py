@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from functools import cached_property
 
+from ..base import Tokenized, TokenizeRequest
 from ..errors import InputTooLong, RequestRejected
+from .token_list import token_list
 from .tokenizer import Tokenizer
 
 _LONG_TEXT = 2**20
@@ -36,6 +38,10 @@ class TextInputs:
         # What marks the end of a text stays at its end: the model looks there.
         suffix = self._suffix
         return tokens[: self._context - len(suffix)] + suffix
+
+    def token_list(self, request: TokenizeRequest) -> Tokenized:
+        """The tokens of a text, or what tokens stand for; raises `RequestRejected`."""
+        return token_list(self._tokenizer, request)
 
     def bounded(self, text: str, number: int, *, truncate: bool, param: str) -> str:
         """The text, or as much of it as can matter, so that nothing huge is tokenised."""

@@ -19,6 +19,8 @@ from ingle.backends.base import (
     GenerateRequest,
     Reranked,
     RerankRequest,
+    Tokenized,
+    TokenizeRequest,
 )
 from ingle.backends.embedding_loop import EmbeddingLoop, normalized, scores
 from ingle.backends.messages import (
@@ -32,8 +34,9 @@ from ingle.backends.messages import (
     Pong,
     Rejected,
     Rerank,
+    Tokenize,
 )
-from ingle.backends.scripted.byte_tokenizer import ByteTokenizer
+from ingle.backends.scripted.byte_tokenizer import BOS, EOS, ByteTokenizer
 from ingle.backends.text.text_inputs import TextInputs
 from ingle.backends.text.text_pairs import PairMarks, TextPairs
 from ingle.backends.worker_loop import Inbox
@@ -167,8 +170,19 @@ def test_a_cancelled_request_is_computed_no_further() -> None:
     assert len(encoder.batches) <= 3
 
 
+def test_texts_are_tokenised_while_a_batch_waits() -> None:
+    encoder = CountingEncoder(gate=threading.Semaphore(0))
+    with running(encoder) as (inbox, sent):
+        inbox.put(Tokenize(TokenizeRequest(id="t", text="a\ud800<|end|>", add_special=True)))
+        while not isinstance(message := sent.get(timeout=10), Tokenized):
+            continue
+    assert message.token_ids == [BOS, ord("a"), ord("?"), EOS]
+    assert b"".join(message.pieces) == b"<|begin|>a?<|end|>"
+
+
 def test_what_is_refused_says_why() -> None:
-    cases: list[tuple[Embed | Rerank | Generate, str, str]] = [
+    asked = TokenizeRequest(id="i", generate=GenerateRequest(id="i", prompt="x"))
+    cases: list[tuple[Embed | Rerank | Generate | Tokenize, str, str]] = [
         (embed("a", "x" * 64), "context_length_exceeded", "Input 0 is 65 tokens long, 1 too many"),
         (embed("b", "x", [1, 999]), "invalid_request", "Token 999 of input 1"),
         (embed("c", []), "invalid_request", "Input 0 has no tokens"),
@@ -176,6 +190,9 @@ def test_what_is_refused_says_why() -> None:
         (embed("e", "x" * 2_000_000), "context_length_exceeded", "2000000 characters"),
         (Generate(GenerateRequest(id="f", prompt="x")), "wrong_task", "cannot chat"),
         (Rerank(RerankRequest(id="g", query="x", documents=["y"])), "wrong_task", "cannot rank"),
+        (Tokenize(asked), "wrong_task", "cannot chat"),
+        (Tokenize(TokenizeRequest(id="j", token_ids=[999])), "invalid_request", "Token 999"),
+        (Tokenize(TokenizeRequest(id="k", text="x" * 2_000_000)), "invalid_request", "too long"),
     ]
     encoder = CountingEncoder()
     with running(encoder) as (inbox, sent):

@@ -195,6 +195,54 @@ def test_the_last_cell_of_the_context_is_used(scripted_spec: MakeSpec, prompt: i
         assert (end.reason, end.completion_tokens) == ("length", 512 - prompt)
 
 
+@pytest.mark.parametrize("reply", ["x" * 600, ""], ids=["goes on", "ends at once"])
+def test_no_tokens_at_all_keep_the_prompt_for_the_next_request(
+    scripted_spec: MakeSpec, reply: str
+) -> None:
+    prompt = [1] * 300
+    with running(scripted_spec(context=512, reply=reply), Prompts()) as (inbox, sent):
+        inbox.put(Generate(GenerateRequest(id="warm", prompt=prompt, max_tokens=0, n=2)))
+        events = events_of(sent, "warm")
+        while len([event for event in events if isinstance(event, Finished)]) < 2:
+            events += events_of(sent, "warm")
+        assert {type(event) for event in events} == {Started, Finished}
+        for end in (event for event in events if isinstance(event, Finished)):
+            assert (end.reason, end.completion_tokens) == ("length", 0)
+        inbox.put(Generate(GenerateRequest(id="next", prompt=[*prompt, 2])))
+        started = next(event for event in events_of(sent, "next") if isinstance(event, Started))
+        assert (started.prompt_tokens, started.cached_tokens) == (301, 300)
+
+
+def test_a_request_may_use_less_context_than_the_model_has(scripted_spec: MakeSpec) -> None:
+    with running(scripted_spec(context=512, reply="x" * 600), Prompts()) as (inbox, sent):
+        inbox.put(Generate(GenerateRequest(id="a", prompt=[1] * 60, max_context=100)))
+        end = wait_for_end(sent, "a")
+        assert isinstance(end, Finished)
+        assert (end.reason, end.completion_tokens) == ("length", 40)
+        inbox.put(Generate(GenerateRequest(id="b", prompt=[1] * 100, max_context=100)))
+        end = wait_for_end(sent, "b")
+        assert isinstance(end, Rejected)
+        assert (end.code, end.context) == ("context_length_exceeded", 100)
+        inbox.put(Generate(GenerateRequest(id="c", prompt=[1] * 500, max_context=10_000)))
+        end = wait_for_end(sent, "c")
+        assert isinstance(end, Finished)
+        assert (end.reason, end.completion_tokens) == ("length", 12)
+
+
+def test_an_answer_ends_when_its_time_is_up(scripted_spec: MakeSpec) -> None:
+    spec = scripted_spec(context=512, reply="x" * 600, step_seconds=0.01)
+    with running(spec, Prompts()) as (inbox, sent):
+        inbox.put(Generate(GenerateRequest(id="a", prompt="x", max_seconds=0.1)))
+        end = wait_for_end(sent, "a")
+        assert isinstance(end, Finished)
+        assert end.reason == "length"
+        assert 1 <= end.completion_tokens < 500
+        inbox.put(Generate(GenerateRequest(id="b", prompt="x", max_seconds=0.0, max_tokens=9)))
+        end = wait_for_end(sent, "b")
+        assert isinstance(end, Finished)
+        assert 1 <= end.completion_tokens <= 9
+
+
 def frames_until(sent: queue.Queue[FromWorker], last: Callable[[Event], bool]) -> list[list[Event]]:
     """The events of each frame, up to the one that ends with such an event."""
     frames: list[list[Event]] = []
