@@ -14,6 +14,7 @@ from .route_spec import Parameter, RouteSpec, Stream
 
 ALWAYS = (400, 401, 403, 500)
 _MEDIA = {str: "text/plain", bytes: "application/octet-stream"}
+_GATE = (401, 403)
 REF_TEMPLATE = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"\{(\w+)(?::\w+)?\}")
 
@@ -45,6 +46,8 @@ def _types(routes: Sequence[RouteSpec]) -> list[Any]:
     for route in routes:
         types += [kind for kind in (route.request, route.response) if kind is not None]
         types += [parameter.type for parameter in route.parameters]
+        if route.other_words is not None:
+            types += [route.other_words.response, route.other_words.error]
         if route.stream is not None:
             types += route.stream.events.values()
     return types
@@ -90,19 +93,31 @@ def _responses(route: RouteSpec, by_type: dict[int, Any]) -> dict[str, Any]:
     content: dict[str, Any] = {}
     if route.response is not None:
         media = _MEDIA.get(route.response, "application/json")
-        content[media] = {"schema": by_type[id(route.response)]}
+        other = None if route.other_words is None else route.other_words.response
+        content[media] = {"schema": _either(route.response, other, by_type)}
     if route.stream is not None:
         content[route.stream.media_type] = _stream_media(route.stream, by_type)
     responses: dict[str, Any] = {
         str(route.status): {"description": HTTPStatus(route.status).phrase, "content": content}
     }
     error = error_type(route.path)
+    other = None if route.other_words is None else route.other_words.error
     for status in sorted({*ALWAYS, *route.errors}):
         responses[str(status)] = {
             "description": HTTPStatus(status).phrase,
-            "content": {"application/json": {"schema": by_type[id(error)]}},
+            # What the gate in front refuses is told by the path alone.
+            "content": {
+                "application/json": {
+                    "schema": _either(error, None if status in _GATE else other, by_type)
+                }
+            },
         }
     return responses
+
+
+def _either(kind: Any, other: Any, by_type: dict[int, Any]) -> Any:
+    schema = by_type[id(kind)]
+    return schema if other is None else {"anyOf": [schema, by_type[id(other)]]}
 
 
 def _stream_media(stream: Stream, by_type: dict[int, Any]) -> dict[str, Any]:

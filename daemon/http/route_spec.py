@@ -35,6 +35,14 @@ class Stream:
     media_type: str = "text/event-stream"
 
 
+@dataclass(frozen=True)
+class OtherWords:
+    """The shapes of the answer and of errors for clients that a header tells apart."""
+
+    response: Any
+    error: Any
+
+
 @dataclass(frozen=True, kw_only=True)
 class RouteSpec:
     """Method, path, what goes in and out; `errors` are the statuses beside those all have."""
@@ -47,6 +55,7 @@ class RouteSpec:
     request_media: str = "application/json"
     body_optional: bool = False
     response: Any = None
+    other_words: OtherWords | None = None
     status: int = 200
     stream: Stream | None = None
     parameters: tuple[Parameter, ...] = ()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
@@ -17,23 +15,26 @@ from ingle.models.errors import ModelError
 from ingle.models.store import StoredModel
 from ingle.models.task import ModelTask
 
+from ...errors import AnthropicError
 from ...http.responses import JSON
-from ...http.route_spec import Parameter, RouteSpec
+from ...http.route_spec import OtherWords, RouteSpec
 from ...model_facts import Capabilities, FactsReader, loaded_capabilities
 from ...model_run import ModelState
 from ...preparation import LoadOptions
 from ...services import Services
-from .models_types import (
+from ..anthropic.models import (
+    HEADER,
+    PAGING,
     AnthropicModel,
     AnthropicModelList,
+    errors_in_kind,
+    is_anthropic,
+)
+from .models_types import (
     Capability,
     Model,
     ModelList,
     ModelMeta,
-)
-
-ANTHROPIC_HEADER = Parameter(
-    "anthropic-version", "header", str, "Clients that send it are answered in Anthropic's shape."
 )
 
 
@@ -50,18 +51,20 @@ class ModelsApi:
             RouteSpec(
                 method="GET",
                 path="/v1/models",
-                endpoint=self.list_models,
+                endpoint=errors_in_kind(self.list_models),
                 summary="The installed models, those loaded from elsewhere, and aliases.",
                 response=ModelList,
-                parameters=(ANTHROPIC_HEADER,),
+                other_words=OtherWords(AnthropicModelList, AnthropicError),
+                parameters=(HEADER, *PAGING),
             ),
             RouteSpec(
                 method="GET",
                 path="/v1/models/{id:path}",
-                endpoint=self.get_model,
+                endpoint=errors_in_kind(self.get_model),
                 summary="One installed model.",
                 response=Model,
-                parameters=(ANTHROPIC_HEADER,),
+                other_words=OtherWords(AnthropicModel, AnthropicError),
+                parameters=(HEADER,),
                 errors=(404, 422),
             ),
         ]
@@ -71,8 +74,11 @@ class ModelsApi:
         stored = await asyncio.to_thread(self._services.models)
         models = [await self._describe(model) for model in stored]
         models += self._aliases(models)
-        if _is_anthropic(request.headers):
-            return JSON(AnthropicModelList.of([_in_anthropics_words(model) for model in models]))
+        if is_anthropic(request):
+            # What does not chat could not be asked by Anthropic's clients.
+            chatting = [model for model in models if model.task is ModelTask.GENERATE]
+            told = [_in_anthropics_words(model) for model in chatting]
+            return JSON(AnthropicModelList.of(told, request))
         return JSON(ModelList(data=models))
 
     async def get_model(self, request: Request) -> Response:
@@ -82,7 +88,7 @@ class ModelsApi:
         model = await self._describe(stored)
         if reference != model.id and self._services.aliases.target(reference) is not None:
             model = _alias(model, reference)
-        return JSON(_in_anthropics_words(model) if _is_anthropic(request.headers) else model)
+        return JSON(_in_anthropics_words(model) if is_anthropic(request) else model)
 
     def _aliases(self, models: list[Model]) -> list[Model]:
         """One more model for each alias of those."""
@@ -157,19 +163,9 @@ def _alias(model: Model, name: str) -> Model:
     return msgspec.structs.replace(model, id=name, root=model.id)
 
 
-def _is_anthropic(headers: Mapping[str, str]) -> bool:
-    return ANTHROPIC_HEADER.name in headers
-
-
 def _in_anthropics_words(model: Model) -> AnthropicModel:
-    created = datetime.fromtimestamp(model.created, UTC)
-    return AnthropicModel(
-        id=model.id,
-        display_name=model.id,
-        created_at=created.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        max_input_tokens=model.context_length,
-        max_tokens=model.context_length,
-    )
+    thinks = "thinking" in model.capabilities
+    return AnthropicModel.of(model.id, model.created, model.context_length, thinks=thinks)
 
 
 def _created(path: Path) -> int:

@@ -50,32 +50,3 @@ class ModelList(msgspec.Struct, frozen=True, kw_only=True):
 
     object: Literal["list"] = "list"
     data: list[Model]
-
-
-class AnthropicModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model in Anthropic's words."""
-
-    type: Literal["model"] = "model"
-    id: str
-    display_name: str
-    created_at: str
-    max_input_tokens: int
-    max_tokens: int
-
-
-class AnthropicModelList(msgspec.Struct, frozen=True, kw_only=True):
-    """All models in Anthropic's words, on one page."""
-
-    data: list[AnthropicModel]
-    has_more: Literal[False] = False
-    first_id: str | None
-    last_id: str | None
-
-    @classmethod
-    def of(cls, models: list[AnthropicModel]) -> AnthropicModelList:
-        """The page of these."""
-        return cls(
-            data=models,
-            first_id=models[0].id if models else None,
-            last_id=models[-1].id if models else None,
-        )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import anthropic
 import pytest
 from anthropic import beta_async_tool
-from anthropic.types import Message
+from anthropic.types import Message, ModelInfo
 from pydantic import BaseModel
 
 if TYPE_CHECKING:
@@ -226,3 +226,24 @@ async def test_what_is_not_there_is_told_in_anthropics_shape(daemon: RunningDaem
     answer = await daemon.tcp.get(f"{MESSAGES}/batches")
     assert answer.status_code == 404
     assert json.loads(answer.text)["error"]["type"] == "not_found_error"
+
+
+async def test_models_are_listed_page_by_page(run_daemon: DaemonFactory) -> None:
+    aliases = (("claude-a", "echo:1"), ("claude-b", "echo:1"))
+    async with run_daemon(aliases=aliases) as daemon, client_of(daemon) as client:
+        listed = [model async for model in client.models.list(limit=2)]
+        page = await client.models.list(limit=2)
+        before = await client.models.list(before_id="claude-b", limit=1)
+        one = await client.models.retrieve("claude-b")
+        with pytest.raises(anthropic.BadRequestError, match="limit"):
+            await client.models.list(limit=0)
+        with pytest.raises(anthropic.NotFoundError) as caught:
+            await client.models.retrieve("nobody")
+    assert [model.id for model in listed] == ["echo:1", "claude-a", "claude-b"]
+    assert (page.has_more, page.first_id, page.last_id) == (True, "echo:1", "claude-a")
+    assert [model.id for model in before.data] == ["claude-a"]
+    for model in (*listed, one):
+        ModelInfo.model_validate_json(model.to_json(), strict=True)
+        assert model.max_input_tokens == 512
+    assert caught.value.type == "not_found_error"
+    assert caught.value.request_id is not None
