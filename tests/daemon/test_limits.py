@@ -78,12 +78,12 @@ async def test_no_load_gets_more_context_or_time_than_allowed(run_daemon: Daemon
 
 
 async def test_a_lease_is_bounded_like_a_load(run_daemon: DaemonFactory) -> None:
-    async with run_daemon(max_context=300, max_keep_alive=60.0) as daemon:
+    async with run_daemon(max_context=1000, max_keep_alive=60.0) as daemon:
         options = LoadOptions(context=4096)
         manager = daemon.services.manager
         for _ in range(2):
             async with manager.lease("echo:1", options=options, keep_alive=-1.0) as lease:
-                assert lease.info.context == 300
+                assert lease.info.context == 1000
         (loaded,) = manager.loaded()
         assert loaded.expires_in is not None
         assert loaded.expires_in <= 60
