@@ -37,7 +37,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class OtherWords:
-    """The shapes of the answer and of errors for clients that a header tells apart."""
+    """The shapes of the answer and of errors for requests that a header or a field tells apart."""
 
     response: Any
     error: Any

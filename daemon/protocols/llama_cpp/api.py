@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -18,7 +18,7 @@ from ...errors import LlamaCppError, describe
 from ...http.body import parse, read_body
 from ...http.client_identity import identify_client
 from ...http.responses import JSON
-from ...http.route_spec import RouteSpec, Stream
+from ...http.route_spec import OtherWords, RouteSpec, Stream
 from ...http.sse import StreamStyle, encode_event, run_until_disconnect
 from ...services import Services
 from ..asking import Asker
@@ -37,7 +37,7 @@ from .requests import (
     mixed_prompts,
     time_limit,
 )
-from .types import Chunk, Completion, CompletionRequest, GenerationFields, InfillRequest
+from .types import Completion, CompletionRequest, GenerationFields, InfillRequest
 
 ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
 
@@ -60,7 +60,10 @@ class LlamaCppApi:
             RouteSpec,
             method="POST",
             response=Completion | list[Completion],
-            stream=Stream({"": Chunk}, only_if="`stream` is true"),
+            # With `response_fields` an answer has only some of its fields.
+            other_words=OtherWords(dict[str, Any] | list[dict[str, Any]], LlamaCppError),
+            # Chunks, and then an answer, of which `response_fields` may leave nothing.
+            stream=Stream({"": dict[str, Any]}, only_if="`stream` is true"),
             parameters=(PRIVATE_HEADER,),
             errors=ERRORS,
         )
