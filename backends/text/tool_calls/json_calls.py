@@ -92,6 +92,10 @@ class _ObjectReader:
         """Take it; False if it is none."""
         self._source.take(1)
         depth = 1
+        if (yield from self._source.peek()) == "{":
+            # Templates of Qwen 2.5 show a call in doubled braces, and models write what they saw.
+            self._source.take(1)
+            depth = 2
         while depth:
             yield from self._source.skip_space()
             char = yield from self._source.peek()

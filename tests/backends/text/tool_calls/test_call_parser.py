@@ -79,6 +79,13 @@ CASES: list[tuple[str, str, str, list[Any]]] = [
     ("<tool_call>" + WEATHER[:-1] + "</tool_call>", "", "", [CALL]),
     ("<tool_call>" + WEATHER + "}</tool_call> Done", "Done", "", [CALL]),
     ('<tool_call>{"name": "now", "arguments": null}</tool_call>', "", "", [("now", {})]),
+    ("<tool_call>\n{" + WEATHER + "}\n</tool_call> Done", "Done", "", [CALL]),
+    ("<tool_call>{" + WEATHER + "</tool_call>", "", "", [CALL]),
+    ("{" + WEATHER + "}", "", "", [CALL]),
+    ("```json\n{" + WEATHER + "}\n```", "", "", [CALL]),
+    ("{" + UNKNOWN + "}", "{" + UNKNOWN + "}", "", []),
+    ("{{ user.name }} is", "{{ user.name }} is", "", []),
+    ("{{{ raw }}}", "{{{ raw }}}", "", []),
     ('<tool_call>{"name": "no', '<tool_call>{"name": "no', "", []),
 ]
 
