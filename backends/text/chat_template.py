@@ -180,9 +180,9 @@ class ChatTemplate:
         context: Mapping[str, object],
         mark: str,
     ) -> str:
-        """The first form that the template accepts; raises the first refusal if there is none.
+        """The first form that the template accepts; raises the first error if there is none.
 
-        Tools and calls that it fails at are put otherwise, too.
+        Some fail at what others refuse.
         """
         refusal: TemplateRefused | TemplateError | None = None
         deadline = time.monotonic() + self._limits.seconds
@@ -195,11 +195,7 @@ class ChatTemplate:
                 return text if not mark else _cut(text, mark)
             except LimitExceeded:
                 raise
-            except TemplateError as error:
-                if form.plain:
-                    raise
-                refusal = refusal or error
-            except TemplateRefused as error:
+            except (TemplateRefused, TemplateError) as error:
                 refusal = refusal or error
         raise refusal or TemplateError("The conversation has no form that could be rendered.")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import NamedTuple
 
 import msgspec
@@ -17,13 +17,12 @@ from .tool_prompt import BETWEEN, calls_in_words, with_instructions
 class Form(NamedTuple):
     """A conversation as a template reads it, and the variables that show it the tools.
 
-    It is `plain` without tools and calls; all that is said in it has so many `characters`.
+    All that is said in it has so many `characters`.
     """
 
     messages: list[Message]
     variables: dict[str, object]
     characters: int
-    plain: bool
 
 
 def message_forms(
@@ -36,12 +35,12 @@ def message_forms(
     if plain or not tools or habits.tools is not None:
         variables = tool_variables(tools, habits.tools) if tools or habits.needs_tools else {}
         for said in _variants(_native(messages, tools, habits), habits):
-            yield Form([_fields(message, habits) for message in said], variables, size, plain)
+            yield Form([_fields(message, habits) for message in said], variables, size)
     if not plain:
         variables = tool_variables([], habits.tools) if habits.needs_tools else {}
         told = calls_in_words(with_instructions(messages, tools))
         for said in _variants(told, habits):
-            yield Form([_fields(message, habits) for message in said], variables, size, plain)
+            yield Form([_fields(message, habits) for message in said], variables, size)
 
 
 def _characters(messages: Sequence[ChatMessage], tools: Sequence[Tool]) -> int:
@@ -68,7 +67,8 @@ def _variants(
 ) -> Iterator[Sequence[ChatMessage]]:
     """Each way to put it once."""
     folded = fold_system(messages)
-    original = folded if habits.drops_system else messages
+    single = one_system(messages)
+    original = folded if habits.drops_system else single if habits.one_system else messages
     silent = [_without_reasoning(message) for message in original]
     merged = merge_same_roles(original)
     seen: list[Sequence[ChatMessage]] = []
@@ -78,6 +78,8 @@ def _variants(
         answered(original),
         merged,
         answered(merged),
+        single,
+        answered(merge_same_roles(single)),
         folded,
         merge_same_roles(folded),
         answered(merge_same_roles(folded)),
@@ -105,6 +107,14 @@ def merge_same_roles(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
 
 def _speaker(message: ChatMessage) -> tuple[bool, str, str | None]:
     return bool(message.tool_calls) or message.role == "tool", message.role, message.name
+
+
+def one_system(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """Those system messages that come first as one, and later ones as `fold_system` does it."""
+    first = list(takewhile(lambda message: message.role == "system", messages))
+    said = BETWEEN.join(message.content for message in first)
+    head = [ChatMessage("system", said, first[0].name)] if first else []
+    return [*head, *fold_system(messages[len(first) :])]
 
 
 def fold_system(messages: Sequence[ChatMessage]) -> list[ChatMessage]:

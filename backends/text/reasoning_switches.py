@@ -65,6 +65,10 @@ class ReasoningSwitches:
         if re.search(r"thinking_mode\s*==\s*['\"]disabled", self._source):
             yield "thinking_mode", "enabled" if on else "disabled"
         if on:
+            # Nothing is thought there unless an effort says so.
+            for name in self._names.intersection(_EFFORT_VARIABLES):
+                if "'no_think'" in self._source:
+                    yield name, "high"
             return
         if "thinking_budget" in self._names:
             yield "thinking_budget", 0

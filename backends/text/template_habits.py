@@ -26,6 +26,9 @@ class TemplateHabits:
     """
 
     drops_system: bool = False
+    one_system: bool = False
+    """It has a place for a single system message, and leaves out others."""
+
     wants_parts: bool = False
     tools: str | None = None
     needs_tools: bool = False

@@ -119,7 +119,13 @@ def _with_messages(probe: _Probe, habits: TemplateHabits) -> TemplateHabits:
         habits = parted if USER_PROBE.content in text else habits
     text = probe.text(both, [], habits)
     drops_system = bool(text) and SYSTEM_PROBE.content not in text
-    return dataclasses.replace(habits, drops_system=drops_system)
+    if drops_system:
+        return dataclasses.replace(habits, drops_system=True)
+    later = ChatMessage("system", "Probe of a later system message.")
+    messages = [*both, *_ANSWER[:1], later, *_ANSWER[1:]]
+    text = probe.text(messages, [], habits)
+    one_system = bool(text) and not (SYSTEM_PROBE.content in text and later.content in text)
+    return dataclasses.replace(habits, one_system=one_system)
 
 
 def _with_tools(probe: _Probe, habits: TemplateHabits, source: str) -> TemplateHabits:

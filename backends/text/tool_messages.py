@@ -142,9 +142,14 @@ def _short_id(call_id: str | None) -> str | None:
 
 
 def answered(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
-    """A blank answer between a result and the user's next words, for templates that insist."""
+    """A blank turn before a first answer, and one between a result and the user's next words.
+
+    Some templates insist on turns.
+    """
     said: list[ChatMessage] = []
     for message in messages:
+        if message.role == "assistant" and all(before.role == "system" for before in said):
+            said.append(ChatMessage("user", " "))
         if message.role == "user" and said and said[-1].role == "tool":
             said.append(ChatMessage("assistant", " "))
         said.append(message)

@@ -192,6 +192,29 @@ class TestOtherForms:
         )
         assert template.render(CONVERSATION) == "[Be brief.\n\nHi][Hello!][More, please]"
 
+    @pytest.mark.parametrize(
+        "source",
+        [
+            "{% for m in messages %}{% if m.role != 'system' or loop.first %}[{{ m.content }}]"
+            "{% endif %}{% endfor %}",
+            "{% for m in messages %}{% if m.role == 'system' and not loop.first %}"
+            "{{ raise_exception('at the beginning!') }}{% endif %}[{{ m.content }}]{% endfor %}",
+            "{% for m in (messages | selectattr('role', 'eq', 'system') | list)[-1:] %}"
+            "[{{ m.content }}]{% endfor %}"
+            "{% for m in messages if m.role != 'system' %}[{{ m.content }}]{% endfor %}",
+        ],
+        ids=["first only", "refuses", "last only"],
+    )
+    def test_a_place_for_one_system_message(self, make_template: MakeTemplate, source: str) -> None:
+        later = ChatMessage("system", "Rhyme.")
+        text = make_template(source).render([SYSTEM, later, HI, HELLO, later, MORE])
+        assert text == "[Be brief.\n\nRhyme.][Hi][Hello!][Rhyme.\n\nMore, please]"
+
+    def test_a_conversation_that_the_assistant_begins(self, make_template: MakeTemplate) -> None:
+        text = make_template(MISTRAL).render([HELLO, MORE])
+        assert text == "<s>[INST]   [/INST] Hello!</s>[INST] More, please [/INST]"
+        assert "user" not in make_template(CHATML).render([HELLO])
+
     def test_a_template_that_edits_its_system_message_gets_it_unmoved(
         self, make_template: MakeTemplate
     ) -> None:

@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ingle.backends.conversation import ChatMessage, Tool, ToolCall
+from ingle.backends.base import GenerateRequest
+from ingle.backends.conversation import ChatMessage, Reasoning, Tool, ToolCall
+from ingle.backends.scripted.byte_tokenizer import ByteTokenizer
 from ingle.backends.text.chat_template import ChatTemplate
+from ingle.backends.text.prompt import PromptBuilder
+from ingle.backends.text.reasoning_tags import tell_reasoning
 from ingle.backends.text.template_helper import RenderLimits
 from ingle.backends.text.tool_prompt import tool_instructions
 
@@ -101,6 +105,29 @@ def test_tools_calls_and_results_are_in_every_prompt(
             in_words.add(path.stem)
         template.close()
     assert in_words == IN_WORDS
+
+
+def test_system_messages_anywhere_and_thoughts_that_are_off(
+    make_template: MakeTemplate, sources: Path
+) -> None:
+    later = ChatMessage("system", "SYS2")
+    for path in sorted(sources.glob("*.jinja")):
+        template = make_template(path.read_text("utf-8"), limits=RenderLimits())
+        for messages in (
+            [*CONVERSATION[:3], later, CONVERSATION[3]],
+            [CONVERSATION[0], later, *CONVERSATION[1:]],
+            [*CONVERSATION, later],
+            CONVERSATION[2:],
+        ):
+            text = template.render(messages)
+            assert all(message.content in text for message in messages), path.stem
+        tags = tell_reasoning(template.source, ByteTokenizer())
+        if tags is not None:
+            prompts = PromptBuilder(ByteTokenizer(), template, context=100_000)
+            off = Reasoning(enabled=False)
+            request = GenerateRequest(id="r", messages=CONVERSATION, reasoning=off)
+            assert not tags.left_open(prompts.build(request).text), path.stem
+        template.close()
 
 
 def test_an_answer_goes_on_where_it_broke_off(make_template: MakeTemplate, sources: Path) -> None:

@@ -85,10 +85,14 @@ class TestStyles:
         assert said[1].reasoning == "Hm"
 
     def test_a_blank_answer_between_results_and_the_next_words(self) -> None:
-        said = answered([calling("a"), result("A", "a"), ASK, ASK])
+        said = answered([ASK, calling("a"), result("A", "a"), ASK, ASK])
         assert [message.role for message in said] == [
-            *("assistant", "tool", "assistant", "user", "user")
+            *("user", "assistant", "tool", "assistant", "user", "user")
         ]
+
+    def test_a_blank_turn_before_a_first_answer(self) -> None:
+        said = answered([ChatMessage("system", "S"), ChatMessage("assistant", "Hello"), ASK])
+        assert [message.role for message in said] == ["system", "user", "assistant", "user"]
 
 
 @pytest.mark.parametrize("arguments", ["{", "[1]", "null", '"x"', "[" * 100_000, "nonsense"])
