@@ -200,7 +200,7 @@ def _known(name: str, model: StoredModel, facts: ModelFacts, run: ModelRun | Non
         type=_kind(model),
         publisher=_publisher(model),
         key=name,
-        display_name=model.description or name,
+        display_name=str(facts.metadata.get("general.name", name)),
         architecture=model.architecture,
         quantization=QuantizationInfo(model.quantization, bits),
         size_bytes=model.size,

@@ -12,7 +12,7 @@ from ..openai.embeddings_types import EmbeddingsRequest
 from ..openai.request_types import ChatCompletionRequest, CompletionRequest
 from ..openai.types import ChatCompletion, Completion
 
-TimeToLive = Annotated[float, Meta(ge=-(2**53), le=2**53, description="seconds; -1 is for ever")]
+TimeToLive = Annotated[float, Meta(ge=-1, le=10**9, description="seconds; -1 is for ever")]
 ModelKey = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec import structs
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
 from ingle.models.blobs import BlobWriter
 from ingle.models.errors import HashMismatch
@@ -107,13 +107,13 @@ class CreationApi:
         digest: str = request.path_params["digest"]
         if await asyncio.to_thread(self._maker.find, digest) is None:
             raise NotFound(f"blob {digest[:80]!r} not found")
-        return Response()
+        return PlainTextResponse()
 
     async def receive_blob(self, request: Request) -> Response:
         """`POST /api/blobs/{digest}`; the file goes to disk as it comes."""
         digest: str = request.path_params["digest"]
         if await asyncio.to_thread(self._maker.find, digest) is not None:
-            return Response()
+            return PlainTextResponse(status_code=201)
         length = request.headers.get("content-length")
         with self._maker.blobs.receive(digest, int(length) if length else None) as writer:
             await self._receive(request, writer)
@@ -121,7 +121,7 @@ class CreationApi:
                 await asyncio.to_thread(writer.finish)
             except HashMismatch as error:
                 raise InvalidBody(error.message, hint=error.hint, code=error.code) from None
-        return Response(status_code=201)
+        return PlainTextResponse(status_code=201)
 
     async def _receive(self, request: Request, writer: BlobWriter) -> None:
         limit = self._services.config.max_upload_bytes

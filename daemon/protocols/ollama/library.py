@@ -155,7 +155,7 @@ class LibraryApi:
         source = await resolve_model(self._services, body.source)
         await self.vacate(body.destination)
         await asyncio.to_thread(self._maker.copy, source, body.destination)
-        return Response()
+        return PlainTextResponse()
 
     async def delete(self, request: Request) -> Response:
         """`DELETE /api/delete`."""
@@ -165,7 +165,7 @@ class LibraryApi:
             await remove_model(self._services, name)
         except ModelNotFound as error:
             raise not_found(name, error) from None
-        return Response()
+        return PlainTextResponse()
 
     async def vacate(self, name: str) -> None:
         """Unload the model that is about to be replaced; raises `UnusableName`."""

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 LogprobCount = Annotated[int, Meta(ge=0, le=20)]
-KeepAlive = Annotated[float, Meta(ge=-(2**53), le=2**53)] | str
+KeepAlive = Annotated[float, Meta(ge=-(10**12), le=10**12)] | str
 """Seconds, or a duration such as "5m"; below zero is for ever."""
 Think = bool | Literal["low", "medium", "high", "max"]
 

@@ -149,7 +149,7 @@ async def test_a_file_is_uploaded_and_becomes_a_model(
     assert "digest mismatch" in wrong.json()["error"]
     assert (await daemon.tcp.head(blob)).status_code == 404
     assert (await daemon.tcp.post(blob, content=content)).status_code == 201
-    assert (await daemon.tcp.post(blob, content=content)).status_code == 200
+    assert (await daemon.tcp.post(blob, content=content)).status_code == 201
     await post(daemon, "/api/create", model="tiny:x", files={"a.gguf": digest}, stream=False)
     assert (await daemon.tcp.head(blob)).status_code == 200
     assert "tiny:x" in await names(daemon)

@@ -19,7 +19,7 @@ from ingle.daemon.protocols.ollama.options import model_options
         (0, 0),
         (-1, -1),
         (-0.5, -1),
-        (1e15, 1e9),
+        (1e12, 1e9),
         ("5m", 300),
         ("0", 0),
         ("0s", 0),
