@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .base import GenerateRequest, Tokenized, TokenizeRequest
+from .base import GenerateRequest, Grammar, Tokenized, TokenizeRequest
 from .engine.constraint import Constraint
 from .engine.model_runner import ModelRunner
 from .errors import BackendError, ContextExceeded, RequestRejected
@@ -17,6 +17,7 @@ from .text.grammar import GrammarCompiler
 from .text.prompt import PromptBuilder
 from .text.token_list import check_known, pieces, token_list
 from .text.tokenizer import Tokenizer
+from .text.tool_calls.call_grammar import AnswerGrammar
 
 
 @dataclass(frozen=True)
@@ -109,8 +110,7 @@ class Admission:
             token_ids, text = self._prompts.build(request)
             self._check_tokens(request, token_ids)
             form = self._forms.of(request, text)
-            grammar = form.grammar
-            constraint = None if grammar is None else self._grammars.compile(grammar)
+            constraint = None if form.grammar is None else self._constraint(form.grammar)
             self._runner.prepare(request.sampling)
         except RequestRejected as error:
             return error
@@ -118,6 +118,15 @@ class Admission:
             traceback.print_exc()
             return BackendError(f"The prompt could not be prepared: {error!r}.")
         return Prepared(token_ids, constraint, form)
+
+    def _constraint(self, grammar: Grammar | AnswerGrammar) -> Constraint | None:
+        """What an answer must match; None where an optional grammar cannot be used."""
+        try:
+            return self._grammars.compile(grammar)
+        except RequestRejected:
+            if isinstance(grammar, AnswerGrammar) and grammar.optional:
+                return None
+            raise
 
     def _tokenize(self, request: TokenizeRequest) -> Tokenized:
         """The tokens that were asked for, with what each stands for."""

@@ -325,6 +325,8 @@ class WorkerLoop:
                 self._engine.finish(sequence, FinishReason.LENGTH)
                 self._finish(sequence, FinishReason.LENGTH, answer.consumed)
             else:
+                if answer.is_free:
+                    sequence.constraint = None
                 self._bound_thoughts(sequence, answer)
 
     def _bound_thoughts(self, sequence: Sequence, answer: AnswerOutput) -> None:

@@ -26,13 +26,15 @@ class AnswerForm:
 
     Without `new_parser` all of it is text. The control tokens in `visible` are read as the text
     that stands for them; others write nothing. A thought that has become too long is ended by the
-    tokens in `ends_thought`.
+    tokens in `ends_thought`. Where only calls that it begins with are held to a grammar, `holds`
+    has the names of the tools: an answer that begins otherwise needs the grammar no longer.
     """
 
     grammar: Grammar | AnswerGrammar | None = None
     new_parser: Callable[[], AnswerParser] | None = None
     visible: frozenset[int] = frozenset()
     ends_thought: tuple[int, ...] = ()
+    holds: frozenset[str] = frozenset()
 
 
 class AnswerForms:
@@ -64,7 +66,9 @@ class AnswerForms:
         grammar = self._grammar(request, tail, tools, thinking=thinking)
         parser = self._parser(request, tail, tools, thinking=thinking)
         ends_thought = self._end_of_thoughts(tools) if request.reasoning.budget is not None else ()
-        return AnswerForm(grammar, parser, self._visible, ends_thought)
+        holds = isinstance(grammar, AnswerGrammar) and grammar.optional
+        names = frozenset(tool.name for tool in tools) if holds else frozenset[str]()
+        return AnswerForm(grammar, parser, self._visible, ends_thought, names)
 
     def _end_of_thoughts(self, tools: list[Tool]) -> tuple[int, ...]:
         """The tokens with which a thought is broken off, and the answer begins."""
@@ -105,9 +109,15 @@ class AnswerForms:
     ) -> Grammar | AnswerGrammar | None:
         """What thoughts, calls and text must match, where the request says anything about it."""
         required = request.tool_choice.mode == "required"
-        if request.grammar is None and not (tools and required):
-            return None
         rules = AnswerRules(self._controls, self._schemas)
+        if request.grammar is None and not (tools and required):
+            # In what may be any text no control token comes, so that none may be of use for calls.
+            strays = self._format.strays and self._tags is None and not self._visible
+            if not (tools and strays) or request.continues:
+                return None
+            parallel = request.parallel_tool_calls
+            start = rules.calls_or_text(_named(request, tools), parallel=parallel)
+            return rules.finish(start, optional=True)
         thoughts = ""
         if self._tags is not None and (thinking or self._may_think(request, tail)):
             thoughts = rules.thoughts(self._tags, begun=thinking)

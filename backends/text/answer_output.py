@@ -21,6 +21,7 @@ from .answer_parser import AnswerParser, CallArguments, CallStart, Part, Text, T
 from .output import TextChunk, TextOutput
 from .thought_budget import ThoughtBudget
 from .tokenizer import Tokenizer
+from .tool_calls.held_beginning import HeldBeginning
 
 
 class AnswerOutput:
@@ -36,6 +37,7 @@ class AnswerOutput:
         spelling = self._spell if form.visible else tokenizer.token_bytes
         self._text = TextOutput(spelling, request.stop)
         self._parser: AnswerParser | None = form.new_parser() if form.new_parser else None
+        self._held = HeldBeginning(form.holds) if form.holds else None
         self._warms_up = request.max_tokens == 0
         budget = request.reasoning.budget
         self._thoughts = (
@@ -55,6 +57,11 @@ class AnswerOutput:
     def consumed(self) -> int:
         """Tokens that are part of the answer, so far."""
         return self._text.consumed
+
+    @property
+    def is_free(self) -> bool:
+        """Whether only a call was held to a grammar, and the answer has begun as something else."""
+        return self._held is not None and self._held.is_free
 
     def thoughts_left(self, generated: int) -> int | None:
         """Tokens that may follow the `generated` ones before the thought ends; None: any number."""
@@ -97,6 +104,8 @@ class AnswerOutput:
             if not chunk.text and not chunk.logprobs:
                 return []
             return [self._delta(chunk.text, chunk.token_ids, chunk.logprobs)]
+        if self._held is not None:
+            self._held.push(chunk.text)
         self._token_ids += chunk.token_ids
         if chunk.logprobs is not None:
             self._logprobs = [*(self._logprobs or []), *chunk.logprobs]

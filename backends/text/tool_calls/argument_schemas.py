@@ -6,6 +6,8 @@ import json
 from collections import OrderedDict
 from typing import Any, cast
 
+import msgspec
+
 from ...conversation import Tool
 from ...errors import RequestRejected
 from ..json_schema import check_schema
@@ -17,6 +19,8 @@ _GUIDANCE = {
     "key_separator": ": ?",
 }
 
+_FREE = {"whitespace_flexible": True, "lenient": True}
+
 
 class ArgumentSchemas:
     """Checks schemas once; used from one thread."""
@@ -24,11 +28,15 @@ class ArgumentSchemas:
     def __init__(self) -> None:
         self._checked: OrderedDict[tuple[str, bool], str] = OrderedDict()
 
-    def of(self, tool: Tool) -> str:
+    def of(self, tool: Tool, *, flexible: bool = False) -> str:
         """The JSON of a schema for `%json`; any object will do where a tool's cannot be followed.
 
-        Raises `RequestRejected` where it would have to be, for a strict tool.
+        Blanks are free where `flexible`. Else raises `RequestRejected` where it would have to be
+        followed, for a strict tool.
         """
+        if flexible:
+            schema = json.loads(self.of(msgspec.structs.replace(tool, strict=False)))
+            return json.dumps({**schema, "x-guidance": _FREE})
         key = tool.parameters, tool.strict
         if key not in self._checked:
             self._checked[key] = self._check(tool)

@@ -21,14 +21,28 @@ _PLACES = re.compile("(«[a-z0-9]+»)")
 _IDS = {"«id»": "/[0-9]{1,3}/", "«id9»": "/[a-zA-Z0-9]{9}/"}
 _SYNTAX = re.compile(r"[\\/.^$*+?()\[\]{}|]")
 _ANY = "/(?s:.*)/"
+_NAME_FOLLOWS = r"\{\s*\"name\"\s*:\s*"
+_FIRST_BEGINS = rf"\s*(<tool_call>\s*|```[a-z_]*\s*)?{_NAME_FOLLOWS}"
+_NEXT_BEGINS = rf"(<tool_call>\s*)?{_NAME_FOLLOWS}"
+_HELD = (
+    r"GOES_ON: /\s*,\s*\"(arguments|parameters)\"\s*:\s*/",
+    r"ENDS: /\s*\}/",
+    r'closed: BLANKS? (("```" | "</tool_call>") BLANKS?)?',
+    r"BLANKS: /\s+/",
+)
+"""No two of these that may come next begin alike: the lexer takes nothing back."""
 
 
 @dataclass(frozen=True)
 class AnswerGrammar:
-    """A grammar in Lark whose `start` may refer to that of the text as `@content`."""
+    """A grammar in Lark whose `start` may refer to that of the text as `@content`.
+
+    An `optional` one that cannot be used is left out.
+    """
 
     lark: str
     content: Grammar | None = None
+    optional: bool = False
 
     @property
     def as_lark(self) -> Grammar:
@@ -44,9 +58,11 @@ class AnswerRules:
         self._schemas = schemas
         self._rules: list[str] = []
 
-    def finish(self, start: str, content: Grammar | None = None) -> AnswerGrammar:
+    def finish(
+        self, start: str, content: Grammar | None = None, *, optional: bool = False
+    ) -> AnswerGrammar:
         """The grammar of what matches `start`."""
-        return AnswerGrammar("\n".join([f"start: {start}", *self._rules]), content)
+        return AnswerGrammar("\n".join([f"start: {start}", *self._rules]), content, optional)
 
     def thoughts(self, tags: ReasoningTags, *, begun: bool) -> str:
         """The expression for thoughts, which may be left out if they are not `begun`."""
@@ -67,6 +83,27 @@ class AnswerRules:
         )
         more = f"({between} call)*" if parallel and not call_format.one_call else ""
         return f"{begin} call {more} {end}"
+
+    def calls_or_text(self, tools: Sequence[Tool], *, parallel: bool) -> str:
+        """The expression for any text, in which a call in JSON that it begins with must be right.
+
+        What a text begins with that becomes such a call is one terminal, so that the lexer, which
+        takes the longest it can, leaves the text for the call where the name is complete.
+        """
+        names = [_pattern(escaped(tool.name)) for tool in tools]
+        self._rules.append(f'TEXT: {_ANY} & ~/(?s:{_FIRST_BEGINS}"({"|".join(names)})".*)/')
+        for index, tool in enumerate(tools):
+            name = f'"{names[index]}"'
+            self._rules.append(f"first_{index}: /{_FIRST_BEGINS}{name}/ held_{index}")
+            self._rules.append(f"next_{index}: /{_NEXT_BEGINS}{name}/ held_{index}")
+            self._rules.append(f"held_{index}: GOES_ON held_arguments_{index} ENDS closed")
+            schema = self._schemas.of(tool, flexible=True)
+            self._rules.append(f"held_arguments_{index}: %json {schema}")
+        self._rules += _HELD
+        for which in ("first", "next"):
+            choices = " | ".join(f"{which}_{index}" for index in range(len(tools)))
+            self._rules.append(f"{which}: {choices}")
+        return "TEXT | first next*" if parallel else "TEXT | first"
 
     def content(self, call_format: CallFormat) -> str:
         """The expression for the text that must have a form."""

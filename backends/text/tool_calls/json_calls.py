@@ -152,7 +152,9 @@ class _ObjectReader:
         skipped: list[str] = []
         yield from read_value(self._source, skipped.append, self._ends)
         if key in _OTHERS and key.endswith("id") and not self._begun and len(skipped) < 20:
-            self._call_id = "".join(skipped).strip('"') or None
+            said = "".join(skipped).strip('"')
+            # Numbers are those of the calls in an answer, and mean others in the next one.
+            self._call_id = said if said and not said.isdigit() else None
         return True
 
     @property

@@ -69,10 +69,55 @@ def test_one_call_and_named_tools_only() -> None:
     assert not accepts(QWEN, NOW, **named)
 
 
+BARE = '{"name": "weather", "arguments": {"city": "Rome"}}'
+
+
+@pytest.mark.parametrize("template", [QWEN, "no tools"])
+@pytest.mark.parametrize(
+    ("answer", "right"),
+    [
+        ("Hello", True),
+        ("", True),
+        ('  {"name": "Ada", "age": 3}', True),
+        ("```python\nx = {}\n```", True),
+        (BARE, True),
+        (
+            '```json\n{\n  "name": "weather",\n  "arguments": {\n    "city": "Rome"\n  }\n}\n```',
+            True,
+        ),
+        (f"<tool_call>\n{BARE}\n</tool_call>", True),
+        (f"{BARE}\n{BARE}", True),
+        (f"<tool_call>\n{BARE}\n</tool_call>\n" * 2, True),
+        (f"```json\n{BARE}\n```\n", True),
+        (f"{BARE}\nSo.", False),
+        (f"Text first. {BARE.replace('Rome', 'Bonn')}", True),
+        (BARE.replace("Rome", "Bonn"), False),
+        (BARE.replace("arguments", "description"), False),
+        (BARE.replace("city", "town"), False),
+        ('{"name": "now"}', False),
+        ('{"name": "now", "parameters": {}}', True),
+    ],
+)
+def test_what_begins_as_a_call_is_held_to_its_schema(
+    template: str, answer: str, right: bool
+) -> None:
+    assert accepts(template, answer, tools=TOOLS) is right
+    without: list[dict[str, Any]] = [{}, {"tools": TOOLS, "tool_choice": ToolChoice("none")}]
+    for fields in without:
+        forms = AnswerForms(ByteTokenizer(), template)
+        assert forms.of(request(**fields), "").grammar is None
+
+
+def test_models_that_keep_to_their_format_are_not_held() -> None:
+    for template in (QWEN3, "[TOOL_CALLS]"):
+        forms = AnswerForms(ByteTokenizer(), template)
+        assert forms.of(request(tools=TOOLS), "").grammar is None
+
+
 def test_a_choice_among_some_tools_forces_nothing() -> None:
     forms = AnswerForms(ByteTokenizer(), QWEN)
     form = forms.of(request(tools=TOOLS, tool_choice=ToolChoice("auto", ["now"])), "")
-    assert form.grammar is None
+    assert accepts(QWEN, "Hello", tools=TOOLS, tool_choice=ToolChoice("auto", ["now"]))
     assert form.new_parser is not None
     for answer, called in ((NOW, ["now"]), (WEATHER, [])):
         parser = form.new_parser()
@@ -133,7 +178,6 @@ def test_what_is_not_told_apart_keeps_its_grammar() -> None:
     for fields in cases:
         form = forms.of(request(grammar=NUMBER, **fields), "")
         assert (form.grammar, form.new_parser) == (NUMBER, None)
-    assert forms.of(request(tools=TOOLS), "").grammar is None
 
 
 def test_a_schema_nobody_can_follow_is_any_object_unless_strict() -> None:

@@ -266,5 +266,5 @@ The first 100 orders from the customer 4711.
 Do whatever you like.
 Hello!
 asdf ghjkl 12345
-Write me a poem about tools.
+Thanks, that is all.
 """.strip().splitlines()

@@ -95,7 +95,7 @@ ANSWERS: list[tuple[str, str, str, Answer]] = [
     ("<|START_ACTION|>START_THINKING", "",
      '<|START_THINKING|>Hm<|END_THINKING|><|START_ACTION|>[\n    {"tool_call_id": "0", '
      f'"tool_name": "get_weather", "parameters": {JSON}}}\n]<|END_ACTION|>',
-     Answer("", "Hm", [CALL], ["0"])),
+     Answer("", "Hm", [CALL], [None])),
     ("<|START_ACTION|>START_THINKING", "",
      "<|START_THINKING|>Hm<|END_THINKING|><|START_RESPONSE|>Hello<|END_RESPONSE|>",
      Answer("Hello", "Hm", [], [])),
