@@ -95,7 +95,12 @@ def _generating(
         if store is not None:
             resources.callback(store.close, _CLOSING_SECONDS)
         engine = Engine(runner, speculation, store, wake=lambda: inbox.put(Wake()))
-        forms = AnswerForms(runner.tokenizer, None if template is None else template.source)
+        forms = AnswerForms(
+            runner.tokenizer,
+            None if template is None else template.source,
+            # A script says what it says, right or wrong.
+            holds_calls=spec.engine is not EngineKind.SCRIPTED,
+        )
         loop = WorkerLoop(engine, runner.tokenizer, prompts, forms, send, inbox, lease)
         warnings = [*([note] if note else []), *info.warnings]
         yield (

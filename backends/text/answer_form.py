@@ -40,8 +40,12 @@ class AnswerForm:
 class AnswerForms:
     """The forms of one model's answers, told from its chat template; used from one thread."""
 
-    def __init__(self, tokenizer: Tokenizer, template: str | None) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, template: str | None, *, holds_calls: bool = True
+    ) -> None:
+        """With `holds_calls`, what a small model begins as a call is held to its tool's schema."""
         self._tokenizer = tokenizer
+        self._holds_calls = holds_calls
         self._controls = ControlTags(tokenizer)
         self._schemas = ArgumentSchemas()
         self._format = tell_format(template, tokenizer)
@@ -113,7 +117,7 @@ class AnswerForms:
         if request.grammar is None and not (tools and required):
             # In what may be any text no control token comes, so that none may be of use for calls.
             strays = self._format.strays and self._tags is None and not self._visible
-            if not (tools and strays) or request.continues:
+            if not (tools and strays and self._holds_calls) or request.continues:
                 return None
             parallel = request.parallel_tool_calls
             start = rules.calls_or_text(_named(request, tools), parallel=parallel)

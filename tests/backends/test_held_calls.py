@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from ingle.backends import serving
 from ingle.backends.base import (
     Delta,
     Finished,
@@ -18,10 +19,16 @@ from ingle.backends.base import (
 from ingle.backends.conversation import ChatMessage, Tool
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.local import LocalBackend
+from ingle.backends.text.answer_form import AnswerForms
+from ingle.backends.text.tokenizer import Tokenizer
 
 MakeSpec = Callable[..., LoadSpec]
 TOOLS = [Tool("now", parameters='{"type":"object","properties":{},"additionalProperties":false}')]
 CALL = '{"name": "now", "arguments": {}}'
+
+
+def _holding(tokenizer: Tokenizer, template: str | None, **_: bool) -> AnswerForms:
+    return AnswerForms(tokenizer, template)
 
 
 @pytest.fixture
@@ -50,12 +57,14 @@ def dropped(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 )
 async def test_only_what_begins_as_a_call_is_held_to_its_schema(
     scripted_spec: MakeSpec,
+    monkeypatch: pytest.MonkeyPatch,
     dropped: list[bool],
     reply: str,
     text: str,
     calls: list[str],
     drops: list[bool],
 ) -> None:
+    monkeypatch.setattr(serving, "AnswerForms", _holding)
     backend = LocalBackend(scripted_spec(reply=reply, context=2048))
     await backend.start()
     request = GenerateRequest(id="r", messages=[ChatMessage("user", "Hi")], tools=TOOLS)
