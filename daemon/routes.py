@@ -19,6 +19,7 @@ from .protocols.anthropic.api import AnthropicApi
 from .protocols.health import HealthApi
 from .protocols.llama_cpp.api import LlamaCppApi
 from .protocols.llama_cpp.props_api import PropsApi
+from .protocols.llama_cpp.router_api import RouterApi
 from .protocols.llama_cpp.tokens_api import TokensApi
 from .protocols.llama_cpp.vectors_api import VectorsApi
 from .protocols.lm_studio.api import LMStudioApi
@@ -52,10 +53,12 @@ def route_table(services: Services) -> list[RouteSpec]:
         }
     )
     facts = FactsReader()
+    models = ModelsApi(services, facts)
     routes = [
         *HealthApi(services).routes(),
         *MetricsApi(services).routes(),
-        *ModelsApi(services, facts).routes(),
+        *models.routes(),
+        *RouterApi(services, models).routes(),
         *openai.routes(),
         *AnthropicApi(services).routes(),
         *embeddings.routes(),

@@ -38,7 +38,7 @@ sys.exit(main(["serve", "--port", sys.argv[1]]))
 """
 
 # It ends the daemon; has no end; asks the network.
-LEFT_OUT = ("/ingle/v1/shutdown", "/ingle/v1/events", "/ingle/v1/pull", "/api/pull")
+LEFT_OUT = ("/ingle/v1/shutdown", "/ingle/v1/events", "/models/sse", "/ingle/v1/pull", "/api/pull")
 # What OpenAPI has no words for: which models there are, what each is for, what fits together.
 UNTOLD = "positive_data_acceptance"
 

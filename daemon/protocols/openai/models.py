@@ -71,9 +71,7 @@ class ModelsApi:
 
     async def list_models(self, request: Request) -> Response:
         """`GET /v1/models`."""
-        stored = await asyncio.to_thread(self._services.models)
-        models = [await self._describe(model) for model in stored]
-        models += self._aliases(models)
+        models = await self.listed()
         if is_anthropic(request):
             # What does not chat could not be asked by Anthropic's clients.
             chatting = [model for model in models if model.task is ModelTask.GENERATE]
@@ -89,6 +87,12 @@ class ModelsApi:
         if reference != model.id and self._services.aliases.target(reference) is not None:
             model = _alias(model, reference)
         return JSON(_in_anthropics_words(model) if is_anthropic(request) else model)
+
+    async def listed(self) -> list[Model]:
+        """All models, and behind them their aliases."""
+        stored = await asyncio.to_thread(self._services.models)
+        models = [await self._describe(model) for model in stored]
+        return models + self._aliases(models)
 
     def _aliases(self, models: list[Model]) -> list[Model]:
         """One more model for each alias of those."""

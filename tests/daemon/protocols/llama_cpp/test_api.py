@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, aclosing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -223,3 +224,39 @@ async def test_vectors_need_a_model_for_them(daemon: RunningDaemon) -> None:
         assert "rank" in refused["error"]["message"]
     named = await daemon.tcp.post("/v1/reranking", json={"query": "x", "texts": []})
     assert json.loads(named.text)["error"]["param"] == "documents"
+
+
+async def test_models_come_and_go_as_in_a_router(run_daemon: DaemonFactory) -> None:
+    async with run_daemon(aliases=(("coder", "echo:1"),), script={"load_seconds": 0.1}) as daemon:
+
+        async def status() -> str:
+            (model,) = (await daemon.tcp.get("/models")).json()["data"]
+            assert (model["id"], model["aliases"]) == ("echo:1", ["coder"])
+            assert model["meta"]["n_ctx"] == 512
+            return model["status"]["value"]
+
+        assert await status() == "unloaded"
+        stream = daemon.stream("GET", "/models/sse")
+        telling = asyncio.create_task(_statuses(stream))
+        await daemon.until(lambda: daemon.services.hub.listeners == 1)
+        assert await post(daemon, "/models/load", model="coder") == {"success": True}
+        assert await status() == "loaded"
+        assert await post(daemon, "/models/unload", model="echo:1") == {"success": True}
+        told = await telling
+        assert await status() == "unloaded"
+        assert (await post(daemon, "/models/load", 404, model="nobody"))["error"]["code"] == 404
+    assert told[0] == {"status": "loading", "progress": told[0]["progress"]}
+    assert [event["status"] for event in told[-2:]] == ["loaded", "unloaded"]
+
+
+async def _statuses(stream: AsyncGenerator[tuple[str, Any]]) -> list[Any]:
+    """What a model is said to do, until it does nothing any more."""
+    told: list[Any] = []
+    async with aclosing(stream) as events:
+        async for _, event in events:
+            assert (event["model"], event["event"]) == ("echo:1", "model_status")
+            if not told or told[-1]["status"] != event["data"]["status"]:
+                told.append(event["data"])
+            if event["data"]["status"] == "unloaded":
+                break
+    return told

@@ -1,0 +1,215 @@
+"""The models as llama-server's router tells of them, while they come and go."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...errors import LlamaCppError, describe
+from ...http.body import parse, read_body
+from ...http.responses import JSON
+from ...http.route_spec import RouteSpec, Stream
+from ...http.sse import EventStream, EventWriter, StreamStyle, encode_event, run_until_disconnect
+from ...loaded_model import LoadedModel
+from ...model_run import ModelState
+from ...services import Services
+from ..openai.models import ModelsApi
+from ..openai.models_types import ModelMeta
+from .api import ERRORS
+
+Status = Literal["unloaded", "loading", "loaded"]
+
+
+class StatusValue(msgspec.Struct, frozen=True):
+    """Whether a model is loaded now."""
+
+    value: Status
+
+
+class Architecture(msgspec.Struct, frozen=True):
+    """Models read text and write text."""
+
+    input_modalities: tuple[str, ...] = ("text",)
+    output_modalities: tuple[str, ...] = ("text",)
+
+
+class RoutedModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model with its other names."""
+
+    id: str
+    aliases: list[str]
+    tags: list[str] = []
+    object: Literal["model"] = "model"
+    owned_by: Literal["ingle"] = "ingle"
+    created: int
+    status: StatusValue
+    architecture: Architecture = Architecture()
+    meta: ModelMeta
+
+
+class RoutedModels(msgspec.Struct, frozen=True):
+    """The answer of `GET /models`."""
+
+    data: list[RoutedModel]
+    object: Literal["list"] = "list"
+
+
+class NamedModel(msgspec.Struct):
+    """The body of `POST /models/load` and `POST /models/unload`."""
+
+    model: Annotated[str, Meta(min_length=1)]
+
+
+class Success(msgspec.Struct, frozen=True):
+    """It is done."""
+
+    success: Literal[True] = True
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How much of the weights is loaded, 0 to 1."""
+
+    value: float
+    current: str = "text_model"
+    stages: tuple[str, ...] = ("text_model",)
+
+
+class ChangedStatus(msgspec.Struct, frozen=True):
+    """What a model does now."""
+
+    status: Status
+    progress: Progress | UnsetType = UNSET
+
+
+class ModelStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One event of `GET /models/sse`."""
+
+    model: str
+    event: Literal["model_status"] = "model_status"
+    data: ChangedStatus
+
+
+class _Changed(msgspec.Struct):
+    """As much of a `LoadedModel` as is told."""
+
+    name: str
+    state: ModelState
+    fraction: float
+
+
+class RouterApi:
+    """`/models`, and what is done to them."""
+
+    def __init__(self, services: Services, models: ModelsApi) -> None:
+        self._services = services
+        self._models = models
+        self._named = msgspec.json.Decoder(NamedModel)
+        self._changed = msgspec.json.Decoder(_Changed)
+
+    def routes(self) -> list[RouteSpec]:
+        """All of them."""
+        named: dict[str, Any] = {
+            "method": "POST",
+            "request": NamedModel,
+            "response": Success,
+            "errors": (*ERRORS, 409),
+        }
+        return [
+            RouteSpec(
+                method="GET",
+                path="/models",
+                endpoint=self.list_models,
+                summary="The models, with what each does now.",
+                response=RoutedModels,
+            ),
+            RouteSpec(
+                method="GET",
+                path="/models/sse",
+                endpoint=self.events,
+                summary="What models do, as it changes.",
+                stream=Stream({"": ModelStatus}),
+            ),
+            RouteSpec(path="/models/load", endpoint=self.load, summary="Load a model.", **named),
+            RouteSpec(
+                path="/models/unload", endpoint=self.unload, summary="Unload a model.", **named
+            ),
+        ]
+
+    async def list_models(self, request: Request) -> Response:
+        """`GET /models`."""
+        models = await self._models.listed()
+        names: dict[str, list[str]] = {}
+        for model in models:
+            if isinstance(model.root, str):
+                names.setdefault(model.root, []).append(model.id)
+        return JSON(
+            RoutedModels(
+                [
+                    RoutedModel(
+                        id=model.id,
+                        aliases=names.get(model.id, []),
+                        created=model.created,
+                        status=StatusValue(_status(model.state)),
+                        meta=model.meta,
+                    )
+                    for model in models
+                    if model.root is UNSET
+                ]
+            )
+        )
+
+    async def events(self, request: Request) -> Response:
+        """`GET /models/sse`."""
+        return EventStream(self._follow, style=StreamStyle(on_error=_error_frame))
+
+    async def load(self, request: Request) -> Response:
+        """`POST /models/load`."""
+        body = await self._read(request)
+        loaded = await run_until_disconnect(
+            request.receive, self._services.manager.load(body.model)
+        )
+        return Response(status_code=499) if loaded is None else JSON(Success())
+
+    async def unload(self, request: Request) -> Response:
+        """`POST /models/unload`."""
+        body = await self._read(request)
+        await self._services.manager.unload(body.model)
+        return JSON(Success())
+
+    async def _follow(self, out: EventWriter) -> None:
+        with self._services.hub.subscribe() as subscription:
+            for model in self._services.manager.loaded():
+                await out.send(_frame(model))
+            out.write(b"")
+            async for event in subscription:
+                if event.name == "model":
+                    await out.send(_frame(self._changed.decode(event.data)))
+
+    async def _read(self, request: Request) -> NamedModel:
+        limit = self._services.config.max_body_bytes
+        return parse(await read_body(request, limit), self._named)
+
+
+def _status(state: ModelState) -> Status:
+    match state:
+        case ModelState.STARTING:
+            return "loading"
+        case ModelState.READY | ModelState.DRAINING:
+            return "loaded"
+        case ModelState.STOPPED | ModelState.STOPPING | ModelState.FAILED:
+            return "unloaded"
+
+
+def _frame(model: LoadedModel | _Changed) -> bytes:
+    status = _status(model.state)
+    progress = Progress(model.fraction) if status == "loading" else UNSET
+    event = ModelStatus(model=model.name, data=ChangedStatus(status, progress))
+    return encode_event(msgspec.json.encode(event))
+
+
+def _error_frame(error: Exception) -> bytes:
+    return encode_event(msgspec.json.encode(LlamaCppError.of(describe(error))))
