@@ -111,15 +111,14 @@ class CallParser:
     def _read_beginning(self) -> Steps[None]:
         """The beginning of the content, or what follows a thought or a call."""
         yield from self._skip_blanks()
-        if self._tags is not None:
-            if (yield from self._source.accept(*self._tags.opens)):
-                self._thinking = True
-                self._blanks.clear()
-                yield from self._read_thought()
-                return
-            if (yield from self._source.accept(*self._tags.closes)):
-                return
-        if (yield from self._source.accept(*self._dropped)):
+        opens = self._tags.opens if self._tags is not None else ()
+        closes = self._tags.closes if self._tags is not None else ()
+        if (yield from self._source.accept(*opens)):
+            self._thinking = True
+            self._blanks.clear()
+            yield from self._read_thought()
+            return
+        if (yield from self._source.accept(*closes, *self._dropped)):
             self._blanks.clear()
             self._stripped = True
             return

@@ -39,7 +39,7 @@ CASES: list[tuple[str, str, str, list[Any]]] = [
     (f"<think>\nHm.\n</think>\n\n<tool_call>{WEATHER}", "", "Hm.", [CALL]),
     ("<think>\nHm.\n</think>\n\nHello", "Hello", "Hm.", []),
     ("<think>\n\n</think>\n\nHello", "Hello", "", []),
-    ("</think>Hello", "Hello", "", []),
+    ("</think>\n\nHello", "Hello", "", []),
     ("<think>Hm", "", "Hm", []),
     (f"<think>Hm <tool_call>{WEATHER}</tool_call>\n", "", "Hm", [CALL]),
     (
