@@ -27,6 +27,7 @@ from ...services import Services
 from ..ollama.descriptions import human_number
 from ..ollama.keep_alive import keep_alive_seconds
 from .types import (
+    FileFormat,
     Instance,
     InstanceConfig,
     KnownModel,
@@ -37,6 +38,7 @@ from .types import (
     LoadedAnswer,
     ModelAbilities,
     QuantizationInfo,
+    ReasoningAbility,
     UnloadBody,
     UnloadedAnswer,
 )
@@ -180,7 +182,7 @@ def _listed(name: str, model: StoredModel, facts: ModelFacts, run: ModelRun | No
         type="embeddings" if model.task is ModelTask.EMBED else "llm",
         publisher=_publisher(model),
         arch=model.architecture,
-        compatibility_type=facts.format,
+        compatibility_type=_format(facts),
         quantization=model.quantization,
         state="loaded" if run is not None else "not-loaded",
         max_context_length=model.context,
@@ -195,7 +197,12 @@ def _known(name: str, model: StoredModel, facts: ModelFacts, run: ModelRun | Non
     if run is not None:
         instances.append(Instance(id=name, config=_config(LoadedModel.of(run))))
     writes = model.task is ModelTask.GENERATE
-    abilities = ModelAbilities(vision=False, trained_for_tool_use=facts.capabilities.calls_tools)
+    able = facts.capabilities
+    abilities = ModelAbilities(
+        vision=False,
+        trained_for_tool_use=able.calls_tools,
+        reasoning=ReasoningAbility(allowed_options=["off", "on"]) if able.reasons else UNSET,
+    )
     return KnownModel(
         type=_kind(model),
         publisher=_publisher(model),
@@ -207,7 +214,7 @@ def _known(name: str, model: StoredModel, facts: ModelFacts, run: ModelRun | Non
         params_string=human_number(model.parameters),
         loaded_instances=instances,
         max_context_length=model.context,
-        format=facts.format,
+        format=_format(facts),
         capabilities=abilities if writes else UNSET,
         description=model.description,
     )
@@ -224,6 +231,10 @@ def _config(loaded: LoadedModel) -> InstanceConfig:
 
 def _kind(model: StoredModel) -> Literal["llm", "embedding"]:
     return "embedding" if model.task is ModelTask.EMBED else "llm"
+
+
+def _format(facts: ModelFacts) -> FileFormat:
+    return "gguf" if facts.format == "gguf" else "mlx"
 
 
 def _publisher(model: StoredModel) -> str:

@@ -13,6 +13,8 @@ from ..openai.request_types import ChatCompletionRequest, CompletionRequest
 from ..openai.types import ChatCompletion, Completion
 
 TimeToLive = Annotated[float, Meta(ge=-1, le=10**9, description="seconds; -1 is for ever")]
+FileFormat = Literal["gguf", "mlx"]
+"""`mlx` is any folder of safetensors: clients know these two words, and fail at a third."""
 ModelKey = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
@@ -84,7 +86,7 @@ class ListedModel(msgspec.Struct, frozen=True, kw_only=True):
     type: Literal["llm", "vlm", "embeddings"]
     publisher: str
     arch: str
-    compatibility_type: Literal["gguf", "safetensors"]
+    compatibility_type: FileFormat
     quantization: str
     state: Literal["loaded", "not-loaded"]
     max_context_length: int
@@ -122,11 +124,19 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     config: InstanceConfig
 
 
+class ReasoningAbility(msgspec.Struct, frozen=True, kw_only=True):
+    """How a model can be told to think."""
+
+    allowed_options: list[Literal["off", "on"]]
+    default: Literal["on"] = "on"
+
+
 class ModelAbilities(msgspec.Struct, frozen=True, kw_only=True):
     """What a model that writes can do."""
 
     vision: bool
     trained_for_tool_use: bool
+    reasoning: ReasoningAbility | UnsetType = UNSET
 
 
 class KnownModel(msgspec.Struct, frozen=True, kw_only=True):
@@ -142,7 +152,7 @@ class KnownModel(msgspec.Struct, frozen=True, kw_only=True):
     params_string: str
     loaded_instances: list[Instance]
     max_context_length: int
-    format: Literal["gguf", "safetensors"]
+    format: FileFormat
     capabilities: ModelAbilities | UnsetType = UNSET
     description: str
 
