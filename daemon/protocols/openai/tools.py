@@ -122,7 +122,11 @@ def object_schema(raw: msgspec.Raw, place: str) -> str:
             hint='Give an object such as {"type": "object", "properties": {}}.',
             param=place,
         )
-    schema.setdefault("properties", msgspec.Raw(b"{}"))
+    properties = bytes(schema.get("properties", msgspec.Raw(b"null")))
+    if properties == b"null":
+        schema["properties"] = msgspec.Raw(b"{}")
+    elif not properties.startswith(b"{"):
+        raise InvalidBody(f"'{place}.properties' is not an object.", param=f"{place}.properties")
     return msgspec.json.encode(schema).decode()
 
 

@@ -211,6 +211,10 @@ WRONG_IN_CHAT: list[tuple[dict[str, Any], str]] = [
     ({"tools": [tool("x" * 257)]}, "tools[0].function.name"),
     ({"tools": [tool("f", parameters=[])]}, "tools[0].function.parameters"),
     ({"tools": [tool("f", parameters={"type": "string"})]}, "tools[0].function.parameters"),
+    (
+        {"tools": [tool("f", parameters={"properties": "x"})]},
+        "tools[0].function.parameters.properties",
+    ),
     ({"tool_choice": "required"}, "tool_choice"),
     ({"tool_choice": "required", "tools": [{"type": "web_search"}]}, "tool_choice"),
     ({"tool_choice": "sometimes"}, "tool_choice"),
