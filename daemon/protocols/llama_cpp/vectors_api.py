@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base import EmbedRequest
+from ingle.backends.base import Embedded, EmbedRequest
 from ingle.backends.base import RerankRequest as BackendRequest
 from ingle.models.task import ModelTask
 
@@ -25,6 +26,8 @@ from ..openai.embeddings_types import MAX_INPUTS, PromptUsage
 from ..openai.rerank import RankedDocument, RerankAnswer
 from .api import ERRORS
 from .model_choice import chosen_model
+
+_ROWS_A_TURN = 64
 
 T = TypeVar("T")
 
@@ -138,12 +141,7 @@ class VectorsApi:
                     truncate=bool(body.truncate),
                 )
             )
-        numbers: list[Any] = memoryview(embedded.vectors).cast("f").tolist()
-        size = embedded.dimensions
-        return [
-            NativeEmbedding(number, [numbers[number * size : (number + 1) * size]])
-            for number in range(len(inputs))
-        ]
+        return await _vectors(embedded)
 
     async def _ranked(
         self, body: RankRequest, documents: list[str]
@@ -178,3 +176,16 @@ class VectorsApi:
     async def _read(self, request: Request, decoder: msgspec.json.Decoder[T]) -> T:
         limit = self._services.config.max_body_bytes
         return parse(await read_body(request, limit), decoder)
+
+
+async def _vectors(embedded: Embedded) -> list[NativeEmbedding]:
+    """One vector an input, as JSON already; the event loop gets its turn between them."""
+    size = embedded.dimensions * 4
+    vectors: list[NativeEmbedding] = []
+    for start in range(0, len(embedded.vectors), size):
+        numbers: Any = memoryview(embedded.vectors[start : start + size]).cast("f").tolist()
+        row = cast("list[float]", msgspec.Raw(msgspec.json.encode(numbers)))
+        vectors.append(NativeEmbedding(len(vectors), [row]))
+        if len(vectors) % _ROWS_A_TURN == 0:
+            await asyncio.sleep(0)
+    return vectors
