@@ -163,11 +163,13 @@ def daemon(smollm2_path: Path) -> Iterator[Daemon]:
     """One daemon for all clients, with SmolLM2."""
     home = smollm2_path.parents[3] / f"clients-{os.getpid()}"  # hard links need one disk
     home.mkdir()
-    running = Daemon(home)
-    running.install(smollm2_path)
-    yield running
-    running.stop()
-    shutil.rmtree(home)
+    try:
+        running = Daemon(home)
+        running.install(smollm2_path)
+        yield running
+        running.stop()
+    finally:
+        shutil.rmtree(home)
 
 
 @pytest.fixture(scope="session")
