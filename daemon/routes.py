@@ -66,7 +66,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         *BatchesApi(services).routes(),
         *RerankApi(services).routes(),
         *responses.routes(),
-        *LlamaCppApi(services).routes(),
+        *LlamaCppApi(services, facts).routes(),
         *TokensApi(services).routes(),
         *PropsApi(services).routes(),
         *VectorsApi(services).routes(),

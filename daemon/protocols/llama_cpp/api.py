@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +21,7 @@ from ...http.client_identity import identify_client
 from ...http.responses import JSON
 from ...http.route_spec import OtherWords, RouteSpec, Stream
 from ...http.sse import StreamStyle, encode_event, run_until_disconnect
+from ...model_facts import FactsReader
 from ...services import Services
 from ..asking import Asker
 from ..ingle_options import PRIVATE_HEADER, is_private
@@ -28,7 +30,7 @@ from ..origin import Origin
 from .answers import Enough, GuardedAnswers, only_fields
 from .frames import CompletionFrames
 from .line_guard import LineGuard
-from .model_choice import chosen_model
+from .model_choice import chosen_model, infilling_model
 from .requests import (
     MixedPrompt,
     completion_job,
@@ -47,8 +49,9 @@ T = TypeVar("T")
 class LlamaCppApi:
     """`/infill`, and `/completion` under both of its names."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, facts: FactsReader) -> None:
         self._services = services
+        self._facts = facts
         self._infill = msgspec.json.Decoder(InfillRequest)
         self._completion = msgspec.json.Decoder(CompletionRequest)
         self._asker = Asker(services)
@@ -88,7 +91,7 @@ class LlamaCppApi:
     async def infill(self, request: Request) -> Response:
         """`POST /infill`."""
         body = await self._read(request, self._infill)
-        model = chosen_model(self._services, body.model, infills=True)
+        model = await asyncio.to_thread(infilling_model, self._services, self._facts, body.model)
         return await self._answer(request, body, infill_job(body, model, _origin(request, body)))
 
     async def completion(self, request: Request) -> Response:

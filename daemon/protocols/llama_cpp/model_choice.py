@@ -6,30 +6,45 @@ import time
 
 from ingle.models.task import ModelTask
 
+from ...model_facts import FactsReader
 from ...model_run import ModelRun
 from ...services import Services
 
 
 def chosen_model(
-    services: Services,
-    named: str | None,
-    *,
-    task: ModelTask = ModelTask.GENERATE,
-    infills: bool = False,
+    services: Services, named: str | None, *, task: ModelTask = ModelTask.GENERATE
 ) -> str:
-    """The one named, else of those loaded for the `task` the one used last, else the default.
+    """The one named, else of those loaded for the `task` the one used last, else the default."""
+    if named:
+        return named
+    loaded = _loaded(services, task)
+    return max(loaded, key=_used).model.name if loaded else services.config.default_model
 
-    With `infills` one that fills gaps comes before others.
+
+def infilling_model(services: Services, facts: FactsReader, named: str | None) -> str:
+    """The one named, else of those that fill gaps the one used last, else the smallest installed.
+
+    Where there is none it is the one that would be chosen for anything; reads the store.
     """
     if named:
         return named
+    loaded = [run for run in _loaded(services, ModelTask.GENERATE) if run.info and run.info.infills]
+    if loaded:
+        return max(loaded, key=_used).model.name
+    fit = [
+        model
+        for model in services.store.list()
+        if model.task is ModelTask.GENERATE and facts.read(model).capabilities.infills
+    ]
+    if fit:
+        return min(fit, key=lambda model: model.size).name
+    return chosen_model(services, None)
+
+
+def _loaded(services: Services, task: ModelTask) -> list[ModelRun]:
     runs = [services.manager.find(model) for model in services.manager.models()]
-    loaded = [run for run in runs if run is not None and run.model.task is task]
-    if not loaded:
-        return services.config.default_model
-    return max(loaded, key=lambda run: _preference(run, infills=infills)).model.name
+    return [run for run in runs if run is not None and run.model.task is task]
 
 
-def _preference(run: ModelRun, *, infills: bool) -> tuple[bool, float]:
-    fits = infills and run.info is not None and run.info.infills
-    return fits, time.monotonic() if run.busy else run.last_used
+def _used(run: ModelRun) -> float:
+    return time.monotonic() if run.busy else run.last_used
