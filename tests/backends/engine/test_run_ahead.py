@@ -201,6 +201,53 @@ def test_nobody_is_preempted_in_flight(number_runner: MakeRunner) -> None:
 PENALISED = SamplingParams(repeat_penalty=1.1)
 
 
+@pytest.mark.parametrize("ahead", [False, True])
+def test_words_are_put_into_a_mouth_that_pauses(number_runner: MakeRunner, ahead: bool) -> None:
+    runner = number_runner(page_size=16, num_pages=64, context=512, ahead=ahead)
+    engine = Engine(runner)
+    told, other = ask(runner, most=30), ask(runner, length=33, most=30)
+    prompt, dictated = list(told.token_ids), [5, 6, 7, 8]
+    told.pauses_at = 9
+    runner.eog = -1
+    engine.add(told)
+    engine.add(other)
+    while told.num_generated < 9:
+        engine.step()
+    assert told.num_awaited == 0
+    assert (other.num_in_flight > 0) is ahead, "nobody else waits"
+    assert engine.dictate(told, dictated) == dictated
+    told.pauses_at = None
+    run(engine)
+    before = runner.answer(prompt, 9)
+    assert said(told) == [*before, *dictated, *runner.answer([*prompt, *before, *dictated], 17)]
+    assert said(other) == runner.answer(other.token_ids[:33], 30)
+    assert engine.gauges().kv_used == 0
+
+
+@pytest.mark.parametrize(("pause", "most", "fit"), [(9, 14, 4), (9, 13, 3), (9, 11, 1), (9, 10, 0)])
+def test_only_what_fits_is_dictated(runner: Any, pause: int, most: int, fit: int) -> None:
+    engine = Engine(runner)
+    sequence = ask(runner, most=most)
+    sequence.pauses_at = pause
+    runner.eog = -1
+    engine.add(sequence)
+    while sequence.num_generated < pause:
+        engine.step()
+    assert engine.dictate(sequence, [5, 6, 7, 8]) == [5, 6, 7, 8][:fit]
+    run(engine)
+    assert len(said(sequence)) == most
+    assert sequence.finish_reason is FinishReason.LENGTH
+
+
+def test_nothing_is_dictated_in_flight(runner: Any) -> None:
+    engine = Engine(runner)
+    sequence = ask(runner)
+    engine.add(sequence)
+    engine.step()
+    with pytest.raises(ValueError, match="in flight"):
+        engine.dictate(sequence, [1])
+
+
 def test_who_must_know_each_token_has_it_land_first(runner: Any, log: Log) -> None:
     """But its prompt is read like any other."""
     engine = Engine(runner)
