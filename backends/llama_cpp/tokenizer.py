@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 import llama_cpp
 
 from ..text.text_pairs import PairMarks
 from ..text.tokenizer import NEXT_FILES, GapMark
 from .model import LlamaModel
+
+_LONG = 2**14
+"""Characters from which on a text with control tokens is cut into tokens piece by piece."""
+
+_CONTROL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL
+_KINDS = _CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_LSTRIP
 
 
 class LlamaTokenizer:
@@ -23,6 +31,9 @@ class LlamaTokenizer:
         self.adds_bos = llama_cpp.llama_vocab_get_add_bos(self._vocab)
         self.bos_text = self._text_of(_token_id(llama_cpp.llama_vocab_bos(self._vocab)))
         self.eos_text = self._text_of(_token_id(llama_cpp.llama_vocab_eos(self._vocab)))
+        self._adds_end = llama_cpp.llama_vocab_get_add_eos(
+            self._vocab
+        ) or llama_cpp.llama_vocab_get_add_sep(self._vocab)
         self._pieces: dict[int, bytes] = {}
         found = (self.find_token(text) for text in NEXT_FILES)
         self._next_files = frozenset(token_id for token_id in found if token_id is not None)
@@ -46,6 +57,36 @@ class LlamaTokenizer:
 
     def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         """The text's tokens; `parse_special` recognises special tokens written out in it."""
+        if parse_special and len(text) > _LONG and not self._adds_end:
+            first, *others = self._cut(text)
+            tokens = self._encode(first, add_special=add_special, parse_special=True)
+            for piece in others:
+                tokens += self._encode(piece, add_special=False, parse_special=True)
+            return tokens
+        return self._encode(text, add_special=add_special, parse_special=parse_special)
+
+    def _cut(self, text: str) -> Iterator[str]:
+        """A long text in pieces that begin with control tokens: it is cut into tokens there anyway.
+
+        What llama.cpp spends on control tokens grows with the square of their number.
+        """
+        begin = 0
+        while begin < len(text):
+            found = self._controls.search(text, begin + _LONG) if self._controls else None
+            end = len(text) if found is None else found.start()
+            yield text[begin:end]
+            begin = end
+
+    @cached_property
+    def _controls(self) -> re.Pattern[str] | None:
+        """Finds control tokens, but for those that take spaces before them along."""
+        ids = range(self.vocab_size)
+        attributes = ((i, llama_cpp.llama_vocab_get_attr(self._vocab, i)) for i in ids)
+        found = [self._text_of(i) for i, attribute in attributes if attribute & _KINDS == _CONTROL]
+        texts = sorted((text for text in found if text), key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, texts))) if texts else None
+
+    def _encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
         data = text.encode("utf-8", "replace")
         capacity = len(data) + 8
         tokens = (llama_cpp.llama_token * capacity)()

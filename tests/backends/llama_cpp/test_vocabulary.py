@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,28 @@ def test_every_text_has_the_tokens_that_llama_cpp_expects(
     ]
     vocabulary.close()
     assert found == vectors
+
+
+@pytest.mark.parametrize("name", WITH_VECTORS)
+def test_long_texts_have_the_tokens_of_whole_ones(
+    vocabularies: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Though they are cut where control tokens are, which costs far less."""
+    vocabulary = LlamaVocabulary(vocabularies / f"ggml-vocab-{name}.gguf")
+    ids = range(vocabulary.vocab_size)
+    special = [
+        vocabulary.token_bytes(i, special=True) for i in ids if not vocabulary.token_bytes(i)
+    ]
+    controls = [text.decode("utf-8", "replace") for text in special][:40]
+    words = [*controls, "two words", "  ", "\n", " é", "<|", "|>", "\t<", "1234", "x"]
+    text = "".join(random.Random(1).choices(words, k=1500))
+    for special_ends in (True, False):
+        asked: dict[str, Any] = {"add_special": special_ends, "parse_special": True}
+        monkeypatch.setattr("ingle.backends.llama_cpp.tokenizer._LONG", 10**9)
+        whole = vocabulary.encode(text, **asked)
+        monkeypatch.setattr("ingle.backends.llama_cpp.tokenizer._LONG", 50)
+        assert vocabulary.encode(text, **asked) == whole
+    vocabulary.close()
 
 
 def test_all_vocabularies_with_vectors_are_tested(vocabularies: Path) -> None:
