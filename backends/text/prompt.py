@@ -113,7 +113,9 @@ class PromptBuilder:
         empty = f"\n\n{tags.ending}"
         if tags.left_open(text):
             return text.rstrip() + empty
-        closed = text.rstrip().endswith(tags.closes)
+        # Where thoughts are messages of their own, what ends one ends any other message, too.
+        closes = tuple(close for close in tags.closes if not close[-1].isalpha())
+        closed = text.rstrip().endswith(closes)
         if closed or self._switches.can_switch_off or tags.opens[0] not in self._template.source:
             return text
         return text + tags.opens[0] + empty

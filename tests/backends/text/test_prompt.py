@@ -79,6 +79,13 @@ class TestReasoning:
         assert build(source, reasoning=off) == "user:Hi;bot:<think>\n\n</think>\n\n"
         assert build(MESSAGES, reasoning=off) == "user:Hi;"
 
+    def test_off_where_thoughts_are_messages(self, build: Build) -> None:
+        source = "{# <|channel|>analysis<|message|> #}{{ messages[0].content }}<|end|>"
+        text = build(source + "<|start|>assistant", reasoning=Reasoning(enabled=False))
+        assert text == (
+            "Hi<|end|><|start|>assistant<|channel|>analysis<|message|>\n\n<|end|><|start|>assistant"
+        )
+
     def test_off_where_the_template_closes_it_itself(self, build: Build) -> None:
         source = MESSAGES + "<think>{{ '' if enable_thinking else '</think>' }}"
         assert build(source, reasoning=Reasoning(enabled=False)) == "user:Hi;<think></think>"
