@@ -24,7 +24,7 @@ Choices = Annotated[list[Choice], Meta(min_length=1, max_length=MAX_CHOICES)]
 
 
 class JsonSchemaFormat(msgspec.Struct):
-    """OpenAI's `json_schema`; the schema is enforced, with `strict` false as far as it can be."""
+    """OpenAI's `json_schema`, enforced to the letter if `strict`, else as far as can be."""
 
     name: str
     schema: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
@@ -64,7 +64,7 @@ def response_format_grammar(wanted: ResponseFormat | None) -> Grammar | None:
         )
     schema = wanted.json_schema
     text = _schema_text(schema.schema) or ANY_OBJECT
-    return Grammar(GrammarKind.JSON_SCHEMA, text, lenient=schema.strict is False, param=param)
+    return Grammar(GrammarKind.JSON_SCHEMA, text, lenient=not schema.strict, param=param)
 
 
 def structured_outputs_grammar(

@@ -117,7 +117,7 @@ class RequestReader:
             schema = bytes(wanted.schema).decode().strip()
             if schema in ("", "null"):
                 raise InvalidBody("'text.format.schema' is missing.", param="text.format.schema")
-        lenient = wanted.strict is False
+        lenient = not wanted.strict
         return Grammar(GrammarKind.JSON_SCHEMA, schema, lenient=lenient, param="text.format")
 
 
