@@ -212,7 +212,8 @@ class BatchManager:
             run.close()
 
     def _begin(self, record: BatchRecord, lines: list[BatchLine]) -> None:
-        record.status = BatchStatus.IN_PROGRESS
+        if record.status is not BatchStatus.CANCELLING:  # somebody was quicker than this thread
+            record.status = BatchStatus.IN_PROGRESS
         record.in_progress_at = record.in_progress_at or int(time.time())
         record.total = len(lines)
         record.model = lines[0].model

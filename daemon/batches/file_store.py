@@ -17,6 +17,7 @@ from ..errors import NotFound
 
 PURPOSES = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
 BATCH_LIFETIME = 30 * 24 * 3600
+_ABANDONED = 3600.0
 _ID = re.compile(r"file-[0-9a-f]{24}")
 
 
@@ -49,6 +50,7 @@ class FileStore:
     def begin(self) -> FileWriter:
         """Write a new file; it is there once it is committed."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._sweep()
         return FileWriter(self._folder / f"{self.new_id()}.part")
 
     def commit(
@@ -113,6 +115,14 @@ class FileStore:
             self._remove(file_id)
             return None
         return stored if self._content(file_id).exists() else None
+
+    def _sweep(self) -> None:
+        """Remove what was never finished; what is being written has changed a moment ago."""
+        horizon = time.time() - _ABANDONED
+        for path in self._folder.glob("*.part"):
+            with suppress(OSError):  # somebody else removed it first
+                if path.stat().st_mtime < horizon:
+                    path.unlink()
 
     def _remove(self, file_id: str) -> None:
         self._facts(file_id).unlink(missing_ok=True)

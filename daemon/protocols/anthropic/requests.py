@@ -71,7 +71,7 @@ def _continues(messages: list[ChatMessage]) -> bool:
 
 
 def _tools(given: list[InputTool]) -> list[Tool]:
-    tools: list[Tool] = []
+    tools: dict[str, Tool] = {}
     for number, tool in enumerate(given):
         place = f"tools[{number}]"
         if tool.type not in (None, "custom"):
@@ -79,14 +79,14 @@ def _tools(given: list[InputTool]) -> list[Tool]:
             continue
         if tool.name is None:
             raise InvalidBody(f"'{place}.name' is missing.", param=f"{place}.name")
-        if any(tool.name == other.name for other in tools):
+        if tool.name in tools:
             raise InvalidBody(
                 f"'{place}.name' is {tool.name[:40]!r}, which another tool has.",
                 param=f"{place}.name",
             )
         schema = json_object(tool.input_schema, f"{place}.input_schema")
-        tools.append(Tool(tool.name, tool.description or "", schema, bool(tool.strict)))
-    return tools
+        tools[tool.name] = Tool(tool.name, tool.description or "", schema, bool(tool.strict))
+    return list(tools.values())
 
 
 def _check_hosted(kind: str, place: str) -> None:

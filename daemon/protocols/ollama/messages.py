@@ -20,6 +20,9 @@ ROLES = {
     "tool": "tool",
 }
 
+_OPEN_CALLS = 256
+"""Calls that still wait for their results; each result is compared with all of them."""
+
 
 def offered_tools(tools: Iterable[OfferedTool] | None) -> list[Tool]:
     """The tools that have a name."""
@@ -59,6 +62,7 @@ def chat_messages(messages: Iterable[InputMessage]) -> list[ChatMessage]:
             converted.append(_result(message, open_calls))
             continue
         open_calls += calls
+        del open_calls[:-_OPEN_CALLS]
         converted.append(
             ChatMessage(
                 role, message.content or "", reasoning=message.thinking or "", tool_calls=calls

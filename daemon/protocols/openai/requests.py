@@ -20,6 +20,7 @@ from ...structured_output import (
     structured_outputs_grammar,
     text_grammar,
 )
+from ..ingle_options import is_private
 from ..job import Job
 from ..origin import Origin
 from .common_request import CommonRequest, answer_length
@@ -92,7 +93,7 @@ def _common(body: CommonRequest, origin: Origin, answers: int | None) -> dict[st
         "ignore_eos": bool(body.ignore_eos),
         "priority": origin.priority or body.priority,
         "client": origin.client,
-        "private": origin.private,
+        "private": origin.private or is_private(body.ingle, {}),
         "speculation": body.ingle is None or body.ingle.speculation is not False,
         "grammar": only_one(
             [

@@ -87,7 +87,7 @@ def called_tools(
         return known, ToolChoice("required")
     if choice.allowed_tools is not None:
         return _allowed(known, choice.allowed_tools)
-    return known, ToolChoice("required", [_known_name(_chosen_name(choice), known)])
+    return known, ToolChoice("required", [_known_name(_chosen_name(choice), _names(known))])
 
 
 def called_functions(
@@ -97,7 +97,7 @@ def called_functions(
     known = [_function(spec, f"functions[{i}]") for i, spec in enumerate(functions or [])]
     if choice is None or isinstance(choice, str):
         return known, ToolChoice("none" if choice == "none" else "auto")
-    name = _known_name(choice.name, known, "function_call")
+    name = _known_name(choice.name, _names(known), "function_call")
     return known, ToolChoice("required", [name])
 
 
@@ -165,7 +165,8 @@ def _function(spec: FunctionSpec, place: str) -> Tool:
 
 
 def _allowed(known: list[Tool], allowed: AllowedTools) -> tuple[list[Tool], ToolChoice]:
-    names = [_known_name(_chosen_name(tool), known) for tool in allowed.tools]
+    all_names = _names(known)
+    names = [_known_name(_chosen_name(tool), all_names) for tool in allowed.tools]
     if not names:
         return known, ToolChoice("none")
     return known, ToolChoice(allowed.mode, names)
@@ -182,8 +183,12 @@ def _chosen_name(choice: NamedTool) -> str:
     return name
 
 
-def _known_name(name: str, known: list[Tool], param: str = "tool_choice") -> str:
-    if not any(tool.name == name for tool in known):
+def _names(known: list[Tool]) -> set[str]:
+    return {tool.name for tool in known}
+
+
+def _known_name(name: str, known: set[str], param: str = "tool_choice") -> str:
+    if name not in known:
         raise InvalidBody(
             f"'{param}' names {name[:80]!r}, which is not among the functions.",
             hint="Name one of them.",

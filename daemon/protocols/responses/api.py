@@ -155,10 +155,12 @@ class ResponsesApi:
     async def answer(self, body: bytes, origin: Origin) -> Response:
         """The whole answer to the body of a response, for whoever asks from within.
 
-        Whether the body asks for a stream or for the background does not matter. Raises what
-        `describe` can tell.
+        Whether the body asks for a stream or for the background does not matter, and only what it
+        asks to be stored is. Raises what `describe` can tell.
         """
-        asked = msgspec.structs.replace(parse(body, self._body), background=None)
+        asked = parse(body, self._body)
+        # The answer is in the batch's file; thousands of them would push conversations out.
+        asked = msgspec.structs.replace(asked, background=None, store=asked.store is True)
         return await self._collect(await self._reader.draft(asked, origin))
 
     async def count(self, request: Request) -> HTTPResponse:

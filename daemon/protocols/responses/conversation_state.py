@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
 from ...errors import InvalidBody, NotFound
@@ -56,7 +58,9 @@ class ConversationState:
         response_id = ItemIds.response_of(item_id)
         stored = await self._store.get(response_id) if response_id is not None else None
         if stored is not None:
-            for raw in [*stored.input, *self._store.summarize(stored).output]:
+            # What clients refer to is mostly what a model said; other streams get their turns.
+            await asyncio.sleep(0)
+            for raw in (*self._store.summarize(stored).output, *stored.input):
                 if msgspec.json.decode(bytes(raw), type=_Named).id == item_id:
                     return [raw]
         raise NotFound(

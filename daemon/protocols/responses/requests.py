@@ -15,6 +15,7 @@ from ...errors import InvalidBody, UnsupportedField
 from ...http.body import parse
 from ...sampling import merge_sampling
 from ...structured_output import ANY_OBJECT
+from ..ingle_options import is_private
 from ..job import Job
 from ..origin import Origin
 from .conversation import chat_messages
@@ -129,7 +130,7 @@ def _plain_fields(body: ResponsesRequest, origin: Origin) -> dict[str, Any]:
         "logprobs": (body.top_logprobs or 0) if LOGPROBS in body.includes else None,
         "priority": origin.priority or body.priority,
         "client": origin.client,
-        "private": origin.private,
+        "private": origin.private or is_private(body.ingle, {}),
         "speculation": body.ingle is None or body.ingle.speculation is not False,
     }
 

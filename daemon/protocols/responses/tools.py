@@ -69,28 +69,29 @@ class ToolTable:
     tools: list[Tool] = field(default_factory=list[Tool])
     hosted: int = 0
     _called: dict[str, CalledTool] = field(default_factory=dict[str, CalledTool])
+    _joined: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def called(self, name: str) -> CalledTool:
         """Whom a call is for; models forget namespaces, and some make up names."""
         if (tool := self._called.get(name)) is not None:
             return tool
-        alike = [tool for tool in self._called.values() if tool.name == name]
-        return alike[0] if len(alike) == 1 else CalledTool("function", name, None)
+        alike = self._joined.get(name, [])
+        return self._called[alike[0]] if len(alike) == 1 else CalledTool("function", name, None)
 
     def names(self, name: str | None, namespace: str | None, kind: str | None) -> list[str]:
         """The names of the tools that a client means."""
         return [
             joined
-            for joined, tool in self._called.items()
-            if tool.name == name
-            and (namespace is None or tool.namespace == namespace)
-            and (kind is None or tool.kind == kind)
+            for joined in self._joined.get(name or "", [])
+            if (namespace is None or self._called[joined].namespace == namespace)
+            and (kind is None or self._called[joined].kind == kind)
         ]
 
     def add(self, tool: Tool, called: CalledTool) -> None:
         """Let the model call it; of two with one name the first counts."""
         if tool.name not in self._called:
             self._called[tool.name] = called
+            self._joined.setdefault(called.name, []).append(tool.name)
             self.tools.append(tool)
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import openai
@@ -15,6 +19,9 @@ from openai.types import Batch
 from ingle.backends.base import LoadSpec
 from ingle.backends.process import WorkerProcess
 from ingle.daemon.batches import batch_manager
+from ingle.daemon.batches.batch_input import BatchInput
+from ingle.daemon.batches.batch_record import BatchRecord, BatchStore
+from ingle.daemon.batches.file_store import FileStore
 
 if TYPE_CHECKING:
     from ..conftest import RunningDaemon
@@ -153,6 +160,49 @@ async def test_cancelling_keeps_what_is_answered(run_daemon: DaemonFactory) -> N
             await client.batches.cancel("batch_" + "0" * 24)
 
 
+async def test_a_batch_that_is_cancelled_while_it_is_read_ends_as_cancelled(
+    daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = threading.Event()
+    check, save = BatchInput.check, BatchStore.save
+
+    def checked(source: BatchInput) -> Any:
+        wanted.wait(10)
+        return check(source)
+
+    def saved(store: BatchStore, record: BatchRecord) -> None:
+        if record.status == "cancelling":
+            wanted.set()  # the batch is read, and begins, while this is written
+            time.sleep(0.2)
+        save(store, record)
+
+    monkeypatch.setattr(BatchInput, "check", checked)
+    monkeypatch.setattr(BatchStore, "save", saved)
+    async with client_of(daemon) as client:
+        batch = await submit(client, [line("a")])
+        await client.batches.cancel(batch.id)
+        assert (await ended(client, batch)).status == "cancelled"
+
+
+async def test_responses_of_a_batch_are_stored_only_if_they_ask_for_it(
+    daemon: RunningDaemon,
+) -> None:
+    url = "/v1/responses"
+    common: dict[str, Any] = {"model": "echo:1", "input": "Hi"}
+    bodies = [common, common | {"store": True}]
+    bodies.append(common | {"store": True, "ingle": {"private": True}})
+    lines = [
+        {"custom_id": str(number), "method": "POST", "url": url, "body": body}
+        for number, body in enumerate(bodies)
+    ]
+    async with client_of(daemon) as client:
+        batch = await ended(client, await submit(client, lines, url))
+        found = {r["custom_id"]: r for r in await results(client, batch.output_file_id)}
+        ids = [found[str(number)]["response"]["body"]["id"] for number in range(3)]
+        statuses = [(await daemon.tcp.get(f"{url}/{name}")).status_code for name in ids]
+        assert statuses == [404, 200, 404]
+
+
 async def test_a_batch_whose_time_is_over_says_so(
     run_daemon: DaemonFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,3 +331,15 @@ async def test_strange_names_of_files_are_not_found(daemon: RunningDaemon, name:
     for path in (f"/v1/files/{name}", f"/v1/files/{name}/content"):
         assert (await daemon.tcp.get(path)).status_code == 404
     assert (await daemon.tcp.get(f"/v1/batches/{name}")).status_code == 404
+
+
+def test_uploads_that_were_never_finished_go(tmp_path: Path) -> None:
+    files = FileStore(tmp_path)
+    lost = tmp_path / "file-0123.part"
+    lost.touch()
+    os.utime(lost, (0, 0))
+    running = files.begin()
+    assert list(tmp_path.iterdir()) == [running.path]
+    files.begin().discard()
+    assert running.path.exists()
+    running.discard()

@@ -83,3 +83,9 @@ def test_who_asks_counts_before_what_the_body_says() -> None:
     origin = Origin(client="me", private=True, priority=Priority.BATCH)
     request = job(origin, ingle={"priority": "interactive"}).request
     assert (request.client, request.private, request.priority) == ("me", True, Priority.BATCH)
+
+
+def test_a_private_body_is_private_whoever_asks() -> None:
+    """Requests of batches have no headers, and one origin for all."""
+    assert job(Origin(client="batches"), ingle={"private": True}).request.private
+    assert not job(Origin(client="batches"), ingle={"private": False}).request.private
