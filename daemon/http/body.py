@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import TypeVar
 
 import msgspec
@@ -14,6 +14,8 @@ from ..auth import body_too_large
 from ..errors import BodyTimeout, InvalidBody
 
 IDLE_SECONDS = 30.0
+LARGE = 2**20
+"""Bytes of a body whose translation takes longer than other streams should wait."""
 
 T = TypeVar("T")
 
@@ -73,6 +75,14 @@ def parse(body: bytes, decoder: msgspec.json.Decoder[T], place: str = "") -> T:
         raise _wrong_type(str(error), place) from error
     except msgspec.DecodeError as error:
         raise InvalidBody(f"The body is not JSON: {error}.", hint="Send a JSON object.") from error
+
+
+async def translate(request: Request, work: Callable[[], T]) -> T:
+    """What `work` makes of a body that was read; that of a large one is made in a thread."""
+    length = request.headers.get("content-length", "")
+    if length.isascii() and length.isdigit() and int(length) <= LARGE:
+        return work()
+    return await asyncio.to_thread(work)
 
 
 def _wrong_type(complaint: str, within: str) -> InvalidBody:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from ingle.backends.base import TokenizeRequest
 
 from ...errors import AnthropicError, describe
-from ...http.body import parse, read_body
+from ...http.body import parse, read_body, translate
 from ...http.client_identity import identify_client
 from ...http.responses import JSON
 from ...http.route_spec import RouteSpec, Stream
@@ -89,7 +89,7 @@ class AnthropicApi:
     async def messages(self, request: Request) -> Response:
         """`POST /v1/messages`."""
         body = await self._read(request, self._messages)
-        job = messages_job(body, _origin(request, body))
+        job = await translate(request, partial(messages_job, body, _origin(request, body)))
         shows_thoughts = body.thinking is None or body.thinking.display != "omitted"
         if body.stream:
             frames = partial(MessageFrames, shows_thoughts=shows_thoughts)
@@ -100,7 +100,8 @@ class AnthropicApi:
     async def count_tokens(self, request: Request) -> Response:
         """`POST /v1/messages/count_tokens`."""
         body = await self._read(request, self._prompt)
-        job = Job(model=body.model, request=prompt_request(body))
+        prompt = await translate(request, partial(prompt_request, body))
+        job = Job(model=body.model, request=prompt)
         count = await run_until_disconnect(request.receive, self._count(job))
         return Response(status_code=499) if count is None else _with_id(JSON(TokenCount(count)))
 

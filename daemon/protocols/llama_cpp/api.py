@@ -16,7 +16,7 @@ from starlette.responses import Response
 from ingle.backends.base import Backend, TokenizeRequest
 
 from ...errors import LlamaCppError, describe
-from ...http.body import parse, read_body
+from ...http.body import parse, read_body, translate
 from ...http.client_identity import identify_client
 from ...http.responses import JSON
 from ...http.route_spec import OtherWords, RouteSpec, Stream
@@ -98,7 +98,7 @@ class LlamaCppApi:
         """`POST /completion` and `POST /completions`."""
         body = await self._read(request, self._completion)
         model = chosen_model(self._services, body.model)
-        prompts = mixed_prompts(body)
+        prompts = await translate(request, partial(mixed_prompts, body))
         make = partial(completion_job, body, model, origin=_origin(request, body))
         plain = [prompt for prompt in map(_unmixed, prompts) if prompt is not None]
         if len(plain) < len(prompts):

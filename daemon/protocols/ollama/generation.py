@@ -16,7 +16,7 @@ from ingle.backends.conversation import ChatMessage
 from ingle.models.stored_model import StoredModel
 
 from ...errors import InvalidBody
-from ...http.body import parse, read_body
+from ...http.body import parse, read_body, translate
 from ...http.client_identity import identify_client
 from ...http.responses import JSON
 from ...http.route_spec import RouteSpec, Stream
@@ -90,7 +90,7 @@ class AnswersApi:
         body = await self._read(request, self._chat)
         asked, model = await self._asked(request, body)
         first = [ChatMessage(message.role, message.content) for message in model.messages]
-        job = chat_job(body, asked, first)
+        job = await translate(request, partial(chat_job, body, asked, first))
         maker = ChatLines(asked.name)
         if not body.messages:
             return await self._load_or_unload(request, job, maker)
@@ -101,7 +101,7 @@ class AnswersApi:
         began = time.monotonic()
         body = await self._read(request, self._generate)
         asked, _ = await self._asked(request, body)
-        job = generate_job(body, asked)
+        job = await translate(request, partial(generate_job, body, asked))
         before = body.context if body.context and not body.suffix else []
         memory = Memory(before, wanted=job.request.messages is not None)
         maker = GenerateLines(asked.name, lambda: memory.prompt)

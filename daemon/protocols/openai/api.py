@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import describe
-from ...http.body import parse, read_body
+from ...http.body import parse, read_body, translate
 from ...http.client_identity import identify_client
 from ...http.route_spec import RouteSpec, Stream
 from ...http.sse import StreamStyle, encode_event, loading_comment
@@ -82,7 +82,8 @@ class OpenAIApi:
     async def chat_completions(self, request: Request) -> Response:
         """`POST /v1/chat/completions`."""
         body = await self._read(request, self._chat)
-        job, style = chat_job(body, _origin(request, body)), chat_style(body)
+        job = await translate(request, partial(chat_job, body, _origin(request, body)))
+        style = chat_style(body)
         if not body.stream:
             return await self._whole(request, job, partial(chat_completion, style=style))
         return self._stream(job, lambda empty: ChunkFrames(ChatAnswer(empty, style)))
@@ -90,7 +91,8 @@ class OpenAIApi:
     async def completions(self, request: Request) -> Response:
         """`POST /v1/completions`."""
         body = await self._read(request, self._completion)
-        job, style = completion_job(body, _origin(request, body)), completion_style(body)
+        job = await translate(request, partial(completion_job, body, _origin(request, body)))
+        style = completion_style(body)
         if not body.stream:
             return await self._whole(request, job, partial(completion, style=style))
         return self._stream(job, lambda empty: ChunkFrames(CompletionAnswer(empty, style)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ingle.backends.base import GenerateRequest, Grammar, GrammarKind
-from ingle.backends.conversation import Reasoning
+from ingle.backends.conversation import ChatMessage, Reasoning
 
 from ...errors import InvalidBody, UnsupportedField
 from ...http.body import parse
@@ -28,6 +29,9 @@ from .tools import ToolReader, tool_choice
 
 TEMPLATE_EFFORTS = {"minimal": "low", "xhigh": "high", "max": "high"}
 """Efforts that no template knows, and the nearest word that templates do know."""
+
+ITEMS_A_TURN = 256
+"""Items that are read before the event loop has its turn."""
 
 Lookup = Callable[[str], Awaitable[list[msgspec.Raw]]]
 """Items by the id of something that was stored; raises `NotFound` or `InvalidBody`."""
@@ -61,7 +65,7 @@ class RequestReader:
             model=body.model,
             request=GenerateRequest(
                 id=f"resp_{ids.token}",
-                messages=chat_messages(body.instructions, history),
+                messages=await _messages(body.instructions, history),
                 tools=table.tools,
                 tool_choice=choice,
                 grammar=self._grammar(body.text),
@@ -87,6 +91,8 @@ class RequestReader:
             raws = body.input
         items: list[Item] = []
         for index, raw in enumerate(raws):
+            if index % ITEMS_A_TURN == 0:
+                await asyncio.sleep(0)
             place = f"input[{index}]"
             if (wanted := self._items.reference(raw, place)) is not None:
                 items += self._read(await self._item(wanted), place, ids)
@@ -100,7 +106,11 @@ class RequestReader:
         if body.previous_response_id is None:
             return []
         raws = await self._conversation(body.previous_response_id)
-        return self._read(raws, "previous_response_id", ids)
+        items: list[Item] = []
+        for start in range(0, len(raws), ITEMS_A_TURN):
+            await asyncio.sleep(0)
+            items += self._read(raws[start : start + ITEMS_A_TURN], "previous_response_id", ids)
+        return items
 
     def _read(self, raws: list[msgspec.Raw], place: str, ids: ItemIds) -> list[Item]:
         found = (self._items.read(raw, place, ids) for raw in raws)
@@ -120,6 +130,12 @@ class RequestReader:
                 raise InvalidBody("'text.format.schema' is missing.", param="text.format.schema")
         lenient = not wanted.strict
         return Grammar(GrammarKind.JSON_SCHEMA, schema, lenient=lenient, param="text.format")
+
+
+async def _messages(instructions: str | None, history: list[Item]) -> list[ChatMessage]:
+    if len(history) <= ITEMS_A_TURN:
+        return chat_messages(instructions, history)
+    return await asyncio.to_thread(chat_messages, instructions, history)
 
 
 def _plain_fields(body: ResponsesRequest, origin: Origin) -> dict[str, Any]:

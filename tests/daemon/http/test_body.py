@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import threading
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from starlette.requests import Request
 
 from ingle.daemon.http import http_protocol
+from ingle.daemon.http.body import LARGE, translate
+from ingle.daemon.protocols.responses import requests
 
 if TYPE_CHECKING:
     from ..conftest import RunningDaemon
@@ -110,6 +114,33 @@ async def test_the_label_does_not_matter_without_a_browser(daemon: RunningDaemon
             "/v1/chat/completions", content=json.dumps(GOOD), headers={"content-type": kind}
         )
         assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("length", "in_loop"),
+    [(b"2", True), (b"%d" % LARGE, True), (b"%d" % (LARGE + 1), False), (None, False)],
+)
+async def test_only_large_bodies_are_translated_in_a_thread(
+    length: bytes | None, in_loop: bool
+) -> None:
+    headers = [(b"content-length", length)] if length is not None else []
+    request = Request({"type": "http", "headers": headers})
+    assert (await translate(request, threading.get_ident) == threading.get_ident()) is in_loop
+
+
+async def test_large_bodies_are_answered_by_every_protocol(
+    daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "ITEMS_A_TURN", 8)
+    said = [{"role": "user", "content": "Hi"}] * 20
+    ignored = {"model": "echo:1", "stream": False, "nobody_knows_this": "x" * LARGE}
+    chat = ignored | {"messages": said, "max_tokens": 2}
+    paths: list[str] = ["/v1/chat/completions", "/v1/messages", "/api/chat"]
+    bodies = dict.fromkeys(paths, chat)
+    bodies["/v1/responses"] = ignored | {"input": said, "max_output_tokens": 2}
+    for path, body in bodies.items():
+        answer = await daemon.tcp.post(path, json=body)
+        assert answer.status_code == 200, (path, answer.text)
 
 
 async def test_a_body_above_the_limit_is_a_413(run_daemon: DaemonFactory) -> None:
