@@ -35,6 +35,7 @@ Penalty = Annotated[float, Meta(ge=-2, le=2)]
 RepeatPenalty = Annotated[float, Meta(gt=0, le=10, description="1 is off")]
 Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Bias = Annotated[float, Meta(ge=-100, le=100)]
+Biases = Annotated[dict[str, Bias], Meta(max_length=2**16)]
 TokenCount = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 
 
@@ -68,7 +69,7 @@ class SamplingOptions(msgspec.Struct, kw_only=True):
     dry_penalty_last_n: LookBack | None = None
     dry_sequence_breakers: SequenceBreakers | None = None
     seed: Seed | None = None
-    logit_bias: dict[str, Bias] | None = None
+    logit_bias: Biases | None = None
 
 
 FIELDS = (

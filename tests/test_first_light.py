@@ -237,7 +237,8 @@ def test_forms_of_every_kind(daemon: RunningDaemon) -> None:
         {"not": {}},
     ]
     for schema in impossible:
-        wanted = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+        strict = {"name": "x", "schema": schema, "strict": True}
+        wanted = {"type": "json_schema", "json_schema": strict}
         body: dict[str, Any] = {"model": "smollm2", "messages": CAPITAL}
         body["response_format"] = wanted
         refused = daemon.http.post("/v1/chat/completions", json=body)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import msgspec
+from msgspec import Meta
 
 from ...errors import InvalidBody
 from ...sampling import LARGEST_TOKEN_ID, SamplingOptions
 
 Number = int | float
 Bias = Number | bool
+Biases = Annotated[dict[str, Bias], Meta(max_length=2**16)]
+BiasPairs = Annotated[list[list[str | Number | bool]], Meta(max_length=2**16)]
 
 _BANNED = -100.0
 _MAX_BREAKERS = 16
@@ -93,7 +96,7 @@ class SamplingFields(msgspec.Struct, kw_only=True):
     dry_penalty_last_n: Number | None = None
     dry_sequence_breakers: list[str] | None = None
     seed: Number | None = None
-    logit_bias: dict[str, Bias] | list[list[str | Number | bool]] | None = None
+    logit_bias: Biases | BiasPairs | None = None
     samplers: str | list[str] | None = None
 
 

@@ -206,18 +206,18 @@ async def test_responses_of_a_batch_are_stored_only_if_they_ask_for_it(
 async def test_a_batch_whose_time_is_over_says_so(
     run_daemon: DaemonFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_manager, "WINDOW", 1)
+    monkeypatch.setattr(batch_manager, "WINDOW", 3)
     async with (
-        run_daemon(script={"reply": "x" * 40, "step_seconds": 0.01}) as daemon,
+        run_daemon(script={"reply": "x" * 40, "step_seconds": 0.02}) as daemon,
         client_of(daemon) as client,
     ):
-        batch = await ended(client, await submit(client, [line(f"r{n}") for n in range(200)]))
+        batch = await ended(client, await submit(client, [line(f"r{n}") for n in range(400)]))
         assert batch.status == "expired"
         done = await results(client, batch.output_file_id)
         late = await results(client, batch.error_file_id)
         assert {r["error"]["code"] for r in late} == {"batch_expired"}
         ids = [r["custom_id"] for r in done + late]
-        assert sorted(ids) == sorted(f"r{n}" for n in range(200))
+        assert sorted(ids) == sorted(f"r{n}" for n in range(400))
 
 
 async def test_somebody_who_waits_goes_first(run_daemon: DaemonFactory) -> None:

@@ -215,9 +215,9 @@ def test_relative_home_is_the_same_for_the_daemon(
     paths: Paths,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("INGLE_HOME", "relative")
+    monkeypatch.setenv("INGLE_HOME", "r")
     client = ensure_daemon(load_config(os.environ), say=lambda text: None, command=serve(""))
-    assert client.socket_path == tmp_path / "relative/runtime/ingle.sock"
+    assert client.socket_path == tmp_path / "r/runtime/ingle.sock"
     client.post("/ingle/v1/shutdown", {})
 
 

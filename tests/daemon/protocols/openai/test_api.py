@@ -530,3 +530,8 @@ async def test_a_body_is_answered_from_within(daemon: RunningDaemon) -> None:
     assert [choice.text for choice in plain.choices] == ["aHello", "bHello"]
     with pytest.raises(InvalidBody, match="messages"):
         await api.answer_chat(b'{"model": "echo:1"}', origin)
+
+
+async def test_biases_are_bounded(daemon: RunningDaemon) -> None:
+    error = await refusal(daemon, chat(logit_bias={str(token): 1 for token in range(2**16 + 1)}))
+    assert error["param"] == "logit_bias"
