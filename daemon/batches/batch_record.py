@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
+import threading
 from enum import StrEnum
 from pathlib import Path
 
@@ -92,6 +93,7 @@ class BatchStore:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._saving = threading.Lock()
 
     def new_id(self) -> str:
         """An id that no batch has."""
@@ -99,7 +101,9 @@ class BatchStore:
 
     def save(self, record: BatchRecord) -> None:
         """Write the record down; raises `StorageFull`."""
-        write_durably(self._folder / f"{record.id}.json", msgspec.json.encode(record))
+        # Read and written in one go, so that no thread puts an older state over a newer one.
+        with self._saving:
+            write_durably(self._folder / f"{record.id}.json", msgspec.json.encode(record))
 
     def get(self, batch_id: str) -> BatchRecord:
         """One record; raises `NotFound`."""
