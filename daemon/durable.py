@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 from io import BufferedWriter
 from pathlib import Path
 
+from .atomic_file import write_atomically
 from .errors import StorageFull
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -15,16 +15,10 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def write_durably(path: Path, content: bytes) -> None:
     """Replace the file in one step, readable for its owner only; raises `StorageFull`."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with private_file(temporary) as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_atomically(path, content)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise storage_error(error, path.parent) from error
 
 

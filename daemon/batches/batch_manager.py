@@ -37,15 +37,9 @@ class BatchManager:
         self._at_once = at_once
         self._endpoints: Mapping[str, BatchEndpoint] = {}
         self._waiting: list[BatchRecord] = []
-        self._news = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._current: tuple[BatchRecord, asyncio.Task[None]] | None = None
         self._closing = False
-
-    @property
-    def endpoints(self) -> list[str]:
-        """The paths that requests of a batch may ask."""
-        return list(self._endpoints)
 
     def serve(self, endpoints: Mapping[str, BatchEndpoint]) -> None:
         """Name what answers the requests."""
@@ -147,7 +141,6 @@ class BatchManager:
         return [*([self._current[0]] if self._current is not None else []), *self._waiting]
 
     def _wake(self) -> None:
-        self._news.set()
         if self._task is None and self._waiting and not self._closing:
             self._task = asyncio.create_task(self._work())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -14,8 +13,6 @@ from ..errors import Problem, QueueFull, ShuttingDown, describe
 from .batch_input import BatchInput, BatchLine
 from .batch_record import BatchRecord, BatchStatus
 from .batch_results import ResultError, ResultFile, ResultLine, ResultResponse, new_request_id
-
-log = logging.getLogger("ingle.daemon")
 
 BatchEndpoint = Callable[[bytes], Awaitable[object]]
 """Answers the body of one request; raises what it would answer an error to."""

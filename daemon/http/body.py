@@ -58,6 +58,11 @@ async def read_chunks(
             return
 
 
+async def read_json(request: Request, decoder: msgspec.json.Decoder[T], limit: int) -> T:
+    """The typed body of at most `limit` bytes; raises what `read_body` and `parse` raise."""
+    return parse(await read_body(request, limit), decoder)
+
+
 def parse(body: bytes, decoder: msgspec.json.Decoder[T], place: str = "") -> T:
     """The typed body, or its part at `place`; raises `InvalidBody`, with the field at fault."""
     if not body:

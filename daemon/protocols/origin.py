@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from starlette.requests import Request
+
 from ingle.backends.base import Priority
+
+from ..http.client_identity import identify_client
+from .ingle_options import IngleOptions, is_private
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,3 +22,12 @@ class Origin:
     client: str = ""
     private: bool = False
     priority: Priority | None = None
+
+
+def origin_of(request: Request, options: IngleOptions | None, *names: object) -> Origin:
+    """Whose request it is; `names` are what its protocol has for that, see `identify_client`."""
+    named = options.client if options is not None else None
+    return Origin(
+        client=named or identify_client(request, *names),
+        private=is_private(options, request.headers),
+    )

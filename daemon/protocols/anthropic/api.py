@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from functools import partial
-from typing import TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -13,16 +12,15 @@ from starlette.responses import Response
 from ingle.backends.base import TokenizeRequest
 
 from ...errors import AnthropicError, describe
-from ...http.body import parse, read_body, translate
-from ...http.client_identity import identify_client
+from ...http.body import read_json, translate
 from ...http.responses import JSON
 from ...http.route_spec import RouteSpec, Stream
 from ...http.sse import StreamStyle, encode_event, run_until_disconnect
 from ...services import Services
 from ..asking import Asker
-from ..ingle_options import PRIVATE_HEADER, is_private
+from ..ingle_options import PRIVATE_HEADER
 from ..job import Job
-from ..origin import Origin
+from ..origin import Origin, origin_of
 from .answers import message
 from .events import (
     ContentBlockDelta,
@@ -48,8 +46,6 @@ EVENTS = {
     "ping": Ping,
     "error": AnthropicError,
 }
-
-T = TypeVar("T")
 
 
 class AnthropicApi:
@@ -88,7 +84,7 @@ class AnthropicApi:
 
     async def messages(self, request: Request) -> Response:
         """`POST /v1/messages`."""
-        body = await self._read(request, self._messages)
+        body = await read_json(request, self._messages, self._services.config.max_body_bytes)
         job = await translate(request, partial(messages_job, body, _origin(request, body)))
         shows_thoughts = body.thinking is None or body.thinking.display != "omitted"
         if body.stream:
@@ -99,7 +95,7 @@ class AnthropicApi:
 
     async def count_tokens(self, request: Request) -> Response:
         """`POST /v1/messages/count_tokens`."""
-        body = await self._read(request, self._prompt)
+        body = await read_json(request, self._prompt, self._services.config.max_body_bytes)
         prompt = await translate(request, partial(prompt_request, body))
         job = Job(model=body.model, request=prompt)
         count = await run_until_disconnect(request.receive, self._count(job))
@@ -111,10 +107,6 @@ class AnthropicApi:
                 TokenizeRequest(id=job.id, generate=job.request)
             )
         return len(tokenized.token_ids)
-
-    async def _read(self, request: Request, decoder: msgspec.json.Decoder[T]) -> T:
-        limit = self._services.config.max_body_bytes
-        return parse(await read_body(request, limit), decoder)
 
 
 def _style() -> StreamStyle:
@@ -140,8 +132,5 @@ def _request_id() -> str:
 
 
 def _origin(request: Request, body: PromptRequest) -> Origin:
-    private = is_private(body.ingle, request.headers)
-    if body.ingle is not None and body.ingle.client is not None:
-        return Origin(client=body.ingle.client, private=private)
     user = body.metadata.user_id if body.metadata is not None else None
-    return Origin(client=identify_client(request, user), private=private)
+    return origin_of(request, body.ingle, user)

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -16,17 +16,16 @@ from starlette.responses import Response
 from ingle.backends.base import Backend, TokenizeRequest
 
 from ...errors import LlamaCppError, describe
-from ...http.body import parse, read_body, translate
-from ...http.client_identity import identify_client
+from ...http.body import read_json, translate
 from ...http.responses import JSON
 from ...http.route_spec import OtherWords, RouteSpec, Stream
 from ...http.sse import StreamStyle, encode_event, run_until_disconnect
 from ...model_facts import FactsReader
 from ...services import Services
 from ..asking import Asker
-from ..ingle_options import PRIVATE_HEADER, is_private
+from ..ingle_options import PRIVATE_HEADER
 from ..job import Job
-from ..origin import Origin
+from ..origin import origin_of
 from .answers import Enough, GuardedAnswers, only_fields
 from .frames import CompletionFrames
 from .line_guard import LineGuard
@@ -42,8 +41,6 @@ from .requests import (
 from .types import Completion, CompletionRequest, GenerationFields, InfillRequest
 
 ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
-
-T = TypeVar("T")
 
 
 class LlamaCppApi:
@@ -90,16 +87,18 @@ class LlamaCppApi:
 
     async def infill(self, request: Request) -> Response:
         """`POST /infill`."""
-        body = await self._read(request, self._infill)
+        body = await read_json(request, self._infill, self._services.config.max_body_bytes)
         model = await asyncio.to_thread(infilling_model, self._services, self._facts, body.model)
-        return await self._answer(request, body, infill_job(body, model, _origin(request, body)))
+        return await self._answer(
+            request, body, infill_job(body, model, origin_of(request, body.ingle))
+        )
 
     async def completion(self, request: Request) -> Response:
         """`POST /completion` and `POST /completions`."""
-        body = await self._read(request, self._completion)
+        body = await read_json(request, self._completion, self._services.config.max_body_bytes)
         model = chosen_model(self._services, body.model)
         prompts = await translate(request, partial(mixed_prompts, body))
-        make = partial(completion_job, body, model, origin=_origin(request, body))
+        make = partial(completion_job, body, model, origin=origin_of(request, body.ingle))
         plain = [prompt for prompt in map(_unmixed, prompts) if prompt is not None]
         if len(plain) < len(prompts):
             make(plain)  # what is wrong with the other fields is told before the model is loaded
@@ -138,10 +137,6 @@ class LlamaCppApi:
                 for prompt in prompts
             ]
 
-    async def _read(self, request: Request, decoder: msgspec.json.Decoder[T]) -> T:
-        limit = self._services.config.max_body_bytes
-        return parse(await read_body(request, limit), decoder)
-
 
 async def token_ids(
     backend: Backend,
@@ -177,9 +172,3 @@ def _unmixed(prompt: MixedPrompt) -> str | list[int] | None:
 
 def _error_frame(error: Exception) -> bytes:
     return encode_event(msgspec.json.encode(LlamaCppError.of(describe(error))))
-
-
-def _origin(request: Request, body: GenerationFields) -> Origin:
-    private = is_private(body.ingle, request.headers)
-    named = body.ingle.client if body.ingle is not None else None
-    return Origin(client=named or identify_client(request), private=private)

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import LlamaCppError, describe
-from ...http.body import parse, read_body
+from ...http.body import read_json
 from ...http.responses import JSON
 from ...http.route_spec import RouteSpec, Stream
 from ...http.sse import EventStream, EventWriter, StreamStyle, encode_event, run_until_disconnect
@@ -168,7 +168,7 @@ class RouterApi:
 
     async def load(self, request: Request) -> Response:
         """`POST /models/load`."""
-        body = await self._read(request)
+        body = await read_json(request, self._named, self._services.config.max_body_bytes)
         loaded = await run_until_disconnect(
             request.receive, self._services.manager.load(body.model)
         )
@@ -176,7 +176,7 @@ class RouterApi:
 
     async def unload(self, request: Request) -> Response:
         """`POST /models/unload`."""
-        body = await self._read(request)
+        body = await read_json(request, self._named, self._services.config.max_body_bytes)
         await self._services.manager.unload(body.model)
         return JSON(Success())
 
@@ -188,10 +188,6 @@ class RouterApi:
             async for event in subscription:
                 if event.name == "model":
                     await out.send(_frame(self._changed.decode(event.data)))
-
-    async def _read(self, request: Request) -> NamedModel:
-        limit = self._services.config.max_body_bytes
-        return parse(await read_body(request, limit), self._named)
 
 
 def _status(state: ModelState) -> Status:

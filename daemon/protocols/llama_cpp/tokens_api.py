@@ -13,7 +13,7 @@ from starlette.responses import Response
 from ingle.backends.base import Backend, TokenizeRequest
 
 from ...errors import InvalidBody
-from ...http.body import parse, read_body
+from ...http.body import read_json
 from ...http.responses import JSON
 from ...http.route_spec import RouteSpec
 from ...http.sse import run_until_disconnect
@@ -89,7 +89,7 @@ class TokensApi:
 
     async def tokenize(self, request: Request) -> Response:
         """`POST /tokenize`."""
-        body = await self._read(request, self._text)
+        body = await read_json(request, self._text, self._services.config.max_body_bytes)
         content = body.content
         if content is None:
             return JSON(Tokens([]))
@@ -111,7 +111,7 @@ class TokensApi:
 
     async def detokenize(self, request: Request) -> Response:
         """`POST /detokenize`."""
-        body = await self._read(request, self._tokens)
+        body = await read_json(request, self._tokens, self._services.config.max_body_bytes)
         tokens = body.tokens or []
         if not tokens:
             return JSON(Content(""))
@@ -124,7 +124,7 @@ class TokensApi:
 
     async def apply_template(self, request: Request) -> Response:
         """`POST /apply-template`."""
-        body = await self._read(request, self._chat)
+        body = await read_json(request, self._chat, self._services.config.max_body_bytes)
         job = chat_job(body, Origin())
 
         async def ask(backend: Backend) -> RenderedPrompt:
@@ -145,10 +145,6 @@ class TokensApi:
 
         answer = await run_until_disconnect(request.receive, leased())
         return Response(status_code=499) if answer is None else JSON(answer)
-
-    async def _read(self, request: Request, decoder: msgspec.json.Decoder[T]) -> T:
-        limit = self._services.config.max_body_bytes
-        return parse(await read_body(request, limit), decoder)
 
 
 async def _pieces(backend: Backend, tokens: list[int]) -> list[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -16,7 +16,7 @@ from ingle.backends.base import RerankRequest as BackendRequest
 from ingle.models.task import ModelTask
 
 from ...errors import InvalidBody
-from ...http.body import parse, read_body
+from ...http.body import read_json
 from ...http.responses import JSON
 from ...http.route_spec import RouteSpec
 from ...http.sse import run_until_disconnect
@@ -29,7 +29,6 @@ from .model_choice import chosen_model
 
 _ROWS_A_TURN = 64
 
-T = TypeVar("T")
 
 Inputs = str | list[str | int | list[int]]
 
@@ -109,7 +108,7 @@ class VectorsApi:
 
     async def embedding(self, request: Request) -> Response:
         """`POST /embedding` and `POST /embeddings`."""
-        body = await self._read(request, self._embedding)
+        body = await read_json(request, self._embedding, self._services.config.max_body_bytes)
         given = body.content if body.content is not None else body.input
         if given is None:
             raise InvalidBody("'content' is missing.", param="content")
@@ -120,7 +119,7 @@ class VectorsApi:
 
     async def rerank(self, request: Request) -> Response:
         """`POST /rerank` and its other names."""
-        body = await self._read(request, self._rank)
+        body = await read_json(request, self._rank, self._services.config.max_body_bytes)
         documents = body.texts if body.documents is None else body.documents
         if not documents or len(documents) > MAX_INPUTS:
             raise InvalidBody(
@@ -172,10 +171,6 @@ class VectorsApi:
             results=[RankedDocument(index=index, relevance_score=score) for index, score in best],
             usage=PromptUsage(prompt_tokens=tokens, total_tokens=tokens),
         )
-
-    async def _read(self, request: Request, decoder: msgspec.json.Decoder[T]) -> T:
-        limit = self._services.config.max_body_bytes
-        return parse(await read_body(request, limit), decoder)
 
 
 async def _vectors(embedded: Embedded) -> list[NativeEmbedding]:

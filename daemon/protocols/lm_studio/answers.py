@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -16,27 +16,25 @@ from starlette.responses import Response
 from ingle.backends.base import FinishReason
 
 from ...errors import describe
-from ...http.body import parse, read_body
-from ...http.client_identity import identify_client
+from ...http.body import parse, read_body, read_json
 from ...http.responses import JSON
 from ...http.route_spec import RouteSpec, Stream
 from ...http.sse import StreamStyle, encode_event, run_until_disconnect
 from ...services import Services
 from ..asking import Asker
 from ..collected import Collected
-from ..ingle_options import PRIVATE_HEADER, is_private
+from ..ingle_options import PRIVATE_HEADER
 from ..job import Job
 from ..ollama.keep_alive import keep_alive_seconds
 from ..openai.answer_style import AnswerStyle, chat_style, completion_style
 from ..openai.chat_answer import ChatAnswer, chat_completion
-from ..openai.common_request import CommonRequest
 from ..openai.completion_answer import CompletionAnswer, completion
 from ..openai.embeddings import EmbeddingsApi
 from ..openai.embeddings_types import EmbeddingList
 from ..openai.frames import ChunkFrames
 from ..openai.requests import chat_job, completion_job
 from ..openai.types import ChatCompletionChunk, Completion
-from ..origin import Origin
+from ..origin import origin_of
 from .types import (
     ChatBody,
     CompletionBody,
@@ -49,8 +47,6 @@ from .types import (
 )
 
 ANSWER_ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
-
-T = TypeVar("T")
 
 
 class AnswersApi:
@@ -104,8 +100,8 @@ class AnswersApi:
 
     async def chat(self, request: Request) -> Response:
         """`POST /api/v0/chat/completions`."""
-        body = await self._read(request, self._chat)
-        job, style = chat_job(body, _origin(request, body)), chat_style(body)
+        body = await read_json(request, self._chat, self._services.config.max_body_bytes)
+        job, style = chat_job(body, origin_of(request, body.ingle, body.user)), chat_style(body)
         job = replace(job, keep_alive=keep_alive_seconds(body.ttl))
         if body.stream:
             return self._stream(job, lambda empty: ChunkFrames(ChatAnswer(empty, style)))
@@ -113,8 +109,11 @@ class AnswersApi:
 
     async def complete(self, request: Request) -> Response:
         """`POST /api/v0/completions`."""
-        body = await self._read(request, self._completion)
-        job, style = completion_job(body, _origin(request, body)), completion_style(body)
+        body = await read_json(request, self._completion, self._services.config.max_body_bytes)
+        job, style = (
+            completion_job(body, origin_of(request, body.ingle, body.user)),
+            completion_style(body),
+        )
         job = replace(job, keep_alive=keep_alive_seconds(body.ttl))
         if body.stream:
             return self._stream(job, lambda empty: ChunkFrames(CompletionAnswer(empty, style)))
@@ -125,7 +124,7 @@ class AnswersApi:
         """`POST /api/v0/embeddings`."""
         content = await read_body(request, self._services.config.max_body_bytes)
         parse(content, self._embeddings)
-        vectors = self._embedder.answer_embeddings(content, _origin(request))
+        vectors = self._embedder.answer_embeddings(content, origin_of(request, None))
         answer = await run_until_disconnect(request.receive, vectors)
         return Response(status_code=499) if answer is None else JSON(answer)
 
@@ -165,10 +164,6 @@ class AnswersApi:
             ),
         }
 
-    async def _read(self, request: Request, decoder: msgspec.json.Decoder[T]) -> T:
-        limit = self._services.config.max_body_bytes
-        return parse(await read_body(request, limit), decoder)
-
 
 def _fields(answer: msgspec.Struct) -> dict[str, Any]:
     return structs.asdict(answer)
@@ -185,14 +180,6 @@ def _stop_reason(collected: Collected) -> str:
         case _:
             stopped = answer.finished is not None and answer.finished.stop
             return "stopStringFound" if stopped else "eosFound"
-
-
-def _origin(request: Request, body: CommonRequest | None = None) -> Origin:
-    options = body.ingle if body is not None else None
-    private = is_private(options, request.headers)
-    if options is not None and options.client is not None:
-        return Origin(client=options.client, private=private)
-    return Origin(client=identify_client(request, body.user if body else None), private=private)
 
 
 def _error_frame(error: Exception) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import Literal, TypeVar
+from typing import Literal
 
 import msgspec
 from msgspec import UNSET
@@ -15,7 +15,7 @@ from ingle.models.errors import ModelError, ModelNotFound
 from ingle.models.stored_model import StoredModel
 from ingle.models.task import ModelTask
 
-from ...http.body import parse, read_body
+from ...http.body import read_json
 from ...http.responses import JSON
 from ...http.route_spec import RouteSpec
 from ...http.sse import run_until_disconnect
@@ -44,8 +44,6 @@ from .types import (
 )
 
 LOAD_ERRORS = (404, 409, 413, 422, 500, 503, 507)
-
-T = TypeVar("T")
 
 
 class ModelsApi:
@@ -123,7 +121,7 @@ class ModelsApi:
 
     async def load(self, request: Request) -> Response:
         """`POST /api/v1/models/load`."""
-        body = await self._read(request, self._load)
+        body = await read_json(request, self._load, self._services.config.max_body_bytes)
         began = time.monotonic()
         loading = self._services.manager.load(
             body.model,
@@ -145,7 +143,7 @@ class ModelsApi:
 
     async def unload(self, request: Request) -> Response:
         """`POST /api/v1/models/unload`."""
-        body = await self._read(request, self._unload)
+        body = await read_json(request, self._unload, self._services.config.max_body_bytes)
         if not await self._services.manager.unload(body.instance_id):
             raise ModelNotFound(
                 f"The model {body.instance_id[:200]!r} is not loaded.",
@@ -170,10 +168,6 @@ class ModelsApi:
     def _run(self, model: StoredModel) -> ModelRun | None:
         run = self._services.manager.find(model)
         return run if run is not None and run.state is ModelState.READY else None
-
-    async def _read(self, request: Request, decoder: msgspec.json.Decoder[T]) -> T:
-        limit = self._services.config.max_body_bytes
-        return parse(await read_body(request, limit), decoder)
 
 
 def _listed(name: str, model: StoredModel, facts: ModelFacts, run: ModelRun | None) -> ListedModel:

@@ -7,7 +7,6 @@ import os
 import time
 from functools import partial
 from importlib.metadata import version
-from typing import TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -29,7 +28,7 @@ from ...generations import (
     StartedEvent,
     ToolCallEvent,
 )
-from ...http.body import parse, read_body
+from ...http.body import parse, read_body, read_json
 from ...http.client_identity import identify_client
 from ...http.responses import JSON
 from ...http.route_spec import Parameter, RouteSpec, Stream
@@ -59,8 +58,6 @@ from .types import (
     Unloaded,
     UnloadRequest,
 )
-
-T = TypeVar("T")
 
 LOAD_ERRORS = (404, 409, 422, 500, 503, 507)
 GENERATION_EVENTS = Stream(
@@ -270,19 +267,19 @@ class NativeApi:
 
     async def pull(self, request: Request) -> Response:
         """`POST /ingle/v1/pull`."""
-        body = await self._read(request, self._model_request)
+        body = await read_json(request, self._model_request, self._services.config.max_body_bytes)
         pull = self._services.pulls.join(body.model)
         return EventStream(partial(self._follow_pull, pull), style=self._style)
 
     async def cancel_pull(self, request: Request) -> Response:
         """`POST /ingle/v1/pull/cancel`."""
-        body = await self._read(request, self._model_request)
+        body = await read_json(request, self._model_request, self._services.config.max_body_bytes)
         cancelled = await self._services.pulls.cancel(body.model)
         return JSON(PullCancelling(self._services.canonical(body.model), cancelled))
 
     async def load(self, request: Request) -> Response:
         """`POST /ingle/v1/load`; a client that leaves no longer counts as waiting."""
-        body = await self._read(request, self._load_request)
+        body = await read_json(request, self._load_request, self._services.config.max_body_bytes)
         loading = self._services.manager.load(
             body.model,
             LoadOptions(
@@ -306,7 +303,9 @@ class NativeApi:
 
     async def generate(self, request: Request) -> Response:
         """`POST /ingle/v1/generations`."""
-        body = await self._read(request, self._generation_request)
+        body = await read_json(
+            request, self._generation_request, self._services.config.max_body_bytes
+        )
         reference = body.model or self._services.config.default_model
         private = is_private(body.ingle or body, request.headers)
         origin = Origin(client=identify_client(request), private=private)
@@ -376,10 +375,6 @@ class NativeApi:
 
     def _default_model(self) -> str:
         return self._services.canonical(self._services.config.default_model)
-
-    async def _read(self, request: Request, decoder: msgspec.json.Decoder[T]) -> T:
-        limit = self._services.config.max_body_bytes
-        return parse(await read_body(request, limit), decoder)
 
 
 async def _follow_generation(generation: Generation, after: int, out: EventWriter) -> None:

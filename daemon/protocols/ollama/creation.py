@@ -18,7 +18,7 @@ from ingle.models.stored_model import FirstMessage, StoredModel
 
 from ...auth import body_too_large
 from ...errors import BodyTimeout, InvalidBody, NotFound, UnsupportedField
-from ...http.body import IDLE_SECONDS, ClientLeft, parse, read_body
+from ...http.body import IDLE_SECONDS, ClientLeft, read_json
 from ...http.responses import JSON
 from ...http.route_spec import RouteSpec, Stream
 from ...http.sse import EventStream, EventWriter, run_until_disconnect
@@ -87,8 +87,7 @@ class CreationApi:
 
     async def create(self, request: Request) -> Response:
         """`POST /api/create`."""
-        limit = self._services.config.max_body_bytes
-        body = parse(await read_body(request, limit), self._create)
+        body = await read_json(request, self._create, self._services.config.max_body_bytes)
         name = required_name(body.model, body.name)
         _refuse(body)
         self._maker.free_name(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from starlette.requests import Request
@@ -15,7 +15,7 @@ from ingle.backends.base import EmbedRequest
 from ingle.models.task import ModelTask
 
 from ...errors import InvalidBody
-from ...http.body import parse, read_body
+from ...http.body import read_json
 from ...http.responses import JSON
 from ...http.route_spec import RouteSpec
 from ...http.sse import run_until_disconnect
@@ -29,8 +29,6 @@ from .types import EmbedBody, Embedding, Embeddings, EmbeddingsBody, KeepAlive
 MAX_INPUTS = 2048
 EMBED_ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
 _ROWS_A_TURN = 64
-
-T = TypeVar("T")
 
 
 class EmbedApi:
@@ -67,7 +65,7 @@ class EmbedApi:
     async def embed(self, request: Request) -> Response:
         """`POST /api/embed`."""
         began = time.monotonic()
-        body = await self._read(request, self._embed)
+        body = await read_json(request, self._embed, self._services.config.max_body_bytes)
         name = required_name(body.model)
         texts = _texts(body.input)
         model_options(body.options)
@@ -94,7 +92,7 @@ class EmbedApi:
 
     async def embeddings(self, request: Request) -> Response:
         """`POST /api/embeddings`."""
-        body = await self._read(request, self._embeddings)
+        body = await read_json(request, self._embeddings, self._services.config.max_body_bytes)
         name = required_name(body.model)
         model_options(body.options)
         vectors = self._vectors(
@@ -142,10 +140,6 @@ class EmbedApi:
             if len(rows) % _ROWS_A_TURN == 0:
                 await asyncio.sleep(0)
         return rows, embedded.prompt_tokens, load_seconds
-
-    async def _read(self, request: Request, decoder: msgspec.json.Decoder[T]) -> T:
-        limit = self._services.config.max_body_bytes
-        return parse(await read_body(request, limit), decoder)
 
 
 def _texts(given: str | list[str] | None) -> list[str]:

@@ -6,7 +6,6 @@ import asyncio
 import time
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -16,7 +15,7 @@ from ingle.backends.conversation import ChatMessage
 from ingle.models.stored_model import StoredModel
 
 from ...errors import InvalidBody
-from ...http.body import parse, read_body, translate
+from ...http.body import read_json, translate
 from ...http.client_identity import identify_client
 from ...http.responses import JSON
 from ...http.route_spec import RouteSpec, Stream
@@ -43,8 +42,6 @@ from .types import (
 
 ANSWER_ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
 _STREAMED = "`stream` is not false"
-
-T = TypeVar("T")
 
 
 class AnswersApi:
@@ -87,7 +84,7 @@ class AnswersApi:
     async def chat(self, request: Request) -> Response:
         """`POST /api/chat`."""
         began = time.monotonic()
-        body = await self._read(request, self._chat)
+        body = await read_json(request, self._chat, self._services.config.max_body_bytes)
         asked, model = await self._asked(request, body)
         first = [ChatMessage(message.role, message.content) for message in model.messages]
         job = await translate(request, partial(chat_job, body, asked, first))
@@ -99,7 +96,7 @@ class AnswersApi:
     async def generate(self, request: Request) -> Response:
         """`POST /api/generate`."""
         began = time.monotonic()
-        body = await self._read(request, self._generate)
+        body = await read_json(request, self._generate, self._services.config.max_body_bytes)
         asked, _ = await self._asked(request, body)
         job = await translate(request, partial(generate_job, body, asked))
         before = body.context if body.context and not body.suffix else []
@@ -148,10 +145,6 @@ class AnswersApi:
         if run is not None and run.info is not None and run.info.reasons:
             return True
         return (await asyncio.to_thread(self._facts.read, model)).capabilities.reasons
-
-    async def _read(self, request: Request, decoder: msgspec.json.Decoder[T]) -> T:
-        limit = self._services.config.max_body_bytes
-        return parse(await read_body(request, limit), decoder)
 
 
 def _done(maker: LineMaker, reason: str) -> msgspec.Struct:

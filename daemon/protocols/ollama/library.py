@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from importlib.metadata import version
-from typing import TypeVar
 
 import msgspec
 from starlette.requests import Request
@@ -14,7 +13,7 @@ from ingle.models.errors import ModelError, ModelNotFound
 from ingle.models.model_maker import ModelMaker
 
 from ...errors import InvalidBody
-from ...http.body import parse, read_body
+from ...http.body import read_json
 from ...http.responses import JSON
 from ...http.route_spec import RouteSpec
 from ...model_facts import FactsReader
@@ -36,8 +35,6 @@ from .naming import not_found, required_name, resolve_model
 
 COMPATIBLE = "0.32.1"
 """The version of Ollama whose API this is: clients refuse to talk to one that is too old."""
-
-T = TypeVar("T")
 
 
 class LibraryApi:
@@ -137,7 +134,7 @@ class LibraryApi:
 
     async def show(self, request: Request) -> Response:
         """`POST /api/show`."""
-        body = await self._read(request, self._show)
+        body = await read_json(request, self._show, self._services.config.max_body_bytes)
         name = required_name(body.model, body.name)
         model = await resolve_model(self._services, name)
         facts = await asyncio.to_thread(self._facts.read, model)
@@ -149,7 +146,7 @@ class LibraryApi:
 
     async def copy(self, request: Request) -> Response:
         """`POST /api/copy`."""
-        body = await self._read(request, self._copy)
+        body = await read_json(request, self._copy, self._services.config.max_body_bytes)
         if not body.source or not body.destination:
             raise InvalidBody("'source' and 'destination' must both name a model.", param="source")
         source = await resolve_model(self._services, body.source)
@@ -159,7 +156,7 @@ class LibraryApi:
 
     async def delete(self, request: Request) -> Response:
         """`DELETE /api/delete`."""
-        body = await self._read(request, self._named)
+        body = await read_json(request, self._named, self._services.config.max_body_bytes)
         name = required_name(body.model, body.name)
         try:
             await remove_model(self._services, name)
@@ -185,7 +182,3 @@ class LibraryApi:
                 continue  # it leads to a model that is not installed
         rows = [listed(name, model, self._facts.read(model)) for name, model in named]
         return sorted(rows, key=lambda row: row.modified_at, reverse=True)
-
-    async def _read(self, request: Request, decoder: msgspec.json.Decoder[T]) -> T:
-        limit = self._services.config.max_body_bytes
-        return parse(await read_body(request, limit), decoder)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from functools import partial
-from typing import TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -15,7 +14,7 @@ from ingle.models.errors import ModelNotFound
 from ingle.models.progress import PullProgress
 
 from ...errors import UnsupportedField
-from ...http.body import parse, read_body
+from ...http.body import read_json
 from ...http.responses import JSON
 from ...http.route_spec import RouteSpec, Stream
 from ...http.sse import EventStream, EventWriter, run_until_disconnect
@@ -24,8 +23,6 @@ from ...services import Services
 from .library_types import Progress, PullRequest
 from .lines import LINES, NDJSON_MEDIA
 from .naming import not_found, required_name
-
-T = TypeVar("T")
 
 
 class PullApi:
@@ -64,7 +61,7 @@ class PullApi:
 
     async def pull(self, request: Request) -> Response:
         """`POST /api/pull`."""
-        body = await self._read(request)
+        body = await read_json(request, self._pull, self._services.config.max_body_bytes)
         name = required_name(body.model, body.name)
         wanted = self._services.aliases.target(name) or name
         pull = self._services.pulls.join(wanted)
@@ -77,7 +74,7 @@ class PullApi:
 
     async def push(self, request: Request) -> Response:
         """`POST /api/push`."""
-        required = await self._read(request)
+        required = await read_json(request, self._pull, self._services.config.max_body_bytes)
         required_name(required.model, required.name)
         raise UnsupportedField(
             "Models cannot be pushed from here.",
@@ -90,10 +87,6 @@ class PullApi:
                 await out.send(self._encoder.encode(line) + b"\n")
         except ModelNotFound as error:
             raise not_found(name, error) from None
-
-    async def _read(self, request: Request) -> PullRequest:
-        limit = self._services.config.max_body_bytes
-        return parse(await read_body(request, limit), self._pull)
 
 
 async def pull_lines(pull: Pull, digest: str | None) -> AsyncGenerator[Progress, None]:

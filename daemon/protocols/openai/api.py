@@ -6,23 +6,21 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import describe
-from ...http.body import parse, read_body, translate
-from ...http.client_identity import identify_client
+from ...http.body import parse, read_json, translate
 from ...http.route_spec import RouteSpec, Stream
 from ...http.sse import StreamStyle, encode_event, loading_comment
 from ...services import Services
 from ..asking import Asker
 from ..collected import Collected
-from ..ingle_options import PRIVATE_HEADER, is_private
+from ..ingle_options import PRIVATE_HEADER
 from ..job import Job
-from ..origin import Origin
+from ..origin import Origin, origin_of
 from .answer_style import chat_style, completion_style
 from .chat_answer import ChatAnswer, chat_completion
 from .common_request import CommonRequest
@@ -37,8 +35,6 @@ from .types import (
 )
 
 GENERATION_ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
-
-T = TypeVar("T")
 
 
 class OpenAIApi:
@@ -81,7 +77,7 @@ class OpenAIApi:
 
     async def chat_completions(self, request: Request) -> Response:
         """`POST /v1/chat/completions`."""
-        body = await self._read(request, self._chat)
+        body = await read_json(request, self._chat, self._services.config.max_body_bytes)
         job = await translate(request, partial(chat_job, body, _origin(request, body)))
         style = chat_style(body)
         if not body.stream:
@@ -90,7 +86,7 @@ class OpenAIApi:
 
     async def completions(self, request: Request) -> Response:
         """`POST /v1/completions`."""
-        body = await self._read(request, self._completion)
+        body = await read_json(request, self._completion, self._services.config.max_body_bytes)
         job = await translate(request, partial(completion_job, body, _origin(request, body)))
         style = completion_style(body)
         if not body.stream:
@@ -129,17 +125,10 @@ class OpenAIApi:
     def _error_frame(self, error: Exception) -> bytes:
         return encode_event(self._encoder.encode(describe(error).openai()))
 
-    async def _read(self, request: Request, decoder: msgspec.json.Decoder[T]) -> T:
-        limit = self._services.config.max_body_bytes
-        return parse(await read_body(request, limit), decoder)
-
 
 def _origin(request: Request, body: CommonRequest) -> Origin:
-    private = is_private(body.ingle, request.headers)
-    if body.ingle is not None and body.ingle.client is not None:
-        return Origin(client=body.ingle.client, private=private)
     names = (body.user, body.safety_identifier, body.prompt_cache_key)
-    return Origin(client=identify_client(request, *names), private=private)
+    return origin_of(request, body.ingle, *names)
 
 
 def _request_id(job: Job) -> dict[str, str]:

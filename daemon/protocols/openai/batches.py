@@ -10,15 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...batches.batch_record import BatchRecord, BatchStatus, BatchUsage
-from ...http.body import parse, read_body
+from ...http.body import read_json
 from ...http.responses import JSON
 from ...http.route_spec import Parameter, RouteSpec
 from ...services import Services
+from .metadata import Metadata
 from .pages import page_of
-
-MetadataKey = Annotated[str, Meta(max_length=64)]
-MetadataValue = Annotated[str, Meta(max_length=512)]
-Metadata = Annotated[dict[MetadataKey, MetadataValue], Meta(max_length=16)]
 
 
 class OutputExpiresAfter(msgspec.Struct):
@@ -172,7 +169,7 @@ class BatchesApi:
 
     async def create(self, request: Request) -> Response:
         """`POST /v1/batches`."""
-        body = parse(await read_body(request, self._services.config.max_body_bytes), self._decoder)
+        body = await read_json(request, self._decoder, self._services.config.max_body_bytes)
         lifetime = body.output_expires_after
         record = await self._batches.create(
             endpoint=body.endpoint,

@@ -14,7 +14,7 @@ from ingle.backends.base import RerankRequest as BackendRequest
 from ingle.models.task import ModelTask
 
 from ...errors import InvalidBody
-from ...http.body import parse, read_body
+from ...http.body import read_json
 from ...http.responses import JSON
 from ...http.route_spec import RouteSpec
 from ...http.sse import run_until_disconnect
@@ -81,8 +81,7 @@ class RerankApi:
 
     async def rerank(self, request: Request) -> Response:
         """`POST /v1/rerank`."""
-        limit = self._services.config.max_body_bytes
-        body = parse(await read_body(request, limit), self._decoder)
+        body = await read_json(request, self._decoder, self._services.config.max_body_bytes)
         if len(body.documents) > MAX_INPUTS:
             raise InvalidBody(
                 f"'documents' must hold at most {MAX_INPUTS}, not {len(body.documents)}.",

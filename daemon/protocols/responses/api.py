@@ -14,16 +14,15 @@ from ingle.backends.base import TokenizeRequest
 from ingle.backends.errors import RequestRejected
 
 from ...errors import InvalidBody
-from ...http.body import parse, read_body
-from ...http.client_identity import identify_client
+from ...http.body import parse, read_json
 from ...http.responses import JSON
 from ...http.route_spec import Parameter, RouteSpec, Stream
 from ...http.sse import EventStream, EventWriter, StreamStyle, run_until_disconnect
 from ...services import Services
 from ..asking import Asker
-from ..ingle_options import PRIVATE_HEADER, is_private
+from ..ingle_options import PRIVATE_HEADER
 from ..openai.api import GENERATION_ERRORS
-from ..origin import Origin
+from ..origin import Origin, origin_of
 from .answer import ResponseAnswer
 from .background import BackgroundRun, BackgroundRuns
 from .compaction import CompactedResponse, compacted, summary_job
@@ -272,7 +271,7 @@ class ResponsesApi:
         return keep
 
     async def _read(self, request: Request) -> ResponsesRequest:
-        return parse(await read_body(request, self._services.config.max_body_bytes), self._body)
+        return await read_json(request, self._body, self._services.config.max_body_bytes)
 
 
 def _follow(run: BackgroundRun, after: int) -> HTTPResponse:
@@ -285,11 +284,8 @@ def _follow(run: BackgroundRun, after: int) -> HTTPResponse:
 
 
 def _origin(request: Request, body: ResponsesRequest) -> Origin:
-    private = is_private(body.ingle, request.headers)
-    if body.ingle is not None and body.ingle.client is not None:
-        return Origin(client=body.ingle.client, private=private)
     names = (body.user, body.safety_identifier, body.prompt_cache_key)
-    return Origin(client=identify_client(request, *names), private=private)
+    return origin_of(request, body.ingle, *names)
 
 
 def _flag(request: Request, name: str) -> bool:

@@ -11,15 +11,13 @@ from ingle.backends.base import Priority
 
 from ...sampling import SamplingOptions, TokenCount
 from ..ingle_options import IngleOptions
+from ..openai.metadata import Metadata
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Summary = Literal["auto", "concise", "detailed"]
 Truncation = Literal["auto", "disabled"]
 ToolMode = Literal["none", "auto", "required"]
 TopLogprobs = Annotated[int, Meta(ge=0, le=20)]
-MetadataKey = Annotated[str, Meta(max_length=64)]
-MetadataValue = Annotated[str, Meta(max_length=512)]
-Metadata = Annotated[dict[MetadataKey, MetadataValue], Meta(max_length=16)]
 
 LOGPROBS = "message.output_text.logprobs"
 ENCRYPTED_REASONING = "reasoning.encrypted_content"
