@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import openai
@@ -18,7 +19,7 @@ from openai.types import Batch
 
 from ingle.backends.base import LoadSpec
 from ingle.backends.process import WorkerProcess
-from ingle.daemon.batches import batch_manager
+from ingle.daemon.batches import batch_manager, batch_run
 from ingle.daemon.batches.batch_input import BatchInput
 from ingle.daemon.batches.batch_record import BatchRecord, BatchStore
 from ingle.daemon.batches.file_store import FileStore
@@ -206,12 +207,18 @@ async def test_responses_of_a_batch_are_stored_only_if_they_ask_for_it(
 async def test_a_batch_whose_time_is_over_says_so(
     run_daemon: DaemonFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(batch_manager, "WINDOW", 3)
     async with (
         run_daemon(script={"reply": "x" * 40, "step_seconds": 0.02}) as daemon,
         client_of(daemon) as client,
     ):
-        batch = await ended(client, await submit(client, [line(f"r{n}") for n in range(400)]))
+        batch = await submit(client, [line(f"r{n}") for n in range(400)])
+        async with asyncio.timeout(20):
+            while not batch.request_counts or not batch.request_counts.completed:
+                await asyncio.sleep(0.02)
+                batch = await client.batches.retrieve(batch.id)
+        tomorrow = time.time() + batch_manager.WINDOW
+        monkeypatch.setattr(batch_run, "time", SimpleNamespace(time=lambda: tomorrow))
+        batch = await ended(client, batch)
         assert batch.status == "expired"
         done = await results(client, batch.output_file_id)
         late = await results(client, batch.error_file_id)
