@@ -27,9 +27,32 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
     fraction: float = 0.0
     error: ErrorBody | str | None = None
     device: str = ""
+    engine: str = ""
     context: int = 0
+    slots: int = 0
     kv_capacity: int = 0
     kv_used: int = 0
+    kv_kept: int = 0
+    kv_memory_bytes: int = 0
+    kv_disk_bytes: int = 0
+    running: int = 0
+    waiting: int = 0
+    weights_bytes: int = 0
+    kv_bytes: int = 0
+    compute_bytes: int = 0
+    rss: int = 0
+    layers: int = 0
+    layers_on_gpu: int = 0
+    kv_type: str = ""
+    speculation: str = "off"
+    draft: str | None = None
+    prompt_tokens_total: int = 0
+    completion_tokens_total: int = 0
+    drafted_tokens_total: int = 0
+    accepted_tokens_total: int = 0
+    preemptions_total: int = 0
+    loaded_for: float = 0.0
+    expires_in: float | None = None
 
     @property
     def failure(self) -> str | None:
@@ -85,10 +108,72 @@ class PullProgress(msgspec.Struct, frozen=True, kw_only=True):
     eta: float | None = None
 
 
+class Memory(msgspec.Struct, frozen=True):
+    """The machine's memory, in bytes."""
+
+    total: int = 0
+    available: int = 0
+    daemon_rss: int = 0
+
+
+class DeviceGauges(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU or the processor; bytes, watts and a fraction, None where there is no meter.
+
+    `joules` counts since the daemon began to look.
+    """
+
+    name: str
+    kind: str
+    memory_total: int | None = None
+    memory_used: int | None = None
+    utilization: float | None = None
+    watts: float | None = None
+    joules: float | None = None
+
+
 class GaugesEvent(msgspec.Struct, frozen=True):
     """The `gauges` event of the shared stream, in part."""
 
     models: list[LoadedModel] = []
+    memory: Memory = Memory()
+    devices: list[DeviceGauges] = []
+
+
+class PageGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Pages that belong together: the same conversations hold them, or held them last.
+
+    `tokens` is what is in all of them; `idle_seconds` since their last use, 0 while `running`.
+    """
+
+    conversations: list[str] = []
+    running: bool = False
+    tokens: int = 0
+    idle_seconds: float = 0.0
+
+
+class PagesEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """The `pages` event: a model's KV cache, page by page.
+
+    `runs` are (index into `groups`, or -1 for free; number of pages) in the order of the pages, of
+    `page_tokens` tokens each. `memory_tokens` and `disk_tokens` are stored outside of the cache.
+    """
+
+    model: str
+    page_tokens: int
+    pages: int
+    groups: list[PageGroup] = []
+    runs: list[tuple[int, int]] = []
+    memory_tokens: int = 0
+    disk_tokens: int = 0
+    evicted_pages_total: int = 0
+
+
+class TokenCounts(msgspec.Struct, frozen=True):
+    """The answer to `POST /ingle/v1/tokens`: of the whole prompt, and of each message's part."""
+
+    total: int
+    messages: list[int]
+    context: int = 0
 
 
 class GenerationCreated(msgspec.Struct, frozen=True):
@@ -138,6 +223,9 @@ class Finished(msgspec.Struct, frozen=True):
     queue_seconds: float = 0.0
     prompt_seconds: float = 0.0
     decode_seconds: float = 0.0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+    reasoning_tokens: int = 0
 
 
 GenerationEvent = Loading | Started | Thought | Delta | Finished

@@ -1,0 +1,178 @@
+"""`Chat`: messages in a tree, of which one path is on the screen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from .compaction import Compaction
+from .ids import new_id
+from .message import Message
+
+TITLE_WORDS = 8
+MAX_TITLE = 60
+
+
+@dataclass(slots=True)
+class ChatSettings:
+    """What a chat is held with; None leaves it to the daemon, `title` "" to the first words."""
+
+    title: str = ""
+    model: str | None = None
+    system: str = ""
+    sampling: dict[str, float] = field(default_factory=dict[str, float])
+    folder: str = ""
+    pinned: bool = False
+
+
+class Chat:
+    """A conversation with all its branches; it neither asks models nor writes files.
+
+    An edited prompt and an answer asked for again stand beside the old ones, as children of the
+    same message; `path` is the branch that is read and continued. A `temporary` chat is never
+    written.
+    """
+
+    def __init__(
+        self,
+        settings: ChatSettings | None = None,
+        *,
+        id: str | None = None,  # noqa: A002
+        created: float | None = None,
+        temporary: bool = False,
+    ) -> None:
+        self.id = id or new_id()
+        self.created = time.time() if created is None else created
+        self.temporary = temporary
+        self.settings = settings or ChatSettings()
+        self.messages: dict[str, Message] = {}
+        self.compactions: dict[str, Compaction] = {}
+        self.undone: set[str] = set()
+        self._children: dict[str | None, list[str]] = {None: []}
+        self._chosen: dict[str | None, str] = {}
+
+    @property
+    def title(self) -> str:
+        """Its given title, else the first words of its first prompt; no model is asked for it."""
+        if self.settings.title:
+            return self.settings.title
+        first = next(iter(self.path), None)
+        return automatic_title(first.content) if first is not None else ""
+
+    @property
+    def path(self) -> list[Message]:
+        """The messages from the first to the last of the chosen branch."""
+        path: list[Message] = []
+        name = self._chosen.get(None)
+        while name is not None:
+            path.append(self.messages[name])
+            name = self._chosen.get(name)
+        return path
+
+    @property
+    def leaf(self) -> Message | None:
+        """The last message of the chosen branch."""
+        path = self.path
+        return path[-1] if path else None
+
+    def add(self, message: Message) -> Message:
+        """Put a message behind its `parent`, and choose it; raises `KeyError` without that."""
+        if message.parent is not None and message.parent not in self.messages:
+            raise KeyError(message.parent)
+        self.messages[message.id] = message
+        self._children[message.id] = []
+        self._children[message.parent].append(message.id)
+        self._chosen[message.parent] = message.id
+        return message
+
+    def children(self, name: str | None) -> list[Message]:
+        """What was said next, in each branch; None asks for the first messages."""
+        return [self.messages[child] for child in self._children[name]]
+
+    def siblings(self, message: Message) -> list[Message]:
+        """The message and those in its place in other branches, the oldest first."""
+        return self.children(message.parent)
+
+    def choose(self, message: Message) -> None:
+        """Go over to the branch of a message, and down to where that was left last."""
+        step: Message | None = message
+        while step is not None:
+            self._chosen[step.parent] = step.id
+            step = self.messages[step.parent] if step.parent is not None else None
+
+    def chosen_names(self) -> list[str]:
+        """The chosen child of every message that has any, for keeping the choice."""
+        return list(self._chosen.values())
+
+    def remove(self, message: Message) -> list[Message]:
+        """Take away a message and all behind it; returns what went. The newest sibling is next."""
+        gone: list[Message] = []
+        waiting = [message.id]
+        while waiting:
+            name = waiting.pop()
+            gone.append(self.messages.pop(name))
+            waiting += self._children.pop(name)
+            self._chosen.pop(name, None)
+        left = self._children[message.parent]
+        left.remove(message.id)
+        if self._chosen.get(message.parent) == message.id:
+            if left:
+                self._chosen[message.parent] = left[-1]
+            else:
+                del self._chosen[message.parent]
+        return gone
+
+    def add_compaction(self, compaction: Compaction) -> None:
+        """Let a summary stand for what is before it."""
+        self.compactions[compaction.id] = compaction
+
+    def undo_compaction(self, name: str) -> None:
+        """Send the originals again."""
+        self.undone.add(name)
+
+    def active_compaction(self) -> Compaction | None:
+        """The newest one that is not undone and whose last message is on the path."""
+        places = {message.id: index for index, message in enumerate(self.path)}
+        active = [
+            compaction
+            for compaction in self.compactions.values()
+            if compaction.id not in self.undone and compaction.at in places
+        ]
+        return max(active, key=lambda c: (places[c.at], c.created), default=None)
+
+    def compaction_chain(self) -> list[Compaction]:
+        """The active compaction and those whose summaries stand before its own, the first first."""
+        chain: list[Compaction] = []
+        step = self.active_compaction()
+        while step is not None:
+            chain.append(step)
+            step = self.compactions.get(step.after) if step.after is not None else None
+        chain.reverse()
+        return chain
+
+    @classmethod
+    def restore(
+        cls,
+        settings: ChatSettings,
+        messages: Iterable[Message],
+        chosen: Iterable[str],
+        *,
+        id: str,  # noqa: A002
+        created: float,
+    ) -> Chat:
+        """A chat as it was kept; parents come before their children."""
+        chat = cls(settings, id=id, created=created)
+        for message in messages:
+            chat.add(message)
+        for name in chosen:
+            if name in chat.messages:
+                chat._chosen[chat.messages[name].parent] = name
+        return chat
+
+
+def automatic_title(prompt: str) -> str:
+    """The first words of a prompt."""
+    words = prompt[: 10 * MAX_TITLE].split()
+    title = " ".join(words[:TITLE_WORDS])
+    return title if len(title) <= MAX_TITLE else title[: MAX_TITLE - 1].rstrip() + "…"

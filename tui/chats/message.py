@@ -1,0 +1,83 @@
+"""`Message`: what was said, by whom, and what is known about it."""
+
+from __future__ import annotations
+
+import time
+from typing import Literal
+
+import msgspec
+
+from .ids import new_id
+
+Role = Literal["user", "assistant"]
+Ending = Literal["answered", "length", "stopped", "failed", "interrupted"]
+"""How an answer ended; `interrupted`: the chat or the daemon died, and it could not be resumed."""
+
+
+class Attachment(msgspec.Struct, frozen=True):
+    """Text that came with a prompt: a file or what was pasted; `name` is for model and reader."""
+
+    name: str
+    text: str
+
+
+class MessageFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is known about an answer: tokens and seconds, None or 0 where it is not known.
+
+    `first_token` and `seconds` are as the reader waited: from the request to the first text, and to
+    the end. `prompt_seconds` and `decode_seconds` are the engine's own.
+    """
+
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    reasoning_tokens: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+    context: int = 0
+    first_token: float | None = None
+    seconds: float | None = None
+    prompt_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    route: str = "local"
+    route_reason: str = ""
+
+    @property
+    def speed(self) -> float | None:
+        """Tokens a second while the answer was written."""
+        return self.completion_tokens / self.decode_seconds if self.decode_seconds > 0 else None
+
+
+class Message(msgspec.Struct, kw_only=True):
+    """One node of a chat's tree; `created` is in seconds since 1970.
+
+    `content` is exactly what was typed or generated. `ending` is None for a prompt, and for an
+    answer that is still being written: `generation` then names it in the daemon.
+    """
+
+    role: Role
+    content: str = ""
+    parent: str | None = None
+    id: str = msgspec.field(default_factory=new_id)
+    created: float = msgspec.field(default_factory=time.time)
+    attachments: tuple[Attachment, ...] = ()
+    model: str = ""
+    reasoning: str = ""
+    ending: Ending | None = None
+    generation: str | None = None
+    facts: MessageFacts = MessageFacts()
+    pinned: bool = False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is an answer that is being written."""
+        return self.role == "assistant" and self.ending is None
+
+    @property
+    def text(self) -> str:
+        """What the model reads: the attachments, then the words."""
+        parts = [
+            f'<file name="{attachment.name}">\n{attachment.text.rstrip()}\n</file>'
+            for attachment in self.attachments
+        ]
+        return "\n\n".join([*parts, self.content] if self.content else parts)

@@ -1,0 +1,57 @@
+"""`Feature`: one capability of the chat, with the commands it answers and the events it hears."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING
+
+from ..api import GaugesEvent, PagesEvent
+
+if TYPE_CHECKING:
+    from ..host import ChatHost
+    from ..turn import Turn
+
+Handler = Callable[[str], Awaitable[None] | None]
+"""Runs a command with its argument, "" where none was given."""
+
+
+class Feature:
+    """Does nothing by itself; a capability overrides what it needs.
+
+    A feature is made before the screen is mounted, and everything slow that it needs is imported
+    where it is used: the first key must not wait for it.
+    """
+
+    def __init__(self, host: ChatHost) -> None:
+        self.host = host
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """The commands it answers, by the names in `commands.py`."""
+        return {}
+
+    def on_ready(self) -> None:
+        """The screen is there, and keys work."""
+
+    def on_chat_opened(self) -> None:
+        """Another chat is on the screen, or a new one."""
+
+    def on_path_changed(self) -> None:
+        """Another branch, an edit, a compaction or its undoing: what is sent next has changed."""
+
+    def on_turn_started(self, turn: Turn) -> None:
+        """A prompt is on its way."""
+
+    def on_turn_ended(self, turn: Turn) -> None:
+        """An answer is complete, stopped or failed; it is in the chat already."""
+
+    def on_gauges(self, gauges: GaugesEvent) -> None:
+        """The daemon told its figures, a few times a second while something moves."""
+
+    def on_pages(self, pages: PagesEvent) -> None:
+        """The daemon told which page of the model's KV cache holds what."""
+
+    def on_draft_changed(self, text: str) -> None:
+        """Somebody typed."""
+
+    def on_closing(self) -> None:
+        """The chat is left; nothing asynchronous will run any more."""
