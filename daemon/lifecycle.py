@@ -327,6 +327,11 @@ class ModelManager:
         run.size, run.spec = prepared.size, prepared.spec
         return prepared.spec
 
+    def available(self) -> int:
+        """Bytes of the machine's memory that a model could have when idle ones give way."""
+        idle = sum(run.size for run in list(self._runs.values()) if run.size and not run.busy)
+        return max(0, self._free() + idle)
+
     async def _trim(self, needed: int) -> None:
         """Before anybody has to go, take back memory that workers only keep to compute less."""
         backends = [run.backend for run in self._runs.values() if run.backend is not None]
@@ -343,7 +348,7 @@ class ModelManager:
         would leave that model reading its file again for every token.
         """
         untouched = 0
-        for run in self._runs.values():
+        for run in list(self._runs.values()):  # a copy: the list of models asks in a thread
             if run.size and run.state is not ModelState.FAILED:
                 touched = 0
                 if (backend := run.backend) is not None:

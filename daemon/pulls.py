@@ -160,6 +160,10 @@ class PullManager:
         self._pulls = {name: pull for name, pull in self._pulls.items() if not pull.done}
         return set(self._pulls)
 
+    def progress(self) -> list[PullProgress]:
+        """How far each running download is."""
+        return [pull.progress for pull in list(self._pulls.values()) if not pull.done]
+
     async def close(self, patience: float = 2.0) -> None:
         """Stop all downloads; what arrived is kept for the next attempt."""
         self._closing = True

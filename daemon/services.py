@@ -16,6 +16,7 @@ from .events import EventHub
 from .generations import GenerationRegistry
 from .lifecycle import ModelManager
 from .memory import MemoryReader
+from .model_fit import FitForecaster
 from .preparation import Preparer
 from .pulls import PullManager
 
@@ -37,6 +38,7 @@ class Services:
     shutdown: Callable[[], None]
     started_at: float
     aliases: AliasTable = field(default_factory=AliasTable)
+    fits: FitForecaster = field(default_factory=FitForecaster)
     address: str | None = None
 
     def models(self) -> list[StoredModel]:

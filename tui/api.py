@@ -60,6 +60,16 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
         return self.error.message if isinstance(self.error, ErrorBody) else self.error
 
 
+class ModelFit(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a model would run (`cuda`, `cpu`), and whether it `fits`, `spills` or does `no`t."""
+
+    device: str
+    state: str
+    needs_bytes: int = 0
+    free_bytes: int = 0
+    context: int = 0
+
+
 class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A model that is installed or can be; size in bytes, context in tokens."""
 
@@ -75,17 +85,14 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     description: str | None = None
     chat: bool = True
     task: str = "generate"
+    path: str | None = None
+    draft: str | None = None
+    fit: ModelFit | None = None
 
     @property
     def writes(self) -> bool:
         """False for a model that makes vectors or scores of texts."""
         return self.task == "generate"
-
-
-class ModelList(msgspec.Struct, frozen=True):
-    """The answer to `GET /ingle/v1/models`."""
-
-    models: list[ModelEntry]
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,6 +113,14 @@ class PullProgress(msgspec.Struct, frozen=True, kw_only=True):
     total: int | None = None
     bytes_per_second: float | None = None
     eta: float | None = None
+
+
+class ModelList(msgspec.Struct, frozen=True):
+    """The answer to `GET /ingle/v1/models`; `disk_free` in bytes, 0 where it is not known."""
+
+    models: list[ModelEntry]
+    pulls: list[PullProgress] = []
+    disk_free: int = 0
 
 
 class Memory(msgspec.Struct, frozen=True):

@@ -252,7 +252,7 @@ class NativeApi:
 
     async def models(self, request: Request) -> Response:
         """`GET /ingle/v1/models`."""
-        return JSON(ModelEntries(await asyncio.to_thread(list_entries, self._services)))
+        return JSON(await asyncio.to_thread(list_entries, self._services))
 
     async def model(self, request: Request) -> Response:
         """`GET /ingle/v1/models/{name}`."""

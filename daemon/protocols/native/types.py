@@ -9,10 +9,12 @@ from msgspec import Meta
 
 from ingle.backends.base import EngineChoice, Quantize
 from ingle.models.kv_type import KVType
+from ingle.models.progress import PullProgress
 from ingle.models.task import ModelTask
 
 from ...loaded_model import LoadedModel
 from ...memory import MemorySnapshot
+from ...model_fit import ModelFit
 from ...sampling import SamplingOptions, TokenCount
 from ...structured_output import StructuredOutputs
 from ..ingle_options import IngleOptions
@@ -63,12 +65,19 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     path: str | None
     chat: bool
     task: ModelTask
+    fit: ModelFit
+    draft: str | None = None
 
 
 class ModelEntries(msgspec.Struct, frozen=True):
-    """Installed models first, then what the catalog offers."""
+    """Installed models first, then what the catalog offers; the downloads that run.
+
+    `disk_free` is the room for more, in bytes.
+    """
 
     models: list[ModelEntry]
+    pulls: list[PullProgress] = []
+    disk_free: int = 0
 
 
 class ModelRequest(msgspec.Struct, frozen=True):

@@ -80,6 +80,19 @@ async def test_models_are_listed_installed_first(daemon: RunningDaemon) -> None:
     assert all(m["path"] is None and not m["default"] for m in offered)
 
 
+async def test_models_say_whether_they_fit_here(daemon: RunningDaemon) -> None:
+    answer = (await daemon.unix.get("/ingle/v1/models")).json()
+    assert answer["disk_free"] > 0
+    assert answer["pulls"] == []
+    for model in answer["models"]:
+        fit = model["fit"]
+        assert fit["state"] in ("fits", "spills", "no")
+        assert fit["needs_bytes"] > model["size"]
+    await daemon.unix.post("/ingle/v1/load", json={"model": "echo", "context": 256})
+    loaded = (await daemon.unix.get("/ingle/v1/models/echo")).json()["fit"]
+    assert (loaded["state"], loaded["context"]) == ("fits", 256)
+
+
 async def test_load_and_unload(daemon: RunningDaemon) -> None:
     body = {"model": "echo", "context": 256, "keep_alive": -1}
     loaded = (await daemon.unix.post("/ingle/v1/load", json=body)).json()
