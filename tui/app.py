@@ -7,14 +7,15 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, ClassVar
+from typing import Any
 
+from rich.console import RenderableType
 from textual import events
 from textual.app import App, SystemCommand
-from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.screen import Screen
 
+from .chats.history import History
 from .client import DaemonClient
 from .commands import COMMANDS
 from .screens.chat import ChatScreen
@@ -26,24 +27,28 @@ class ChatApp(App[None]):
 
     CSS_PATH = "app.tcss"
     TITLE = "ingle"
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(command.key, command.action, command.title, show=False, priority=True)
-        for command in COMMANDS
-        if command.key is not None and command.action.startswith("app.")
-    ]
 
     def __init__(
         self,
         client: DaemonClient,
         *,
         model: str | None = None,
+        history: History | None = None,
+        temporary: bool = False,
         start_daemon: Callable[[], None] | None = None,
         on_live: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(driver_class=_driver_class())
         self._on_live = on_live
         self._early: list[events.Event] | None = []
-        self._chat = ChatScreen(client, model=model, start_daemon=start_daemon, on_live=self._live)
+        self._chat = ChatScreen(
+            client,
+            model=model,
+            history=history,
+            temporary=temporary,
+            start_daemon=start_daemon,
+            on_live=self._live,
+        )
         for theme in (EMBER, DAYLIGHT):
             self.register_theme(theme)
         if not self.no_color and "TEXTUAL_THEME" not in os.environ:
@@ -80,24 +85,22 @@ class ChatApp(App[None]):
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Every command, for the palette."""
         for command in COMMANDS:
-            key = f"  ({command.key})" if command.key else ""
-            yield SystemCommand(command.title, command.help + key, self._runner(command.action))
-        yield SystemCommand("Theme", "Change the colours", self.action_change_theme)
+            if command.palette and self._chat.can_run(command.name):
+                key = f"  ({command.key})" if command.key else ""
+                yield SystemCommand(command.title, command.help + key, self._runner(command.name))
 
-    def _runner(self, action: str) -> Callable[[], None]:
+    def _runner(self, name: str) -> Callable[[], None]:
         def run() -> None:
-            self.call_later(self._chat.run_action, action)
+            self.call_later(self._chat.run_command, name)
 
         return run
 
-    def action_show_help(self) -> None:
-        """Show keys and commands."""
-        from .screens.help import HelpScreen
-
-        if isinstance(self.screen, HelpScreen):
-            self.screen.dismiss()
-        else:
-            self.push_screen(HelpScreen())
+    def exit(
+        self, result: None = None, return_code: int = 0, message: RenderableType | None = None
+    ) -> None:
+        """Leave; what stands in the composer is kept."""
+        self._chat.close()
+        super().exit(result, return_code, message)
 
 
 def _driver_class() -> type[Driver] | None:

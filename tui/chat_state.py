@@ -66,6 +66,11 @@ class ChatState:
         self.model = model
         self.loaded = None
 
+    def want(self, name: str) -> None:
+        """Talk to the model of this name from now on, where there is one."""
+        self.wanted = name
+        self.choose(choose_model(self.models, name))
+
     def pulled(self, entry: ModelEntry) -> None:
         """A model has arrived; it is the one to talk to."""
         self.models = [*(m for m in self.models if m.name != entry.name), entry]

@@ -11,10 +11,19 @@ from typing import TypeVar
 import msgspec
 from textual.message import Message
 
-from .api import GaugesEvent, LoadedModel, ModelEntry, ModelList, PullProgress
+from .api import GaugesEvent, LoadedModel, ModelEntry, ModelList, PagesEvent, PullProgress
 from .client import DaemonClient, error_from_body
 from .errors import ClientError, DaemonError, DaemonUnreachable
-from .messages import DaemonConnected, DaemonLost, ModelMoved, PullBroke, PullDone, PullMoved
+from .messages import (
+    DaemonConnected,
+    DaemonLost,
+    GaugesMoved,
+    ModelMoved,
+    PagesMoved,
+    PullBroke,
+    PullDone,
+    PullMoved,
+)
 from .sse import ServerSentEvent
 
 RETRY_SECONDS = 5.0
@@ -114,8 +123,12 @@ class DaemonLink:
         if event.event == "model":
             self._post(ModelMoved(_decode(event, LoadedModel)))
         elif event.event == "gauges":
-            for model in _decode(event, GaugesEvent).models:
+            gauges = _decode(event, GaugesEvent)
+            for model in gauges.models:
                 self._post(ModelMoved(model))
+            self._post(GaugesMoved(gauges))
+        elif event.event == "pages":
+            self._post(PagesMoved(_decode(event, PagesEvent)))
 
     async def pull(self, model: str) -> None:
         """Have the daemon fetch a model, and report how it goes; raises `ClientError`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 import msgspec
@@ -12,6 +12,7 @@ from .api import Delta, Finished, GenerationCreated, GenerationEvent, Loading, S
 from .client import DaemonClient, error_from_body
 from .errors import DaemonError, DaemonUnreachable
 from .sse import ServerSentEvent
+from .turn_request import TurnRequest
 
 RETRY_DELAYS = (0.05, 0.2, 0.5, 1.0, 2.0)
 """Seconds before each new attempt; the count starts over when an event arrives."""
@@ -32,17 +33,15 @@ class Generation:
         self._client = client
         self._path = f"/ingle/v1/generations/{generation_id}"
         self._seen = 0
+        self.id = generation_id
         self.model = model
 
     @classmethod
-    async def start(
-        cls, client: DaemonClient, messages: Sequence[dict[str, str]], model: str | None
-    ) -> Generation:
+    async def start(cls, client: DaemonClient, request: TurnRequest) -> Generation:
         """Ask for the next message of the conversation; raises `ClientError`."""
-        body: dict[str, object] = {"messages": list(messages)}
-        if model is not None:
-            body["model"] = model
-        created = await client.request(GenerationCreated, "POST", "/ingle/v1/generations", body)
+        created = await client.request(
+            GenerationCreated, "POST", "/ingle/v1/generations", request.body()
+        )
         return cls(client, created.id, created.model)
 
     async def cancel(self) -> None:

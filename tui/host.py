@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.worker import Worker
 
+    from .api import PullProgress
     from .chat_state import ChatState
     from .chats.chat import Chat
     from .chats.history import History
@@ -77,7 +78,7 @@ class ChatHost(Protocol):
         ...
 
     def show_screen(
-        self, screen: Screen[R], done: Callable[[R | None], object] | None = None
+        self, screen: Screen[R], done: Callable[[R | None], None] | None = None
     ) -> None:
         """Put a screen over the chat, and have its result when it is closed."""
         ...
@@ -92,6 +93,34 @@ class ChatHost(Protocol):
 
     def ask_again(self, parent: Message) -> None:
         """Have the prompt `parent` answered; what answered it before stays as another branch."""
+        ...
+
+    def continue_answer(self, message: Message) -> None:
+        """Have a broken-off answer, the last message, gone on with as another branch."""
+        ...
+
+    def edit(self, message: Message) -> None:
+        """Put a prompt into the composer; sending it makes a new branch."""
+        ...
+
+    def send_next(self) -> None:
+        """Send the first waiting prompt, if it can be sent now."""
+        ...
+
+    def return_queue(self) -> None:
+        """Put waiting prompts back into the composer."""
+        ...
+
+    def copy(self, text: str) -> None:
+        """Copy text, and say how."""
+        ...
+
+    def add_failure(self, message: str, hint: str | None, keys: str) -> None:
+        """Say in the transcript what went wrong, and what to press."""
+        ...
+
+    def show_pull(self, progress: PullProgress | None) -> None:
+        """Show how far a download is, None where there is none."""
         ...
 
     def stop(self) -> None:

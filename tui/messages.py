@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.message import Message
 
-from .api import LoadedModel, ModelEntry, PullProgress
+from .api import GaugesEvent, LoadedModel, ModelEntry, PagesEvent, PullProgress
 
 
 class DaemonConnected(Message):
@@ -30,6 +30,22 @@ class ModelMoved(Message):
     def __init__(self, model: LoadedModel) -> None:
         super().__init__()
         self.model = model
+
+
+class GaugesMoved(Message):
+    """The daemon told its figures."""
+
+    def __init__(self, gauges: GaugesEvent) -> None:
+        super().__init__()
+        self.gauges = gauges
+
+
+class PagesMoved(Message):
+    """The daemon told what is in a model's KV cache."""
+
+    def __init__(self, pages: PagesEvent) -> None:
+        super().__init__()
+        self.pages = pages
 
 
 class PullMoved(Message):

@@ -3,52 +3,66 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import aclosing
-from typing import Literal
 
 from . import wording
 from .api import Delta, Finished, GenerationEvent, Loading, Started, Thought
+from .chats.history import History
+from .chats.message import Ending, Message, MessageFacts
 from .client import DaemonClient
 from .errors import ClientError
 from .generation import Generation
 from .transcript.entries import AnswerEntry
+from .turn_request import TurnRequest
 
 SPEED_WINDOW = 2.0
 """Seconds over which the live speed is taken."""
 LOCAL = "⌂ local"
 
-Ending = Literal["answered", "length", "stopped", "failed"]
-
 
 class Turn:
-    """Follows one generation into its entry; `changed` is called after every event."""
+    """Follows one generation into its message and entry; `changed` is called after every event.
+
+    What the answer holds already is not asked for again: a generation is taken up behind it.
+    """
 
     def __init__(
         self,
         client: DaemonClient,
-        messages: Sequence[dict[str, str]],
-        model: str | None,
+        history: History,
+        message: Message,
         entry: AnswerEntry,
         changed: Callable[[], None],
     ) -> None:
         self._client = client
-        self._messages = messages
-        self._model = model
+        self._history = history
         self._changed = changed
         self._generation: Generation | None = None
         self._asked_at = time.monotonic()
         self._first_at: float | None = None
         self._samples: list[tuple[float, int]] = []
+        self._skip = 0
+        self._skip_thoughts = 0
+        self.message = message
         self.entry = entry
-        self.text = ""
         self.tokens = 0
         self.prompt_tokens = 0
+        self.cached_tokens = 0
         self.context = 0
         self.loading: float | None = None
         self.finished: Finished | None = None
         self.error: ClientError | None = None
-        self.ending: Ending | None = None
+
+    @property
+    def text(self) -> str:
+        """The answer so far."""
+        return self.message.content
+
+    @property
+    def ending(self) -> Ending | None:
+        """How it ended, None while it runs."""
+        return self.message.ending
 
     @property
     def first_token_seconds(self) -> float | None:
@@ -70,23 +84,41 @@ class Turn:
         (start, before), (end, now) = self._samples[0], self._samples[-1]
         return (now - before) / (end - start) if end > start else None
 
-    async def run(self) -> None:
+    async def run(self, request: TurnRequest) -> None:
         """Ask and follow to the end; how it ended is in `ending` and `error`."""
         try:
-            generation = await Generation.start(self._client, self._messages, self._model)
+            generation = await Generation.start(self._client, request)
             if self.ending is not None:
                 await generation.cancel()
                 return
-            self._generation = generation
-            async with aclosing(generation.events()) as events:
-                async for event in events:
-                    if self.ending is not None:
-                        return
-                    self._take(event)
-                    self._changed()
+            self.message.generation = generation.id
+            self._history.set_generation(self.message.id, generation.id)
+            await self._follow(generation)
         except ClientError as error:
             if self.ending is None:
                 self._end("failed", error)
+
+    async def resume(self) -> None:
+        """Take up a generation that goes on in the daemon since this program ended."""
+        assert self.message.generation is not None
+        self._skip = len(self.message.content)
+        self._skip_thoughts = len(self.message.reasoning)
+        generation = Generation(self._client, self.message.generation, self.message.model)
+        try:
+            await self._follow(generation)
+        except ClientError as error:
+            if self.ending is None:
+                lost = error.code == "generation_not_found"
+                self._end("interrupted" if lost else "failed", None if lost else error)
+
+    async def _follow(self, generation: Generation) -> None:
+        self._generation = generation
+        async with aclosing(generation.events()) as events:
+            async for event in events:
+                if self.ending is not None:
+                    return
+                self._take(event)
+                self._changed()
 
     def stop(self) -> None:
         """End here and now, with what is there; `cancel` then tells the daemon."""
@@ -109,10 +141,7 @@ class Turn:
         if self.ending is None and self._first_at is None:
             parts.append(self._waiting())
         elif self.ending is not None:
-            if self.speed is not None:
-                parts.append(wording.speed(self.speed))
-            if self.first_token_seconds is not None:
-                parts.append(f"first token {wording.duration(self.first_token_seconds)}")
+            return facts_summary(self._facts())
         return " · ".join(part for part in parts if part)
 
     def _waiting(self) -> str:
@@ -120,7 +149,8 @@ class Turn:
             return f"starting the model, {self.loading:.0%}"
         if self.tokens:
             return f"thinking, {wording.tokens(self.tokens)} tokens"
-        return f"reading {wording.tokens(self.prompt_tokens)} tokens" if self.prompt_tokens else ""
+        new = self.prompt_tokens - self.cached_tokens
+        return f"reading {wording.tokens(new)} tokens" if new > 0 else ""
 
     def _take(self, event: GenerationEvent) -> None:
         match event:
@@ -129,9 +159,10 @@ class Turn:
             case Started():
                 self.loading = None
                 self.prompt_tokens = event.prompt_tokens
+                self.cached_tokens = event.cached_tokens
                 self.context = event.context
             case Thought():
-                self.tokens += event.tokens
+                self._take_thought(event)
             case Delta():
                 self._take_text(event)
             case Finished():
@@ -139,13 +170,25 @@ class Turn:
         if self.ending is None:
             self.entry.annotate(self.summary())
 
+    def _take_thought(self, thought: Thought) -> None:
+        self.tokens += thought.tokens
+        text = thought.text[self._skip_thoughts :]
+        self._skip_thoughts -= min(self._skip_thoughts, len(thought.text))
+        if text:
+            self.message.reasoning += text
+            self._history.append(self.message.id, reasoning=text)
+
     def _take_text(self, delta: Delta) -> None:
         now = time.monotonic()
         if self._first_at is None:
             self._first_at = now
-        self.text += delta.text
         self.tokens += delta.tokens
-        self.entry.append(delta.text)
+        text = delta.text[self._skip :]
+        self._skip -= min(self._skip, len(delta.text))
+        if text:
+            self.message.content += text
+            self._history.append(self.message.id, text)
+            self.entry.append(text)
         self._samples.append((now, self.tokens))
         while len(self._samples) > 2 and self._samples[0][0] < now - SPEED_WINDOW:
             self._samples.pop(0)
@@ -154,18 +197,58 @@ class Turn:
         self.finished = event
         self.tokens = event.completion_tokens or self.tokens
         self.prompt_tokens = event.prompt_tokens or self.prompt_tokens
+        self.cached_tokens = event.cached_tokens or self.cached_tokens
         self.context = event.context or self.context
         endings: dict[str, Ending] = {"length": "length", "cancelled": "stopped"}
         self._end(endings.get(event.reason, "answered"))
 
+    def _facts(self) -> MessageFacts:
+        done = self.finished
+        return MessageFacts(
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            completion_tokens=self.tokens,
+            reasoning_tokens=done.reasoning_tokens if done else 0,
+            drafted_tokens=done.drafted_tokens if done else 0,
+            accepted_tokens=done.accepted_tokens if done else 0,
+            context=self.context,
+            first_token=self.first_token_seconds,
+            seconds=time.monotonic() - self._asked_at,
+            prompt_seconds=done.prompt_seconds if done else 0.0,
+            decode_seconds=done.decode_seconds if done else self._seconds_of_text(),
+        )
+
+    def _seconds_of_text(self) -> float:
+        """How long text came, where the engine did not say."""
+        return self._samples[-1][0] - self._first_at if self._first_at and self._samples else 0.0
+
     def _end(self, ending: Ending, error: ClientError | None = None) -> None:
-        self.ending = ending
+        message = self.message
+        message.ending = ending
+        message.facts = self._facts()
         self.error = error
-        notes = {
-            "stopped": "■ stopped",
-            "length": "■ cut off: the context or the limit is reached",
-            "failed": "■ broke off" if self.text else "",
-        }
+        self._history.end_message(message.id, ending, message.facts)
         self.entry.annotate(self.summary())
-        self.entry.finish(notes.get(ending, ""))
+        self.entry.finish(ending_note(message))
         self._changed()
+
+
+def facts_summary(facts: MessageFacts) -> str:
+    """What stands beside the model's name once an answer has ended."""
+    parts = [LOCAL if facts.route == "local" else f"☁ {facts.route}"]
+    if facts.speed is not None:
+        parts.append(wording.speed(facts.speed))
+    if facts.first_token is not None:
+        parts.append(f"first token {wording.duration(facts.first_token)}")
+    return " · ".join(parts)
+
+
+def ending_note(message: Message) -> str:
+    """What stands below an answer that did not end by itself."""
+    notes = {
+        "stopped": "■ stopped",
+        "length": "■ cut off: the context or the limit is reached",
+        "failed": "■ broke off" if message.content else "",
+        "interrupted": "■ interrupted: the program or the daemon ended",
+    }
+    return notes.get(message.ending or "", "")

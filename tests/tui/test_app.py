@@ -148,8 +148,8 @@ async def test_an_error_in_mid_answer_keeps_the_part(
         await chat.send("go")
         await chat.until_shown("✗ The model's process died.")
         assert "Half an" in chat.screen_text
-        assert "ctrl+r asks again" in chat.screen_text
-        await chat.pilot.press("ctrl+r")
+        assert "F5 asks again" in chat.screen_text
+        await chat.pilot.press("f5")
         await chat.until_shown("Whole answer.")
     assert fake_daemon.prompts[1] == [{"role": "user", "content": "go"}]
 
@@ -202,7 +202,7 @@ async def test_a_daemon_that_dies_in_mid_answer_costs_only_the_rest(
         assert chat.screen_text.count("✗") == 1
         await fake_daemon.start()
         fake_daemon.script("The whole story.")
-        await chat.pilot.press("ctrl+r")
+        await chat.pilot.press("f5")
         await chat.until_shown("The whole story.")
     assert fake_daemon.prompts[-1] == [{"role": "user", "content": "tell me"}]
 

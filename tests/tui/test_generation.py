@@ -8,11 +8,12 @@ from ingle.tui.api import Delta, Finished, Started
 from ingle.tui.client import DaemonClient
 from ingle.tui.errors import DaemonError, DaemonUnreachable
 from ingle.tui.generation import Generation
+from ingle.tui.turn_request import TurnRequest
 
 if TYPE_CHECKING:
     from .conftest import FakeDaemon
 
-PROMPT = [{"role": "user", "content": "Hi"}]
+PROMPT = TurnRequest([{"role": "user", "content": "Hi"}])
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +26,7 @@ async def test_every_event_comes_once_wherever_the_stream_breaks(
     client: DaemonClient, fake_daemon: FakeDaemon, drop_after: int | None
 ) -> None:
     fake_daemon.script("a", "b", "c", drop_after=drop_after)
-    generation = await Generation.start(client, PROMPT, None)
+    generation = await Generation.start(client, PROMPT)
     events = [event async for event in generation.events()]
     assert isinstance(events[0], Started)
     assert [event.text for event in events if isinstance(event, Delta)] == ["a", "b", "c"]
@@ -34,7 +35,7 @@ async def test_every_event_comes_once_wherever_the_stream_breaks(
 
 
 async def test_attempts_are_bounded(client: DaemonClient, fake_daemon: FakeDaemon) -> None:
-    generation = await Generation.start(client, PROMPT, None)
+    generation = await Generation.start(client, PROMPT)
     await fake_daemon.stop()
     with pytest.raises(DaemonUnreachable):
         _ = [event async for event in generation.events()]
@@ -43,7 +44,7 @@ async def test_attempts_are_bounded(client: DaemonClient, fake_daemon: FakeDaemo
 async def test_a_generation_the_daemon_forgot_is_an_error(
     client: DaemonClient, fake_daemon: FakeDaemon
 ) -> None:
-    generation = await Generation.start(client, PROMPT, None)
+    generation = await Generation.start(client, PROMPT)
     fake_daemon.generations.clear()
     with pytest.raises(DaemonError, match="No such generation"):
         _ = [event async for event in generation.events()]
@@ -51,7 +52,7 @@ async def test_a_generation_the_daemon_forgot_is_an_error(
 
 async def test_cancel_reaches_the_daemon(client: DaemonClient, fake_daemon: FakeDaemon) -> None:
     fake_daemon.script("a", "b", gate_before=1)
-    generation = await Generation.start(client, PROMPT, None)
+    generation = await Generation.start(client, PROMPT)
     reason = ""
     async for event in generation.events():
         if isinstance(event, Delta):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ingle.tui.chats.history import NoHistory
+from ingle.tui.chats.message import Message
 from ingle.tui.client import DaemonClient
 from ingle.tui.transcript.entries import AnswerEntry
 from ingle.tui.turn import Turn
+from ingle.tui.turn_request import TurnRequest
 
 if TYPE_CHECKING:
     from .conftest import FakeDaemon
@@ -23,8 +26,10 @@ async def test_thoughts_are_counted_and_not_part_of_the_text(
         if len(seen) == 3:
             fake_daemon.gate.set()
 
-    turn = Turn(client, [{"role": "user", "content": "Hi"}], None, AnswerEntry("m"), changed)
-    await turn.run()
+    message = Message(role="assistant")
+    turn = Turn(client, NoHistory(), message, AnswerEntry("m"), changed)
+    await turn.run(TurnRequest([{"role": "user", "content": "Hi"}]))
     assert any("thinking, 2 tokens" in summary for summary in seen)
     assert any("thinking, 4 tokens" in summary for summary in seen)
-    assert turn.text == "Yes."
+    assert (message.content, message.reasoning) == ("Yes.", "Hm, so ")
+    assert message.ending == "answered"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from .compaction import Compaction
 from .ids import new_id
@@ -14,14 +15,13 @@ TITLE_WORDS = 8
 MAX_TITLE = 60
 
 
-@dataclass(slots=True)
-class ChatSettings:
+class ChatSettings(msgspec.Struct, kw_only=True):
     """What a chat is held with; None leaves it to the daemon, `title` "" to the first words."""
 
     title: str = ""
     model: str | None = None
     system: str = ""
-    sampling: dict[str, float] = field(default_factory=dict[str, float])
+    sampling: dict[str, float] = {}
     folder: str = ""
     pinned: bool = False
 
@@ -59,6 +59,12 @@ class Chat:
             return self.settings.title
         first = next(iter(self.path), None)
         return automatic_title(first.content) if first is not None else ""
+
+    @property
+    def label(self) -> str:
+        """How its pages in the KV cache are named; a compaction begins a name of its own."""
+        active = self.active_compaction()
+        return self.id if active is None else f"{self.id}@{active.id}"
 
     @property
     def path(self) -> list[Message]:
@@ -100,6 +106,11 @@ class Chat:
         while step is not None:
             self._chosen[step.parent] = step.id
             step = self.messages[step.parent] if step.parent is not None else None
+
+    def cut_behind(self, message: Message) -> None:
+        """Let the path end with a message, whatever was said behind it."""
+        self.choose(message)
+        self._chosen.pop(message.id, None)
 
     def chosen_names(self) -> list[str]:
         """The chosen child of every message that has any, for keeping the choice."""

@@ -11,6 +11,9 @@ def request_messages(chat: Chat) -> list[dict[str, str]]:
     if chat.settings.system:
         messages.append({"role": "system", "content": chat.settings.system})
     for message in chat.path:
-        if message.text:
-            messages.append({"role": message.role, "content": message.text})
+        if not message.text:
+            continue
+        if messages and messages[-1]["role"] == message.role == "user":
+            messages.pop()  # it was never answered, and models expect the roles to alternate
+        messages.append({"role": message.role, "content": message.text})
     return messages

@@ -1,1 +1,16 @@
 """What the chat can do, one module a capability; the screen passes them commands and events."""
+
+from .branches import BranchesFeature
+from .feature import Feature
+from .instructions import InstructionsFeature
+from .models import ModelsFeature
+from .program import ProgramFeature
+from .reading import ReadingFeature
+
+FEATURES: tuple[type[Feature], ...] = (
+    BranchesFeature,
+    InstructionsFeature,
+    ModelsFeature,
+    ProgramFeature,
+    ReadingFeature,
+)

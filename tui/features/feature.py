@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
-from ..api import GaugesEvent, PagesEvent
+from ..api import GaugesEvent, ModelEntry, PagesEvent, PullProgress
 
 if TYPE_CHECKING:
     from ..host import ChatHost
@@ -37,6 +37,22 @@ class Feature:
 
     def on_path_changed(self) -> None:
         """Another branch, an edit, a compaction or its undoing: what is sent next has changed."""
+
+    def on_connected(self) -> None:
+        """The daemon answers, and told its models."""
+
+    def on_escape(self) -> bool:
+        """Escape was pressed while no answer runs; True where that meant something here."""
+        return False
+
+    def on_pull_moved(self, progress: PullProgress) -> None:
+        """A download that this chat follows got further."""
+
+    def on_pull_done(self, entry: ModelEntry) -> None:
+        """A download that this chat follows is complete."""
+
+    def on_pull_broke(self, message: str, hint: str | None) -> None:
+        """A download that this chat follows ended without the model."""
 
     def on_turn_started(self, turn: Turn) -> None:
         """A prompt is on its way."""

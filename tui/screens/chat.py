@@ -1,10 +1,10 @@
-"""`ChatScreen`: the conversation, and what keys and commands do to it."""
+"""`ChatScreen`: the chat that is on the screen, and the features that act on it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from typing import ClassVar
+from collections.abc import Callable, Coroutine
+from typing import Any, ClassVar, Literal, TypeVar
 
 from textual import on
 from textual.app import App, ComposeResult
@@ -14,22 +14,36 @@ from textual.screen import Screen
 from textual.widgets import Static
 from textual.worker import Worker
 
-from ..api import ModelEntry
+from ..api import PullProgress
 from ..chat_state import ChatState, key_hints
+from ..chats.chat import Chat
+from ..chats.history import History, NoHistory
+from ..chats.message import Attachment, Message
 from ..client import DaemonClient
 from ..commands import COMMANDS, find_slash, parse_slash
-from ..conversation import Conversation
 from ..daemon_link import DaemonLink
-from ..errors import ClientError
-from ..messages import DaemonConnected, DaemonLost, ModelMoved, PullBroke, PullDone, PullMoved
-from ..model_choice import find_model
+from ..features import FEATURES
+from ..features.feature import Feature, Handler
+from ..messages import (
+    DaemonConnected,
+    DaemonLost,
+    GaugesMoved,
+    ModelMoved,
+    PagesMoved,
+    PullBroke,
+    PullDone,
+    PullMoved,
+)
 from ..notices import answer_failed, failure
 from ..painter import Painter
+from ..path_entries import path_entries
+from ..prompt import Prompt
 from ..transcript.cleaning import clean
 from ..transcript.entries import AnswerEntry, PromptEntry
 from ..transcript.transcript import Transcript
 from ..transcript.warm_up import import_markdown
 from ..turn import LOCAL, Turn
+from ..turn_request import TurnRequest
 from ..widgets.composer import Composer
 from ..widgets.prompt_queue import PromptQueue
 from ..widgets.pull_bar import PullBar
@@ -39,22 +53,34 @@ from ..widgets.welcome import Welcome
 
 QUIT_WINDOW = 2.0
 """Seconds within which a second ctrl+c leaves the chat."""
+DRAFT_SECONDS = 1.0
+"""How old a draft may be that a crash gives back."""
+
+F = TypeVar("F", bound=Feature)
+R = TypeVar("R")
 
 
 class ChatScreen(Screen[None]):
-    """A chat with a model of the daemon behind `client`.
+    """A chat with a model of the daemon behind `client`; see `ChatHost` for what features use.
 
     `start_daemon` blocks until a daemon runs or raises; it is called in a thread, at the start
     where none answers and later when the user asks for it. `on_live` is called once,
     when the composer can be typed in.
     """
 
-    HORIZONTAL_BREAKPOINTS = [(0, "-thin"), (60, "-wide")]  # noqa: RUF012, as in Textual
+    HORIZONTAL_BREAKPOINTS = [(0, "-thin"), (60, "-wide"), (120, "-broad")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-tall"), (28, "-roomy")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(command.key, command.action, command.title, show=False, priority=True)
+        Binding(
+            command.key or "",
+            f"command({command.name!r})",
+            command.title,
+            show=False,
+            priority=True,
+            id=command.name,
+        )
         for command in COMMANDS
-        if command.key is not None and not command.action.startswith("app.")
+        if command.key is not None
     ]
 
     def __init__(
@@ -62,20 +88,34 @@ class ChatScreen(Screen[None]):
         client: DaemonClient,
         *,
         model: str | None = None,
+        history: History | None = None,
+        temporary: bool = False,
         start_daemon: Callable[[], None] | None = None,
         on_live: Callable[[], object] | None = None,
     ) -> None:
         super().__init__()
-        self._client = client
+        self.client = client
+        self.link = DaemonLink(client, self.post_message, start_daemon)
+        self.state = ChatState(wanted=model)
+        self.chat = Chat(temporary=temporary)
+        self.turn: Turn | None = None
+        self._kept = history or NoHistory()
         self._on_live = on_live
-        self._link = DaemonLink(client, self.post_message, start_daemon)
-        self._state = ChatState(wanted=model)
-        self._conversation = Conversation()
-        self._turn: Turn | None = None
-        self._pull_worker: Worker[None] | None = None
+        self._editing: Message | None = None
         self._warmed: str | None = None
         self._interrupted_at = 0.0
         self._painter = Painter(self._paint)
+        self._draft_saved = ""
+        self._features = [kind(self) for kind in FEATURES]
+        self._handlers: dict[str, Handler] = {
+            "stop": lambda _: self._stop_or_cancel(),
+            "new": lambda _: self.open_chat(Chat()),
+            "temp": lambda _: self.open_chat(Chat(temporary=True)),
+            "interrupt": lambda _: self._interrupt(),
+            "quit": lambda _: self.chat_app.exit(),
+        }
+        for feature in self._features:
+            self._handlers.update(feature.handlers())
 
     def compose(self) -> ComposeResult:
         yield TitleBar()
@@ -91,12 +131,24 @@ class ChatScreen(Screen[None]):
 
     def on_mount(self) -> None:
         """Be ready to type; everything else comes when it comes."""
-        self._transcript.can_focus = False
-        self.set_focus(self._composer)
-        self._show_state()
+        self.transcript.can_focus = False
+        self.set_focus(self.composer)
+        self.show_state()
         if self._on_live is not None:
             self.call_after_refresh(self._on_live)
-        self.run_worker(self._link.run(), group="link", exclusive=True)
+        self.run_worker(self.link.run(), group="link", exclusive=True)
+        self.set_interval(DRAFT_SECONDS, self._save_draft)
+        self.call_after_refresh(self._ready)
+
+    def _ready(self) -> None:
+        for feature in self._features:
+            feature.on_ready()
+
+    def close(self) -> None:
+        """Leave nothing unsaved."""
+        self._save_draft()
+        for feature in self._features:
+            feature.on_closing()
 
     # Parts
 
@@ -106,20 +158,87 @@ class ChatScreen(Screen[None]):
         return self.app  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
     @property
-    def _transcript(self) -> Transcript:
+    def history(self) -> History:
+        """Where the chat on the screen is kept."""
+        return NoHistory() if self.chat.temporary else self._kept
+
+    @property
+    def transcript(self) -> Transcript:
+        """The conversation on the screen."""
         return self.query_one(Transcript)
 
     @property
-    def _composer(self) -> Composer:
+    def composer(self) -> Composer:
+        """Where prompts are written."""
         return self.query_one(Composer)
 
     @property
     def _queue(self) -> PromptQueue:
         return self.query_one(PromptQueue)
 
-    @property
-    def _busy(self) -> bool:
-        return self._turn is not None
+    def feature(self, kind: type[F]) -> F:
+        """The feature of this class."""
+        return next(feature for feature in self._features if isinstance(feature, kind))
+
+    def tell(
+        self, text: str, severity: Literal["information", "warning", "error"] = "information"
+    ) -> None:
+        """Show a sentence for a moment."""
+        self.notify(clean(text), severity=severity, markup=False)
+
+    def run_task(self, task: Coroutine[Any, Any, None], *, group: str) -> Worker[None]:
+        """Run something in the background."""
+        return self.run_worker(task, group=group)
+
+    def show_screen(
+        self, screen: Screen[R], done: Callable[[R | None], None] | None = None
+    ) -> None:
+        """Put a screen over the chat."""
+        self.chat_app.push_screen(screen, done)
+
+    # Commands
+
+    def action_command(self, name: str) -> None:
+        """Run the command a key is bound to."""
+        self.run_command(name)
+
+    def run_command(self, name: str, argument: str = "") -> None:
+        """Run a command; one that waits goes on in the background."""
+        handler = self._handlers.get(name)
+        result = handler(argument) if handler is not None else None
+        if result is not None:
+            self.run_worker(_awaited(result), group=f"command-{name}")
+
+    def can_run(self, name: str) -> bool:
+        """Whether some feature answers this command."""
+        return name in self._handlers
+
+    def _run_slash(self, name: str, argument: str) -> None:
+        command = find_slash(name)
+        if command is None or not self.can_run(command.name):
+            self.tell(f"There is no command /{name}. F1 lists them.", "warning")
+            return
+        self.composer.text = ""
+        self.call_later(self.run_command, command.name, argument)
+
+    def _interrupt(self) -> None:
+        """Copy what is selected, else stop; twice in a row leaves."""
+        selected = self.get_selected_text() or self.composer.selected_text
+        if selected:
+            self.copy(selected)
+            self.clear_selection()
+        elif self.turn is not None:
+            self.stop()
+        elif time.monotonic() - self._interrupted_at < QUIT_WINDOW:
+            self.chat_app.exit()
+        else:
+            self._interrupted_at = time.monotonic()
+            self.notify("ctrl+c again leaves the chat.", timeout=QUIT_WINDOW)
+
+    def copy(self, text: str) -> None:
+        """Copy text, and say how."""
+        self.chat_app.copy_to_clipboard(text)
+        self.tell("Sent to the terminal's clipboard (OSC 52); terminals do not confirm it.")
 
     # Sending
 
@@ -127,205 +246,343 @@ class ChatScreen(Screen[None]):
     def submit(self, event: Composer.Submitted) -> None:
         """Run a slash command, send the prompt, or do what an empty enter means now."""
         text = event.text.strip()
-        if not text:
+        if not text and not event.attachments:
             self._empty_enter()
             return
-        slash = parse_slash(text)
+        slash = parse_slash(text) if not event.attachments else None
         if slash is not None:
             self._run_slash(*slash)
             return
-        self._composer.remember(event.text)
-        self._composer.text = ""
-        self._queue.push(text)
-        self._send_next()
+        self.composer.remember(event.text)
+        self.composer.text = ""
+        self.send(text, event.attachments)
 
     def _empty_enter(self) -> None:
-        if self._state.trouble is not None:
+        if self.state.trouble is not None:
             self._wake_daemon()
-        elif self._state.must_pull:
-            self._start_pull()
+        elif self.state.must_pull:
+            self.run_command("pull")
 
-    def _send_next(self) -> None:
+    def send(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
+        """Send a prompt, or queue it while an answer runs."""
+        self._queue.push(Prompt(text, attachments, self._editing))
+        self._editing = None
+        self.send_next()
+
+    def send_next(self) -> None:
         """Send the first waiting prompt, or bring about what it waits for."""
-        self._composer.queue_waiting = len(self._queue) > 0
-        if self._busy or not len(self._queue):
+        self.composer.queue_waiting = len(self._queue) > 0
+        if self.turn is not None or not len(self._queue):
             return
-        if not self._state.connected:
+        if not self.state.connected:
             self._wake_daemon()
-        elif (model := self._state.model) is not None and not model.writes:
-            self._refuse(model)
-            self._return_queue()
-        elif self._state.must_pull:
-            self._start_pull()
-        elif self._state.can_ask:
+        elif self.state.model is not None and not self.state.model.writes:
+            self.run_command("model", self.state.model.name)  # which says why it does not chat
+            self.return_queue()
+        elif self.state.must_pull:
+            self.run_command("pull")
+        elif self.state.can_ask:
             prompt = self._queue.next()
             assert prompt is not None
-            self._conversation.add_prompt(prompt)
-            self._transcript.add(PromptEntry(prompt))
-            self._ask()
-        self._composer.queue_waiting = len(self._queue) > 0
-        self._show_state()
+            self._ask(self._add_prompt(prompt))
+        self.composer.queue_waiting = len(self._queue) > 0
+        self.show_state()
+
+    def _add_prompt(self, prompt: Prompt) -> Message:
+        """The prompt as a message behind the last one, or beside the one that was edited."""
+        leaf = self.chat.leaf
+        parent = leaf.id if leaf is not None else None
+        if prompt.edits is not None:
+            parent = prompt.edits.parent
+        message = Message(
+            role="user", content=prompt.text, attachments=prompt.attachments, parent=parent
+        )
+        if not self.chat.messages:
+            self.history.add_chat(self.chat)
+        self.chat.add(message)
+        self.history.add_message(self.chat.id, message)
+        if prompt.edits is not None:
+            self.show_path()
+        else:
+            self.transcript.add(PromptEntry(message.text))
+        return message
 
     def _wake_daemon(self) -> None:
-        self._state.trouble = None
-        self._link.wake()
-        self._show_state()
+        self.state.trouble = None
+        self.link.wake()
+        self.show_state()
 
-    def _ask(self) -> None:
-        """Have the model answer the conversation."""
-        entry = AnswerEntry(self._state.model_name or "model", LOCAL)
-        self._transcript.add(entry)
-        self._transcript.follow()
-        messages = self._conversation.as_request()
-        turn = Turn(self._client, messages, self._state.model_name, entry, self._painter.request)
-        self._turn = turn
-        self.run_worker(self._answer(turn), group="turn")
-        self._show_state()
+    def _ask(self, prompt: Message) -> None:
+        """Have the model answer the prompt, which is the last message of the path."""
+        request = TurnRequest.of(self.chat, self.state.model_name)
+        answer = Message(role="assistant", parent=prompt.id, model=self.state.model_name or "model")
+        self._add_answer(answer)
+        self._begin(answer, lambda turn: turn.run(request))
 
-    async def _answer(self, turn: Turn) -> None:
-        await turn.run()
-        if self._turn is turn:
+    def _add_answer(self, answer: Message) -> None:
+        self.chat.add(answer)
+        self.history.add_message(self.chat.id, answer)
+
+    def ask_again(self, parent: Message) -> None:
+        """Have a prompt answered once more."""
+        self.chat.cut_behind(parent)
+        self.show_path()
+        if self.state.connected:
+            self._ask(parent)
+        else:
+            self._queue.push(Prompt(parent.content, parent.attachments, parent))
+            self.send_next()
+
+    def continue_answer(self, message: Message) -> None:
+        """Have a broken-off answer gone on with, as another branch that begins alike."""
+        request = TurnRequest.of(self.chat, self.state.model_name, continues=True)
+        answer = Message(
+            role="assistant",
+            parent=message.parent,
+            model=self.state.model_name or "model",
+            content=message.content,
+            reasoning=message.reasoning,
+        )
+        self._add_answer(answer)
+        self.show_path()
+        self._begin(answer, lambda turn: turn.run(request))
+
+    def _begin(self, answer: Message, follow: Callable[[Turn], Coroutine[Any, Any, None]]) -> None:
+        entry = AnswerEntry(answer.model, LOCAL)
+        if answer.content:
+            entry.append(answer.content)
+            self._drop_entry_of(answer)
+        self.transcript.add(entry)
+        self.transcript.follow()
+        turn = Turn(self.client, self.history, answer, entry, self._painter.request)
+        self.turn = turn
+        self.run_worker(self._answer(turn, follow(turn)), group="turn")
+        for feature in self._features:
+            feature.on_turn_started(turn)
+        self.show_state()
+
+    def _drop_entry_of(self, answer: Message) -> None:
+        """Take away how a message was drawn before it began to grow again."""
+        entries = self.transcript.entries
+        if entries and isinstance(entries[-1], AnswerEntry):
+            self.transcript.drop(entries[-1])
+
+    async def _answer(self, turn: Turn, following: Coroutine[Any, Any, None]) -> None:
+        await following
+        if self.turn is turn:
             self._end_turn(turn)
 
     def _end_turn(self, turn: Turn) -> None:
-        self._turn = None
+        self.turn = None
         self._painter.flush()
-        self._transcript.update_entry(turn.entry)
-        if turn.text:
-            self._conversation.add_answer(turn.text)
-        else:
-            self._transcript.drop(turn.entry)
+        self.transcript.update_entry(turn.entry)
+        if not turn.text:
+            self.transcript.drop(turn.entry)
         if turn.error is not None:
-            self._transcript.add(answer_failed(turn.error))
+            self.transcript.add(answer_failed(turn.error))
         if turn.ending in ("stopped", "failed"):
-            self._return_queue()
-        self._show_state(turn)
-        self._send_next()
+            self.return_queue()
+        for feature in self._features:
+            feature.on_turn_ended(turn)
+        self.show_state(turn)
+        self.send_next()
 
-    def _return_queue(self) -> None:
+    def stop(self) -> None:
+        """Stop the answer that runs, and keep its part."""
+        turn = self.turn
+        if turn is not None:
+            turn.stop()
+            self.run_worker(self._cancel(turn), group="cancel")
+            self._end_turn(turn)
+
+    async def _cancel(self, turn: Turn) -> None:
+        error = await turn.cancel()
+        if error is not None:
+            self.tell(error.message, "warning")
+
+    def _stop_or_cancel(self) -> None:
+        """What escape does: stop the answer, else give up an edit, else leave a download alone."""
+        if self.turn is not None:
+            self.stop()
+        elif self._editing is not None:
+            self._editing = None
+            self.composer.replace_text("")
+            self.show_state()
+        elif not any(feature.on_escape() for feature in self._features):
+            self.composer.focus()
+
+    def edit(self, message: Message) -> None:
+        """Put a prompt into the composer; sending it makes a new branch."""
+        self._editing = message
+        self.composer.replace_text(message.content)
+        self.composer.focus()
+        self.show_state()
+
+    def return_queue(self) -> None:
         """Put waiting prompts back into the composer: nothing is sent after a stop."""
-        waiting = self._queue.take_all()
+        waiting = [prompt.text for prompt in self._queue.take_all()]
         if waiting:
-            draft = [self._composer.text] if self._composer.text else []
-            self._composer.replace_text("\n\n".join([*waiting, *draft]))
-        self._composer.queue_waiting = False
+            draft = [self.composer.text] if self.composer.text else []
+            self.composer.replace_text("\n\n".join([*waiting, *draft]))
+        self.composer.queue_waiting = False
 
     @on(Composer.RecallQueued)
     def recall_queued(self) -> None:
         """Give the last waiting prompt back for editing."""
         prompt = self._queue.take_back()
         if prompt is not None:
-            self._composer.replace_text(prompt)
-        self._composer.queue_waiting = len(self._queue) > 0
+            self._editing = prompt.edits
+            self.composer.replace_text(prompt.text)
+        self.composer.queue_waiting = len(self._queue) > 0
 
     @on(Composer.Changed)
-    def warm_up(self) -> None:
+    def draft_changed(self) -> None:
         """Have the model loaded while the first words are typed."""
-        model = self._state.model
-        if model is None or not self._state.can_ask or self._warmed == model.name:
-            return
-        if not self._composer.text:
+        text = self.composer.text
+        for feature in self._features:
+            feature.on_draft_changed(text)
+        model = self.state.model
+        if model is None or not self.state.can_ask or self._warmed == model.name or not text:
             return
         self._warmed = model.name
-        self.run_worker(self._link.warm_up(model.name), group="warm")
+        self.run_worker(self.link.warm_up(model.name), group="warm")
         self.run_worker(import_markdown, thread=True, group="import")
 
-    # The daemon and its models
+    def _save_draft(self) -> None:
+        text = self.composer.text
+        if text != self._draft_saved:
+            self._draft_saved = text
+            self.history.save_draft(self.chat.id, text)
+
+    # Chats
+
+    def open_chat(self, chat: Chat, *, at: str | None = None) -> None:
+        """Show another chat; a draft that is in no chat yet stays."""
+        self.stop()
+        self._editing = None
+        self._save_draft()
+        self.chat = chat
+        self.query_one(StatusLine).status = ChatStatus()
+        if chat.settings.model is not None:
+            self.state.want(chat.settings.model)
+        self.show_path(at=at)
+        for feature in self._features:
+            feature.on_chat_opened()
+        leaf = chat.leaf
+        if leaf is not None and leaf.is_open:
+            self._take_up(leaf)
+
+    def _take_up(self, answer: Message) -> None:
+        """Follow an answer that was being written when the program ended."""
+        if answer.generation is not None:
+            self._begin(answer, lambda turn: turn.resume())
+        else:
+            answer.ending = "interrupted"
+            self.history.end_message(answer.id, answer.ending, answer.facts)
+
+    def show_path(self, *, at: str | None = None) -> None:
+        """Draw the transcript from the chat's path again."""
+        self.transcript.clear()
+        for entry in path_entries(self.chat):
+            self.transcript.add(entry)
+        for feature in self._features:
+            feature.on_path_changed()
+        self.show_state()
+
+    # The daemon
 
     @on(DaemonConnected)
     def connected(self, event: DaemonConnected) -> None:
         """The daemon answers: choose the model to talk to."""
         self._warmed = None
-        self._state.connect(event.models)
-        if self._state.model is not None and self._state.model.state == "downloading":
-            self._start_pull()
-        self._send_next()
-        self._show_state()
+        self.state.connect(event.models)
+        for feature in self._features:
+            feature.on_connected()
+        self.send_next()
+        self.show_state()
 
     @on(DaemonLost)
     def lost(self, event: DaemonLost) -> None:
         """The daemon is gone; the chat is not."""
-        self._state.lose(event.message, event.hint)
+        self.state.lose(event.message, event.hint)
         # A turn that runs tells by itself, when it has given up.
-        if self._transcript.entries and not self._busy:
-            self._transcript.add(failure(event.message, event.hint, "enter starts it again"))
-        self._return_queue()
-        self._show_state()
+        if self.transcript.entries and self.turn is None:
+            self.add_failure(event.message, event.hint, "enter starts it again")
+        self.return_queue()
+        self.show_state()
+
+    def add_failure(self, message: str, hint: str | None, keys: str) -> None:
+        """Say in the transcript what went wrong, and what to press."""
+        self.transcript.add(failure(message, hint, keys))
+
+    @on(PullMoved)
+    def pull_moved(self, event: PullMoved) -> None:
+        """A download got further."""
+        for feature in self._features:
+            feature.on_pull_moved(event.progress)
+
+    @on(PullDone)
+    def pull_done(self, event: PullDone) -> None:
+        """A model is here."""
+        for feature in self._features:
+            feature.on_pull_done(event.entry)
+
+    @on(PullBroke)
+    def pull_broke(self, event: PullBroke) -> None:
+        """A download ended without its model."""
+        for feature in self._features:
+            feature.on_pull_broke(event.message, event.hint)
+
+    def show_pull(self, progress: PullProgress | None) -> None:
+        """Show how far a download is."""
+        self.query_one(PullBar).progress = progress
 
     @on(ModelMoved)
     def model_moved(self, event: ModelMoved) -> None:
         """The model's process changed."""
-        state = self._state
-        if event.model.name == state.model_name and event.model != state.loaded:
-            state.loaded = event.model
-            self._show_state()
+        if event.model.name == self.state.model_name and event.model != self.state.loaded:
+            self.state.loaded = event.model
+            self.show_state()
 
-    def _start_pull(self) -> None:
-        name = self._state.model_name
-        if name is None:
-            return
-        self._state.pulling = name
-        self._stop_following_pull()
-        self._pull_worker = self.run_worker(self._link.follow_pull(name), group="pull")
-        self._show_state()
+    @on(GaugesMoved)
+    def gauges_moved(self, event: GaugesMoved) -> None:
+        """The daemon told its figures."""
+        for feature in self._features:
+            feature.on_gauges(event.gauges)
 
-    def _stop_following_pull(self) -> None:
-        if self._pull_worker is not None:
-            self._pull_worker.cancel()
-            self._pull_worker = None
-
-    @on(PullMoved)
-    def pull_moved(self, event: PullMoved) -> None:
-        """Show how far the download is."""
-        if self._state.pulling is not None:
-            self.query_one(PullBar).progress = event.progress
-
-    @on(PullDone)
-    def pull_done(self, event: PullDone) -> None:
-        """The model is here: talk to it."""
-        self._end_pull()
-        self._state.pulled(event.entry)
-        self._send_next()
-        self._show_state()
-
-    @on(PullBroke)
-    def pull_broke(self, event: PullBroke) -> None:
-        """Say what went wrong; enter tries again."""
-        self._end_pull()
-        self._transcript.add(failure(event.message, event.hint, "enter tries again"))
-        self._return_queue()
-        self._show_state()
-
-    def _end_pull(self) -> None:
-        self._state.pulling = None
-        self.query_one(PullBar).progress = None
+    @on(PagesMoved)
+    def pages_moved(self, event: PagesMoved) -> None:
+        """The daemon told what is in the KV cache."""
+        for feature in self._features:
+            feature.on_pages(event.pages)
 
     # What the screen shows
 
     def _paint(self) -> None:
-        turn = self._turn
+        turn = self.turn
         if turn is not None:
-            self._transcript.update_entry(turn.entry)
+            self.transcript.update_entry(turn.entry)
             self._show_status(turn)
 
-    def _show_state(self, turn: Turn | None = None) -> None:
+    def show_state(self, turn: Turn | None = None) -> None:
         """Bring everything but the transcript up to date."""
         if not self.is_mounted:
             return
         welcome = self.query_one(Welcome)
-        welcome.display = not self._transcript.entries
-        welcome.pulling = self._state.pulling is not None
-        welcome.model = self._state.model
-        welcome.trouble = "\n".join(filter(None, self._state.trouble or ()))
-        self.query_one(TitleBar).chat_title = clean(self._conversation.title)
-        composer = self._composer
-        composer.placeholder = self._state.placeholder
-        composer.border_subtitle = key_hints(self._busy, self.size.width)
-        self._show_status(turn or self._turn)
+        welcome.display = not self.transcript.entries
+        welcome.pulling = self.state.pulling is not None
+        welcome.model = self.state.model
+        welcome.trouble = "\n".join(filter(None, self.state.trouble or ()))
+        self.query_one(TitleBar).chat_title = clean(self.chat.title)
+        composer = self.composer
+        composer.placeholder = self.state.placeholder
+        hints = key_hints(self.turn is not None, self.size.width)
+        composer.border_subtitle = "editing · esc leaves it as it was" if self._editing else hints
+        self._show_status(turn or self.turn)
 
     def _show_status(self, turn: Turn | None) -> None:
         line = self.query_one(StatusLine)
-        line.status = self._state.status(line.status, turn)
+        line.status = self.state.status(line.status, turn)
 
     @on(Transcript.NewLines)
     def new_lines(self, event: Transcript.NewLines) -> None:
@@ -333,152 +590,14 @@ class ChatScreen(Screen[None]):
         pill = self.query_one("#pill", Static)
         plural = "" if event.count == 1 else "s"
         pill.update(f"↓ {event.count} new line{plural} · end")
-        pill.styles.offset = (self._transcript.margin, 0)
+        pill.styles.offset = (self.transcript.margin, 0)
         pill.set_class(event.count > 0, "-shown")
 
     @on(Composer.FollowRequested)
     def follow_requested(self) -> None:
         """Go to the end."""
-        self.action_follow()
+        self.transcript.follow()
 
-    # Commands
 
-    def _run_slash(self, name: str, argument: str) -> None:
-        command = find_slash(name)
-        if command is None:
-            self.notify(
-                f"There is no command /{name}. F1 lists them.", severity="warning", markup=False
-            )
-            return
-        self._composer.text = ""
-        if command.slash == "model" and argument:
-            self._use_model(argument)
-        else:
-            self.call_later(self.run_action, command.action)
-
-    def action_stop(self) -> None:
-        """Stop the answer at once; else stop following a download, which goes on."""
-        turn = self._turn
-        if turn is not None:
-            turn.stop()
-            self.run_worker(self._cancel(turn), group="cancel")
-            self._end_turn(turn)
-        elif self._state.pulling is not None:
-            name = self._state.pulling
-            self._stop_following_pull()
-            self._end_pull()
-            self._return_queue()
-            self.notify(f"{name} goes on downloading in the daemon.", markup=False)
-            self._show_state()
-
-    async def _cancel(self, turn: Turn) -> None:
-        error = await turn.cancel()
-        if error is not None:
-            self.notify(error.message, severity="warning", markup=False)
-
-    def action_interrupt(self) -> None:
-        """Copy what is selected, else stop; twice in a row leaves."""
-        selected = self.get_selected_text() or self._composer.selected_text
-        if selected:
-            self._copy(selected)
-            self.clear_selection()
-            return
-        if self._busy:
-            self.action_stop()
-            return
-        now = time.monotonic()
-        if now - self._interrupted_at < QUIT_WINDOW:
-            self.chat_app.exit()
-            return
-        self._interrupted_at = now
-        self.notify("ctrl+c again leaves the chat.", timeout=QUIT_WINDOW)
-
-    def action_new_chat(self) -> None:
-        """Start over; a draft stays."""
-        if self._turn is not None:
-            self.action_stop()
-        self._conversation = Conversation()
-        self._transcript.clear()
-        self.query_one(StatusLine).status = ChatStatus()
-        self._show_state()
-
-    def action_retry(self) -> None:
-        """Ask the last prompt again; an answer it had stays to be read."""
-        if self._busy:
-            self.notify("An answer is still running; esc stops it.", severity="warning")
-            return
-        if not self._conversation.reopen():
-            self.notify("There is no prompt to ask again.", severity="warning")
-            return
-        for entry in reversed(self._transcript.entries):
-            if isinstance(entry, AnswerEntry):
-                entry.annotate("asked again below")
-                self._transcript.update_entry(entry)
-                break
-        if self._state.connected:
-            self._ask()
-            return
-        prompt = self._conversation.messages[-1].content
-        self._conversation.drop_unanswered()
-        self._queue.push(prompt)
-        self._send_next()
-
-    def action_copy_answer(self) -> None:
-        """Copy the last answer."""
-        answer = self._turn.text if self._turn is not None else self._conversation.last_answer
-        if answer:
-            self._copy(clean(answer))
-        else:
-            self.notify("There is no answer to copy yet.", severity="warning")
-
-    def _copy(self, text: str) -> None:
-        self.chat_app.copy_to_clipboard(text)
-        self.notify("Sent to the terminal's clipboard (OSC 52); terminals do not confirm it.")
-
-    async def action_pick_model(self) -> None:
-        """Show the models there are now."""
-        try:
-            self._state.models = await self._link.models()
-        except ClientError as error:
-            self.notify(error.message, severity="error", markup=False)
-            return
-        from .model_picker import ModelPicker
-
-        picker = ModelPicker(self._state.models, self._state.model_name)
-        self.chat_app.push_screen(picker, self._picked)
-
-    def _picked(self, model: ModelEntry | None) -> None:
-        if model is None:
-            return
-        if not model.writes:
-            self._refuse(model)
-            return
-        self._state.wanted = model.name
-        self._state.choose(model)
-        if self._state.must_pull:
-            self._start_pull()
-        self._show_state()
-
-    def _refuse(self, model: ModelEntry) -> None:
-        """Say that the model does not chat."""
-        purpose = "embeddings" if model.task == "embed" else "ranking"
-        self.notify(
-            f"{model.name} is there for {purpose} and does not chat; ctrl+o picks another model.",
-            severity="warning",
-            markup=False,
-        )
-
-    def _use_model(self, reference: str) -> None:
-        model = find_model(self._state.models, reference)
-        if model is None:
-            model = ModelEntry(name=reference, installed=False, state="available")
-        self._picked(model)
-
-    def action_scroll_page(self, direction: int) -> None:
-        """Read a page further up (-1) or down (1)."""
-        step = max(1, self._transcript.size.height - 2) * direction
-        self._transcript.scroll_relative(y=step, animate=False, immediate=True)
-
-    def action_follow(self) -> None:
-        """Go to the end and stay there."""
-        self._transcript.follow()
+async def _awaited(result: Any) -> None:
+    await result

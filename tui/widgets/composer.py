@@ -6,6 +6,7 @@ from textual import events
 from textual.message import Message
 from textual.widgets import TextArea
 
+from ..chats.message import Attachment
 from ..transcript.cleaning import clean
 
 NEWLINE_KEYS = frozenset({"ctrl+j", "shift+enter", "alt+enter"})
@@ -17,9 +18,10 @@ class Composer(TextArea):
     class Submitted(Message):
         """The user sent what is in the composer, maybe nothing; it is still there."""
 
-        def __init__(self, text: str) -> None:
+        def __init__(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
             super().__init__()
             self.text = text
+            self.attachments = attachments
 
     class RecallQueued(Message):
         """The user wants the last queued prompt back."""

@@ -6,6 +6,9 @@ from textual.app import RenderResult
 from textual.content import Content
 from textual.widget import Widget
 
+from ..prompt import Prompt
+from ..transcript.cleaning import clean
+
 SHOWN = 3
 
 
@@ -14,7 +17,7 @@ class PromptQueue(Widget):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
-        self._prompts: list[str] = []
+        self._prompts: list[Prompt] = []
 
     def __len__(self) -> int:
         return len(self._prompts)
@@ -23,24 +26,24 @@ class PromptQueue(Widget):
         # A widget is there even when it holds nothing; Textual asks for its truth.
         return True
 
-    def push(self, prompt: str) -> None:
+    def push(self, prompt: Prompt) -> None:
         """Put a prompt at the end."""
         self._prompts.append(prompt)
         self._changed()
 
-    def next(self) -> str | None:
+    def next(self) -> Prompt | None:
         """Take the first prompt."""
         prompt = self._prompts.pop(0) if self._prompts else None
         self._changed()
         return prompt
 
-    def take_back(self) -> str | None:
+    def take_back(self) -> Prompt | None:
         """Take the last prompt."""
         prompt = self._prompts.pop() if self._prompts else None
         self._changed()
         return prompt
 
-    def take_all(self) -> list[str]:
+    def take_all(self) -> list[Prompt]:
         """Take all prompts, first one first."""
         prompts, self._prompts = self._prompts, []
         self._changed()
@@ -57,7 +60,7 @@ class PromptQueue(Widget):
     def render(self) -> RenderResult:
         lines: list[Content] = []
         for prompt in self._prompts[:SHOWN]:
-            text = Content(" ".join(prompt.split())).stylize("$muted")
+            text = Content(" ".join(clean(prompt.text).split())).stylize("$muted")
             line = Content.assemble(("↳ next  ", "$secondary"), text)
             lines.append(line.truncate(self.size.width, ellipsis=True))
         if len(self._prompts) > SHOWN:

@@ -1,0 +1,53 @@
+"""`TurnRequest`: what is asked of the daemon for one answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from .chats.chat import Chat
+from .chats.view import request_messages
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """A conversation and how to answer it; `conversation` is what its pages in the cache are named.
+
+    With `continues` the last message, an answer, is gone on with.
+    """
+
+    messages: list[dict[str, str]]
+    model: str | None = None
+    conversation: str = ""
+    sampling: dict[str, float] = field(default_factory=dict[str, float])
+    private: bool = False
+    continues: bool = False
+    max_tokens: int | None = None
+    batch: bool = False
+
+    @classmethod
+    def of(cls, chat: Chat, model: str | None, *, continues: bool = False) -> TurnRequest:
+        """What the chat's path asks for."""
+        return cls(
+            request_messages(chat),
+            model,
+            conversation=chat.label,
+            sampling=dict(chat.settings.sampling),
+            private=chat.temporary,
+            continues=continues,
+        )
+
+    def body(self) -> dict[str, object]:
+        """The body of `POST /ingle/v1/generations`."""
+        sampling = {name: value for name, value in self.sampling.items() if name != "max_tokens"}
+        limit = self.sampling.get("max_tokens", self.max_tokens)
+        body: dict[str, object] = {
+            "messages": self.messages,
+            "model": self.model,
+            "sampling": sampling,
+            "max_tokens": None if limit is None else int(limit),
+            "conversation": self.conversation,
+            "private": self.private,
+            "continues": self.continues,
+            "priority": "batch" if self.batch else None,
+        }
+        return {name: value for name, value in body.items() if value not in (None, "", False, {})}
