@@ -20,7 +20,11 @@ class ErrorEnvelope(msgspec.Struct, frozen=True):
 
 
 class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
-    """A model with a process, or the trace of one that failed; context and KV are in tokens."""
+    """A model with a process, or the trace of one that failed; context and KV are in tokens.
+
+    `prompt_rate` and `decode_rate` are measured tokens a second of a prompt that is read, and of
+    one answer; 0 where nothing was measured yet.
+    """
 
     name: str
     state: str
@@ -51,6 +55,8 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
     drafted_tokens_total: int = 0
     accepted_tokens_total: int = 0
     preemptions_total: int = 0
+    prompt_rate: float = 0.0
+    decode_rate: float = 0.0
     loaded_for: float = 0.0
     expires_in: float | None = None
 
@@ -155,9 +161,11 @@ class GaugesEvent(msgspec.Struct, frozen=True):
 
 
 class PageGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Pages that belong together: the same conversations hold them, or held them last.
+    """Pages with one story: the same conversations ran through them, and left them together.
 
-    `tokens` is what is in all of them; `idle_seconds` since their last use, 0 while `running`.
+    Of `conversations`, those that run or ran last come first; "" stands for requests that named
+    none. `tokens` is what is in all of them; `idle_seconds` since their last use, 0 while
+    `running`.
     """
 
     conversations: list[str] = []
@@ -170,7 +178,8 @@ class PagesEvent(msgspec.Struct, frozen=True, kw_only=True):
     """The `pages` event: a model's KV cache, page by page.
 
     `runs` are (index into `groups`, or -1 for free; number of pages) in the order of the pages, of
-    `page_tokens` tokens each. `memory_tokens` and `disk_tokens` are stored outside of the cache.
+    `page_tokens` tokens each; a page that several groups share is told as of the one that has most
+    of it. `memory_tokens` and `disk_tokens` are stored outside of the cache.
     """
 
     model: str
@@ -184,10 +193,15 @@ class PagesEvent(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenCounts(msgspec.Struct, frozen=True):
-    """The answer to `POST /ingle/v1/tokens`: of the whole prompt, and of each message's part."""
+    """The answer to `POST /ingle/v1/tokens`: of the whole prompt, and of each message's part.
+
+    `rest` belongs to no message: what the template puts before the first one, and the words that
+    open the answer. `total` is the sum of all.
+    """
 
     total: int
     messages: list[int]
+    rest: int = 0
     context: int = 0
 
 

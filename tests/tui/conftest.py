@@ -21,6 +21,7 @@ from contextlib import (
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import h11
 import pyte
@@ -54,6 +55,25 @@ def model_entry(name: str = "smollm2:135m", **changes: object) -> Json:
         "task": "generate",
     }
     return entry | changes
+
+
+def page_map(**changes: object) -> Json:
+    """One `pages` event: a shared prefix, a chat that runs, one that is kept, and free pages."""
+    event: Json = {
+        "model": "smollm2:135m",
+        "page_tokens": 32,
+        "pages": 256,
+        "groups": [
+            {"conversations": ["chat-1", "chat-2"], "running": True, "tokens": 128},
+            {"conversations": ["chat-1"], "running": True, "tokens": 690},
+            {"conversations": ["chat-2"], "running": False, "tokens": 300, "idle_seconds": 12.5},
+        ],
+        "runs": [[0, 4], [1, 22], [2, 10], [-1, 220]],
+        "memory_tokens": 0,
+        "disk_tokens": 2048,
+        "evicted_pages_total": 0,
+    }
+    return event | changes
 
 
 @dataclass
@@ -137,6 +157,7 @@ class FakeDaemon:
         self.pull_gate = asyncio.Event()
         self.pull_error: Json | None = None
         self.pull_done: list[str] = []
+        self.pages = page_map()
         self._subscribers: list[asyncio.Queue[tuple[str, Json]]] = []
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -215,7 +236,8 @@ class FakeDaemon:
         routes: list[tuple[str, Callable[..., Awaitable[None]]]] = [
             (r"GET /health", self._health),
             (r"GET /ingle/v1/models", self._models),
-            (r"GET /ingle/v1/events", self._events),
+            (r"GET /ingle/v1/events(?:\?pages=(.+))?", self._events),
+            (r"POST /ingle/v1/tokens", self._tokens),
             (r"POST /ingle/v1/load", self._load),
             (r"POST /ingle/v1/pull", self._pull),
             (r"POST /ingle/v1/generations", self._generate),
@@ -239,11 +261,21 @@ class FakeDaemon:
     async def _load(self, request: Request) -> None:
         await request.answer({"name": request.body["model"], "state": "ready", "context": 8192})
 
-    async def _events(self, request: Request) -> None:
+    async def _tokens(self, request: Request) -> None:
+        """A token a word, four around each message, and three that open the answer."""
+        texts = [message.get("content") or "" for message in request.body["messages"]]
+        counts = [len(text.split()) + 4 for text in texts]
+        total = sum(counts) + 3
+        answer: Json = {"total": total, "messages": counts, "rest": 3, "context": 8192}
+        await request.answer(answer)
+
+    async def _events(self, request: Request, pages_of: str | None = None) -> None:
         queue: asyncio.Queue[tuple[str, Json]] = asyncio.Queue()
         self._subscribers.append(queue)
         await request.start_stream()
         try:
+            if pages_of is not None:
+                await request.event("pages", self.pages | {"model": unquote(pages_of)})
             while True:
                 await request.event(*await queue.get())
         finally:
