@@ -98,6 +98,11 @@ class Paths:
         return self.state / "connections.json"
 
     @property
+    def chats(self) -> Path:
+        """The history of the terminal chat."""
+        return self.models.parent / "chats"
+
+    @property
     def kv(self) -> Path:
         """What was computed for conversations, a folder a model."""
         return self.state / "kv"

@@ -15,9 +15,9 @@ from textual.app import App, SystemCommand
 from textual.driver import Driver
 from textual.screen import Screen
 
-from .chats.history import History
 from .client import DaemonClient
 from .commands import COMMANDS
+from .folders import Folders
 from .screens.chat import ChatScreen
 from .theme import DAYLIGHT, EMBER, FALLBACK_VARIABLES
 
@@ -33,7 +33,7 @@ class ChatApp(App[None]):
         client: DaemonClient,
         *,
         model: str | None = None,
-        history: History | None = None,
+        folders: Folders | None = None,
         temporary: bool = False,
         start_daemon: Callable[[], None] | None = None,
         on_live: Callable[[], None] | None = None,
@@ -44,7 +44,7 @@ class ChatApp(App[None]):
         self._chat = ChatScreen(
             client,
             model=model,
-            history=history,
+            folders=folders,
             temporary=temporary,
             start_daemon=start_daemon,
             on_live=self._live,

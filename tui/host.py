@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from .client import DaemonClient
     from .daemon_link import DaemonLink
     from .features.feature import Feature
+    from .folders import Folders
     from .transcript.transcript import Transcript
     from .turn import Turn
     from .widgets.composer import Composer
@@ -41,6 +42,11 @@ class ChatHost(Protocol):
 
     @property
     def state(self) -> ChatState: ...
+
+    @property
+    def folders(self) -> Folders | None:
+        """Where history and settings are kept; None keeps nothing."""
+        ...
 
     @property
     def chat(self) -> Chat:

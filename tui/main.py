@@ -11,19 +11,23 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .first_frame import FirstFrame
+    from .folders import Folders
 
 
 def run_chat(
     *,
     socket_path: str | None,
     address: tuple[str, int] | None = None,
+    folders: Folders | None = None,
     model: str | None = None,
+    temporary: bool = False,
     start_daemon: Callable[[], None] | None = None,
 ) -> int:
     """Run the chat in this terminal until the user leaves; returns the exit status.
 
     `start_daemon` blocks until a daemon runs, or raises an exception with `message` and `hint`. It
     is called in a thread, perhaps more than once, and only while nothing answers at the socket.
+    Without `folders` nothing is kept.
     """
     reason = unusable_terminal()
     if reason is not None:
@@ -39,7 +43,20 @@ def run_chat(
         os.environ.setdefault("ESCDELAY", "20")
     signal.signal(signal.SIGTERM, _leave)
     try:
-        return _run(socket_path, address, model, start_daemon)
+        with _first_frame() as first_frame:
+            from .app import ChatApp
+            from .client import DaemonClient
+
+            app = ChatApp(
+                DaemonClient(socket_path, address),
+                folders=folders,
+                model=model,
+                temporary=temporary,
+                start_daemon=start_daemon,
+                on_live=None if first_frame is None else first_frame.hand_over,
+            )
+            app.run()
+            return app.return_code or 0
     except KeyboardInterrupt:
         return 130
 
@@ -53,26 +70,6 @@ def unusable_terminal() -> str | None:
         if not stream.isatty():
             return f"The chat needs a terminal, and the {name} is not one."
     return None
-
-
-def _run(
-    socket_path: str | None,
-    address: tuple[str, int] | None,
-    model: str | None,
-    start_daemon: Callable[[], None] | None,
-) -> int:
-    with _first_frame() as first_frame:
-        from .app import ChatApp
-        from .client import DaemonClient
-
-        app = ChatApp(
-            DaemonClient(socket_path, address),
-            model=model,
-            start_daemon=start_daemon,
-            on_live=None if first_frame is None else first_frame.hand_over,
-        )
-        app.run()
-        return app.return_code or 0
 
 
 def _leave(_signal: int, _frame: object) -> None:

@@ -33,8 +33,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def open_chat(model: str | None) -> int:
     """Run the chat until the person leaves; needs a terminal."""
-    find_paths(os.environ).check_private()
+    paths = find_paths(os.environ)
+    paths.check_private()
     socket = find_socket(os.environ)
+    from ingle.tui.folders import Folders
     from ingle.tui.main import run_chat
 
     def start_daemon() -> None:
@@ -44,7 +46,12 @@ def open_chat(model: str | None) -> int:
         # The screen belongs to the chat by now, which shows by itself that the daemon starts.
         ensure_daemon(load_config(os.environ), say=_keep_quiet)
 
-    return run_chat(socket_path=str(socket), model=model, start_daemon=start_daemon)
+    return run_chat(
+        socket_path=str(socket),
+        folders=Folders(paths.chats, paths.config),
+        model=model,
+        start_daemon=start_daemon,
+    )
 
 
 def find_socket(environ: Mapping[str, str]) -> Path:

@@ -24,6 +24,7 @@ from ..commands import COMMANDS, find_slash, parse_slash
 from ..daemon_link import DaemonLink
 from ..features import FEATURES
 from ..features.feature import Feature, Handler
+from ..folders import Folders
 from ..messages import (
     DaemonConnected,
     DaemonLost,
@@ -88,7 +89,7 @@ class ChatScreen(Screen[None]):
         client: DaemonClient,
         *,
         model: str | None = None,
-        history: History | None = None,
+        folders: Folders | None = None,
         temporary: bool = False,
         start_daemon: Callable[[], None] | None = None,
         on_live: Callable[[], object] | None = None,
@@ -99,7 +100,8 @@ class ChatScreen(Screen[None]):
         self.state = ChatState(wanted=model)
         self.chat = Chat(temporary=temporary)
         self.turn: Turn | None = None
-        self._kept = history or NoHistory()
+        self.folders = folders
+        self._kept: History = NoHistory()
         self._on_live = on_live
         self._editing: Message | None = None
         self._warmed: str | None = None
