@@ -30,6 +30,7 @@ from textual.pilot import Pilot
 
 from ingle.tui.app import ChatApp
 from ingle.tui.client import DaemonClient
+from ingle.tui.screens.chat import ChatScreen
 from ingle.tui.transcript.transcript import Transcript
 from ingle.tui.widgets.composer import Composer
 
@@ -391,6 +392,10 @@ class Chat:
         """What the screen shows now, line by line."""
         lines = self.app.screen._compositor.render_strips()  # pyright: ignore[reportPrivateUsage]
         return "\n".join(strip.text.rstrip() for strip in lines)
+
+    @property
+    def screen(self) -> ChatScreen:
+        return next(s for s in self.app.screen_stack if isinstance(s, ChatScreen))
 
     @property
     def draft(self) -> str:
