@@ -1,0 +1,117 @@
+"""`ChipBook`: texts that stand in a draft as a short label in brackets."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from dataclasses import dataclass
+
+from ..chats.message import Attachment
+
+_START, _MIDDLE, _END = "\x02", "\x1f", "\x03"
+"""Around a chip in a kept draft: control characters that no draft can contain."""
+_KEPT = re.compile(f"{_START}([^{_MIDDLE}{_END}]*){_MIDDLE}([^{_END}]*){_END}")
+_NUMBER = re.compile(r" #(\d+)\]\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class ChipSpan:
+    """A chip's label in a text: from `start` to `end`, without the latter."""
+
+    label: str
+    start: int
+    end: int
+
+
+class ChipBook:
+    """Knows what is behind each label; a label counts wherever it stands in the text.
+
+    Nothing is forgotten while a draft lives, so that undoing a deletion brings the content back.
+    """
+
+    def __init__(self) -> None:
+        self._contents: dict[str, Attachment] = {}
+        self._pattern: re.Pattern[str] | None = None
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._contents)
+
+    def __contains__(self, label: object) -> bool:
+        return label in self._contents
+
+    def add_paste(self, text: str) -> str:
+        """Keep pasted text; returns its label."""
+        lines = text.count("\n") + 1
+        size = f"{lines} lines" if lines > 1 else f"{len(text):,} characters".replace(",", " ")
+        return self.add(f"pasted {size}", text)
+
+    def add(self, name: str, text: str) -> str:
+        """Keep a text under a name that becomes a label with a number of its own."""
+        self._count += 1
+        name = " ".join(name.replace("[", "(").replace("]", ")").split())
+        return self.put(Attachment(f"{name} #{self._count}", text))
+
+    def put(self, attachment: Attachment) -> str:
+        """Keep an attachment under the name it has; returns its label."""
+        label = f"[{attachment.name}]"
+        if (number := _NUMBER.search(label)) is not None:
+            self._count = max(self._count, int(number[1]))
+        self._contents[label] = attachment
+        self._pattern = None
+        return label
+
+    def content(self, label: str) -> str:
+        """The text behind a label; raises `KeyError`."""
+        return self._contents[label].text
+
+    def replace(self, label: str, text: str) -> None:
+        """Put another text behind a label."""
+        self._contents[label] = Attachment(self._contents[label].name, text)
+
+    def spans(self, text: str) -> list[ChipSpan]:
+        """The chips in a text, from left to right."""
+        if not self._contents or "[" not in text:
+            return []
+        if self._pattern is None:
+            labels = sorted(self._contents, key=len, reverse=True)
+            self._pattern = re.compile("|".join(map(re.escape, labels)))
+        return [ChipSpan(m[0], m.start(), m.end()) for m in self._pattern.finditer(text)]
+
+    def attachments(self, text: str) -> tuple[Attachment, ...]:
+        """What the chips in a text stand for, each once, in the order of the text."""
+        labels = dict.fromkeys(span.label for span in self.spans(text))
+        return tuple(self._contents[label] for label in labels)
+
+    def pack(self, text: str) -> str:
+        """The draft with the contents of its chips inside, to be kept; `unpack` reads it."""
+        parts: list[str] = []
+        at = 0
+        for span in self.spans(text):
+            # A content could itself hold the marks only if it was never cleaned.
+            content = self.content(span.label).translate(_NO_MARKS)
+            parts += [text[at : span.start], _START, span.label[1:-1], _MIDDLE, content, _END]
+            at = span.end
+        return "".join([*parts, text[at:]])
+
+    def unpack(self, kept: str) -> str:
+        """The draft of a `pack`; its chips are known from then on."""
+
+        def put(match: re.Match[str]) -> str:
+            return self.put(Attachment(match[1], match[2]))
+
+        return _KEPT.sub(put, kept)
+
+
+_NO_MARKS = {ord(mark): None for mark in (_START, _MIDDLE, _END)}
+
+
+def span_at(spans: list[ChipSpan], place: int, *, inside: bool = False) -> ChipSpan | None:
+    """The chip that touches a place, or that it is strictly inside of."""
+    at = bisect_left([span.end for span in spans], place)
+    for span in spans[at : at + 2]:
+        if inside and span.start < place < span.end:
+            return span
+        if not inside and span.start <= place <= span.end:
+            return span
+    return None

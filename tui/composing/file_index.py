@@ -1,0 +1,108 @@
+"""`FileIndex`: the files of a folder that somebody may want to mention."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections import deque
+from dataclasses import dataclass
+from pathlib import Path
+
+from .mentions import resolve
+
+MAX_FILES = 50_000
+WALK_SECONDS = 2.0
+GIT_SECONDS = 5.0
+_SKIPPED = frozenset({"node_modules", "__pycache__", "venv", "target", "build", "dist"})
+
+
+@dataclass(frozen=True, slots=True)
+class FileIndex:
+    """Paths relative to the folder, with `/`, folders ending in it; `complete` unless too many."""
+
+    paths: tuple[str, ...]
+    complete: bool = True
+
+
+def index_files(folder: Path) -> FileIndex:
+    """The files that git knows or does not ignore, else what a walk finds; blocks for seconds."""
+    files = _from_git(folder)
+    complete = True
+    if files is None:
+        files, complete = _from_walk(folder)
+    if len(files) > MAX_FILES:
+        files, complete = files[:MAX_FILES], False
+    folders = {f"{parent}/" for name in files for parent in _parents(name)}
+    return FileIndex((*sorted(folders), *files), complete)
+
+
+def _parents(name: str) -> list[str]:
+    parts = name.split("/")[:-1]
+    return ["/".join(parts[: count + 1]) for count in range(len(parts))]
+
+
+def _from_git(folder: Path) -> list[str] | None:
+    # A repository's own settings may name programs to run; none of them is asked for a listing.
+    command = ["git", "-c", "core.fsmonitor=false", "-C", str(folder), "ls-files"]
+    command += ["--cached", "--others", "--exclude-standard", "-z"]
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=GIT_SECONDS,
+            env=os.environ | {"GIT_OPTIONAL_LOCKS": "0"},
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if done.returncode != 0:
+        return None
+    names = dict.fromkeys(done.stdout.decode("utf-8", "surrogateescape").split("\0"))
+    return sorted(name for name in names if name and name.isprintable())
+
+
+def _from_walk(folder: Path) -> tuple[list[str], bool]:
+    """The files below a folder, the nearest first, as many as time allows."""
+    deadline = time.monotonic() + WALK_SECONDS
+    files: list[str] = []
+    waiting = deque([(str(folder), "")])
+    while waiting:
+        if len(files) > MAX_FILES or time.monotonic() > deadline:
+            return files, False
+        path, prefix = waiting.popleft()
+        try:
+            with os.scandir(path) as entries:
+                found = sorted(entries, key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in found:
+            if entry.name.startswith(".") or not entry.name.isprintable():
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name not in _SKIPPED:
+                    waiting.append((entry.path, f"{prefix}{entry.name}/"))
+            else:
+                files.append(prefix + entry.name)
+    return files, True
+
+
+def list_folder(typed: str, folder: Path, limit: int = 2_000) -> list[str]:
+    """The names that go on from `~/part`, `/part` or `../part`, as they would be typed."""
+    head, slash, part = typed.rpartition("/")
+    base = resolve(head + slash, folder)
+    names: list[str] = []
+    try:
+        with os.scandir(base) as entries:
+            for entry in entries:
+                if entry.name.startswith(".") and not part.startswith("."):
+                    continue
+                if entry.name.isprintable():
+                    names.append(f"{head}{slash}{entry.name}{'/' if entry.is_dir() else ''}")
+                if len(names) >= limit:
+                    break
+    except OSError:
+        return []
+    return sorted(names)

@@ -1,0 +1,59 @@
+"""Mentions of files in a prompt, such as `@src/app.py`, `@"two words.txt"`, `@src/**/*.py`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+_MENTION = re.compile(r"""(?<![^\s([{<])@(?:"([^"\n]+)"|([^\s"@][^\s"]*))""")
+_TRAILING = ".,;:!?)]}>'"
+_GLOB = re.compile(r"[*?]|\[[^\]]+\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Mention:
+    """`@path` in a text, from `start` to `end` without the latter."""
+
+    path: str
+    start: int
+    end: int
+
+    @property
+    def is_glob(self) -> bool:
+        """Whether it stands for all files of a pattern."""
+        return _GLOB.search(self.path) is not None
+
+
+def find_mentions(text: str) -> list[Mention]:
+    """Everything in a text that has the form of a mention; a full stop behind is not part of it."""
+    if "@" not in text:
+        return []
+    mentions: list[Mention] = []
+    for match in _MENTION.finditer(text):
+        if match[1] is not None:
+            mentions.append(Mention(match[1], match.start(), match.end()))
+            continue
+        path = match[2].rstrip(_TRAILING) or match[2]
+        mentions.append(Mention(path, match.start(), match.start() + 1 + len(path)))
+    return mentions
+
+
+def as_mention(path: str) -> str:
+    """How a path is mentioned: in quotes where it needs them."""
+    plain = find_mentions(f"@{path}")
+    whole = len(plain) == 1 and plain[0].path == path and not plain[0].is_glob
+    return f"@{path}" if whole else f'@"{path}"'
+
+
+def resolve(path: str, folder: Path) -> Path:
+    """The file that a mention means, seen from the working folder; it need not exist."""
+    return Path.home() / path[2:] if path.startswith("~/") else folder / path
+
+
+def shown_path(path: Path, folder: Path) -> str:
+    """The shortest name that `resolve` takes back to the path."""
+    for base, prefix in ((folder, ""), (Path.home(), "~/")):
+        if path.is_relative_to(base):
+            return prefix + path.relative_to(base).as_posix()
+    return path.as_posix()

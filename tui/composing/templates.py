@@ -1,0 +1,57 @@
+"""Prompt templates: files in a folder, with places to fill in."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+MAX_TEMPLATES = 500
+MAX_BYTES = 200_000
+PLACE = re.compile(r"\{\{ *([^{}\n]{1,60}?) *\}\}")
+_NAME = re.compile(r"[\w][\w+.-]*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A saved prompt; `description` is its first line."""
+
+    name: str
+    text: str
+
+    @property
+    def description(self) -> str:
+        """The first line that says something, without the marks of a heading."""
+        lines = (line.lstrip("# ").strip() for line in self.text.splitlines())
+        return next((line for line in lines if line), "")
+
+    @property
+    def places(self) -> list[str]:
+        """The names of what is to be filled in, each once."""
+        return list(dict.fromkeys(match[1] for match in PLACE.finditer(self.text)))
+
+
+def load_templates(folder: Path) -> list[Template]:
+    """The templates `*.md` in a folder, by name; what cannot be read is left out. Blocks."""
+    templates: list[Template] = []
+    try:
+        files = sorted(folder.glob("*.md"))[:MAX_TEMPLATES]
+    except OSError:
+        return []
+    for file in files:
+        if _NAME.match(file.stem) is None:
+            continue
+        try:
+            if not file.is_file() or file.stat().st_size > MAX_BYTES:
+                continue
+            text = file.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError):
+            continue
+        templates.append(Template(file.stem, text.strip("\n")))
+    return templates
+
+
+def next_place(text: str, start: int) -> tuple[int, int] | None:
+    """Where the next place to fill in is, from `start` on and then from the beginning."""
+    match = PLACE.search(text, start) or PLACE.search(text)
+    return None if match is None else match.span()
