@@ -56,7 +56,6 @@ class BranchesFeature(Feature):
         if message is None or not message.content:
             self.host.tell("There is no answer to go on with.", "warning")
             return
-        self.host.chat.cut_behind(message)
         self.host.continue_answer(message)
 
     def branch(self, name: str) -> None:

@@ -35,16 +35,15 @@ from ..messages import (
     PullDone,
     PullMoved,
 )
-from ..notices import answer_failed, failure
+from ..notices import failure
 from ..painter import Painter
 from ..path_entries import path_entries
 from ..prompt import Prompt
 from ..transcript.cleaning import clean
-from ..transcript.entries import AnswerEntry, PromptEntry
 from ..transcript.transcript import Transcript
 from ..transcript.warm_up import import_markdown
-from ..turn import LOCAL, Turn
-from ..turn_request import TurnRequest
+from ..turn import Turn
+from ..turns import Turns
 from ..widgets.composer import Composer
 from ..widgets.prompt_queue import PromptQueue
 from ..widgets.pull_bar import PullBar
@@ -99,16 +98,16 @@ class ChatScreen(Screen[None]):
         self.link = DaemonLink(client, self.post_message, start_daemon)
         self.state = ChatState(wanted=model)
         self.chat = Chat(temporary=temporary)
-        self.turn: Turn | None = None
+        self._turns = Turns(self)
         self.folders = folders
         self._kept: History = NoHistory()
         self._on_live = on_live
         self._editing: Message | None = None
         self._warmed: str | None = None
         self._interrupted_at = 0.0
-        self._painter = Painter(self._paint)
+        self.painter = Painter(self._paint)
         self._draft_saved = ""
-        self._features = [kind(self) for kind in FEATURES]
+        self.features = [kind(self) for kind in FEATURES]
         self._handlers: dict[str, Handler] = {
             "stop": lambda _: self._stop_or_cancel(),
             "new": lambda _: self.open_chat(Chat()),
@@ -116,7 +115,7 @@ class ChatScreen(Screen[None]):
             "interrupt": lambda _: self._interrupt(),
             "quit": lambda _: self.chat_app.exit(),
         }
-        for feature in self._features:
+        for feature in self.features:
             self._handlers.update(feature.handlers())
 
     def compose(self) -> ComposeResult:
@@ -143,13 +142,13 @@ class ChatScreen(Screen[None]):
         self.call_after_refresh(self._ready)
 
     def _ready(self) -> None:
-        for feature in self._features:
+        for feature in self.features:
             feature.on_ready()
 
     def close(self) -> None:
         """Leave nothing unsaved."""
         self._save_draft()
-        for feature in self._features:
+        for feature in self.features:
             feature.on_closing()
 
     # Parts
@@ -165,6 +164,11 @@ class ChatScreen(Screen[None]):
         return NoHistory() if self.chat.temporary else self._kept
 
     @property
+    def turn(self) -> Turn | None:
+        """The answer that is being written."""
+        return self._turns.current
+
+    @property
     def transcript(self) -> Transcript:
         """The conversation on the screen."""
         return self.query_one(Transcript)
@@ -175,12 +179,13 @@ class ChatScreen(Screen[None]):
         return self.query_one(Composer)
 
     @property
-    def _queue(self) -> PromptQueue:
+    def queue(self) -> PromptQueue:
+        """The prompts that wait."""
         return self.query_one(PromptQueue)
 
     def feature(self, kind: type[F]) -> F:
         """The feature of this class."""
-        return next(feature for feature in self._features if isinstance(feature, kind))
+        return next(feature for feature in self.features if isinstance(feature, kind))
 
     def tell(
         self, text: str, severity: Literal["information", "warning", "error"] = "information"
@@ -261,156 +266,51 @@ class ChatScreen(Screen[None]):
 
     def _empty_enter(self) -> None:
         if self.state.trouble is not None:
-            self._wake_daemon()
+            self.wake_daemon()
         elif self.state.must_pull:
             self.run_command("pull")
 
     def send(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
         """Send a prompt, or queue it while an answer runs."""
-        self._queue.push(Prompt(text, attachments, self._editing))
+        self.queue.push(Prompt(text, attachments, self._editing))
         self._editing = None
-        self.send_next()
+        self._turns.send_next()
 
     def send_next(self) -> None:
-        """Send the first waiting prompt, or bring about what it waits for."""
-        self.composer.queue_waiting = len(self._queue) > 0
-        if self.turn is not None or not len(self._queue):
-            return
-        if not self.state.connected:
-            self._wake_daemon()
-        elif self.state.model is not None and not self.state.model.writes:
-            self.run_command("model", self.state.model.name)  # which says why it does not chat
-            self.return_queue()
-        elif self.state.must_pull:
-            self.run_command("pull")
-        elif self.state.can_ask:
-            prompt = self._queue.next()
-            assert prompt is not None
-            self._ask(self._add_prompt(prompt))
-        self.composer.queue_waiting = len(self._queue) > 0
-        self.show_state()
+        """Send the first waiting prompt, if it can be sent now."""
+        self._turns.send_next()
 
-    def _add_prompt(self, prompt: Prompt) -> Message:
-        """The prompt as a message behind the last one, or beside the one that was edited."""
-        leaf = self.chat.leaf
-        parent = leaf.id if leaf is not None else None
-        if prompt.edits is not None:
-            parent = prompt.edits.parent
-        message = Message(
-            role="user", content=prompt.text, attachments=prompt.attachments, parent=parent
-        )
-        if not self.chat.messages:
-            self.history.add_chat(self.chat)
-        self.chat.add(message)
-        self.history.add_message(self.chat.id, message)
-        if prompt.edits is not None:
-            self.show_path()
-        else:
-            self.transcript.add(PromptEntry(message.text))
-        return message
+    def ask_again(self, parent: Message) -> None:
+        """Have a prompt answered once more."""
+        self._turns.ask_again(parent)
 
-    def _wake_daemon(self) -> None:
+    def continue_answer(self, message: Message) -> None:
+        """Have a broken-off answer gone on with."""
+        self._turns.continue_answer(message)
+
+    def stop(self) -> None:
+        """Stop the answer that runs, and keep its part."""
+        self._turns.stop()
+
+    def return_queue(self) -> None:
+        """Put waiting prompts back into the composer."""
+        self._turns.return_queue()
+
+    def wake_daemon(self) -> None:
+        """Look for the daemon now, and start it where it does not run."""
         self.state.trouble = None
         self.link.wake()
         self.show_state()
 
-    def _ask(self, prompt: Message) -> None:
-        """Have the model answer the prompt, which is the last message of the path."""
-        request = TurnRequest.of(self.chat, self.state.model_name)
-        answer = Message(role="assistant", parent=prompt.id, model=self.state.model_name or "model")
-        self._add_answer(answer)
-        self._begin(answer, lambda turn: turn.run(request))
-
-    def _add_answer(self, answer: Message) -> None:
-        self.chat.add(answer)
-        self.history.add_message(self.chat.id, answer)
-
-    def ask_again(self, parent: Message) -> None:
-        """Have a prompt answered once more."""
-        self.chat.cut_behind(parent)
-        self.show_path()
-        if self.state.connected:
-            self._ask(parent)
-        else:
-            self._queue.push(Prompt(parent.content, parent.attachments, parent))
-            self.send_next()
-
-    def continue_answer(self, message: Message) -> None:
-        """Have a broken-off answer gone on with, as another branch that begins alike."""
-        request = TurnRequest.of(self.chat, self.state.model_name, continues=True)
-        answer = Message(
-            role="assistant",
-            parent=message.parent,
-            model=self.state.model_name or "model",
-            content=message.content,
-            reasoning=message.reasoning,
-        )
-        self._add_answer(answer)
-        self.show_path()
-        self._begin(answer, lambda turn: turn.run(request))
-
-    def _begin(self, answer: Message, follow: Callable[[Turn], Coroutine[Any, Any, None]]) -> None:
-        entry = AnswerEntry(answer.model, LOCAL)
-        if answer.content:
-            entry.append(answer.content)
-            self._drop_entry_of(answer)
-        self.transcript.add(entry)
-        self.transcript.follow()
-        turn = Turn(self.client, self.history, answer, entry, self._painter.request)
-        self.turn = turn
-        self.run_worker(self._answer(turn, follow(turn)), group="turn")
-        for feature in self._features:
-            feature.on_turn_started(turn)
-        self.show_state()
-
-    def _drop_entry_of(self, answer: Message) -> None:
-        """Take away how a message was drawn before it began to grow again."""
-        entries = self.transcript.entries
-        if entries and isinstance(entries[-1], AnswerEntry):
-            self.transcript.drop(entries[-1])
-
-    async def _answer(self, turn: Turn, following: Coroutine[Any, Any, None]) -> None:
-        await following
-        if self.turn is turn:
-            self._end_turn(turn)
-
-    def _end_turn(self, turn: Turn) -> None:
-        self.turn = None
-        self._painter.flush()
-        self.transcript.update_entry(turn.entry)
-        if not turn.text:
-            self.transcript.drop(turn.entry)
-        if turn.error is not None:
-            self.transcript.add(answer_failed(turn.error))
-        if turn.ending in ("stopped", "failed"):
-            self.return_queue()
-        for feature in self._features:
-            feature.on_turn_ended(turn)
-        self.show_state(turn)
-        self.send_next()
-
-    def stop(self) -> None:
-        """Stop the answer that runs, and keep its part."""
-        turn = self.turn
-        if turn is not None:
-            turn.stop()
-            self.run_worker(self._cancel(turn), group="cancel")
-            self._end_turn(turn)
-
-    async def _cancel(self, turn: Turn) -> None:
-        error = await turn.cancel()
-        if error is not None:
-            self.tell(error.message, "warning")
-
     def _stop_or_cancel(self) -> None:
-        """What escape does: stop the answer, else give up an edit, else leave a download alone."""
+        """What escape does: stop the answer, give up an edit, or what a feature makes of it."""
         if self.turn is not None:
             self.stop()
         elif self._editing is not None:
             self._editing = None
             self.composer.replace_text("")
             self.show_state()
-        elif not any(feature.on_escape() for feature in self._features):
+        elif not any(feature.on_escape() for feature in self.features):
             self.composer.focus()
 
     def edit(self, message: Message) -> None:
@@ -420,28 +320,20 @@ class ChatScreen(Screen[None]):
         self.composer.focus()
         self.show_state()
 
-    def return_queue(self) -> None:
-        """Put waiting prompts back into the composer: nothing is sent after a stop."""
-        waiting = [prompt.text for prompt in self._queue.take_all()]
-        if waiting:
-            draft = [self.composer.text] if self.composer.text else []
-            self.composer.replace_text("\n\n".join([*waiting, *draft]))
-        self.composer.queue_waiting = False
-
     @on(Composer.RecallQueued)
     def recall_queued(self) -> None:
         """Give the last waiting prompt back for editing."""
-        prompt = self._queue.take_back()
+        prompt = self.queue.take_back()
         if prompt is not None:
             self._editing = prompt.edits
             self.composer.replace_text(prompt.text)
-        self.composer.queue_waiting = len(self._queue) > 0
+        self.composer.queue_waiting = len(self.queue) > 0
 
     @on(Composer.Changed)
     def draft_changed(self) -> None:
         """Have the model loaded while the first words are typed."""
         text = self.composer.text
-        for feature in self._features:
+        for feature in self.features:
             feature.on_draft_changed(text)
         model = self.state.model
         if model is None or not self.state.can_ask or self._warmed == model.name or not text:
@@ -468,26 +360,18 @@ class ChatScreen(Screen[None]):
         if chat.settings.model is not None:
             self.state.want(chat.settings.model)
         self.show_path(at=at)
-        for feature in self._features:
+        for feature in self.features:
             feature.on_chat_opened()
         leaf = chat.leaf
         if leaf is not None and leaf.is_open:
-            self._take_up(leaf)
-
-    def _take_up(self, answer: Message) -> None:
-        """Follow an answer that was being written when the program ended."""
-        if answer.generation is not None:
-            self._begin(answer, lambda turn: turn.resume())
-        else:
-            answer.ending = "interrupted"
-            self.history.end_message(answer.id, answer.ending, answer.facts)
+            self._turns.take_up(leaf)
 
     def show_path(self, *, at: str | None = None) -> None:
         """Draw the transcript from the chat's path again."""
         self.transcript.clear()
         for entry in path_entries(self.chat):
             self.transcript.add(entry)
-        for feature in self._features:
+        for feature in self.features:
             feature.on_path_changed()
         self.show_state()
 
@@ -498,7 +382,7 @@ class ChatScreen(Screen[None]):
         """The daemon answers: choose the model to talk to."""
         self._warmed = None
         self.state.connect(event.models)
-        for feature in self._features:
+        for feature in self.features:
             feature.on_connected()
         self.send_next()
         self.show_state()
@@ -520,19 +404,19 @@ class ChatScreen(Screen[None]):
     @on(PullMoved)
     def pull_moved(self, event: PullMoved) -> None:
         """A download got further."""
-        for feature in self._features:
+        for feature in self.features:
             feature.on_pull_moved(event.progress)
 
     @on(PullDone)
     def pull_done(self, event: PullDone) -> None:
         """A model is here."""
-        for feature in self._features:
+        for feature in self.features:
             feature.on_pull_done(event.entry)
 
     @on(PullBroke)
     def pull_broke(self, event: PullBroke) -> None:
         """A download ended without its model."""
-        for feature in self._features:
+        for feature in self.features:
             feature.on_pull_broke(event.message, event.hint)
 
     def show_pull(self, progress: PullProgress | None) -> None:
@@ -549,13 +433,13 @@ class ChatScreen(Screen[None]):
     @on(GaugesMoved)
     def gauges_moved(self, event: GaugesMoved) -> None:
         """The daemon told its figures."""
-        for feature in self._features:
+        for feature in self.features:
             feature.on_gauges(event.gauges)
 
     @on(PagesMoved)
     def pages_moved(self, event: PagesMoved) -> None:
         """The daemon told what is in the KV cache."""
-        for feature in self._features:
+        for feature in self.features:
             feature.on_pages(event.pages)
 
     # What the screen shows

@@ -1,0 +1,176 @@
+"""`Turns`: sends prompts one after the other, and follows their answers into the chat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from .chats.message import Message
+from .notices import answer_failed
+from .prompt import Prompt
+from .transcript.entries import AnswerEntry, PromptEntry
+from .turn import LOCAL, Turn
+from .turn_request import TurnRequest
+
+if TYPE_CHECKING:
+    from .screens.chat import ChatScreen
+
+Follow = Callable[[Turn], Coroutine[Any, Any, None]]
+
+
+class Turns:
+    """One turn at a time; what is sent meanwhile waits in the screen's queue."""
+
+    def __init__(self, screen: ChatScreen) -> None:
+        self._screen = screen
+        self.current: Turn | None = None
+
+    def send_next(self) -> None:
+        """Send the first waiting prompt, or bring about what it waits for."""
+        screen, state = self._screen, self._screen.state
+        self._mark_waiting()
+        if self.current is not None or not len(screen.queue):
+            return
+        if not state.connected:
+            screen.wake_daemon()
+        elif state.model is not None and not state.model.writes:
+            screen.run_command("model", state.model.name)  # which says why it does not chat
+            self.return_queue()
+        elif state.must_pull:
+            screen.run_command("pull")
+        elif state.can_ask:
+            prompt = screen.queue.next()
+            assert prompt is not None
+            self._ask(self._add_prompt(prompt))
+        self._mark_waiting()
+        screen.show_state()
+
+    def _mark_waiting(self) -> None:
+        self._screen.composer.queue_waiting = len(self._screen.queue) > 0
+
+    def _add_prompt(self, prompt: Prompt) -> Message:
+        """The prompt as a message behind the last one, or in the place of the one it edits."""
+        screen = self._screen
+        chat, leaf = screen.chat, screen.chat.leaf
+        parent = leaf.id if leaf is not None else None
+        if prompt.edits is not None:
+            parent = prompt.edits.parent
+        message = Message(
+            role="user", content=prompt.text, attachments=prompt.attachments, parent=parent
+        )
+        if not chat.messages:
+            screen.history.add_chat(chat)
+        chat.add(message)
+        screen.history.add_message(chat.id, message)
+        if prompt.edits is not None:
+            screen.show_path()
+        else:
+            screen.transcript.add(PromptEntry(message.text))
+        return message
+
+    def _ask(self, prompt: Message) -> None:
+        """Have the model answer the prompt, which is the last message of the path."""
+        request = TurnRequest.of(self._screen.chat, self._screen.state.model_name)
+        self.begin(self._add_answer(prompt.id), lambda turn: turn.run(request))
+
+    def _add_answer(self, parent: str | None, content: str = "", reasoning: str = "") -> Message:
+        chat = self._screen.chat
+        answer = Message(
+            role="assistant",
+            parent=parent,
+            model=self._screen.state.model_name or "model",
+            content=content,
+            reasoning=reasoning,
+        )
+        chat.add(answer)
+        self._screen.history.add_message(chat.id, answer)
+        return answer
+
+    def ask_again(self, prompt: Message) -> None:
+        """Have a prompt answered once more; its other answers stay as branches."""
+        screen = self._screen
+        screen.chat.cut_behind(prompt)
+        screen.show_path()
+        if screen.state.connected:
+            self._ask(prompt)
+        else:
+            screen.queue.push(Prompt(prompt.content, prompt.attachments, prompt))
+            self.send_next()
+
+    def continue_answer(self, message: Message) -> None:
+        """Have a broken-off answer gone on with, as another branch that begins alike."""
+        screen = self._screen
+        screen.chat.cut_behind(message)
+        request = TurnRequest.of(screen.chat, screen.state.model_name, continues=True)
+        answer = self._add_answer(message.parent, message.content, message.reasoning)
+        screen.show_path()
+        self.begin(answer, lambda turn: turn.run(request))
+
+    def take_up(self, answer: Message) -> None:
+        """Follow an answer that was being written when the program ended."""
+        if answer.generation is not None:
+            self.begin(answer, lambda turn: turn.resume())
+        else:
+            answer.ending = "interrupted"
+            self._screen.history.end_message(answer.id, answer.ending, answer.facts)
+
+    def begin(self, answer: Message, follow: Follow) -> None:
+        """Show the answer as it grows, from what it has already."""
+        screen = self._screen
+        entry = AnswerEntry(answer.model, LOCAL)
+        if answer.content:
+            entry.append(answer.content)
+            entries = screen.transcript.entries
+            if entries and isinstance(entries[-1], AnswerEntry):
+                screen.transcript.drop(entries[-1])  # as it was drawn before it grows again
+        screen.transcript.add(entry)
+        screen.transcript.follow()
+        turn = Turn(screen.client, screen.history, answer, entry, screen.painter.request)
+        self.current = turn
+        screen.run_worker(self._follow(turn, follow(turn)), group="turn")
+        for feature in screen.features:
+            feature.on_turn_started(turn)
+        screen.show_state()
+
+    async def _follow(self, turn: Turn, following: Coroutine[Any, Any, None]) -> None:
+        await following
+        if self.current is turn:
+            self._end(turn)
+
+    def _end(self, turn: Turn) -> None:
+        screen = self._screen
+        self.current = None
+        screen.painter.flush()
+        screen.transcript.update_entry(turn.entry)
+        if not turn.text:
+            screen.transcript.drop(turn.entry)
+        if turn.error is not None:
+            screen.transcript.add(answer_failed(turn.error))
+        if turn.ending in ("stopped", "failed"):
+            self.return_queue()
+        for feature in screen.features:
+            feature.on_turn_ended(turn)
+        screen.show_state(turn)
+        self.send_next()
+
+    def stop(self) -> None:
+        """Stop the answer that runs, and keep its part."""
+        turn = self.current
+        if turn is not None:
+            turn.stop()
+            self._screen.run_worker(self._cancel(turn), group="cancel")
+            self._end(turn)
+
+    async def _cancel(self, turn: Turn) -> None:
+        error = await turn.cancel()
+        if error is not None:
+            self._screen.tell(error.message, "warning")
+
+    def return_queue(self) -> None:
+        """Put waiting prompts back into the composer: nothing is sent after a stop."""
+        composer = self._screen.composer
+        waiting = [prompt.text for prompt in self._screen.queue.take_all()]
+        if waiting:
+            draft = [composer.text] if composer.text else []
+            composer.replace_text("\n\n".join([*waiting, *draft]))
+        composer.queue_waiting = False
