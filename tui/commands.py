@@ -49,6 +49,15 @@ COMMANDS: tuple[Command, ...] = (
         "sampling", "Sampling", "Temperature and its kin", "Chat", None, "sampling", "NAME=VALUE"
     ),
     Command(
+        "think",
+        "Thinking",
+        "How much to think before answering",
+        "Chat",
+        None,
+        "think",
+        "off|on|low|medium|high",
+    ),
+    Command(
         "template", "Prompt templates", "Insert a saved prompt", "Chat", None, "template", "NAME"
     ),
     Command("attach", "Attach", "Send a file along", "Chat", None, "attach", "FILE"),

@@ -19,6 +19,7 @@ class TurnRequest:
     model: str | None = None
     conversation: str = ""
     sampling: dict[str, float] = field(default_factory=dict[str, float])
+    thinking: str = ""
     private: bool = False
     continues: bool = False
     max_tokens: int | None = None
@@ -32,6 +33,7 @@ class TurnRequest:
             model,
             conversation=chat.label,
             sampling=dict(chat.settings.sampling),
+            thinking=chat.settings.thinking,
             private=chat.temporary,
             continues=continues,
         )
@@ -45,9 +47,17 @@ class TurnRequest:
             "model": self.model,
             "sampling": sampling,
             "max_tokens": None if limit is None else int(limit),
+            "reasoning": self._reasoning(),
             "conversation": self.conversation,
             "private": self.private,
             "continues": self.continues,
             "priority": "batch" if self.batch else None,
         }
         return {name: value for name, value in body.items() if value not in (None, "", False, {})}
+
+    def _reasoning(self) -> dict[str, object] | None:
+        if not self.thinking:
+            return None
+        if self.thinking in ("on", "off"):
+            return {"enabled": self.thinking == "on"}
+        return {"enabled": True, "effort": self.thinking}

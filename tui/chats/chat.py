@@ -16,12 +16,15 @@ MAX_TITLE = 60
 
 
 class ChatSettings(msgspec.Struct, kw_only=True):
-    """What a chat is held with; None leaves it to the daemon, `title` "" to the first words."""
+    """What a chat is held with; None leaves it to the daemon, `title` "" to the first words.
+
+    `thinking` is "off", "on", "low", "medium", "high", or "" for the model's own."""
 
     title: str = ""
     model: str | None = None
     system: str = ""
     sampling: dict[str, float] = {}
+    thinking: str = ""
     folder: str = ""
     pinned: bool = False
 

@@ -18,6 +18,7 @@ SAMPLING = {
     "max_tokens": (1, 2**31 - 1),
 }
 """What can be set for a chat, and its bounds; the daemon knows more, for programs."""
+THINKING = ("off", "on", "low", "medium", "high")
 WHOLE = {"top_k", "seed", "max_tokens"}
 
 
@@ -25,7 +26,7 @@ class InstructionsFeature(Feature):
     """Commands that change what every following prompt of the chat is sent with."""
 
     def handlers(self) -> Mapping[str, Handler]:
-        return {"system": self.system, "sampling": self.sampling}
+        return {"system": self.system, "sampling": self.sampling, "think": self.think}
 
     def system(self, text: str) -> None:
         """Set the system prompt, or show it for editing."""
@@ -62,6 +63,15 @@ class InstructionsFeature(Feature):
         self._changed()
         pairs = "  ".join(f"{name}={value:g}" for name, value in settings.sampling.items())
         self.host.tell(f"Sampling of this chat: {pairs or 'as the model recommends'}.")
+
+    def think(self, wish: str) -> None:
+        """Have models that can think do so, or not; without a wish, as they do by themselves."""
+        if wish and wish not in THINKING:
+            self.host.tell(f"/think takes one of {', '.join(THINKING)}, or nothing.", "warning")
+            return
+        self.host.chat.settings.thinking = wish
+        self._changed()
+        self.host.tell(f"Thinking in this chat: {wish or 'as the model does by itself'}.")
 
     def _changed(self) -> None:
         chat = self.host.chat

@@ -50,6 +50,18 @@ async def test_sampling_is_sent(open_chat: OpenChat, fake_daemon: FakeDaemon) ->
     assert body["max_tokens"] == 40
 
 
+async def test_thinking_is_asked_for(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.send("/think high")
+        await chat.until_shown("Thinking in this chat: high")
+        await chat.send("/think hard")
+        await chat.until_shown("/think takes one of")
+        await chat.send("hello")
+        await chat.until_shown("Hello there.")
+    body = [r for r in fake_daemon.requests if r.target == "/ingle/v1/generations"][-1].body
+    assert body["reasoning"] == {"enabled": True, "effort": "high"}
+
+
 def test_pairs_change_sampling() -> None:
     assert changed_sampling({"seed": 1}, "temperature=0.5, top_k=3") == {
         "seed": 1,
