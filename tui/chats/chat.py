@@ -153,7 +153,8 @@ class Chat:
             for compaction in self.compactions.values()
             if compaction.id not in self.undone and compaction.at in places
         ]
-        return max(active, key=lambda c: (places[c.at], c.created), default=None)
+        # Not by place: a trim reaches further down than a summary made after it.
+        return max(active, key=lambda c: (c.created, places[c.at]), default=None)
 
     def compaction_chain(self) -> list[Compaction]:
         """The active compaction and those whose summaries stand before its own, the first first."""

@@ -31,5 +31,5 @@ class Compaction(msgspec.Struct, frozen=True, kw_only=True):
     kv_pages: int = 0
     seconds: float = 0.0
     trims: bool = False
-    """Made without a model: `summary` is empty, and attachments and thoughts up to `at` are left
-    out of what is sent."""
+    """Made without a model: `summary` is empty, and attachments and long pasted texts up to `at`
+    are left out of what is sent."""

@@ -1,0 +1,211 @@
+"""`Compactor`: asks the model for a summary behind the cached conversation, and judges it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+import msgspec
+
+from ..api import Delta, Finished, GenerationCreated, Loading, Started
+from ..chats.chat import Chat
+from ..chats.compaction import Compaction
+from ..chats.view import ViewEntry, view_entries
+from ..client import DaemonClient
+from ..errors import ClientError
+from ..generation import Generation
+from .check import Refused, check_answer, check_saving
+from .instruction import answer_grammar, instruction
+from .notes import Notes
+from .planner import INSTRUCTION
+from .quotes import find_quotes
+from .selection import Selection, select
+from .sizes import Sizes, measure
+
+MODEL_SHARE = 0.45
+"""The part of the notes that the model writes; the rest is for the user's own words."""
+_FITTING = 3
+"""How often quotes are given up until the view is as small as it should be."""
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a compaction is doing; tokens and seconds."""
+
+    words: str = "reading"
+    written: int = 0
+    computed: int = 0
+    reused: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return time.monotonic() - self.started
+
+
+class Compactor:
+    """One compaction of a chat's path; the chat itself is not changed."""
+
+    def __init__(
+        self,
+        client: DaemonClient,
+        chat: Chat,
+        model: str | None,
+        *,
+        focus: str = "",
+        batch: bool = False,
+        changed: Callable[[Progress], object] = lambda _: None,
+    ) -> None:
+        self._client = client
+        self._chat = chat
+        self._model = model
+        self._focus = focus
+        self._batch = batch
+        self._changed = changed
+        self._generation: Generation | None = None
+        self.progress = Progress()
+        self.exact = True
+
+    async def run(self) -> Compaction:
+        """The compaction to add to the chat; raises `Refused` and `ClientError`."""
+        entries = view_entries(self._chat)
+        before = await measure(self._client, self._model, entries)
+        selection = self._select(entries, before)
+        if selection is None:
+            raise Refused("There is nothing to sum up yet: a chat needs two turns for that.")
+        self._tell("reading")
+        text, reason = await self._ask(self._messages(entries, selection, before), selection.notes)
+        notes = check_answer(text, reason)
+        self._tell("checking")
+        return await self._fit(notes, selection, before)
+
+    async def cancel(self) -> None:
+        """Stop the model; `run` is cancelled by whoever awaits it."""
+        if self._generation is not None:
+            try:
+                await self._generation.cancel()
+            except ClientError:
+                return  # it has ended, or the daemon is gone: nothing runs any more
+
+    def _select(self, entries: Sequence[ViewEntry], sizes: Sizes) -> Selection | None:
+        by_name: dict[str, int] = {}
+        head = 0
+        for entry, size in zip(entries, sizes.entries, strict=True):
+            if entry.message is None:
+                head += size
+            else:
+                by_name[entry.message.id] = size
+        return select(self._chat, by_name, head)
+
+    def _messages(
+        self, entries: Sequence[ViewEntry], selection: Selection, sizes: Sizes
+    ) -> list[dict[str, str]]:
+        """The view as it is in the cache, then the instruction.
+
+        Where that does not fit, the tail is left out: what stays is a prefix of the same cache.
+        """
+        needed = sizes.total + INSTRUCTION + selection.notes
+        if sizes.context and needed > sizes.context:
+            tail = {message.id for message in selection.tail}
+            entries = [e for e in entries if e.message is None or e.message.id not in tail]
+        messages = [{"role": entry.role, "content": entry.content} for entry in entries]
+        return [*messages, {"role": "user", "content": instruction(selection, self._focus)}]
+
+    async def _ask(self, messages: list[dict[str, str]], budget: int) -> tuple[str, str]:
+        """The model's text, and why it ended."""
+        written = max(64, round(budget * MODEL_SHARE))
+        body: dict[str, object] = {
+            "messages": messages,
+            "conversation": self._chat.label,
+            "private": self._chat.temporary,
+            "sampling": {"temperature": 0},
+            "format": {"grammar": answer_grammar(written)},
+            "max_tokens": 2 * written + 64,
+        }
+        if self._model is not None:
+            body["model"] = self._model
+        if self._batch:
+            body["priority"] = "batch"
+        path = "/ingle/v1/generations"
+        created = await self._client.request(GenerationCreated, "POST", path, body)
+        self._generation = Generation(self._client, created.id, created.model)
+        return await self._follow(self._generation)
+
+    async def _follow(self, generation: Generation) -> tuple[str, str]:
+        text: list[str] = []
+        reason = ""
+        async with aclosing(generation.events()) as events:
+            async for event in events:
+                match event:
+                    case Loading():
+                        self._tell("starting the model")
+                    case Started():
+                        self.progress.reused = event.cached_tokens
+                        self.progress.computed = event.prompt_tokens - event.cached_tokens
+                        self._tell("reading")
+                    case Delta():
+                        text.append(event.text)
+                        self.progress.written += event.tokens
+                        self._tell("writing")
+                    case Finished():
+                        reason = event.reason
+                    case _:
+                        continue
+        return "".join(text), reason
+
+    async def _fit(self, notes: Notes, selection: Selection, before: Sizes) -> Compaction:
+        """The notes with as many of the user's own words as the budget holds."""
+        quotes = find_quotes([*selection.merged, *selection.range])
+        notes.drop_stale(quotes)
+        budget = selection.notes - before.of_text(notes.text)
+        for attempt in range(_FITTING):
+            notes.add_quotes(quotes, max(0, budget), before.of_text)
+            compaction = self._compaction(notes, selection, before)
+            after = await self._size_after(compaction)
+            excess = after.total - selection.target
+            if excess <= 0 or not notes.quoted or attempt == _FITTING - 1:
+                break
+            budget = before.of_text("\n".join(notes.quoted)) - excess - 4
+        self.exact = before.exact and after.exact
+        check_saving(
+            before.total,
+            after.total,
+            range_tokens=selection.tokens,
+            summary_tokens=before.of_text(notes.text),
+        )
+        return msgspec.structs.replace(
+            compaction, tokens_after=after.total, seconds=self.progress.seconds
+        )
+
+    async def _size_after(self, compaction: Compaction) -> Sizes:
+        entries = view_entries(self._chat, chain_with(self._chat, compaction))
+        return await measure(self._client, self._model, entries)
+
+    def _compaction(self, notes: Notes, selection: Selection, before: Sizes) -> Compaction:
+        return Compaction(
+            at=selection.at,
+            summary=notes.text,
+            after=selection.after,
+            kept=selection.kept,
+            model=self._model or "",
+            focus=self._focus,
+            turns=selection.turns,
+            tokens_before=before.total,
+        )
+
+    def _tell(self, words: str) -> None:
+        self.progress.words = words
+        self._changed(self.progress)
+
+
+def chain_with(chat: Chat, compaction: Compaction) -> list[Compaction]:
+    """The chain as it will be behind a compaction that is not in the chat yet."""
+    chain = [compaction]
+    step = chat.compactions.get(compaction.after) if compaction.after is not None else None
+    while step is not None:
+        chain.insert(0, step)
+        step = chat.compactions.get(step.after) if step.after is not None else None
+    return chain

@@ -1,0 +1,102 @@
+"""`Notes`: a summary as headings with bullets, and what is done to it before it is used."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from .instruction import HEADINGS, VERBATIM
+from .quotes import Quote, corrected_pairs, missing, within, without_corrected
+from .sentences import words
+
+_NOTHING = re.compile(
+    r"^\W*(?:none|nothing|n/?a|not (?:mentioned|specified|given))\b.{0,24}$", re.IGNORECASE
+)
+
+
+@dataclass(slots=True)
+class Notes:
+    """Bullets by heading, in the order of the headings."""
+
+    sections: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+
+    @classmethod
+    def parse(cls, text: str) -> Notes:
+        """What a model wrote; headings may be marked up, and text under none is left out."""
+        notes = cls()
+        current: list[str] | None = None
+        for line in text.splitlines():
+            heading = _heading(line)
+            if heading is not None:
+                current = notes.sections.setdefault(heading, [])
+            elif current is not None and line.strip():
+                current.append(line.strip().lstrip("-*•· ").strip())
+        return notes
+
+    @property
+    def headings(self) -> set[str]:
+        """The headings that are there."""
+        return set(self.sections)
+
+    @property
+    def bullets(self) -> list[str]:
+        """All bullets."""
+        return [bullet for bullets in self.sections.values() for bullet in bullets]
+
+    def tidy(self) -> None:
+        """Take out bullets that say nothing, or the same once more."""
+        seen: set[tuple[str, ...]] = set()
+        for heading, bullets in self.sections.items():
+            kept: list[str] = []
+            for bullet in bullets:
+                said = tuple(words(bullet))
+                if said and said not in seen and not _NOTHING.match(bullet):
+                    seen.add(said)
+                    kept.append(bullet)
+            self.sections[heading] = kept
+
+    def drop_stale(self, quotes: Sequence[Quote]) -> None:
+        """Take out bullets that tell what the user corrected later."""
+        pairs = corrected_pairs(quotes)
+        for heading, bullets in self.sections.items():
+            self.sections[heading] = [
+                bullet for bullet in bullets if not any(_is_stale(bullet, *pair) for pair in pairs)
+            ]
+
+    def add_quotes(self, quotes: Sequence[Quote], budget: int, count: Callable[[str], int]) -> None:
+        """Put what still holds and the notes do not tell under a heading of its own."""
+        self.sections.pop(VERBATIM, None)
+        added = within(missing(without_corrected(quotes), self.text), budget, count)
+        if added:
+            self.sections[VERBATIM] = [quote.text for quote in added]
+
+    @property
+    def quoted(self) -> list[str]:
+        """The user's own words."""
+        return self.sections.get(VERBATIM, [])
+
+    @property
+    def text(self) -> str:
+        """The notes as they are sent; headings without bullets are left out."""
+        return "\n".join(
+            line
+            for heading, bullets in self.sections.items()
+            if bullets
+            for line in (f"{heading}:", *(f"- {bullet}" for bullet in bullets))
+        )
+
+
+def _is_stale(bullet: str, earlier: Quote, later: Quote) -> bool:
+    """Whether a bullet tells the old value of something and not the new one."""
+    said = bullet.casefold()
+    old = [key for key in earlier.keys if key not in later.keys]
+    new = [key for key in later.keys if key not in earlier.keys]
+    if not any(key.casefold() in said for key in old) or any(k.casefold() in said for k in new):
+        return False
+    return bool(earlier.topic & frozenset(words(bullet)))
+
+
+def _heading(line: str) -> str | None:
+    name = line.strip().strip("#*_ ").rstrip(":").rstrip("*_ ").casefold()
+    return next((h for h in (*HEADINGS, VERBATIM) if h.casefold() == name), None)

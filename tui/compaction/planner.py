@@ -1,0 +1,63 @@
+"""When a chat is compacted: a pure decision from the sizes that are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+SUGGEST_AT = 0.75
+AUTOMATIC_AT = 0.9
+INSTRUCTION = 420
+"""Tokens that the instruction takes at most, without a long focus."""
+LEAST_REPLY = 256
+"""Tokens of an answer below which a prompt counts as not fitting."""
+TURNS_BETWEEN = 2
+
+
+class Step(Enum):
+    """What to do after an answer."""
+
+    NOTHING = "nothing"
+    SUGGEST = "suggest"
+    COMPACT = "compact"
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """How full the context is, in tokens; `turns_since` the last compaction, None before any.
+
+    `refused_at` is how much there was when a compaction was refused or held off last.
+    """
+
+    used: int
+    context: int
+    notes: int
+    turns_since: int | None = None
+    refused_at: int | None = None
+
+    @property
+    def share(self) -> float:
+        """The part of the context that is used."""
+        return self.used / self.context if self.context else 0.0
+
+
+def automatic_at(context: int, notes: int) -> int:
+    """From how many tokens it is done unasked: 90 %, or what leaves room for doing it."""
+    return max(0, min(round(AUTOMATIC_AT * context), context - INSTRUCTION - notes))
+
+
+def next_step(fill: Fill) -> Step:
+    """What to do after an answer, in idle time."""
+    if not fill.context or (fill.turns_since is not None and fill.turns_since < TURNS_BETWEEN):
+        return Step.NOTHING
+    if fill.used >= automatic_at(fill.context, fill.notes):
+        # What was refused once is not tried again until a good deal more was said.
+        if fill.refused_at is not None and fill.used < 1.05 * fill.refused_at:
+            return Step.SUGGEST
+        return Step.COMPACT
+    return Step.SUGGEST if fill.share >= SUGGEST_AT else Step.NOTHING
+
+
+def fits(used: int, prompt: int, context: int) -> bool:
+    """Whether a prompt of so many tokens can be answered without compacting first."""
+    return not context or used + prompt + LEAST_REPLY <= context

@@ -1,0 +1,107 @@
+"""What is summed up and what stays: the end of the range, its pins, and the token budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..chats.chat import Chat
+from ..chats.compaction import Compaction
+from ..chats.message import Message
+from ..chats.view import tail_messages
+
+MERGE_AT = 3
+"""With so many summaries in a chain they become one."""
+TARGET = 0.25
+"""The share of the tokens that a compacted chat should have."""
+TAIL_SHARE = 0.1
+"""The share of the tokens that stays word for word at the end, the last turn at least."""
+MAX_TAIL = 2000
+MIN_NOTES = 96
+"""Tokens below which no summary is worth asking for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What one compaction does: `range` gives way to a summary of at most `notes` tokens.
+
+    `kept` are pins in the range, `tail` stays as it is; the whole view should have `target` tokens.
+    `after` is the compaction whose summary
+    stays before the new one; None where the new one tells all, and `merged` are then the messages
+    behind earlier summaries.
+    """
+
+    range: tuple[Message, ...]
+    tail: tuple[Message, ...]
+    kept: tuple[str, ...]
+    after: str | None
+    merged: tuple[Message, ...]
+    notes: int
+    tokens: int
+    target: int
+
+    @property
+    def at(self) -> str:
+        """The last message of the range."""
+        return self.range[-1].id
+
+    @property
+    def turns(self) -> int:
+        """How many prompts are summed up."""
+        return sum(message.role == "user" for message in self.range)
+
+
+def select(chat: Chat, sizes: dict[str, int], head: int) -> Selection | None:
+    """What a compaction now would do, None where there is nothing to sum up.
+
+    `sizes` are the tokens of each message of the tail by its id, `head` those before the tail.
+    """
+    whole = chat.compaction_chain()
+    chain = [step for step in whole if not step.trims]
+    messages = [m for m in tail_messages(chat) if m.text and not m.is_open]
+    total = head + sum(sizes.get(message.id, 0) for message in messages)
+    cut = _cut(messages, sizes, min(MAX_TAIL, round(total * TAIL_SHARE)))
+    if cut is None:
+        return None
+    merging = len(chain) + 1 >= MERGE_AT
+    told = tuple(_before(chat, chain)) if merging else ()
+    kept = tuple(m.id for m in (*told, *messages[:cut]) if m.pinned)
+    tail = sum(sizes.get(message.id, 0) for message in messages[cut:])
+    pins = sum(sizes.get(message.id, 0) for message in messages[:cut] if message.pinned)
+    in_range = sum(sizes.get(message.id, 0) for message in messages[:cut])
+    # A quarter of what all originals would take, not of what earlier summaries left of them.
+    saved = sum(max(0, step.tokens_before - step.tokens_after) for step in chain)
+    target = round((total + saved) * TARGET)
+    room = target - tail - pins - (0 if merging else head)
+    notes = min(max(room, MIN_NOTES, round(in_range * 0.15)), max(MIN_NOTES, in_range // 3))
+    return Selection(
+        range=tuple(messages[:cut]),
+        tail=tuple(messages[cut:]),
+        kept=kept,
+        after=None if merging or not whole else whole[-1].id,
+        merged=told,
+        notes=notes,
+        tokens=in_range,
+        target=target,
+    )
+
+
+def _cut(messages: Sequence[Message], sizes: dict[str, int], budget: int) -> int | None:
+    """Where the tail begins: at a prompt, with as many turns as `budget` tokens hold."""
+    prompts = [index for index, message in enumerate(messages) if message.role == "user"]
+    if len(prompts) < 2:
+        return None
+    cut = prompts[-1]
+    for start in reversed(prompts[1:-1]):
+        if sum(sizes.get(message.id, 0) for message in messages[start:]) > budget:
+            break
+        cut = start
+    return cut
+
+
+def _before(chat: Chat, chain: Sequence[Compaction]) -> list[Message]:
+    """The messages of the path that the summaries of a chain stand for."""
+    ends = {step.at for step in chain}
+    path = chat.path
+    last = max((index for index, message in enumerate(path) if message.id in ends), default=-1)
+    return path[: last + 1]
