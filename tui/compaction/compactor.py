@@ -20,7 +20,7 @@ from .check import Refused, check_answer, check_saving
 from .instruction import answer_grammar, instruction
 from .notes import Notes
 from .planner import INSTRUCTION
-from .quotes import find_quotes
+from .quotes import Quote, find_quotes
 from .selection import Selection, select
 from .sizes import Sizes, measure
 
@@ -161,14 +161,13 @@ class Compactor:
         quotes = find_quotes([*selection.merged, *selection.range])
         notes.drop_stale(quotes)
         budget = selection.notes - before.of_text(notes.text)
-        for attempt in range(_FITTING):
-            notes.add_quotes(quotes, max(0, budget), before.of_text)
-            compaction = self._compaction(notes, selection, before)
-            after = await self._size_after(compaction)
+        compaction, after = await self._with_quotes(notes, quotes, selection, before, budget)
+        for _ in range(_FITTING - 1):
             excess = after.total - selection.target
-            if excess <= 0 or not notes.quoted or attempt == _FITTING - 1:
+            if excess <= 0 or not notes.quoted:
                 break
             budget = before.of_text("\n".join(notes.quoted)) - excess - 4
+            compaction, after = await self._with_quotes(notes, quotes, selection, before, budget)
         self.exact = before.exact and after.exact
         check_saving(
             before.total,
@@ -180,9 +179,14 @@ class Compactor:
             compaction, tokens_after=after.total, seconds=self.progress.seconds
         )
 
-    async def _size_after(self, compaction: Compaction) -> Sizes:
+    async def _with_quotes(
+        self, notes: Notes, quotes: list[Quote], selection: Selection, before: Sizes, budget: int
+    ) -> tuple[Compaction, Sizes]:
+        """The compaction with so many tokens of quotes, and what is sent behind it."""
+        notes.add_quotes(quotes, max(0, budget), before.of_text)
+        compaction = self._compaction(notes, selection, before)
         entries = view_entries(self._chat, chain_with(self._chat, compaction))
-        return await measure(self._client, self._model, entries)
+        return compaction, await measure(self._client, self._model, entries)
 
     def _compaction(self, notes: Notes, selection: Selection, before: Sizes) -> Compaction:
         return Compaction(

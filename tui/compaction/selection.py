@@ -20,6 +20,9 @@ MAX_TAIL = 2000
 MIN_NOTES = 96
 """Tokens below which no summary is worth asking for."""
 
+RECORD_TOKENS = 40
+"""What stands around the notes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Selection:
@@ -72,7 +75,8 @@ def select(chat: Chat, sizes: dict[str, int], head: int) -> Selection | None:
     # A quarter of what all originals would take, not of what earlier summaries left of them.
     saved = sum(max(0, step.tokens_before - step.tokens_after) for step in chain)
     target = round((total + saved) * TARGET)
-    room = target - tail - pins - (0 if merging else head)
+    fixed = tail + pins + (0 if merging else head)
+    room = target - fixed - RECORD_TOKENS
     notes = min(max(room, MIN_NOTES, round(in_range * 0.15)), max(MIN_NOTES, in_range // 3))
     return Selection(
         range=tuple(messages[:cut]),
@@ -82,7 +86,7 @@ def select(chat: Chat, sizes: dict[str, int], head: int) -> Selection | None:
         merged=told,
         notes=notes,
         tokens=in_range,
-        target=target,
+        target=max(target, fixed + RECORD_TOKENS + notes),
     )
 
 

@@ -1,0 +1,129 @@
+"""A compaction from the request to the row, against a scripted daemon."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingle.tui.chats.chat import Chat
+from ingle.tui.chats.view import request_messages
+from ingle.tui.client import DaemonClient
+from ingle.tui.compaction.check import Refused
+from ingle.tui.compaction.compactor import Compactor
+from ingle.tui.compaction.instruction import VERBATIM
+
+if TYPE_CHECKING:
+    from ..conftest import FakeDaemon
+
+MakeChat = Callable[..., Chat]
+PROMPTS = (
+    "The gate code is 4417 and the key hangs at Ilse's.",
+    "Tell me about tulips.",
+    "And about roses?",
+    "What now?",
+)
+
+
+async def test_the_request_is_the_view_and_one_turn_more(
+    fake_daemon: FakeDaemon, client: DaemonClient, make_chat: MakeChat, notes: Callable[..., str]
+) -> None:
+    chat = make_chat(*PROMPTS)
+    fake_daemon.script(notes(facts="there is a gate"))
+    compaction = await Compactor(client, chat, "smollm2:135m", focus="the garden").run()
+    prompt = fake_daemon.prompts[0]
+    assert prompt[:-1] == request_messages(chat)
+    assert prompt[-1]["role"] == "user"
+    assert "“What now?”" in prompt[-1]["content"]
+    assert "the garden" in prompt[-1]["content"]
+    body = next(r.body for r in fake_daemon.requests if r.target == "/ingle/v1/generations")
+    assert body["conversation"] == chat.id
+    assert body["sampling"] == {"temperature": 0}
+    assert "Open questions" in body["format"]["grammar"]
+    assert compaction.at == chat.path[5].id
+    assert compaction.turns == 3
+    assert compaction.tokens_after < 0.7 * compaction.tokens_before
+
+
+async def test_exact_strings_that_the_model_lost_are_added(
+    fake_daemon: FakeDaemon, client: DaemonClient, make_chat: MakeChat, notes: Callable[..., str]
+) -> None:
+    chat = make_chat(*PROMPTS)
+    fake_daemon.script(notes(facts="there is a gate"))
+    compaction = await Compactor(client, chat, None).run()
+    assert compaction.summary == (
+        "Facts:\n- there is a gate\n"
+        f"{VERBATIM}:\n- The gate code is 4417 and the key hangs at Ilse's."
+    )
+
+
+async def test_pins_stay_word_for_word(
+    fake_daemon: FakeDaemon, client: DaemonClient, make_chat: MakeChat, notes: Callable[..., str]
+) -> None:
+    chat = make_chat(*PROMPTS)
+    chat.path[2].pinned = True
+    fake_daemon.script(notes(facts="there is a gate"))
+    compaction = await Compactor(client, chat, None).run()
+    assert compaction.kept == (chat.path[2].id,)
+    chat.add_compaction(compaction)
+    assert "Tell me about tulips." in request_messages(chat)[0]["content"]
+
+
+async def test_a_third_summary_tells_all(
+    fake_daemon: FakeDaemon,
+    client: DaemonClient,
+    make_chat: MakeChat,
+    more_turns: Callable[..., None],
+    notes: Callable[..., str],
+) -> None:
+    chat = make_chat(*PROMPTS)
+    before = json.dumps(request_messages(chat))
+    for round_number in (1, 2, 3):
+        fake_daemon.script(notes(facts=f"round {round_number}"))
+        compaction = await Compactor(client, chat, None).run()
+        chat.add_compaction(compaction)
+        more_turns(chat, *(f"Topic {round_number}{letter}?" for letter in "abcd"))
+    chain = chat.compaction_chain()
+    assert [step.after for step in chain] == [None]
+    assert "Carry over every bullet" in fake_daemon.prompts[2][-1]["content"]
+    assert "Carry over every bullet" not in fake_daemon.prompts[1][-1]["content"]
+    assert "The gate code is 4417" in request_messages(chat)[0]["content"]
+    chat.undo_compaction(chain[0].id)
+    assert len(chat.compaction_chain()) == 2
+    for step in chat.compaction_chain():
+        chat.undo_compaction(step.id)
+    assert json.dumps(request_messages(chat)).startswith(before[:-1])
+
+
+@pytest.mark.parametrize(
+    ("texts", "words"), [([""], "empty"), (["Facts:\n- gate"], "lacks"), (["x" * 40], "lacks")]
+)
+async def test_what_is_no_summary_changes_nothing(
+    fake_daemon: FakeDaemon,
+    client: DaemonClient,
+    make_chat: MakeChat,
+    texts: list[str],
+    words: str,
+) -> None:
+    chat = make_chat(*PROMPTS)
+    before = request_messages(chat)
+    fake_daemon.script(*texts)
+    with pytest.raises(Refused, match=words):
+        await Compactor(client, chat, None).run()
+    assert request_messages(chat) == before
+    assert chat.compactions == {}
+
+
+async def test_one_turn_is_too_little(client: DaemonClient, make_chat: MakeChat) -> None:
+    with pytest.raises(Refused, match="nothing to sum up"):
+        await Compactor(client, make_chat("Only this?"), None).run()
+
+
+async def test_short_turns_would_save_too_little(
+    fake_daemon: FakeDaemon, client: DaemonClient, make_chat: MakeChat, notes: Callable[..., str]
+) -> None:
+    fake_daemon.script(notes(facts="a word and another word and a third word and more"))
+    with pytest.raises(Refused, match="nothing was changed"):
+        await Compactor(client, make_chat("One?", "Two?", answer="Yes."), None).run()
