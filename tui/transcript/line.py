@@ -4,21 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 from rich.segment import Segment
 from rich.style import Style
+
+if TYPE_CHECKING:
+    from .block import Block
+
+
+Handle = Literal["fold", "copy"]
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
     """Segments, and whether the line continues the one above after a soft wrap.
 
-    `indent` cells at its start are layout rather than text, so copying leaves them out.
+    `indent` cells at its start are layout rather than text, so copying leaves them out. `block` is
+    the part of its entry that the line belongs to, None for the entry's own words; `handle` is
+    what a click on the line does to it.
     """
 
     segments: tuple[Segment, ...] = ()
     soft: bool = False
     indent: int = 0
+    block: Block | None = None
+    handle: Handle | None = None
 
     @property
     def text(self) -> str:
@@ -28,7 +39,12 @@ class Line:
     def prefixed(self, prefix: str, style: Style | None = None, *, layout: bool = True) -> Line:
         """The line behind `prefix`, which counts as layout unless said otherwise."""
         indent = self.indent + len(prefix) if layout else 0
-        return Line((Segment(prefix, style), *self.segments), self.soft, indent)
+        segments = (Segment(prefix, style), *self.segments)
+        return Line(segments, self.soft, indent, self.block, self.handle)
+
+    def within(self, block: Block, *, handle: Handle | None = None) -> Line:
+        """The line as part of `block`."""
+        return Line(self.segments, self.soft, self.indent, block, handle)
 
 
 BLANK = Line()

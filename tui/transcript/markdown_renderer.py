@@ -9,7 +9,9 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
+from .block import Block
 from .cleaning import clean
+from .folding import DEFAULT_FOLDING, MAX_LINES, SHOWN_LINES, Folding
 from .line import BLANK, Line, joined
 from .markdown_parser import is_closed
 from .styles import TranscriptStyles
@@ -24,12 +26,22 @@ MIN_WIDTH = 8
 class MarkdownRenderer:
     """Renders blocks at one width in one set of styles."""
 
-    def __init__(self, styles: TranscriptStyles, width: int) -> None:
+    def __init__(
+        self, styles: TranscriptStyles, width: int, folding: Folding = DEFAULT_FOLDING
+    ) -> None:
         self._styles = styles
         self._width = max(8, width)
+        self._folding = folding
+        self._first_line = 0
 
-    def render(self, blocks: list[SyntaxTreeNode], *, live: bool = False) -> list[Line]:
-        """The blocks' lines; `live` leaves code that still grows without colours."""
+    def render(
+        self, blocks: list[SyntaxTreeNode], *, live: bool = False, first_line: int = 0
+    ) -> list[Line]:
+        """The blocks' lines; `live` leaves code that still grows without colours.
+
+        `first_line` is the line of the whole text at which the blocks begin.
+        """
+        self._first_line = first_line
         return joined(self._block(block, self._width, 0, live) for block in blocks)
 
     def _block(self, node: SyntaxTreeNode, width: int, depth: int, live: bool) -> list[Line]:
@@ -43,11 +55,23 @@ class MarkdownRenderer:
             case "fence" | "code_block":
                 return self._code(node, width, live)
             case "table":
-                return render_table(node, width, self._styles, self._inline)
+                return self._table(node, width)
             case "hr":
                 return [Line((Segment("─" * width, self._styles.rule),))]
             case _:
                 return wrap(self._inline(node), width)
+
+    def _table(self, node: SyntaxTreeNode, width: int) -> list[Line]:
+        cells = [
+            [self._inline(cell).plain.replace("\n", " ") for cell in row.children]
+            for section in node.children
+            for row in section.children
+        ]
+        text = "\n".join("\t".join(row) for row in cells)
+        line = self._first_line + (node.map[0] if node.map else 0)
+        block = Block("table", f"table:{line}", text)
+        rows = render_table(node, width, self._styles, self._inline)
+        return [row.within(block) for row in rows]
 
     def _heading(self, node: SyntaxTreeNode, width: int) -> list[Line]:
         text = self._inline(node)
@@ -95,14 +119,25 @@ class MarkdownRenderer:
         code = clean(node.content).expandtabs(4).removesuffix("\n")
         language = clean(node.info).split()[0] if node.info.strip() else ""
         finished = node.type == "code_block" or not live or is_closed(node.to_tokens()[0])
-        ground = self._styles.fence
+        key = f"fence:{self._first_line + (node.map[0] if node.map else 0)}"
+        styles, ground = self._styles, self._styles.fence
+        rows = _highlight(code, language, styles) if finished and language else _plain(code)
+        is_long = len(rows) > MAX_LINES
+        folded = None
+        if is_long and finished:
+            folded = self._folding.is_folded(key, self._folding.long_code)
+        block = Block("fence", key, clean(node.content).removesuffix("\n"), folded)
         lines: list[Line] = []
         if language:
-            label = Segment(f" {language}".ljust(width)[:width], self._styles.fence_label)
-            lines.append(Line((label,), indent=width))
-        rows = _highlight(code, language, self._styles) if finished and language else _plain(code)
-        for row in rows:
-            lines.extend(_ground(part, width, ground) for part in _fold(row, width - 2))
+            label = Segment(_label(language, width), styles.fence_label)
+            lines.append(Line((label,), indent=width, block=block, handle="copy"))
+        for row in rows[:SHOWN_LINES] if folded else rows:
+            lines += [_ground(part, width, ground).within(block) for part in _fold(row, width - 2)]
+        if folded is not None:
+            hidden = len(rows) - SHOWN_LINES
+            words = f"▸ {hidden} more lines" if folded else "▾ fold"
+            more = Segment(f" {words}".ljust(width)[:width], styles.fence_label)
+            lines.append(Line((more,), indent=width, block=block, handle="fold"))
         return lines
 
     def _inline(self, node: SyntaxTreeNode) -> Text:
@@ -162,6 +197,14 @@ def _is_loose(node: SyntaxTreeNode) -> bool:
     return any(
         child.type == "paragraph" and not child.hidden for item in items for child in item.children
     )
+
+
+def _label(language: str, width: int) -> str:
+    """What stands above code: its language, and how to copy it."""
+    left, right = f" {language}", "copy y "
+    if cell_len(left) + len(right) + 1 > width:
+        return left.ljust(width)[:width]
+    return left + " " * (width - cell_len(left) - len(right)) + right
 
 
 def _plain(code: str) -> list[list[Segment]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from .folding import DEFAULT_FOLDING, Folding
 from .line import BLANK, Line
 from .markdown_parser import MarkdownParser
 from .markdown_renderer import MarkdownRenderer
@@ -18,12 +19,19 @@ def _parser() -> MarkdownParser:
 class MarkdownStream:
     """Source text and its lines at one width; blocks that cannot change any more are kept."""
 
-    def __init__(self, styles: TranscriptStyles, width: int, indent: str = "") -> None:
-        self._renderer = MarkdownRenderer(styles, width)
+    def __init__(
+        self,
+        styles: TranscriptStyles,
+        width: int,
+        indent: str = "",
+        folding: Folding = DEFAULT_FOLDING,
+    ) -> None:
+        self._renderer = MarkdownRenderer(styles, width, folding)
         self._indent = indent
         self._tail = ""
         self._settled: list[Line] = []
         self._settled_source = ""
+        self._first_line = 0
         self._lines: list[Line] = []
 
     @property
@@ -37,7 +45,7 @@ class MarkdownStream:
         if "\n" in text:
             self._settle()
         parsed = _parser().parse(self._tail, live=True)
-        self._show(self._renderer.render(parsed, live=True))
+        self._show(self._renderer.render(parsed, live=True, first_line=self._first_line))
 
     def finish(self) -> None:
         """Render the end as it stands: nothing more will come."""
@@ -45,14 +53,17 @@ class MarkdownStream:
         if _parser().defines_references(source):
             # A definition below gives links above it their addresses.
             self._settled, self._settled_source, self._tail = [], "", source
-        self._show(self._renderer.render(_parser().parse(self._tail)))
+            self._first_line = 0
+        blocks = _parser().parse(self._tail)
+        self._show(self._renderer.render(blocks, first_line=self._first_line))
 
     def _settle(self) -> None:
         length = _parser().settled_length(self._tail)
         if not length:
             return
         blocks = _parser().parse(self._tail[:length])
-        self._settled = self._with_gap(self._renderer.render(blocks))
+        self._settled = self._with_gap(self._renderer.render(blocks, first_line=self._first_line))
+        self._first_line += self._tail.count("\n", 0, length)
         self._settled_source += self._tail[:length]
         self._tail = self._tail[length:]
 
@@ -65,6 +76,13 @@ class MarkdownStream:
         return [*self._settled, *gap, *shifted]
 
 
-def render_markdown(source: str, styles: TranscriptStyles, width: int) -> list[Line]:
+def render_markdown(
+    source: str,
+    styles: TranscriptStyles,
+    width: int,
+    indent: str = "",
+    folding: Folding = DEFAULT_FOLDING,
+) -> list[Line]:
     """The lines of a whole document."""
-    return MarkdownRenderer(styles, width).render(_parser().parse(source))
+    lines = MarkdownRenderer(styles, width, folding).render(_parser().parse(source))
+    return [line.prefixed(indent) for line in lines] if indent else lines

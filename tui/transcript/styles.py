@@ -18,6 +18,13 @@ class TranscriptStyles:
     error: Style
     notice: Style
     caret: Style
+    chip: Style
+    thought: Style
+    seam: Style
+    cursor: Style
+    cursor_mark: Style
+    hit: Style
+    hit_current: Style
     heading: Style
     strong: Style
     emphasis: Style
@@ -33,6 +40,9 @@ class TranscriptStyles:
     syntax_number: Style
     syntax_comment: Style
     syntax_name: Style
+    diff_added: Style
+    diff_removed: Style
+    math: Style
 
     @classmethod
     def resolve(cls, get_style: Callable[[str], Style]) -> TranscriptStyles:

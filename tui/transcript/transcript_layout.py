@@ -12,7 +12,8 @@ class TranscriptLayout:
     def __init__(self) -> None:
         self._heights: list[int] = []
         self._exact: list[bool] = []
-        self._tops: list[int] | None = None
+        # The top of each entry and the end of the last, as far as they are known.
+        self._tops: list[int] = [0]
 
     def __len__(self) -> int:
         return len(self._heights)
@@ -26,13 +27,12 @@ class TranscriptLayout:
         """Add an entry at the end."""
         self._heights.append(height)
         self._exact.append(exact)
-        self._tops = None
 
     def remove(self, index: int) -> None:
         """Remove an entry."""
         del self._heights[index]
         del self._exact[index]
-        self._tops = None
+        self._changed_from(index)
 
     def clear(self) -> None:
         """Forget everything."""
@@ -52,20 +52,24 @@ class TranscriptLayout:
         self._exact[index] = True
         if change:
             self._heights[index] = height
-            self._tops = None
+            self._changed_from(index)
         return change
 
     def guess(self, heights: list[int]) -> None:
         """Replace all heights by guesses."""
         self._heights = heights
         self._exact = [False] * len(heights)
-        self._tops = None
+        self._tops = [0]
 
-    def last_guessed(self) -> int | None:
-        """The lowest entry whose height is only guessed."""
-        for index in range(len(self._exact) - 1, -1, -1):
-            if not self._exact[index]:
-                return index
+    def nearest_guessed(self, first: int, last: int, reach: int) -> int | None:
+        """The entry with a guessed height that is next to those from `first` to `last`.
+
+        At most `reach` entries away; those above come first, since readers scroll up.
+        """
+        for step in range(reach + 1):
+            for index in (first - step, last + step):
+                if 0 <= index < len(self._exact) and not self._exact[index]:
+                    return index
         return None
 
     def top(self, index: int) -> int:
@@ -78,8 +82,14 @@ class TranscriptLayout:
         index = bisect_right(positions, y, hi=len(self._heights)) - 1
         return index, y - positions[index]
 
+    def _changed_from(self, index: int) -> None:
+        """The height of an entry is another: what is above it stays, so that a growing answer at
+        the end of a long chat costs nothing."""
+        del self._tops[index + 1 :]
+
     def _positions(self) -> list[int]:
-        """The top of each entry, and the end of the last."""
-        if self._tops is None:
-            self._tops = [0, *accumulate(self._heights)]
+        known = len(self._tops) - 1
+        if known < len(self._heights):
+            end = self._tops.pop()
+            self._tops += accumulate(self._heights[known:], initial=end)
         return self._tops

@@ -1,0 +1,72 @@
+"""`SeamEntry`: where a summary begins to stand for what is above."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from .. import wording
+from .block import Block
+from .cleaning import clean
+from .entry import Entry, Look
+from .line import BLANK, Line
+from .wrapping import wrap
+
+if TYPE_CHECKING:
+    from ..chats.compaction import Compaction
+
+KEYS = "▸ enter summary · u undo · o originals"
+
+
+class SeamEntry(Entry):
+    """A compaction: what it left out and saved; `kept` says what goes on word for word."""
+
+    def __init__(self, compaction: Compaction, kept: str = "", *, undone: bool = False) -> None:
+        super().__init__(compaction.id)
+        self.compaction = compaction
+        self._kept = clean(kept)
+        self._undone = undone
+
+    @property
+    def text(self) -> str:
+        return clean(self.compaction.summary) or self._facts()[0]
+
+    def _source(self) -> str:
+        return ""
+
+    def _facts(self) -> list[str]:
+        """What is said, the most important first."""
+        made = self.compaction
+        turns = f"{made.turns} turn{'' if made.turns == 1 else 's'}"
+        verb = "trimmed" if made.trims else "compacted"
+        facts = [f"{verb} {turns}"]
+        if made.tokens_before:
+            change = round(100 * (made.tokens_after / made.tokens_before - 1))
+            sign = "−" if change < 0 else "+"
+            before, after = wording.tokens(made.tokens_before), wording.tokens(made.tokens_after)
+            facts.append(f"{before} → {after} tok ({sign}{abs(change)} %)")
+        if self._undone:
+            facts.append("undone")
+        if made.seconds:
+            facts.append(wording.duration(made.seconds))
+        if self._kept:
+            facts.append(f"kept: {self._kept}")
+        if made.kv_pages:
+            facts.append(f"KV −{wording.tokens(made.kv_pages)} pages")
+        return facts
+
+    def _render(self, look: Look) -> list[Line]:
+        block = Block("seam", "seam", self.text)
+        facts = self._facts()
+        while len(facts) > 1 and cell_len(" · ".join(facts)) > look.width - 6:
+            facts.pop()
+        words = Text(f"┄┄ {' · '.join(facts)} ┄┄", look.styles.seam, end="")
+        words.truncate(look.width, overflow="ellipsis")
+        keys = Text(f"   {'' if self._undone else KEYS}", look.styles.muted, end="")
+        keys.truncate(look.width, overflow="ellipsis")
+        rows = [*wrap(words, look.width + 1)[:1]]
+        if not self._undone:
+            rows += wrap(keys, look.width + 1)[:1]
+        return [*(line.within(block) for line in rows), BLANK]
