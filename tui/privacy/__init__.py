@@ -1,0 +1,1 @@
+"""What in a text may be private, found on this machine; hints for people, and no guarantee."""

@@ -1,0 +1,75 @@
+"""The shapes of private things, compiled once; all are linear in the length of the text."""
+
+from __future__ import annotations
+
+import re
+
+EMAIL = re.compile(
+    r"(?<![\w.+-])[A-Za-z0-9][\w.+-]{0,63}@(?:[A-Za-z0-9-]{1,63}\.){1,4}[A-Za-z]{2,24}\b(?!:)"
+)
+IBAN = re.compile(r"\b[A-Z]{2}\d{2}(?: ?[A-Z0-9]{2,4}){3,8}\b")
+CARD = re.compile(
+    r"(?<![\w.,+-])(?<![A-Z]{2}\d{2} )"
+    r"(?:\d{13,19}|\d{4}([ -])\d{4}\1\d{4}\1\d{1,4}(?:\1\d{1,3})?|\d{4}([ -])\d{6}\2\d{5})"
+    r"(?!\w|[.,-]\d)"
+)
+SOCIAL_SECURITY = re.compile(
+    r"(?<![\w.-])(?!000|666|9\d\d)\d{3}-(?!00)\d{2}-(?!0000)\d{4}(?![\w-]|\.\d)"
+)
+PHONE = re.compile(
+    r"(?<![\w.+])(?<!\d )(?:\+[1-9]\d{0,2}(?:[ ./-]{0,2}\(?\d{1,5}\)?){2,6}"
+    r"|\(\d{3}\) ?\d{3}[ -]\d{4}|\d{3}-\d{3}-\d{4}|0\d{2,4}[ /-]\d{3,4}[ -]?\d{3,5})(?![\w-]|\.\d)"
+)
+NUMBER_AFTER_A_WORD = re.compile(
+    r"[^\w\n]{0,4}(?:[a-z.]{1,7}[^\w\n]{1,3}){0,2}(\+?\(?\d[\d ()/.-]{5,20}\d)"
+)
+IDENTITY = re.compile(
+    r"[^\w\n]{0,4}(?:[A-Za-zäöü][a-zäöü.]{0,9}[^\w\n]{1,3}){0,3}"
+    r"((?=[A-Z]{0,3}[0-9])[A-Z0-9][A-Z0-9 /-]{4,18}[A-Z0-9])(?![\w-])"
+)
+BIRTHDAY = re.compile(
+    r"[^\w\n]{0,4}(?:[a-z]{1,5}[^\w\n]{1,3}){0,2}"
+    r"(\d{1,4}[./-]\d{1,2}[./-]\d{1,4}|\d{1,2}\.? [A-Za-zäü]{3,9}\.?,? \d{4}"
+    r"|[A-Z][a-z]{2,8} \d{1,2},? \d{4})"
+)
+IPV4 = re.compile(r"(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)")
+IPV6 = re.compile(r"(?<![\w:])(?=[0-9A-Fa-f:]*:[0-9A-Fa-f]*:)[0-9A-Fa-f:]{6,39}(?![\w:])")
+_STREET = re.compile(
+    r"\b\d{1,5}[a-zA-Z]?,? (?:[A-Z][\w'.-]{1,20} ){1,3}"
+    r"(?:Street|St|Avenue|Ave|Road|Rd|Lane|Ln|Drive|Dr|Boulevard|Blvd|Court|Ct|Square|Terrace|Way)\b"
+)
+_STRASSE = re.compile(
+    r"\b[A-ZÄÖÜ][\wäöüß.-]{1,30}(?:straße|strasse|str\.|weg|gasse|allee|platz)"
+    r" \d{1,4} ?[a-zA-Z]?(?![\w.])"
+)
+_RUE = re.compile(
+    r"\b\d{1,4},? (?:rue|avenue|boulevard|place|impasse|quai) (?:d[eu'] ?|des |la |l')*[A-ZÉ]"
+)
+HOMES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
+    ((" St", " Av", " Road", " Rd", " Lane", " Ln", " Dr", " B", " C", " Sq", " T", " W"), _STREET),
+    (("str", "weg", "gasse", "allee", "platz"), _STRASSE),
+    ((" rue ", " avenue ", " boulevard ", " place ", " impasse ", " quai "), _RUE),
+)
+"""Pieces of which every match has one, and the shape."""
+PRIVATE_KEY = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
+END_OF_KEY = re.compile(r"-----END (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
+SECRETS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("sk-", re.compile(r"\bsk-(?:[a-z]{2,8}-)?[\w-]{20,200}")),
+    ("_live_", re.compile(r"\b[sr]k_live_\w{16,128}")),
+    ("gh", re.compile(r"\bgh[pousr]_[A-Za-z0-9]{30,255}")),
+    ("github_pat_", re.compile(r"\bgithub_pat_\w{40,255}")),
+    ("glpat-", re.compile(r"\bglpat-[\w-]{20,64}")),
+    ("xox", re.compile(r"\bxox[abeoprs]-[\w-]{10,255}")),
+    ("A", re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b")),
+    ("AIza", re.compile(r"\bAIza[\w-]{35}")),
+    ("hf_", re.compile(r"\bhf_[A-Za-z0-9]{30,64}\b")),
+    ("npm_", re.compile(r"\bnpm_[A-Za-z0-9]{36}\b")),
+    ("pypi-", re.compile(r"\bpypi-[\w-]{50,255}")),
+    ("eyJ", re.compile(r"\beyJ[\w-]{10,4000}\.eyJ[\w-]{10,8000}\.[\w-]{10,1000}")),
+    ("earer ", re.compile(r"\b[Bb]earer ([\w.~+/-]{20,4000}=*)")),
+    ("://", re.compile(r"://[^\s:/@]{1,64}:([^\s/@]{3,128})@")),
+)
+"""A piece that every match has, and the shape; a group, where there is one, is the secret."""
+ASSIGNED = re.compile(
+    r"[\"']?[ \t]{0,3}(?::|=|\bis\b|\blautet\b)[ \t]{0,3}[\"']?([^\s\"',;<>{}()\[\]$*]{4,200})"
+)
