@@ -1,0 +1,163 @@
+"""`PrivacyFeature`: where messages go, what was found in the draft, what left this machine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ..privacy.route import Route, route_to
+from ..widgets.route_line import RouteLine
+from .feature import Feature, Handler
+
+if TYPE_CHECKING:
+    from textual.timer import Timer
+
+    from ..host import ChatHost
+    from ..privacy.finding import Finding
+
+SCAN_SECONDS = 0.25
+"""The draft is looked at so often at most."""
+QUICK = 4_000
+"""Characters that are looked at in passing; a longer draft is looked at in a thread."""
+CHOICES = ("auto", "local", "ask")
+
+
+class PrivacyFeature(Feature):
+    """Everything is local, and this says so; what was found is a hint for the writer."""
+
+    def __init__(self, host: ChatHost) -> None:
+        super().__init__(host)
+        self._timer: Timer | None = None
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """See `Feature`."""
+        return {
+            "route": self.choose_route,
+            "why": self.explain,
+            "redact": self.preview,
+            "sent": self.tell_what_left,
+        }
+
+    @property
+    def route(self) -> Route:
+        """Where the next message goes."""
+        return route_to(self.host.client.endpoint)
+
+    def on_ready(self) -> None:
+        """See `Feature`."""
+        line = self._line()
+        if line is not None:
+            line.route = self.route
+
+    def on_draft_changed(self, text: str) -> None:
+        """See `Feature`."""
+        if not text.strip():
+            self._show(None)
+        elif self._timer is None:
+            # Behind the key's own repaint, and once for all keys until then.
+            self._timer = self.host.composer.set_timer(SCAN_SECONDS, self._look)
+
+    def on_closing(self) -> None:
+        """See `Feature`."""
+        if self._timer is not None:
+            self._timer.stop()
+
+    def choose_route(self, argument: str) -> None:
+        """`/route`: the choice there is."""
+        if argument and argument not in CHOICES:
+            self.host.tell("/route takes auto, local or ask.", "warning")
+            return
+        route = self.route
+        if route.kind != "local":
+            self.host.tell(f"{route.mark} {route.word}: {route.reason}")
+            return
+        answer = {
+            "": "There is one route now: this machine. No cloud provider is configured.",
+            "local": "Local only: it is the one route there is now.",
+        }.get(argument, "No cloud provider is configured, so there is nothing to choose from.")
+        self.host.tell(f"{route.mark} {route.word}: {answer}")
+
+    def explain(self, _argument: str) -> None:
+        """`/why`: what decided where the message goes."""
+        route = self.route
+        model = self.host.state.model_name or "the model"
+        self.host.tell(f"{route.mark} {model}: {route.reason}")
+
+    def tell_what_left(self, _argument: str) -> None:
+        """`/sent`: what of this chat left the machine."""
+        answers = [m for m in self.host.chat.messages.values() if m.role == "assistant"]
+        routes = Counter(message.facts.route or "local" for message in answers)
+        away = {route: count for route, count in routes.items() if route != "local"}
+        if away:
+            told = ", ".join(f"{count} by {route}" for route, count in sorted(away.items()))
+            self.host.tell(f"Answered elsewhere in this chat: {told}; here: {routes['local']}.")
+            return
+        here = f"{len(answers)} answer{'' if len(answers) == 1 else 's'}"
+        self.host.tell(
+            f"Nothing of this chat left this machine: {here}, all made here. "
+            "Only a download asks the network, for a model's file by its name."
+        )
+
+    def preview(self, _argument: str) -> None:
+        """`/redact`: the draft, or else the last prompt, with masks."""
+        text = self._text_to_preview()
+        if not text:
+            self.host.tell("There is no text to look at: write something first.", "warning")
+            return
+        self.host.run_task(self._preview(text), group="redact")
+
+    async def _preview(self, text: str) -> None:
+        from ..privacy.scanner import scan
+        from ..screens.redaction import RedactionScreen
+
+        findings = await asyncio.to_thread(scan, text)
+        self.host.show_screen(RedactionScreen(text, findings), self._copy)
+
+    def _text_to_preview(self) -> str:
+        draft = self.host.composer.text.strip()
+        if draft:
+            return draft
+        prompts = [message for message in self.host.chat.path if message.role == "user"]
+        return prompts[-1].text if prompts else ""
+
+    def _copy(self, text: str | None) -> None:
+        if text is not None:
+            self.host.chat_app.copy_to_clipboard(text)
+            self.host.tell(
+                "The text went to the terminal's clipboard (OSC 52); terminals do not confirm it."
+            )
+
+    def _look(self) -> None:
+        self._timer = None
+        text = self.host.composer.text
+        if not text.strip():
+            self._show(None)
+        elif len(text) <= QUICK:
+            from ..privacy.scanner import scan
+
+            self._tell(scan(text))
+        else:
+            self.host.run_task(self._look_in_thread(text), group="privacy")
+
+    async def _look_in_thread(self, text: str) -> None:
+        from ..privacy.scanner import scan
+
+        found = await asyncio.to_thread(scan, text)
+        if self.host.composer.text == text:
+            self._tell(found)
+
+    def _tell(self, findings: list[Finding]) -> None:
+        from ..privacy.scanner import summarize
+
+        self._show(summarize(findings))
+
+    def _show(self, found: str | None) -> None:
+        line = self._line()
+        if line is not None:
+            line.found = found
+
+    def _line(self) -> RouteLine | None:
+        screen = self.host.composer.screen
+        return next(iter(screen.query(RouteLine).results()), None)

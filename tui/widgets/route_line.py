@@ -1,0 +1,44 @@
+"""`RouteLine`: where the message will go, and what was found in it, before it is sent."""
+
+from __future__ import annotations
+
+from textual.app import RenderResult
+from textual.content import Content
+from textual.reactive import reactive
+from textual.widget import Widget
+
+from ..privacy.route import Route, route_to
+
+
+class RouteLine(Widget):
+    """One line above the composer; what was found is a hint, and finding nothing says nothing.
+
+    `found` is a list in words, None while nothing is typed.
+    """
+
+    DEFAULT_CSS = "RouteLine { height: 1; width: 100%; padding: 0 2; }"
+
+    route: reactive[Route] = reactive(route_to("127.0.0.1:0"))
+    found: reactive[str | None] = reactive[str | None](None)
+    more: reactive[str] = reactive("")
+    """What else belongs into this line, such as what the draft takes; it goes first for room."""
+
+    def render(self) -> RenderResult:
+        width = self.size.width
+        route = self.route
+        style = "$success" if route.kind == "local" else "$warning"
+        head = Content.assemble((f"{route.mark} {route.word}", f"bold {style}"))
+        found = self._found()
+        promise = Content(f" · {route.promise}").stylize("$muted")
+        more = Content(f" · {self.more}").stylize("$muted") if self.more else Content("")
+        for parts in ((promise, found, more), (promise, found), (found,)):
+            line = Content.assemble(head, *parts)
+            if line.cell_length <= width:
+                return line
+        return Content.assemble(head, found).truncate(width, ellipsis=True)
+
+    def _found(self) -> Content:
+        if not self.found:
+            return Content("")
+        words = Content(self.found).stylize("$warning")
+        return Content.assemble((" · found: ", "$muted"), words)
