@@ -4,6 +4,7 @@ from .branches import BranchesFeature
 from .feature import Feature
 from .instructions import InstructionsFeature
 from .models import ModelsFeature
+from .privacy import PrivacyFeature
 from .program import ProgramFeature
 from .reading import ReadingFeature
 
@@ -11,6 +12,7 @@ FEATURES: tuple[type[Feature], ...] = (
     BranchesFeature,
     InstructionsFeature,
     ModelsFeature,
+    PrivacyFeature,
     ProgramFeature,
     ReadingFeature,
 )

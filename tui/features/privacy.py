@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from textual.timer import Timer
 
     from ..host import ChatHost
-    from ..privacy.finding import Finding
 
 SCAN_SECONDS = 0.25
 """The draft is looked at so often at most."""
@@ -30,6 +29,7 @@ class PrivacyFeature(Feature):
     def __init__(self, host: ChatHost) -> None:
         super().__init__(host)
         self._timer: Timer | None = None
+        self._patterns_ready = False
 
     def handlers(self) -> Mapping[str, Handler]:
         """See `Feature`."""
@@ -124,34 +124,23 @@ class PrivacyFeature(Feature):
 
     def _copy(self, text: str | None) -> None:
         if text is not None:
-            self.host.chat_app.copy_to_clipboard(text)
-            self.host.tell(
-                "The text went to the terminal's clipboard (OSC 52); terminals do not confirm it."
-            )
+            self.host.copy(text)
 
     def _look(self) -> None:
         self._timer = None
         text = self.host.composer.text
         if not text.strip():
             self._show(None)
-        elif len(text) <= QUICK:
-            from ..privacy.scanner import scan
-
-            self._tell(scan(text))
+        elif self._patterns_ready and len(text) <= QUICK:
+            self._show(_found_in(text))
         else:
             self.host.run_task(self._look_in_thread(text), group="privacy")
 
     async def _look_in_thread(self, text: str) -> None:
-        from ..privacy.scanner import scan
-
-        found = await asyncio.to_thread(scan, text)
+        found = await asyncio.to_thread(_found_in, text)
+        self._patterns_ready = True
         if self.host.composer.text == text:
-            self._tell(found)
-
-    def _tell(self, findings: list[Finding]) -> None:
-        from ..privacy.scanner import summarize
-
-        self._show(summarize(findings))
+            self._show(found)
 
     def _show(self, found: str | None) -> None:
         line = self._line()
@@ -161,3 +150,10 @@ class PrivacyFeature(Feature):
     def _line(self) -> RouteLine | None:
         screen = self.host.composer.screen
         return next(iter(screen.query(RouteLine).results()), None)
+
+
+def _found_in(text: str) -> str:
+    # Compiling the patterns takes longer than a key may: the first call is made in a thread.
+    from ..privacy.scanner import scan, summarize
+
+    return summarize(scan(text))

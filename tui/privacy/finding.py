@@ -7,10 +7,10 @@ from typing import Literal, NamedTuple
 Kind = Literal[
     "private key",
     "secret",
-    "e-mail",
-    "IBAN",
     "card number",
+    "IBAN",
     "ID number",
+    "e-mail",
     "phone",
     "date of birth",
     "IP address",

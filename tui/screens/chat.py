@@ -47,6 +47,7 @@ from ..turns import Turns
 from ..widgets.composer import Composer
 from ..widgets.prompt_queue import PromptQueue
 from ..widgets.pull_bar import PullBar
+from ..widgets.route_line import RouteLine
 from ..widgets.status_line import ChatStatus, StatusLine
 from ..widgets.title_bar import TitleBar
 from ..widgets.welcome import Welcome
@@ -127,6 +128,7 @@ class ChatScreen(Screen[None]):
         with Vertical(id="dock"):
             yield PromptQueue()
             yield PullBar()
+            yield RouteLine()
             yield Composer(id="composer")
         yield StatusLine()
 

@@ -37,8 +37,8 @@ class RedactionScreen(ModalScreen[str | None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "close", "Close", show=False),
-        Binding("space", "toggle", "Mask or show", show=False),
-        Binding("a", "toggle_all", "All", show=False),
+        Binding("space", "mask", "Mask or show", show=False),
+        Binding("a", "mask_all", "All", show=False),
         Binding("y", "copy", "Copy", show=False),
     ]
 
@@ -105,9 +105,9 @@ class RedactionScreen(ModalScreen[str | None]):
     @on(OptionList.OptionSelected)
     def chosen(self) -> None:
         """Enter and a click do what space does."""
-        self.action_toggle()
+        self.action_mask()
 
-    def action_toggle(self) -> None:
+    def action_mask(self) -> None:
         """Mask what is highlighted, or show it."""
         if not self._findings:
             return
@@ -116,7 +116,7 @@ class RedactionScreen(ModalScreen[str | None]):
             self._shown ^= {index}
             self._changed()
 
-    def action_toggle_all(self) -> None:
+    def action_mask_all(self) -> None:
         """Show everything, or mask everything again."""
         if self._findings:
             self._shown = set() if self._shown else set(range(len(self._findings)))
