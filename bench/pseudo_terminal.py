@@ -1,0 +1,220 @@
+"""A program in a pseudo-terminal: when it writes what, and what its screen shows."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+
+import psutil
+import pyte
+
+SIZE = (160, 45)
+REPLIES: tuple[tuple[re.Pattern[bytes], bytes], ...] = (
+    (re.compile(rb"\x1b\[\?2026\$p"), b"\x1b[?2026;2$y"),
+    (re.compile(rb"\x1b\[6n"), b"\x1b[1;1R"),
+    (re.compile(rb"\x1b\[0?c"), b"\x1b[?62;22c"),
+    (re.compile(rb"\x1b\[>0?c"), b"\x1b[>1;10;0c"),
+    (re.compile(rb"\x1b\[>0?q"), b"\x1bP>|xterm(390)\x1b\\"),
+    (re.compile(rb"\x1b\]10;\?(?:\x07|\x1b\\)"), b"\x1b]10;rgb:dddd/dddd/dddd\x1b\\"),
+    (re.compile(rb"\x1b\]11;\?(?:\x07|\x1b\\)"), b"\x1b]11;rgb:1111/1111/1111\x1b\\"),
+    (re.compile(rb"\x1b\[14t"), b"\x1b[4;900;1600t"),
+    (re.compile(rb"\x1b\[16t"), b"\x1b[6;20;10t"),
+)
+"""What a usual terminal says when it is asked; some programs wait for it."""
+# Private modes, strings and colours with colons, which the emulator takes for text.
+UNKNOWN = re.compile(
+    rb"\x1b\[[<>=?][0-9;]*\$?[a-zA-Z]|\x1b\[[0-9;]*:[0-9:;]*m|\x1b[P_^].*?\x1b\\", re.DOTALL
+)
+LETTERS = "".join(chr(code) for code in range(0x410, 0x450))
+"""64 keys that no answer has in it, so that the first of each on the terminal is the key's own."""
+
+
+class PseudoTerminal:
+    """Runs `arguments` in a terminal of its own; times are those of `time.perf_counter`."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        environment: dict[str, str],
+        *,
+        size: tuple[int, int] = SIZE,
+        folder: Path | None = None,
+    ) -> None:
+        self._size = size
+        self._chunks: list[bytes] = []
+        self._emulated = 0
+        self._screen = pyte.Screen(*size)
+        self._stream = pyte.ByteStream(self._screen)
+        self.bytes_read = 0
+        self.first_byte: float | None = None
+        self.ended = False
+        self._fd, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
+        self.started = time.perf_counter()
+        self._process = subprocess.Popen(
+            list(arguments),
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            env={"TERM": "xterm-256color", "COLORTERM": "truecolor"} | environment,
+            cwd=folder,
+            start_new_session=True,
+        )
+        os.close(slave)
+
+    @property
+    def pid(self) -> int:
+        """The program's process."""
+        return self._process.pid
+
+    @property
+    def text(self) -> str:
+        """The screen, line by line; the emulator reads here what has come since the last time."""
+        new = b"".join(self._chunks[self._emulated :])
+        self._emulated = len(self._chunks)
+        self._stream.feed(UNKNOWN.sub(b"", new))
+        return "\n".join(line.rstrip() for line in self._screen.display)
+
+    @property
+    def raw(self) -> bytes:
+        """All that the program wrote."""
+        return b"".join(self._chunks)
+
+    def type(self, keys: str) -> float:
+        """Press keys; returns when."""
+        at = time.perf_counter()
+        os.write(self._fd, keys.encode())
+        return at
+
+    def read(self, seconds: float) -> bytes:
+        """What comes within so long, b"" for nothing; the terminal's own replies go out at once."""
+        if self.ended or not select.select([self._fd], [], [], seconds)[0]:
+            return b""
+        try:
+            data = os.read(self._fd, 1 << 16)
+        except OSError:  # Linux says so where the other side is closed
+            data = b""
+        if not data:
+            self.ended = True
+            return b""
+        if self.first_byte is None:
+            self.first_byte = time.perf_counter()
+        self._chunks.append(data)
+        self.bytes_read += len(data)
+        for query, reply in REPLIES:
+            for _ in query.finditer(data):
+                os.write(self._fd, reply)
+        return data
+
+    def wait_for_bytes(self, wanted: bytes, seconds: float) -> float | None:
+        """When `wanted` was on its way to the terminal, None where it never was."""
+        deadline = time.perf_counter() + seconds
+        tail = b""
+        while time.perf_counter() < deadline and not self.ended:
+            data = self.read(0.02)
+            if data:
+                now = time.perf_counter()
+                tail += data
+                if wanted in tail:
+                    return now
+                tail = tail[-len(wanted) :]
+        return None
+
+    def wait_for_screen(
+        self, condition: Callable[[str], object], seconds: float = 30.0
+    ) -> float | None:
+        """When the screen fulfilled `condition`, None where it never did."""
+        deadline = time.perf_counter() + seconds
+        while True:
+            data = self.read(0.02)
+            now = time.perf_counter()
+            over = self.ended or now >= deadline
+            if (data or over) and condition(self.text):
+                return now
+            if over:
+                return None
+
+    def rest(self, seconds: float) -> None:
+        """Read on for so long."""
+        deadline = time.perf_counter() + seconds
+        while (left := deadline - time.perf_counter()) > 0 and not self.ended:
+            self.read(left)
+
+    def settle(self, quiet: float = 0.5, seconds: float = 20.0) -> None:
+        """Read until nothing has come for `quiet` seconds."""
+        deadline = time.perf_counter() + seconds
+        while time.perf_counter() < deadline and self.read(quiet):
+            pass
+
+    def press_and_wait(self, letter: str, seconds: float = 10.0) -> float | None:
+        """Seconds from a key to its letter on the terminal, None where it never came."""
+        at = self.type(letter)
+        painted = self.wait_for_bytes(letter.encode(), seconds)
+        return None if painted is None else painted - at
+
+    def processes(self) -> list[psutil.Process]:
+        """The program and its children."""
+        try:
+            program = psutil.Process(self.pid)
+            return [program, *program.children(recursive=True)]
+        except psutil.Error:
+            return []
+
+    def memory(self) -> float:
+        """PSS of the program and its children, in MB."""
+        total = 0
+        for process in self.processes():
+            try:
+                used = process.memory_full_info()
+            except psutil.Error:
+                continue
+            total += getattr(used, "pss", used.rss)
+        return total / 1e6
+
+    def cpu_seconds(self) -> float:
+        """CPU time of the program and its children so far."""
+        return sum(_cpu_seconds(process) for process in self.processes())
+
+    def close(self) -> None:
+        """End the program and all it started."""
+        for process in reversed(self.processes()):
+            try:
+                process.send_signal(signal.SIGKILL)
+            except psutil.Error:
+                continue
+        self._process.wait()
+        os.close(self._fd)
+
+    def __enter__(self) -> PseudoTerminal:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _cpu_seconds(process: psutil.Process) -> float:
+    try:
+        if sys.platform == "linux":
+            # The clock that clock_getcpuclockid(3) names: nanoseconds, where psutil has hundredths.
+            return time.clock_gettime((~process.pid << 3) | 2)
+        times = process.cpu_times()
+    except (OSError, psutil.Error):
+        return 0.0
+    return times.user + times.system
