@@ -4,33 +4,50 @@ from __future__ import annotations
 
 from .chats.chat import Chat
 from .chats.message import Message
-from .transcript.entries import AnswerEntry, Entry, PromptEntry
+from .transcript.entries import AnswerEntry, Entry, PromptEntry, SeamEntry, SystemEntry
 from .turn import ending_note, facts_summary
 
 
 def path_entries(chat: Chat) -> list[Entry]:
-    """An entry for each message; answers that never had text are left out."""
-    return [
-        entry_of(chat, message)
-        for message in chat.path
-        if message.role == "user" or message.content or message.reasoning
-    ]
+    """The system prompt, an entry for each message that has something, and a seam a compaction."""
+    entries: list[Entry] = [SystemEntry(chat.settings.system)] if chat.settings.system else []
+    seams = {compaction.at: compaction for compaction in chat.compaction_chain()}
+    for message in chat.path:
+        if message.role == "user" or message.content or message.reasoning:
+            entries.append(entry_of(chat, message))
+        if (compaction := seams.get(message.id)) is not None:
+            entries.append(SeamEntry(compaction))
+    return entries
 
 
 def entry_of(chat: Chat, message: Message) -> Entry:
     """The message as it is drawn once nothing more of it comes."""
     if message.role == "user":
-        return PromptEntry(message.text)
-    entry = AnswerEntry(message.model, answer_note(chat, message))
-    entry.append(message.content)
-    entry.finish(ending_note(message))
-    return entry
+        return PromptEntry(
+            message.content,
+            id=message.id,
+            created=message.created,
+            attachments=message.attachments,
+            place=place_of(chat, message),
+            pinned=message.pinned,
+        )
+    entry = AnswerEntry(
+        message.model,
+        facts_summary(message.facts),
+        id=message.id,
+        created=message.created,
+        place=place_of(chat, message),
+        pinned=message.pinned,
+    )
+    return entry.complete(
+        message.content,
+        message.reasoning,
+        ending_note(message),
+        reasoning_tokens=message.facts.reasoning_tokens,
+    )
 
 
-def answer_note(chat: Chat, message: Message) -> str:
-    """What is known about an answer, and which of its siblings it is."""
-    parts = [facts_summary(message.facts)]
+def place_of(chat: Chat, message: Message) -> tuple[int, int] | None:
+    """Which of how many siblings it is, counted from one; None where it has none."""
     siblings = chat.siblings(message)
-    if len(siblings) > 1:
-        parts.append(f"answer {siblings.index(message) + 1}/{len(siblings)} ‹alt+←→›")
-    return " · ".join(parts)
+    return (siblings.index(message) + 1, len(siblings)) if len(siblings) > 1 else None

@@ -177,6 +177,7 @@ class Turn:
         if text:
             self.message.reasoning += text
             self._history.append(self.message.id, reasoning=text)
+            self.entry.append_reasoning(text, thought.tokens)
 
     def _take_text(self, delta: Delta) -> None:
         now = time.monotonic()

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from .chats.message import Message
 from .notices import answer_failed
+from .path_entries import entry_of, place_of
 from .prompt import Prompt
-from .transcript.entries import AnswerEntry, PromptEntry
+from .transcript.entries import AnswerEntry
 from .turn import LOCAL, Turn
 from .turn_request import TurnRequest
 
@@ -65,7 +66,7 @@ class Turns:
         if prompt.edits is not None:
             screen.show_path()
         else:
-            screen.transcript.add(PromptEntry(message.text))
+            screen.transcript.add(entry_of(chat, message))
         return message
 
     def _ask(self, prompt: Message) -> None:
@@ -117,12 +118,15 @@ class Turns:
     def begin(self, answer: Message, follow: Follow) -> None:
         """Show the answer as it grows, from what it has already."""
         screen = self._screen
-        entry = AnswerEntry(answer.model, LOCAL)
+        drawn = screen.transcript.find_entry(answer.id)
+        if drawn is not None:
+            screen.transcript.drop(drawn)  # as it was before it grows again
+        place = place_of(screen.chat, answer)
+        entry = AnswerEntry(answer.model, LOCAL, id=answer.id, created=answer.created, place=place)
+        if answer.reasoning:
+            entry.append_reasoning(answer.reasoning)
         if answer.content:
             entry.append(answer.content)
-            entries = screen.transcript.entries
-            if entries and isinstance(entries[-1], AnswerEntry):
-                screen.transcript.drop(entries[-1])  # as it was drawn before it grows again
         screen.transcript.add(entry)
         screen.transcript.follow()
         turn = Turn(screen.client, screen.history, answer, entry, screen.painter.request)

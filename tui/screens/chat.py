@@ -370,9 +370,7 @@ class ChatScreen(Screen[None]):
 
     def show_path(self, *, at: str | None = None) -> None:
         """Draw the transcript from the chat's path again."""
-        self.transcript.clear()
-        for entry in path_entries(self.chat):
-            self.transcript.add(entry)
+        self.transcript.load(path_entries(self.chat), at)
         for feature in self.features:
             feature.on_path_changed()
         self.show_state()

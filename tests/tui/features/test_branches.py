@@ -27,11 +27,11 @@ async def test_another_answer_stands_beside_the_first(
         assert "First answer." not in chat.screen_text
         await chat.pilot.press("alt+left")
         await chat.until_shown("First answer.")
-        assert "answer 1/2" in chat.screen_text
+        assert "1/2 ‹alt+←→›" in chat.screen_text
         assert "Second answer." not in chat.screen_text
         await chat.pilot.press("alt+right")
         await chat.until_shown("Second answer.")
-        assert "answer 2/2" in chat.screen_text
+        assert "2/2 ‹alt+←→›" in chat.screen_text
     assert fake_daemon.prompts[0] == fake_daemon.prompts[1]
 
 
