@@ -10,9 +10,7 @@ import msgspec
 from .compaction import Compaction
 from .ids import new_id
 from .message import Message
-
-TITLE_WORDS = 8
-MAX_TITLE = 60
+from .title import automatic_title
 
 
 class ChatSettings(msgspec.Struct, kw_only=True):
@@ -60,8 +58,8 @@ class Chat:
         """Its given title, else the first words of its first prompt; no model is asked for it."""
         if self.settings.title:
             return self.settings.title
-        first = next(iter(self.path), None)
-        return automatic_title(first.content) if first is not None else ""
+        first = self._chosen.get(None)
+        return automatic_title(self.messages[first].content) if first is not None else ""
 
     @property
     def label(self) -> str:
@@ -184,10 +182,3 @@ class Chat:
             if name in chat.messages:
                 chat._chosen[chat.messages[name].parent] = name
         return chat
-
-
-def automatic_title(prompt: str) -> str:
-    """The first words of a prompt."""
-    words = prompt[: 10 * MAX_TITLE].split()
-    title = " ".join(words[:TITLE_WORDS])
-    return title if len(title) <= MAX_TITLE else title[: MAX_TITLE - 1].rstrip() + "…"

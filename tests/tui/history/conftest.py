@@ -1,0 +1,137 @@
+"""A store of chats in a folder of the test's own, and chats to put into it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ingle.tui.chats.chat import Chat
+from ingle.tui.chats.message import Message, MessageFacts
+from ingle.tui.history.store import HistoryStore, open_history
+
+MakeStore = Callable[[], HistoryStore]
+
+
+class Troubles(list[str]):
+    """What the store told the user."""
+
+
+@pytest.fixture
+def troubles() -> Troubles:
+    return Troubles()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "chats"
+
+
+@pytest.fixture
+def make_store(folder: Path, troubles: Troubles) -> Iterator[MakeStore]:
+    """Each call is another program that opens the same chats."""
+    stores: list[HistoryStore] = []
+
+    def make() -> HistoryStore:
+        stores.append(open_history(folder, troubles.append))
+        return stores[-1]
+
+    yield make
+    for store in stores:
+        store.close()
+
+
+@pytest.fixture
+def store(make_store: MakeStore) -> HistoryStore:
+    return make_store()
+
+
+class Keeper:
+    """Holds a chat the way the screen does: in memory, and noted as it happens."""
+
+    def __init__(self, store: HistoryStore, chat: Chat | None = None) -> None:
+        self.store = store
+        self.chat = chat or Chat()
+        self.is_kept = False
+
+    def say(self, text: str, parent: Message | None = None) -> Message:
+        """A prompt behind the last message, or behind `parent`."""
+        leaf = parent or self.chat.leaf
+        return self._add(Message(role="user", content=text, parent=leaf and leaf.id))
+
+    def answer(self, *pieces: str, parent: Message | None = None, end: bool = True) -> Message:
+        """An answer that comes in pieces."""
+        leaf = parent or self.chat.leaf
+        message = self._add(Message(role="assistant", parent=leaf and leaf.id, model="tiny"))
+        for piece in pieces:
+            message.content += piece
+            self.store.append(message.id, piece)
+        if end:
+            message.ending = "answered"
+            message.facts = MessageFacts(completion_tokens=20, decode_seconds=0.5, first_token=0.1)
+            self.store.end_message(message.id, message.ending, message.facts)
+        return message
+
+    def _add(self, message: Message) -> Message:
+        if not self.is_kept:
+            self.store.add_chat(self.chat)
+            self.is_kept = True
+        self.chat.add(message)
+        self.store.add_message(self.chat.id, message)
+        return message
+
+
+NewKeeper = Callable[[HistoryStore], Keeper]
+
+
+@pytest.fixture
+def new_keeper() -> NewKeeper:
+    """Begins a chat in a store."""
+    return Keeper
+
+
+@pytest.fixture
+def keeper(store: HistoryStore) -> Keeper:
+    return Keeper(store)
+
+
+def chat_state(chat: Chat | None) -> object:
+    """Everything a chat is, to compare."""
+    assert chat is not None
+    return (
+        chat.id,
+        chat.created,
+        chat.settings,
+        list(chat.messages.values()),
+        [message.id for message in chat.path],
+        sorted(chat.chosen_names()),
+        chat.compactions,
+        chat.undone,
+    )
+
+
+@pytest.fixture
+def state_of() -> Callable[[Chat | None], object]:
+    return chat_state
+
+
+@pytest.fixture
+def bytes_on_disk(folder: Path) -> Callable[[], bytes]:
+    """Every byte of every file under the data folder."""
+
+    def read() -> bytes:
+        files = [path for path in folder.parent.rglob("*") if path.is_file()]
+        return b"\n".join(path.read_bytes() for path in files)
+
+    return read
+
+
+@pytest.fixture
+def raw(folder: Path) -> Iterator[sqlite3.Connection]:
+    """A connection of somebody else's."""
+    folder.mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(folder / "history.db", isolation_level=None, timeout=0)
+    yield connection
+    connection.close()

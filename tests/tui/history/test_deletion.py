@@ -1,0 +1,74 @@
+"""What the owner deletes is gone from the files."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ingle.tui.chats.chat import Chat
+
+if TYPE_CHECKING:
+    from .conftest import Keeper, MakeStore, NewKeeper
+
+StateOf = Callable[[Chat | None], object]
+
+
+def test_a_deleted_chat_leaves_no_byte(
+    make_store: MakeStore, new_keeper: NewKeeper, bytes_on_disk: Callable[[], bytes]
+) -> None:
+    store = make_store()
+    kept, gone = new_keeper(store), new_keeper(store)
+    for index in range(30):
+        for keeper, word in ((kept, "marigold"), (gone, "xylophone")):
+            keeper.say(f"{word} prompt {index}")
+            keeper.answer(f"{word} ", f"answer {index}")
+        store.flush()
+    gone.chat.settings.title = "about the xylophone"
+    store.set_settings(gone.chat.id, gone.chat.settings)
+    store.save_draft(gone.chat.id, "xylophone draft")
+    store.flush()
+    assert b"xylophone" in bytes_on_disk()
+    store.delete_chat(gone.chat.id)
+    assert store.flush(10)
+    store.close()
+    assert b"xylo" not in bytes_on_disk()
+    assert b"marigold" in bytes_on_disk()
+    assert store.load(gone.chat.id) is None
+
+
+def test_a_deleted_message_takes_what_is_behind_it(
+    keeper: Keeper, raw: sqlite3.Connection, state_of: StateOf
+) -> None:
+    chat, store = keeper.chat, keeper.store
+    root = keeper.say("root")
+    first = keeper.answer("the aardvark")
+    keeper.say("more of the aardvark")
+    keeper.answer("yes")
+    keeper.answer("the badger", parent=root)
+    chat.choose(first)
+    store.choose(chat.id, first.id)
+    chat.remove(first)
+    store.remove_message(chat.id, first.id)
+    assert state_of(store.load(chat.id)) == state_of(chat)
+    assert raw.execute("SELECT count(*) FROM messages").fetchone()[0] == 2
+    find = "SELECT count(*) FROM words WHERE words MATCH ?"
+    assert raw.execute(find, ("aardvark",)).fetchone()[0] == 0
+    assert raw.execute(find, ("badger",)).fetchone()[0] == 1
+    store.close()
+    assert raw.execute("SELECT count(*) FROM chores").fetchone()[0] == 0
+
+
+def test_the_index_of_a_continued_answer_stays_exact(
+    keeper: Keeper, raw: sqlite3.Connection
+) -> None:
+    keeper.say("go")
+    answer = keeper.answer("first half")
+    keeper.store.append(answer.id, " second half")
+    keeper.store.end_message(answer.id, "answered", answer.facts)
+    keeper.store.flush()
+    find = "SELECT count(*) FROM words WHERE words MATCH ?"
+    assert raw.execute(find, ('"first half second half"',)).fetchone()[0] == 1
+    keeper.store.delete_chat(keeper.chat.id)
+    keeper.store.close()
+    assert raw.execute("SELECT count(*) FROM words_idx").fetchone()[0] == 0

@@ -1,0 +1,174 @@
+"""`Database`: the file the chats are kept in, and connections to it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .errors import HistoryError, HistoryLocked, WrongPassphrase
+from .schema import migrate
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+PLAIN = "history.db"
+ENCRYPTED = "history.sqlcipher.db"
+BUSY_MILLISECONDS = 5000
+"""How long another program of the same user may hold the database before writing is put off."""
+_COMPANIONS = ("-wal", "-shm", "-journal")
+
+
+class Database:
+    """Opens connections; nothing is read or made before the first.
+
+    The folder is for its owner only (0700), and so are the files (0600). Every connection may be
+    used from any thread, by one at a time.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._passphrase: str | None = None
+
+    @property
+    def path(self) -> Path:
+        """The database as it is now: the encrypted one where there is or was one."""
+        encrypted = self._passphrase is not None or self.is_encrypted
+        return self.folder / (ENCRYPTED if encrypted else PLAIN)
+
+    @property
+    def is_encrypted(self) -> bool:
+        return (self.folder / ENCRYPTED).exists()
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether a passphrase is needed and not known yet."""
+        return self._passphrase is None and self.is_encrypted
+
+    def unlock(self, passphrase: str) -> None:
+        """Keep the passphrase for later connections; raises `WrongPassphrase`."""
+        self._open(self.folder / ENCRYPTED, passphrase).close()
+        self._passphrase = passphrase
+
+    def connect(self) -> Connection:
+        """A connection to tables of this version, made where there is no database yet.
+
+        Raises `HistoryLocked`, `HistoryError` for a newer version, or an error of the database.
+        """
+        if self.is_locked:
+            raise HistoryLocked
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.folder.chmod(0o700)
+        path = self.path
+        # Made here, since SQLite would let the umask decide who may read it. The companions get
+        # the same mode from SQLite.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        if path.stat().st_mode & 0o077:
+            path.chmod(0o600)
+        connection = self._open(path, self._passphrase)
+        try:
+            migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def set_aside(self) -> Path:
+        """Rename the damaged database, so that a new one can begin; returns where it is now."""
+        path = self.path
+        stamp = time.strftime("%Y%m%d-%H%M%S")
+        target = path.with_name(f"{path.stem}.damaged-{stamp}{path.suffix}")
+        number = 1
+        while target.exists():
+            number += 1
+            target = path.with_name(f"{path.stem}.damaged-{stamp}-{number}{path.suffix}")
+        path.rename(target)
+        for companion in _COMPANIONS:
+            source = path.with_name(path.name + companion)
+            if source.exists():
+                source.rename(target.with_name(target.name + companion))
+        return target
+
+    def _open(self, path: Path, passphrase: str | None) -> Connection:
+        connection = _connect(path, encrypted=passphrase is not None)
+        try:
+            if passphrase is not None:
+                _give_key(connection, passphrase)
+            connection.execute(f"PRAGMA busy_timeout = {BUSY_MILLISECONDS}")
+            connection.execute("PRAGMA foreign_keys = ON")
+            connection.execute("PRAGMA secure_delete = ON")
+            connection.execute("PRAGMA journal_mode = WAL")
+            # A commit is on the disk, not only with the system: at most four a second, in a
+            # thread of their own, so the wait costs nobody anything, and a power cut loses no
+            # more than kill -9 does.
+            connection.execute("PRAGMA synchronous = FULL")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+
+def _connect(path: Path, *, encrypted: bool) -> Connection:
+    if encrypted:
+        from .encryption import load_sqlcipher
+
+        return load_sqlcipher().connect(
+            str(path), timeout=0, isolation_level=None, check_same_thread=False
+        )
+    import sqlite3
+
+    return sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+
+
+def _give_key(connection: Connection, passphrase: str) -> None:
+    from .encryption import quoted
+
+    connection.execute(f"PRAGMA key = {quoted(passphrase)}")
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    except database_errors() as error:
+        if is_damage(error):
+            raise WrongPassphrase from error
+        raise
+
+
+def database_errors() -> tuple[type[Exception], ...]:
+    """What the database libraries in use raise."""
+    import sqlite3
+
+    cipher = sys.modules.get("sqlcipher3.dbapi2")
+    return (sqlite3.Error,) if cipher is None else (sqlite3.Error, cipher.Error)
+
+
+def damage(found: str) -> Exception:
+    """An error for `is_damage`, for what a check of the file found."""
+    import sqlite3
+
+    return sqlite3.DatabaseError(f"malformed: {found}")
+
+
+def is_damage(error: BaseException) -> bool:
+    """Whether the file itself is broken, or is no database."""
+    text = str(error)
+    return "malformed" in text or "not a database" in text
+
+
+def is_conflict(error: BaseException) -> bool:
+    """Whether what should be written does not fit what is there."""
+    return type(error).__name__ == "IntegrityError"
+
+
+def storage_trouble(error: BaseException) -> str:
+    """Why nothing can be written, as the end of a sentence for people."""
+    text = str(error)
+    if "full" in text or getattr(error, "errno", None) == 28:
+        return "the disk is full"
+    if "readonly" in text or "unable to open" in text or isinstance(error, OSError):
+        return "the folder of the chats cannot be written to"
+    if "locked" in text or "busy" in text:
+        return "another program holds the chats"
+    if isinstance(error, HistoryError):
+        return error.message
+    return text or type(error).__name__

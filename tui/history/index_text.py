@@ -1,0 +1,20 @@
+"""`index_text`: text as the full-text index takes it."""
+
+from __future__ import annotations
+
+import re
+
+# Thai to Lao, Myanmar, Khmer, kana, Han, Hangul, and Han beyond the first plane.
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+
+
+def index_text(text: str) -> str:
+    """`text` with spaces around each character of scripts that put none between words.
+
+    So each such character is a word of its own, and any run of them is found as a phrase. What is
+    indexed must be unindexed with the same text: a change here needs a migration.
+    """
+    return text if text.isascii() else _UNSPACED.sub(r" \g<0> ", text)

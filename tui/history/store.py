@@ -1,0 +1,187 @@
+"""`HistoryStore`: the chats of this user, kept as they happen, read and searched."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from . import notes, reading
+from .database import Database, database_errors, is_damage, storage_trouble
+from .errors import HistoryError
+from .writer import HistoryWriter
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+    from ..chats.chat import Chat, ChatSettings
+    from ..chats.compaction import Compaction
+    from ..chats.message import Ending, Message, MessageFacts
+    from .reading import ChatSummary, ModelSpeed, UnfinishedAnswer
+
+PATIENCE = 2.0
+"""Seconds a reader waits for what was noted before it asked."""
+
+R = TypeVar("R")
+
+
+def open_history(folder: Path, on_trouble: Callable[[str], None]) -> HistoryStore:
+    """The chats under `folder`; nothing is read or made there before the first use.
+
+    `on_trouble` is told, in another thread, once when chats cannot be kept and why.
+    """
+    return HistoryStore(Database(folder), on_trouble)
+
+
+class HistoryStore:
+    """Implements `History`, which never waits, and reads, which does: call that in a thread.
+
+    Everything noted is committed within half a second by one thread. Reading sees what was noted
+    before. Readers raise `HistoryError`.
+    """
+
+    def __init__(self, database: Database, on_trouble: Callable[[str], None]) -> None:
+        self.database = database
+        self._writer = HistoryWriter(database, on_trouble)
+        self._reader: Connection | None = None
+        self._reading = threading.Lock()
+
+    def add_chat(self, chat: Chat) -> None:
+        """See `History`."""
+        head = notes.chat_head(chat)
+        self._writer.put(lambda connection: notes.add_chat(connection, *head))
+
+    def add_message(self, chat: str, message: Message) -> None:
+        """See `History`."""
+        note = notes.MessageNote.of(chat, message)
+        self._writer.put(lambda connection: note.write(connection, self._writer.session))
+
+    def append(self, message: str, text: str = "", reasoning: str = "") -> None:
+        """See `History`."""
+        self._writer.grow(message, text, reasoning)
+
+    def set_generation(self, message: str, generation: str) -> None:
+        """See `History`."""
+        self._writer.put(
+            lambda connection: notes.add_generation(
+                connection, message, generation, self._writer.session
+            )
+        )
+
+    def end_message(self, message: str, ending: Ending, facts: MessageFacts) -> None:
+        """See `History`."""
+        body = notes.encode_facts(facts)
+        self._writer.put(
+            lambda connection: notes.add_ending(connection, message, ending, body), about=message
+        )
+
+    def choose(self, chat: str, message: str) -> None:
+        """See `History`."""
+        self._writer.put(lambda connection: notes.add_choice(connection, message))
+
+    def pin(self, message: str, pinned: bool) -> None:
+        """See `History`."""
+        self._writer.put(lambda connection: notes.add_message_pin(connection, message, pinned))
+
+    def set_settings(self, chat: str, settings: ChatSettings) -> None:
+        """See `History`."""
+        body = notes.encode_settings(settings)
+        self._writer.put(lambda connection: notes.add_settings(connection, chat, body))
+
+    def add_compaction(self, chat: str, compaction: Compaction) -> None:
+        """See `History`."""
+        self._writer.put(lambda connection: notes.add_compaction(connection, chat, compaction))
+
+    def undo_compaction(self, chat: str, compaction: str) -> None:
+        """See `History`."""
+        self._writer.put(lambda connection: notes.add_undo(connection, compaction))
+
+    def save_draft(self, chat: str, text: str) -> None:
+        """See `History`."""
+        draft, changed = notes.storable(text), time.time()
+        self._writer.put(lambda connection: notes.save_draft(connection, chat, draft, changed))
+
+    def remove_message(self, chat: str, message: str) -> None:
+        """See `History`."""
+        self._writer.put(
+            lambda connection: notes.remove_message(connection, message), about=message
+        )
+
+    def delete_chat(self, chat: str) -> None:
+        """Delete a chat for good: its rows, its words in the index, and their traces in the log."""
+        self._writer.put(lambda connection: notes.delete_chat(connection, chat))
+
+    def load(self, chat: str) -> Chat | None:
+        """The chat as it was left, None where there is none."""
+        return self._read(lambda connection: reading.load_chat(connection, chat))
+
+    def draft(self, chat: str) -> str:
+        """What stood in the composer of a chat."""
+        return self._read(lambda connection: reading.load_draft(connection, chat))
+
+    def recent(self, limit: int = 200, folder: str | None = None) -> list[ChatSummary]:
+        """The chats, pinned ones first, then the newest first; those with only a draft too."""
+        return self._read(lambda connection: reading.recent_chats(connection, limit, folder))
+
+    def folders(self) -> list[tuple[str, int]]:
+        """The folders in use with how many chats each has."""
+        return self._read(reading.folders)
+
+    def prompts(self, limit: int = 200) -> list[str]:
+        """The last prompts of all chats, the newest first, each once."""
+        return self._read(lambda connection: reading.recent_prompts(connection, limit))
+
+    def unfinished(self) -> list[UnfinishedAnswer]:
+        """Answers that were open when the program writing them died; they are this one's now.
+
+        Each is to be taken up again by its `generation`, noted with `set_generation`, or ended as
+        interrupted with `end_message`.
+        """
+        return self._ask_writer(
+            lambda connection: reading.claim_unfinished(connection, self._writer.session)
+        )
+
+    def model_speeds(self) -> dict[str, ModelSpeed]:
+        """What each model reached here, by its name."""
+        return self._read(reading.model_speeds)
+
+    def flush(self, seconds: float = PATIENCE) -> bool:
+        """Wait until everything noted is on the disk; False where it is not."""
+        return self._writer.flush(seconds)
+
+    def close(self) -> bool:
+        """Write what is left and close everything; False where something could not be written."""
+        done = self._writer.close()
+        with self._reading:
+            self._close_reader()
+        return done
+
+    def _read(self, question: Callable[[Connection], R]) -> R:
+        self._writer.flush(PATIENCE)
+        with self._reading:
+            try:
+                if self._reader is None:
+                    self._reader = self.database.connect()
+                return question(self._reader)
+            except (OSError, *database_errors()) as error:
+                self._close_reader()
+                if is_damage(error):
+                    self._writer.check()
+                raise HistoryError(
+                    f"The chats cannot be read: {storage_trouble(error)}."
+                ) from error
+
+    def _ask_writer(self, question: Callable[[Connection], R]) -> R:
+        """Have something that reads and writes done in its turn, and wait for its result."""
+        results: list[R] = []
+        self._writer.put(lambda connection: results.append(question(connection)))
+        if not self._writer.flush(PATIENCE) or not results:
+            raise HistoryError("The chats cannot be written now.", "Try again in a moment.")
+        return results[-1]
+
+    def _close_reader(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None

@@ -1,0 +1,300 @@
+"""`HistoryWriter`: the thread that writes what was noted, in order, soon, and until it is done."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from . import notes
+from .database import Database, damage, database_errors, is_conflict, is_damage, storage_trouble
+from .errors import HistoryError, HistoryLocked
+from .wipe import wipe_deleted
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+INTERVAL = 0.4
+"""Seconds between two commits while something comes: what is older is on the disk."""
+RETRY = 2.0
+"""Seconds after which writing is tried again when it failed."""
+
+Note = Callable[["Connection"], object]
+
+
+class _Piece:
+    """An answer's growth that is not written yet; what comes next is put to it."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+        self.texts: list[str] = []
+        self.thoughts: list[str] = []
+
+    def __call__(self, connection: Connection) -> None:
+        text, thought = notes.storable("".join(self.texts)), "".join(self.thoughts)
+        notes.add_piece(connection, self.message, text, notes.storable(thought))
+
+
+class HistoryWriter:
+    """Takes notes without waiting; a thread of its own commits them, at most `INTERVAL` later.
+
+    Nothing is opened before the first note. What cannot be written is kept and tried again;
+    `on_trouble` is told once, in this thread. While the database is locked, notes wait in memory.
+    """
+
+    def __init__(self, database: Database, on_trouble: Callable[[str], None]) -> None:
+        self._database = database
+        self._on_trouble = on_trouble
+        self._changed = threading.Condition()
+        self._notes: list[Note] = []
+        self._growing: dict[str, _Piece] = {}
+        self._taken = 0
+        self._written = 0
+        self._hurry = 0
+        self._closing = False
+        self._paused = 0
+        self._thread: threading.Thread | None = None
+        self._connection: Connection | None = None
+        self._in_trouble = False
+        self._told = False
+        self._refused = False
+        self._session: int | None = None
+
+    @property
+    def session(self) -> int:
+        """The row that names this program in the database; only for notes."""
+        assert self._session is not None
+        return self._session
+
+    def put(self, note: Note, *, about: str | None = None) -> None:
+        """Have a note written behind those before; `about` names the answer it belongs to."""
+        with self._changed:
+            if about is not None:
+                self._growing.pop(about, None)
+            self._add(note)
+
+    def grow(self, message: str, text: str, reasoning: str) -> None:
+        """Have a piece of an answer written."""
+        with self._changed:
+            piece = self._growing.get(message)
+            if piece is None:
+                piece = self._growing[message] = _Piece(message)
+                self._add(piece)
+            piece.texts.append(text)
+            piece.thoughts.append(reasoning)
+
+    def flush(self, seconds: float) -> bool:
+        """Wait until everything noted so far is written; False where that took too long."""
+        with self._changed:
+            goal = self._taken
+            if self._written >= goal or self._refused:
+                return True
+            if self._database.is_locked or self._in_trouble:
+                return False
+            self._hurry = goal
+            self._changed.notify_all()
+            self._changed.wait_for(
+                lambda: self._written >= goal or self._in_trouble or self._refused, seconds
+            )
+            return self._written >= goal
+
+    def wake(self) -> None:
+        """Try again now: there may be room, or a passphrase."""
+        with self._changed:
+            self._hurry = self._taken
+            self._in_trouble = False
+            self._changed.notify_all()
+
+    def pause(self) -> None:
+        """Write what there is and close the database, until `resume`; notes wait in memory."""
+        self.flush(5.0)
+        with self._changed:
+            self._paused += 1
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._connection is None, 10.0)
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        with self._changed:
+            self._paused -= 1
+            self._changed.notify_all()
+
+    def close(self, seconds: float = 5.0) -> bool:
+        """Write what is left and end the thread; False where something could not be written."""
+        with self._changed:
+            self._closing = True
+            thread = self._thread
+            self._changed.notify_all()
+        if thread is not None:
+            thread.join(seconds)
+        return self._written >= self._taken or self._refused
+
+    def _add(self, note: Note) -> None:
+        if self._refused:
+            return
+        self._notes.append(note)
+        self._taken += 1
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="history", daemon=True)
+            self._thread.start()
+        elif len(self._notes) == 1:
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        last = -INTERVAL
+        while True:
+            batch = self._next_batch(last)
+            if batch is None:
+                break
+            last = time.monotonic()
+            if not self._write(batch) and self._closing:
+                break
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _next_batch(self, last: float) -> list[Note] | None:
+        """What is to be written now, None at the end."""
+        with self._changed:
+            while True:
+                if self._paused and self._connection is not None:
+                    self._connection.close()
+                    self._connection = None
+                    self._changed.notify_all()
+                if self._closing and (not self._notes or self._database.is_locked):
+                    return None
+                ready = self._notes and not self._paused and not self._database.is_locked
+                since = time.monotonic() - last
+                wait = RETRY if self._in_trouble else INTERVAL
+                hurried = self._hurry > self._written and not self._in_trouble
+                if ready and (since >= wait or self._closing or hurried):
+                    batch, self._notes = self._notes, []
+                    self._growing.clear()
+                    return batch
+                self._changed.wait(max(0.001, wait - since) if ready else None)
+
+    def _write(self, batch: list[Note]) -> bool:
+        """Commit a batch whole, or put it back and say why not."""
+        try:
+            connection = self._open()
+            self._commit(connection, batch)
+        except HistoryLocked:
+            self._put_back(batch)
+            return False
+        except (HistoryError, OSError, *database_errors()) as error:
+            return self._fail(batch, error)
+        with self._changed:
+            self._written += len(batch)
+            recovered, self._told, self._in_trouble = self._told, False, False
+            self._changed.notify_all()
+        if recovered:
+            self._on_trouble("Chats are kept again; nothing is missing.")
+        wipe_deleted(connection)
+        return True
+
+    def _commit(self, connection: Connection, batch: list[Note]) -> None:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for note in batch:
+                note(connection)
+            connection.execute("COMMIT")
+        except database_errors() as error:
+            _roll_back(connection)
+            if not is_conflict(error):
+                raise
+            self._commit_one_by_one(connection, batch)
+
+    def _commit_one_by_one(self, connection: Connection, batch: list[Note]) -> None:
+        """Leave out what does not fit what is there: its chat was deleted by another program."""
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for note in batch:
+                connection.execute("SAVEPOINT note")
+                try:
+                    note(connection)
+                except database_errors() as error:
+                    if not is_conflict(error):
+                        raise
+                    connection.execute("ROLLBACK TO note")
+                connection.execute("RELEASE note")
+            connection.execute("COMMIT")
+        except BaseException:
+            _roll_back(connection)
+            raise
+        self._on_trouble("A chat was deleted in another window; what is said in it is not kept.")
+
+    def _open(self) -> Connection:
+        if self._connection is None:
+            connection = self._database.connect()
+            try:
+                self._session = connection.execute(
+                    "INSERT INTO sessions(pid, started) VALUES (?, ?)", (os.getpid(), time.time())
+                ).lastrowid
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+            wipe_deleted(connection)
+        return self._connection
+
+    def _fail(self, batch: list[Note], error: BaseException) -> bool:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if is_damage(error):
+            self._set_aside()
+            self._put_back(batch)
+            return False
+        if isinstance(error, HistoryError):
+            self._refuse(error)
+            return False
+        self._put_back(batch, in_trouble=True)
+        if not self._told:
+            self._told = True
+            self._on_trouble(
+                f"Chats cannot be kept now: {storage_trouble(error)}. "
+                "What is said is held in memory, and written as soon as that works."
+            )
+        return False
+
+    def check(self) -> None:
+        """Look whether the file is damaged, since reading it failed."""
+        self.put(_check)
+
+    def _set_aside(self) -> None:
+        """Begin a new database where the old one is damaged, and say so."""
+        try:
+            kept = self._database.set_aside()
+        except OSError:
+            return
+        self._on_trouble(
+            f"The chats on the disk are damaged. They were set aside as {kept.name}, "
+            "and new ones are kept from now on."
+        )
+
+    def _refuse(self, error: HistoryError) -> None:
+        with self._changed:
+            self._refused = True
+            self._notes.clear()
+            self._growing.clear()
+            self._changed.notify_all()
+        self._on_trouble(error.message if error.hint is None else f"{error.message} {error.hint}")
+
+    def _put_back(self, batch: list[Note], *, in_trouble: bool = False) -> None:
+        with self._changed:
+            self._notes[:0] = batch
+            self._in_trouble = in_trouble
+            self._changed.notify_all()
+
+
+def _roll_back(connection: Connection) -> None:
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
+
+
+def _check(connection: Connection) -> None:
+    found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if found != "ok":
+        raise damage(found)
