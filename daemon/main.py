@@ -28,6 +28,8 @@ COMMANDS = {
     "version": "version",
 }
 """Command to module of `ingle.daemon.cli`; each has a `main(arguments) -> int`."""
+CHAT_OPTIONS = ("--plain", "--temp", "--prompt", "-p")
+"""What may stand behind `ingle` without a command: all of it is for `ingle chat`."""
 
 HELP = """\
 ingle runs language models on your own machine: a chat in the terminal, and a
@@ -37,6 +39,7 @@ usage: ingle [COMMAND] [OPTIONS]
 
 examples:
   ingle                                        open the chat
+  ingle --plain                                as lines, for screen readers
   ingle run smollm2 "Why is the sky blue?"     ask once
   git diff | ingle run smollm2 "Explain"       ask about what is piped in
 
@@ -117,6 +120,8 @@ def _dispatch(arguments: Sequence[str]) -> int:
         return 0
     if command in {"-V", "--version"}:
         command = "version"
+    if command.partition("=")[0] in CHAT_OPTIONS:
+        command, rest = "chat", list(arguments)
     if command not in COMMANDS:
         return _unknown_command(command)
     from importlib import import_module

@@ -1,13 +1,15 @@
-"""`Folders`: where the chat keeps what is its own."""
+"""`Folders`: where the chat keeps what is its own. Made before the first frame: imports nothing."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
 
-class Folders(NamedTuple):
+class Folders:
     """`chats` holds the history, `config` settings, keys and prompts; neither need exist."""
 
-    chats: Path
-    config: Path
+    __slots__ = ("chats", "config")
+
+    def __init__(self, chats: Path, config: Path) -> None:
+        self.chats = chats
+        self.config = config

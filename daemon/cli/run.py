@@ -11,7 +11,7 @@ from types import FrameType
 
 from ingle.models.kv_type import KVType
 
-from ..config import load_config
+from ..config import Config, load_config
 from ..settings import ENGINES, QUANTIZE
 from .client import DaemonClient, JsonObject
 from .daemon_process import ensure_daemon
@@ -41,6 +41,18 @@ def main(arguments: Sequence[str]) -> int:
     prompt = read_prompt(words)
     if not prompt:
         return _chat_instead(model)
+    return _ask(options, config, model, prompt)
+
+
+def ask(model: str | None, words: str) -> int:
+    """Answer one prompt without any options; raises `CommandError`."""
+    prompt = read_prompt(words)
+    if not prompt:
+        raise UsageError("There is no prompt.", 'Write it behind -p: `ingle -p "Hi"`.')
+    return _ask(_parser().parse_args([]), load_config(os.environ), model, prompt)
+
+
+def _ask(options: Namespace, config: Config, model: str | None, prompt: str) -> int:
     _end_on_signals()
     client = ensure_daemon(config)
     reference = sendable_reference(model or config.default_model)

@@ -28,6 +28,7 @@ usage: ingle [COMMAND] [OPTIONS]
 
 examples:
   ingle                                        open the chat
+  ingle --plain                                as lines, for screen readers
   ingle run smollm2 "Why is the sky blue?"     ask once
   git diff | ingle run smollm2 "Explain"       ask about what is piped in
 
@@ -195,14 +196,16 @@ def test_chat_gets_its_socket_before_anything_heavy(tmp_path: Path, arguments: l
     program = f"""
 import sys, types
 stand_in = types.ModuleType("ingle.tui.main")
-def run_chat(*, socket_path, address=None, model=None, start_daemon=None):
+def run_chat(*, socket_path, folders, model, temporary, start_daemon):
     assert socket_path.endswith("home/runtime/ingle.sock"), socket_path
-    assert model is None and callable(start_daemon)
+    assert model is None and callable(start_daemon) and not temporary
+    assert str(folders.chats).endswith("chats")
     slow = {{"argparse", "dataclasses", "http.client", "subprocess", "typing"}}
     assert not slow & set(sys.modules) - before
     return 7
 stand_in.run_chat = run_chat
 sys.modules["ingle.tui.main"] = stand_in
+sys.stdin.isatty = sys.stdout.isatty = sys.stderr.isatty = lambda: True
 before = set(sys.modules)
 from ingle.daemon.main import main
 assert main({arguments!r}) == 7
@@ -210,12 +213,36 @@ assert main({arguments!r}) == 7
     assert imported(program, tmp_path) == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "environ"), [(["--plain"], {}), ([], {"ACCESSIBLE": "1"}), ([], {"TERM": "dumb"})]
+)
+def test_plain_is_chosen(
+    monkeypatch: pytest.MonkeyPatch, arguments: list[str], environ: dict[str, str]
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: True)
+    chosen: dict[str, object] = {}
+
+    def run_plain(**options: object) -> int:
+        chosen.update(options)
+        return 0
+
+    monkeypatch.setattr("ingle.tui.plain.main.run_plain", run_plain)
+    assert main([*arguments, "--temp", "smollm2"] if arguments else []) == 0
+    assert chosen["temporary"] == bool(arguments)
+    assert chosen["model"] == ("smollm2" if arguments else None)
+
+
 def test_chat_with_a_model(tmp_path: Path) -> None:
     program = """
 import sys, types
 stand_in = types.ModuleType("ingle.tui.main")
-stand_in.run_chat = lambda *, socket_path, model, start_daemon: 0 if model == "smollm2" else 1
+stand_in.run_chat = lambda **options: 0 if options["model"] == "smollm2" else 1
 sys.modules["ingle.tui.main"] = stand_in
+sys.stdin.isatty = sys.stdout.isatty = sys.stderr.isatty = lambda: True
 from ingle.daemon.main import main
 assert main(["chat", "smollm2"]) == 0
 """

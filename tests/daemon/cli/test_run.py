@@ -299,7 +299,7 @@ def test_no_prompt_in_a_terminal_opens_the_chat(daemon: Any, command: list[str])
     program = """
 import sys, types
 stand_in = types.ModuleType("ingle.tui.main")
-stand_in.run_chat = lambda *, socket_path, model, start_daemon: print("chat with", model) or 0
+stand_in.run_chat = lambda **options: print("chat with", options["model"]) or 0
 sys.modules["ingle.tui.main"] = stand_in
 from ingle.daemon.main import main
 assert main(["run", "smollm2"]) == 0

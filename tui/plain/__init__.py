@@ -1,0 +1,1 @@
+"""The chat as lines of text: for screen readers, simple terminals and pipes."""

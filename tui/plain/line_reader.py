@@ -1,0 +1,82 @@
+"""`LineReader`: where prompts and choices are typed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TextIO
+
+from .output import PlainOutput
+
+CONTINUES = "\\"
+"""At its end a line says that the prompt goes on."""
+
+
+class LineReader:
+    """Reads lines, with the editing and history of readline where a person types them."""
+
+    def __init__(self, output: PlainOutput, source: TextIO | None = None) -> None:
+        self._output = output
+        self._source = source or sys.stdin
+        self.is_person = self._source.isatty()
+        if self.is_person:
+            _load_readline()
+
+    def prompt(self, label: str) -> str | None:
+        """What is typed behind `label`, None at the end of the input."""
+        lines: list[str] = []
+        while (line := self._line("and: " if lines else label)) is not None:
+            lines.append(line)
+            if not line.endswith(CONTINUES):
+                break
+            lines[-1] = line.removesuffix(CONTINUES)
+        return "\n".join(lines) if lines else None
+
+    def remember(self, prompts: Iterable[str]) -> None:
+        """Offer earlier prompts, the oldest first, to the key up."""
+        if not self.is_person:
+            return
+        try:
+            import readline
+        except ImportError:  # not on Windows
+            return
+        for prompt in prompts:
+            readline.add_history(prompt.replace("\n", " "))
+
+    def choose(self, title: str, choices: list[str]) -> int | None:
+        """The index of the choice whose number is typed, None for none of them."""
+        self._output.line(title)
+        for number, choice in enumerate(choices, 1):
+            self._output.line(f"{number}. {choice}")
+        answer = self._line("Number, or enter for none: ")
+        if answer is None or not answer.strip():
+            return None
+        if answer.strip().isdecimal() and 1 <= int(answer) <= len(choices):
+            return int(answer) - 1
+        self._output.error(f"There is no number {answer.strip()}.")
+        return None
+
+    def confirm(self, question: str) -> bool:
+        """Whether a question was answered with yes."""
+        answer = self._line(f"{question} Yes or no: ")
+        return answer is not None and answer.strip().lower() in ("y", "yes")
+
+    def _line(self, label: str) -> str | None:
+        if not self.is_person:
+            line = self._source.readline()
+            return line.rstrip("\n") if line else None
+        try:
+            return input(label)
+        except EOFError:
+            self._output.line()
+            return None
+
+
+def _load_readline() -> None:
+    """Let `input` edit lines; without it, it reads them as they come."""
+    try:
+        import readline
+    except ImportError:
+        return
+    # What is pasted must not run as several prompts one after the other.
+    readline.parse_and_bind("set enable-bracketed-paste on")

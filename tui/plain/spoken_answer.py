@@ -1,0 +1,36 @@
+"""`SpokenAnswer`: an answer that is written out sentence by sentence."""
+
+from __future__ import annotations
+
+from ..transcript.entries import AnswerEntry
+from .output import PlainOutput
+
+SPEAKER = "Model"
+
+
+class SpokenAnswer(AnswerEntry):
+    """What a `Turn` tells its entry goes to the output, once."""
+
+    def __init__(self, model: str, output: PlainOutput) -> None:
+        super().__init__(model)
+        self._output = output
+        self._begun = False
+
+    def append(self, text: str) -> None:
+        """Write what completes a sentence."""
+        if not self._begun:
+            self._begun = True
+            self._output.begin_answer(SPEAKER)
+            text = text.lstrip()
+        self._output.answer(text)
+
+    def annotate(self, note: str) -> None:
+        """Nothing: figures are told when they are asked for."""
+
+    def finish(self, ending: str = "") -> None:
+        """End the answer, and say why where it did not end by itself."""
+        self._output.end_answer()
+        if ending:
+            # The square before the words would be read out as "black square".
+            words = ending.lstrip("■ ")
+            self._output.line(f"{words[:1].upper()}{words[1:]}.")
