@@ -22,6 +22,8 @@ class ChatState:
     model: ModelEntry | None = None
     loaded: LoadedModel | None = None
     pulling: str | None = None
+    not_kept: str = ""
+    """Why chats are not written down, "" where they are."""
 
     @property
     def model_name(self) -> str | None:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .daemon_link import DaemonLink
     from .features.feature import Feature
     from .folders import Folders
+    from .history.store import HistoryStore
     from .transcript.transcript import Transcript
     from .turn import Turn
     from .widgets.composer import Composer
@@ -56,6 +57,11 @@ class ChatHost(Protocol):
     @property
     def history(self) -> History:
         """Where the chat on the screen is kept; `NoHistory` for a temporary one."""
+        ...
+
+    @property
+    def store(self) -> HistoryStore | None:
+        """All chats that are kept; None where nothing is."""
         ...
 
     @property

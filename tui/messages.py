@@ -48,6 +48,14 @@ class PagesMoved(Message):
         self.pages = pages
 
 
+class HistoryTrouble(Message):
+    """Chats cannot be kept now."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+
 class PullMoved(Message):
     """A download that this chat follows got further."""
 

@@ -7,6 +7,7 @@ from .models import ModelsFeature
 from .privacy import PrivacyFeature
 from .program import ProgramFeature
 from .reading import ReadingFeature
+from .resuming import ResumingFeature
 
 FEATURES: tuple[type[Feature], ...] = (
     BranchesFeature,
@@ -15,4 +16,5 @@ FEATURES: tuple[type[Feature], ...] = (
     PrivacyFeature,
     ProgramFeature,
     ReadingFeature,
+    ResumingFeature,
 )

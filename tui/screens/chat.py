@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, Literal, TypeVar
@@ -25,10 +26,12 @@ from ..daemon_link import DaemonLink
 from ..features import FEATURES
 from ..features.feature import Feature, Handler
 from ..folders import Folders
+from ..history.store import open_history
 from ..messages import (
     DaemonConnected,
     DaemonLost,
     GaugesMoved,
+    HistoryTrouble,
     ModelMoved,
     PagesMoved,
     PullBroke,
@@ -101,7 +104,7 @@ class ChatScreen(Screen[None]):
         self.chat = Chat(temporary=temporary)
         self._turns = Turns(self)
         self.folders = folders
-        self._kept: History = NoHistory()
+        self.store = None if folders is None else open_history(folders.chats, self._cannot_keep)
         self._on_live = on_live
         self._editing: Message | None = None
         self._warmed: str | None = None
@@ -152,6 +155,8 @@ class ChatScreen(Screen[None]):
         self._save_draft()
         for feature in self.features:
             feature.on_closing()
+        if self.store is not None and not self.store.close():
+            print("The end of the last chat could not be written.", file=sys.stderr)
 
     # Parts
 
@@ -163,7 +168,18 @@ class ChatScreen(Screen[None]):
     @property
     def history(self) -> History:
         """Where the chat on the screen is kept."""
-        return NoHistory() if self.chat.temporary else self._kept
+        return NoHistory() if self.store is None or self.chat.temporary else self.store
+
+    def _cannot_keep(self, trouble: str) -> None:
+        """Called in another thread."""
+        self.post_message(HistoryTrouble(trouble))
+
+    @on(HistoryTrouble)
+    def history_trouble(self, event: HistoryTrouble) -> None:
+        """Say that what is said now is not kept, and why."""
+        self.state.not_kept = event.text
+        self.tell(event.text, "error")
+        self.show_state()
 
     @property
     def turn(self) -> Turn | None:
@@ -353,10 +369,15 @@ class ChatScreen(Screen[None]):
     # Chats
 
     def open_chat(self, chat: Chat, *, at: str | None = None) -> None:
-        """Show another chat; a draft that is in no chat yet stays."""
+        """Show another chat; a draft stays with its chat, or comes along where it had none."""
         self.stop()
         self._editing = None
-        self._save_draft()
+        if self.chat.messages:
+            self._save_draft()
+            self.composer.text = ""
+        elif self._draft_saved:
+            self.history.save_draft(self.chat.id, "")
+        self._draft_saved = ""
         self.chat = chat
         self.query_one(StatusLine).status = ChatStatus()
         if chat.settings.model is not None:

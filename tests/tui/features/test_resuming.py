@@ -1,0 +1,140 @@
+"""What was going on when the program ended."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingle.tui.chats.chat import Chat
+from ingle.tui.folders import Folders
+
+from ..conftest import Answer, FakeGeneration
+
+if TYPE_CHECKING:
+    from ..conftest import FakeDaemon, OpenChat
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Folders:
+    return Folders(tmp_path / "chats", tmp_path / "config")
+
+
+LEAVE_OPEN = """
+import os, sys
+from pathlib import Path
+from ingle.tui.chats.chat import Chat
+from ingle.tui.chats.message import Message
+from ingle.tui.history.store import open_history
+
+store, chat = open_history(Path(sys.argv[1]), print), Chat()
+store.add_chat(chat)
+prompt = chat.add(Message(role="user", content="tell me"))
+store.add_message(chat.id, prompt)
+answer = chat.add(Message(role="assistant", parent=prompt.id, model="smollm2:135m"))
+store.add_message(chat.id, answer)
+store.append(answer.id, "The first ")
+if sys.argv[2]:
+    store.set_generation(answer.id, sys.argv[2])
+store.flush(10)
+print(chat.id, flush=True)
+os.kill(os.getpid(), 9)
+"""
+
+
+def _leave_open(folders: Folders, generation: str) -> str:
+    """Have a program killed while an answer is written; returns the chat's id."""
+    command = [sys.executable, "-P", "-c", LEAVE_OPEN, str(folders.chats), generation]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    return done.stdout.strip()
+
+
+async def test_an_answer_that_went_on_in_the_daemon_is_taken_up(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders
+) -> None:
+    chat = _leave_open(folders, "gen-1")
+    generation = fake_daemon.generations["gen-1"] = FakeGeneration(Answer())
+    generation.push("delta", {"text": "The first half ", "tokens": 3})
+    async with open_chat(folders=folders) as screen:
+        await screen.until_shown("The first half")
+        generation.push("delta", {"text": "and the rest.", "tokens": 3})
+        generation.push("finished", {"reason": "stop", "completion_tokens": 6})
+        await screen.until_shown("The first half and the rest.")
+        await screen.until(lambda: screen.screen.turn is None)
+        store = screen.screen.store
+        assert store is not None
+        kept = store.load(chat)
+    assert kept is not None
+    assert [m.content for m in kept.path] == ["tell me", "The first half and the rest."]
+    assert kept.path[1].ending == "answered"
+
+
+async def test_an_answer_that_nobody_has_any_more_is_interrupted(
+    open_chat: OpenChat, folders: Folders
+) -> None:
+    chat = _leave_open(folders, "gen-9")
+    async with open_chat(folders=folders) as screen:
+        await screen.until_shown("■ interrupted")
+        assert "The first" in screen.screen_text
+        store = screen.screen.store
+        assert store is not None
+        kept = store.load(chat)
+    assert kept is not None
+    assert kept.path[1].ending == "interrupted"
+
+
+async def test_an_answer_that_never_began_is_interrupted(
+    open_chat: OpenChat, folders: Folders
+) -> None:
+    chat = _leave_open(folders, "")
+    async with open_chat(folders=folders) as screen:
+        await screen.until_shown("on disk")
+        store = screen.screen.store
+        assert store is not None
+
+        def ended() -> bool:
+            kept = store.load(chat)
+            return kept is not None and kept.path[1].ending == "interrupted"
+
+        await screen.until(ended)
+
+
+async def test_what_was_said_is_kept_and_a_draft_comes_back(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders
+) -> None:
+    async with open_chat(folders=folders) as screen:
+        await screen.send("hello")
+        await screen.until_shown("Hello there.")
+        await screen.until(lambda: screen.screen.turn is None)
+        await screen.pilot.press(*"draft")
+        chat = screen.screen.chat
+        screen.screen.open_chat(Chat())
+        assert screen.draft == ""
+        store = screen.screen.store
+        assert store is not None
+        kept = store.load(chat.id)
+        assert kept is not None
+        assert [m.content for m in kept.path] == ["hello", "Hello there."]
+        assert kept.path[1].facts.completion_tokens == 2
+        screen.screen.open_chat(kept)
+        await screen.until_shown("Hello there.")
+        await screen.until(lambda: screen.draft == "draft")
+
+
+async def test_a_temporary_chat_leaves_nothing(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders
+) -> None:
+    async with open_chat(folders=folders, temporary=True) as screen:
+        await screen.send("secret-word")
+        await screen.until_shown("Hello there.")
+        await screen.pilot.press(*"secret-draft")
+        screen.screen.close()
+    files = [path for path in folders.chats.rglob("*") if path.is_file()]
+    assert not [path for path in files if b"secret" in path.read_bytes()]
+    body = next(r for r in fake_daemon.requests if r.target == "/ingle/v1/generations").body
+    assert body["private"] is True

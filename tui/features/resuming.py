@@ -1,0 +1,76 @@
+"""`ResumingFeature`: what was going on when the program ended goes on when it is back."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ..chats.message import MessageFacts
+from ..history.errors import HistoryError
+from ..transcript.entries import AnswerEntry
+from ..turn import Turn
+from .feature import Feature
+
+if TYPE_CHECKING:
+    from ..chats.chat import Chat
+    from ..history.reading import UnfinishedAnswer
+    from ..history.store import HistoryStore
+    from ..host import ChatHost
+
+
+class ResumingFeature(Feature):
+    """Takes up answers that nobody follows any more, and gives drafts back."""
+
+    def __init__(self, host: ChatHost) -> None:
+        super().__init__(host)
+        self._looked = False
+
+    def on_connected(self) -> None:
+        """Look once for what a chat that died has left in the daemon."""
+        store = self.host.store
+        if store is not None and not self._looked:
+            self._looked = True
+            self.host.run_task(self._take_up(store), group="resume")
+
+    def on_chat_opened(self) -> None:
+        """Put back what stood in this chat's composer."""
+        store, chat = self.host.store, self.host.chat
+        if store is not None and chat.messages and not self.host.composer.text:
+            self.host.run_task(self._give_draft_back(store, chat), group="draft")
+
+    async def _give_draft_back(self, store: HistoryStore, chat: Chat) -> None:
+        with suppress(HistoryError):  # a chat that could be read a moment ago; its draft can wait
+            draft = await asyncio.to_thread(store.draft, chat.id)
+            if draft and self.host.chat is chat and not self.host.composer.text:
+                self.host.composer.replace_text(draft)
+
+    async def _take_up(self, store: HistoryStore) -> None:
+        try:
+            left = await asyncio.to_thread(store.unfinished)
+        except HistoryError as error:
+            self.host.tell(error.message, "warning")
+            return
+        for answer in left:
+            if answer.generation is None:
+                store.end_message(answer.message, "interrupted", MessageFacts())
+            else:
+                await self._resume(store, answer)
+
+    async def _resume(self, store: HistoryStore, answer: UnfinishedAnswer) -> None:
+        """On the screen where nobody has begun anything else, in the background otherwise."""
+        chat = await asyncio.to_thread(store.load, answer.chat)
+        message = chat.messages.get(answer.message) if chat is not None else None
+        if chat is None or message is None:
+            return
+        message.generation = answer.generation
+        if not self.host.chat.messages and chat.leaf is message:
+            self.host.open_chat(chat)
+            return
+        self.host.tell(f"An answer in “{chat.title}” goes on; ctrl+g shows the chats.")
+        turn = Turn(self.host.client, store, message, AnswerEntry(""), _nobody_looks)
+        self.host.run_task(turn.resume(), group=f"resume-{answer.message}")
+
+
+def _nobody_looks() -> None:
+    pass
