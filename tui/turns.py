@@ -173,8 +173,9 @@ class Turns:
     def return_queue(self) -> None:
         """Put waiting prompts back into the composer: nothing is sent after a stop."""
         composer = self._screen.composer
-        waiting = [prompt.text for prompt in self._screen.queue.take_all()]
+        waiting = self._screen.queue.take_all()
         if waiting:
-            draft = [composer.text] if composer.text else []
-            composer.replace_text("\n\n".join([*waiting, *draft]))
+            texts = [*(prompt.text for prompt in waiting), composer.text]
+            attachments = [given for prompt in waiting for given in prompt.attachments]
+            composer.load("\n\n".join(filter(None, texts)), attachments)
         composer.queue_waiting = False

@@ -243,7 +243,7 @@ class ChatScreen(Screen[None]):
         if command is None or not self.can_run(command.name):
             self.tell(f"There is no command /{name}. F1 lists them.", "warning")
             return
-        self.composer.text = ""
+        self.composer.clear_sent(self.composer.text)
         self.call_later(self.run_command, command.name, argument)
 
     def _interrupt(self) -> None:
@@ -279,7 +279,7 @@ class ChatScreen(Screen[None]):
             self._run_slash(*slash)
             return
         self.composer.remember(event.text)
-        self.composer.text = ""
+        self.composer.clear_sent(event.text)
         self.send(text, event.attachments)
 
     def _empty_enter(self) -> None:
@@ -322,6 +322,8 @@ class ChatScreen(Screen[None]):
 
     def _stop_or_cancel(self) -> None:
         """What escape does: stop the answer, give up an edit, or what a feature makes of it."""
+        if self.composer.escape(clears=False):
+            return
         if self.turn is not None:
             self.stop()
         elif self._editing is not None:
@@ -334,7 +336,7 @@ class ChatScreen(Screen[None]):
     def edit(self, message: Message) -> None:
         """Put a prompt into the composer; sending it makes a new branch."""
         self._editing = message
-        self.composer.replace_text(message.content)
+        self.composer.load(message.content, message.attachments)
         self.composer.focus()
         self.show_state()
 
@@ -344,7 +346,7 @@ class ChatScreen(Screen[None]):
         prompt = self.queue.take_back()
         if prompt is not None:
             self._editing = prompt.edits
-            self.composer.replace_text(prompt.text)
+            self.composer.load(prompt.text, prompt.attachments)
         self.composer.queue_waiting = len(self.queue) > 0
 
     @on(Composer.Changed)
@@ -361,7 +363,7 @@ class ChatScreen(Screen[None]):
         self.run_worker(import_markdown, thread=True, group="import")
 
     def _save_draft(self) -> None:
-        text = self.composer.text
+        text = self.composer.kept_draft
         if text != self._draft_saved:
             self._draft_saved = text
             self.history.save_draft(self.chat.id, text)
@@ -484,7 +486,7 @@ class ChatScreen(Screen[None]):
         composer = self.composer
         composer.placeholder = self.state.placeholder
         hints = key_hints(self.turn is not None, self.size.width)
-        composer.border_subtitle = "editing · esc leaves it as it was" if self._editing else hints
+        composer.hints = "editing · esc leaves it as it was" if self._editing else hints
         self._show_status(turn or self.turn)
 
     def _show_status(self, turn: Turn | None) -> None:

@@ -2,18 +2,65 @@
 
 from __future__ import annotations
 
-from textual import events
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from textual import events, on
+from textual.content import Content
 from textual.message import Message
+from textual.widget import Widget
 from textual.widgets import TextArea
 
+from .. import wording
 from ..chats.message import Attachment
-from ..transcript.cleaning import clean
+from ..composing.estimate import estimate_tokens, tokens_of
+from ..composing.file_reader import Glance, Reading, glance, read_mentions
+from ..composing.mentions import as_mention, find_mentions, shown_path
+from ..composing.pasting import clean_paste, dropped_paths, is_long
+from ..composing.prompt_walk import PromptWalk
+from ..composing.templates import next_place
+from .attachment_line import AttachmentFacts, AttachmentLine
+from .chip_editor import ChipEditor
+from .completing import Completing
 
 NEWLINE_KEYS = frozenset({"ctrl+j", "shift+enter", "alt+enter"})
+ESCAPE_WINDOW = 0.6
+"""Seconds within which a second escape clears the draft."""
+READ_SECONDS = 10.0
+"""How long the files of a prompt may take to be read."""
+GLANCE_PAUSE = 0.15
+MAX_WALKED = 200
+"""Characters of a draft for which up still looks for earlier prompts."""
 
 
-class Composer(TextArea):
-    """Enter sends; ctrl+j, shift+enter and alt+enter break the line; Up recalls when empty."""
+class Composer(ChipEditor):
+    """Enter sends; ctrl+j, shift+enter and alt+enter break the line.
+
+    Up in one line walks the earlier prompts that contain what is typed. `earlier_prompts` gives
+    them, the newest first; `folder` is where `@file` is looked for.
+    """
+
+    HELP_KEYS = (
+        ("enter", "Send; while an answer runs, queue the prompt"),
+        ("ctrl+j", "Break the line; shift+enter and alt+enter where the terminal can"),
+        ("up", "Earlier prompts that contain what is typed; a waiting prompt back"),
+        ("/  @  #", "Commands, files (@src/**/*.py too), the last answer of another chat"),
+        ("tab", "Take what is offered; the next place of a template"),
+        ("ctrl+e", "End of the line; on a chip: its text in its place"),
+        ("ctrl+x", "The draft, or the chip at the cursor, in your editor"),
+        ("ctrl+_", "Undo; alt+r does it again"),
+        ("esc esc", "Clear the draft; ctrl+_ or up brings it back"),
+        ("ctrl+a  ctrl+e", "Start and end of the line; alt+< alt+> of the text"),
+        ("alt+b  alt+f", "Word left and right"),
+        ("ctrl+w  alt+d", "Cut the word before, behind the cursor"),
+        ("ctrl+u  ctrl+k", "Cut to the start, the end of the line"),
+        ("alt+y", "Put back what was cut"),
+        ("end", "At the end of the line: follow the answer again"),
+        ("ctrl+d", "Delete to the right; leave where nothing is typed"),
+    )
 
     class Submitted(Message):
         """The user sent what is in the composer, maybe nothing; it is still there."""
@@ -29,67 +76,335 @@ class Composer(TextArea):
     class FollowRequested(Message):
         """End was pressed where the cursor cannot go further."""
 
+    class QuitRequested(Message):
+        """ctrl+d was pressed where there is nothing to delete."""
+
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        super().__init__(id=id, highlight_cursor_line=False, tab_behavior="focus")
-        self.cursor_blink = False  # a blinking cursor repaints for ever
+        super().__init__(id=id)
+        self.folder = Path.cwd()
+        self.earlier_prompts: Callable[[], Awaitable[Sequence[str]]] | None = None
+        self.enter_sends = True
         self.queue_waiting = False
+        self.completing = Completing(self)
+        self._hints = ""
         self._sent: list[str] = []
-        self._recalled: int | None = None
+        self._walk: PromptWalk | None = None
+        self._given: dict[str, Attachment] = {}
+        self._glances: dict[str, Glance] = {}
+        self._refused = ""
+        self._counted: tuple[str, int] | None = None
+        self._escaped_at = 0.0
+        self._line: AttachmentLine | None = None
+
+    # What others do with it
+
+    @property
+    def is_recalling(self) -> bool:
+        """Whether it shows an earlier prompt as it was sent."""
+        return self._walk is not None and not self._walk.is_at_draft
+
+    @property
+    def kept_draft(self) -> str:
+        """The draft with what its chips stand for; `replace_text` takes it back."""
+        return self.chips.pack(self.text)
 
     def remember(self, text: str) -> None:
         """Keep a prompt for recalling."""
         self._sent.append(text)
-        self._recalled = None
+        self._walk = None
 
     def replace_text(self, text: str) -> None:
-        """Set the text, with the cursor at its end."""
-        self.text = text
-        self.move_cursor(self.document.end)
+        """Set the text, with the cursor at its end; undo brings the old one back."""
+        self.history.checkpoint()
+        text = self.chips.unpack(text)
+        self.replace(text, (0, 0), self.document.end, maintain_selection_offset=False)
+        self.completing.refuse()
+
+    def load(self, text: str, attachments: Sequence[Attachment] = ()) -> None:
+        """Set the text of a prompt that came with attachments."""
+        missing: list[str] = []
+        for attachment in attachments:
+            if f"[{attachment.name}]" in text:
+                self.chips.put(attachment)
+            elif any(mention.path == attachment.name for mention in find_mentions(text)):
+                self._given[attachment.name] = attachment
+            elif not find_mentions(text):
+                missing.append(self.chips.put(attachment))
+        self.replace_text(" ".join([text, *missing]) if missing else text)
+
+    def clear_sent(self, text: str) -> None:
+        """Take away what was sent; what was typed since then stays."""
+        now = self.text
+        if now.startswith(text):
+            self.load_text(now[len(text) :])
+            self.move_cursor(self.document.end)
+        self._given.clear()
+        self._walk = None
+
+    def attach(self, path: Path) -> None:
+        """Mention a file at the cursor."""
+        mention = as_mention(shown_path(path, self.folder))
+        before = self.document.get_line(self.cursor_location[0])[: self.cursor_location[1]]
+        space = "" if not before or before[-1].isspace() else " "
+        self.insert(f"{space}{mention} ", maintain_selection_offset=False)
+
+    def add_paste(self, text: str) -> None:
+        """Put pasted text in at the cursor: as a chip where it is long."""
+        text = clean_paste(text)
+        insert = self.chips.add_paste(text) if is_long(text) else text
+        self.replace(insert, *self.selection, maintain_selection_offset=False)
+
+    def select_place(self) -> bool:
+        """Select the next place of a template to fill in; whether there is one."""
+        text = self.text
+        if "{{" not in text:
+            return False
+        row, column = max(self.selection)
+        place = next_place(text, sum(map(len, text.split("\n")[:row])) + row + column)
+        if place is None:
+            return False
+        begin, end = (_location(text, at) for at in place)
+        self.move_cursor(begin)
+        self.move_cursor(end, select=True)
+        return True
+
+    def mount_above(self, widget: Widget) -> None:
+        """Put a widget before the composer."""
+        parent = self.parent
+        assert isinstance(parent, Widget)
+        parent.mount(widget, before=self)
+
+    def escape(self, *, clears: bool) -> bool:
+        """Escape was pressed; whether it meant something here. Twice clears the draft if allowed.
+
+        What is cleared can be had again by undoing, and as an earlier prompt.
+        """
+        if self.completing.close():
+            return True
+        if not self.text or not clears:
+            return False
+        now = time.monotonic()
+        if now - self._escaped_at >= ESCAPE_WINDOW:
+            self._escaped_at = now
+            return True
+        self.remember(self.text)
+        self.replace_text("")
+        self.notify("Cleared; ctrl+_ or up brings it back.", timeout=3)
+        return True
+
+    @property
+    def hints(self) -> str:
+        """What the keys mean now, in the lower edge."""
+        return self._hints
+
+    @hints.setter
+    def hints(self, hints: str) -> None:
+        self._hints = hints
+        self._show_facts()
+
+    def show_count(self, text: str, tokens: int) -> None:
+        """The draft `text` takes exactly so many tokens."""
+        self._counted = (text, tokens)
+        self._show_facts()
+
+    # Keys
 
     async def _on_key(self, event: events.Key) -> None:
-        if event.key == "enter":
+        key = event.key
+        if await self.completing.take(key):
             self._take(event)
-            self.post_message(self.Submitted(self.text))
-        elif event.key in NEWLINE_KEYS:
+        elif key == "enter" and self.enter_sends:
             self._take(event)
-            self.insert("\n")
-        elif event.key in ("up", "down") and self._recall(event.key):
+            await self._submit()
+        elif key in NEWLINE_KEYS:
             self._take(event)
-        elif event.key == "end" and self.cursor_location == self.get_cursor_line_end_location():
+            if self.enter_sends:
+                self.replace("\n", *self.selection, maintain_selection_offset=False)
+            else:
+                await self._submit()
+        elif (key == "tab" and self.select_place()) or (
+            key in ("up", "down") and await self._step(key)
+        ):
+            self._take(event)
+        elif key == "end" and self.cursor_location == self.get_cursor_line_end_location():
             self._take(event)
             self.post_message(self.FollowRequested())
-
-    async def _on_paste(self, event: events.Paste) -> None:
-        event.prevent_default()
-        event.stop()
-        start, end = self.selection
-        self.replace(clean(event.text), start, end, maintain_selection_offset=False)
+        elif key == "ctrl+d" and not self.text:
+            self._take(event)
+            self.post_message(self.QuitRequested())
 
     @staticmethod
     def _take(event: events.Key) -> None:
         event.stop()
         event.prevent_default()
 
-    def _recall(self, key: str) -> bool:
-        """Walk through earlier prompts while the composer is empty or shows one of them."""
-        if self._recalled is not None and self.text != self._sent[self._recalled]:
-            self._recalled = None
+    async def _submit(self) -> None:
+        """Send, with the files that are mentioned; ask where one of them cannot be read.
+
+        Keys that are pressed meanwhile wait, and are typed afterwards.
+        """
+        text = self.text
+        if not find_mentions(text):
+            self.post_message(self.Submitted(text, self.chips.attachments(text)))
+            return
+        reading = await self._read(text)
+        found = {attachment.name for attachment in reading.attachments}
+        given = [
+            self._given[mention.path]
+            for mention in find_mentions(text)
+            if mention.path in self._given and mention.path not in found
+        ]
+        if reading.problems and not given and self._refused != text:
+            self._refused = text
+            sentence = " ".join(reading.problems)
+            self.notify(
+                f"{sentence} Enter again sends without.",
+                severity="warning",
+                markup=False,
+            )
+            return
+        attachments = (*reading.attachments, *given, *self.chips.attachments(text))
+        self.post_message(self.Submitted(text, attachments))
+
+    async def _read(self, text: str) -> Reading:
+        job = asyncio.to_thread(read_mentions, text, self.folder, self.mentioned)
+        try:
+            return await asyncio.wait_for(job, READ_SECONDS)
+        except TimeoutError:
+            return Reading(problems=["The files take too long to be read."])
+
+    # Earlier prompts
+
+    async def _step(self, key: str) -> bool:
+        """Walk the earlier prompts; False where the key only moves the cursor."""
+        if self._walk is not None and self.text != self._walk.text:
+            self._walk = None
         if key == "up":
-            return self._recall_older()
-        if self._recalled is None:
+            return await self._older()
+        if self._walk is None or not self._walk.newer():
             return False
-        self._recalled = self._recalled + 1 if self._recalled + 1 < len(self._sent) else None
-        self.replace_text("" if self._recalled is None else self._sent[self._recalled])
+        self._show_step(self._walk)
         return True
 
-    def _recall_older(self) -> bool:
-        if not self.text and self.queue_waiting:
-            self.post_message(self.RecallQueued())
-            return True
-        if self._recalled is None and (self.text or not self._sent):
-            return False
-        if self._recalled == 0:
-            return True
-        self._recalled = (len(self._sent) if self._recalled is None else self._recalled) - 1
-        self.replace_text(self._sent[self._recalled])
+    async def _older(self) -> bool:
+        walk = self._walk
+        if walk is None:
+            text = self.text
+            if not text and self.queue_waiting:
+                self.post_message(self.RecallQueued())
+                return True
+            if "\n" in text or len(text) > MAX_WALKED or not self.cursor_at_first_line:
+                return False
+            prompts = [*reversed(self._sent)]
+            if self.earlier_prompts is not None:
+                prompts += await self.earlier_prompts()
+            walk = PromptWalk(text, prompts)
+        if not walk.older():
+            return self._walk is not None
+        self._walk = walk
+        self._show_step(walk)
         return True
+
+    def _show_step(self, walk: PromptWalk) -> None:
+        self.replace_text(walk.text)
+        self._show_facts()
+
+    # Pasting
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        event.prevent_default()
+        event.stop()
+        text = clean_paste(event.text)
+        paths = await asyncio.to_thread(dropped_paths, text)
+        self.history.checkpoint()
+        if not paths:
+            self.add_paste(text)
+            return
+        # The path as text comes first, so that undoing gives it to who meant just that.
+        start = min(self.selection)
+        self.replace(text, *self.selection, maintain_selection_offset=False)
+        self.history.checkpoint()
+        self.delete(start, self.cursor_location, maintain_selection_offset=False)
+        for path in paths:
+            self.attach(path)
+        what = paths[0].name if len(paths) == 1 else f"{len(paths)} files"
+        self.notify(f"Attached {what}; ctrl+_ leaves the path as text.", markup=False)
+
+    # What it shows
+
+    @on(TextArea.Changed)
+    def _note_change(self) -> None:
+        self.completing.update(typed=True)
+        if "@" in self.text or self._glances:
+            look = partial(self._glance, self.text)
+            self.run_worker(look, group="glance", exclusive=True)
+        self._show_facts()
+
+    @on(TextArea.SelectionChanged)
+    def _note_cursor(self) -> None:
+        self.completing.update(typed=False)
+
+    async def _glance(self, text: str) -> None:
+        """See what the mentions are, once the typing pauses."""
+        await asyncio.sleep(GLANCE_PAUSE)
+        mentions = {mention.path: mention for mention in find_mentions(text)}
+        folder = self.folder
+        found = await asyncio.to_thread(
+            lambda: [glance(mention, folder) for mention in mentions.values()]
+        )
+        self._glances = {seen.path: seen for seen in found if seen is not None}
+        self.mentioned = frozenset(self._glances) | (self.mentioned & mentions.keys())
+        self.notify_style_update()
+        self._show_facts()
+
+    def _attachment_facts(self) -> list[AttachmentFacts]:
+        text = self.text
+        facts: list[AttachmentFacts] = []
+        typed = self.completing.typed_file
+        for path in dict.fromkeys(mention.path for mention in find_mentions(text)):
+            if path == typed:
+                continue
+            seen = self._glances.get(path)
+            if seen is not None:
+                facts.append(AttachmentFacts(path, seen.size, seen.files, True, seen.problem))
+            elif path in self.mentioned:
+                facts.append(AttachmentFacts(path, 0, problem=f"{path} is not there any more"))
+        for attachment in self.chips.attachments(text):
+            facts.append(AttachmentFacts(attachment.name, len(attachment.text)))
+        return facts
+
+    def _show_facts(self) -> None:
+        """Bring the lower edge and the line of attachments up to date."""
+        if not self.is_mounted:
+            return
+        text = self.text
+        facts = self._attachment_facts()
+        if self._line is None and facts:
+            self._line = AttachmentLine()
+            self.mount_above(self._line)
+        if self._line is not None:
+            self._line.show(facts)
+        self.border_subtitle = self._edge(self._tokens(text, facts))
+
+    def _tokens(self, text: str, facts: Sequence[AttachmentFacts]) -> str:
+        if not text:
+            return ""
+        if self._counted is not None and self._counted[0] == text:
+            return f"{wording.tokens(self._counted[1])} tok"
+        more = sum(tokens_of(seen.size) for seen in facts)
+        return f"≈ {wording.tokens(estimate_tokens(text) + more)} tok"
+
+    def _edge(self, tokens: str) -> Content:
+        walk = self._walk
+        place = walk.place if walk is not None else ""
+        parts = [part for part in (place, tokens, self._hints) if part]
+        room = self.size.width - 6
+        while len(parts) > 1 and len(" · ".join(parts)) > room:
+            parts.pop()
+        return Content(" · ".join(parts))
+
+
+def _location(text: str, index: int) -> tuple[int, int]:
+    """The row and column of a place in a text."""
+    before = text[:index]
+    return before.count("\n"), index - (before.rfind("\n") + 1)

@@ -1,0 +1,117 @@
+"""A composer in an app of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from textual import events, on
+from textual.app import App, ComposeResult
+from textual.containers import Vertical
+from textual.pilot import Pilot
+from textual.widgets import Static
+
+from ingle.tui.composing.completer import Completer
+from ingle.tui.theme import FALLBACK_VARIABLES
+from ingle.tui.widgets.composer import Composer
+
+
+class ComposerApp(App[None]):
+    """Keeps what the composer submits, and clears it as the chat does."""
+
+    CSS_PATH = str(Path(__file__).parents[3] / "tui" / "app.tcss")
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+        self.submitted: list[Composer.Submitted] = []
+        self.others: list[str] = []
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return FALLBACK_VARIABLES
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="view")
+        with Vertical(id="dock"):
+            yield Composer(id="composer")
+
+    def on_mount(self) -> None:
+        composer = self.query_one(Composer)
+        composer.folder = self.folder
+        composer.completing.completer = Completer(self.folder, lambda _: True)
+        composer.focus()
+
+    @on(Composer.Submitted)
+    def keep(self, event: Composer.Submitted) -> None:
+        self.submitted.append(event)
+        composer = self.query_one(Composer)
+        composer.remember(event.text)
+        composer.clear_sent(event.text)
+
+    @on(Composer.QuitRequested)
+    @on(Composer.RecallQueued)
+    def keep_name(self, event: Composer.QuitRequested | Composer.RecallQueued) -> None:
+        self.others.append(type(event).__name__)
+
+
+class Desk:
+    """The app and its keyboard."""
+
+    def __init__(self, app: ComposerApp, pilot: Pilot[None]) -> None:
+        self.app = app
+        self.pilot = pilot
+        self.composer = app.query_one(Composer)
+
+    @property
+    def text(self) -> str:
+        return self.composer.text
+
+    @property
+    def screen_text(self) -> str:
+        lines = self.app.screen._compositor.render_strips()  # pyright: ignore[reportPrivateUsage]
+        return "\n".join(strip.text.rstrip() for strip in lines)
+
+    async def until(self, condition: Callable[[], object], seconds: float = 10.0) -> None:
+        """Let the app run until `condition` holds; fails with the screen when it never does."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while not condition():
+            if loop.time() > deadline:
+                pytest.fail(f"never came true; the screen:\n{self.screen_text}")
+            await self.pilot.pause(0.005)
+        await self.pilot.pause()
+
+    async def until_shown(self, text: str) -> None:
+        await self.until(lambda: text in self.screen_text)
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+
+    async def type(self, text: str) -> None:
+        """Press the keys of a text."""
+        names = {" ": "space", "\n": "ctrl+j"}
+        await self.pilot.press(*(names.get(letter, letter) for letter in text))
+
+    async def paste(self, text: str) -> None:
+        """Have the terminal paste."""
+        self.composer.post_message(events.Paste(text))
+        await self.pilot.pause()
+
+
+OpenDesk = Callable[..., AbstractAsyncContextManager[Desk]]
+
+
+@pytest.fixture
+def open_desk(tmp_path: Path) -> OpenDesk:
+    """`async with open_desk(size=(80, 24)) as desk`; files are in `tmp_path`."""
+
+    @asynccontextmanager
+    async def opened(size: tuple[int, int] = (80, 24)) -> AsyncGenerator[Desk]:
+        app = ComposerApp(tmp_path)
+        async with app.run_test(size=size, notifications=True) as pilot:
+            yield Desk(app, pilot)
+
+    return opened

@@ -1,0 +1,113 @@
+"""`Completer`: finds what could be meant by a word that asks for completion."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+
+from ..commands import COMMANDS, Command
+from .completion import Completion
+from .file_index import FileIndex, index_files, list_folder
+from .fuzzy import rank
+from .mentions import as_mention
+from .templates import Template
+from .trigger import Trigger
+
+LIMIT = 40
+INDEX_SECONDS = 10.0
+"""How old the list of files may be; a new one is made behind the old one's back."""
+
+
+class Completer:
+    """Commands and templates at once, files and chats from a thread.
+
+    `can_run` tells the commands there are; `find_chats` gives (title, detail, how to have its last
+    answer in the draft) for what was typed.
+    """
+
+    def __init__(self, folder: Path, can_run: Callable[[str], bool]) -> None:
+        self.folder = folder
+        self._can_run = can_run
+        self.templates: Sequence[Template] = ()
+        self.insert_template: Callable[[Template], Awaitable[str | None]] | None = None
+        self.find_chats: Callable[[str], Awaitable[Sequence[Completion]]] | None = None
+        self._index: FileIndex | None = None
+        self._indexed_at = 0.0
+        self._indexing: asyncio.Task[FileIndex] | None = None
+
+    def commands(self, query: str) -> list[Completion]:
+        """Commands whose name begins with the query, then those that contain its letters."""
+        known = {command.slash: command for command in COMMANDS if self._offers(command)}
+        names = [name for name in known if name is not None]
+        templates = {t.name: t for t in self.templates if t.name not in known}
+        begin = [name for name in (*names, *templates) if name.startswith(query)]
+        rest = [name for name in rank(query, (*names, *templates), LIMIT) if name not in begin]
+        found: list[Completion] = []
+        for name in (*begin, *(rest if query else ())):
+            if name in templates:
+                found.append(self._template(templates[name]))
+            else:
+                found.append(_command(known[name], query))
+        return found
+
+    def _offers(self, command: Command) -> bool:
+        return command.slash is not None and self._can_run(command.name)
+
+    def _template(self, template: Template) -> Completion:
+        insert = self.insert_template
+
+        async def make() -> str | None:
+            return template.text if insert is None else await insert(template)
+
+        return Completion(f"/{template.name}", f"template · {template.description}", make=make)
+
+    async def files_or_chats(self, trigger: Trigger) -> list[Completion]:
+        """What a trigger of these kinds could mean, the likeliest first."""
+        if trigger.kind == "chat":
+            return list(await self.find_chats(trigger.query)) if self.find_chats else []
+        query = trigger.query
+        if query.startswith(("~", "/", "../", "./")):
+            names: Iterable[str] = await asyncio.to_thread(list_folder, query, self.folder)
+            return await asyncio.to_thread(_files, query, query.rpartition("/")[2], names)
+        index = await self._files()
+        if any(mark in query for mark in "*?["):
+            return []
+        return await asyncio.to_thread(_files, query, query, index.paths)
+
+    async def _files(self) -> FileIndex:
+        """The list of files; an old one at once, while a new one is made."""
+        if self._indexing is None and time.monotonic() - self._indexed_at > INDEX_SECONDS:
+            job = asyncio.to_thread(index_files, self.folder)
+            self._indexing = asyncio.get_running_loop().create_task(job)
+            self._indexing.add_done_callback(self._indexed)
+        if self._index is None:
+            assert self._indexing is not None
+            return await asyncio.shield(self._indexing)
+        return self._index
+
+    def _indexed(self, task: asyncio.Task[FileIndex]) -> None:
+        self._indexing = None
+        if not task.cancelled() and task.exception() is None:
+            self._index = task.result()
+            self._indexed_at = time.monotonic()
+
+
+def _command(command: Command, query: str) -> Completion:
+    argument = f" {command.argument}" if command.argument else ""
+    exact = command.slash == query
+    insert = f"/{command.slash}" + (" " if argument else "")
+    label = f"/{command.slash}{argument}"
+    return Completion(label, command.help, insert, runs=not argument, exact=exact)
+
+
+def _files(typed: str, query: str, names: Iterable[str]) -> list[Completion]:
+    found: list[Completion] = []
+    for name in rank(query, names, LIMIT):
+        folder = name.endswith("/")
+        mention = as_mention(name)
+        # An open quote lets the reader go on typing below a folder with a space in its name.
+        insert = mention.removesuffix('"') if folder else f"{mention} "
+        found.append(Completion(name, insert=insert, goes_on=folder, exact=name == typed))
+    return found
