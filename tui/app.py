@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from rich.console import RenderableType
@@ -81,6 +82,19 @@ class ChatApp(App[None]):
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """The colours that themes other than ours do not have."""
         return FALLBACK_VARIABLES
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Copy text by whatever reaches a clipboard from here, and say what did."""
+        self._clipboard = text
+        self.run_worker(partial(self._copy, text), group="copy")
+
+    async def _copy(self, text: str) -> None:
+        from .clipboard import copy
+
+        copied = await asyncio.to_thread(copy, text)
+        if copied.sequence and self._driver is not None:
+            self._driver.write(copied.sequence)
+        self.notify(copied.sentence, markup=False)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Every command, for the palette."""

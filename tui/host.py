@@ -147,6 +147,10 @@ class ChatHost(Protocol):
         """Bring title, status line and hints up to date."""
         ...
 
+    def can_run(self, name: str) -> bool:
+        """Whether some feature answers this command."""
+        ...
+
     def run_command(self, name: str, argument: str = "") -> None:
         """Run a command of `commands.py`."""
         ...

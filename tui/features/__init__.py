@@ -1,6 +1,7 @@
 """What the chat can do, one module a capability; the screen passes them commands and events."""
 
 from .branches import BranchesFeature
+from .composing import ComposingFeature
 from .feature import Feature
 from .instructions import InstructionsFeature
 from .models import ModelsFeature
@@ -17,4 +18,5 @@ FEATURES: tuple[type[Feature], ...] = (
     ProgramFeature,
     ReadingFeature,
     ResumingFeature,
+    ComposingFeature,  # the last to be told of escape: with it, a draft is cleared
 )

@@ -263,7 +263,6 @@ class ChatScreen(Screen[None]):
     def copy(self, text: str) -> None:
         """Copy text, and say how."""
         self.chat_app.copy_to_clipboard(text)
-        self.tell("Sent to the terminal's clipboard (OSC 52); terminals do not confirm it.")
 
     # Sending
 

@@ -144,15 +144,45 @@ class Composer(ChipEditor):
     def attach(self, path: Path) -> None:
         """Mention a file at the cursor."""
         mention = as_mention(shown_path(path, self.folder))
-        before = self.document.get_line(self.cursor_location[0])[: self.cursor_location[1]]
-        space = "" if not before or before[-1].isspace() else " "
-        self.insert(f"{space}{mention} ", maintain_selection_offset=False)
+        self.type_text(f"{mention} ")
+        self.completing.refuse()
 
     def add_paste(self, text: str) -> None:
         """Put pasted text in at the cursor: as a chip where it is long."""
         text = clean_paste(text)
         insert = self.chips.add_paste(text) if is_long(text) else text
         self.replace(insert, *self.selection, maintain_selection_offset=False)
+
+    def type_text(self, text: str) -> None:
+        """Put text in at the cursor as if it was typed, after a space where one is needed."""
+        row, column = self.cursor_location
+        before = self.document.get_line(row)[:column]
+        space = "" if not before or before[-1].isspace() else " "
+        self.replace(space + text, *self.selection, maintain_selection_offset=False)
+
+    def change_chip(self, label: str, text: str) -> None:
+        """Put another text behind a chip."""
+        self.chips.replace(label, text)
+        self._show_facts()
+
+    def action_paste(self) -> None:
+        """Put the clipboard's text in."""
+        self.run_worker(self._paste_clipboard, group="paste", exclusive=True)
+
+    async def _paste_clipboard(self) -> None:
+        from ..clipboard import paste
+
+        text = await asyncio.to_thread(paste)
+        if text:
+            self.add_paste(text)
+        elif text is None:
+            self.notify(
+                "No program here can read the clipboard; the terminal's own paste can "
+                "(ctrl+shift+v or cmd+v).",
+                severity="warning",
+            )
+        else:
+            self.notify("The clipboard is empty.")
 
     def select_place(self) -> bool:
         """Select the next place of a template to fill in; whether there is one."""
