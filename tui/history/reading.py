@@ -377,8 +377,11 @@ def _living_sessions(connection: Connection, sessions: set[int]) -> set[int]:
         if found is None:
             continue
         try:
-            # A program that began after the session was written down only has its number.
-            if psutil.Process(found[0]).create_time() <= found[1] + 1:
+            program = psutil.Process(found[0])
+            # A program that began after the session was written down only has its number, and one
+            # that nobody has waited for yet is dead all the same.
+            began_before = program.create_time() <= found[1] + 1
+            if began_before and program.status() != psutil.STATUS_ZOMBIE:
                 alive.add(session)
         except psutil.Error:
             continue
