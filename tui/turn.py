@@ -39,7 +39,7 @@ class Turn:
         self._history = history
         self._changed = changed
         self._generation: Generation | None = None
-        self._asked_at = time.monotonic()
+        self._asked_at: float | None = None
         self._first_at: float | None = None
         self._samples: list[tuple[float, int]] = []
         self._skip = 0
@@ -66,8 +66,10 @@ class Turn:
 
     @property
     def first_token_seconds(self) -> float | None:
-        """From the request to the first text, as the user waited."""
-        return None if self._first_at is None else self._first_at - self._asked_at
+        """From the request to the first text, as the user waited; None where nobody did."""
+        if self._first_at is None or self._asked_at is None:
+            return None
+        return self._first_at - self._asked_at
 
     @property
     def context_used(self) -> int:
@@ -86,6 +88,7 @@ class Turn:
 
     async def run(self, request: TurnRequest) -> None:
         """Ask and follow to the end; how it ended is in `ending` and `error`."""
+        self._asked_at = time.monotonic()
         try:
             generation = await Generation.start(self._client, request)
             if self.ending is not None:
@@ -214,7 +217,7 @@ class Turn:
             accepted_tokens=done.accepted_tokens if done else 0,
             context=self.context,
             first_token=self.first_token_seconds,
-            seconds=time.monotonic() - self._asked_at,
+            seconds=time.monotonic() - self._asked_at if self._asked_at is not None else None,
             prompt_seconds=done.prompt_seconds if done else 0.0,
             decode_seconds=done.decode_seconds if done else self._seconds_of_text(),
         )
