@@ -6,14 +6,17 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..commands import COMMANDS, Command
 from .completion import Completion
-from .file_index import FileIndex, index_files, list_folder
 from .fuzzy import rank
 from .mentions import as_mention
 from .templates import Template
 from .trigger import Trigger
+
+if TYPE_CHECKING:
+    from .file_index import FileIndex
 
 LIMIT = 40
 INDEX_SECONDS = 10.0
@@ -65,6 +68,8 @@ class Completer:
 
     async def files_or_chats(self, trigger: Trigger) -> list[Completion]:
         """What a trigger of these kinds could mean, the likeliest first."""
+        from .file_index import list_folder
+
         if trigger.kind == "chat":
             return list(await self.find_chats(trigger.query)) if self.find_chats else []
         query = trigger.query
@@ -78,6 +83,8 @@ class Completer:
 
     async def _files(self) -> FileIndex:
         """The list of files; an old one at once, while a new one is made."""
+        from .file_index import index_files
+
         if self._indexing is None and time.monotonic() - self._indexed_at > INDEX_SECONDS:
             job = asyncio.to_thread(index_files, self.folder)
             self._indexing = asyncio.get_running_loop().create_task(job)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,15 +14,22 @@ from textual.app import SuspendNotSupported
 from ..api import TokenCounts
 from ..chats.message import Message
 from ..composing.completer import Completer
+from ..composing.completion import Completion
 from ..composing.draft_counter import DraftCounter
+from ..composing.fuzzy import rank
 from ..composing.mentions import resolve
 from ..composing.templates import load_templates
 from ..errors import ClientError
+from ..history.errors import HistoryError
+from ..transcript.cleaning import clean
 from .feature import Feature, Handler
 
 if TYPE_CHECKING:
     from ..host import ChatHost
 
+CHATS = 20
+"""How many chats are offered."""
+MAX_TITLE = 40
 TEMPLATES = "prompts"
 """The folder of templates, within the one of settings."""
 
@@ -47,6 +54,9 @@ class ComposingFeature(Feature):
         composer = self.host.composer
         composer.folder = self._completer.folder
         composer.completing.completer = self._completer
+        if self.host.store is not None:
+            composer.earlier_prompts = self._earlier_prompts
+            self._completer.find_chats = self._find_chats
         if self._folder is not None:
             self.host.run_task(self._load_templates(), group="templates")
 
@@ -60,6 +70,46 @@ class ComposingFeature(Feature):
         folder = self._folder
         if folder is not None:
             self._completer.templates = await asyncio.to_thread(load_templates, folder)
+
+    async def _earlier_prompts(self) -> Sequence[str]:
+        store = self.host.store
+        if store is None:
+            return ()
+        try:
+            return await asyncio.to_thread(store.prompts)
+        except HistoryError as error:
+            self.host.tell(error.message, "warning")
+            return ()
+
+    async def _find_chats(self, query: str) -> Sequence[Completion]:
+        """The chats whose title fits, to put their last answer into the draft."""
+        store = self.host.store
+        if store is None:
+            return ()
+        try:
+            chats = await asyncio.to_thread(store.recent)
+        except HistoryError:
+            return ()  # /open tells what is wrong with the history
+        titles = {chat.title: chat for chat in reversed(chats) if chat.id != self.host.chat.id}
+        return [
+            Completion(
+                title,
+                f"{titles[title].messages} messages",
+                make=partial(self._last_answer, titles[title].id),
+            )
+            for title in rank(query, titles, CHATS)
+        ]
+
+    async def _last_answer(self, chat_id: str) -> str | None:
+        """A chip of the chat's last answer."""
+        store = self.host.store
+        chat = await asyncio.to_thread(store.load, chat_id) if store is not None else None
+        answers = (m for m in reversed(chat.path if chat else []) if m.role == "assistant")
+        text = next((message.content for message in answers if message.content), "")
+        if chat is None or not text:
+            self.host.tell("That chat has no answer yet.", "warning")
+            return None
+        return self.host.composer.chips.add(chat.title[:MAX_TITLE], clean(text)) + " "
 
     def on_escape(self) -> bool:
         """Escape twice clears the draft."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 from textual import events, on
@@ -17,21 +16,17 @@ from textual.widgets import TextArea
 from .. import wording
 from ..chats.message import Attachment
 from ..composing.estimate import estimate_tokens, tokens_of
-from ..composing.file_reader import Glance, Reading, glance, read_mentions
 from ..composing.mentions import as_mention, find_mentions, shown_path
-from ..composing.pasting import clean_paste, dropped_paths, is_long
 from ..composing.prompt_walk import PromptWalk
 from ..composing.templates import next_place
-from .attachment_line import AttachmentFacts, AttachmentLine
+from .attaching import Attaching
+from .attachment_line import AttachmentFacts
 from .chip_editor import ChipEditor
 from .completing import Completing
 
 NEWLINE_KEYS = frozenset({"ctrl+j", "shift+enter", "alt+enter"})
 ESCAPE_WINDOW = 0.6
 """Seconds within which a second escape clears the draft."""
-READ_SECONDS = 10.0
-"""How long the files of a prompt may take to be read."""
-GLANCE_PAUSE = 0.15
 MAX_WALKED = 200
 """Characters of a draft for which up still looks for earlier prompts."""
 
@@ -86,15 +81,13 @@ class Composer(ChipEditor):
         self.enter_sends = True
         self.queue_waiting = False
         self.completing = Completing(self)
+        self.attaching = Attaching(self)
         self._hints = ""
         self._sent: list[str] = []
         self._walk: PromptWalk | None = None
-        self._given: dict[str, Attachment] = {}
-        self._glances: dict[str, Glance] = {}
         self._refused = ""
         self._counted: tuple[str, int] | None = None
         self._escaped_at = 0.0
-        self._line: AttachmentLine | None = None
 
     # What others do with it
 
@@ -127,7 +120,7 @@ class Composer(ChipEditor):
             if f"[{attachment.name}]" in text:
                 self.chips.put(attachment)
             elif any(mention.path == attachment.name for mention in find_mentions(text)):
-                self._given[attachment.name] = attachment
+                self.attaching.give(attachment)
             elif not find_mentions(text):
                 missing.append(self.chips.put(attachment))
         self.replace_text(" ".join([text, *missing]) if missing else text)
@@ -138,7 +131,7 @@ class Composer(ChipEditor):
         if now.startswith(text):
             self.load_text(now[len(text) :])
             self.move_cursor(self.document.end)
-        self._given.clear()
+        self.attaching.forget()
         self._walk = None
 
     def attach(self, path: Path) -> None:
@@ -149,6 +142,8 @@ class Composer(ChipEditor):
 
     def add_paste(self, text: str) -> None:
         """Put pasted text in at the cursor: as a chip where it is long."""
+        from ..composing.pasting import clean_paste, is_long
+
         text = clean_paste(text)
         insert = self.chips.add_paste(text) if is_long(text) else text
         self.replace(insert, *self.selection, maintain_selection_offset=False)
@@ -163,7 +158,7 @@ class Composer(ChipEditor):
     def change_chip(self, label: str, text: str) -> None:
         """Put another text behind a chip."""
         self.chips.replace(label, text)
-        self._show_facts()
+        self.show_facts()
 
     def action_paste(self) -> None:
         """Put the clipboard's text in."""
@@ -230,12 +225,12 @@ class Composer(ChipEditor):
     @hints.setter
     def hints(self, hints: str) -> None:
         self._hints = hints
-        self._show_facts()
+        self.show_facts()
 
     def show_count(self, text: str, tokens: int) -> None:
         """The draft `text` takes exactly so many tokens."""
         self._counted = (text, tokens)
-        self._show_facts()
+        self.show_facts()
 
     # Keys
 
@@ -274,34 +269,13 @@ class Composer(ChipEditor):
         Keys that are pressed meanwhile wait, and are typed afterwards.
         """
         text = self.text
-        if not find_mentions(text):
-            self.post_message(self.Submitted(text, self.chips.attachments(text)))
-            return
-        reading = await self._read(text)
-        found = {attachment.name for attachment in reading.attachments}
-        given = [
-            self._given[mention.path]
-            for mention in find_mentions(text)
-            if mention.path in self._given and mention.path not in found
-        ]
-        if reading.problems and not given and self._refused != text:
+        attachments, problems = await self.attaching.read(text)
+        if problems and self._refused != text:
             self._refused = text
-            sentence = " ".join(reading.problems)
-            self.notify(
-                f"{sentence} Enter again sends without.",
-                severity="warning",
-                markup=False,
-            )
+            sentence = " ".join([*problems, "Enter again sends without."])
+            self.notify(sentence, severity="warning", markup=False)
             return
-        attachments = (*reading.attachments, *given, *self.chips.attachments(text))
         self.post_message(self.Submitted(text, attachments))
-
-    async def _read(self, text: str) -> Reading:
-        job = asyncio.to_thread(read_mentions, text, self.folder, self.mentioned)
-        try:
-            return await asyncio.wait_for(job, READ_SECONDS)
-        except TimeoutError:
-            return Reading(problems=["The files take too long to be read."])
 
     # Earlier prompts
 
@@ -337,11 +311,13 @@ class Composer(ChipEditor):
 
     def _show_step(self, walk: PromptWalk) -> None:
         self.replace_text(walk.text)
-        self._show_facts()
+        self.show_facts()
 
     # Pasting
 
     async def _on_paste(self, event: events.Paste) -> None:
+        from ..composing.pasting import clean_paste, dropped_paths
+
         event.prevent_default()
         event.stop()
         text = clean_paste(event.text)
@@ -365,56 +341,18 @@ class Composer(ChipEditor):
     @on(TextArea.Changed)
     def _note_change(self) -> None:
         self.completing.update(typed=True)
-        if "@" in self.text or self._glances:
-            look = partial(self._glance, self.text)
-            self.run_worker(look, group="glance", exclusive=True)
-        self._show_facts()
+        self.attaching.look()
+        self.show_facts()
 
     @on(TextArea.SelectionChanged)
     def _note_cursor(self) -> None:
         self.completing.update(typed=False)
 
-    async def _glance(self, text: str) -> None:
-        """See what the mentions are, once the typing pauses."""
-        await asyncio.sleep(GLANCE_PAUSE)
-        mentions = {mention.path: mention for mention in find_mentions(text)}
-        folder = self.folder
-        found = await asyncio.to_thread(
-            lambda: [glance(mention, folder) for mention in mentions.values()]
-        )
-        self._glances = {seen.path: seen for seen in found if seen is not None}
-        self.mentioned = frozenset(self._glances) | (self.mentioned & mentions.keys())
-        self.notify_style_update()
-        self._show_facts()
-
-    def _attachment_facts(self) -> list[AttachmentFacts]:
-        text = self.text
-        facts: list[AttachmentFacts] = []
-        typed = self.completing.typed_file
-        for path in dict.fromkeys(mention.path for mention in find_mentions(text)):
-            if path == typed:
-                continue
-            seen = self._glances.get(path)
-            if seen is not None:
-                facts.append(AttachmentFacts(path, seen.size, seen.files, True, seen.problem))
-            elif path in self.mentioned:
-                facts.append(AttachmentFacts(path, 0, problem=f"{path} is not there any more"))
-        for attachment in self.chips.attachments(text):
-            facts.append(AttachmentFacts(attachment.name, len(attachment.text)))
-        return facts
-
-    def _show_facts(self) -> None:
+    def show_facts(self) -> None:
         """Bring the lower edge and the line of attachments up to date."""
-        if not self.is_mounted:
-            return
-        text = self.text
-        facts = self._attachment_facts()
-        if self._line is None and facts:
-            self._line = AttachmentLine()
-            self.mount_above(self._line)
-        if self._line is not None:
-            self._line.show(facts)
-        self.border_subtitle = self._edge(self._tokens(text, facts))
+        if self.is_mounted:
+            facts = self.attaching.show()
+            self.border_subtitle = self._edge(self._tokens(self.text, facts))
 
     def _tokens(self, text: str, facts: Sequence[AttachmentFacts]) -> str:
         if not text:

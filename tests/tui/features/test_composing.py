@@ -135,3 +135,32 @@ async def test_the_draft_is_counted_when_the_model_is_loaded(
         await chat.until_shown("≈ 1 tok")
         await chat.until(lambda: "/ingle/v1/tokens" in {r.target for r in fake_daemon.requests})
         await chat.until(lambda: " tok" in chat.screen_text and "≈" not in chat.screen_text)
+
+
+async def test_up_finds_prompts_of_other_chats(open_chat: OpenChat, folders: Folders) -> None:
+    async with open_chat(folders=folders) as chat:
+        await chat.until_shown("on disk")
+        await chat.send("how do I bake bread?")
+        await chat.until_shown("Hello there.")
+    async with open_chat(folders=folders) as chat:
+        await chat.until_shown("on disk")
+        await chat.pilot.press(*"BREAD", "up")
+        await chat.until(lambda: chat.draft == "how do I bake bread?")
+
+
+async def test_another_chats_answer_goes_along(
+    open_chat: OpenChat, folders: Folders, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(folders=folders) as chat:
+        await chat.until_shown("on disk")
+        await chat.send("Kyoto with parents")
+        await chat.until_shown("Hello there.")
+        await chat.send("/new")
+        await chat.until(lambda: "Hello there." not in chat.screen_text)
+        await chat.pilot.press(*"#kyo")
+        await chat.until_shown("Kyoto with parents")
+        await chat.pilot.press("tab")
+        await chat.until(lambda: chat.draft == "[Kyoto with parents #1] ")
+        await chat.pilot.press("enter")
+        await chat.until(lambda: len(fake_daemon.prompts) == 2)
+    assert "Hello there." in fake_daemon.prompts[1][-1]["content"]
