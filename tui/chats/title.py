@@ -89,7 +89,10 @@ def _prose(text: str) -> str:
     text = _URL.sub(" ", text)
     text = _TAG.sub(" ", text)
     lines = (_EMPHASIS.sub(r"\2", _MARK.sub("", line)) for line in text.splitlines())
-    return "\n".join("".join(filter(_shown, line)) for line in lines)
+    return "\n".join(
+        line if line.isascii() and line.isprintable() else "".join(filter(_shown, line))
+        for line in lines
+    )
 
 
 def _shown(character: str) -> bool:
@@ -141,4 +144,6 @@ def _first_line(text: str) -> str:
 
 
 def _width(text: str) -> int:
+    if text.isascii():
+        return len(text)
     return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text)

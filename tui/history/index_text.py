@@ -18,3 +18,8 @@ def index_text(text: str) -> str:
     indexed must be unindexed with the same text: a change here needs a migration.
     """
     return text if text.isascii() else _UNSPACED.sub(r" \g<0> ", text)
+
+
+def is_unspaced(character: str) -> bool:
+    """Whether a character is of a script that puts no spaces between words."""
+    return _UNSPACED.match(character) is not None

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SPEEDS_FROM = 2000
 """How many of the last answers are looked at for the speeds of models."""
 
-_LATEST_SETTINGS = (
+LATEST_SETTINGS = (
     "SELECT chat, body FROM settings WHERE row IN (SELECT max(row) FROM settings GROUP BY chat)"
 )
 
@@ -87,7 +87,7 @@ def recent_chats(
     connection: Connection, limit: int, folder: str | None = None
 ) -> list[ChatSummary]:
     """The chats, pinned ones first, then the newest first; of one folder, or of all."""
-    bodies: dict[str, str] = dict(connection.execute(_LATEST_SETTINGS))
+    bodies: dict[str, str] = dict(connection.execute(LATEST_SETTINGS))
     drafts = {
         chat: (text, changed)
         for chat, text, changed in connection.execute("SELECT chat, text, changed FROM drafts")
@@ -116,7 +116,7 @@ def recent_chats(
 def folders(connection: Connection) -> list[tuple[str, int]]:
     """The folders in use with how many chats each has, by name."""
     counts: dict[str, int] = defaultdict(int)
-    for _, body in connection.execute(_LATEST_SETTINGS):
+    for _, body in connection.execute(LATEST_SETTINGS):
         folder = _decode_settings(body).folder
         if folder:
             counts[folder] += 1
@@ -200,6 +200,19 @@ def first_prompt(connection: Connection, chat: str) -> str:
         (chat,),
     ).fetchone()
     return "" if found is None else found[0]
+
+
+def whole_text(connection: Connection, row: int) -> str:
+    """What a message says, with all its pieces, and the text of its attachments in front."""
+    content, attachments = connection.execute(
+        "SELECT content, attachments FROM messages WHERE row = ?", (row,)
+    ).fetchone()
+    pieces = connection.execute("SELECT text FROM pieces WHERE message = ? ORDER BY number", (row,))
+    content += "".join(piece for (piece,) in pieces)
+    if attachments is None:
+        return content
+    parsed = msgspec.json.decode(attachments, type=tuple[Attachment, ...])
+    return Message(role="user", content=content, attachments=parsed).text
 
 
 def _settings_of(connection: Connection, chat: str) -> ChatSettings:

@@ -54,6 +54,8 @@ CREATE TABLE messages(
 );
 CREATE INDEX messages_by_chat ON messages(chat, created);
 CREATE INDEX messages_by_parent ON messages(parent);
+CREATE INDEX messages_by_model ON messages(model, chat);
+CREATE INDEX messages_by_time ON messages(created);
 CREATE INDEX prompts_by_time ON messages(created) WHERE role = 'user';
 CREATE TABLE pieces(
     message INTEGER NOT NULL REFERENCES messages(row) ON DELETE CASCADE,

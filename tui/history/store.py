@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from . import notes, reading
 from .database import Database, database_errors, is_damage, storage_trouble
-from .errors import HistoryError
+from .errors import HistoryError, SearchSuperseded
 from .writer import HistoryWriter
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ..chats.compaction import Compaction
     from ..chats.message import Ending, Message, MessageFacts
     from .reading import ChatSummary, ModelSpeed, UnfinishedAnswer
+    from .search import SearchHit
 
 PATIENCE = 2.0
 """Seconds a reader waits for what was noted before it asked."""
@@ -47,6 +49,10 @@ class HistoryStore:
         self._writer = HistoryWriter(database, on_trouble)
         self._reader: Connection | None = None
         self._reading = threading.Lock()
+        self._searcher: Connection | None = None
+        self._searching = threading.Lock()
+        self._searches = itertools.count(1)
+        self._newest_search = 0
 
     def add_chat(self, chat: Chat) -> None:
         """See `History`."""
@@ -147,6 +153,32 @@ class HistoryStore:
         """What each model reached here, by its name."""
         return self._read(reading.model_speeds)
 
+    def search(self, text: str, limit: int = 50) -> list[SearchHit]:
+        """Messages of all chats that match what was typed, best first; any text is a query.
+
+        The newest search wins: an older one that still runs raises `SearchSuperseded`.
+        """
+        from .query import parse_query
+        from .search import search_chats
+
+        ticket = self._newest_search = next(self._searches)
+        searcher = self._searcher
+        if searcher is not None:
+            searcher.interrupt()
+        self._writer.flush(PATIENCE)
+        with self._searching:
+            if ticket != self._newest_search:
+                raise SearchSuperseded
+            try:
+                if self._searcher is None:
+                    self._searcher = self.database.connect()
+                return search_chats(self._searcher, parse_query(text), limit)
+            except (OSError, *database_errors()) as error:
+                if "interrupted" in str(error):
+                    raise SearchSuperseded from error
+                self._close_searcher()
+                raise self._reading_failed(error) from error
+
     def flush(self, seconds: float = PATIENCE) -> bool:
         """Wait until everything noted is on the disk; False where it is not."""
         return self._writer.flush(seconds)
@@ -156,6 +188,8 @@ class HistoryStore:
         done = self._writer.close()
         with self._reading:
             self._close_reader()
+        with self._searching:
+            self._close_searcher()
         return done
 
     def _read(self, question: Callable[[Connection], R]) -> R:
@@ -167,11 +201,12 @@ class HistoryStore:
                 return question(self._reader)
             except (OSError, *database_errors()) as error:
                 self._close_reader()
-                if is_damage(error):
-                    self._writer.check()
-                raise HistoryError(
-                    f"The chats cannot be read: {storage_trouble(error)}."
-                ) from error
+                raise self._reading_failed(error) from error
+
+    def _reading_failed(self, error: Exception) -> HistoryError:
+        if is_damage(error):
+            self._writer.check()
+        return HistoryError(f"The chats cannot be read: {storage_trouble(error)}.")
 
     def _ask_writer(self, question: Callable[[Connection], R]) -> R:
         """Have something that reads and writes done in its turn, and wait for its result."""
@@ -180,6 +215,11 @@ class HistoryStore:
         if not self._writer.flush(PATIENCE) or not results:
             raise HistoryError("The chats cannot be written now.", "Try again in a moment.")
         return results[-1]
+
+    def _close_searcher(self) -> None:
+        if self._searcher is not None:
+            self._searcher.close()
+            self._searcher = None
 
     def _close_reader(self) -> None:
         if self._reader is not None:
