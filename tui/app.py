@@ -20,7 +20,7 @@ from .client import DaemonClient
 from .commands import COMMANDS
 from .folders import Folders
 from .screens.chat import ChatScreen
-from .theme import DAYLIGHT, EMBER, FALLBACK_VARIABLES
+from .theme import EMBER, FALLBACK_VARIABLES, THEMES
 
 
 class ChatApp(App[None]):
@@ -36,6 +36,7 @@ class ChatApp(App[None]):
         model: str | None = None,
         folders: Folders | None = None,
         temporary: bool = False,
+        theme: str = EMBER.name,
         start_daemon: Callable[[], None] | None = None,
         on_live: Callable[[], None] | None = None,
     ) -> None:
@@ -50,10 +51,10 @@ class ChatApp(App[None]):
             start_daemon=start_daemon,
             on_live=self._live,
         )
-        for theme in (EMBER, DAYLIGHT):
-            self.register_theme(theme)
+        for own in THEMES:
+            self.register_theme(own)
         if not self.no_color and "TEXTUAL_THEME" not in os.environ:
-            self.theme = EMBER.name
+            self.theme = theme if theme in self.available_themes else EMBER.name
 
     def get_default_screen(self) -> Screen[Any]:
         """The chat."""

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable
 from types import TracebackType
+from typing import NamedTuple
 
 ALTERNATE_SCREEN = "\x1b[?1049h"
 MAIN_SCREEN = "\x1b[?1049l"
@@ -21,10 +22,49 @@ SHORT = 16
 COLUMN = 104
 
 
+class Shade(NamedTuple):
+    """A colour, and the number of the nearest one of 256."""
+
+    red: int
+    green: int
+    blue: int
+    number: int
+
+
+SHADES = {
+    "ingle": (
+        Shade(21, 19, 18, 233),
+        Shade(149, 140, 128, 246),
+        Shade(227, 154, 98, 173),
+        Shade(145, 100, 66, 95),
+    ),
+    "ingle-light": (
+        Shade(250, 246, 239, 255),
+        Shade(103, 93, 82, 241),
+        Shade(156, 72, 22, 130),
+        Shade(194, 142, 109, 137),
+    ),
+    "ingle-contrast": (
+        Shade(0, 0, 0, 16),
+        Shade(207, 200, 190, 251),
+        Shade(255, 182, 114, 215),
+        Shade(153, 109, 68, 137),
+    ),
+    "ingle-contrast-light": (
+        Shade(255, 255, 255, 231),
+        Shade(69, 61, 54, 237),
+        Shade(122, 49, 0, 94),
+        Shade(175, 131, 102, 138),
+    ),
+}
+"""Ground, muted text, accent and edge of each of our themes, as in `theme.py`."""
+
+
 class FirstFrame:
     """Paints on entering; on leaving gives the terminal back as it was found."""
 
-    def __init__(self) -> None:
+    def __init__(self, theme: str = "ingle") -> None:
+        self._palette = colours(theme)
         self._restore: Callable[[], None] = _nothing
         self._on_screen = False
 
@@ -50,10 +90,9 @@ class FirstFrame:
             raise
         return self
 
-    @staticmethod
-    def _paint() -> None:
+    def _paint(self) -> None:
         size = os.get_terminal_size(sys.stderr.fileno())
-        _write(ALTERNATE_SCREEN + HIDE_CURSOR + frame(size.columns, size.lines, colours()))
+        _write(ALTERNATE_SCREEN + HIDE_CURSOR + frame(size.columns, size.lines, self._palette))
 
     def hand_over(self) -> None:
         """Textual owns the screen from now on, and leaves it by itself."""
@@ -78,18 +117,17 @@ def _write(text: str) -> None:
     os.write(sys.stderr.fileno(), text.encode())
 
 
-def colours() -> tuple[str, str, str]:
+def colours(theme: str) -> tuple[str, str, str]:
     """Sequences for text on the ground, the accent and the edge, as the terminal can show them."""
-    if "NO_COLOR" in os.environ or "TEXTUAL_THEME" in os.environ:
+    shades = SHADES.get(theme)
+    if shades is None or "NO_COLOR" in os.environ or "TEXTUAL_THEME" in os.environ:
         return RESET, "\x1b[1m", RESET
-    if os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
-        ground = "\x1b[0;48;2;21;19;18m"
-        return (
-            ground + "\x1b[38;2;149;140;128m",
-            "\x1b[1;38;2;227;154;98m",
-            "\x1b[22;38;2;145;100;66m",
-        )
-    return "\x1b[0;48;5;233;38;5;246m", "\x1b[1;38;5;173m", "\x1b[22;38;5;95m"
+    exact = os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit")
+    ground, text, accent, edge = (
+        f"2;{shade.red};{shade.green};{shade.blue}" if exact else f"5;{shade.number}"
+        for shade in shades
+    )
+    return f"\x1b[0;48;{ground};38;{text}m", f"\x1b[1;38;{accent}m", f"\x1b[22;38;{edge}m"
 
 
 def frame(columns: int, lines: int, palette: tuple[str, str, str]) -> str:

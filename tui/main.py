@@ -9,6 +9,9 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
+from .preferences import load_preferences
+from .theme_choice import choose_theme
+
 if TYPE_CHECKING:
     from .first_frame import FirstFrame
     from .folders import Folders
@@ -34,6 +37,11 @@ def run_chat(
         print(f"Error: {reason}", file=sys.stderr)
         print("`ingle run MODEL PROMPT` answers without a chat screen.", file=sys.stderr)
         return 2
+    preferences = load_preferences(None if folders is None else folders.config)
+    theme = choose_theme(preferences.theme, os.environ)
+    if not preferences.motion:
+        os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
+        os.environ.setdefault("TEXTUAL_SMOOTH_SCROLL", "0")
     if "NO_COLOR" in os.environ:
         # Textual reads its theme when it is imported, and only this one draws without colours.
         os.environ.setdefault("TEXTUAL_THEME", "ansi-dark")
@@ -43,7 +51,7 @@ def run_chat(
         os.environ.setdefault("ESCDELAY", "20")
     signal.signal(signal.SIGTERM, _leave)
     try:
-        with _first_frame() as first_frame:
+        with _first_frame(theme) as first_frame:
             from .app import ChatApp
             from .client import DaemonClient
 
@@ -52,6 +60,7 @@ def run_chat(
                 folders=folders,
                 model=model,
                 temporary=temporary,
+                theme=theme,
                 start_daemon=start_daemon,
                 on_live=None if first_frame is None else first_frame.hand_over,
             )
@@ -77,9 +86,9 @@ def _leave(_signal: int, _frame: object) -> None:
     sys.exit(128 + signal.SIGTERM)
 
 
-def _first_frame() -> AbstractContextManager[FirstFrame | None]:
+def _first_frame(theme: str) -> AbstractContextManager[FirstFrame | None]:
     if sys.platform == "win32":
         return nullcontext()
     from .first_frame import FirstFrame
 
-    return FirstFrame()
+    return FirstFrame(theme)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .conftest import OpenTerminal
 
 COLOUR = re.compile(rb"\x1b\[(?:\d+;)*(?:3[0-8]|4[0-8]|9[0-7]|10[0-7])[;m]")
+RICH_COLOUR = re.compile(rb"\x1b\[[0-9;]*[34]8;[0-9;]*m")
 
 # Textual's import waits for a file, so that what happens before it can be seen.
 PROGRAM = """
@@ -104,6 +105,43 @@ def test_no_color_means_none(open_terminal: OpenTerminal, arguments: list[str], 
         terminal.type("text")
         terminal.until(lambda screen: "text" in screen)
         assert not COLOUR.search(terminal.raw), COLOUR.findall(terminal.raw)
+
+
+def test_a_terminal_of_sixteen_colours_gets_its_own(
+    open_terminal: OpenTerminal, arguments: list[str], gate: Path
+) -> None:
+    gate.touch()
+    with open_terminal(arguments, TERM="xterm", COLORTERM="") as terminal:
+        terminal.until(lambda screen: "No daemon here." in screen)
+        assert COLOUR.search(terminal.raw)
+        assert not RICH_COLOUR.search(terminal.raw), RICH_COLOUR.findall(terminal.raw)
+
+
+def test_themes_change_between_many_and_sixteen_colours(
+    open_terminal: OpenTerminal, arguments: list[str], gate: Path
+) -> None:
+    gate.touch()
+    with open_terminal(arguments) as terminal:
+        terminal.until(lambda screen: "No daemon here." in screen)
+        start = len(terminal.raw)
+        terminal.type("/theme ingle-16\r")
+        terminal.until(lambda _: b"33;49m" in terminal.raw[start:])
+        start = len(terminal.raw)
+        terminal.type("sixteen")
+        terminal.until(lambda screen: "sixteen" in screen)
+        assert not RICH_COLOUR.search(terminal.raw[start:])
+        terminal.type("\x15")
+        terminal.until(lambda screen: "sixteen" not in screen)
+        terminal.type("/theme ingle-light\r")
+        terminal.until(lambda _: b"48;2;250;246;239" in terminal.raw[start:])
+
+
+def test_a_light_terminal_is_light_from_the_first_frame_on(
+    open_terminal: OpenTerminal, arguments: list[str]
+) -> None:
+    with open_terminal(arguments, COLORFGBG="0;15") as terminal:
+        terminal.until(lambda screen: "○ starting" in screen)
+        assert b"48;2;250;246;239" in terminal.raw
 
 
 def test_a_tiny_terminal_can_be_typed_in(
