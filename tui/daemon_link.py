@@ -20,8 +20,6 @@ from .messages import (
     GaugesMoved,
     ModelMoved,
     PagesMoved,
-    PullBroke,
-    PullDone,
     PullMoved,
 )
 from .sse import ServerSentEvent
@@ -112,7 +110,11 @@ class DaemonLink:
 
     async def models(self) -> list[ModelEntry]:
         """The models there are; raises `ClientError`."""
-        return (await self._client.request(ModelList, "GET", "/ingle/v1/models")).models
+        return (await self.listing()).models
+
+    async def listing(self) -> ModelList:
+        """The models there are, the downloads that run, room on the disk; raises `ClientError`."""
+        return await self._client.request(ModelList, "GET", "/ingle/v1/models")
 
     async def _follow(self) -> None:
         async with aclosing(self._client.events("/ingle/v1/events")) as events:
@@ -129,8 +131,10 @@ class DaemonLink:
             self._post(GaugesMoved(gauges))
         elif event.event == "pages":
             self._post(PagesMoved(_decode(event, PagesEvent)))
+        elif event.event == "pull":
+            self._post(PullMoved(_decode(event, PullProgress)))
 
-    async def pull(self, model: str) -> None:
+    async def pull(self, model: str) -> ModelEntry:
         """Have the daemon fetch a model, and report how it goes; raises `ClientError`.
 
         The download belongs to the daemon: cancelling this leaves it running.
@@ -141,18 +145,10 @@ class DaemonLink:
                 if event.event == "progress":
                     self._post(PullMoved(_decode(event, PullProgress)))
                 elif event.event == "done":
-                    self._post(PullDone(_decode(event, ModelEntry)))
-                    return
+                    return _decode(event, ModelEntry)
                 elif event.event == "error":
                     raise error_from_body(event.data)
         raise DaemonUnreachable("The daemon ended the download's stream too early.")
-
-    async def follow_pull(self, model: str) -> None:
-        """`pull`, with its failure as a message too."""
-        try:
-            await self.pull(model)
-        except ClientError as error:
-            self._post(PullBroke(model, error.message, error.hint))
 
     async def warm_up(self, model: str) -> None:
         """Have a model loaded before it is asked."""

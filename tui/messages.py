@@ -57,26 +57,8 @@ class HistoryTrouble(Message):
 
 
 class PullMoved(Message):
-    """A download that this chat follows got further."""
+    """A download got further, or is over."""
 
     def __init__(self, progress: PullProgress) -> None:
         super().__init__()
         self.progress = progress
-
-
-class PullDone(Message):
-    """A download that this chat follows is complete."""
-
-    def __init__(self, entry: ModelEntry) -> None:
-        super().__init__()
-        self.entry = entry
-
-
-class PullBroke(Message):
-    """A download that this chat follows ended without the model."""
-
-    def __init__(self, model: str, message: str, hint: str | None) -> None:
-        super().__init__()
-        self.model = model
-        self.message = message
-        self.hint = hint

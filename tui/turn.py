@@ -13,6 +13,7 @@ from .chats.message import Ending, Message, MessageFacts
 from .client import DaemonClient
 from .errors import ClientError
 from .generation import Generation
+from .privacy.route import route_to
 from .transcript.entries import AnswerEntry
 from .turn_request import TurnRequest
 
@@ -208,6 +209,7 @@ class Turn:
 
     def _facts(self) -> MessageFacts:
         done = self.finished
+        route = route_to(self._client.endpoint)
         return MessageFacts(
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
@@ -216,6 +218,8 @@ class Turn:
             drafted_tokens=done.drafted_tokens if done else 0,
             accepted_tokens=done.accepted_tokens if done else 0,
             context=self.context,
+            route=route.kind,
+            route_reason=route.reason,
             first_token=self.first_token_seconds,
             seconds=time.monotonic() - self._asked_at if self._asked_at is not None else None,
             prompt_seconds=done.prompt_seconds if done else 0.0,

@@ -21,6 +21,13 @@ def size(count: float) -> str:
     return f"{count:.1f} TB"
 
 
+def parameters(count: int) -> str:
+    """A number of weights as models are named by it: `135 M`, `1.8 B`."""
+    if count < 1_000_000_000:
+        return f"{count / 1e6:.0f} M"
+    return f"{count / 1e9:.1f} B" if count < 10_000_000_000 else f"{count / 1e9:.0f} B"
+
+
 def duration(seconds: float) -> str:
     """Seconds, coarser the more there are."""
     if seconds < 10:

@@ -159,6 +159,8 @@ class FakeDaemon:
         self.pull_error: Json | None = None
         self.pull_done: list[str] = []
         self.pages = page_map()
+        self.pulls: list[Json] = []
+        self.loaded_context: int | None = None
         self._subscribers: list[asyncio.Queue[tuple[str, Json]]] = []
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -240,7 +242,10 @@ class FakeDaemon:
             (r"GET /ingle/v1/events(?:\?pages=(.+))?", self._events),
             (r"POST /ingle/v1/tokens", self._tokens),
             (r"POST /ingle/v1/load", self._load),
+            (r"POST /ingle/v1/unload", self._unload),
+            (r"DELETE /ingle/v1/models/(.+)", self._remove),
             (r"POST /ingle/v1/pull", self._pull),
+            (r"POST /ingle/v1/pull/cancel", self._cancel_pull),
             (r"POST /ingle/v1/generations", self._generate),
             (r"GET /ingle/v1/generations/(gen-\d+)/events\?after=(\d+)", self._follow),
             (r"POST /ingle/v1/generations/(gen-\d+)/cancel", self._cancel),
@@ -257,10 +262,24 @@ class FakeDaemon:
         await request.answer({"status": "ok"})
 
     async def _models(self, request: Request) -> None:
-        await request.answer({"models": self.models})
+        await request.answer({"models": self.models, "pulls": self.pulls, "disk_free": 52 * 10**9})
 
     async def _load(self, request: Request) -> None:
-        await request.answer({"name": request.body["model"], "state": "ready", "context": 8192})
+        context = self.loaded_context or request.body.get("context") or 8192
+        await request.answer({"name": request.body["model"], "state": "ready", "context": context})
+
+    async def _unload(self, request: Request) -> None:
+        await request.answer({"unloaded": [request.body["model"]]})
+
+    async def _remove(self, request: Request, name: str) -> None:
+        model = next(m for m in self.models if m["name"] == unquote(name))
+        self.models.remove(model)
+        await request.answer({"removed": model["name"], "freed": model["size"]})
+
+    async def _cancel_pull(self, request: Request) -> None:
+        self.pull_error = {"code": "pull_cancelled", "message": "It was stopped.", "hint": None}
+        self.pull_gate.set()
+        await request.answer({"model": request.body["model"], "cancelled": True})
 
     async def _tokens(self, request: Request) -> None:
         """A token a word, four around each message, and three that open the answer."""
@@ -414,6 +433,16 @@ class Chat:
                 pytest.fail(f"never came true; the screen:\n{self.screen_text}")
             await self.pilot.pause(0.005)
         await self.pilot.pause()
+
+    @property
+    def told(self) -> str:
+        """The sentences that are shown for a moment, unwrapped."""
+        notifications = self.app._notifications  # pyright: ignore[reportPrivateUsage]
+        return "\n".join(notification.message for notification in notifications)
+
+    async def until_told(self, text: str) -> None:
+        """Let the chat run until a sentence with `text` was shown for a moment."""
+        await self.until(lambda: text in self.told)
 
     async def until_shown(self, text: str) -> None:
         """Let the chat run until `text` is on the screen."""

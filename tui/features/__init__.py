@@ -4,19 +4,25 @@ from .branches import BranchesFeature
 from .composing import ComposingFeature
 from .feature import Feature
 from .instructions import InstructionsFeature
+from .model_memory import ModelMemoryFeature
 from .models import ModelsFeature
 from .privacy import PrivacyFeature
 from .program import ProgramFeature
+from .pulls import PullsFeature
 from .reading import ReadingFeature
 from .resuming import ResumingFeature
+from .title import TitleFeature
 
 FEATURES: tuple[type[Feature], ...] = (
     BranchesFeature,
     InstructionsFeature,
+    ModelMemoryFeature,
     ModelsFeature,
     PrivacyFeature,
     ProgramFeature,
+    PullsFeature,
     ReadingFeature,
     ResumingFeature,
+    TitleFeature,
     ComposingFeature,  # the last to be told of escape: with it, a draft is cleared
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
-from ..api import GaugesEvent, ModelEntry, PagesEvent, PullProgress
+from ..api import GaugesEvent, PagesEvent, PullProgress
 
 if TYPE_CHECKING:
     from ..host import ChatHost
@@ -46,13 +46,7 @@ class Feature:
         return False
 
     def on_pull_moved(self, progress: PullProgress) -> None:
-        """A download that this chat follows got further."""
-
-    def on_pull_done(self, entry: ModelEntry) -> None:
-        """A download that this chat follows is complete."""
-
-    def on_pull_broke(self, message: str, hint: str | None) -> None:
-        """A download that this chat follows ended without the model."""
+        """A download got further, or is over; it may be another client's."""
 
     def on_turn_started(self, turn: Turn) -> None:
         """A prompt is on its way."""

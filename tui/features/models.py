@@ -1,79 +1,123 @@
-"""`ModelsFeature`: which model answers, and fetching those that are not here."""
+"""`ModelsFeature`: which model answers, and what going over to another costs."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from ..api import ModelEntry, PullProgress
+from .. import wording
+from ..api import GaugesEvent, LoadedModel, ModelEntry, ModelList
 from ..errors import ClientError
-from ..model_choice import find_model
+from ..model_choice import custom_model, find_model
+from ..turn_request import TurnRequest
 from .feature import Feature, Handler
+from .model_memory import ModelMemoryFeature
+from .pulls import PullsFeature
 
 if TYPE_CHECKING:
-    from textual.worker import Worker
-
     from ..host import ChatHost
+    from ..model_price import SwitchPrice
+    from ..screens.model_picker import Picked
+
+
+class _Speed(Protocol):
+    @property
+    def tokens_per_second(self) -> float: ...
+
+
+@runtime_checkable
+class _KnowsSpeeds(Protocol):
+    """A history that tells what each model reached here."""
+
+    def model_speeds(self) -> Mapping[str, _Speed]: ...
 
 
 class ModelsFeature(Feature):
-    """The picker, and the download that this chat follows."""
+    """The picker, and going over to another model in mid-chat.
+
+    `loaded` and `free_bytes` of RAM are as the daemon told last, None where it has not.
+    """
 
     def __init__(self, host: ChatHost) -> None:
         super().__init__(host)
-        self._worker: Worker[None] | None = None
+        self.loaded: list[LoadedModel] = []
+        self.free_bytes: int | None = None
 
     def handlers(self) -> Mapping[str, Handler]:
-        return {"model": self.choose, "pull": self.pull}
+        """See `Feature`."""
+        return {
+            "model": self.choose,
+        }
+
+    def on_gauges(self, gauges: GaugesEvent) -> None:
+        """See `Feature`."""
+        self.loaded = gauges.models
+        self.free_bytes = gauges.memory.available or None
+
+    # The picker
 
     async def choose(self, reference: str) -> None:
-        """Go over to a model, or show those there are."""
+        """`/model`: go over to a model, or show those there are."""
         if reference:
             self.use(reference)
             return
-        state = self.host.state
         try:
-            state.models = await self.host.link.models()
+            listing = await self.host.link.listing()
         except ClientError as error:
             self.host.tell(error.message, "error")
             return
+        self.host.state.models = listing.models
         from ..screens.model_picker import ModelPicker
 
-        self.host.show_screen(ModelPicker(state.models, state.model_name), self._picked)
+        picker = ModelPicker(
+            listing,
+            self.host.state.model_name,
+            speeds=await self._speeds(),
+            rate=self.host.feature(PullsFeature).rate,
+        )
+        self.host.show_screen(picker, lambda picked: self._picked(picked, listing))
+
+    async def _speeds(self) -> dict[str, float]:
+        """Tokens a second by model: of all chats where they are kept, else of this one."""
+        history = self.host.history
+        speeds = {
+            message.model: message.facts.speed
+            for message in self.host.chat.path
+            if message.facts.speed is not None
+        }
+        if isinstance(history, _KnowsSpeeds):
+            known = await asyncio.to_thread(history.model_speeds)
+            speeds |= {name: speed.tokens_per_second for name, speed in known.items()}
+        return speeds
+
+    def _picked(self, picked: Picked | None, listing: ModelList) -> None:
+        if picked is None:
+            return
+        model = picked.model
+        pulls = self.host.feature(PullsFeature)
+        match picked.action:
+            case "use":
+                self._use(model, listing)
+            case "pull":
+                pulls.fetch(model.name)
+            case "cancel":
+                self.host.run_task(pulls.cancel(model.name), group="pulls")
+            case "unload":
+                self.host.run_command("unload", model.name)
+            case "delete":
+                self.host.feature(ModelMemoryFeature).ask_to_delete(model)
+            case "compare":
+                self.host.run_command("compare", model.name)
+
+    # Going over to another model
 
     def use(self, reference: str) -> None:
         """Talk to this model from now on; it is fetched where it is not here."""
-        model = find_model(self.host.state.models, reference)
-        self._picked(model or ModelEntry(name=reference, installed=False, state="available"))
+        model = find_model(self.host.state.models, reference) or custom_model(reference)
+        self._use(model or ModelEntry(name=reference, installed=False, state="available"))
 
-    def pull(self, reference: str) -> None:
-        """Fetch a model, or the one that is wanted."""
-        if reference:
-            self.use(reference)
-        else:
-            self._start()
-
-    def on_connected(self) -> None:
-        """Go on with a download that runs already."""
-        model = self.host.state.model
-        if model is not None and model.state == "downloading":
-            self._start()
-
-    def on_escape(self) -> bool:
-        """Leave a download to the daemon."""
-        name = self.host.state.pulling
-        if name is None:
-            return False
-        self._stop_following()
-        self._end()
-        self.host.return_queue()
-        self.host.tell(f"{name} goes on downloading in the daemon.")
-        self.host.show_state()
-        return True
-
-    def _picked(self, model: ModelEntry | None) -> None:
-        if model is None:
-            return
+    def _use(self, model: ModelEntry, listing: ModelList | None = None) -> None:
         if not model.writes:
             purpose = "embeddings" if model.task == "embed" else "ranking"
             self.host.tell(
@@ -81,47 +125,89 @@ class ModelsFeature(Feature):
                 "ctrl+o picks another model.",
                 "warning",
             )
+        elif not model.installed:
+            self._use_missing(model, listing)
+        elif model.name != self.host.state.model_name:
+            self._use_at_a_price(model)
+        else:
+            self._switch(model)
+
+    def _use_missing(self, model: ModelEntry, listing: ModelList | None) -> None:
+        """Fetch it; ask first where it would not fit."""
+        from ..model_words import fit_sentence, lacks_room
+
+        doubts: list[str] = []
+        if model.fit is not None and model.fit.state == "no":
+            doubts.append(f"It {fit_sentence(model.fit)}.")
+        if listing is not None and lacks_room(model.size, listing.disk_free):
+            free = wording.size(listing.disk_free)
+            doubts.append(f"It is {wording.size(model.size or 0)}, and the disk has {free} free.")
+        if not doubts:
+            self._fetch(model)
             return
-        state = self.host.state
+        from ..screens.confirm import ConfirmScreen
+
+        screen = ConfirmScreen(
+            f"Download {model.name} all the same?", "\n".join(doubts), yes="downloads it"
+        )
+        self.host.show_screen(screen, lambda yes: self._fetch(model) if yes else None)
+
+    def _fetch(self, model: ModelEntry) -> None:
+        self._talk_to(model)
+        self.host.feature(PullsFeature).fetch(model.name, use=True)
+
+    def price(self, model: ModelEntry) -> SwitchPrice:
+        """What it costs if this model goes on with the chat."""
+        from ..model_price import price_of_switch, reading_rate, view_tokens
+
+        state, path = self.host.state, self.host.chat.path
+        sizes = {entry.name: entry.parameters or 0 for entry in state.models}
+        return price_of_switch(
+            model,
+            current=state.model_name,
+            loaded=self.loaded,
+            tokens=view_tokens(path),
+            rate=reading_rate(model, path, sizes),
+            free_bytes=self.free_bytes,
+        )
+
+    def _use_at_a_price(self, model: ModelEntry) -> None:
+        price = self.price(model)
+        if not price.must_ask:
+            if price.tokens:
+                self.host.tell(price.sentence())
+            self._switch(model)
+            return
+        from ..screens.confirm import ConfirmScreen
+
+        screen = ConfirmScreen(
+            f"Go over to {model.name}?", price.sentence(), yes="goes over", no="stays"
+        )
+        self.host.show_screen(screen, lambda yes: self._switch(model) if yes else None)
+
+    def _switch(self, model: ModelEntry) -> None:
+        self._talk_to(model)
+        self.host.run_task(self.warm_up(model.name), group="warm")
+        self.host.send_next()
+
+    def _talk_to(self, model: ModelEntry) -> None:
+        state, chat = self.host.state, self.host.chat
         state.wanted = model.name
         state.choose(model)
-        if state.must_pull:
-            self._start()
+        state.loaded = next((m for m in self.loaded if m.name == model.name), None)
+        chat.settings.model = model.name
+        if chat.messages:
+            self.host.history.set_settings(chat.id, chat.settings)
         self.host.show_state()
 
-    def _start(self) -> None:
-        name = self.host.state.model_name
-        if name is None:
+    async def warm_up(self, name: str) -> None:
+        """Load the model, and let it read the chat before somebody waits for it."""
+        await self.host.link.warm_up(name)
+        chat = self.host.chat
+        if chat.leaf is None or self.host.turn is not None or self.host.state.model_name != name:
             return
-        self.host.state.pulling = name
-        self._stop_following()
-        self._worker = self.host.run_task(self.host.link.follow_pull(name), group="pull")
-        self.host.show_state()
-
-    def _stop_following(self) -> None:
-        if self._worker is not None:
-            self._worker.cancel()
-            self._worker = None
-
-    def on_pull_moved(self, progress: PullProgress) -> None:
-        """Show how far the download is."""
-        if self.host.state.pulling is not None:
-            self.host.show_pull(progress)
-
-    def on_pull_done(self, entry: ModelEntry) -> None:
-        """The model is here: talk to it."""
-        self._end()
-        self.host.state.pulled(entry)
-        self.host.send_next()
-        self.host.show_state()
-
-    def on_pull_broke(self, message: str, hint: str | None) -> None:
-        """Say what went wrong; enter tries again."""
-        self._end()
-        self.host.add_failure(message, hint, "enter tries again")
-        self.host.return_queue()
-        self.host.show_state()
-
-    def _end(self) -> None:
-        self.host.state.pulling = None
-        self.host.show_pull(None)
+        body = TurnRequest.of(chat, name).body() | {"max_tokens": 0, "priority": "batch"}
+        try:
+            await self.host.client.request_json("POST", "/ingle/v1/generations", body)
+        except ClientError:
+            return  # reading ahead is a courtesy: the prompt itself tells what is wrong

@@ -25,6 +25,7 @@ from ..commands import COMMANDS, find_slash, parse_slash
 from ..daemon_link import DaemonLink
 from ..features import FEATURES
 from ..features.feature import Feature, Handler
+from ..features.title import TitleFeature
 from ..folders import Folders
 from ..history.store import open_history
 from ..messages import (
@@ -34,8 +35,6 @@ from ..messages import (
     HistoryTrouble,
     ModelMoved,
     PagesMoved,
-    PullBroke,
-    PullDone,
     PullMoved,
 )
 from ..notices import failure
@@ -429,17 +428,17 @@ class ChatScreen(Screen[None]):
         for feature in self.features:
             feature.on_pull_moved(event.progress)
 
-    @on(PullDone)
-    def pull_done(self, event: PullDone) -> None:
-        """A model is here."""
-        for feature in self.features:
-            feature.on_pull_done(event.entry)
+    @on(Welcome.Chosen)
+    def offer_another(self, event: Welcome.Chosen) -> None:
+        """Offer another model to somebody who has none."""
+        self.state.choose(event.model)
+        self.show_state()
 
-    @on(PullBroke)
-    def pull_broke(self, event: PullBroke) -> None:
-        """A download ended without its model."""
-        for feature in self.features:
-            feature.on_pull_broke(event.message, event.hint)
+    @on(Welcome.Wanted)
+    def fetch_offered(self) -> None:
+        """Fetch the model that is offered."""
+        self.composer.focus()
+        self._empty_enter()
 
     def show_pull(self, progress: PullProgress | None) -> None:
         """Show how far a download is."""
@@ -479,9 +478,12 @@ class ChatScreen(Screen[None]):
         welcome = self.query_one(Welcome)
         welcome.display = not self.transcript.entries
         welcome.pulling = self.state.pulling is not None
+        welcome.models = tuple(self.state.models)
         welcome.model = self.state.model
+        welcome.temporary = self.chat.temporary
         welcome.trouble = "\n".join(filter(None, self.state.trouble or ()))
         self.query_one(TitleBar).chat_title = clean(self.chat.title)
+        self.feature(TitleFeature).show_model()
         composer = self.composer
         composer.placeholder = self.state.placeholder
         hints = key_hints(self.turn is not None, self.size.width)

@@ -1,9 +1,9 @@
-"""`ModelPicker`: choose among the models that are here and those that can be fetched."""
+"""`ModelPicker`: the models here and those to be fetched, and what to do with one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import ClassVar, Literal, NamedTuple
 
 from textual import on
 from textual.app import ComposeResult
@@ -11,59 +11,260 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
-from textual.widgets import OptionList, Static
+from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from .. import wording
-from ..api import ModelEntry
+from ..api import ModelEntry, ModelList
+from ..model_choice import custom_model
+from ..model_words import (
+    WARM,
+    download_sentence,
+    facts,
+    fit_sentence,
+    fit_style,
+    fit_words,
+    group_models,
+    lacks_room,
+)
+from ..transcript.cleaning import clean
 
-MARKS = {"ready": "●", "stopped": "✓", "downloading": "↓", "available": "○", "failed": "✗"}
+MARKS = {"ready": "●", "stopped": "○", "downloading": "↓", "available": "·", "failed": "✗"}
+BESIDE_THE_LIST = 12
+"""Rows of the dialog for other things than the list, and around it."""
+Action = Literal["use", "pull", "cancel", "delete", "unload", "compare"]
 
-LEGEND = "● loaded  ✓ on disk  ○ is downloaded when chosen  ·  esc closes"
+
+class Picked(NamedTuple):
+    """What is to be done, and with which model."""
+
+    action: Action
+    model: ModelEntry
 
 
-class ModelPicker(ModalScreen[ModelEntry | None]):
-    """Ends with the chosen model, or None; choosing is all it does."""
+class ModelPicker(ModalScreen[Picked | None]):
+    """Ends with what was chosen, or None; choosing is all it does.
+
+    `speeds` are tokens a second as they were measured here, `rate` the bytes a second of the last
+    download.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,ctrl+o", "cancel", "Close", show=False)
+        Binding("escape,ctrl+o", "leave", "Close", show=False, priority=True),
+        Binding("up", "move(-1)", "Up", show=False, priority=True),
+        Binding("down", "move(1)", "Down", show=False, priority=True),
+        Binding("enter", "choose('use')", "Use", show=False, priority=True),
+        Binding("tab,shift+tab", "change_focus", "Keys", show=False, priority=True),
+        Binding("slash", "filter", "Filter", show=False),
+        Binding("p", "choose('pull')", "Pull", show=False),
+        Binding("d,delete", "choose('delete')", "Delete", show=False),
+        Binding("u", "choose('unload')", "Unload", show=False),
+        Binding("c", "choose('compare')", "Compare", show=False),
     ]
 
-    def __init__(self, models: Sequence[ModelEntry], current: str | None) -> None:
+    def __init__(
+        self,
+        listing: ModelList,
+        current: str | None,
+        *,
+        speeds: Mapping[str, float] | None = None,
+        rate: float | None = None,
+    ) -> None:
         super().__init__()
-        self._models = list(models)
+        self._listing = listing
         self._current = current
+        self._speeds = speeds or {}
+        self._rate = rate
+        self._rows: list[ModelEntry | None] = []
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
-            yield Static(Content("Models").stylize("bold $primary"), classes="dialog-title")
-            yield OptionList(*(Option(self._row(model)) for model in self._models), markup=False)
-            yield Static(Content(LEGEND).stylize("$muted"), classes="dialog-hint")
+            yield Input(placeholder="filter, or hf.co/owner/repo, or a path")
+            yield OptionList(markup=False)
+            yield Static(id="details")
+            yield Static(classes="dialog-hint", id="hint")
 
     def on_mount(self) -> None:
-        """Begin at the model in use."""
-        names = [model.name for model in self._models]
+        """Begin at the model in use, ready to filter."""
+        self._fill("")
+        names = [row.name if row is not None else None for row in self._rows]
         options = self.query_one(OptionList)
-        options.highlighted = names.index(self._current) if self._current in names else 0
-        options.focus()
+        if self._current in names:
+            options.highlighted = names.index(self._current)
+        self.query_one(Input).focus()
+
+    def on_resize(self) -> None:
+        """Draw the rows for the new width."""
+        options = self.query_one(OptionList)
+        highlighted = options.highlighted
+        options.styles.max_height = max(2, self.size.height - BESIDE_THE_LIST)
+        self._fill(self.query_one(Input).value)
+        options.highlighted = highlighted
+
+    # What is shown
+
+    def _fill(self, query: str) -> None:
+        options = self.query_one(OptionList)
+        options.clear_options()
+        self._rows = []
+        custom = custom_model(query)
+        if custom is not None:
+            self._add_group("as you typed it", [custom])
+        for group in group_models(self._listing.models, "" if custom is not None else query):
+            self._add_group(group.title, group.models)
+        first = next((place for place, row in enumerate(self._rows) if row is not None), None)
+        options.highlighted = first
+        if first is None:
+            options.add_option(
+                Option(Content("nothing of that name").stylize("$muted"), None, True)
+            )
+            self._rows.append(None)
+        self._describe()
+
+    def _add_group(self, title: str, models: list[ModelEntry]) -> None:
+        options = self.query_one(OptionList)
+        options.add_option(Option(Content(title).stylize("$secondary"), disabled=True))
+        self._rows.append(None)
+        for model in models:
+            options.add_option(Option(self._row(model)))
+            self._rows.append(model)
 
     def _row(self, model: ModelEntry) -> Content:
+        width = self.size.width or 80
+        name_width = 18 if width < 70 else 20 if width < 90 else 26
+        name = clean(model.name)
+        name = name if len(name) <= name_width else f"{name[: name_width - 1]}…"
         mark = MARKS.get(model.state, "◐")
         style = "$success" if model.state == "ready" else "$muted"
-        facts = [
-            (wording.size(model.size) if model.size else "").rjust(7),
-            model.quantization or "",
-            f"{wording.tokens(model.context)} ctx" if model.context else "",
-            (model.licence or "") if model.writes else "does not chat",
+        parts: list[tuple[str, str]] = [
+            (f"{mark} ", style),
+            (f"{name:<{name_width}} ", "" if model.writes else "$muted"),
+            (f"{wording.size(model.size) if model.size else '':>7} ", "$muted"),
         ]
-        text = "  ".join(fact for fact in facts if fact)
-        return Content.assemble((f"{mark} ", style), f"{model.name:<20} ", (text, "$muted"))
+        if not model.writes or not model.chat:
+            parts.append(("does not chat", "$muted"))
+            return Content.assemble(*parts)
+        parts.append((f"{fit_words(model.fit):<14}", fit_style(model.fit)))
+        if width >= 80:
+            parts.append((f"{model.quantization or '':<7}", "$muted"))
+        speed = self._speeds.get(model.name)
+        if width >= 80:
+            parts.append((f"{wording.speed(speed) if speed else '':<9}", "$accent"))
+        elif speed is not None and model.name != self._current:
+            parts.append((wording.speed(speed), "$accent"))
+        if model.name == self._current:
+            parts.append(("in use", "$primary"))
+        return Content.assemble(*parts)
+
+    def _describe(self) -> None:
+        model = self._chosen()
+        lines = self._details(model) if model is not None else []
+        self.query_one("#details", Static).update(Content("\n").join(lines))
+
+    def _details(self, model: ModelEntry) -> list[Content]:
+        title = clean(model.name)
+        about = clean(model.description or "")
+        lines = [Content.assemble((title, "bold $foreground"), f"  {about}" if about else "")]
+        if known := facts(model):
+            lines.append(Content(clean(" · ".join(known))))
+        if model.fit is not None:
+            lines.append(Content(fit_sentence(model.fit)).stylize(fit_style(model.fit)))
+        extra = [
+            f"{wording.speed(self._speeds[model.name])} measured here"
+            if model.name in self._speeds
+            else "",
+            f"{clean(model.draft)} guesses for it" if model.draft else "",
+        ]
+        if any(extra):
+            lines.append(Content(" · ".join(part for part in extra if part)))
+        lines.append(self._meaning_of_enter(model))
+        room = self.query_one("#details").size.width or 80
+        return [line.truncate(room, ellipsis=True) for line in lines]
+
+    def _meaning_of_enter(self, model: ModelEntry) -> Content:
+        if not model.writes:
+            purpose = "embeddings" if model.task == "embed" else "ranking"
+            return Content(f"for {purpose}; it does not chat")
+        if model.state == "downloading":
+            return Content.assemble(("enter", "bold $primary"), " follows its download")
+        if model.installed:
+            words = " goes on with it" if model.state in WARM else " loads it and goes on with it"
+            return Content.assemble(("enter", "bold $primary"), words)
+        free = self._listing.disk_free
+        words = f" downloads {download_sentence(model.size, free, self._rate)}"
+        style = "$error" if lacks_room(model.size, free) else ""
+        return Content.assemble(("enter", "bold $primary"), (words, style))
+
+    def on_descendant_focus(self) -> None:
+        """Tell the keys that count now."""
+        if self.focused is self.query_one(OptionList):
+            keys = "p pull · u unload · d delete · c compare · / filter · esc closes"
+        else:
+            keys = "type to filter · tab: more keys · esc closes"
+        self.query_one("#hint", Static).update(Content(keys).stylize("$muted"))
+
+    # What keys do
+
+    def _chosen(self) -> ModelEntry | None:
+        place = self.query_one(OptionList).highlighted
+        return self._rows[place] if place is not None and place < len(self._rows) else None
+
+    @on(Input.Changed)
+    def filter_models(self, event: Input.Changed) -> None:
+        """Show what matches."""
+        self._fill(event.value)
+
+    @on(OptionList.OptionHighlighted)
+    def describe(self) -> None:
+        """Tell what is known about the model under the cursor."""
+        self._describe()
 
     @on(OptionList.OptionSelected)
-    def choose(self, event: OptionList.OptionSelected) -> None:
-        """End with the model on the chosen line."""
-        self.dismiss(self._models[event.option_index])
+    def select(self) -> None:
+        """A click chooses."""
+        self.action_choose("use")
 
-    def action_cancel(self) -> None:
+    def action_move(self, step: int) -> None:
+        """Go up or down, past the headings."""
+        options = self.query_one(OptionList)
+        if step < 0:
+            options.action_cursor_up()
+        else:
+            options.action_cursor_down()
+
+    def action_change_focus(self) -> None:
+        """From the filter to the list, where letters are keys, and back."""
+        filtering = self.focused is self.query_one(Input)
+        (self.query_one(OptionList) if filtering else self.query_one(Input)).focus()
+
+    def action_filter(self) -> None:
+        """Go back to the filter."""
+        self.query_one(Input).focus()
+
+    def action_choose(self, action: Action) -> None:
+        """End with what is to be done, where that is possible for this model."""
+        model = self._chosen()
+        if model is None:
+            return
+        if action == "pull" and model.state == "downloading":
+            action = "cancel"
+        if action in self._possible(model):
+            self.dismiss(Picked(action, model))
+
+    def _possible(self, model: ModelEntry) -> set[Action]:
+        actions: set[Action] = {"use"}
+        if model.state == "downloading":
+            actions.add("cancel")
+        elif not model.installed:
+            actions.add("pull")
+        else:
+            actions.add("delete")
+            if model.writes and model.name != self._current:
+                actions.add("compare")
+        if model.state in WARM:
+            actions.add("unload")
+        return actions
+
+    def action_leave(self) -> None:
         """End without a choice."""
         self.dismiss(None)

@@ -28,13 +28,6 @@ LIMITS = "Found by shape and check digit. What has no such shape is not found: n
 class RedactionScreen(ModalScreen[str | None]):
     """Ends with the text to copy, or None."""
 
-    DEFAULT_CSS = """
-    RedactionScreen .dialog { height: auto; }
-    RedactionScreen OptionList { max-height: 8; margin-top: 1; }
-    RedactionScreen VerticalScroll {
-        height: auto; max-height: 14; margin-top: 1; padding: 0 1; background: $ground;
-    }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "close", "Close", show=False),
         Binding("space", "mask", "Mask or show", show=False),

@@ -9,12 +9,16 @@ from textual.widget import Widget
 
 from .. import wording
 from ..api import PullProgress
+from ..transcript.cleaning import clean
+
+WORDS = {"resolving": "looking for it", "verifying": "checking that it arrived whole"}
 
 
 class PullBar(Widget):
-    """One line above the composer; hidden while nothing is fetched."""
+    """One line above the composer, hidden while nothing is fetched; `others` are fetched too."""
 
     progress: reactive[PullProgress | None] = reactive[PullProgress | None](None)
+    others: reactive[int] = reactive(0)
 
     def watch_progress(self, progress: PullProgress | None) -> None:
         """Show only while there is something to tell."""
@@ -24,21 +28,23 @@ class PullBar(Widget):
         progress = self.progress
         if progress is None:
             return Content("")
-        name = Content.assemble(("↓ ", "$primary"), progress.model, "  ")
+        more = f"  and {self.others} more" if self.others else ""
+        name = Content.assemble(("↓ ", "$primary"), clean(progress.model), (more, "$muted"), "  ")
         facts = Content(self._facts(progress)).stylize("$muted")
         room = self.size.width - name.cell_length - facts.cell_length - 2
-        if not progress.total or room < 8:
+        if not progress.total or room < 8 or progress.status != "downloading":
             return Content.assemble(name, facts).truncate(self.size.width, ellipsis=True)
         full, empty = wording.bar(progress.received / progress.total, min(40, room))
         return Content.assemble(name, (full, "$primary"), (empty, "$edge"), "  ", facts)
 
     def _facts(self, progress: PullProgress) -> str:
         if progress.status != "downloading":
-            return f"{progress.status} …"
+            return f"{WORDS.get(progress.status, clean(progress.status))} …"
         parts: list[str] = []
+        wide = self.size.width >= 70
         if progress.total:
             parts.append(f"{progress.received / progress.total:.0%}")
-            if self.size.width >= 70:
+            if wide:
                 done, total = wording.size(progress.received), wording.size(progress.total)
                 parts.append(f"{done} of {total}")
         else:
@@ -47,4 +53,6 @@ class PullBar(Widget):
             parts.append(f"{wording.size(progress.bytes_per_second)}/s")
         if progress.eta is not None:
             parts.append(f"{wording.remaining(progress.eta)} left")
+        if self.size.width >= 100:
+            parts.append("esc leaves it running")
         return " · ".join(parts)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from textual.app import RenderResult
+from textual.binding import Binding, BindingType
 from textual.content import Content
+from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
 from .. import wording
 from ..api import ModelEntry
+from ..model_choice import Offer, offered_models
+from ..model_words import download_sentence, facts, fit_sentence
+from ..transcript.cleaning import clean
 
 KEYS = (
     ("enter", "send"),
@@ -19,12 +26,43 @@ KEYS = (
 )
 
 
-class Welcome(Widget):
-    """Names the model that will answer, or offers to fetch it."""
+class Welcome(Widget, can_focus=False):
+    """Names the model that will answer, or offers to fetch one that fits this machine.
+
+    `models` are those there are; `disk_free` in bytes, 0 where it is not known.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "move(-1)", "Up", show=False),
+        Binding("down", "move(1)", "Down", show=False),
+        Binding("enter", "choose", "Download", show=False),
+    ]
+
+    class Wanted(Message):
+        """The model that is shown is to be fetched."""
+
+    class Chosen(Message):
+        """Another model is to be offered."""
+
+        def __init__(self, model: ModelEntry) -> None:
+            super().__init__()
+            self.model = model
 
     model: reactive[ModelEntry | None] = reactive[ModelEntry | None](None)
+    models: reactive[tuple[ModelEntry, ...]] = reactive[tuple[ModelEntry, ...]](())
+    disk_free: reactive[int] = reactive(0)
     pulling: reactive[bool] = reactive(False)
     trouble: reactive[str] = reactive("")
+    temporary: reactive[bool] = reactive(False)
+
+    @property
+    def offers(self) -> list[Offer]:
+        """What is offered to somebody without a model."""
+        return offered_models(self.models)
+
+    def watch_model(self, model: ModelEntry | None) -> None:
+        """Tab leads to the offers while there are any."""
+        self.can_focus = model is not None and not model.installed and len(self.offers) > 1
 
     def render(self) -> RenderResult:
         blocks = [Content("ingle").stylize("bold $primary")]
@@ -32,7 +70,7 @@ class Welcome(Widget):
             blocks.append(Content(""))
         model = self.model
         if self.trouble:
-            blocks += [Content(self.trouble).stylize("$error")]
+            blocks += [Content(clean(self.trouble)).stylize("$error")]
         elif model is None:
             blocks.append(Content("starting; you can type already").stylize("$muted"))
         elif model.installed:
@@ -42,7 +80,13 @@ class Welcome(Widget):
         return Content("\n").join(blocks)
 
     def _ready(self, model: ModelEntry) -> list[Content]:
-        lines = [Content.assemble(model.name, (f"  {_facts(model)}", "$muted"))]
+        parts = [wording.size(model.size) if model.size else "", model.licence or ""]
+        if model.context:
+            parts.append(f"{wording.tokens(model.context)} tokens of context")
+        known = " · ".join(clean(part) for part in parts if part)
+        lines = [Content.assemble(clean(model.name), (f"  {known}", "$muted"))]
+        if self.temporary:
+            lines.append(Content("temporary: this chat is never written down").stylize("$warning"))
         if self.size.height >= 12 and self.size.width >= 40:
             lines.append(Content(""))
             lines += [
@@ -52,27 +96,76 @@ class Welcome(Widget):
         return lines
 
     def _offer(self, model: ModelEntry) -> list[Content]:
-        lines = [
-            Content(model.name).stylize("bold"),
-            Content(_facts(model)).stylize("$muted"),
-        ]
-        if model.description and self.size.height >= 9:
-            lines.append(Content(model.description).stylize("$muted"))
+        roomy = self.size.height >= 11
+        lines = [Content(clean(model.name)).stylize("bold")]
+        about = model.description or ""
+        if about and roomy and len(about) <= self.size.width - 2:
+            lines.append(Content(clean(about)))
+        lines.append(Content(self._fitting(facts(model))).stylize("$muted"))
+        if roomy and model.fit is not None:
+            fit = self._fitting(fit_sentence(model.fit).split(", "), ", ")
+            lines.append(Content(fit).stylize("$muted"))
         lines.append(Content(""))
         if self.pulling:
             lines.append(Content("on its way; you can type already").stylize("$muted"))
-        else:
-            offer = Content.assemble(
-                ("enter", "bold $primary"), " downloads it and starts the chat"
-            )
-            lines.append(offer)
-        return lines
+            return lines
+        lines.append(
+            Content.assemble(("enter", "bold $primary"), " downloads it and starts the chat")
+        )
+        if model.size:
+            time = download_sentence(model.size, self.disk_free).split(" · ")
+            lines.append(Content(self._fitting(time)).stylize("$muted"))
+        return lines + self._others(model)
 
+    def _fitting(self, parts: list[str], between: str = " · ") -> str:
+        """The first of the parts, as many as one line has room for."""
+        line = ""
+        for part in parts:
+            longer = f"{line}{between}{clean(part)}" if line else clean(part)
+            if line and len(longer) > self.size.width - 2:
+                break
+            line = longer
+        return line
 
-def _facts(model: ModelEntry) -> str:
-    parts = [
-        wording.size(model.size) if model.size else "",
-        model.licence or "",
-        f"{wording.tokens(model.context)} tokens of context" if model.context else "",
-    ]
-    return " · ".join(part for part in parts if part)
+    def _others(self, model: ModelEntry) -> list[Content]:
+        """The other offers, one of which tab and the arrows choose."""
+        offers = self.offers
+        if len(offers) < 2 or self.size.height < 16:
+            hint = Content.assemble(("ctrl+o", "$secondary"), (" shows others", "$muted"))
+            return [Content(""), hint]
+        width = max(len(offer.model.name) for offer in offers)
+        rows = [self._offer_row(offer, width, offer.model.name == model.name) for offer in offers]
+        keys = (
+            (("↑↓", "$secondary"), (" choose  ", "$muted"), ("enter", "$secondary"))
+            if self.has_focus
+            else (("tab", "$secondary"), (" chooses another  ", "$muted"), ("ctrl+o", "$secondary"))
+        )
+        last = " downloads" if self.has_focus else " all models"
+        return [Content(""), *rows, Content(""), Content.assemble(*keys, (last, "$muted"))]
+
+    def _offer_row(self, offer: Offer, width: int, chosen: bool) -> Content:
+        mark = ("› ", "bold $primary") if chosen else ("  ", "")
+        name = (f"{clean(offer.model.name):<{width}}", "bold" if chosen else "$muted")
+        size = wording.size(offer.model.size) if offer.model.size else ""
+        return Content.assemble(mark, name, (f"  {size:>7}  {offer.reason:<26}", "$muted"))
+
+    def on_focus(self) -> None:
+        """Other keys count now."""
+        self.refresh()
+
+    def on_blur(self) -> None:
+        """The keys of the composer count again."""
+        self.refresh()
+
+    def action_move(self, step: int) -> None:
+        """Show another offer."""
+        names = [offer.model.name for offer in self.offers]
+        if self.model is None or not names:
+            return
+        place = names.index(self.model.name) if self.model.name in names else 0
+        self.post_message(self.Chosen(self.offers[(place + step) % len(names)].model))
+
+    def action_choose(self) -> None:
+        """Fetch the one that is shown."""
+        if self.model is not None:
+            self.post_message(self.Wanted())

@@ -41,23 +41,23 @@ async def test_a_long_draft_is_looked_at_too(open_chat: OpenChat) -> None:
 async def test_the_route_has_one_choice(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 40)) as chat:
         await chat.send("/route")
-        await chat.until_shown("There is one route now: this machine.")
+        await chat.until_told("There is one route now: this machine.")
         await chat.send("/route local")
-        await chat.until_shown("Local only")
+        await chat.until_told("Local only")
         await chat.send("/route ask")
-        await chat.until_shown("nothing to choose from")
+        await chat.until_told("nothing to choose from")
         await chat.send("/route moon")
-        await chat.until_shown("takes auto, local or ask")
+        await chat.until_told("takes auto, local or ask")
         await chat.pilot.press("shift+tab")
-        await chat.until(lambda: chat.screen_text.count("There is one route now") == 2)
+        await chat.until(lambda: chat.told.count("There is one route now") == 2)
 
 
 async def test_why_names_the_model_and_the_reason(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 40)) as chat:
         await chat.until_shown("smollm2:135m")
         await chat.send("/why")
-        await chat.until_shown("no cloud provider is configured")
-        assert "smollm2:135m: The model runs on" in chat.screen_text
+        await chat.until_told("no cloud provider is configured")
+        assert "smollm2:135m: The model runs on this machine" in chat.told
 
 
 async def test_masks_are_lifted_one_by_one(open_chat: OpenChat) -> None:
@@ -78,7 +78,7 @@ async def test_masks_are_lifted_one_by_one(open_chat: OpenChat) -> None:
 async def test_there_is_nothing_to_mask_in_an_empty_chat(open_chat: OpenChat) -> None:
     async with open_chat() as chat:
         await chat.send("/redact")
-        await chat.until_shown("There is no text to look at")
+        await chat.until_told("There is no text to look at")
 
 
 async def test_a_draft_without_findings_says_so(open_chat: OpenChat) -> None:
@@ -95,9 +95,9 @@ async def test_what_left_is_counted(open_chat: OpenChat) -> None:
         await chat.send("hello")
         await chat.until_shown("Hello there.")
         await chat.send("/sent")
-        await chat.until_shown("Nothing of this chat left")
+        await chat.until_told("Nothing of this chat left this machine: 1 answer, all made here.")
         leaf = chat.screen.chat.leaf
         assert leaf is not None
         leaf.facts = MessageFacts(route="remote")
         await chat.send("/sent")
-        await chat.until_shown("Answered elsewhere")
+        await chat.until_told("Answered elsewhere in this chat: 1 by remote; here: 0.")

@@ -1,0 +1,53 @@
+"""The line at the top."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingle.tui.chats.chat import Chat as ChatTree
+from ingle.tui.chats.message import Message
+from ingle.tui.features.title import place_of
+from ingle.tui.widgets.title_bar import TitleBar
+
+if TYPE_CHECKING:
+    from ..conftest import OpenChat
+
+
+def test_the_place_is_that_of_the_last_branching() -> None:
+    tree = ChatTree()
+    assert place_of(tree) == ""
+    prompt = tree.add(Message(role="user", content="a"))
+    first = tree.add(Message(role="assistant", content="b", parent=prompt.id))
+    assert place_of(tree) == ""
+    tree.add(Message(role="assistant", content="c", parent=prompt.id))
+    assert place_of(tree) == "2/2"
+    tree.choose(first)
+    assert place_of(tree) == "1/2"
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+async def test_what_matters_most_stays(open_chat: OpenChat, width: int) -> None:
+    async with open_chat(size=(width, 30)) as chat:
+        await chat.until_shown("smollm2:135m")
+        await chat.send("Kyoto with parents in four days")
+        await chat.until_shown("Hello there.")
+        bar = chat.app.query_one(TitleBar)
+        bar.place, bar.kept, bar.trouble, bar.pulls = "2/3", "NOT SAVED", True, 1
+        await chat.until_shown("NOT SAVED")
+        top = chat.screen_text.splitlines()[0]
+        assert "Kyoto with p" in top
+        assert "⎇ 2/3" in top
+        assert ("● smollm2:135m" in top or "○ smollm2:135m" in top) == (width > 60)
+        assert len(top) <= width
+
+
+async def test_a_temporary_chat_says_so(open_chat: OpenChat) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.until_shown("smollm2:135m")
+        await chat.pilot.press("ctrl+t")
+        await chat.until_shown("temporary, not written")
+        await chat.until_shown("this chat is never written down")
+        await chat.pilot.press("ctrl+n")
+        await chat.until(lambda: "temporary" not in chat.screen_text)

@@ -1,0 +1,182 @@
+"""`ModelMemoryFeature`: unloading a model, another context for it, deleting it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+
+from .. import wording
+from ..api import LoadedModel, ModelEntry
+from ..errors import ClientError
+from ..model_choice import find_model
+from .feature import Feature, Handler
+
+if TYPE_CHECKING:
+    from .models import ModelsFeature
+
+LOAD_PATIENCE = 600.0
+"""Seconds that a model may take to be loaded with another context."""
+
+
+class _Unloaded(msgspec.Struct, frozen=True):
+    unloaded: list[str] = []
+
+
+class _Removed(msgspec.Struct, frozen=True):
+    freed: int = 0
+
+
+class ModelMemoryFeature(Feature):
+    """What a model takes of the machine, given back or asked for anew; the price is told first."""
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """See `Feature`."""
+        return {"unload": self.unload, "ctx": self.change_context}
+
+    @property
+    def _models(self) -> ModelsFeature:
+        from .models import ModelsFeature
+
+        return self.host.feature(ModelsFeature)
+
+    async def unload(self, reference: str) -> None:
+        """`/unload`: give the model's memory back."""
+        name = reference or self.host.state.model_name
+        if self.host.turn is not None and not reference:
+            self.host.tell("An answer is still running; esc stops it.", "warning")
+        elif name is not None:
+            await self._unload(name)
+
+    async def _unload(self, name: str) -> None:
+        held = next((m for m in self._models.loaded if m.name == name), None)
+        try:
+            done = await self.host.client.request(
+                _Unloaded, "POST", "/ingle/v1/unload", {"model": name}
+            )
+        except ClientError as error:
+            self.host.tell(error.message, "error")
+            return
+        if not done.unloaded:
+            self.host.tell(f"{name} is not loaded.")
+            return
+        size = held.weights_bytes + held.kv_bytes + held.compute_bytes if held else 0
+        freed = f"; about {wording.size(size)} are free again" if size else ""
+        self.host.tell(f"{name} is unloaded{freed}. The next prompt loads it.")
+
+    async def change_context(self, argument: str) -> None:
+        """`/ctx`: load the model with another context, after telling what that costs."""
+        state = self.host.state
+        words = argument.replace(" ", "").replace(",", "").replace("_", "")
+        now = f" now it has {wording.tokens(state.loaded.context)}." if state.loaded else ""
+        if not words.isdecimal() or not 256 <= int(words) <= 2**24:
+            self.host.tell(f"/ctx takes a number of tokens, as in /ctx 16384;{now}", "warning")
+            return
+        if state.model_name is None or not state.can_ask:
+            self.host.tell("There is no model to load; ctrl+o picks one.", "warning")
+            return
+        if self.host.turn is not None:
+            self.host.tell("An answer is still running; esc stops it.", "warning")
+            return
+        self._ask_for_context(state.model_name, int(words))
+
+    def _ask_for_context(self, name: str, context: int) -> None:
+        from ..screens.confirm import ConfirmScreen
+
+        screen = ConfirmScreen(
+            f"Load {name} again with {wording.tokens(context)} tokens of context?",
+            self._context_price(name, context),
+            yes="loads it again",
+        )
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.host.run_task(self._load_with(name, context), group="models")
+
+        self.host.show_screen(screen, answered)
+
+    def _context_price(self, name: str, context: int) -> str:
+        """What is lost, and what it takes."""
+        lines: list[str] = []
+        model = find_model(self.host.state.models, name)
+        price = self._models.price(model) if model is not None else None
+        if price is not None and price.tokens:
+            time = f", about {wording.duration(price.seconds)}" if price.seconds else ""
+            lines.append(
+                f"Its cache is lost: {wording.tokens(price.tokens)} tokens are read again{time}."
+            )
+        held = next((m for m in self._models.loaded if m.name == name and m.kv_capacity), None)
+        if held is not None and held.kv_bytes:
+            takes = held.kv_bytes * context // held.kv_capacity
+            now = wording.size(held.kv_bytes)
+            lines.append(f"The KV cache will take about {wording.size(takes)}, now {now}.")
+        if model is not None and model.context and context > model.context:
+            trained = wording.tokens(model.context)
+            lines.append(f"It was trained for {trained} tokens; beyond that answers get worse.")
+        if self._models.free_bytes:
+            lines.append(f"{wording.size(self._models.free_bytes)} of RAM are available.")
+        return "\n".join(lines) or "It takes the time of a start."
+
+    async def _load_with(self, name: str, context: int) -> None:
+        self.host.tell(f"Loading {name} with {wording.tokens(context)} tokens of context.")
+        try:
+            loaded = await self.host.client.request(
+                LoadedModel,
+                "POST",
+                "/ingle/v1/load",
+                {"model": name, "context": context},
+                patience=LOAD_PATIENCE,
+            )
+        except ClientError as error:
+            self.host.add_failure(
+                error.message, error.hint, "/ctx with a smaller number tries again"
+            )
+            return
+        if self.host.state.model_name == name:
+            self.host.state.loaded = loaded
+        got = wording.tokens(loaded.context)
+        asked = (
+            "" if loaded.context == context else f", not the {wording.tokens(context)} asked for"
+        )
+        self.host.tell(f"{name} has {got} tokens of context{asked}.")
+        self.host.show_state()
+        await self._models.warm_up(name)
+
+    # Deleting
+
+    def ask_to_delete(self, model: ModelEntry) -> None:
+        """Delete a model's files, if that is what is wanted."""
+        from ..screens.confirm import ConfirmScreen
+
+        freed = f"{wording.size(model.size)} of the disk are free then. " if model.size else ""
+        screen = ConfirmScreen(
+            f"Delete {model.name}?",
+            f"{freed}Your chats stay; what the daemon has stored of their cache goes. "
+            "It can be downloaded again.",
+            yes="deletes it",
+            no="keeps it",
+        )
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.host.run_task(self._delete(model.name), group="models")
+
+        self.host.show_screen(screen, answered)
+
+    async def _delete(self, name: str) -> None:
+        try:
+            done = await self.host.client.request(
+                _Removed, "DELETE", f"/ingle/v1/models/{quote(name, safe='')}"
+            )
+            listing = await self.host.link.listing()
+        except ClientError as error:
+            self.host.tell(error.message, "error")
+            return
+        self.host.tell(f"{name} is deleted; {wording.size(done.freed)} are free again.")
+        state = self.host.state
+        state.models = listing.models
+        if state.model_name == name:
+            state.choose(find_model(listing.models, name))
+        self.host.show_state()
