@@ -19,6 +19,7 @@ from .conversation import (
     Tool,
     ToolChoice,
 )
+from .page_map import PagesSink
 
 SpeculationKind = Literal["auto", "off", "ngram", "draft"]
 EngineChoice = Literal["auto", "cuda", "llama.cpp"]
@@ -139,7 +140,8 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     model does. A sequence ends with `length` after `max_seconds` of writing.
     What is `private` is never written to disk. Without `speculation` each step yields one token,
     which changes nothing but the speed.
-    Requests of one `priority` are served fairly among the `client`s that are waiting.
+    Requests of one `priority` are served fairly among the `client`s that are waiting. The
+    `conversation` names what pages of the KV cache belong to, and changes nothing.
     `logprobs` asks for log-probabilities of the tokens, and of so many likely ones beside each.
     The `grammar` is of the text, not of reasoning or of calls.
     """
@@ -166,6 +168,7 @@ class GenerateRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     speculation: bool = True
     priority: Priority = Priority.INTERACTIVE
     client: str = ""
+    conversation: str = ""
     logprobs: int | None = None
     grammar: Grammar | None = None
 
@@ -524,6 +527,13 @@ class Backend(Protocol):
 
     def trim(self) -> None:
         """Ask for the memory back that only serves to compute less later."""
+        ...
+
+    def watch_pages(self, sink: PagesSink | None) -> None:
+        """Have `sink` get the page map now, and when it moves, at most four times a second.
+
+        None ends that; so does another sink. A model that embeds has no pages to tell of.
+        """
         ...
 
     async def stop(self, grace: float = 5.0) -> None:

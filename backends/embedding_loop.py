@@ -32,6 +32,7 @@ from .messages import (
     Tokenize,
     ToWorker,
     Trim,
+    WatchPages,
 )
 from .text.text_inputs import TextInputs
 from .text.text_pairs import TextPairs
@@ -178,7 +179,7 @@ class EmbeddingLoop:
                 self._draining = True
             case Stop():
                 self._stopping = True
-            case Trim():
+            case Trim() | WatchPages():
                 pass  # nothing is kept
             case Load() | Admitted() | Wake():
                 raise RuntimeError(f"no message for this loop: {message!r}")

@@ -26,7 +26,18 @@ from .base import (
     TokenizeRequest,
 )
 from .errors import BackendError, WorkerDied
-from .messages import Drain, FromWorker, GaugesReport, Loading, Outputs, Rejected, Trim
+from .messages import (
+    Drain,
+    FromWorker,
+    GaugesReport,
+    Loading,
+    Outputs,
+    PagesReport,
+    Rejected,
+    Trim,
+    WatchPages,
+)
+from .page_map import PagesSink
 from .pending_answers import PendingAnswers
 from .request_streams import RequestStreams
 from .serving import loaded
@@ -45,6 +56,7 @@ class LocalBackend:
         self.state: Literal["new", "starting", "ready", "stopping", "dead"] = "new"
         self.gauges = Gauges()
         self._inbox: Inbox = queue.SimpleQueue()
+        self._pages_sink: PagesSink | None = None
         self._streams = RequestStreams(self._inbox.put)
         self._answers = PendingAnswers(self._inbox.put)
         self._thread: threading.Thread | None = None
@@ -107,6 +119,11 @@ class LocalBackend:
         """See `Backend.trim`."""
         self._inbox.put(Trim())
 
+    def watch_pages(self, sink: PagesSink | None) -> None:
+        """See `Backend.watch_pages`."""
+        self._pages_sink = sink
+        self._inbox.put(WatchPages(sink is not None))
+
     async def stop(self, grace: float = 5.0) -> None:
         """See `Backend.stop`."""
         if self._thread is None or self.state == "dead":
@@ -152,6 +169,8 @@ class LocalBackend:
                 self._streams.dispatch(message)
             case GaugesReport(gauges):
                 self.gauges = gauges
+            case PagesReport(pages) if self._pages_sink is not None:
+                self._pages_sink(pages)
             case Loading(fraction) if self._progress is not None:
                 self._progress(fraction)
             case _:

@@ -23,6 +23,7 @@ from .base import (
     Tokenized,
     TokenizeRequest,
 )
+from .page_map import PageMap
 
 HEADER = struct.Struct("<I")
 MAX_FRAME = 256 * 2**20
@@ -74,6 +75,12 @@ class Trim(msgspec.Struct, frozen=True, tag="trim"):
     """Give back the memory that only serves to compute less later."""
 
 
+class WatchPages(msgspec.Struct, frozen=True, tag="watch_pages"):
+    """Whether somebody looks at the pages of the KV cache; answered by a `PagesReport` at once."""
+
+    on: bool
+
+
 class Drain(msgspec.Struct, frozen=True, tag="drain"):
     """Finish what runs, save what it computed, and exit; new requests are rejected.
 
@@ -83,7 +90,7 @@ class Drain(msgspec.Struct, frozen=True, tag="drain"):
     grace: float = 5.0
 
 
-ToWorker = Load | Generate | Embed | Rerank | Tokenize | Cancel | Ping | Trim | Drain
+ToWorker = Load | Generate | Embed | Rerank | Tokenize | Cancel | Ping | Trim | WatchPages | Drain
 
 
 class Loading(msgspec.Struct, frozen=True, tag="loading"):
@@ -131,6 +138,12 @@ class GaugesReport(msgspec.Struct, frozen=True, tag="gauges"):
     gauges: Gauges
 
 
+class PagesReport(msgspec.Struct, frozen=True, tag="pages"):
+    """Sent only while somebody looks: at most four times a second, and once when falling idle."""
+
+    pages: PageMap
+
+
 class Pong(msgspec.Struct, frozen=True, tag="pong"):
     """The answer to `Ping`, sent between two steps."""
 
@@ -147,6 +160,7 @@ FromWorker = (
     | Reranked
     | Tokenized
     | GaugesReport
+    | PagesReport
     | Pong
 )
 

@@ -40,14 +40,17 @@ from .messages import (
     Load,
     Loading,
     Outputs,
+    PagesReport,
     Ping,
     Pong,
     Ready,
     Rejected,
     ToWorker,
     Trim,
+    WatchPages,
     encode_frame,
 )
+from .page_map import PagesSink
 from .pending_answers import PendingAnswers
 from .request_streams import RequestStreams
 from .worker_pipes import WorkerPipes
@@ -116,6 +119,7 @@ class WorkerProcess:
         self._tasks: list[asyncio.Task[None]] = []
         self._loading: asyncio.Future[ModelInfo] | None = None
         self._progress: LoadProgress | None = None
+        self._pages_sink: PagesSink | None = None
         self._heard_at = 0.0
         self._watch: asyncio.Task[None] | None = None
         self._dead = asyncio.Event()
@@ -179,6 +183,12 @@ class WorkerProcess:
         """See `Backend.trim`."""
         if self.state == "ready":
             self._send(Trim())
+
+    def watch_pages(self, sink: PagesSink | None) -> None:
+        """See `Backend.watch_pages`."""
+        self._pages_sink = sink
+        if self.state == "ready":
+            self._send(WatchPages(sink is not None))
 
     async def stop(self, grace: float = 5.0) -> None:
         """Drain for `grace` seconds, then close the child's stdin, then kill it."""
@@ -305,6 +315,9 @@ class WorkerProcess:
                 self._streams.dispatch(message)
             case GaugesReport(gauges):
                 self.gauges = gauges
+            case PagesReport(pages):
+                if self._pages_sink is not None:
+                    self._pages_sink(pages)
             case Loading(fraction):
                 if self._progress is not None:
                     self._progress(fraction)

@@ -18,7 +18,6 @@ from .base import (
     Event,
     Finished,
     FinishReason,
-    Gauges,
     GenerateRequest,
     Started,
     Tokenized,
@@ -35,7 +34,6 @@ from .messages import (
     Drain,
     Embed,
     FromWorker,
-    GaugesReport,
     Generate,
     Load,
     Outputs,
@@ -46,13 +44,14 @@ from .messages import (
     Tokenize,
     ToWorker,
     Trim,
+    WatchPages,
 )
 from .text.answer_form import AnswerForms
 from .text.answer_output import AnswerOutput
 from .text.prompt import PromptBuilder
 from .text.tokenizer import Tokenizer
+from .worker_reports import WorkerReports
 
-_GAUGES_INTERVAL = 0.25
 _PREPARATION_SECONDS = 0.02
 _JOIN_SECONDS = 0.016
 _SAVE_AFTER = 2.0
@@ -105,8 +104,7 @@ class WorkerLoop:
         self._end_by = math.inf
         self._worked_at = time.monotonic()
         self._stopping = False
-        self._gauges_due = 0.0
-        self._reported = Gauges()
+        self._reports = WorkerReports(engine, send)
 
     def run(self) -> None:
         """Serve until stopped, or until drained."""
@@ -117,10 +115,11 @@ class WorkerLoop:
                 if self._engine.has_work:
                     self._begin(self._engine.admit())
                     self._publish(self._step())
+                    self._reports.pages_moved()
                     self._worked_at = time.monotonic()
                 if not self._may_wait():
                     self._flush()
-                self._report_gauges()
+                self._reports.send_due()
             self._flush()
             self._save_all()
         finally:
@@ -155,7 +154,7 @@ class WorkerLoop:
                     if (message := self._wait_for_prompt()) is None:
                         return
                 else:
-                    self._report_gauges()
+                    self._reports.send_due()
                     message = self._wait()
             self._handle(message)
 
@@ -176,15 +175,23 @@ class WorkerLoop:
 
     def _wait(self) -> ToWorker | Admitted | Stop | Wake:
         """The next message; what was computed is saved when none comes for a while."""
-        while self._engine.has_unsaved:
-            rest = self._worked_at + _SAVE_AFTER - time.monotonic()
+        while (patience := self._patience()) < math.inf:
             try:
-                return self._inbox.get(timeout=max(rest, _SAVE_PAUSE))
+                return self._inbox.get(timeout=patience)
             except queue.Empty:
-                self._engine.save(_SAVE_SLICE)
-                self._report_gauges()
-        self._report_gauges()
+                if self._engine.has_unsaved and time.monotonic() >= self._worked_at + _SAVE_AFTER:
+                    self._engine.save(_SAVE_SLICE)
+                    self._reports.pages_moved()
+                self._reports.send_due()
+        self._reports.send_due()
         return self._inbox.get()
+
+    def _patience(self) -> float:
+        """Seconds until there is something to do that nobody asks for; infinite without such."""
+        save = math.inf
+        if self._engine.has_unsaved:
+            save = max(self._worked_at + _SAVE_AFTER - time.monotonic(), _SAVE_PAUSE)
+        return min(save, self._reports.due_in)
 
     def _save_all(self) -> None:
         """Save what ended sequences left, and those that had no time to end, before the end."""
@@ -214,6 +221,9 @@ class WorkerLoop:
                 self._send(Pong(nonce))
             case Trim():
                 self._engine.trim()
+                self._reports.pages_moved()
+            case WatchPages(on):
+                self._reports.watch_pages(on)
             case Drain(grace):
                 self._draining = True
                 self._drain_until = time.monotonic() + _DRAIN_SHARE * grace
@@ -267,6 +277,7 @@ class WorkerLoop:
                 speculates=request.speculation,
                 priority=request.priority,
                 client=request.client,
+                conversation=request.conversation,
                 logprobs=request.logprobs,
                 constraint=None if constraint is None else constraint.fork(),
                 parent=first,
@@ -283,6 +294,7 @@ class WorkerLoop:
         self._admitting.pop(request_id, None)
         for sequence in self._running.pop(request_id, {}):
             self._engine.finish(sequence, FinishReason.CANCELLED)
+            self._reports.pages_moved()
 
     def _begin(self, sequences: list[Sequence]) -> None:
         """Say what begins, before a step that may be long."""
@@ -293,7 +305,7 @@ class WorkerLoop:
                 cached = sequence.cached_tokens
                 self._events.append(Started(sequence.request_id, sequence.prompt_length, cached))
         self._flush()
-        self._report_gauges()
+        self._reports.send_due()
 
     def _publish(self, outputs: list[SequenceOutput]) -> None:
         """Turn one step's tokens into events."""
@@ -376,17 +388,6 @@ class WorkerLoop:
             self._events = []
             self._urgent = False
             self._flushed_at = time.monotonic()
-
-    def _report_gauges(self) -> None:
-        """Tell the daemon what changed: at intervals while busy, at once when falling idle."""
-        now = time.monotonic()
-        if self._engine.has_work and now < self._gauges_due:
-            return
-        gauges = self._engine.gauges()
-        if gauges != self._reported:
-            self._gauges_due = now + _GAUGES_INTERVAL
-            self._reported = gauges
-            self._send(GaugesReport(gauges))
 
 
 def rejected(request_id: str, error: BackendError) -> Rejected:

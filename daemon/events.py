@@ -12,7 +12,7 @@ import msgspec
 
 QUEUE_LIMIT = 512
 
-EventName = Literal["gauges", "model", "pull"]
+EventName = Literal["gauges", "model", "pull", "pages"]
 
 
 class Broadcast(msgspec.Struct, frozen=True):
@@ -28,10 +28,12 @@ class Subscription:
     """One listener's queue: replaceable events wait once, the others wait each.
 
     A listener that is `QUEUE_LIMIT` events behind is ended rather than told half of what happened:
-    it connects again and starts from a fresh snapshot.
+    it connects again and starts from a fresh snapshot. `pages_of` is the path of the model whose
+    pages it looks at.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, pages_of: str | None = None) -> None:
+        self.pages_of = pages_of
         self._queue: deque[Broadcast] = deque()
         self._waiting = asyncio.Event()
         self._ended = False
@@ -83,19 +85,28 @@ class EventHub:
         return len(self._subscriptions)
 
     def publish(
-        self, name: EventName, data: msgspec.Struct, *, replaces: str | None = None
+        self,
+        name: EventName,
+        data: msgspec.Struct,
+        *,
+        replaces: str | None = None,
+        pages_of: str | None = None,
     ) -> None:
-        """Tell everybody; `replaces` names what a newer event of this kind makes worthless."""
+        """Tell everybody, or only those who look at the pages of the model of that path.
+
+        `replaces` names what a newer event of this kind makes worthless.
+        """
         if not self._subscriptions:
             return
         event = Broadcast(name, self._encoder.encode(data), replaces)
         for subscription in self._subscriptions:
-            subscription.put(event)
+            if pages_of is None or subscription.pages_of == pages_of:
+                subscription.put(event)
 
     @contextmanager
-    def subscribe(self) -> Generator[Subscription]:
+    def subscribe(self, *, pages_of: str | None = None) -> Generator[Subscription]:
         """Listen for as long as the context lasts."""
-        subscription = Subscription()
+        subscription = Subscription(pages_of)
         if self._closed:
             subscription.end()
         self._subscriptions.add(subscription)

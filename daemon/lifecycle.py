@@ -29,6 +29,7 @@ from .limits import Limits
 from .loaded_model import LoadedModel
 from .memory import MIB, MemoryReader, MemorySnapshot, ProcessMemory, wait_for_release
 from .model_run import ModelRun, ModelState
+from .page_watch import PageWatch
 from .placement import Demand, Occupant, Placement, plan
 from .preparation import LoadOptions, Preparer
 from .request_queue import Place, RequestQueue
@@ -81,6 +82,7 @@ class ModelManager:
         self._max_queue = max_queue
         self._queues: dict[str, RequestQueue] = {}
         self._placing = asyncio.Lock()
+        self.pages = PageWatch(hub, self.find)
         self._closing = False
 
     @asynccontextmanager
@@ -387,6 +389,7 @@ class ModelManager:
             self._forget(run)
         if self._hub.listeners:
             self._hub.publish("model", LoadedModel.of(run))
+            self.pages.changed(run)
 
     def _forget(self, run: ModelRun) -> None:
         if self._runs.get(_key(run.model)) is run:

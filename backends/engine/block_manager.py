@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import count
+
+from .conversation_trace import Trace, joined, remember
 
 _TOKEN_BYTES = 4
 _NOWHERE = -1
@@ -18,6 +21,7 @@ class Page:
     `tokens` are int32; `end` counts all tokens up to here. Only a full page has others behind it;
     in one that is not full, a sequence ended. `users` counts running sequences that go through it.
     The first `public` tokens may be stored; once they are, it is `spilled` until its next use.
+    `trace` tells who ran on it last, `left_at` when the last one ended (monotonic seconds).
     """
 
     index: int
@@ -28,6 +32,8 @@ class Page:
     users: int = 0
     used_at: int = 0
     spilled: bool = False
+    trace: Trace = ()
+    left_at: float = 0.0
     children: dict[bytes, Page] = field(default_factory=dict[bytes, "Page"], repr=False)
 
     @property
@@ -68,6 +74,8 @@ class BlockManager:
         self.page_size = page_size
         self.root = Page(_NOWHERE, None, b"", 0, users=1)
         self.num_kept = 0
+        self.num_evicted = 0
+        """Pages that gave way so far."""
         self._evicting = evicting
         self._free = list(reversed(range(num_pages)))
         self._clock = 0
@@ -137,29 +145,34 @@ class BlockManager:
         """Take back a page that one sequence had alone."""
         self._free.append(index)
 
-    def hold(self, page: Page) -> list[int]:
+    def hold(self, page: Page, conversation: str = "") -> list[int]:
         """Let one more sequence run on all pages up to this one; returns their numbers."""
         path = page.path()
         for step in path:
             self._use(step)
+            step.trace = remember(step.trace, conversation)
         return [step.index for step in path]
 
     def let_go(self, page: Page, *, public: bool) -> None:
         """Let one sequence less run on all pages up to this one; `public`: they may be stored."""
         self._clock += 1
+        now = time.monotonic()
         step = page
         while step.parent is not None:
             step.users -= 1
             if not step.users:
                 self.num_kept += 1
             step.used_at = self._clock
+            step.left_at = now
             step.spilled = False
             if public:
                 step.public = step.count
             step = step.parent
         self._may_go(page)
 
-    def add(self, parent: Page, tokens: bytes, index: int, public: int = 0) -> Page:
+    def add(
+        self, parent: Page, tokens: bytes, index: int, public: int = 0, trace: Trace = ()
+    ) -> Page:
         """Put a sequence's own page, full now, behind one on which it runs; it runs on this, too.
 
         Where the same is there already, that is returned, and the page at `index` is free again.
@@ -172,9 +185,12 @@ class BlockManager:
             self._use(page)
             page.public = max(page.public, public)
             self.free(index)
+        page.trace = joined(trace, page.trace)
         return page
 
-    def leave(self, parent: Page, tokens: bytes, index: int, public: int) -> Page:
+    def leave(
+        self, parent: Page, tokens: bytes, index: int, public: int, trace: Trace = ()
+    ) -> Page:
         """Keep a sequence's own page, which is not full, behind one on which it still runs.
 
         As with `add`, the page that is returned may be another, which may have more tokens.
@@ -189,6 +205,8 @@ class BlockManager:
             self.free(index)
         page.public = max(page.public, public)
         page.used_at = self._clock
+        page.left_at = time.monotonic()
+        page.trace = joined(trace, page.trace)
         page.spilled = False
         self._may_go(page)
         return page
@@ -206,6 +224,7 @@ class BlockManager:
             used_at, _, page = heappop(self._oldest)
             if page.may_go and page.used_at == used_at:
                 self._evicting(page)
+                self.num_evicted += 1
                 self.free(page.index)
                 self._remove(page)
                 return True

@@ -10,11 +10,15 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from ..page_map import PageMap
 from .batch import Batch
 from .checkpoints import Checkpoint, Checkpoints
+from .conversation_trace import Trace, remember
 from .kv_cache import MIN_SHARED, Prefix, Tokens
 from .kv_store import KVStore
+from .page_stories import PageStories
 from .sequence import Sequence
+from .slot_map import PAGE_TOKENS, Stretch, cell_owners
 from .slot_runner import SlotRunner
 
 _SPILL_SECONDS = 0.2
@@ -31,6 +35,8 @@ class _Slot:
     """One sequence of the cache: its tokens, and the cells of their keys and values.
 
     The first `public` tokens may be stored; `unsaved` is False when what can be saved of them is.
+    `traces` tells from which token on who ran through it last, `left_at` when the last sequence
+    ended or began from here (monotonic seconds).
     """
 
     index: int
@@ -39,6 +45,24 @@ class _Slot:
     length: int = 0
     public: int = 0
     unsaved: bool = False
+    traces: list[tuple[int, Trace]] = field(default_factory=list[tuple[int, Trace]])
+    left_at: float = 0.0
+
+    def enter(self, conversation: str) -> None:
+        """Note whose sequence goes through all tokens, and adds those that follow."""
+        traces = [(start, remember(trace, conversation)) for start, trace in self.traces]
+        traces.append((self.length, (conversation,)))
+        self.traces = [
+            (start, trace)
+            for number, (start, trace) in enumerate(traces)
+            if not number or traces[number - 1][1] != trace
+        ]
+
+    def stretches(self, *, running: bool) -> Iterator[Stretch]:
+        """The cells by who ran through them."""
+        ends = [start for start, _ in self.traces[1:]] + [self.length]
+        for (start, trace), end in zip(self.traces, ends, strict=True):
+            yield Stretch(self.cells[start:end], trace, running, self.left_at)
 
 
 @dataclass(frozen=True)
@@ -76,8 +100,9 @@ class CellCache:
         self._kept: dict[int, _Slot] = {}  # the least recently used first
         self._holders = np.zeros(self.capacity, np.int32)
         self._running = np.zeros(self.capacity, np.int32)
-        self._free = np.arange(self.capacity, dtype=np.int32)
+        self._free = np.arange(self.capacity, dtype=np.int32)[::-1].copy()  # the next one last
         self._num_free = self.capacity
+        self._evicted_cells = 0
         self.used = 0
         """Cells of running sequences."""
         self.restored = 0
@@ -134,8 +159,10 @@ class CellCache:
         source = prefix.slot
         if source is not None and self._kept.get(source.index) is source:
             self._kept[source.index] = self._kept.pop(source.index)  # used just now
+            source.left_at = time.monotonic()
             if prefix.length == source.length:
                 del self._kept[source.index]
+                source.enter(sequence.conversation)
                 self._hold(sequence, source)
                 return
         slot = self._empty.pop() if self._empty else self._give_up_oldest(keep=source)
@@ -147,6 +174,8 @@ class CellCache:
             slot.tokens[: slot.length] = source.tokens[: slot.length]
             slot.cells[: slot.length] = source.cells[: slot.length]
             self._holders[slot.cells[: slot.length]] += 1
+            slot.traces = [known for known in source.traces if known[0] < slot.length]
+        slot.enter(sequence.conversation)
         self._hold(sequence, slot)
 
     def _restore(self, sequence: Sequence) -> None:
@@ -179,7 +208,7 @@ class CellCache:
         slot = self._held[sequence]
         start, end = slot.length, slot.length + count
         self._num_free -= count
-        cells = self._free[self._num_free : self._num_free + count]
+        cells = self._free[self._num_free : self._num_free + count][::-1]
         slot.tokens[start:end] = sequence.token_ids[start:end]
         slot.cells[start:end] = cells
         slot.length = end
@@ -205,6 +234,7 @@ class CellCache:
             self._empty.append(self._clear(slot))
         else:
             slot.unsaved = True
+            slot.left_at = time.monotonic()
             self._kept[slot.index] = slot
 
     def give_up_oldest(self) -> bool:
@@ -248,6 +278,19 @@ class CellCache:
                 if not self._store_slot(slot, deadline, to_disk=True):
                     return
                 slot.unsaved = False
+
+    def page_map(self) -> PageMap:
+        """What is in each page of 32 consecutive cells, as the book has it now."""
+        stories = PageStories()
+        held = [s for slot in self._held.values() for s in slot.stretches(running=True)]
+        kept = [s for slot in self._kept.values() for s in slot.stretches(running=False)]
+        return stories.map(
+            cell_owners([*held, *kept], self.capacity, stories),
+            PAGE_TOKENS,
+            store=self._store,
+            evicted=self._evicted_cells // PAGE_TOKENS,
+            now=time.monotonic(),
+        )
 
     def _spill(self, slot: _Slot) -> None:
         """Let memory have what the cache gives up."""
@@ -294,7 +337,10 @@ class CellCache:
         index = next(index for index, slot in self._kept.items() if slot is not keep)
         slot = self._kept.pop(index)
         self._spill(slot)
-        return self._clear(slot)
+        before = self._num_free
+        self._clear(slot)
+        self._evicted_cells += self._num_free - before
+        return slot
 
     def _clear(self, slot: _Slot) -> _Slot:
         self._runner.release(slot.index)
@@ -302,10 +348,11 @@ class CellCache:
         cells = slot.cells[: slot.length]
         self._holders[cells] -= 1
         freed = cells[self._holders[cells] == 0]
-        self._free[self._num_free : self._num_free + len(freed)] = freed
+        self._free[self._num_free : self._num_free + len(freed)] = freed[::-1]
         self._num_free += len(freed)
         slot.length = slot.public = 0
         slot.unsaved = False
+        slot.traces = []
         return slot
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..base import FinishReason, Gauges
+from ..page_map import PageMap
 from .batch import Batch
 from .kv_store import KVStore
 from .model_runner import KVCacheFull, ModelRunner
@@ -150,6 +151,10 @@ class Engine:
             preemptions_total=self.scheduler.preemptions,
             steps_total=self._steps,
         )
+
+    def page_map(self) -> PageMap:
+        """What is in each page of the KV cache now."""
+        return self.scheduler.kv.page_map()
 
     def _launch(self) -> _Flight:
         began = time.monotonic()

@@ -9,6 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ..page_map import PageMap
 from .batch import Batch
 from .sequence import Sequence
 
@@ -126,4 +127,8 @@ class KVCache(Protocol):
 
         Stops early where the disk does not keep up.
         """
+        ...
+
+    def page_map(self) -> PageMap:
+        """What is in each page, as the book has it now."""
         ...

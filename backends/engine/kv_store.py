@@ -58,6 +58,7 @@ class KVStore:
         self._backlog = 0
         self._token_bytes = 0.0
         self._disk_bytes = 0
+        self._disk_tokens = 0
         self.hurry = False
         """Whether files are written that a power cut may tear."""
         self._closed = False
@@ -77,6 +78,16 @@ class KVStore:
     def disk_bytes(self) -> int:
         """Bytes of this model's files."""
         return self._disk_bytes
+
+    @property
+    def memory_tokens(self) -> int:
+        """Tokens of chunks in memory."""
+        return self._memory.tokens
+
+    @property
+    def disk_tokens(self) -> int:
+        """Tokens in this model's files."""
+        return self._disk_tokens
 
     def may_hold(self, tokens: int) -> bool:
         """Whether memory is large enough for so many tokens beside others, and can be spared."""
@@ -219,6 +230,7 @@ class KVStore:
                 gone.data = None
             if gone.on_disk:
                 self._disk_bytes -= gone.file_size
+                self._disk_tokens -= len(gone.tokens)
                 self._writes.put(gone.key)
 
     def _write_all(self) -> None:
@@ -243,6 +255,7 @@ class KVStore:
         with self._lock:
             orphans = self._tree.load(headers)
             self._disk_bytes = sum(chunk.file_size for chunk in self._tree)
+            self._disk_tokens = sum(len(chunk.tokens) for chunk in self._tree)
         for orphan in orphans:
             self._disk.remove(orphan.key)
 
@@ -275,6 +288,7 @@ class KVStore:
             return
         chunk.on_disk = False
         self._disk_bytes -= chunk.file_size
+        self._disk_tokens -= len(chunk.tokens)
         if chunk.data is None:
             self._forget(chunk)
 
@@ -291,6 +305,7 @@ class KVStore:
             chunk.on_disk = True
             chunk.file_size = file_size
             self._disk_bytes += file_size
+            self._disk_tokens += len(chunk.tokens)
             for other in self._tree.superseded_by(chunk):
                 self._forget(other)
         chunk.refused = not file_size

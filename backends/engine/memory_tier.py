@@ -20,6 +20,7 @@ class MemoryTier:
         self.spare = spare or _spare_memory
         self._chunks: dict[StoredChunk, int] = {}  # the least recently used first
         self.used = 0
+        self.tokens = 0
 
     def __contains__(self, chunk: StoredChunk) -> bool:
         return chunk in self._chunks
@@ -33,6 +34,7 @@ class MemoryTier:
         if chunk not in self._chunks:
             self._chunks[chunk] = len(chunk.data)
             self.used += len(chunk.data)
+            self.tokens += len(chunk.tokens)
         self.touch(chunk)
         limit = min(self.limit, self.used + self.spare())
         gone: list[StoredChunk] = []
@@ -51,13 +53,16 @@ class MemoryTier:
 
     def discard(self, chunk: StoredChunk) -> None:
         """Forget a chunk, if it is here."""
-        self.used -= self._chunks.pop(chunk, 0)
+        size = self._chunks.pop(chunk, None)
+        if size is not None:
+            self.used -= size
+            self.tokens -= len(chunk.tokens)
 
     def clear(self) -> list[StoredChunk]:
         """Forget all; returns what was here, the least recently used first."""
         chunks = list(self._chunks)
         self._chunks.clear()
-        self.used = 0
+        self.used = self.tokens = 0
         return chunks
 
 

@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..page_map import PageMap
 from .batch import Batch
 from .block_manager import BlockManager, Page, common_tokens
 from .chunk_file import CHUNK_TOKENS
+from .conversation_trace import Trace, remember
 from .kv_cache import MIN_SHARED, Prefix, Tokens
 from .kv_store import KVStore
+from .page_stories import FREE, PageStories
 from .paged_runner import PagedRunner
 from .sequence import Sequence
 
@@ -34,12 +37,21 @@ class PagedPrefix(Prefix):
 class _Running:
     """What a running sequence has: full pages up to `last`, and `length` tokens in all.
 
-    Of the page it writes to, the first `public` tokens may be stored although it is private.
+    Of the page it writes to, the first `public` tokens may be stored although it is private; those
+    of `trace` ran on it before, and last its own `conversation`.
     """
 
     last: Page
     length: int
+    trace: Trace
+    conversation: str
     public: int = 0
+
+    def turn_page(self, last: Page) -> None:
+        """Go on to a new page behind `last`, which is full."""
+        self.last = last
+        self.trace = (self.conversation,)
+        self.public = 0
 
 
 class PagedCache:
@@ -127,8 +139,9 @@ class PagedCache:
         while page.end > length:
             assert page.parent is not None
             page = page.parent
-        sequence.block_table = self._pages.hold(page)
-        book = self._running[sequence] = _Running(page, page.end)
+        sequence.block_table = self._pages.hold(page, sequence.conversation)
+        label = sequence.conversation
+        book = self._running[sequence] = _Running(page, page.end, (label,), label)
         if length > page.end:
             self._begin_partly(sequence, book, prefix)
         sequence.slot = self._rows.pop()
@@ -147,6 +160,7 @@ class PagedCache:
                 if not whole:  # where there is no page to copy it into, the rest is given up
                     self._spill(source)
                 book.public = min(source.public, prefix.count)
+                book.trace = remember(source.trace, book.conversation)
                 self._unsaved.pop(source, None)
                 index = self._pages.take_over(source)
         else:
@@ -200,8 +214,8 @@ class PagedCache:
         while (end := book.last.end + self._size) <= book.length:
             number = book.last.end // self._size
             tokens = _packed(sequence, book.last.end, end)
-            book.last = self._pages.add(book.last, tokens, table[number], book.public)
-            book.public = 0
+            index = table[number]
+            book.turn_page(self._pages.add(book.last, tokens, index, book.public, book.trace))
             table[number] = book.last.index
 
     def trim(self, sequence: Sequence) -> None:
@@ -227,7 +241,7 @@ class PagedCache:
             else:
                 tokens = _packed(sequence, end.end, book.length)
                 public = book.public if sequence.private else len(tokens) // _TOKEN_BYTES
-                end = self._pages.leave(end, tokens, index, public)
+                end = self._pages.leave(end, tokens, index, public, book.trace)
         self._pages.let_go(book.last, public=not sequence.private)
         if self._store is not None and end is not self._pages.root:
             self._unsaved.pop(end, None)
@@ -259,6 +273,34 @@ class PagedCache:
             if not self._store_path(end.path(), deadline, to_disk=True):
                 return
             del self._unsaved[end]
+
+    def page_map(self) -> PageMap:
+        """What is in each page, as the book has it now."""
+        stories, owners = PageStories(), [FREE] * self._pages.num_pages
+        number, last = FREE, self._pages.root
+        pages = list(last.children.values())
+        while pages:
+            page = pages.pop()
+            # Mostly it has been through the same as the one before it.
+            if page.trace != last.trace or page.left_at != last.left_at or page.users != last.users:
+                number = stories.number(page.trace, page.users > 0, page.left_at)
+                last = page
+            owners[page.index] = number
+            stories.tokens[number] += len(page.tokens) // _TOKEN_BYTES
+            pages.extend(page.children.values())
+        for sequence, book in self._running.items():
+            if own := sequence.block_table[book.last.end // self._size :]:
+                number = stories.number(book.trace, True, 0.0)
+                stories.tokens[number] += book.length - book.last.end
+                for index in own:
+                    owners[index] = number
+        return stories.map(
+            np.array(owners, np.int32),
+            self._size,
+            store=self._store,
+            evicted=self._pages.num_evicted,
+            now=time.monotonic(),
+        )
 
     def _spill(self, page: Page) -> None:
         """Let memory have what the cache gives up, and all that leads there."""

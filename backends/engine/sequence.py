@@ -39,6 +39,7 @@ class Sequence:
     speculates: bool = True
     priority: Priority = Priority.INTERACTIVE
     client: str = ""
+    conversation: str = ""
     logprobs: int | None = None
     constraint: Constraint | None = None
     pauses_at: int | None = None

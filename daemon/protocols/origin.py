@@ -16,11 +16,13 @@ from .ingle_options import IngleOptions, is_private
 class Origin:
     """What is known of a request beside its body; `priority` counts before what the body says.
 
-    Clients of one name share what is theirs; what is `private` is never written to disk.
+    Clients of one name share what is theirs; what is `private` is never written to disk. The
+    `conversation` names what it belongs to.
     """
 
     client: str = ""
     private: bool = False
+    conversation: str = ""
     priority: Priority | None = None
 
 
@@ -30,4 +32,5 @@ def origin_of(request: Request, options: IngleOptions | None, *names: object) ->
     return Origin(
         client=named or identify_client(request, *names),
         private=is_private(options, request.headers),
+        conversation=(options and options.conversation) or "",
     )

@@ -28,7 +28,17 @@ from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.ngram_drafter import NgramDrafter
 from ingle.backends.engine.sequence import Sequence
-from ingle.backends.messages import Cancel, Drain, FromWorker, Generate, Outputs, Rejected
+from ingle.backends.messages import (
+    Cancel,
+    Drain,
+    FromWorker,
+    Generate,
+    Outputs,
+    PagesReport,
+    Rejected,
+    WatchPages,
+)
+from ingle.backends.page_map import PageMap
 from ingle.backends.scripted.byte_tokenizer import ByteTokenizer
 from ingle.backends.scripted.model_runner import ScriptedModelRunner
 from ingle.backends.serving import loaded
@@ -414,3 +424,42 @@ def test_an_impossible_grammar_is_refused_before_anything_runs(scripted_spec: Ma
         (refused,) = events_of(sent, "a")
     assert isinstance(refused, Rejected)
     assert (refused.code, refused.param) == ("invalid_schema", "response_format")
+
+
+def pages_until(sent: queue.Queue[FromWorker], wanted: Callable[[PageMap], bool]) -> PageMap:
+    """The first map that is so."""
+    while True:
+        message = sent.get(timeout=10)
+        if isinstance(message, PagesReport) and wanted(message.pages):
+            return message.pages
+
+
+def test_pages_are_told_to_who_looks(scripted_spec: MakeSpec) -> None:
+    made = 0
+    engine = Engine(ScriptedModelRunner(scripted_spec(reply="x" * 40, step_seconds=0.002)))
+    make = engine.page_map
+
+    def count_and_make() -> PageMap:
+        nonlocal made
+        made += 1
+        return make()
+
+    engine.page_map = count_and_make
+    text = "a prompt that is long enough to be kept for the next one"
+    with running(scripted_spec(), Prompts(), engine) as (inbox, sent):
+        inbox.put(Generate(GenerateRequest(id="a", prompt=text, conversation="first")))
+        wait_for_end(sent, "a")
+        assert made == 0
+        inbox.put(WatchPages(True))
+        (group,) = pages_until(sent, lambda pages: bool(pages.groups)).groups
+        assert (group.conversations, group.running) == (["first"], False)
+        inbox.put(Generate(GenerateRequest(id="b", prompt=text, conversation="second")))
+        pages_until(sent, lambda pages: pages.groups[0].conversations == ["second", "first"])
+        wait_for_end(sent, "b")
+        inbox.put(WatchPages(False))
+        inbox.put(Generate(GenerateRequest(id="d", prompt=text)))
+        wait_for_end(sent, "d")
+        made = 0
+        inbox.put(Generate(GenerateRequest(id="c", prompt=text)))
+        wait_for_end(sent, "c")
+        assert made == 0

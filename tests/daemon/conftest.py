@@ -39,6 +39,7 @@ from ingle.backends.base import (
 )
 from ingle.backends.errors import BackendError, WorkerDied, WrongTask
 from ingle.backends.local import LocalBackend
+from ingle.backends.page_map import PagesSink
 from ingle.daemon.aliases import AliasTable
 from ingle.daemon.batches.batch_manager import BatchManager
 from ingle.daemon.config import Config
@@ -88,6 +89,7 @@ class PlannedBackend:
         self.active = 0
         self.stops: list[float] = []
         self.trims = 0
+        self.pages_sink: PagesSink | None = None
         self._dead = asyncio.Event()
         self._cause = ""
 
@@ -153,6 +155,9 @@ class PlannedBackend:
     async def wait_dead(self) -> str:
         await self._dead.wait()
         return self._cause
+
+    def watch_pages(self, sink: PagesSink | None) -> None:
+        self.pages_sink = sink
 
     def trim(self) -> None:
         self.trims += 1

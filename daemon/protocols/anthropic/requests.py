@@ -34,6 +34,7 @@ def messages_job(body: MessagesRequest, origin: Origin) -> Job:
         stop=stop_strings(body.stop_sequences, "stop_sequences"),
         priority=origin.priority or (body.ingle and body.ingle.priority) or Priority.INTERACTIVE,
         client=origin.client,
+        conversation=origin.conversation,
         private=origin.private,
         speculation=body.ingle is None or body.ingle.speculation is not False,
         grammar=_grammar(body),

@@ -62,6 +62,7 @@ def _job(
         grammar=_grammar(body),
         private=origin.private,
         client=origin.client,
+        conversation=origin.conversation,
         priority=origin.priority or (own and own.priority) or Priority.INTERACTIVE,
         speculation=own is None or own.speculation is not False,
     )

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from ingle.backends.errors import WrongTask
 from ingle.models.progress import PullProgress
+from ingle.models.stored_model import StoredModel
 from ingle.models.task import ModelTask, Pooling
 
 from ...errors import InvalidBody, describe
@@ -34,6 +35,7 @@ from ...http.responses import JSON
 from ...http.route_spec import Parameter, RouteSpec, Stream
 from ...http.sse import EventStream, EventWriter, StreamStyle, encode_event, run_until_disconnect
 from ...loaded_model import LoadedModel
+from ...page_watch import PagesEvent
 from ...preparation import LoadOptions
 from ...pulls import Pull
 from ...removal import remove_model
@@ -71,6 +73,12 @@ GENERATION_EVENTS = Stream(
         "finished": FinishedEvent,
         "error": ErrorEvent,
     }
+)
+HUB_EVENTS = Stream(
+    {"gauges": GaugesEvent, "model": LoadedModel, "pull": PullProgress, "pages": PagesEvent}
+)
+PAGES_PARAMETER = Parameter(
+    "pages", "query", str, "Tell of the pages of this model's KV cache, too."
 )
 FOLLOW_PARAMETERS = (
     Parameter("after", "query", int, "Leave out the events up to this number."),
@@ -114,7 +122,9 @@ class NativeApi:
                 path="/ingle/v1/events",
                 endpoint=self.events,
                 summary="Everything that moves.",
-                stream=Stream({"gauges": GaugesEvent, "model": LoadedModel, "pull": PullProgress}),
+                stream=HUB_EVENTS,
+                parameters=(PAGES_PARAMETER,),
+                errors=(404, 422),
             ),
             RouteSpec(
                 method="POST",
@@ -341,7 +351,11 @@ class NativeApi:
 
     async def events(self, request: Request) -> Response:
         """`GET /ingle/v1/events`."""
-        return EventStream(self._follow_hub, style=self._style)
+        reference = request.query_params.get("pages")
+        model = None
+        if reference is not None:
+            model = await asyncio.to_thread(self._services.resolve, reference)
+        return EventStream(partial(self._follow_hub, model), style=self._style)
 
     async def shutdown(self, request: Request) -> Response:
         """`POST /ingle/v1/shutdown`."""
@@ -360,8 +374,12 @@ class NativeApi:
         else:
             await out.send(encode_event(self._encoder.encode(entry), event="done"))
 
-    async def _follow_hub(self, out: EventWriter) -> None:
-        with self._services.hub.subscribe() as subscription:
+    async def _follow_hub(self, model: StoredModel | None, out: EventWriter) -> None:
+        services = self._services
+        listening = (
+            services.hub.subscribe() if model is None else services.manager.pages.watching(model)
+        )
+        with listening as subscription:
             first = GaugesEvent(self._services.memory(), self._services.manager.loaded())
             await out.send(encode_event(self._encoder.encode(first), event="gauges"))
             async for event in subscription:

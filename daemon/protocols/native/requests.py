@@ -35,6 +35,7 @@ def generation_request(body: GenerationRequest, origin: Origin) -> GenerateReque
         stop=stop_strings(body.stop),
         priority=options.priority or Priority.INTERACTIVE,
         client=options.client or origin.client,
+        conversation=options.conversation or "",
         grammar=format_grammar(body.format),
         private=origin.private or bool(body.private),
         speculation=options.speculation is not False,

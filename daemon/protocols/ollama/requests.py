@@ -92,6 +92,7 @@ def _job(body: AnswerRequest, asked: Asked, **what: Any) -> Job:
         max_context=options.context,
         stop=options.stop,
         client=asked.origin.client,
+        conversation=asked.origin.conversation,
         private=asked.origin.private,
         priority=asked.origin.priority or Priority.INTERACTIVE,
         logprobs=(body.top_logprobs or 0) if body.logprobs else None,

@@ -1,0 +1,43 @@
+"""What is in each page of a KV cache, told in few words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+
+class PageGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """Pages with one story: the same conversations ran through them, and left them together.
+
+    Of `conversations`, those that run or ran last come first; "" stands for requests that named
+    none. `tokens` is what is in all of them; `idle_seconds` since their last use, 0 while
+    `running`.
+    """
+
+    conversations: list[str]
+    running: bool
+    tokens: int
+    idle_seconds: float
+
+
+class PageMap(msgspec.Struct, frozen=True, kw_only=True):
+    """A KV cache, page by page.
+
+    `runs` are (index into `groups`, or -1 for free; number of pages) in the order of the pages, of
+    `page_tokens` tokens each; a page that several groups share is told as of the one that has most
+    of it. `memory_tokens` and `disk_tokens` are stored outside of the cache. `evicted_pages_total`
+    counts pages of what gave way to others since the model was loaded.
+    """
+
+    page_tokens: int
+    pages: int
+    groups: list[PageGroup]
+    runs: list[tuple[int, int]]
+    memory_tokens: int
+    disk_tokens: int
+    evicted_pages_total: int
+
+
+PagesSink = Callable[[PageMap], None]
+"""Takes each new page map; called on the event loop."""
