@@ -17,19 +17,28 @@ _SEQUENCE = re.compile(
     r"|\x1b[0-OQ-WYZ\\`-~]"
 )
 _OPEN_SEQUENCE = re.compile(rf"{_PARAMETERS}\Z|{_STRING}\x1b?\Z|\x1b[ -/]{{0,100}}\Z|\r\Z")
-# C0 but tab and newline, DEL, C1, direction overrides that could disguise text, and halves of
-# surrogate pairs, which cannot be encoded.
+# C0 but tab and newline, DEL, C1, direction overrides that could disguise text, soft hyphens and
+# annotations whose width no two terminals agree on, invisible tags, and halves of surrogate pairs,
+# which cannot be encoded.
 _UNSAFE = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c\ufeff\ud800-\udfff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c\ufeff"
+    "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
+MAX_MARKS = 6
+"""Combining marks on one character; piled up higher they are drawn over the lines around."""
+_MARK = "[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
+_MARKS = re.compile(f"({_MARK}{{{MAX_MARKS}}}){_MARK}+")
+_LAST_MARKS = re.compile(f"{_MARK}{{1,{MAX_MARKS}}}\\Z")
 _LINE_BREAKS = re.compile("\r\n?|[\x85\u2028\u2029]")
 
 
 def clean(text: str) -> str:
     """`text` without escape sequences and control characters; line breaks become newlines."""
-    if text.isascii() and text.isprintable():
-        return text
-    return _UNSAFE.sub("", _SEQUENCE.sub("", _LINE_BREAKS.sub("\n", text)))
+    # Nothing that is unsafe counts as printable, and most text is plain.
+    if text.replace("\n", "").isprintable():
+        return text if text.isascii() else _MARKS.sub(r"\1", text)
+    text = _UNSAFE.sub("", _SEQUENCE.sub("", _LINE_BREAKS.sub("\n", text)))
+    return _MARKS.sub(r"\1", text)
 
 
 class StreamCleaner:
@@ -37,6 +46,7 @@ class StreamCleaner:
 
     def __init__(self) -> None:
         self._held = ""
+        self._marks = ""
 
     def feed(self, text: str) -> str:
         """The clean text so far not returned; an unfinished sequence is held back."""
@@ -45,12 +55,21 @@ class StreamCleaner:
         start = self._open_sequence(text)
         if start is not None:
             text, self._held = text[:start], text[start:]
-        return clean(text)
+        return self._continued(clean(text))
 
     def flush(self) -> str:
         """What is still held, as text, at the end."""
         held, self._held = self._held, ""
-        return clean(held)
+        return self._continued(clean(held))
+
+    def _continued(self, text: str) -> str:
+        """Clean text, counting the marks at the end of what came before."""
+        if not text:
+            return text
+        whole = _MARKS.sub(r"\1", self._marks + text) if self._marks else text
+        marks = _LAST_MARKS.search(whole)
+        shown, self._marks = whole[len(self._marks) :], marks[0] if marks else ""
+        return shown
 
     @staticmethod
     def _open_sequence(text: str) -> int | None:

@@ -13,6 +13,7 @@ from .block import Block
 from .cleaning import clean
 from .folding import DEFAULT_FOLDING, MAX_LINES, SHOWN_LINES, Folding
 from .line import BLANK, Line, joined
+from .links import safe_link
 from .markdown_parser import is_closed
 from .styles import TranscriptStyles
 from .table_renderer import render_table
@@ -160,11 +161,16 @@ class MarkdownRenderer:
                     self._append_address(text, *links.pop(), stack[-1])
             elif token.type == "link_open":
                 links.append((len(text), _address(token, "href")))
-                stack.append(stack[-1] + styles.link)
+                stack.append(stack[-1] + self._link(links[-1][1]))
             elif token.nesting > 0:
                 stack.append(stack[-1] + opened[token.type])
             else:
                 self._append_leaf(text, token, stack[-1])
+
+    def _link(self, address: str) -> Style:
+        """How a link looks; the terminal is told where it leads if that is safe."""
+        safe = safe_link(address)
+        return self._styles.link + Style(link=safe) if safe else self._styles.link
 
     def _append_leaf(self, text: Text, token: Token, style: Style) -> None:
         match token.type:
@@ -176,7 +182,10 @@ class MarkdownRenderer:
                 text.append(clean(token.content), style + self._styles.code)
             case "image":
                 label = clean(token.content) or "image"
-                text.append(f"{label} ({_address(token, 'src')})", style + self._styles.link)
+                address = _address(token, "src")
+                text.append(f"▧ {label}", style + self._link(address))
+                if address:
+                    text.append(f" ({address})", style + self._styles.muted)
             case _:
                 text.append(clean(token.content), style)
 

@@ -11,7 +11,8 @@ from ingle.tui.transcript.cleaning import StreamCleaner, clean
 hostile = st.lists(
     st.sampled_from(
         ["\x1b", "[", "]", "31m", "0;", "\x07", "\\", "\r", "\n", "\x9b", "\x9d", "\x90", "P", "a",
-         "é", "\t", "\0", "\u202e", "\ud800", "\x7f", "(B", "漢", " ", "\x1b\\", "52;c;eA=="]
+         "é", "\t", "\0", "\u202e", "\ud800", "\x7f", "(B", "漢", " ", "\x1b\\", "52;c;eA==",
+         "\u0301", "\u0316\u0317\u0318\u0319", "\u2028", "\xad"]
     )
 ).map("".join)  # fmt: skip
 
@@ -58,6 +59,11 @@ def test_plain_text_stays(text: str) -> None:
         ("tab\tkept", "tab\tkept"),
         ("\x1bc reset", " reset"),
         ("ab\u202ecd", "abcd"),
+        ("soft\xadhyphen", "softhyphen"),
+        ("e\u0301", "e\u0301"),
+        ("Z" + "\u0335" * 40 + "algo", "Z" + "\u0335" * 6 + "algo"),
+        ("one\u2028two\u2029three\x85four", "one\ntwo\nthree\nfour"),
+        ("tags \U000e0041\U000e0042 hidden", "tags  hidden"),
     ],
 )
 def test_sequences_go_and_text_stays(text: str, result: str) -> None:

@@ -31,10 +31,12 @@ def long_chat(messages: int) -> list[Entry]:
 
 async def test_a_long_chat_renders_only_what_is_near(open_transcript: OpenTranscript) -> None:
     entries = long_chat(2000)
-    async with open_transcript(*entries) as shown:
+    async with open_transcript() as shown:
+        shown.transcript.load(entries)
         rendered = [entry for entry in entries if entry.previous_lines]
         assert rendered
         assert rendered[0] in entries[-30:]
+        await shown.pilot.pause()
         assert entries[-1].previous_lines[-2].text.rstrip() in shown.screen_text
         await shown.until(lambda: sum(1 for e in entries if e.previous_lines) >= 100)
         # Then it is quiet: the rest stays guessed until the reader comes near.
