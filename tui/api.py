@@ -4,8 +4,25 @@ from __future__ import annotations
 
 import msgspec
 
+from .transcript.cleaning import clean
 
-class ErrorBody(msgspec.Struct, frozen=True):
+LONG_WORDS = ("message", "hint")
+"""Fields whose words may take several lines."""
+
+
+class Payload(msgspec.Struct, frozen=True):
+    """Something the daemon tells; its words are safe to show on a terminal once it is decoded."""
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            value: object = getattr(self, name)
+            if isinstance(value, str) and not value.isprintable():
+                shown = clean(value)
+                words = shown if name in LONG_WORDS else shown.replace("\n", " ")
+                msgspec.structs.force_setattr(self, name, words)
+
+
+class ErrorBody(Payload, frozen=True):
     """What went wrong: a stable code, a sentence for people, and what to do next."""
 
     message: str
@@ -13,13 +30,13 @@ class ErrorBody(msgspec.Struct, frozen=True):
     hint: str | None = None
 
 
-class ErrorEnvelope(msgspec.Struct, frozen=True):
+class ErrorEnvelope(Payload, frozen=True):
     """The shape every error arrives in."""
 
     error: ErrorBody
 
 
-class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
+class LoadedModel(Payload, frozen=True, kw_only=True):
     """A model with a process, or the trace of one that failed; context and KV are in tokens.
 
     `prompt_rate` and `decode_rate` are measured tokens a second of a prompt that is read, and of
@@ -66,7 +83,7 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
         return self.error.message if isinstance(self.error, ErrorBody) else self.error
 
 
-class ModelFit(msgspec.Struct, frozen=True, kw_only=True):
+class ModelFit(Payload, frozen=True, kw_only=True):
     """Where a model would run (`cuda`, `cpu`), and whether it `fits`, `spills` or does `no`t."""
 
     device: str
@@ -76,7 +93,7 @@ class ModelFit(msgspec.Struct, frozen=True, kw_only=True):
     context: int = 0
 
 
-class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
+class ModelEntry(Payload, frozen=True, kw_only=True):
     """A model that is installed or can be; size in bytes, context in tokens."""
 
     name: str
@@ -101,7 +118,7 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
         return self.task == "generate"
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True):
+class Status(Payload, frozen=True, kw_only=True):
     """The answer to `GET /ingle/v1/status`, in part."""
 
     version: str
@@ -109,7 +126,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     models: list[LoadedModel] = []
 
 
-class PullProgress(msgspec.Struct, frozen=True, kw_only=True):
+class PullProgress(Payload, frozen=True, kw_only=True):
     """How far a download is; bytes and seconds, None where not known."""
 
     model: str
@@ -121,7 +138,7 @@ class PullProgress(msgspec.Struct, frozen=True, kw_only=True):
     eta: float | None = None
 
 
-class ModelList(msgspec.Struct, frozen=True):
+class ModelList(Payload, frozen=True):
     """The answer to `GET /ingle/v1/models`; `disk_free` in bytes, 0 where it is not known."""
 
     models: list[ModelEntry]
@@ -129,7 +146,7 @@ class ModelList(msgspec.Struct, frozen=True):
     disk_free: int = 0
 
 
-class Memory(msgspec.Struct, frozen=True):
+class Memory(Payload, frozen=True):
     """The machine's memory, in bytes."""
 
     total: int = 0
@@ -137,7 +154,7 @@ class Memory(msgspec.Struct, frozen=True):
     daemon_rss: int = 0
 
 
-class DeviceGauges(msgspec.Struct, frozen=True, kw_only=True):
+class DeviceGauges(Payload, frozen=True, kw_only=True):
     """A GPU or the processor; bytes, watts and a fraction, None where there is no meter.
 
     `joules` counts since the daemon began to look.
@@ -152,7 +169,7 @@ class DeviceGauges(msgspec.Struct, frozen=True, kw_only=True):
     joules: float | None = None
 
 
-class GaugesEvent(msgspec.Struct, frozen=True):
+class GaugesEvent(Payload, frozen=True):
     """The `gauges` event of the shared stream, in part."""
 
     models: list[LoadedModel] = []
@@ -160,7 +177,7 @@ class GaugesEvent(msgspec.Struct, frozen=True):
     devices: list[DeviceGauges] = []
 
 
-class PageGroup(msgspec.Struct, frozen=True, kw_only=True):
+class PageGroup(Payload, frozen=True, kw_only=True):
     """Pages with one story: the same conversations ran through them, and left them together.
 
     Of `conversations`, those that run or ran last come first; "" stands for requests that named
@@ -174,7 +191,7 @@ class PageGroup(msgspec.Struct, frozen=True, kw_only=True):
     idle_seconds: float = 0.0
 
 
-class PagesEvent(msgspec.Struct, frozen=True, kw_only=True):
+class PagesEvent(Payload, frozen=True, kw_only=True):
     """The `pages` event: a model's KV cache, page by page.
 
     `runs` are (index into `groups`, or -1 for free; number of pages) in the order of the pages, of
@@ -192,7 +209,7 @@ class PagesEvent(msgspec.Struct, frozen=True, kw_only=True):
     evicted_pages_total: int = 0
 
 
-class TokenCounts(msgspec.Struct, frozen=True):
+class TokenCounts(Payload, frozen=True):
     """The answer to `POST /ingle/v1/tokens`: of the whole prompt, and of each message's part.
 
     `rest` belongs to no message: what the template puts before the first one, and the words that
@@ -205,21 +222,21 @@ class TokenCounts(msgspec.Struct, frozen=True):
     context: int = 0
 
 
-class GenerationCreated(msgspec.Struct, frozen=True):
+class GenerationCreated(Payload, frozen=True):
     """The answer to `POST /ingle/v1/generations`."""
 
     id: str
     model: str
 
 
-class Loading(msgspec.Struct, frozen=True):
+class Loading(Payload, frozen=True):
     """The model is being started; `fraction` is 0 to 1."""
 
     model: str
     fraction: float
 
 
-class Started(msgspec.Struct, frozen=True):
+class Started(Payload, frozen=True):
     """The prompt was admitted; all numbers are tokens."""
 
     prompt_tokens: int
@@ -241,7 +258,7 @@ class Thought(msgspec.Struct, frozen=True):
     tokens: int = 1
 
 
-class Finished(msgspec.Struct, frozen=True):
+class Finished(Payload, frozen=True):
     """The answer ended; tokens and seconds."""
 
     reason: str

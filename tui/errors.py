@@ -7,6 +7,8 @@ ClientError
 
 from __future__ import annotations
 
+from .transcript.cleaning import clean
+
 
 class ClientError(Exception):
     """A failure with a sentence for people, a stable code, and where possible what to do next."""
@@ -15,8 +17,8 @@ class ClientError(Exception):
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message = clean(message)
+        self.hint = clean(hint) if hint else hint
 
 
 class DaemonUnreachable(ClientError):
