@@ -1,0 +1,229 @@
+"""What compacting a chat keeps, and what it costs, beside cutting off and a plain summary."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from compaction_cases.chat_maker import MadeChat, make_chat
+from compaction_cases.probing import Messages, Prober, Score
+from compaction_cases.slots import load_slots
+from compaction_cases.views import PlainSummary, add_turns, as_messages, cut_off
+from ingle_server import IngleServer
+from machine import save
+from server import Settings
+
+from ingle.tui.chats.chat import Chat
+from ingle.tui.chats.compaction import Compaction
+from ingle.tui.chats.view import request_messages, tail_messages
+from ingle.tui.client import DaemonClient
+from ingle.tui.compaction.check import Refused
+from ingle.tui.compaction.compactor import Compactor, Progress
+
+VIEWS = ("full", "compacted", "cut off", "plain summary")
+RESTATED = "What were we talking about just now?"
+"""The next question, whose first token is waited for before and after."""
+
+
+@dataclass
+class Cost:
+    """One compaction: tokens, seconds, and the wait for the next first token."""
+
+    before: int = 0
+    after: int = 0
+    written: int = 0
+    computed: int = 0
+    reused: int = 0
+    seconds: float = 0.0
+    warm_up_seconds: float = 0.0
+    first_token_before: float = 0.0
+    first_token_after: float = 0.0
+    undone: bool = False
+    refused: str = ""
+    summary: str = ""
+
+
+@dataclass
+class Round:
+    """What was kept after one more compaction, by view."""
+
+    number: int
+    scores: dict[str, Score] = field(default_factory=dict[str, Score])
+    tokens: dict[str, int] = field(default_factory=dict[str, int])
+    cost: Cost = field(default_factory=Cost)
+
+    def retention(self, view: str) -> float:
+        """Right answers as a share of those with everything at hand."""
+        full = self.scores["full"].accuracy
+        return self.scores[view].accuracy / full if full else 0.0
+
+
+class Case:
+    """One chat through its rounds."""
+
+    def __init__(
+        self, client: DaemonClient, model: str, made: MadeChat, views: Sequence[str]
+    ) -> None:
+        self._client = client
+        self._model = model
+        self._made = made
+        self._views = views
+        self._prober = Prober(client, model)
+        self._plain = PlainSummary(self._prober)
+        self._plain_from = 0
+        self._full: Messages = []
+        self.chat = Chat()
+
+    async def run(self, rounds: Sequence[int], last: int) -> list[Round]:
+        """Compact `last` times with new turns between; ask after the rounds named."""
+        add_turns(self.chat, self._made.turns)
+        self._full = as_messages(self._made.turns)
+        done: list[Round] = []
+        for number in range(1, last + 1):
+            if number > 1:
+                turns = self._made.rounds[number - 2]
+                add_turns(self.chat, turns)
+                self._full += as_messages(turns)
+            result = Round(number)
+            await self._compact(result.cost)
+            await self._compact_plainly(result)
+            if number in rounds:
+                await self._ask(result)
+            done.append(result)
+        return done
+
+    async def _compact(self, cost: Cost) -> Compaction | None:
+        """The product's own compaction, with its costs."""
+        before = request_messages(self.chat)
+        question = {"role": "user", "content": RESTATED}
+        cost.before = (await self._prober.warm(before)).prompt_tokens
+        asked = await self._prober.ask([*before, question], tokens=1, label=self.chat.label)
+        cost.first_token_before = asked.first_token
+        last = Progress()
+        compactor = Compactor(self._client, self.chat, self._model)
+        begin = time.perf_counter()
+        try:
+            compaction = await compactor.run()
+        except Refused as refused:
+            cost.refused = str(refused)
+            return None
+        cost.seconds = time.perf_counter() - begin
+        last = compactor.progress
+        cost.computed, cost.reused, cost.written = last.computed, last.reused, last.written
+        cost.summary = compaction.summary
+        cost.undone = self._undoes(compaction, before)
+        self.chat.add_compaction(compaction)
+        view = request_messages(self.chat)
+        begin = time.perf_counter()
+        cost.after = (await self._prober.warm(view)).prompt_tokens
+        cost.warm_up_seconds = time.perf_counter() - begin
+        asked = await self._prober.ask([*view, question], tokens=1, label=self.chat.label)
+        cost.first_token_after = asked.first_token
+        return compaction
+
+    def _undoes(self, compaction: Compaction, before: Messages) -> bool:
+        """Whether undoing gives the same request, byte for byte."""
+        self.chat.add_compaction(compaction)
+        self.chat.undo_compaction(compaction.id)
+        same = request_messages(self.chat) == before
+        self.chat.undone.discard(compaction.id)
+        del self.chat.compactions[compaction.id]
+        return same
+
+    async def _compact_plainly(self, result: Round) -> None:
+        if "plain summary" not in self._views:
+            return
+        tail = len([m for m in tail_messages(self.chat) if m.text])
+        end = len(self._full) - tail
+        view = request_messages(self.chat)
+        budget = max(64, result.cost.after - _tokens_of(view[len(view) - tail :], view, result))
+        await self._plain.compact(self._full[self._plain_from : end], self._full[end:], budget)
+        self._plain_from = end
+
+    async def _ask(self, result: Round) -> None:
+        for name in self._views:
+            view = await self._view(name, result)
+            result.tokens[name] = (await self._prober.warm(view)).prompt_tokens
+            result.scores[name] = await self._prober.score(view, self._made.facts, result.number)
+            score = result.scores[name]
+            print(
+                f"  round {result.number} {name:13} {result.tokens[name]:5} tok  "
+                f"{score.right}/{score.asked}  stale {score.stale}  "
+                f"false {score.false_memories}",
+                flush=True,
+            )
+
+    async def _view(self, name: str, result: Round) -> Messages:
+        if name == "full":
+            return self._full
+        if name == "compacted":
+            return request_messages(self.chat)
+        if name == "cut off":
+            full = (await self._prober.warm(self._full)).prompt_tokens
+            return cut_off(self._full, result.cost.after / full)
+        return [*self._plain.head(), *self._full[self._plain_from :]]
+
+
+def _tokens_of(part: Messages, view: Messages, result: Round) -> int:
+    """About how many tokens a part of the compacted view has."""
+    whole = sum(len(message["content"]) for message in view)
+    return round(result.cost.after * sum(len(m["content"]) for m in part) / max(1, whole))
+
+
+async def measure(arguments: argparse.Namespace, server: IngleServer) -> list[list[Round]]:
+    """All chats, one after the other."""
+    client = DaemonClient(address=("127.0.0.1", server.port))
+    slots = load_slots()
+    half = slots.tune if arguments.tune else slots.report
+    cases: list[list[Round]] = []
+    for seed in arguments.seeds:
+        print(f"seed {seed}", flush=True)
+        made = make_chat(seed, half, tokens=arguments.tokens)
+        case = Case(client, server.model_name(), made, arguments.views)
+        cases.append(await case.run(arguments.rounds, max(arguments.rounds)))
+        if arguments.show:
+            for done in cases[-1]:
+                print(done.cost)
+                print(done.cost.summary)
+                for name, score in done.scores.items():
+                    print(name, *score.wrong, sep="\n    ")
+    return cases
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", type=Path, help="a GGUF file")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[101, 102])
+    parser.add_argument("--rounds", type=int, nargs="+", default=[1, 3])
+    parser.add_argument("--views", nargs="+", default=list(VIEWS), choices=VIEWS)
+    parser.add_argument("--tokens", type=int, default=4000)
+    parser.add_argument("--tune", action="store_true", help="the slots that are not reported")
+    parser.add_argument("--show", action="store_true", help="summaries and wrong answers")
+    parser.add_argument("--save", action="store_true")
+    return parser.parse_args(argv)
+
+
+def main() -> None:
+    """Start a daemon of our own, measure, print and save."""
+    arguments = parse(sys.argv[1:])
+    settings = Settings(threads=2, slots=8, context=16384)
+    with tempfile.TemporaryDirectory(prefix="ingle-bench-") as folder:
+        server = IngleServer(settings, Path(folder))
+        server.start(arguments.model.resolve())
+        try:
+            cases = asyncio.run(measure(arguments, server))
+        finally:
+            server.stop()
+    if arguments.save:
+        save("compaction", {"cases": len(cases)})
+
+
+if __name__ == "__main__":
+    main()
