@@ -39,12 +39,18 @@ class Turns:
             self.return_queue()
         elif state.must_pull:
             screen.run_command("pull")
-        elif state.can_ask:
+        elif state.can_ask and self._may_send():
             prompt = screen.queue.next()
             assert prompt is not None
             self._ask(self._add_prompt(prompt))
         self._mark_waiting()
         screen.show_state()
+
+    def _may_send(self) -> bool:
+        """Whether no feature holds the first waiting prompt."""
+        prompt = self._screen.queue.first
+        features = self._screen.features
+        return prompt is not None and all(feature.may_send(prompt) for feature in features)
 
     def _mark_waiting(self) -> None:
         self._screen.composer.queue_waiting = len(self._screen.queue) > 0

@@ -14,8 +14,8 @@ from ingle.tui.client import DaemonClient
 from ingle.tui.generation import Generation
 
 QUESTION = (
-    "Answer in a few words, and only from what was said in this conversation. If it was not said, "
-    "answer “unknown”. {ask}"
+    "{ask} Answer in a few words from what I said in this conversation; only if I said nothing "
+    "about it, answer “unknown”."
 )
 Messages = list[dict[str, str]]
 

@@ -150,6 +150,7 @@ class FakeDaemon:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.models: list[Json] = [model_entry()]
+        self.context = 8192
         self.answers: list[Answer] = []
         self.requests: list[Request] = []
         self.prompts: list[list[Json]] = []
@@ -286,7 +287,7 @@ class FakeDaemon:
         texts = [message.get("content") or "" for message in request.body["messages"]]
         counts = [len(text.split()) + 4 for text in texts]
         total = sum(counts) + 3
-        answer: Json = {"total": total, "messages": counts, "rest": 3, "context": 8192}
+        answer: Json = {"total": total, "messages": counts, "rest": 3, "context": self.context}
         await request.answer(answer)
 
     async def _events(self, request: Request, pages_of: str | None = None) -> None:
@@ -333,7 +334,9 @@ class FakeDaemon:
 
     async def _write(self, generation: FakeGeneration) -> None:
         answer = generation.answer
-        generation.push("started", {"prompt_tokens": 20, "cached_tokens": 8, "context": 8192})
+        generation.push(
+            "started", {"prompt_tokens": 20, "cached_tokens": 8, "context": self.context}
+        )
         for thought in answer.thoughts:
             generation.push("reasoning", {"text": thought, "tokens": 2})
         for index, text in enumerate(answer.texts):
@@ -353,7 +356,7 @@ class FakeDaemon:
                 "prompt_tokens": 20,
                 "completion_tokens": len(answer.texts),
                 "cached_tokens": 8,
-                "context": 8192,
+                "context": self.context,
                 "queue_seconds": 0.001,
                 "prompt_seconds": 0.01,
                 "decode_seconds": 0.1,

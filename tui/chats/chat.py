@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -64,8 +64,11 @@ class Chat:
     @property
     def label(self) -> str:
         """How its pages in the KV cache are named; a compaction begins a name of its own."""
-        active = self.active_compaction()
-        return self.id if active is None else f"{self.id}@{active.id}"
+        return self.label_behind(self.compaction_chain())
+
+    def label_behind(self, chain: Sequence[Compaction]) -> str:
+        """The name of the pages behind a chain of compactions."""
+        return f"{self.id}@{chain[-1].id}" if chain else self.id
 
     @property
     def path(self) -> list[Message]:

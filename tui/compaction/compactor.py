@@ -20,7 +20,7 @@ from .check import Refused, check_answer, check_saving
 from .instruction import answer_grammar, instruction
 from .notes import Notes
 from .planner import INSTRUCTION
-from .quotes import Quote, find_quotes
+from .quotes import Quote, corrected_pairs, find_quotes, without_corrected
 from .selection import Selection, select
 from .sizes import Sizes, measure
 
@@ -47,7 +47,10 @@ class Progress:
 
 
 class Compactor:
-    """One compaction of a chat's path; the chat itself is not changed."""
+    """One compaction of a chat's path behind `chain`; the chat itself is not changed.
+
+    A `batch` lets everything else go first; `changed` is called as it gets on.
+    """
 
     def __init__(
         self,
@@ -57,6 +60,7 @@ class Compactor:
         *,
         focus: str = "",
         batch: bool = False,
+        chain: Sequence[Compaction] | None = None,
         changed: Callable[[Progress], object] = lambda _: None,
     ) -> None:
         self._client = client
@@ -64,6 +68,7 @@ class Compactor:
         self._model = model
         self._focus = focus
         self._batch = batch
+        self._chain = chat.compaction_chain() if chain is None else list(chain)
         self._changed = changed
         self._generation: Generation | None = None
         self.progress = Progress()
@@ -71,7 +76,7 @@ class Compactor:
 
     async def run(self) -> Compaction:
         """The compaction to add to the chat; raises `Refused` and `ClientError`."""
-        entries = view_entries(self._chat)
+        entries = view_entries(self._chat, self._chain)
         before = await measure(self._client, self._model, entries)
         selection = self._select(entries, before)
         if selection is None:
@@ -98,7 +103,18 @@ class Compactor:
                 head += size
             else:
                 by_name[entry.message.id] = size
-        return select(self._chat, by_name, head)
+        selection = select(self._chat, self._chain, by_name, head)
+        if selection is None or selection.merged or not self._corrects_earlier(selection):
+            return selection
+        return select(self._chat, self._chain, by_name, head, merge=True)
+
+    def _corrects_earlier(self, selection: Selection) -> bool:
+        """Whether something in the range is no longer as an earlier summary tells it."""
+        path = self._chat.path
+        first = path.index(selection.range[0])
+        quotes = find_quotes(path[: path.index(selection.range[-1]) + 1])
+        told = len(find_quotes(path[:first]))
+        return any(old.place < told <= new.place for old, new in corrected_pairs(quotes))
 
     def _messages(
         self, entries: Sequence[ViewEntry], selection: Selection, sizes: Sizes
@@ -119,7 +135,7 @@ class Compactor:
         written = max(64, round(budget * MODEL_SHARE))
         body: dict[str, object] = {
             "messages": messages,
-            "conversation": self._chat.label,
+            "conversation": self._chat.label_behind(self._chain),
             "private": self._chat.temporary,
             "sampling": {"temperature": 0},
             "format": {"grammar": answer_grammar(written)},
@@ -158,8 +174,12 @@ class Compactor:
 
     async def _fit(self, notes: Notes, selection: Selection, before: Sizes) -> Compaction:
         """The notes with as many of the user's own words as the budget holds."""
-        quotes = find_quotes([*selection.merged, *selection.range])
+        said = [*selection.merged, *selection.range]
+        # What the tail corrects is stale as well, though the tail tells it by itself.
+        quotes = find_quotes([*said, *selection.tail])
         notes.drop_stale(quotes)
+        told = len(find_quotes(said))
+        quotes = [quote for quote in without_corrected(quotes) if quote.place < told]
         budget = selection.notes - before.of_text(notes.text)
         compaction, after = await self._with_quotes(notes, quotes, selection, before, budget)
         for _ in range(_FITTING - 1):

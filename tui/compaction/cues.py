@@ -14,34 +14,38 @@ def _any(*phrases: str) -> re.Pattern[str]:
 
 
 RULE = _any(
-    r"never", r"always", r"must(?:n['’]t)?", r"do\s+not",
-    r"don['’]t\s+(?!know|think|mind|worry)\w+",
+    r"(?:please|must|should|shall|will|may|to)\s+(?:always|never)", r"must(?:n['’]t)?",
+    r"do\s+not", r"don['’]t\s+(?:ever|(?!know|think|mind|worry|want|have|like|need)\w+)",
     r"from\s+now\s+on", r"no\s+more", r"avoid", r"under\s+no\s+circumstances", r"not\s+allowed",
     r"stop\s+\w+ing", r"leave\s+out", r"without\s+exception", r"at\s+all\s+costs", r"forbidden",
-    r"off[\s-]limits", r"nie(?:mals)?", r"immer", r"auf\s+keinen\s+fall", r"ab\s+jetzt", r"jamais",
-    r"toujours", r"nunca", r"siempre", r"desde\s+ahora",
+    r"off[\s-]limits", r"bitte\s+(?:nie|immer)", r"auf\s+keinen\s+fall", r"ab\s+jetzt", r"niemals",
+    r"jamais", r"toujours", r"nunca", r"siempre", r"desde\s+ahora",
 )  # fmt: skip
+COMMAND = re.compile(r"^(?:always|never|only|nie|immer)\b", re.IGNORECASE)
+"""A rule when the sentence begins with it; elsewhere these tell stories."""
 PREFERENCE = _any(
-    r"prefer\w*", r"favou?rite", r"rather", r"i\s+(?:really\s+)?(?:love|like|hate|dislike|enjoy)",
-    r"can['’]?t\s+stand", r"allergic", r"vegan", r"vegetarian", r"fond\s+of", r"works?\s+best",
-    r"suits?\s+me", r"i['’]d\s+like", r"i\s+want", r"am\s+afraid\s+of", r"lieber", r"am\s+liebsten",
+    r"prefer\w*", r"favou?rite", r"rather", r"allergic", r"vegan", r"vegetarian", r"fond\s+of",
+    r"(?:i|we)(?:['’]d|\s+would)?\s+(?:\w+\s+)?(?:love|like|hate|dislike|enjoy|want)",
+    r"can['’]?t\s+stand", r"happiest", r"works?\s+best", r"best", r"suits?\s+me", r"for\s+me",
+    r"ha(?:s|ve)\s+to\s+be", r"needs?\s+to\s+be", r"am\s+afraid\s+of", r"lieber", r"am\s+liebsten",
     r"ich\s+mag", r"préfère", r"j['’]aime", r"prefiero", r"me\s+gusta",
 )  # fmt: skip
 DECISION = _any(
-    r"decided", r"decision", r"settled\s+on", r"chose(?:n)?", r"picked", r"opted", r"agreed",
-    r"(?:let['’]s|we['’]ll|i['’]ll|we|i)\s+(?:go|went|going)\s+(?:with|for)", r"because",
-    r"since\s+\w+",
-    r"the\s+reason", r"so\s+that", r"entschieden", r"weil", r"décidé", r"parce\s+que", r"decidido",
-    r"porque",
+    r"decided", r"decision", r"settled", r"chose(?:n)?", r"pick(?:ed)?", r"opted", r"agreed",
+    r"(?:let['’]s|we['’]ll|i['’]ll|we|i)\s+(?:go|went|going|take)\s+(?:with|for|the)",
+    r"(?:we|i)\s+will\s+\w+", r"it\s+will\s+be", r"entschieden", r"décidé", r"decidido",
+)  # fmt: skip
+REASON = _any(
+    r"because", r"since\s+\w+", r"the\s+reason", r"so\s+that", r"that['’]s\s+why", r"weil", r"denn",
+    r"parce\s+que", r"porque",
 )  # fmt: skip
 CORRECTION = _any(
     r"actually", r"correction", r"i\s+meant", r"i\s+misspoke", r"scratch\s+that", r"make\s+that",
     r"no\s+longer", r"any\s*more", r"instead", r"changed", r"moved\s+(?:to|from)",
-    r"not\s+\S+\s+but",
-    r"was\s+wrong", r"mixed\s+up", r"mistake", r"turns\s+out", r"update[:,]?", r"rescheduled",
-    r"replaced", r"rather\s+than", r"forget\s+what\s+i\s+said", r"now\s+it['’]s", r"instead\s+of",
-    r"doch\s+nicht", r"sondern", r"stattdessen", r"korrektur", r"en\s+fait", r"finalement",
-    r"en\s+realidad", r"mejor\s+dicho",
+    r"not\s+\S+\s+but", r"was\s+wrong", r"mixed\s+(?:\w+\s+)?up", r"mistake", r"turns\s+out",
+    r"update[:,]?", r"rescheduled", r"replaced", r"rather\s+than", r"measured\s+again",
+    r"forget\s+what\s+i\s+said", r"now\s+it['’]s", r"doch\s+nicht", r"sondern", r"stattdessen",
+    r"korrektur", r"en\s+fait", r"finalement", r"en\s+realidad", r"mejor\s+dicho",
 )  # fmt: skip
 OPEN = _any(
     r"still\s+(?:need|have|don['’]t|not|open|unclear|unsure|waiting|undecided|looking)",
@@ -58,3 +62,13 @@ SELF = _any(
     r"our\s+\w+", r"call\s+me", r"we\s+(?:live|have|are)", r"mein\w*", r"ich\s+(?:bin|heiße|wohne)",
     r"je\s+suis", r"mon|ma|mes", r"soy", r"mi",
 )  # fmt: skip
+PHATIC = _any(
+    r"thanks?", r"thank\s+you", r"sounds?", r"lovely", r"great", r"nice", r"wonderful", r"perfect",
+    r"you\s+explain", r"never\s+mind", r"danke", r"merci", r"gracias",
+)  # fmt: skip
+"""Words that keep a conversation friendly, and tell nothing."""
+PASSING = _any(
+    r"today", r"yesterday", r"this\s+(?:morning|evening)", r"last\s+night", r"once", r"just\s+now",
+    r"heute", r"gestern", r"hier", r"ayer",
+)  # fmt: skip
+"""Words of what has happened and is over."""

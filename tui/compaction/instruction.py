@@ -15,6 +15,8 @@ HEADINGS = (
 VERBATIM = "In the user's words"
 QUOTED = 160
 """Characters of a message that are quoted to name it."""
+MAX_BULLET = 140
+"""Characters of one bullet."""
 _TOKENS_A_BULLET = 28
 
 _TEXT = """\
@@ -57,7 +59,7 @@ def instruction(selection: Selection, focus: str = "") -> str:
 def answer_grammar(tokens: int) -> str:
     """A Lark grammar of notes with all headings that end by themselves within about `tokens`."""
     bullets = max(1, tokens // (_TOKENS_A_BULLET * len(HEADINGS)))
-    sections = " ".join(f'"{heading}:\\n" item{{1,{bullets + 1}}}' for heading in HEADINGS)
+    sections = " ".join(f'"{heading}:\\n" item{{1,{bullets}}}' for heading in HEADINGS)
     return f'start: {sections}\nitem: "- " TEXT "\\n"\nTEXT: /[^\\n]{{2,140}}/\n'
 
 

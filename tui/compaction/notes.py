@@ -6,13 +6,16 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from .instruction import HEADINGS, VERBATIM
+from .instruction import HEADINGS, MAX_BULLET, VERBATIM
 from .quotes import Quote, corrected_pairs, missing, within, without_corrected
 from .sentences import words
 
 _NOTHING = re.compile(
     r"^\W*(?:none|nothing|n/?a|not (?:mentioned|specified|given))\b.{0,24}$", re.IGNORECASE
 )
+
+_SAME = 0.6
+"""The share of its words that a bullet may have in common with one before it."""
 
 
 @dataclass(slots=True)
@@ -45,15 +48,16 @@ class Notes:
         return [bullet for bullets in self.sections.values() for bullet in bullets]
 
     def tidy(self) -> None:
-        """Take out bullets that say nothing, or the same once more."""
-        seen: set[tuple[str, ...]] = set()
+        """Take out bullets that say nothing, or mostly what another says; end those cut short."""
+        seen: list[set[str]] = []
         for heading, bullets in self.sections.items():
             kept: list[str] = []
             for bullet in bullets:
-                said = tuple(words(bullet))
-                if said and said not in seen and not _NOTHING.match(bullet):
-                    seen.add(said)
-                    kept.append(bullet)
+                said = set(words(bullet))
+                again = any(len(said & before) > _SAME * len(said) for before in seen)
+                if said and not again and not _NOTHING.match(bullet):
+                    seen.append(said)
+                    kept.append(_ended(bullet))
             self.sections[heading] = kept
 
     def drop_stale(self, quotes: Sequence[Quote]) -> None:
@@ -95,6 +99,14 @@ def _is_stale(bullet: str, earlier: Quote, later: Quote) -> bool:
     if not any(key.casefold() in said for key in old) or any(k.casefold() in said for k in new):
         return False
     return bool(earlier.topic & frozenset(words(bullet)))
+
+
+def _ended(bullet: str) -> str:
+    """A bullet that ran into its limit, without the part of a sentence at its end."""
+    if len(bullet) < MAX_BULLET - 2 or bullet[-1] in ".!?)":
+        return bullet
+    head, comma, _ = bullet.rpartition(", ")
+    return head if comma and len(head) > MAX_BULLET // 2 else bullet + "…"
 
 
 def _heading(line: str) -> str | None:

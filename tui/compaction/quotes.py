@@ -2,25 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..chats.message import Message
-from .cues import CORRECTION, DECISION, OPEN, PREFERENCE, RULE, SELF
-from .sentences import exact_strings, names, sentences, without_lead, words
+from .cues import (
+    COMMAND,
+    CORRECTION,
+    DECISION,
+    OPEN,
+    PASSING,
+    PHATIC,
+    PREFERENCE,
+    REASON,
+    RULE,
+    SELF,
+)
+from .sentences import exact_strings, kind_of, names, sentences, without_lead, words
 
 SHORT_REPLY = 8
 """A prompt of at most so many words may be the answer to the question before it."""
 MAX_SENTENCE = 400
 """Characters above which a sentence is no statement but pasted text."""
-ENOUGH = 2.0
-"""The score from which a sentence is worth keeping."""
+ENOUGH = 1.0
+"""The score from which a sentence may be kept, where there is room."""
+STATEMENT = 4
+"""Words from which a sentence that asks nothing says something."""
+RARE = 3
+"""In so many statements at most is a word that tells what two of them have in common."""
+_WORTH = {"address": 3.5, "code": 3.5, "date": 3.0, "time": 3.0, "number": 2.0}
+"""By the kind of an exact string: what nobody can guess counts most."""
+_WEIGHTS = (
+    (RULE, 3.0),
+    (COMMAND, 3.0),
+    (PREFERENCE, 2.5),
+    (DECISION, 2.0),
+    (REASON, 1.5),
+    (OPEN, 3.0),
+    (SELF, 1.0),
+    (PHATIC, -1.0),
+    (PASSING, -1.0),
+)
 _STOP = frozenset(
     words(
         "the a an and or of to in on at for with is are was were be it its this that my our your we"
         " i you he she they as by from not but so if then no yes do does did have has had will"
         " would can could should may just about into over than very too also there here what which"
-        " who actually correction sorry now instead"
+        " who actually correction sorry now instead again mind want while need make more some any"
+        " while think know get got go going"
     )
 )
 
@@ -55,43 +85,40 @@ def find_quotes(messages: Sequence[Message]) -> list[Quote]:
         reply = question if len(words(message.content)) <= SHORT_REPLY else ""
         for sentence in said:
             quote = _judge(sentence, len(found), reply)
-            if quote is not None:
+            if quote is not None and all(quote.text != before.text for before in found):
                 found.append(quote)
     return found
 
 
 def _judge(sentence: str, place: int, reply_to: str) -> Quote | None:
     """The sentence as a quote when it says enough."""
-    if len(sentence) > MAX_SENTENCE or len(words(sentence)) < 2:
+    text = without_lead(sentence)
+    if len(text) > MAX_SENTENCE or len(words(text)) < 2:
         return None
-    exact, named = exact_strings(sentence), names(sentence)
+    exact, named = exact_strings(text), names(text)
     corrects = CORRECTION.search(sentence) is not None
-    score = 2.0 * min(len(exact), 2) + 1.2 * min(len(named), 2)
-    score += 2.5 * (RULE.search(sentence) is not None)
-    score += 2.0 * (PREFERENCE.search(sentence) is not None)
-    score += 2.0 * (DECISION.search(sentence) is not None)
-    score += 2.0 * (OPEN.search(sentence) is not None)
-    score += 2.0 * corrects + 1.0 * (SELF.search(sentence) is not None)
-    if sentence.endswith("?"):
-        score -= 2.5
+    score = 1.0 * (len(words(text)) >= STATEMENT)
+    score += sum(sorted((_WORTH.get(kind_of(key), 2.0) for key in exact), reverse=True)[:2])
+    score += 1.5 * min(len(named), 2) + 2.0 * corrects
+    score += sum(weight for cue, weight in _WEIGHTS if cue.search(text))
+    if text.endswith("?"):
+        score -= 3.5
     if reply_to:
         score += 1.0
+        text = f"{text} (asked: {reply_to})"
     if score < ENOUGH:
         return None
-    text = without_lead(sentence)
-    if reply_to:
-        text = f"{text} (asked: {reply_to})"
     return Quote(text, place, score, tuple(dict.fromkeys([*exact, *named])), corrects)
 
 
 def corrected_pairs(quotes: Sequence[Quote]) -> list[tuple[Quote, Quote]]:
     """Each quote that no longer holds, with the later one that corrects it."""
+    counts = Counter(word for quote in quotes for word in quote.topic)
     return [
         (earlier, later)
         for later in quotes
-        if later.corrects
         for earlier in quotes
-        if earlier.place < later.place and is_corrected(earlier, later)
+        if earlier.place < later.place and is_corrected(earlier, later, counts)
     ]
 
 
@@ -101,15 +128,19 @@ def without_corrected(quotes: Sequence[Quote]) -> list[Quote]:
     return [quote for quote in quotes if quote.place not in gone]
 
 
-def is_corrected(earlier: Quote, later: Quote) -> bool:
-    """Whether both say different values of one thing."""
+def is_corrected(earlier: Quote, later: Quote, counts: Mapping[str, int]) -> bool:
+    """Whether both say different values of one thing; `counts` is how many quotes have a word."""
+    old = {key for key in earlier.keys if key not in later.keys}
     new = {key for key in later.keys if key not in earlier.keys}
-    if not earlier.keys or not new:
-        return False
     shared = earlier.topic & later.topic
-    repeats_value = any(key in later.text for key in earlier.keys)
-    smaller = max(1, min(len(earlier.topic), len(later.topic)))
-    return len(shared) >= 2 and len(shared) / smaller >= (0.34 if repeats_value else 0.5)
+    if not shared:
+        return False
+    if {kind_of(key) for key in old} & {kind_of(key) for key in new}:
+        rare = sum(counts.get(word, 0) <= RARE for word in shared)
+        smaller = min(len(earlier.topic), len(later.topic))
+        return bool(later.corrects and rare) or (len(shared) > 1 and len(shared) >= 0.75 * smaller)
+    # A value may be a plain word, as in “the cake should be a walnut cake instead”.
+    return later.corrects and not old and any(counts.get(word, 0) <= RARE for word in shared)
 
 
 def missing(quotes: Iterable[Quote], summary: str) -> list[Quote]:
@@ -130,7 +161,7 @@ def within(quotes: Sequence[Quote], budget: int, count: Callable[[str], int]) ->
     """Those that say most for their length until `budget` tokens are full, in their order."""
     costs = {quote.place: count(quote.text) + 3 for quote in quotes}
     chosen: list[Quote] = []
-    for quote in sorted(quotes, key=lambda q: (q.score / costs[q.place] ** 0.5, q.place))[::-1]:
+    for quote in sorted(quotes, key=lambda q: (q.score / costs[q.place] ** 0.35, q.place))[::-1]:
         if costs[quote.place] <= budget:
             budget -= costs[quote.place]
             chosen.append(quote)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ..chats.chat import Chat
@@ -54,19 +54,26 @@ class Selection:
         return sum(message.role == "user" for message in self.range)
 
 
-def select(chat: Chat, sizes: dict[str, int], head: int) -> Selection | None:
-    """What a compaction now would do, None where there is nothing to sum up.
+def select(
+    chat: Chat,
+    whole: Sequence[Compaction],
+    sizes: Mapping[str, int],
+    head: int,
+    *,
+    merge: bool = False,
+) -> Selection | None:
+    """What a compaction behind the chain `whole` would do, None where nothing is to be summed up.
 
-    `sizes` are the tokens of each message of the tail by its id, `head` those before the tail.
+    `sizes` are the tokens of each message of the tail by its id, `head` those before the tail. With
+    `merge` earlier summaries are told anew, too.
     """
-    whole = chat.compaction_chain()
     chain = [step for step in whole if not step.trims]
-    messages = [m for m in tail_messages(chat) if m.text and not m.is_open]
+    messages = [m for m in tail_messages(chat, whole) if m.text and not m.is_open]
     total = head + sum(sizes.get(message.id, 0) for message in messages)
     cut = _cut(messages, sizes, min(MAX_TAIL, round(total * TAIL_SHARE)))
     if cut is None:
         return None
-    merging = len(chain) + 1 >= MERGE_AT
+    merging = bool(chain) and (merge or len(chain) + 1 >= MERGE_AT)
     told = tuple(_before(chat, chain)) if merging else ()
     kept = tuple(m.id for m in (*told, *messages[:cut]) if m.pinned)
     tail = sum(sizes.get(message.id, 0) for message in messages[cut:])
@@ -90,7 +97,7 @@ def select(chat: Chat, sizes: dict[str, int], head: int) -> Selection | None:
     )
 
 
-def _cut(messages: Sequence[Message], sizes: dict[str, int], budget: int) -> int | None:
+def _cut(messages: Sequence[Message], sizes: Mapping[str, int], budget: int) -> int | None:
     """Where the tail begins: at a prompt, with as many turns as `budget` tokens hold."""
     prompts = [index for index, message in enumerate(messages) if message.role == "user"]
     if len(prompts) < 2:

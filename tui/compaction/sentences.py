@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 
 _BREAK = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
+_AFTER_ADDRESS = re.compile(r"(https?://\S+) +(?=[A-ZÀ-Þ])")
 _ABBREVIATION = re.compile(
     r"(?:\b(?:Mr|Mrs|Ms|Dr|Prof|St|No|Nr|vs|approx|ca|e\.g|i\.e|z\.B|d\.h|bzw|usw|Str)|\b[A-Z])\.$"
 )
 _LEAD = re.compile(
-    r"^(?:(?:oh|ah|hey|well|so|ok(?:ay)?|right|anyway|also|and|but|besides|yes|no|thanks|hm+|btw"
+    r"^(?:(?:so\s+(?:that\s+)?you\s+know|oh|ah|hey|well|ok(?:ay)?|right|anyway|also|and|but|besides|yes|no|thanks|hm+|btw"
     r"|by the way|one more thing|before i forget|for the record|just so you know|by the by"
     r"|übrigens|also|ach|und|aber|por cierto|au fait)\b[,:;!…–-]*\s+)+",
     re.IGNORECASE,
@@ -48,6 +49,9 @@ _NAME = re.compile(
     r"\b[A-ZÀ-ÖØ-Þ][\wÀ-ÿ'’-]+(?:\s+(?:(?:van|von|de|der|da|di|du|del|la|le|of)\s+)*"
     r"[A-ZÀ-ÖØ-Þ][\wÀ-ÿ'’-]*)*"
 )
+_SUBJECT = re.compile(
+    r"[\w’'-]{3,}(?:,| (?:is|are|was|has|had|will|would|can|looks?|lives?|works?|comes?|takes?)\b)"
+)
 _COMMON = frozenset(
     re.findall(
         r"\S+",
@@ -63,6 +67,7 @@ _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 def sentences(text: str) -> Iterator[str]:
     """The sentences in order, as they were written."""
+    text = _AFTER_ADDRESS.sub(r"\1\n", text)
     start = 0
     for match in _BREAK.finditer(text):
         piece = text[start : match.start()]
@@ -95,7 +100,7 @@ def names(sentence: str) -> list[str]:
         first, _, rest = name.partition(" ")
         if first in _COMMON:
             name = rest
-        elif match.start() == 0 and not rest:
+        elif match.start() == 0 and not rest and not _SUBJECT.match(sentence):
             continue  # any word is capitalised there
         if name and name not in _COMMON:
             found.append(name)
@@ -103,5 +108,19 @@ def names(sentence: str) -> list[str]:
 
 
 def words(text: str) -> list[str]:
-    """The words in lower case."""
-    return [match[0].casefold() for match in _WORD.finditer(text)]
+    """The words in lower case, without the ending of a possessive."""
+    found = (match[0].casefold().replace("’", "'") for match in _WORD.finditer(text))
+    return [word.removesuffix("'s") for word in found]
+
+
+def kind_of(key: str) -> str:
+    """What sort of value an exact string or a name is; two values of one thing have the same."""
+    if "://" in key or "@" in key:
+        return "address"
+    if re.fullmatch(r"\d{1,2}:\d{2}", key):
+        return "time"
+    if re.search(rf"\b{_MONTH}\b", key) or re.fullmatch(_DAY, key):
+        return "date"
+    if re.search(r"\d", key):
+        return "code" if re.search(r"\d[^\W\d]|[^\W\d_]{2,}[-_/]?\d", key) else "number"
+    return "number" if re.fullmatch(_COUNT, key) else "name"

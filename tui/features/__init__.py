@@ -1,11 +1,13 @@
 """What the chat can do, one module a capability; the screen passes them commands and events."""
 
 from .branches import BranchesFeature
+from .compaction import CompactionFeature
 from .composing import ComposingFeature
 from .feature import Feature
 from .instructions import InstructionsFeature
 from .model_memory import ModelMemoryFeature
 from .models import ModelsFeature
+from .pins import PinsFeature
 from .privacy import PrivacyFeature
 from .program import ProgramFeature
 from .pulls import PullsFeature
@@ -15,9 +17,11 @@ from .title import TitleFeature
 
 FEATURES: tuple[type[Feature], ...] = (
     BranchesFeature,
+    CompactionFeature,
     InstructionsFeature,
     ModelMemoryFeature,
     ModelsFeature,
+    PinsFeature,
     PrivacyFeature,
     ProgramFeature,
     PullsFeature,

@@ -9,6 +9,7 @@ from ..api import GaugesEvent, PagesEvent, PullProgress
 
 if TYPE_CHECKING:
     from ..host import ChatHost
+    from ..prompt import Prompt
     from ..turn import Turn
 
 Handler = Callable[[str], Awaitable[None] | None]
@@ -44,6 +45,10 @@ class Feature:
     def on_escape(self) -> bool:
         """Escape was pressed while no answer runs; True where that meant something here."""
         return False
+
+    def may_send(self, prompt: Prompt) -> bool:
+        """Whether a prompt can go out now; one that holds it calls `send_next` later."""
+        return True
 
     def on_pull_moved(self, progress: PullProgress) -> None:
         """A download got further, or is over; it may be another client's."""

@@ -26,6 +26,11 @@ class PromptQueue(Widget):
         # A widget is there even when it holds nothing; Textual asks for its truth.
         return True
 
+    @property
+    def first(self) -> Prompt | None:
+        """The prompt whose turn is next."""
+        return self._prompts[0] if self._prompts else None
+
     def push(self, prompt: Prompt) -> None:
         """Put a prompt at the end."""
         self._prompts.append(prompt)

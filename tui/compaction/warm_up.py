@@ -1,0 +1,29 @@
+"""Having a new view computed before it is needed."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+from ..api import GenerationCreated
+from ..chats.chat import Chat
+from ..client import DaemonClient
+from ..errors import ClientError
+from ..generation import Generation
+from ..turn_request import TurnRequest
+
+
+async def warm_up(client: DaemonClient, chat: Chat, model: str | None) -> None:
+    """Have the daemon compute what the next prompt stands behind, when nothing else waits.
+
+    That it could not is no harm: the next prompt then takes longer.
+    """
+    request = TurnRequest.of(chat, model).body()
+    body = request | {"max_tokens": 0, "priority": "batch"}
+    try:
+        created = await client.request(GenerationCreated, "POST", "/ingle/v1/generations", body)
+        generation = Generation(client, created.id, created.model)
+        async with aclosing(generation.events()) as events:
+            async for _ in events:
+                continue
+    except ClientError:
+        return

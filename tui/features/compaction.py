@@ -1,0 +1,447 @@
+"""`CompactionFeature`: sums up or trims what was said earlier, in time and undoably."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ..chats.ids import new_id
+from ..widgets.compaction_bar import (
+    BarText,
+    CompactionBar,
+    notice_text,
+    progress_text,
+    suggestion_text,
+)
+from .feature import Feature, Handler
+
+if TYPE_CHECKING:
+    from textual.timer import Timer
+    from textual.worker import Worker
+
+    from ..api import GaugesEvent, PagesEvent
+    from ..chats.chat import Chat
+    from ..chats.compaction import Compaction
+    from ..compaction.compactor import Compactor, Progress
+    from ..compaction.planner import Fill
+    from ..host import ChatHost
+    from ..prompt import Prompt
+    from ..screens.compact_choice import Choice
+    from ..screens.summary import SummaryWish
+    from ..turn import Turn
+
+NOTICE_SECONDS = 6
+"""How long an automatic compaction is announced before it begins."""
+CHARACTERS_A_TOKEN = 3.6
+
+
+class CompactionFeature(Feature):
+    """Commands about summaries, and the one line that says what is going on."""
+
+    def __init__(self, host: ChatHost) -> None:
+        super().__init__(host)
+        self._bar: CompactionBar | None = None
+        self._worker: Worker[None] | None = None
+        self._compactor: Compactor | None = None
+        self._by_itself = False
+        self._timer: Timer | None = None
+        self._seconds_left = 0
+        self._used = 0
+        self._context = 0
+        self._refused_at: int | None = None
+        self._page_tokens = 0
+        self._send_anyway = False
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """See `Feature`."""
+        return {
+            "compact": lambda focus: self.compact(focus),
+            "compact_ask": self.compact_and_ask,
+            "undo": self.undo,
+            "summary": self.show_summary,
+            "trim": lambda _: self.trim(),
+        }
+
+    @property
+    def running(self) -> bool:
+        """Whether a summary is being made."""
+        return self._worker is not None
+
+    # Events
+
+    def on_chat_opened(self) -> None:
+        """See `Feature`."""
+        self._give_up()
+        self._used = 0
+        self._refused_at = None
+        self._say(None)
+
+    def on_gauges(self, gauges: GaugesEvent) -> None:
+        """See `Feature`."""
+        name = self.host.state.model_name
+        loaded = next((model for model in gauges.models if model.name == name), None)
+        if loaded is not None and loaded.context:
+            self._context = loaded.context
+
+    def on_pages(self, pages: PagesEvent) -> None:
+        """See `Feature`."""
+        self._page_tokens = pages.page_tokens
+
+    def on_turn_started(self, turn: Turn) -> None:
+        """See `Feature`: what the user asked goes first."""
+        if self._by_itself:
+            self._give_up()
+        self._stop_notice()
+        self._say(None)
+
+    def on_turn_ended(self, turn: Turn) -> None:
+        """See `Feature`: the time between two prompts is the time to do it in."""
+        if turn.finished is None:
+            return
+        self._used, self._context = turn.context_used, turn.context or self._context
+        from ..compaction.planner import Step, next_step
+
+        fill = self._fill()
+        step = next_step(fill)
+        if step is Step.NOTHING or self.running or not self._is_worth_it():
+            self._say(None)
+        elif step is Step.SUGGEST:
+            self._say(suggestion_text(fill.share))
+        else:
+            self._announce()
+
+    def on_escape(self) -> bool:
+        """See `Feature`: hold off what is announced, break off what runs, or clear the line."""
+        if self._timer is not None:
+            self._stop_notice()
+            self._refused_at = self._used
+            self._say(None)
+            return True
+        if self.running:
+            self._give_up()
+            self._say(None)
+            self.host.tell("Broken off: nothing was changed.")
+            self.host.send_next()
+            return True
+        if self._bar is not None and self._bar.said is not None:
+            self._say(None)
+            return True
+        return False
+
+    def may_send(self, prompt: Prompt) -> bool:
+        """See `Feature`: a prompt waits for the summary it wants, or for its user's choice."""
+        if self.running and not self._by_itself:
+            return False
+        from ..compaction.planner import fits
+
+        size = round(sum(map(len, _texts(prompt))) / CHARACTERS_A_TOKEN)
+        known = self._used and prompt.edits is None
+        if self._send_anyway or not known or fits(self._used, size, self._context):
+            self._send_anyway = False
+            return True
+        if self.running:
+            self._by_itself = False  # it is needed now, and no longer done in passing
+            return False
+        from ..screens.compact_choice import CompactChoice
+
+        self.host.show_screen(CompactChoice(self._used, size, self._context), self._chosen)
+        return False
+
+    def on_closing(self) -> None:
+        """See `Feature`."""
+        self._stop_notice()
+
+    # Compacting
+
+    def compact(self, focus: str = "", *, by_itself: bool = False) -> None:
+        """Have what was said earlier summed up, with special care for `focus`."""
+        self._start(focus, self.host.chat.compaction_chain(), by_itself=by_itself)
+
+    def compact_and_ask(self, question: str) -> None:
+        """Sum up, then send the question."""
+        if not question:
+            self.host.tell("/compact+ takes the question that is to be sent afterwards.", "warning")
+            return
+        self.compact()
+        if self.running:
+            self.host.send(question)
+        else:
+            self.host.composer.replace_text(question)
+
+    def _start(
+        self, focus: str, chain: Sequence[Compaction], *, by_itself: bool, replaces: str = ""
+    ) -> None:
+        self._stop_notice()
+        state = self.host.state
+        if self.running or self.host.turn is not None:
+            self.host.tell("Something is being written already; esc stops it.", "warning")
+            return
+        if not state.connected or not state.can_ask:
+            self.host.tell("There is no model at hand that could write a summary.", "warning")
+            return
+        from ..compaction.compactor import Compactor
+
+        self._by_itself = by_itself
+        self._compactor = Compactor(
+            self.host.client,
+            self.host.chat,
+            state.model_name,
+            focus=focus,
+            batch=by_itself,
+            chain=chain,
+            changed=self._show_progress,
+        )
+        task = self._run(self._compactor, self.host.chat, replaces)
+        self._worker = self.host.run_task(task, group="compaction")
+
+    async def _run(self, compactor: Compactor, chat: Chat, replaces: str) -> None:
+        """Make the summary, put it into the chat, and have its view computed."""
+        from ..compaction.check import Refused
+        from ..errors import ClientError
+
+        try:
+            compaction = await compactor.run()
+        except Refused as refused:
+            self._fail(str(refused), chat)
+        except ClientError as error:
+            self._fail(f"{error.message} Nothing was changed.", chat)
+        else:
+            self._ended(compactor)
+            if self.host.chat is chat:
+                if replaces:
+                    self._mark_undone(chat, replaces)
+                self._add(chat, compaction)
+                self._used = compaction.tokens_after
+                self.host.run_task(self._warm_up(), group="compaction-warm-up")
+                self.host.send_next()
+        finally:
+            self._ended(compactor)
+
+    def _ended(self, compactor: Compactor) -> None:
+        if self._compactor is compactor:
+            self._compactor = None
+            self._worker = None
+            self._by_itself = False
+            self._say(None)
+
+    def _fail(self, sentence: str, chat: Chat) -> None:
+        self._refused_at = self._used
+        self._send_anyway = False
+        if self.host.chat is not chat:
+            return
+        self._worker = None
+        self._say(None)
+        self.host.tell(sentence, "warning")
+        self.host.return_queue()
+
+    def _add(self, chat: Chat, compaction: Compaction) -> None:
+        saved = max(0, compaction.tokens_before - compaction.tokens_after)
+        pages = saved // self._page_tokens if self._page_tokens else 0
+        compaction = msgspec.structs.replace(compaction, kv_pages=pages)
+        chat.add_compaction(compaction)
+        self.host.history.add_compaction(chat.id, compaction)
+        self.host.show_path()
+
+    async def _warm_up(self) -> None:
+        """Have the new view computed in idle time, so that the next first token does not wait."""
+        from ..compaction.warm_up import warm_up
+
+        await warm_up(self.host.client, self.host.chat, self.host.state.model_name)
+
+    def _give_up(self) -> None:
+        """Break off what runs; nothing of it remains."""
+        self._stop_notice()
+        worker, compactor = self._worker, self._compactor
+        self._worker = self._compactor = None
+        self._by_itself = False
+        if worker is not None:
+            worker.cancel()
+        if compactor is not None:
+            self.host.run_task(compactor.cancel(), group="compaction-cancel")
+
+    # Undo, trim, summary
+
+    def undo(self, name: str = "") -> None:
+        """Send the originals again, those behind the compaction `name` or the last one."""
+        chat = self.host.chat
+        chain = chat.compaction_chain()
+        names = [step.id for step in chain]
+        if not chain or (name and name not in names):
+            self.host.tell("There is no compaction here to undo.", "warning")
+            return
+        if self.host.turn is not None:
+            self.host.tell("An answer is still running; esc stops it.", "warning")
+            return
+        undone = chain[names.index(name) if name else -1 :]
+        for step in reversed(undone):
+            self._mark_undone(chat, step.id)
+        self._used += sum(step.tokens_before - step.tokens_after for step in undone)
+        self.host.show_path()
+        sentence = "The originals are sent again, word for word."
+        if self._context and self._used > self._context:
+            sentence += " They no longer fit into the context, though: F6 compacts."
+        self.host.tell(sentence)
+
+    def _mark_undone(self, chat: Chat, name: str) -> None:
+        chat.undo_compaction(name)
+        self.host.history.undo_compaction(chat.id, name)
+
+    async def trim(self) -> None:
+        """Leave out old attachments and long texts, without a model."""
+        from ..chats.view import view_entries
+        from ..compaction.check import Refused
+        from ..compaction.sizes import measure
+        from ..compaction.trim import trim
+        from ..errors import ClientError
+
+        chat, host = self.host.chat, self.host
+        try:
+            compaction = trim(chat)
+            views = [view_entries(chat), view_entries(chat, [*chat.compaction_chain(), compaction])]
+            before, after = [
+                await measure(host.client, host.state.model_name, view) for view in views
+            ]
+        except Refused as refused:
+            host.tell(str(refused), "warning")
+        except ClientError as error:
+            host.tell(error.message, "warning")
+        else:
+            if host.chat is not chat or host.turn is not None:
+                return
+            self._add(
+                chat,
+                msgspec.structs.replace(
+                    compaction, tokens_before=before.total, tokens_after=after.total
+                ),
+            )
+            self._used = after.total
+
+    def show_summary(self, name: str = "") -> None:
+        """Open a summary, the last one without a name."""
+        chain = [step for step in self.host.chat.compaction_chain() if not step.trims]
+        shown = next((step for step in chain if step.id == name), chain[-1] if chain else None)
+        if shown is None:
+            self.host.tell("There is no summary in this chat yet; F6 makes one.", "warning")
+            return
+        from ..screens.summary import SummaryScreen
+
+        chat = self.host.chat
+        self.host.show_screen(SummaryScreen(shown), lambda wish: self._act(chat, shown, wish))
+
+    def _act(self, chat: Chat, shown: Compaction, wish: SummaryWish | None) -> None:
+        if wish is None or self.host.chat is not chat:
+            return
+        chain = chat.compaction_chain()
+        if wish.act == "undo":
+            self.undo(shown.id)
+        elif shown is not chain[-1]:
+            self.host.tell("Only the last summary can be changed; F7 undoes it.", "warning")
+        elif wish.act == "redo":
+            self._start(wish.text, chain[:-1], by_itself=False, replaces=shown.id)
+        else:
+            self.host.run_task(self._edit(chat, shown, wish.text), group="compaction-edit")
+
+    async def _edit(self, chat: Chat, shown: Compaction, text: str) -> None:
+        """Put an edited summary in the place of the old one, which history keeps."""
+        import time
+
+        from ..chats.view import view_entries
+        from ..compaction.sizes import measure
+        from ..errors import ClientError
+
+        edited = msgspec.structs.replace(
+            shown, id=new_id(), created=time.time(), summary=text, seconds=0.0
+        )
+        view = view_entries(chat, [*chat.compaction_chain()[:-1], edited])
+        try:
+            size = await measure(self.host.client, self.host.state.model_name, view)
+        except ClientError as error:
+            self.host.tell(f"{error.message} The summary is as it was.", "warning")
+            return
+        if self.host.chat is not chat or self.host.turn is not None:
+            return
+        self._mark_undone(chat, shown.id)
+        self._add(chat, msgspec.structs.replace(edited, tokens_after=size.total))
+        self._used = size.total
+        await self._warm_up()
+
+    # When
+
+    def _fill(self) -> Fill:
+        from ..compaction.planner import Fill
+
+        path = self.host.chat.path
+        active = self.host.chat.active_compaction()
+        turns = None
+        if active is not None:
+            turns = sum(m.role == "user" and m.created > active.created for m in path)
+        notes = min(1024, max(96, self._used // 8))
+        return Fill(self._used, self._context, notes, turns, self._refused_at)
+
+    def _is_worth_it(self) -> bool:
+        """Whether there are turns to sum up at all."""
+        from ..chats.view import tail_messages
+
+        return sum(m.role == "user" for m in tail_messages(self.host.chat)) > 1
+
+    def _chosen(self, choice: Choice | None) -> None:
+        """What to do with a prompt that does not fit."""
+        if choice is None:
+            self.host.return_queue()
+            return
+        self._send_anyway = True
+        if choice == "compact":
+            self.compact()
+        elif choice == "trim":
+            self.host.run_task(self._trim_and_send(), group="compaction-trim")
+        else:
+            self.host.send_next()
+
+    async def _trim_and_send(self) -> None:
+        await self.trim()
+        self.host.send_next()
+
+    # The line
+
+    def _announce(self) -> None:
+        self._seconds_left = NOTICE_SECONDS
+        self._tick()
+        self._timer = self.host.composer.set_interval(1.0, self._tick)
+
+    def _tick(self) -> None:
+        if self._seconds_left <= 0:
+            self._stop_notice()
+            self.compact(by_itself=True)
+            return
+        self._say(notice_text(self._fill().share, self._seconds_left))
+        self._seconds_left -= 1
+
+    def _stop_notice(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+
+    def _show_progress(self, progress: Progress) -> None:
+        if self._compactor is None:
+            return
+        self._say(progress_text(progress))
+
+    def _say(self, said: BarText | None) -> None:
+        """Show a line, or none; the widget is made when there is something to show first."""
+        if self._bar is None:
+            if said is None:
+                return
+            composer = self.host.composer
+            assert composer.parent is not None
+            self._bar = CompactionBar()
+            self._bar.said = said
+            composer.screen.query_one("#dock").mount(self._bar, before=composer)
+            return
+        self._bar.said = said
+
+
+def _texts(prompt: Prompt) -> list[str]:
+    """Everything in a prompt that takes room."""
+    return [prompt.text, *(attachment.text for attachment in prompt.attachments)]

@@ -1,0 +1,72 @@
+"""`CompactionBar`: what compaction is doing, is about to do, or suggests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from textual.app import RenderResult
+from textual.content import Content
+from textual.reactive import reactive
+from textual.widget import Widget
+
+from .. import wording
+
+if TYPE_CHECKING:
+    from ..compaction.compactor import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class BarText:
+    """A line: a mark in the colour `style`, words, and the keys that matter."""
+
+    words: str
+    keys: str
+    mark: str = "▲"
+    style: str = "$secondary"
+
+
+class CompactionBar(Widget):
+    """One line above the composer; hidden while there is nothing to say."""
+
+    DEFAULT_CSS = "CompactionBar { height: 1; width: 100%; padding: 0 2; }"
+
+    said: reactive[BarText | None] = reactive[BarText | None](None)
+
+    def watch_said(self, said: BarText | None) -> None:
+        """Show only while there is something to tell."""
+        self.display = said is not None
+
+    def render(self) -> RenderResult:
+        said = self.said
+        if said is None:
+            return Content("")
+        keys = Content(said.keys).stylize("$muted")
+        words = Content.assemble((f"{said.mark} ", said.style), said.words)
+        room = self.size.width - keys.cell_length - 3
+        if room < words.cell_length and room < 24:
+            return words.truncate(self.size.width, ellipsis=True)
+        return Content.assemble(words.truncate(room, ellipsis=True), "   ", keys)
+
+
+def suggestion_text(share: float) -> BarText:
+    """That compacting would be a good idea; `share` of the context is full."""
+    return BarText(f"{share:.0%} of the context is full", "F6 compacts · esc hides this")
+
+
+def notice_text(share: float, seconds: int) -> BarText:
+    """That it will begin by itself."""
+    words = f"{share:.0%} of the context is full: compacting in {seconds} s"
+    return BarText(words, "esc holds it off", style="$warning")
+
+
+def progress_text(progress: Progress) -> BarText:
+    """How far it is."""
+    words = progress.words
+    if progress.written:
+        words = f"{wording.tokens(progress.written)} tokens written"
+    elif progress.computed:
+        words = f"reading {wording.tokens(progress.computed)} tokens"
+    if progress.seconds >= 1:
+        words += f" · {progress.seconds:.0f} s"
+    return BarText(f"Compacting: {words}", "esc leaves all as it was", mark="◆", style="$primary")
