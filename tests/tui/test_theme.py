@@ -24,7 +24,7 @@ from ingle.tui.theme import (
 from ingle.tui.theme_choice import choose_theme
 
 if TYPE_CHECKING:
-    from .conftest import OpenChat
+    from .conftest import Chat, OpenChat
 
 TEXTS = ("foreground", "primary", "secondary", "accent", "success", "warning", "error", "muted")
 GROUNDS = ("background", "surface", "panel", "ground")
@@ -139,3 +139,29 @@ async def test_a_theme_is_remembered(open_chat: OpenChat, tmp_path: Path) -> Non
         await chat.send("/theme bogus")
         await chat.until_shown("There is no theme bogus")
         assert chat.app.theme == "ingle-contrast"
+
+
+async def test_the_transcript_follows_the_theme(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.until_shown("smollm2:135m on disk")
+        await chat.send("Hi")
+        await chat.until_shown("Hello there.")
+        chat.app.theme = DAYLIGHT.name
+        primary = shade(DAYLIGHT, "primary").rgb
+        await chat.until(lambda: any(near(color, primary) for color in colours(chat, "▌ you")))
+        chat.app.theme = EMBER.name
+        primary = shade(EMBER, "primary").rgb
+        await chat.until(lambda: any(near(color, primary) for color in colours(chat, "▌ you")))
+
+
+def colours(chat: Chat, text: str) -> list[tuple[int, ...]]:
+    """Of the words in the line that has `text`."""
+    strips = chat.app.screen._compositor.render_strips()  # pyright: ignore[reportPrivateUsage]
+    segments = (segment for strip in strips if text in strip.text for segment in strip)
+    styles = (segment.style for segment in segments if segment.style)
+    return [tuple(style.color.get_truecolor()) for style in styles if style.color]
+
+
+def near(one: tuple[int, ...], other: tuple[int, ...]) -> bool:
+    """Blending rounds."""
+    return all(abs(a - b) <= 2 for a, b in zip(one, other, strict=True))

@@ -254,7 +254,8 @@ class TranscriptView(ScrollView):
     def notify_style_update(self) -> None:
         super().notify_style_update()
         if self.is_mounted and self._look is not None:
-            self._new_look()
+            # The parts' own styles come after the widget's.
+            self.call_later(self._new_look)
 
     def _new_look(self) -> None:
         styles = TranscriptStyles.resolve(
