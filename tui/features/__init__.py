@@ -4,6 +4,7 @@ from .branches import BranchesFeature
 from .compaction import CompactionFeature
 from .composing import ComposingFeature
 from .feature import Feature
+from .history import HistoryFeature
 from .instructions import InstructionsFeature
 from .model_memory import ModelMemoryFeature
 from .models import ModelsFeature
@@ -18,6 +19,7 @@ from .title import TitleFeature
 FEATURES: tuple[type[Feature], ...] = (
     BranchesFeature,
     CompactionFeature,
+    HistoryFeature,
     InstructionsFeature,
     ModelMemoryFeature,
     ModelsFeature,

@@ -42,12 +42,14 @@ def add_chat(
 
 
 def add_settings(connection: Connection, chat: str, body: str) -> None:
-    """The chat's settings from now on; nothing where they are the same."""
+    """The chat's settings from now on; nothing where they are the same, or there is no chat."""
     last = connection.execute(
         "SELECT body FROM settings WHERE chat = ? ORDER BY row DESC LIMIT 1", (chat,)
     ).fetchone()
     if last is None or last[0] != body:
-        connection.execute("INSERT INTO settings(chat, body) VALUES (?, ?)", (chat, body))
+        connection.execute(
+            "INSERT INTO settings(chat, body) SELECT id, ? FROM chats WHERE id = ?", (body, chat)
+        )
 
 
 class MessageNote(msgspec.Struct, frozen=True):

@@ -65,7 +65,7 @@ def load_chat(connection: Connection, chat: str) -> Chat | None:
             return _drafted_chat(connection, chat)
         rows, messages = _messages(connection, chat)
         loaded = Chat.restore(
-            _settings_of(connection, chat),
+            load_settings(connection, chat),
             messages.values(),
             _chosen(connection, chat, rows, messages),
             id=chat,
@@ -215,7 +215,14 @@ def whole_text(connection: Connection, row: int) -> str:
     return Message(role="user", content=content, attachments=parsed).text
 
 
-def _settings_of(connection: Connection, chat: str) -> ChatSettings:
+def message_text(connection: Connection, message: str) -> str:
+    """What a message says, "" where there is none."""
+    found = connection.execute("SELECT row FROM messages WHERE id = ?", (message,)).fetchone()
+    return "" if found is None else whole_text(connection, found[0])
+
+
+def load_settings(connection: Connection, chat: str) -> ChatSettings:
+    """What a chat is held with."""
     found = connection.execute(
         "SELECT body FROM settings WHERE chat = ? ORDER BY row DESC LIMIT 1", (chat,)
     ).fetchone()

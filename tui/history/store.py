@@ -127,6 +127,14 @@ class HistoryStore:
         """What stood in the composer of a chat."""
         return self._read(lambda connection: reading.load_draft(connection, chat))
 
+    def settings(self, chat: str) -> ChatSettings:
+        """What a chat is held with."""
+        return self._read(lambda connection: reading.load_settings(connection, chat))
+
+    def message_text(self, message: str) -> str:
+        """What a message says, with its attachments; "" where there is none."""
+        return self._read(lambda connection: reading.message_text(connection, message))
+
     def recent(self, limit: int = 200, folder: str | None = None) -> list[ChatSummary]:
         """The chats, pinned ones first, then the newest first; those with only a draft too."""
         return self._read(lambda connection: reading.recent_chats(connection, limit, folder))

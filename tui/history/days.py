@@ -1,0 +1,41 @@
+"""Times of chats as people say them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+
+def moment(stamp: float, now: datetime) -> str:
+    """When something was said: the finer, the nearer; `stamp` in seconds since 1970."""
+    then = _local(stamp)
+    if then is None:
+        return ""
+    if then.date() == now.date():
+        return f"{then:%H:%M}"
+    if then.date() == (now - timedelta(days=1)).date():
+        return f"yesterday {then:%H:%M}"
+    if timedelta(0) < now - then < timedelta(days=6):
+        return f"{then:%a %H:%M}"
+    return f"{then.day} {then:%b}" if then.year == now.year else f"{then.day} {then:%b %Y}"
+
+
+def day_group(stamp: float, now: datetime) -> str:
+    """The heading under which a chat stands in a list."""
+    then = _local(stamp)
+    if then is None:
+        return "Some time"
+    days = (now.date() - then.date()).days
+    if days <= 0:
+        return "Today"
+    if days == 1:
+        return "Yesterday"
+    if days < 7:
+        return "This week"
+    return f"{then:%B}" if then.year == now.year else f"{then:%B %Y}"
+
+
+def _local(stamp: float) -> datetime | None:
+    try:
+        return datetime.fromtimestamp(stamp).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return None
