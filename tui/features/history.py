@@ -99,21 +99,19 @@ class HistoryFeature(Feature):
 
     async def delete(self) -> None:
         """Delete the chat on the screen for good, after asking."""
-        from ..screens.chat_list import deletion_question
-        from ..screens.confirm import Confirm
+        from ..screens.chat_list import deletion_screen
 
         chat, store = self.host.chat, self.host.store
         if chat.temporary or not chat.messages or store is None:
             deed = TEMPORARY.format(deed="delete")
             self.host.tell(deed if chat.temporary else "There is nothing to delete yet.")
             return
-        question = deletion_question(chat.title, len(chat.messages))
 
         def answered(yes: bool | None) -> None:
             if yes:
                 self.host.run_task(self.delete_chat(chat.id), group="delete")
 
-        self.host.show_screen(Confirm(question, "Delete it for good"), answered)
+        self.host.show_screen(deletion_screen(chat.title, len(chat.messages)), answered)
 
     async def rename_chat(self, chat: str, title: str) -> None:
         """Give a chat a title; an empty one is made from its first words again."""

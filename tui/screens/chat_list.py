@@ -20,6 +20,7 @@ from ..chats.title import shorten
 from ..history.days import day_group, moment
 from ..history.errors import HistoryError
 from ..transcript.cleaning import clean
+from .confirm import ConfirmScreen
 
 if TYPE_CHECKING:
     from ..history.reading import ChatSummary
@@ -48,19 +49,6 @@ class ChatActions(Protocol):
 class ChatListScreen(ModalScreen[str | None]):
     """Ends with the id of the chosen chat, or None."""
 
-    DEFAULT_CSS = """
-    ChatListScreen {
-        align: left top; background: $background; layout: vertical; padding: 1 2 0 2;
-        & Input { background: $surface; border: round $edge; height: 3; }
-        & Input:focus { border: round $primary 60%; }
-        & OptionList { height: 1fr; max-height: 100%; background: $background; }
-        & OptionList > .option-list--option-disabled { color: $muted; text-style: bold; }
-        & #folder { height: 1; color: $muted; padding: 0 1; }
-        & #hint { height: 1; color: $muted; }
-        &.-short { padding: 0 1; }
-        &.-short Input { border: none; height: 1; }
-    }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,ctrl+g", "cancel", "Close", show=False, priority=True),
         Binding("up", "move(-1)", "Up", show=False, priority=True),
@@ -183,8 +171,6 @@ class ChatListScreen(ModalScreen[str | None]):
 
     def action_delete(self) -> None:
         """Delete the highlighted chat, after asking."""
-        from .confirm import Confirm
-
         chat = self._highlighted()
         if chat is None:
             return
@@ -193,8 +179,7 @@ class ChatListScreen(ModalScreen[str | None]):
             if yes:
                 self._act(self._actions.delete_chat(chat.id), self._neighbour(chat))
 
-        question = deletion_question(chat.title, chat.messages)
-        self._push(Confirm(question, "Delete it for good"), answered)
+        self._push(deletion_screen(chat.title, chat.messages), answered)
 
     def action_search(self) -> None:
         """Search inside the chats for what is typed."""
@@ -327,8 +312,13 @@ def matching(chats: Sequence[ChatSummary], text: str, folder: str | None) -> lis
     ]
 
 
-def deletion_question(title: str, messages: int) -> str:
-    """What would go, and that it would not come back."""
-    title = shorten(" ".join(clean(title).split()) or "Untitled", 60)
+def deletion_screen(title: str, messages: int) -> ConfirmScreen:
+    """Asks with what would go, and that it would not come back."""
+    name = shorten(" ".join(clean(title).split()) or "Untitled", 60)
     what = "1 message" if messages == 1 else f"{messages} messages in all its branches"
-    return f"Delete “{title}”?\n\nIt has {what}. Nothing of it is kept, and it cannot be undone."
+    return ConfirmScreen(
+        f"Delete “{name}”?",
+        f"It has {what}. Nothing of it is kept, and it cannot be undone.",
+        yes="deletes it for good",
+        no="keeps it",
+    )

@@ -1,11 +1,9 @@
 """`ConfirmScreen`: one question before something that costs or cannot be taken back."""
-"""`Confirm`: asks before something that cannot be taken back."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -41,35 +39,3 @@ class ConfirmScreen(ModalScreen[bool | None]):
     def action_answer(self, answer: bool) -> None:
         """End with the answer."""
         self.dismiss(answer)
-from textual.widgets import OptionList, Static
-
-LEGEND = "enter chooses  ·  y or n  ·  esc is no"
-
-
-class Confirm(ModalScreen[bool]):
-    """Ends with whether it is to be done; `deed` says what, in the words of a button."""
-
-        Binding("y", "answer(True)", "Yes", show=False),
-        Binding("escape,n", "answer(False)", "No", show=False),
-
-    def __init__(self, question: str, deed: str) -> None:
-        self._deed = deed
-
-            yield Static(Content(self._question), classes="dialog-title")
-            yield OptionList("Leave it", self._deed, markup=False)
-            yield Static(Content(LEGEND).stylize("$muted"), classes="dialog-hint")
-
-    def on_mount(self) -> None:
-        """Begin at what does no harm."""
-        options = self.query_one(OptionList)
-        options.highlighted = 0
-        options.focus()
-
-    @on(OptionList.OptionSelected)
-    def choose(self, event: OptionList.OptionSelected) -> None:
-        """End with the chosen line."""
-        self.dismiss(event.option_index == 1)
-
-    def action_answer(self, yes: bool) -> None:
-        """End with yes or no."""
-        self.dismiss(yes)

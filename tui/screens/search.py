@@ -6,6 +6,7 @@ import asyncio
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
+from rich.cells import cell_len
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -14,11 +15,12 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from ..chats.title import shorten
 from ..history.days import moment
 from ..history.errors import HistoryError, SearchSuperseded
 from ..history.query import parse_query
 from ..history.search import SearchHit
-from ..history.snippet import SnippetMaker
+from ..history.snippet import Snippet, SnippetMaker
 from ..transcript.cleaning import clean
 
 if TYPE_CHECKING:
@@ -42,22 +44,6 @@ _PREVIEW = 4000
 class SearchScreen(ModalScreen[SearchHit | None]):
     """Ends with the chosen hit, or None. Older searches give way to newer ones."""
 
-    DEFAULT_CSS = """
-    SearchScreen {
-        align: left top; background: $background; layout: vertical; padding: 1 2 0 2;
-        & Input { margin-bottom: 1; background: $surface; border: round $edge; height: 3; }
-        & Input:focus { border: round $primary 60%; }
-        & OptionList { height: 1fr; max-height: 100%; background: $background; }
-        & #found { height: 1; color: $muted; }
-        & #preview {
-            height: 36%; border-top: solid $edge; padding: 0 1; color: $foreground;
-        }
-        & #hint { height: 1; color: $muted; }
-        &.-short { padding: 0 1; }
-        &.-short #preview { display: none; }
-        &.-short Input { margin-bottom: 0; border: none; height: 1; }
-    }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,ctrl+r", "cancel", "Close", show=False, priority=True),
         Binding("up", "move(-1)", "Up", show=False, priority=True),
@@ -91,7 +77,8 @@ class SearchScreen(ModalScreen[SearchHit | None]):
 
     def on_resize(self, event: events.Resize) -> None:
         """Small screens have no preview."""
-        self.set_class(event.size.height < 20, "-short")
+        self.set_class(event.size.height < 22, "-short")
+        self._draw()
 
     @on(Input.Changed)
     def changed(self, event: Input.Changed) -> None:
@@ -152,11 +139,17 @@ class SearchScreen(ModalScreen[SearchHit | None]):
         self._shown_for = text
         self.query_one("#found", Static).update(Content(found))
         self.query_one("#preview", Static).update("")
+        self.query_one(OptionList).highlighted = None
+        self._draw()
+
+    def _draw(self) -> None:
         options = self.query_one(OptionList)
+        width = max(30, self.size.width - (5 if self.has_class("-short") else 7))
         now = datetime.now().astimezone()
+        place = options.highlighted
         options.clear_options()
-        options.add_options([Option(hit_line(hit, now)) for hit in hits])
-        options.highlighted = 0 if hits else None
+        options.add_options([Option(hit_line(hit, now, width)) for hit in self._hits])
+        options.highlighted = min(place or 0, len(self._hits) - 1) if self._hits else None
 
     async def _preview(self, hit: SearchHit) -> None:
         if hit.message is None:
@@ -174,19 +167,27 @@ class SearchScreen(ModalScreen[SearchHit | None]):
             self.dismiss(self._hits[place])
 
 
-def hit_line(hit: SearchHit, now: datetime) -> Content:
+def hit_line(hit: SearchHit, now: datetime, width: int) -> Content:
     """Two lines: where it is, and what it says, with the words that were searched for marked."""
     speaker = {"user": "you", "assistant": hit.model or "answer"}.get(hit.role, "title")
-    facts = "  ".join(
-        fact
-        for fact in (speaker, moment(hit.created, now), hit.folder, "◆" if hit.pinned else "")
-        if fact
-    )
-    text = Content(hit.snippet.text)
-    for start, end in hit.snippet.hits:
+    facts = [clean(hit.folder), clean(speaker), moment(hit.created, now)]
+    told = "  ".join(fact for fact in facts if fact)
+    room = max(10, width - cell_len(told) - 4)
+    title = shorten(" ".join(clean(hit.title).split()) or "Untitled", room)
+    gap = " " * max(2, width - 2 - cell_len(title) - cell_len(told))
+    mark = "◆ " if hit.pinned else "  "
+    head = Content.assemble((mark, "$primary"), (title, "bold"), gap, (told, "$muted"))
+    return Content.assemble(head, "\n  ", _marked(hit.snippet, width - 2))
+
+
+def _marked(snippet: Snippet, width: int) -> Content:
+    """The snippet on one line, moved so that its first hit can be seen."""
+    text = Content(snippet.text)
+    for start, end in snippet.hits:
         text = text.stylize(HIT, start, end)
-    title = clean(hit.title) or "Untitled"
-    return Content.assemble((title, "bold"), "  ", (clean(facts), "$muted"), "\n  ", text)
+    if snippet.hits and cell_len(snippet.text[: snippet.hits[0][1]]) > width - 4:
+        text = Content("…") + text[max(0, snippet.hits[0][0] - width // 4) :]
+    return text.truncate(width, ellipsis=True)
 
 
 def preview(maker: SnippetMaker, text: str) -> Content:
