@@ -163,7 +163,7 @@ async def test_chats_are_named_pinned_moved_and_deleted_in_the_list(
         )
         await chat.pilot.press("f8")
         await chat.until_shown("It has 2 messages")
-        await chat.pilot.press("enter")
+        await chat.pilot.press("escape")
         await chat.until(lambda: "It has 2" not in chat.screen_text)
         assert kept(store).load("tides") is not None
         await chat.pilot.press("f8")
