@@ -2,6 +2,7 @@
 
 from .branches import BranchesFeature
 from .compaction import CompactionFeature
+from .compare import CompareFeature
 from .composing import ComposingFeature
 from .feature import Feature
 from .history import HistoryFeature
@@ -20,6 +21,7 @@ FEATURES: tuple[type[Feature], ...] = (
     BranchesFeature,
     CompactionFeature,
     HistoryFeature,
+    CompareFeature,
     InstructionsFeature,
     ModelMemoryFeature,
     ModelsFeature,

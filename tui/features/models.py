@@ -117,6 +117,12 @@ class ModelsFeature(Feature):
         model = find_model(self.host.state.models, reference) or custom_model(reference)
         self._use(model or ModelEntry(name=reference, installed=False, state="available"))
 
+    def go_on_with(self, name: str) -> None:
+        """Talk to a model that has read the chat already."""
+        model = find_model(self.host.state.models, name)
+        if model is not None:
+            self._talk_to(model)
+
     def _use(self, model: ModelEntry, listing: ModelList | None = None) -> None:
         if not model.writes:
             purpose = "embeddings" if model.task == "embed" else "ranking"

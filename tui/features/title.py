@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..path_entries import place_of
 from ..privacy.route import route_to
 from ..transcript.cleaning import clean
 from ..widgets.title_bar import TitleBar
@@ -54,7 +55,7 @@ class TitleFeature(Feature):
 
     def _show_chat(self) -> None:
         bar, chat = self._bar, self.host.chat
-        bar.place = place_of(chat)
+        bar.place = branch_of(chat)
         if chat.temporary:
             bar.kept, bar.trouble = "temporary, not written", False
         elif bar.kept.startswith("temporary"):
@@ -73,10 +74,10 @@ class TitleFeature(Feature):
             bar.model_state = "" if state.model.installed else "not here yet"
 
 
-def place_of(chat: Chat) -> str:
+def branch_of(chat: Chat) -> str:
     """`2/3` of the last message on the path that has others in its place; "" where none has."""
     for message in reversed(chat.path):
-        siblings = chat.siblings(message)
-        if len(siblings) > 1:
-            return f"{siblings.index(message) + 1}/{len(siblings)}"
+        place = place_of(chat, message)
+        if place is not None:
+            return f"{place[0]}/{place[1]}"
     return ""

@@ -8,7 +8,7 @@ import pytest
 
 from ingle.tui.chats.chat import Chat as ChatTree
 from ingle.tui.chats.message import Message
-from ingle.tui.features.title import place_of
+from ingle.tui.features.title import branch_of
 from ingle.tui.widgets.title_bar import TitleBar
 
 if TYPE_CHECKING:
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 def test_the_place_is_that_of_the_last_branching() -> None:
     tree = ChatTree()
-    assert place_of(tree) == ""
+    assert branch_of(tree) == ""
     prompt = tree.add(Message(role="user", content="a"))
     first = tree.add(Message(role="assistant", content="b", parent=prompt.id))
-    assert place_of(tree) == ""
+    assert branch_of(tree) == ""
     tree.add(Message(role="assistant", content="c", parent=prompt.id))
-    assert place_of(tree) == "2/2"
+    assert branch_of(tree) == "2/2"
     tree.choose(first)
-    assert place_of(tree) == "1/2"
+    assert branch_of(tree) == "1/2"
 
 
 @pytest.mark.parametrize("width", [60, 80, 160])
