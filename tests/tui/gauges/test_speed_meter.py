@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import pytest
+
+from ingle.tui.api import DeviceGauges, GaugesEvent, LoadedModel
+from ingle.tui.gauges.speed_meter import SpeedMeter
+
+
+def gauges(
+    written: int = 0, read: int = 0, joules: float | None = None, **more: int
+) -> GaugesEvent:
+    model = LoadedModel(
+        name="m",
+        state="ready",
+        completion_tokens_total=written,
+        prompt_tokens_total=read,
+        **more,
+    )
+    devices = [] if joules is None else [DeviceGauges(name="g", kind="gpu", joules=joules, watts=9)]
+    return GaugesEvent([model], devices=devices)
+
+
+def test_the_rate_is_that_of_the_last_moments() -> None:
+    meter = SpeedMeter()
+    for step in range(21):
+        meter.take(gauges(written=step * 25, read=step * 100), step * 0.5)
+    speed = meter.speed(10.0)
+    assert speed.now == pytest.approx(50)
+    assert speed.prompt == pytest.approx(200)
+    assert speed.history[-10:] == (50.0,) * 10
+    assert speed.history[:50] == (0.0,) * 50
+
+
+def test_the_history_keeps_every_token_of_the_minute() -> None:
+    meter = SpeedMeter()
+    total = 0
+    meter.take(gauges(), 100.0)
+    for at, grown in ((100.7, 13), (103.2, 40), (103.9, 7), (110.0, 100)):
+        total += grown
+        meter.take(gauges(written=total), at)
+    assert sum(meter.speed(111.0).history) == pytest.approx(total, abs=2)
+
+
+def test_it_falls_to_nothing_when_nothing_comes() -> None:
+    meter = SpeedMeter()
+    meter.take(gauges(), 0.0)
+    meter.take(gauges(written=100), 1.0)
+    assert meter.speed(1.0).now == pytest.approx(100)
+    assert meter.speed(9.0).now == 0.0
+    meter.take(gauges(written=100), 70.0)
+    assert not any(meter.speed(70.0).history)
+
+
+def test_a_process_that_began_anew_counts_from_nothing() -> None:
+    meter = SpeedMeter()
+    meter.take(gauges(written=5000), 0.0)
+    meter.take(gauges(written=30), 1.0)
+    assert meter.speed(1.0).now == pytest.approx(30)
+
+
+def test_models_add_up_and_a_new_one_brings_no_jump() -> None:
+    def both(a: int, b: int) -> GaugesEvent:
+        return GaugesEvent(
+            [
+                LoadedModel(name="a", state="ready", completion_tokens_total=a, waiting=1),
+                LoadedModel(name="b", state="ready", completion_tokens_total=b, running=2),
+            ]
+        )
+
+    meter = SpeedMeter()
+    meter.take(gauges(written=10), 0.0)
+    meter.take(both(1000, 9000), 1.0)
+    assert meter.speed(1.0).now == 0.0
+    meter.take(both(1020, 9030), 2.0)
+    speed = meter.speed(2.0)
+    assert sum(speed.history) == pytest.approx(50)
+    assert (speed.running, speed.waiting) == (2, 1)
+
+
+def test_joules_are_those_of_the_time_when_tokens_came() -> None:
+    meter = SpeedMeter()
+    meter.take(gauges(joules=0.0), 0.0)
+    meter.take(gauges(joules=500.0), 10.0)
+    meter.take(gauges(written=100, joules=700.0), 11.0)
+    speed = meter.speed(11.0)
+    assert speed.joules_per_token == pytest.approx(2.0)
+    assert speed.watts == 9
+
+
+def test_nothing_is_said_without_a_meter_and_without_guesses() -> None:
+    meter = SpeedMeter()
+    assert meter.speed(0.0).acceptance is None
+    meter.take(gauges(), 0.0)
+    meter.take(gauges(written=10), 1.0)
+    speed = meter.speed(1.0)
+    assert speed.watts is None
+    assert speed.joules_per_token is None
+    assert speed.acceptance is None
+    meter.take(gauges(written=20, drafted_tokens_total=8, accepted_tokens_total=6), 2.0)
+    assert meter.speed(2.0).acceptance == 0.75

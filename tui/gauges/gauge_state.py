@@ -1,0 +1,120 @@
+"""`GaugeState`: everything the gauges show, as it was last heard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..api import GaugesEvent, LoadedModel, ModelEntry, PagesEvent, PullProgress
+from ..chats.message import MessageFacts
+from .context_use import ContextUse
+from .memory_bars import MemoryUse, binary_size, memory_uses
+from .page_cells import evicted_pages
+from .speed_meter import Speed, SpeedMeter
+
+IDLE_MODELS = 3
+"""How many models that only lie on the disk are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteRow:
+    """Where one answer came from: time of day, place, and reason."""
+
+    time: str
+    place: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRow:
+    """A model in the list: `ready`, `disk`, or on its way with a fraction."""
+
+    mark: str
+    name: str
+    words: str
+    fraction: float | None = None
+
+
+def _nobody(chat: str) -> str | None:
+    return None
+
+
+@dataclass(slots=True)
+class GaugeState:
+    """Facts from the daemon and from the chat on the screen, and the values drawn from them."""
+
+    model: str = ""
+    label: str = ""
+    gauges: GaugesEvent | None = None
+    pages: PagesEvent | None = None
+    flashing: frozenset[int] = frozenset()
+    evicted: int = 0
+    use: ContextUse = field(default_factory=ContextUse)
+    last: MessageFacts | None = None
+    routes: tuple[RouteRow, ...] = ()
+    cloud: int = 0
+    models: list[ModelEntry] = field(default_factory=list[ModelEntry])
+    pulls: dict[str, PullProgress] = field(default_factory=dict[str, PullProgress])
+    title_of: Callable[[str], str | None] = _nobody
+    meter: SpeedMeter = field(default_factory=SpeedMeter)
+
+    @property
+    def loaded(self) -> LoadedModel | None:
+        """The process of the chat's model."""
+        models = self.gauges.models if self.gauges is not None else []
+        return next((model for model in models if model.name == self.model), None)
+
+    def take_gauges(self, gauges: GaugesEvent, now: float) -> None:
+        """Note figures; `now` is of a clock that never goes back."""
+        self.gauges = gauges
+        self.meter.take(gauges, now)
+
+    def take_pages(self, pages: PagesEvent) -> None:
+        """Note a page map; pages that gave way since the last one flash until the next tick."""
+        evicted = evicted_pages(self.pages, pages)
+        self.flashing |= evicted
+        if self.pages is not None and self.pages.model == pages.model:
+            grown = pages.evicted_pages_total - self.pages.evicted_pages_total
+            self.evicted += max(0, grown)
+        else:
+            self.evicted = 0
+            self.flashing = frozenset()
+        self.pages = pages
+
+    def memory(self) -> tuple[MemoryUse, ...]:
+        """The memory bars."""
+        return () if self.gauges is None else tuple(memory_uses(self.gauges))
+
+    def speed(self, now: float) -> Speed:
+        """The rates as of `now`."""
+        return self.meter.speed(now)
+
+    def promised_context(self) -> int | None:
+        """The context the model could have, where what it got is less."""
+        loaded = self.loaded
+        entry = next((m for m in self.models if m.name == self.model), None)
+        if loaded is None or entry is None or not entry.context or not loaded.context:
+            return None
+        return entry.context if entry.context > loaded.context else None
+
+    def model_rows(self) -> tuple[ModelRow, ...]:
+        """Models with a process, then downloads, then a few that lie on the disk."""
+        running = self.gauges.models if self.gauges is not None else []
+        rows = [_process_row(model, binary_size(model.weights_bytes)) for model in running]
+        names = {model.name for model in running}
+        for name, pull in self.pulls.items():
+            part = pull.received / pull.total if pull.total else 0.0
+            rows.append(ModelRow("↓", name, f"{part * 100:.0f} %", part))
+        names |= self.pulls.keys()
+        idle = [m for m in self.models if m.installed and m.writes and m.name not in names]
+        for entry in idle[:IDLE_MODELS]:
+            rows.append(ModelRow("○", entry.name, binary_size(entry.size) if entry.size else ""))
+        return tuple(rows)
+
+
+def _process_row(model: LoadedModel, size: str) -> ModelRow:
+    if model.state == "starting":
+        return ModelRow("◐", model.name, f"{model.fraction * 100:.0f} %", model.fraction)
+    if model.state == "ready":
+        return ModelRow("●", model.name, size)
+    return ModelRow("○", model.name, model.state)

@@ -1,0 +1,127 @@
+"""`SpeedMeter`: rates from the counters that the daemon tells now and then."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..api import GaugesEvent, LoadedModel
+
+WINDOW = 60
+"""Seconds that are remembered."""
+NOW = 2.0
+"""Seconds over which the rate of this moment is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Speed:
+    """What is known about the speed of all models together; None where there is nothing to say.
+
+    `history` is tokens a second for each of the last 60 s, the oldest first. `acceptance` is the
+    part of the guessed tokens that were right, `joules_per_token` of the time when tokens came.
+    """
+
+    now: float = 0.0
+    prompt: float = 0.0
+    history: tuple[float, ...] = (0.0,) * WINDOW
+    acceptance: float | None = None
+    running: int = 0
+    waiting: int = 0
+    watts: float | None = None
+    joules_per_token: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What came between two events, in seconds since the meter's clock began."""
+
+    start: float
+    end: float
+    written: int
+    read: int
+    joules: float
+
+
+class SpeedMeter:
+    """Takes each `gauges` event with the time it came at; several models add up."""
+
+    def __init__(self) -> None:
+        self._last: tuple[float, GaugesEvent] | None = None
+        self._steps: deque[_Step] = deque()
+
+    def take(self, gauges: GaugesEvent, now: float) -> None:
+        """Note an event; `now` is of a clock that never goes back."""
+        if self._last is not None and now > self._last[0]:
+            then, before = self._last
+            self._steps.append(_step(then, now, before, gauges))
+        self._last = (now, gauges)
+        while self._steps and self._steps[0].end <= now - WINDOW - NOW:
+            self._steps.popleft()
+
+    def speed(self, now: float) -> Speed:
+        """The rates as of `now`."""
+        models = [] if self._last is None else self._last[1].models
+        drafted = sum(m.drafted_tokens_total for m in models)
+        accepted = sum(m.accepted_tokens_total for m in models)
+        devices = [] if self._last is None else self._last[1].devices
+        watts = [d.watts for d in devices if d.watts is not None]
+        return Speed(
+            now=self._rate(now, lambda step: step.written),
+            prompt=self._rate(now, lambda step: step.read),
+            history=self._history(now),
+            acceptance=accepted / drafted if drafted else None,
+            running=sum(m.running for m in models),
+            waiting=sum(m.waiting for m in models),
+            watts=sum(watts) if watts else None,
+            joules_per_token=self._joules_per_token(),
+        )
+
+    def _rate(self, now: float, count: Callable[[_Step], int]) -> float:
+        """Over the last moments that are known, which may end a little before `now`."""
+        latest = [step for step in self._steps if step.end > now - NOW]
+        seconds = sum(step.end - step.start for step in latest)
+        return sum(map(count, latest)) / seconds if seconds else 0.0
+
+    def _history(self, now: float) -> tuple[float, ...]:
+        """Whole seconds, so that a graph moves by columns and not by blurs."""
+        end = int(now)
+        rates = [0.0] * WINDOW
+        for step in self._steps:
+            if not step.written:
+                continue
+            rate = step.written / (step.end - step.start)
+            for second in range(int(step.start), int(step.end) + 1):
+                place = second - (end - WINDOW)
+                if 0 <= place < WINDOW:
+                    covered = min(step.end, second + 1) - max(step.start, second)
+                    rates[place] += rate * max(0.0, covered)
+        return tuple(round(rate, 1) for rate in rates)
+
+    def _joules_per_token(self) -> float | None:
+        busy = [step for step in self._steps if step.written and step.joules > 0]
+        written = sum(step.written for step in busy)
+        return sum(step.joules for step in busy) / written if written else None
+
+
+def _step(then: float, now: float, before: GaugesEvent, after: GaugesEvent) -> _Step:
+    old = {model.name: model for model in before.models}
+    joules = {d.name: d.joules for d in before.devices if d.joules is not None}
+    spent = sum(d.joules - joules[d.name] for d in after.devices if d.joules and d.name in joules)
+    return _Step(
+        then,
+        now,
+        sum(_grown(old.get(m.name), m, lambda x: x.completion_tokens_total) for m in after.models),
+        sum(_grown(old.get(m.name), m, lambda x: x.prompt_tokens_total) for m in after.models),
+        max(0.0, spent),
+    )
+
+
+def _grown(
+    before: LoadedModel | None, after: LoadedModel, count: Callable[[LoadedModel], int]
+) -> int:
+    """How much a counter grew; one that began anew with its process counts from 0."""
+    if before is None:
+        return 0
+    grown = count(after) - count(before)
+    return grown if grown >= 0 else count(after)
