@@ -1,8 +1,9 @@
-"""`StatusLine`: the model and its state, speed, and how much of the context is used."""
+"""`StatusLine`: the model and its state, speed, how full the context is, and memory below."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from textual.app import RenderResult
 from textual.content import Content
@@ -10,9 +11,20 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from .. import wording
+from ..api import LoadedModel
+from ..chats.message import MessageFacts
+from ..gauges.context_use import ContextUse, Role
+from ..gauges.figures import reuse
+from ..gauges.memory_bars import MemoryUse, binary_size
+from ..gauges.shares import shares
+from .context_ribbon import percent, ribbon_line
+from .memory_bar import memory_bar
+from .signs import Piece, signs
 
-BAR_WIDTH = 16
-NARROW = 60
+WIDEST_RIBBON = 40
+BAR_WIDTH = 12
+STYLES = ("$primary", "$success", "$edge")
+"""Of cache that is used, kept, and free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,29 +41,77 @@ class ChatStatus:
     context: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class MemoryStatus:
+    """What the second line shows, where there is one."""
+
+    memory: MemoryUse | None = None
+    kv_used: int = 0
+    kv_kept: int = 0
+    kv_capacity: int = 0
+    last: MessageFacts | None = None
+
+
+def memory_status(
+    memory: Sequence[MemoryUse], model: LoadedModel | None, last: MessageFacts | None
+) -> MemoryStatus:
+    """The first memory there is, the cache of the chat's model, and the last answer."""
+    first = memory[0] if memory else None
+    if model is None:
+        return MemoryStatus(first, last=last)
+    return MemoryStatus(first, model.kv_used, model.kv_kept, model.kv_capacity, last)
+
+
 class StatusLine(Widget):
-    """One line at the bottom; it leaves out what has no room."""
+    """One line at the bottom, two where there is room; it leaves out what has none."""
 
     status: reactive[ChatStatus] = reactive(ChatStatus())
+    use: reactive[ContextUse] = reactive(ContextUse())
+    """What fills the context by role; without it the numbers of `status` are shown."""
+    memory: reactive[MemoryStatus] = reactive(MemoryStatus())
 
     def render(self) -> RenderResult:
         width = self.size.width
+        first = self._first(width)
+        if self.size.height < 2:
+            return first
+        return Content("\n").join([first, memory_status_line(self.memory, width)])
+
+    def _first(self, width: int) -> Content:
+        use = self._use()
         left = self._state()
         for part in (self._speed(), self._first_token()):
-            if part and left.cell_length + len(part) + 4 + self._context_room(width) < width:
+            room = width - left.cell_length - len(part) - 8
+            if part and ribbon_line(use, room).cell_length >= self._least(use):
                 left = Content.assemble(left, ("  ·  ", "$edge"), part)
-        right = self._context_used(width, width - left.cell_length - 3)
+        right = ribbon_line(use, width - left.cell_length - 3, widest=WIDEST_RIBBON)
         gap = " " * max(1, width - left.cell_length - right.cell_length - 1)
         return Content.assemble(left, gap, right).truncate(width)
+
+    def _least(self, use: ContextUse) -> int:
+        """How much room the context must keep: its numbers, or its percentage in a thin line."""
+        if not use.context:
+            return 0
+        if self.size.width < 60:
+            return len(percent(use))
+        return len(f"ctx {wording.tokens(use.used)} / {wording.tokens(use.context)}")
+
+    def _use(self) -> ContextUse:
+        """The roles, or the numbers of the last answer where nobody told the roles."""
+        if self.use.used or not self.status.context:
+            return self.use if self.use.context else replace(self.use, context=self.status.context)
+        roles = [0] * len(Role)
+        roles[Role.ASSISTANT] = self.status.context_used
+        return ContextUse(tuple(roles), self.status.context_used, self.status.context)
 
     def _state(self) -> Content:
         status = self.status
         style = "$success" if status.good else "$error" if status.bad else "$warning"
-        parts: list[str | tuple[str, str]] = [" ", ("●" if status.good else "○", style), " "]
+        pieces: list[Piece] = [" ", ("●" if status.good else "○", style), " "]
         if status.model:
-            parts += [status.model, " "]
-        parts.append((status.state, "$muted"))
-        return Content.assemble(*parts)
+            pieces += [status.model, " "]
+        pieces.append((status.state, "$muted"))
+        return signs(pieces)
 
     def _speed(self) -> str:
         return "" if self.status.speed is None else wording.speed(self.status.speed)
@@ -60,22 +120,35 @@ class StatusLine(Widget):
         seconds = self.status.first_token
         return "" if seconds is None else f"first token {wording.duration(seconds)}"
 
-    def _context_room(self, width: int) -> int:
-        return 0 if not self.status.context else 10 if width < NARROW else 22
 
-    def _context_used(self, width: int, room: int) -> Content:
-        """`ctx ━━──── 1 204 / 8 192  15 %`, shorter where there is little room."""
-        status = self.status
-        if not status.context:
-            return Content("")
-        fraction = status.context_used / status.context
-        style = "$error" if fraction >= 0.9 else "$warning" if fraction >= 0.75 else "$primary"
-        percent = f"{fraction:.0%}"
-        counts = f"{wording.tokens(status.context_used)} / {wording.tokens(status.context)}"
-        short = Content.assemble(("ctx ", "$muted"), percent)
-        middle = Content.assemble(("ctx ", "$muted"), counts, ("  " + percent, "$muted"))
-        full, empty = wording.bar(fraction, BAR_WIDTH)
-        gauge = Content.assemble((full, style), (empty, "$edge"), "  ")
-        long = Content.assemble(("ctx ", "$muted"), gauge, counts, (f"  {percent}", "$muted"))
-        fitting = (part for part in (long, middle, short) if part.cell_length <= room)
-        return next(fitting, Content(""))
+def memory_status_line(status: MemoryStatus, width: int) -> Content:
+    """`vram ████▓▓▒┈┈ 8.8/12.0 GiB   kv ██▒▒···· 753/1 024   96 % reused`; what fits of it."""
+    memory, cache = _memory_part(status.memory), _cache_part(status)
+    line = Content.assemble(" ", memory, "   " if memory and cache else "", cache)
+    if line.cell_length >= width:
+        line = Content.assemble(" ", cache or memory)
+    last = status.last
+    if last is not None and last.prompt_tokens:
+        for words in (f"last send: {reuse(last)}", reuse(last), reuse(last).partition(",")[0]):
+            if line.cell_length + 3 + len(words) < width:
+                return Content.assemble(line, "   ", (words, "$muted"))
+    return line
+
+
+def _memory_part(use: MemoryUse | None) -> Content:
+    if use is None:
+        return Content("")
+    numbers = f" {binary_size(use.total - use.free, unit=False)}/{binary_size(use.total)}"
+    return signs([(f"{use.kind.lower()} ", "$muted"), *memory_bar(use, BAR_WIDTH), numbers])
+
+
+def _cache_part(status: MemoryStatus) -> Content:
+    capacity = status.kv_capacity
+    if not capacity:
+        return Content("")
+    taken = min(capacity, status.kv_used + status.kv_kept)
+    amounts = (status.kv_used, status.kv_kept, max(0, capacity - taken))
+    counted = zip("█▒·", shares(amounts, BAR_WIDTH), STYLES, strict=True)
+    cells: list[Piece] = [(glyph * cells, style) for glyph, cells, style in counted if cells]
+    numbers = f" {wording.tokens(taken)}/{wording.tokens(capacity)}"
+    return signs([("kv ", "$muted"), *cells, numbers])

@@ -1,0 +1,41 @@
+"""`FiguresScreen`: figures of the last answer and of the chat."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from ..gauges.figures import Rows
+from ..transcript.cleaning import clean
+
+
+class FiguresScreen(ModalScreen[None]):
+    """Tables over the chat, closed by escape."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,enter", "dismiss", "Close", show=False)
+    ]
+    DEFAULT_CSS = "FiguresScreen .dialog { width: 64; }"
+
+    def __init__(self, tables: dict[str, Rows]) -> None:
+        super().__init__()
+        self._tables = tables
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll(classes="dialog"):
+            yield Static(self._content(), markup=False)
+
+    def _content(self) -> Content:
+        lines: list[Content] = []
+        for title, rows in self._tables.items():
+            if lines:
+                lines.append(Content(""))
+            lines.append(Content.styled(title, "bold $primary"))
+            lines += [Content.assemble((f"{n:<16}", "$muted"), clean(v)) for n, v in rows]
+        return Content("\n").join(lines)
