@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 from typing import TypeVar
+from urllib.parse import quote
 
 import msgspec
 from textual.message import Message
@@ -45,6 +46,8 @@ class DaemonLink:
         self._wake = asyncio.Event()
         self._may_start = True
         self._connected = asyncio.Event()
+        self._pages_of: str | None = None
+        self._pages_moved = asyncio.Event()
 
     @property
     def connected(self) -> bool:
@@ -59,6 +62,15 @@ class DaemonLink:
         """Try again at once, and start the daemon where it does not run: the user asked for it."""
         self._may_start = True
         self._wake.set()
+
+    def watch_pages(self, model: str | None) -> None:
+        """Have the page map of a model told too, as long as somebody looks at it; None ends that.
+
+        The stream begins anew with it, and with it its first events.
+        """
+        if model != self._pages_of:
+            self._pages_of = model
+            self._pages_moved.set()
 
     async def run(self) -> None:
         """Connect, follow, connect again; ends only by cancellation."""
@@ -117,7 +129,25 @@ class DaemonLink:
         return await self._client.request(ModelList, "GET", "/ingle/v1/models")
 
     async def _follow(self) -> None:
-        async with aclosing(self._client.events("/ingle/v1/events")) as events:
+        """Follow the stream to its end, in another form whenever `watch_pages` asks for one."""
+        while True:
+            self._pages_moved.clear()
+            reading = asyncio.ensure_future(self._read(self._pages_of))
+            asked = asyncio.ensure_future(self._pages_moved.wait())
+            try:
+                await asyncio.wait({reading, asked}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                asked.cancel()
+                if not reading.done():
+                    reading.cancel()
+            if not self._pages_moved.is_set():
+                return await reading
+            # Not awaited by itself: its cancellation must not be mistaken for that of this task.
+            await asyncio.wait({reading})
+
+    async def _read(self, pages_of: str | None) -> None:
+        query = "" if pages_of is None else f"?pages={quote(pages_of, safe='')}"
+        async with aclosing(self._client.events(f"/ingle/v1/events{query}")) as events:
             async for event in events:
                 self._report(event)
 

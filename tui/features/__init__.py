@@ -5,6 +5,7 @@ from .compaction import CompactionFeature
 from .compare import CompareFeature
 from .composing import ComposingFeature
 from .feature import Feature
+from .gauges import GaugesFeature
 from .history import HistoryFeature
 from .instructions import InstructionsFeature
 from .model_memory import ModelMemoryFeature
@@ -22,6 +23,7 @@ FEATURES: tuple[type[Feature], ...] = (
     CompactionFeature,
     HistoryFeature,
     CompareFeature,
+    GaugesFeature,
     InstructionsFeature,
     ModelMemoryFeature,
     ModelsFeature,

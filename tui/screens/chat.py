@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal, TypeVar
 from textual import on
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container, Vertical
+from textual.containers import Container, Horizontal, Vertical
 from textual.screen import Screen
 from textual.widgets import Static
 from textual.worker import Worker
@@ -123,7 +123,7 @@ class ChatScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield TitleBar()
-        with Container(id="view"):
+        with Horizontal(id="main"), Container(id="view"):
             yield Transcript(id="transcript")
             yield Welcome()
             yield Static(id="pill", markup=False)

@@ -7,14 +7,18 @@ from ingle.tui.gauges.speed_meter import SpeedMeter
 
 
 def gauges(
-    written: int = 0, read: int = 0, joules: float | None = None, **more: int
+    written: int = 0,
+    read: int = 0,
+    joules: float | None = None,
+    guesses: tuple[int, int] = (0, 0),
 ) -> GaugesEvent:
     model = LoadedModel(
         name="m",
         state="ready",
         completion_tokens_total=written,
         prompt_tokens_total=read,
-        **more,
+        drafted_tokens_total=guesses[0],
+        accepted_tokens_total=guesses[1],
     )
     devices = [] if joules is None else [DeviceGauges(name="g", kind="gpu", joules=joules, watts=9)]
     return GaugesEvent([model], devices=devices)
@@ -96,5 +100,5 @@ def test_nothing_is_said_without_a_meter_and_without_guesses() -> None:
     assert speed.watts is None
     assert speed.joules_per_token is None
     assert speed.acceptance is None
-    meter.take(gauges(written=20, drafted_tokens_total=8, accepted_tokens_total=6), 2.0)
+    meter.take(gauges(written=20, guesses=(8, 6)), 2.0)
     assert meter.speed(2.0).acceptance == 0.75

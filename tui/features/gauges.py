@@ -1,0 +1,353 @@
+"""`GaugesFeature`: the engine's inside, live, beside the chat or on the whole screen."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Literal
+
+from ..api import GaugesEvent, LoadedModel, ModelEntry, PagesEvent, PullProgress
+from ..chats.chat import Chat
+from ..chats.message import Message
+from ..chats.view import request_messages
+from ..gauges.context_counter import ContextCounter
+from ..gauges.gauge_state import GaugeState, RouteRow
+from ..gauges.price import Price, prompt_rate, reread_price
+from ..transcript.cleaning import clean
+from ..widgets.status_line import StatusLine, memory_status
+from .feature import Feature, Handler
+
+if TYPE_CHECKING:
+    from textual.timer import Timer
+
+    from ..host import ChatHost
+    from ..screens.gauges import GaugesScreen, PageMapScreen
+    from ..turn import Turn
+    from ..widgets.gauge_panel import GaugePanel
+
+TICK = 0.5
+"""Seconds between two drawings."""
+IDLE_SECONDS = 0.7
+"""Seconds of quiet before the daemon is asked to count tokens."""
+SHOWN_ROUTES = 4
+REMEMBERED_REQUESTS = 8
+
+Mode = Literal["side", "full", "off"]
+
+
+class GaugesFeature(Feature):
+    """Hears figures, and draws them at most twice a second and only where they are seen."""
+
+    def __init__(self, host: ChatHost) -> None:
+        super().__init__(host)
+        self.state = GaugeState()
+        self.counter = ContextCounter()
+        self.mode: Mode = "side"
+        self._panel: GaugePanel | None = None
+        self._screen: GaugesScreen | PageMapScreen | None = None
+        self._drawing: Timer | None = None
+        self._counting: Timer | None = None
+        self._drawn_at = 0.0
+        self._stale = True
+        self._sent: list[tuple[str, list[dict[str, str]]]] = []
+        self._rate: float | None = None
+
+    def handlers(self) -> Mapping[str, Handler]:
+        return {
+            "gauges": lambda _: self.cycle(),
+            "kv": lambda _: self.show_map(),
+            "stats": lambda _: self.show_figures(),
+            "context": lambda _: self.show_context(),
+        }
+
+    # Events
+
+    def on_ready(self) -> None:
+        """Put the panel beside the chat."""
+        self.host.chat_app.call_later(self._mount_panel)
+
+    async def _mount_panel(self) -> None:
+        from ..widgets.gauge_panel import GaugePanel
+
+        self._panel = GaugePanel(self._visibility_changed)
+        await self.host.transcript.screen.query_one("#main").mount(self._panel)
+        self._apply_mode()
+
+    def on_connected(self) -> None:
+        self._changed()
+
+    def on_chat_opened(self) -> None:
+        self._sent.clear()
+        self._changed()
+
+    def on_path_changed(self) -> None:
+        self._changed()
+
+    def on_turn_started(self, turn: Turn) -> None:
+        model = self.host.state.model_name or ""
+        self._sent.append((model, request_messages(self.host.chat)))
+        del self._sent[:-REMEMBERED_REQUESTS]
+        self._changed()
+
+    def on_turn_ended(self, turn: Turn) -> None:
+        facts = turn.message.facts
+        rate = prompt_rate(facts.prompt_tokens, facts.cached_tokens, facts.prompt_seconds)
+        self._rate = rate or self._rate
+        self._changed()
+        self.draw()
+
+    def on_gauges(self, gauges: GaugesEvent) -> None:
+        self.state.take_gauges(gauges, time.monotonic())
+        self._request_drawing()
+
+    def on_pages(self, pages: PagesEvent) -> None:
+        self.state.take_pages(pages)
+        self._request_drawing()
+
+    def on_pull_moved(self, progress: PullProgress) -> None:
+        self.state.pulls[progress.model] = progress
+        self._request_drawing()
+
+    def on_pull_done(self, entry: ModelEntry) -> None:
+        self.state.pulls.clear()
+        self._request_drawing()
+
+    def on_pull_broke(self, message: str, hint: str | None) -> None:
+        self.state.pulls.clear()
+        self._request_drawing()
+
+    def on_closing(self) -> None:
+        for timer in (self._drawing, self._counting):
+            if timer is not None:
+                timer.stop()
+
+    def _changed(self) -> None:
+        """What is sent next is another thing: count anew, exactly once it is quiet."""
+        self._stale = True
+        self._request_drawing()
+        if self._counting is not None:
+            self._counting.stop()
+        self._counting = self.host.composer.set_timer(IDLE_SECONDS, self._count_later)
+
+    def _count_later(self) -> None:
+        loaded = self.state.loaded
+        ready = loaded is not None and loaded.state == "ready"
+        if self.host.turn is None and self.host.state.connected and ready:
+            self.host.run_task(self._count(), group="tokens")
+
+    async def _count(self) -> None:
+        if await self.counter.ask(self.host.client):
+            self._stale = True
+            self._request_drawing()
+
+    # Drawing
+
+    def _request_drawing(self) -> None:
+        """Draw soon, but no more often than eyes need."""
+        if self._drawing is None and self.host.composer.is_attached:
+            delay = max(0.01, self._drawn_at + TICK - time.monotonic())
+            self._drawing = self.host.composer.set_timer(delay, self.draw)
+
+    def draw(self) -> None:
+        """Bring every gauge that is seen up to date."""
+        if self._drawing is not None:
+            self._drawing.stop()
+            self._drawing = None
+        now = self._drawn_at = time.monotonic()
+        state = self.state
+        self._collect()
+        self._show_status()
+        if self._panel is not None and self._panel.display and self._screen is None:
+            self._panel.show(state, now)
+        if self._screen is not None:
+            self._screen.show(state, now)
+        self._watch()
+        if state.flashing:
+            state.flashing = frozenset()
+            self._request_drawing()
+
+    def _collect(self) -> None:
+        """What the chat on the screen adds to the daemon's figures."""
+        host, state = self.host, self.state
+        chat = host.chat
+        model = host.state.model_name or ""
+        if self._stale or model != state.model:
+            self._stale = False
+            state.model = model
+            state.models = host.state.models
+            self.counter.look(chat, model)
+            self._take_totals(chat)
+            self._collect_routes(chat)
+        state.label = chat.label
+        state.title_of = self._title_of
+        turn = host.turn
+        running = turn.context_used if turn is not None and turn.prompt_tokens else None
+        state.use = self.counter.use(self._context(), chat.settings.sampling, running)
+
+    def _take_totals(self, chat: Chat) -> None:
+        """The engine's own count, where the last answer tells it and nothing changed since."""
+        leaf = chat.leaf
+        compacted = chat.active_compaction()
+        if leaf is None or leaf.role != "assistant" or not leaf.facts.prompt_tokens:
+            return
+        if compacted is None or compacted.created < leaf.created:
+            self.counter.take_total(leaf.facts.prompt_tokens + leaf.facts.completion_tokens)
+
+    def _collect_routes(self, chat: Chat) -> None:
+        answers = [m for m in chat.path if m.role == "assistant" and not m.is_open]
+        self.state.last = answers[-1].facts if answers else None
+        self.state.cloud = sum(1 for answer in answers if answer.facts.route != "local")
+        self.state.routes = tuple(
+            _route_row(answer) for answer in answers[: -SHOWN_ROUTES - 1 : -1]
+        )
+
+    def _context(self) -> int:
+        """The context that is really there, else the one the model promises."""
+        turn, state = self.host.turn, self.host.state
+        if turn is not None and turn.context:
+            return turn.context
+        if state.loaded is not None and state.loaded.context:
+            return state.loaded.context
+        return (state.model.context or 0) if state.model is not None else 0
+
+    def _title_of(self, chat: str) -> str | None:
+        return clean(self.host.chat.title) if chat == self.host.chat.id else None
+
+    def _show_status(self) -> None:
+        line = self.host.transcript.screen.query_one(StatusLine)
+        memory = self.state.memory()
+        line.use = self.state.use
+        line.memory = memory_status(memory, self.state.loaded, self.state.last)
+
+    # Where
+
+    def _visibility_changed(self) -> None:
+        """The panel came or went, with the size of the terminal."""
+        self._watch()
+        self._request_drawing()
+
+    def _watch(self) -> None:
+        """Have the page map told while somebody looks at it."""
+        seen = self._screen is not None or (self._panel is not None and self._panel.display)
+        loaded = self.state.loaded
+        ready = loaded is not None and loaded.state == "ready"
+        self.host.link.watch_pages(self.state.model if seen and ready else None)
+
+    def _apply_mode(self) -> None:
+        line = self.host.transcript.screen.query_one(StatusLine)
+        line.set_class(self.mode == "off", "-off")
+        line.set_class(self.mode != "off", "-beside")
+        if self._panel is not None:
+            self._panel.set_class(self.mode != "off", "-shown")
+        self._request_drawing()
+
+    def cycle(self) -> None:
+        """Beside the chat, on the whole screen, off."""
+        if self.mode == "off":
+            self.mode = "side"
+            self._apply_mode()
+            if self._has_side:
+                return
+        self.show_all()
+
+    @property
+    def _has_side(self) -> bool:
+        """Whether the terminal has room for anything beside the chat."""
+        screen = self.host.transcript.screen
+        return screen.has_class("-broad") or screen.has_class("-roomy")
+
+    def show_all(self) -> None:
+        """All gauges on the whole screen."""
+        from ..screens.gauges import GaugesScreen
+
+        self.mode = "full"
+        self._open(GaugesScreen())
+
+    def show_map(self) -> None:
+        """The page map on the whole screen."""
+        from ..screens.gauges import PageMapScreen
+
+        self._open(PageMapScreen())
+
+    def _open(self, screen: GaugesScreen | PageMapScreen) -> None:
+        if self._screen is not None:
+            return
+        before = self.mode if self.mode != "full" else "side"
+        self._screen = screen
+
+        def closed(then: Literal["side", "off"] | None) -> None:
+            self._screen = None
+            self.mode = "off" if then == "off" else before
+            self._apply_mode()
+            self.draw()
+
+        self.host.show_screen(screen, closed)
+        screen.call_after_refresh(self.draw)
+
+    def show_figures(self) -> None:
+        """Figures of the last answer and of the chat."""
+        from ..gauges.figures import answer_rows, chat_rows
+        from ..screens.figures import FiguresScreen
+
+        path = self.host.chat.path
+        answers = [m for m in path if m.role == "assistant" and not m.is_open]
+        if not answers:
+            self.host.tell("There are no figures before the first answer.", "warning")
+            return
+        tables = {"The last answer": answer_rows(answers[-1].facts), "This chat": chat_rows(path)}
+        self.host.show_screen(FiguresScreen(tables))
+
+    def show_context(self) -> None:
+        """What takes how many tokens."""
+        from ..screens.context_table import ContextTable
+
+        self._stale = True
+        self._collect()
+        if not self.counter.parts:
+            self.host.tell("Nothing is sent yet: the chat is empty.", "warning")
+            return
+        self.host.show_screen(ContextTable(self.counter.parts, self.state.use), self._go_to)
+
+    def _go_to(self, message: str | None) -> None:
+        if message is not None:
+            self.host.show_path(at=message)
+
+    # Prices
+
+    def price_of(self, wanted: list[dict[str, str]], model: str | None = None) -> Price:
+        """What sending these messages would have to be read again, compared with what was sent.
+
+        `model` is the chat's own where it is left out. Nothing is charged for a new last prompt, so
+        leave that out; and nothing before the first prompt of a session, whose cache is not known.
+        """
+        name = model or self.host.state.model_name or ""
+        if not self._sent:
+            return Price()
+        loaded = next((m for m in self._models() if m.name == name), None)
+        rate = (loaded.prompt_rate if loaded is not None else 0.0) or self._rate
+        cached = [request for sent_to, request in self._sent if sent_to == name] or [[]]
+        prices = [reread_price(request, wanted, self.counter.count, rate) for request in cached]
+        return min(prices, key=lambda price: price.tokens)
+
+    def _models(self) -> list[LoadedModel]:
+        return self.state.gauges.models if self.state.gauges is not None else []
+
+    def pay(self, price: Price, action: Callable[[], None], what: str) -> None:
+        """Do something that throws the cache away: at once, or after asking where it is dear."""
+        if not price.needs_consent:
+            action()
+            return
+        from ..screens.confirm import ConfirmScreen
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                action()
+
+        question = ConfirmScreen(what, f"With the next prompt {price.sentence}.", yes="does it")
+        self.host.show_screen(question, answered)
+
+
+def _route_row(answer: Message) -> RouteRow:
+    facts = answer.facts
+    at = time.strftime("%H:%M", time.localtime(answer.created))
+    return RouteRow(at, facts.route, clean(facts.route_reason) or "default")
