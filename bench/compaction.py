@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from compaction_cases.chat_maker import MadeChat, make_chat
-from compaction_cases.probing import Messages, Prober, Score
+from compaction_cases.probing import Messages, Prober
+from compaction_cases.rounds import Cost, Round, gates, summary, table
 from compaction_cases.slots import load_slots
+from compaction_cases.surprise import Surprise
 from compaction_cases.views import PlainSummary, add_turns, as_messages, cut_off
 from ingle_server import IngleServer
 from machine import save
@@ -24,44 +26,11 @@ from ingle.tui.chats.compaction import Compaction
 from ingle.tui.chats.view import request_messages, tail_messages
 from ingle.tui.client import DaemonClient
 from ingle.tui.compaction.check import Refused
-from ingle.tui.compaction.compactor import Compactor, Progress
+from ingle.tui.compaction.compactor import Compactor
 
 VIEWS = ("full", "compacted", "cut off", "plain summary")
 RESTATED = "What were we talking about just now?"
 """The next question, whose first token is waited for before and after."""
-
-
-@dataclass
-class Cost:
-    """One compaction: tokens, seconds, and the wait for the next first token."""
-
-    before: int = 0
-    after: int = 0
-    written: int = 0
-    computed: int = 0
-    reused: int = 0
-    seconds: float = 0.0
-    warm_up_seconds: float = 0.0
-    first_token_before: float = 0.0
-    first_token_after: float = 0.0
-    undone: bool = False
-    refused: str = ""
-    summary: str = ""
-
-
-@dataclass
-class Round:
-    """What was kept after one more compaction, by view."""
-
-    number: int
-    scores: dict[str, Score] = field(default_factory=dict[str, Score])
-    tokens: dict[str, int] = field(default_factory=dict[str, int])
-    cost: Cost = field(default_factory=Cost)
-
-    def retention(self, view: str) -> float:
-        """Right answers as a share of those with everything at hand."""
-        full = self.scores["full"].accuracy
-        return self.scores[view].accuracy / full if full else 0.0
 
 
 class Case:
@@ -72,22 +41,23 @@ class Case:
     ) -> None:
         self._client = client
         self._model = model
-        self._made = made
+        self.made = made
         self._views = views
         self._prober = Prober(client, model)
         self._plain = PlainSummary(self._prober)
         self._plain_from = 0
         self._full: Messages = []
+        self.shown: list[tuple[Round, dict[str, Messages]]] = []
+        self.done: list[Round] = []
         self.chat = Chat()
 
-    async def run(self, rounds: Sequence[int], last: int) -> list[Round]:
+    async def run(self, rounds: Sequence[int], last: int) -> None:
         """Compact `last` times with new turns between; ask after the rounds named."""
-        add_turns(self.chat, self._made.turns)
-        self._full = as_messages(self._made.turns)
-        done: list[Round] = []
+        add_turns(self.chat, self.made.turns)
+        self._full = as_messages(self.made.turns)
         for number in range(1, last + 1):
             if number > 1:
-                turns = self._made.rounds[number - 2]
+                turns = self.made.rounds[number - 2]
                 add_turns(self.chat, turns)
                 self._full += as_messages(turns)
             result = Round(number)
@@ -95,8 +65,7 @@ class Case:
             await self._compact_plainly(result)
             if number in rounds:
                 await self._ask(result)
-            done.append(result)
-        return done
+            self.done.append(result)
 
     async def _compact(self, cost: Cost) -> Compaction | None:
         """The product's own compaction, with its costs."""
@@ -105,7 +74,6 @@ class Case:
         cost.before = (await self._prober.warm(before)).prompt_tokens
         asked = await self._prober.ask([*before, question], tokens=1, label=self.chat.label)
         cost.first_token_before = asked.first_token
-        last = Progress()
         compactor = Compactor(self._client, self.chat, self._model)
         begin = time.perf_counter()
         try:
@@ -117,7 +85,7 @@ class Case:
         last = compactor.progress
         cost.computed, cost.reused, cost.written = last.computed, last.reused, last.written
         cost.summary = compaction.summary
-        cost.undone = self._undoes(compaction, before)
+        cost.undo_is_exact = self._undoes(compaction, before)
         self.chat.add_compaction(compaction)
         view = request_messages(self.chat)
         begin = time.perf_counter()
@@ -147,10 +115,11 @@ class Case:
         self._plain_from = end
 
     async def _ask(self, result: Round) -> None:
-        for name in self._views:
-            view = await self._view(name, result)
+        views = {name: list(await self._view(name, result)) for name in self._views}
+        self.shown.append((result, views))
+        for name, view in views.items():
             result.tokens[name] = (await self._prober.warm(view)).prompt_tokens
-            result.scores[name] = await self._prober.score(view, self._made.facts, result.number)
+            result.scores[name] = await self._prober.score(view, self.made.facts, result.number)
             score = result.scores[name]
             print(
                 f"  round {result.number} {name:13} {result.tokens[name]:5} tok  "
@@ -176,24 +145,38 @@ def _tokens_of(part: Messages, view: Messages, result: Round) -> int:
     return round(result.cost.after * sum(len(m["content"]) for m in part) / max(1, whole))
 
 
-async def measure(arguments: argparse.Namespace, server: IngleServer) -> list[list[Round]]:
+async def measure(arguments: argparse.Namespace, server: IngleServer) -> list[Case]:
     """All chats, one after the other."""
     client = DaemonClient(address=("127.0.0.1", server.port))
     slots = load_slots()
     half = slots.tune if arguments.tune else slots.report
-    cases: list[list[Round]] = []
+    cases: list[Case] = []
     for seed in arguments.seeds:
         print(f"seed {seed}", flush=True)
         made = make_chat(seed, half, tokens=arguments.tokens)
         case = Case(client, server.model_name(), made, arguments.views)
-        cases.append(await case.run(arguments.rounds, max(arguments.rounds)))
+        await case.run(arguments.rounds, max(arguments.rounds))
+        cases.append(case)
         if arguments.show:
-            for done in cases[-1]:
-                print(done.cost)
-                print(done.cost.summary)
-                for name, score in done.scores.items():
-                    print(name, *score.wrong, sep="\n    ")
+            show(case)
     return cases
+
+
+def show(case: Case) -> None:
+    """Summaries and wrong answers, for tuning."""
+    for done in case.done:
+        print(done.cost, done.cost.summary, sep="\n")
+        for name, score in done.scores.items():
+            print(name, *score.wrong, sep="\n    ")
+
+
+def add_surprise(cases: Sequence[Case], model: Path, threads: int) -> None:
+    """Score the same answers behind every view, in this process."""
+    with Surprise(model, context=12288, threads=threads) as surprise:
+        for case in cases:
+            for result, views in case.shown[:1]:
+                for name, view in views.items():
+                    result.surprise[name] = surprise.of(view, case.made.next_answers)
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -206,14 +189,22 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=4000)
     parser.add_argument("--tune", action="store_true", help="the slots that are not reported")
     parser.add_argument("--show", action="store_true", help="summaries and wrong answers")
+    parser.add_argument("--surprise", action="store_true", help="negative log-likelihood as well")
+    parser.add_argument("--long", action="store_true", help="five seeds, rounds 1, 2, 3 and 5")
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 2)
     parser.add_argument("--save", action="store_true")
-    return parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
+    if arguments.long:
+        arguments.seeds, arguments.rounds = [101, 102, 103, 104, 105], [1, 2, 3, 5]
+        arguments.surprise = True
+    return arguments
 
 
 def main() -> None:
     """Start a daemon of our own, measure, print and save."""
     arguments = parse(sys.argv[1:])
-    settings = Settings(threads=2, slots=8, context=16384)
+    settings = Settings(threads=arguments.threads, slots=8, context=16384)
+    begin = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="ingle-bench-") as folder:
         server = IngleServer(settings, Path(folder))
         server.start(arguments.model.resolve())
@@ -221,8 +212,22 @@ def main() -> None:
             cases = asyncio.run(measure(arguments, server))
         finally:
             server.stop()
+    if arguments.surprise:
+        add_surprise(cases, arguments.model, arguments.threads)
+    rounds = [case.done for case in cases]
+    print(table(rounds, arguments.views))
+    broken = gates(rounds)
+    print(*(f"does not hold: {sentence}" for sentence in broken), sep="\n")
     if arguments.save:
-        save("compaction", {"cases": len(cases)})
+        figures = summary(rounds, arguments.views) | {
+            "model": arguments.model.name,
+            "seeds": arguments.seeds,
+            "slots": "tune" if arguments.tune else "report",
+            "tokens": arguments.tokens,
+            "does_not_hold": broken,
+            "took_seconds": round(time.perf_counter() - begin),
+        }
+        print(save(f"compaction-{arguments.model.stem}", figures))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,9 @@ def path_entries(chat: Chat) -> list[Entry]:
         if message.role == "user" or message.content or message.reasoning:
             entries.append(entry_of(chat, message))
         if (compaction := seams.get(message.id)) is not None:
-            entries.append(SeamEntry(compaction))
+            pins = len(compaction.kept)
+            kept = f"{pins} pin{'' if pins == 1 else 's'}" if pins else ""
+            entries.append(SeamEntry(compaction, kept))
     return entries
 
 

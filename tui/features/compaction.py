@@ -146,6 +146,8 @@ class CompactionFeature(Feature):
             return False
         from ..screens.compact_choice import CompactChoice
 
+        self._stop_notice()
+        self._say(None)
         self.host.show_screen(CompactChoice(self._used, size, self._context), self._chosen)
         return False
 

@@ -17,9 +17,9 @@ from .. import wording
 
 Choice = Literal["compact", "send", "trim"]
 CHOICES: tuple[tuple[Choice, str, str], ...] = (
-    ("compact", "Compact, then send", "what was said earlier is summed up; it can be undone"),
-    ("send", "Send anyway", "the model refuses what does not fit"),
-    ("trim", "Trim only, then send", "old attachments and long texts are left out, at once"),
+    ("compact", "Compact, then send", "sums up what was said earlier"),
+    ("send", "Send anyway", "it may be refused"),
+    ("trim", "Trim, then send", "drops old files and long texts"),
 )
 LEGEND = "enter chooses  ·  esc gives the prompt back"
 
@@ -43,7 +43,7 @@ class CompactChoice(ModalScreen[Choice | None]):
             yield Static(self._sentence, markup=False)
             yield OptionList(
                 *(
-                    Option(Content.assemble(f"{title:<22}", (what, "$muted")))
+                    Option(Content.assemble(f"{title:<20}", (what, "$muted")))
                     for _, title, what in CHOICES
                 ),
                 markup=False,

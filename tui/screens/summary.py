@@ -18,8 +18,8 @@ from ..chats.compaction import Compaction
 from ..composing.external_editor import EditorFailed, edit_text
 from ..transcript.cleaning import clean
 
-LEGEND = "ctrl+s keeps edits · ctrl+x $EDITOR · ctrl+r redo with a focus · F7 undo · esc closes"
-FOCUS = "What should it take special care of? enter sums up again, esc goes back"
+LEGEND = "ctrl+s keep · ctrl+x $EDITOR · ctrl+r redo · F7 undo · esc close"
+FOCUS = "Take special care of … (enter sums up again)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,9 @@ class SummaryScreen(ModalScreen[SummaryWish | None]):
 
     DEFAULT_CSS = """
     SummaryScreen .dialog { width: 100; height: 90%; }
-    SummaryScreen TextArea { height: 1fr; border: none; background: $surface; padding: 0; }
+    SummaryScreen TextArea, SummaryScreen TextArea:focus {
+        height: 1fr; border: none; background: $surface; padding: 0;
+    }
     SummaryScreen #focus { display: none; border: round $edge; height: 3; }
     SummaryScreen.-asking #focus { display: block; }
     """

@@ -64,7 +64,8 @@ def progress_text(progress: Progress) -> BarText:
     """How far it is."""
     words = progress.words
     if progress.written:
-        words = f"{wording.tokens(progress.written)} tokens written"
+        plural = "" if progress.written == 1 else "s"
+        words = f"{wording.tokens(progress.written)} token{plural} written"
     elif progress.computed:
         words = f"reading {wording.tokens(progress.computed)} tokens"
     if progress.seconds >= 1:

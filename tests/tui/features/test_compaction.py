@@ -76,7 +76,7 @@ async def test_escape_leaves_everything_as_it_was(
         made = await begin(chat)
         fake_daemon.script("User", NOTES, gate_before=1)
         await chat.pilot.press("f6")
-        await chat.until_shown("Compacting: 1 tokens written")
+        await chat.until_shown("Compacting: 1 token written")
         await chat.pilot.press("escape")
         await chat.until_shown("Broken off: nothing was changed.")
         await chat.until(lambda: fake_daemon.cancelled)
