@@ -13,10 +13,13 @@ from ingle.tui.api import Delta, Finished, GenerationCreated
 from ingle.tui.client import DaemonClient
 from ingle.tui.generation import Generation
 
-QUESTION = (
-    "{ask} Answer in a few words from what I said in this conversation; only if I said nothing "
-    "about it, answer “unknown”."
+QUESTION = "Question about what I told you earlier: {ask} Answer in a few words."
+UNTOLD = (
+    "Now a question about me and what I told you in this conversation. {ask} Give only the answer. "
+    "If I never told you, say “unknown”."
 )
+"""For what was never said. Small models that are offered “unknown” say it to most questions, with
+the whole chat at hand, too; so it is not offered for what was said."""
 Messages = list[dict[str, str]]
 
 
@@ -108,7 +111,8 @@ class Prober:
 
     async def _answer(self, view: Messages, fact: Fact) -> str:
         async with self._streams:
-            question = {"role": "user", "content": QUESTION.format(ask=fact.ask)}
+            wording = UNTOLD if fact.kind == "never said" else QUESTION
+            question = {"role": "user", "content": wording.format(ask=fact.ask)}
             return (await self.ask([*view, question], tokens=24)).text
 
 
