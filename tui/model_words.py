@@ -59,13 +59,16 @@ def fit_style(fit: ModelFit | None) -> str:
     return styles.get(fit.state, "$muted") if fit is not None else "$muted"
 
 
-def fit_sentence(fit: ModelFit | None) -> str:
-    """What it takes, and of how much."""
+def fit_sentence(fit: ModelFit | None, *, loaded: bool = False) -> str:
+    """What it takes, and of how much; of a `loaded` model, what it has."""
     if fit is None:
         return ""
     memory = "VRAM" if fit.device == "cuda" else "RAM"
     needs, free = wording.size(fit.needs_bytes), wording.size(fit.free_bytes)
     context = f", with {wording.tokens(fit.context)} tokens of context" if fit.context else ""
+    if loaded:
+        where = "partly in VRAM" if fit.state == "spills" else f"in {memory}"
+        return f"{where}: takes {needs}{context}"
     if fit.state == "fits":
         return f"fits in {memory}: takes about {needs} of {free}{context}"
     if fit.state == "spills":

@@ -56,6 +56,7 @@ def test_what_fits_is_told(device: str, state: str, words: str, sentence: str) -
     )
     assert fit_words(fit) == words
     assert sentence in fit_sentence(fit)
+    assert "of 8.0 GB" not in fit_sentence(fit, loaded=True)
     assert fit_words(None) == fit_sentence(None) == ""
 
 

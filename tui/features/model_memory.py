@@ -52,6 +52,8 @@ class ModelMemoryFeature(Feature):
 
     async def _unload(self, name: str) -> None:
         held = next((m for m in self._models.loaded if m.name == name), None)
+        if held is None and self.host.state.model_name == name:
+            held = self.host.state.loaded  # loaded since the daemon told its figures
         try:
             done = await self.host.client.request(
                 _Unloaded, "POST", "/ingle/v1/unload", {"model": name}

@@ -85,9 +85,10 @@ class CompareScreen(Screen[Message | None]):
 
     def _show_note(self) -> None:
         note = TOGETHER if self._together else IN_TURN
-        wide = self.size.width >= SIDE_BY_SIDE
-        keys = f"{note}  {KEYS}" if wide else f"{note}\n{SHORT_KEYS}"
-        self.query_one("#compare-note", Static).update(keys)
+        room = self.size.width - 4
+        keys = KEYS if len(KEYS) <= room else SHORT_KEYS
+        between = "  " if len(note) + 2 + len(keys) <= room else "\n"
+        self.query_one("#compare-note", Static).update(f"{note}{between}{keys}")
 
     def _paint(self) -> None:
         for side in self._sides:

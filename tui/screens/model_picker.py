@@ -168,7 +168,11 @@ class ModelPicker(ModalScreen[Picked | None]):
         if known := facts(model):
             lines.append(Content(clean(" · ".join(known))))
         if model.fit is not None:
-            lines.append(Content(fit_sentence(model.fit)).stylize(fit_style(model.fit)))
+            lines.append(
+                Content(fit_sentence(model.fit, loaded=model.state == "ready")).stylize(
+                    fit_style(model.fit)
+                )
+            )
         extra = [
             f"{wording.speed(self._speeds[model.name])} measured here"
             if model.name in self._speeds

@@ -156,7 +156,7 @@ class ComparedModel(Vertical):
             return "reading" if turn.prompt_tokens else "waiting"
         parts = [
             wording.speed(turn.speed) if turn.speed else "",
-            f"first token {wording.duration(turn.first_token_seconds)}"
+            f"first {wording.duration(turn.first_token_seconds)}"
             if turn.first_token_seconds is not None
             else "",
             f"{wording.tokens(turn.tokens)} token{'' if turn.tokens == 1 else 's'}",
