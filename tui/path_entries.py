@@ -8,12 +8,17 @@ from .transcript.entries import AnswerEntry, Entry, PromptEntry, SeamEntry, Syst
 from .turn import ending_note, facts_summary
 
 
-def path_entries(chat: Chat) -> list[Entry]:
-    """The system prompt, an entry for each message that has something, and a seam a compaction."""
+def path_entries(chat: Chat, running: AnswerEntry | None = None) -> list[Entry]:
+    """The system prompt, an entry for each message that has something, and a seam a compaction.
+
+    An answer that is being written keeps the entry it grows in, `running`.
+    """
     entries: list[Entry] = [SystemEntry(chat.settings.system)] if chat.settings.system else []
     seams = {compaction.at: compaction for compaction in chat.compaction_chain()}
     for message in chat.path:
-        if message.role == "user" or message.content or message.reasoning:
+        if running is not None and message.id == running.id:
+            entries.append(running)
+        elif message.role == "user" or message.content or message.reasoning:
             entries.append(entry_of(chat, message))
         if (compaction := seams.get(message.id)) is not None:
             pins = len(compaction.kept)

@@ -460,3 +460,43 @@ async def test_hostile_text_never_reaches_the_terminal(
         assert not {c for c in raw if ord(c) < 32 or 127 <= ord(c) < 160 or c in "\u202e\ud800"}
         assert "safe red" in chat.screen_text
         assert "aGFjaw" not in chat.screen_text
+
+
+async def test_the_chat_can_be_drawn_again_while_an_answer_runs(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.script("First.")
+    fake_daemon.script("Some ", "words ", "more ", "and the end.", gate_before=2)
+    async with open_chat() as chat:
+        await chat.send("one")
+        await chat.until_shown("First.")
+        await chat.send("two")
+        await chat.until_shown("Some words")
+        chat.screen.run_command("system", "Be brief.")
+        await chat.until_shown("Some words")
+        fake_daemon.gate.set()
+        await chat.until_shown("and the end.")
+        await chat.until(lambda: chat.screen.turn is None)
+        assert chat.screen_text.count("Some words") == 1
+
+
+async def test_an_answer_goes_on_while_another_branch_is_read(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.script("First.")
+    fake_daemon.script("Some ", "words ", "and the end.", gate_before=2)
+    async with open_chat() as chat:
+        await chat.send("one")
+        await chat.until_shown("First.")
+        await chat.pilot.press("f5")
+        await chat.until_shown("Some words")
+        tree = chat.screen.chat
+        first = next(message for message in tree.messages.values() if message.content == "First.")
+        tree.choose(first)
+        chat.screen.show_path()
+        await chat.until_shown("First.")
+        fake_daemon.gate.set()
+        await chat.until(lambda: chat.screen.turn is None)
+        other = next(m for m in tree.siblings(first) if m is not first)
+        assert other.content == "Some words and the end."
+        assert "words" not in chat.screen_text

@@ -391,7 +391,8 @@ class ChatScreen(Screen[None]):
 
     def show_path(self, *, at: str | None = None) -> None:
         """Draw the transcript from the chat's path again."""
-        self.transcript.load(path_entries(self.chat), at)
+        running = self.turn.entry if self.turn is not None else None
+        self.transcript.load(path_entries(self.chat, running), at)
         for feature in self.features:
             feature.on_path_changed()
         self.show_state()

@@ -118,9 +118,9 @@ class TranscriptView(ScrollView):
         self.refresh()
 
     def update_entry(self, entry: Entry) -> None:
-        """Show what changed in an entry that is in the transcript."""
+        """Show what changed in an entry, if it is in the transcript."""
         look = self._look
-        if look is None:
+        if look is None or not self.holds(entry):
             return
         index = self._index(entry)
         old = entry.previous_lines
@@ -136,7 +136,9 @@ class TranscriptView(ScrollView):
         self._refresh_from(top + _first_difference(old, new), change)
 
     def drop(self, entry: Entry) -> None:
-        """Take an entry away."""
+        """Take an entry away, if it is there."""
+        if not self.holds(entry):
+            return
         index = self._index(entry)
         del self._entries[index]
         self._layout_map.remove(index)
@@ -151,6 +153,10 @@ class TranscriptView(ScrollView):
     def find_entry(self, name: str) -> Entry | None:
         """The entry with this id."""
         return next((entry for entry in self._entries if entry.id == name), None) if name else None
+
+    def holds(self, entry: Entry) -> bool:
+        """Whether it is in the transcript: an answer may be written on another branch."""
+        return any(held is entry for held in reversed(self._entries))
 
     def _index(self, entry: Entry) -> int:
         """Where an entry is; what changes is mostly near the end."""
