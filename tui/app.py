@@ -19,6 +19,7 @@ from textual.screen import Screen
 from .client import DaemonClient
 from .commands import COMMANDS
 from .folders import Folders
+from .preferences import Preferences
 from .screens.chat import ChatScreen
 from .theme import EMBER, FALLBACK_VARIABLES, THEMES
 
@@ -37,6 +38,7 @@ class ChatApp(App[None]):
         folders: Folders | None = None,
         temporary: bool = False,
         theme: str = EMBER.name,
+        preferences: Preferences | None = None,
         start_daemon: Callable[[], None] | None = None,
         on_live: Callable[[], None] | None = None,
     ) -> None:
@@ -48,6 +50,7 @@ class ChatApp(App[None]):
             model=model,
             folders=folders,
             temporary=temporary,
+            preferences=preferences,
             start_daemon=start_daemon,
             on_live=self._live,
         )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .features.feature import Feature
     from .folders import Folders
     from .history.store import HistoryStore
+    from .preferences import Preferences
     from .transcript.transcript import Transcript
     from .turn import Turn
     from .widgets.composer import Composer
@@ -47,6 +48,15 @@ class ChatHost(Protocol):
     @property
     def folders(self) -> Folders | None:
         """Where history and settings are kept; None keeps nothing."""
+        ...
+
+    @property
+    def preferences(self) -> Preferences:
+        """What the person set for the chat itself."""
+        ...
+
+    def set_preferences(self, preferences: Preferences) -> None:
+        """Go on with other preferences, and tell the features."""
         ...
 
     @property

@@ -61,6 +61,7 @@ def run_chat(
                 model=model,
                 temporary=temporary,
                 theme=theme,
+                preferences=preferences,
                 start_daemon=start_daemon,
                 on_live=None if first_frame is None else first_frame.hand_over,
             )

@@ -11,7 +11,7 @@ from textual.theme import Theme
 
 from ingle.tui.first_frame import SHADES, Shade
 from ingle.tui.folders import Folders
-from ingle.tui.preferences import Preferences, load_preferences, remember_theme
+from ingle.tui.preferences import Preferences, load_preferences, remember
 from ingle.tui.theme import (
     CONTRAST,
     CONTRAST_LIGHT,
@@ -115,11 +115,11 @@ def test_choice(remembered: str, environ: dict[str, str], expected: Theme) -> No
 def test_preferences(tmp_path: Path) -> None:
     folder = tmp_path / "config"
     assert load_preferences(None) == load_preferences(folder) == Preferences()
-    remember_theme(folder, "ingle-light")
+    remember(folder, "theme", "ingle-light")
     assert load_preferences(folder) == Preferences("ingle-light")
     file = folder / "chat.toml"
     file.write_text('# mine\nmotion = false\ntheme = "ingle"\n[later]\nx = 1\n')
-    remember_theme(folder, "ingle-16")
+    remember(folder, "theme", "ingle-16")
     assert load_preferences(folder) == Preferences("ingle-16", motion=False)
     assert "# mine" in file.read_text()
 
@@ -127,7 +127,9 @@ def test_preferences(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["theme = 3\nmotion = 'no'", "theme = ", "\x80"])
 def test_preferences_that_make_no_sense(tmp_path: Path, text: str) -> None:
     (tmp_path / "chat.toml").write_bytes(text.encode("latin-1"))
-    assert load_preferences(tmp_path) == Preferences()
+    preferences = load_preferences(tmp_path)
+    assert preferences.trouble
+    assert preferences._replace(trouble="") == Preferences()
 
 
 async def test_a_theme_is_remembered(open_chat: OpenChat, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from ..api import GaugesEvent, PagesEvent, PullProgress
 if TYPE_CHECKING:
     from ..host import ChatHost
     from ..prompt import Prompt
+    from ..preferences import Preferences
     from ..turn import Turn
 
 Handler = Callable[[str], Awaitable[None] | None]
@@ -67,6 +68,9 @@ class Feature:
 
     def on_draft_changed(self, text: str) -> None:
         """Somebody typed."""
+
+    def on_preferences(self, preferences: Preferences) -> None:
+        """The person set something else; what is set at the start is in `host.preferences`."""
 
     def on_closing(self) -> None:
         """The chat is left; nothing asynchronous will run any more."""

@@ -28,6 +28,7 @@ from ..features.feature import Feature, Handler
 from ..features.title import TitleFeature
 from ..folders import Folders
 from ..history.store import open_history
+from ..keys import default_key
 from ..messages import (
     DaemonConnected,
     DaemonLost,
@@ -40,6 +41,7 @@ from ..messages import (
 from ..notices import failure
 from ..painter import Painter
 from ..path_entries import path_entries
+from ..preferences import Preferences
 from ..prompt import Prompt
 from ..transcript.cleaning import clean
 from ..transcript.transcript import Transcript
@@ -75,7 +77,7 @@ class ChatScreen(Screen[None]):
     VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-tall"), (28, "-roomy")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(
-            command.key or "",
+            command.key or default_key(command.name),
             f"command({command.name!r})",
             command.title,
             show=False,
@@ -83,7 +85,6 @@ class ChatScreen(Screen[None]):
             id=command.name,
         )
         for command in COMMANDS
-        if command.key is not None
     ]
 
     def __init__(
@@ -93,6 +94,7 @@ class ChatScreen(Screen[None]):
         model: str | None = None,
         folders: Folders | None = None,
         temporary: bool = False,
+        preferences: Preferences | None = None,
         start_daemon: Callable[[], None] | None = None,
         on_live: Callable[[], object] | None = None,
     ) -> None:
@@ -103,6 +105,7 @@ class ChatScreen(Screen[None]):
         self.chat = Chat(temporary=temporary)
         self._turns = Turns(self)
         self.folders = folders
+        self.preferences = preferences or Preferences()
         self.store = None if folders is None else open_history(folders.chats, self._cannot_keep)
         self._on_live = on_live
         self._editing: Message | None = None
@@ -232,6 +235,12 @@ class ChatScreen(Screen[None]):
         result = handler(argument) if handler is not None else None
         if result is not None:
             self.run_worker(_awaited(result), group=f"command-{name}")
+
+    def set_preferences(self, preferences: Preferences) -> None:
+        """Go on with other preferences."""
+        self.preferences = preferences
+        for feature in self.features:
+            feature.on_preferences(preferences)
 
     def can_run(self, name: str) -> bool:
         """Whether some feature answers this command."""

@@ -1,47 +1,45 @@
-"""`HelpScreen`: keys and commands."""
+"""`HelpScreen`: the keys of what has the focus, then every command."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable, Iterator, Sequence
 
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
-from textual.content import Content
-from textual.screen import ModalScreen
-from textual.widgets import Static
+from ..commands import COMMANDS, Command
+from .filtered_table import FilteredTable, Row, Section
 
-from ..commands import COMMANDS
-
-TYPING = (
-    ("enter", "Send; while an answer runs, queue the prompt"),
-    ("ctrl+j", "Break the line; shift+enter does too where it can"),
-    ("up", "In an empty line: the last prompt again"),
-    ("end", "At the end of the line: follow the answer again"),
-    ("ctrl+p", "Every command, by name"),
-)
+HINT = "esc closes  ·  /keys changes keys"
+ALWAYS = Row("ctrl+p", "", "Every command, by name")
 
 
-class HelpScreen(ModalScreen[None]):
-    """A table over the chat, closed by escape."""
+class HelpScreen(FilteredTable):
+    """`here` are the keys of the focused thing; `keys_of` tells the keys of a command."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,f1,q,enter", "dismiss", "Close", show=False)
-    ]
+    def __init__(
+        self,
+        here: Sequence[tuple[str, str]],
+        commands: Sequence[Command],
+        keys_of: Callable[[Command], Sequence[str]],
+        *,
+        title: str = "Where you are",
+    ) -> None:
+        rows = [Row(key, "", text) for key, text in here]
+        sections = [Section(title, rows)] if rows else []
+        super().__init__("Help", [*sections, *command_sections(commands, keys_of)], HINT)
 
-    def compose(self) -> ComposeResult:
-        with VerticalScroll(classes="dialog"):
-            yield Static(self._table(), markup=False)
 
-    def _table(self) -> Content:
-        rows = [self._row(key, text, "") for key, text in TYPING]
-        for command in COMMANDS:
-            argument = f" {command.argument}" if command.argument else ""
-            slash = f"/{command.slash}{argument}" if command.slash else ""
-            rows.append(self._row(command.key or "", command.help, slash))
-        title = Content("Keys and commands").stylize("bold $primary")
-        return Content("\n").join([title, Content(""), *rows])
+def command_sections(
+    commands: Sequence[Command], keys_of: Callable[[Command], Sequence[str]]
+) -> Iterator[Section]:
+    """Every command under the heading of its group."""
+    for group in dict.fromkeys(command.group for command in COMMANDS):
+        rows = [_row(command, keys_of) for command in commands if command.group == group]
+        if group == "Program":
+            rows.append(ALWAYS)
+        if rows:
+            yield Section(group, rows)
 
-    @staticmethod
-    def _row(key: str, text: str, slash: str) -> Content:
-        return Content.assemble((f"{key:<10} ", "$secondary"), (f"{slash:<13}", "$muted"), text)
+
+def _row(command: Command, keys_of: Callable[[Command], Sequence[str]]) -> Row:
+    argument = f" {command.argument}" if command.argument else ""
+    slash = f"/{command.slash}{argument}" if command.slash else ""
+    return Row(" ".join(keys_of(command)), slash, command.help)

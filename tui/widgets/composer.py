@@ -38,6 +38,7 @@ class Composer(ChipEditor):
     them, the newest first; `folder` is where `@file` is looked for.
     """
 
+    HELP_TITLE = "Writing"
     HELP_KEYS = (
         ("enter", "Send; while an answer runs, queue the prompt"),
         ("ctrl+j", "Break the line; shift+enter and alt+enter where the terminal can"),

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingle.tui.commands import COMMANDS
+from ingle.tui.folders import Folders
+from ingle.tui.preferences import load_preferences
+from ingle.tui.screens.chat import ChatScreen
+
+if TYPE_CHECKING:
+    from ..conftest import OpenChat
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Folders:
+    folders = Folders(tmp_path / "chats", tmp_path / "config")
+    folders.config.mkdir()
+    return folders
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (160, 45)])
+async def test_help_begins_with_where_the_reader_is(
+    open_chat: OpenChat, size: tuple[int, int]
+) -> None:
+    async with open_chat(size=size) as chat:
+        await chat.until_shown("on disk")
+        await chat.pilot.press("f1")
+        await chat.until_shown("Writing")
+        assert "Send; while an answer runs" in chat.screen_text
+        await chat.pilot.press(*"attach")
+        await chat.until_shown("Send a file along")
+        assert "/attach FILE" in chat.screen_text
+        assert "Send; while" not in chat.screen_text
+        await chat.pilot.press(*"zzz")
+        await chat.until_shown("Nothing here has that.")
+        await chat.pilot.press("f1")
+        await chat.until(lambda: "Nothing here" not in chat.screen_text)
+        assert chat.draft == ""
+
+
+async def test_help_names_every_command_that_can_run(open_chat: OpenChat) -> None:
+    async with open_chat(size=(120, 200)) as chat:
+        await chat.until_shown("on disk")
+        await chat.pilot.press("f1")
+        await chat.until_shown("Writing")
+        screen = chat.app.get_default_screen()
+        assert isinstance(screen, ChatScreen)
+        for command in COMMANDS:
+            if command.slash is not None and screen.can_run(command.name):
+                assert f"/{command.slash}" in chat.screen_text
+
+
+async def test_own_keys_run_commands(open_chat: OpenChat, folders: Folders) -> None:
+    (folders.config / "keys.toml").write_text('help = "f9"\ndoctor = "alt+d"\ncopy = ""\n')
+    async with open_chat(folders=folders) as chat:
+        await chat.until_shown("on disk")
+        await chat.pilot.press("f1")
+        await chat.pilot.press("f9")
+        await chat.until_shown("Writing")
+        await chat.pilot.press(*"leave", "escape")
+        await chat.until(lambda: "Writing" not in chat.screen_text)
+        await chat.pilot.press("alt+d")
+        await chat.until_shown("Doctor")
+
+
+async def test_keys_that_cannot_be_are_told_once(open_chat: OpenChat, folders: Folders) -> None:
+    (folders.config / "keys.toml").write_text('help = "ctrl+h"\nhepl = "f9"\n')
+    async with open_chat(size=(120, 30), folders=folders) as chat:
+        await chat.until_shown("ctrl+h is backspace for terminals")
+        await chat.until_shown("There is no command 'hepl'")
+        await chat.pilot.press("f1")
+        await chat.until_shown("Writing")
+
+
+async def test_the_file_of_keys_is_written_once(open_chat: OpenChat, folders: Folders) -> None:
+    file = folders.config / "keys.toml"
+    async with open_chat(size=(120, 40), folders=folders) as chat:
+        await chat.until_shown("on disk")
+        await chat.send("/keys")
+        await chat.until_shown("ctrl+s writes")
+        assert "compact" in chat.screen_text or "stop" in chat.screen_text
+        await chat.pilot.press("ctrl+s")
+        await chat.until(file.exists)
+        file.write_text("# mine\n")
+        await chat.pilot.press("ctrl+s")
+        await chat.until_shown("is there already")
+        assert file.read_text() == "# mine\n"
+
+
+async def test_settings_take_effect_and_are_kept(open_chat: OpenChat, folders: Folders) -> None:
+    async with open_chat(size=(100, 30), folders=folders) as chat:
+        await chat.until_shown("on disk")
+        await chat.pilot.press("f2")
+        await chat.until_shown("Enter sends")
+        await chat.pilot.press("down", "down", "right")
+        await chat.until_shown("‹ off ›")
+        await chat.until(lambda: not load_preferences(folders.config).enter_sends)
+        await chat.pilot.press("up", "up", "right")
+        await chat.until(lambda: load_preferences(folders.config).theme == chat.app.theme)
+        await chat.pilot.press("escape")
+        await chat.pilot.press("a", "enter", "b")
+        await chat.until(lambda: chat.draft == "a\nb")
+
+
+@pytest.mark.parametrize("size", [(60, 20), (160, 45)])
+async def test_settings_fit_every_screen(open_chat: OpenChat, size: tuple[int, int]) -> None:
+    async with open_chat(size=size) as chat:
+        await chat.until_shown("on disk")
+        await chat.pilot.press("f2")
+        await chat.until_shown("Theme")
+        assert "not kept" in chat.screen_text
+
+
+async def test_the_doctor_tells_and_copies(
+    open_chat: OpenChat, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", "192.0.2.7 1 192.0.2.8 22")
+    async with open_chat(size=(120, 45), folders=folders) as chat:
+        await chat.until_shown("on disk")
+        await chat.send("/doctor")
+        await chat.until_shown("OSC 52")
+        for word in ("versions", "terminal", "120 × 45", "SSH", "glyphs", "daemon", "chats"):
+            assert word in chat.screen_text
+        await chat.pilot.press("y")
+        await chat.until(lambda: "glyphs" in chat.app.clipboard)
+        assert "192.0.2" not in chat.app.clipboard
