@@ -355,7 +355,7 @@ async def test_slash_commands(open_chat: OpenChat, fake_daemon: FakeDaemon) -> N
         await chat.send("/model other")
         await chat.until_shown("other:1b on disk")
         await chat.send("/help")
-        await chat.until_shown("Keys and commands")
+        await chat.until_shown("Writing")
         await chat.pilot.press("escape")
         await chat.send("/nonsense")
         await chat.until_shown("There is no command /nonsense")

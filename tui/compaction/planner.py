@@ -26,7 +26,8 @@ class Step(Enum):
 class Fill:
     """How full the context is, in tokens; `turns_since` the last compaction, None before any.
 
-    `refused_at` is how much there was when a compaction was refused or held off last.
+    `refused_at` is how much there was when a compaction was refused or held off last. `at` is the
+    share from which it is done unasked, None where it never is.
     """
 
     used: int
@@ -34,6 +35,7 @@ class Fill:
     notes: int
     turns_since: int | None = None
     refused_at: int | None = None
+    at: float | None = AUTOMATIC_AT
 
     @property
     def share(self) -> float:
@@ -41,16 +43,16 @@ class Fill:
         return self.used / self.context if self.context else 0.0
 
 
-def automatic_at(context: int, notes: int) -> int:
-    """From how many tokens it is done unasked: 90 %, or what leaves room for doing it."""
-    return max(0, min(round(AUTOMATIC_AT * context), context - INSTRUCTION - notes))
+def automatic_at(context: int, notes: int, at: float = AUTOMATIC_AT) -> int:
+    """From how many tokens it is done unasked: that share, or what leaves room for doing it."""
+    return max(0, min(round(at * context), context - INSTRUCTION - notes))
 
 
 def next_step(fill: Fill) -> Step:
     """What to do after an answer, in idle time."""
     if not fill.context or (fill.turns_since is not None and fill.turns_since < TURNS_BETWEEN):
         return Step.NOTHING
-    if fill.used >= automatic_at(fill.context, fill.notes):
+    if fill.at is not None and fill.used >= automatic_at(fill.context, fill.notes, fill.at):
         # What was refused once is not tried again until a good deal more was said.
         if fill.refused_at is not None and fill.used < 1.05 * fill.refused_at:
             return Step.SUGGEST

@@ -380,7 +380,9 @@ class CompactionFeature(Feature):
         if active is not None:
             turns = sum(m.role == "user" and m.created > active.created for m in path)
         notes = min(1024, max(96, self._used // 8))
-        return Fill(self._used, self._context, notes, turns, self._refused_at)
+        said = self.host.preferences
+        at = said.compact_at / 100 if said.auto_compact else None
+        return Fill(self._used, self._context, notes, turns, self._refused_at, at)
 
     def _is_worth_it(self) -> bool:
         """Whether there are turns to sum up at all."""

@@ -9,8 +9,8 @@ from ..api import GaugesEvent, PagesEvent, PullProgress
 
 if TYPE_CHECKING:
     from ..host import ChatHost
-    from ..prompt import Prompt
     from ..preferences import Preferences
+    from ..prompt import Prompt
     from ..turn import Turn
 
 Handler = Callable[[str], Awaitable[None] | None]

@@ -105,18 +105,22 @@ class FilteredTable(ModalScreen[None]):
             if rows:
                 lines += [Content("")] if lines else []
                 lines.append(Content(section.heading).stylize("bold $secondary"))
-                lines += [line for row in rows for line in _lines(row, width)]
+                wide = width >= NARROW and any(row.word for row in section.rows)
+                words = SLASH_WIDTH if wide else 0
+                lines += [line for row in rows for line in _lines(row, width, words)]
         if not lines:
             lines = [Content("Nothing here has that.").stylize("$muted")]
         self.query_one("#table", Static).update(Content("\n").join(lines))
 
 
-def _lines(row: Row, width: int) -> list[Content]:
-    """A row in columns; its text goes on below itself."""
-    narrow = width < NARROW
-    words = "" if narrow else row.word.ljust(SLASH_WIDTH)
-    indent = KEY_WIDTH + len(words)
-    text = f"{row.text}  {row.word}".rstrip() if narrow else row.text
+def _lines(row: Row, width: int, words: int) -> list[Content]:
+    """A row in columns, of which the second has so many cells; its text goes on below itself."""
+    indent = KEY_WIDTH + words
+    text = row.text if words else f"{row.text}  {row.word}".rstrip()
     parts = textwrap.wrap(text, max(10, width - indent)) or [""]
-    first = Content.assemble((row.key.ljust(KEY_WIDTH), "$primary"), (words, "$muted"), parts[0])
+    first = Content.assemble(
+        (row.key.ljust(KEY_WIDTH), "$primary"),
+        (row.word.ljust(words) if words else "", "$muted"),
+        parts[0],
+    )
     return [first, *(Content(" " * indent + part) for part in parts[1:])]

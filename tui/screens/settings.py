@@ -42,7 +42,7 @@ SETTINGS = (
     Setting(
         "compact_at",
         "Compact at",
-        "How full the context may be before that, in percent",
+        "Percent of the context, at most",
         tuple(range(50, 96, 5)),
     ),
 )
@@ -51,9 +51,6 @@ SETTINGS = (
 class SettingsScreen(ModalScreen[None]):
     """`change` is told of every new value at once, and returns all preferences as they are then."""
 
-    DEFAULT_CSS = """
-    SettingsScreen OptionList { max-height: 50vh; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,f2", "dismiss", "Close", show=False, priority=True),
         Binding("right,space", "step(1)", "Next", show=False, priority=True),

@@ -45,3 +45,8 @@ def test_whether_a_prompt_fits() -> None:
     assert fits(7000, 500, 8000)
     assert not fits(7500, 500, 8000)
     assert fits(7500, 500, 0)
+
+
+def test_the_person_says_when_it_is_done_unasked() -> None:
+    assert next_step(Fill(6100, 8000, notes=300, at=0.75)) is Step.COMPACT
+    assert next_step(Fill(7900, 8000, notes=300, at=None)) is Step.SUGGEST
