@@ -219,7 +219,7 @@ class Turn:
             accepted_tokens=done.accepted_tokens if done else 0,
             context=self.context,
             route=route.kind,
-            route_reason=route.reason,
+            route_reason=route.short,
             first_token=self.first_token_seconds,
             seconds=time.monotonic() - self._asked_at if self._asked_at is not None else None,
             prompt_seconds=done.prompt_seconds if done else 0.0,

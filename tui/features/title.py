@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class TitleFeature(Feature):
-    """Keeps the title bar up to date; whether the chat is written is the history's to say."""
+    """Keeps the title bar up to date."""
 
     def on_ready(self) -> None:
         """See `Feature`."""
@@ -43,28 +43,35 @@ class TitleFeature(Feature):
 
     def on_connected(self) -> None:
         """See `Feature`."""
-        self.show_model()
+        self.show_state()
 
     def on_gauges(self, gauges: GaugesEvent) -> None:
         """See `Feature`."""
-        self.show_model()
+        self.show_state()
 
     @property
     def _bar(self) -> TitleBar:
         return self.host.composer.screen.query_one(TitleBar)
 
     def _show_chat(self) -> None:
-        bar, chat = self._bar, self.host.chat
-        bar.place = branch_of(chat)
-        if chat.temporary:
-            bar.kept, bar.trouble = "temporary, not written", False
-        elif bar.kept.startswith("temporary"):
-            bar.kept = ""
-        self.show_model()
+        self._bar.place = branch_of(self.host.chat)
+        self.show_state()
 
-    def show_model(self) -> None:
-        """Bring the model's name and state up to date."""
+    def _kept(self) -> str:
+        """Where the chat is kept, in a word; "" for one without messages."""
+        chat, store = self.host.chat, self.host.store
+        if chat.temporary:
+            return "temporary, not written"
+        if self.host.state.not_kept:
+            return "NOT SAVED"
+        if store is None or not chat.messages:
+            return ""
+        return "saved, encrypted" if store.database.is_encrypted else "saved"
+
+    def show_state(self) -> None:
+        """Bring the model, and whether the chat is kept, up to date."""
         bar, state = self._bar, self.host.state
+        bar.kept, bar.trouble = self._kept(), bool(state.not_kept) and not self.host.chat.temporary
         bar.model = clean(state.model_name or "")
         loaded = state.loaded
         if loaded is not None and loaded.state != "stopped":

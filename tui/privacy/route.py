@@ -10,7 +10,7 @@ _THIS_MACHINE = frozenset({"127.0.0.1", "::1", "[::1]", "localhost"})
 class Route(NamedTuple):
     """`kind` is what a message's facts keep; `mark` and `word` say it in the line above the draft.
 
-    `promise` is what follows from it, `reason` a sentence about why.
+    `promise` is what follows from it, `reason` a sentence about why, and `short` that in two words.
     """
 
     kind: str
@@ -18,6 +18,7 @@ class Route(NamedTuple):
     word: str
     promise: str
     reason: str
+    short: str
 
 
 def route_to(endpoint: str) -> Route:
@@ -30,6 +31,7 @@ def route_to(endpoint: str) -> Route:
             "LOCAL",
             "nothing leaves this machine",
             "The model runs on this machine, and no cloud provider is configured.",
+            "only route",
         )
     return Route(
         "remote",
@@ -38,4 +40,5 @@ def route_to(endpoint: str) -> Route:
         f"goes to the daemon at {endpoint}",
         f"The chat was started with the daemon at {endpoint}, which is not on this machine; "
         "no cloud provider is configured.",
+        "its daemon",
     )

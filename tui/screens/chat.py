@@ -493,7 +493,7 @@ class ChatScreen(Screen[None]):
         welcome.temporary = self.chat.temporary
         welcome.trouble = "\n".join(filter(None, self.state.trouble or ()))
         self.query_one(TitleBar).chat_title = clean(self.chat.title)
-        self.feature(TitleFeature).show_model()
+        self.feature(TitleFeature).show_state()
         composer = self.composer
         composer.placeholder = self.state.placeholder
         hints = key_hints(self.turn is not None, self.size.width)

@@ -69,7 +69,7 @@ class TitleBar(Widget):
         ]
 
     def _model(self, *, with_state: bool) -> Content:
-        mark = ("●", "$success") if self.good else ("○", "$warning")
+        mark = ("●", "$success") if self.good else ("○", "$muted")
         state = f" {self.model_state}" if with_state and self.model_state else ""
         return Content.assemble(mark, f" {self.model}", (state, "$muted"))
 

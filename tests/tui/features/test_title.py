@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from ingle.tui.chats.chat import Chat as ChatTree
 from ingle.tui.chats.message import Message
 from ingle.tui.features.title import branch_of
+from ingle.tui.folders import Folders
+from ingle.tui.messages import HistoryTrouble
 from ingle.tui.widgets.title_bar import TitleBar
 
 if TYPE_CHECKING:
@@ -51,3 +54,13 @@ async def test_a_temporary_chat_says_so(open_chat: OpenChat) -> None:
         await chat.until_shown("this chat is never written down")
         await chat.pilot.press("ctrl+n")
         await chat.until(lambda: "temporary" not in chat.screen_text)
+
+
+async def test_a_kept_chat_says_so_and_trouble_too(open_chat: OpenChat, tmp_path: Path) -> None:
+    folders = Folders(tmp_path / "chats", tmp_path / "config")
+    async with open_chat(size=(100, 30), folders=folders) as chat:
+        await chat.until_shown("smollm2:135m")
+        await chat.send("hello")
+        await chat.until_shown("│ saved")
+        chat.screen.post_message(HistoryTrouble("The disk is full."))
+        await chat.until_shown("│ NOT SAVED")
