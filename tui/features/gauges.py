@@ -299,6 +299,7 @@ class GaugesFeature(Feature):
 
     def show_context(self) -> None:
         """What takes how many tokens."""
+        from ..gauges.context_use import savings
         from ..screens.context_table import ContextTable
 
         self._stale = True
@@ -306,7 +307,9 @@ class GaugesFeature(Feature):
         if not self.counter.parts:
             self.host.tell("Nothing is sent yet: the chat is empty.", "warning")
             return
-        self.host.show_screen(ContextTable(self.counter.parts, self.state.use), self._go_to)
+        saved = savings(self.host.chat, self.counter.parts)
+        table = ContextTable(self.counter.parts, self.state.use, saved)
+        self.host.show_screen(table, self._go_to)
 
     def _go_to(self, message: str | None) -> None:
         if message is not None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ..api import TokenCounts
 from ..chats.chat import Chat
-from ..chats.view import request_messages
+from ..chats.view import view_entries
 from ..client import DaemonClient
 from ..errors import ClientError
 from .context_use import REPLY_RESERVE, ContextPart, ContextUse, context_parts, context_use
@@ -33,8 +33,9 @@ class ContextCounter:
     def look(self, chat: Chat, model: str) -> None:
         """Take the chat as it is now; `use` and `parts` are of this moment."""
         self.model = model
-        self.request = request_messages(chat)
-        self.parts = context_parts(chat, self.request, self.count)
+        entries = view_entries(chat)
+        self.request = [{"role": entry.role, "content": entry.content} for entry in entries]
+        self.parts = context_parts(entries, self.count)
 
     def take_total(self, tokens: int) -> None:
         """The engine's own count of what `look` saw."""

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
 from ..chats.chat import Chat
 from ..chats.message import Message
+from ..chats.view import KEPT, ViewEntry, trimmed_text
+from ..compaction.selection import select
 from .shares import shares
 
 SUGGEST_AT = 0.75
 """The part of the context from which compacting is suggested."""
 FULL_AT = 0.9
 REPLY_RESERVE = 1024
+_QUOTED = re.compile(r"<(user|assistant)>\n.*?\n</\1>", re.DOTALL)
 
 CountTokens = Callable[[Mapping[str, str]], tuple[int, bool]]
 """A message's tokens, and whether they are exact."""
@@ -47,7 +51,7 @@ class Role(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ContextPart:
-    """A message as it is sent: its tokens, of which `files` are attachments.
+    """A message as it is sent: its tokens, of which `files` are attachments, `pins` pinned words.
 
     `message` is None for what is not a message of the chat: the system prompt, a summary.
     """
@@ -58,6 +62,7 @@ class ContextPart:
     text: str
     message: Message | None = None
     files: int = 0
+    pins: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,37 +81,37 @@ class ContextUse:
         return self.used / self.context if self.context else 0.0
 
 
-def context_parts(
-    chat: Chat, request: Sequence[Mapping[str, str]], count: CountTokens
-) -> list[ContextPart]:
-    """The messages of a request with what is known of each, in their order."""
-    waiting = [message for message in chat.path if message.text]
-    parts: list[ContextPart] = []
-    begin = 0
-    for sent in request:
-        tokens, exact = count(sent)
-        text = sent.get("content", "")
-        rest = range(begin, len(waiting))
-        alike = (i for i in rest if waiting[i].text == text and waiting[i].role == sent.get("role"))
-        place = next(alike, None)
-        if place is None:
-            role = Role.SYSTEM if text == chat.settings.system else Role.SUMMARY
-            parts.append(ContextPart(role, tokens, exact, text))
-            continue
-        message = waiting[place]
-        begin = place + 1
-        own = Role.YOU if message.role == "user" else Role.ASSISTANT
-        files = round(tokens * _share_of_files(message))
-        role = Role.PINS if message.pinned else own
-        parts.append(ContextPart(role, tokens, exact, message.content or text, message, files))
-    return parts
+def context_parts(entries: Sequence[ViewEntry], count: CountTokens) -> list[ContextPart]:
+    """What is known of each message that is sent, in their order."""
+    return [
+        _part(entry, *count({"role": entry.role, "content": entry.content})) for entry in entries
+    ]
 
 
-def _share_of_files(message: Message) -> float:
+def _part(entry: ViewEntry, tokens: int, exact: bool) -> ContextPart:
+    message = entry.message
+    if message is None:
+        if entry.part == "system":
+            return ContextPart(Role.SYSTEM, tokens, exact, entry.content)
+        pins = round(tokens * _share_of_pins(entry.content))
+        return ContextPart(Role.SUMMARY, tokens, exact, entry.content, pins=pins)
+    own = Role.YOU if message.role == "user" else Role.ASSISTANT
+    role = Role.PINS if message.pinned else own
+    files = round(tokens * _share_of_files(message, entry.content))
+    return ContextPart(role, tokens, exact, message.content or entry.content, message, files)
+
+
+def _share_of_files(message: Message, sent: str) -> float:
     """The part of a message's text that came as attachments: tokens cannot be counted apart."""
-    if not message.attachments:
-        return 0.0
-    return 1.0 - len(message.content) / max(1, len(message.text))
+    if not message.attachments or sent != message.text:
+        return 0.0  # none, or trimmed
+    return 1.0 - len(message.content) / max(1, len(sent))
+
+
+def _share_of_pins(record: str) -> float:
+    """The part of a record that is pinned messages, word for word."""
+    quoted = sum(len(found[0]) for found in _QUOTED.finditer(record)) if KEPT in record else 0
+    return quoted / len(record) if record else 0.0
 
 
 def context_use(
@@ -123,8 +128,9 @@ def context_use(
     """
     roles = [0] * len(Role)
     for part in parts:
-        roles[part.role] += part.tokens - part.files
+        roles[part.role] += part.tokens - part.files - part.pins
         roles[Role.FILES] += part.files
+        roles[Role.PINS] += part.pins
     roles[Role.ASSISTANT] += answer
     exact = total is not None or all(part.exact for part in parts)
     if total is not None:
@@ -164,17 +170,24 @@ class Savings:
     trim: int = 0
 
 
-KEPT_TURNS = 3
-SUMMARY_TOKENS = 400
-"""About what a summary takes."""
-
-
-def savings(parts: Sequence[ContextPart]) -> Savings:
-    """What could be saved: all but system, pins and the last turns for a summary; old files."""
+def savings(chat: Chat, parts: Sequence[ContextPart]) -> Savings:
+    """What compacting and trimming would save now, as they themselves would choose."""
+    sizes = {part.message.id: part.tokens for part in parts if part.message is not None}
+    head = sum(part.tokens for part in parts if part.message is None)
+    chosen = select(chat, chat.compaction_chain(), sizes, head)
+    compact = 0
+    if chosen is not None:
+        whole = sum(part.tokens for part in parts)
+        compact = max(0, whole - chosen.target)
     prompts = [i for i, part in enumerate(parts) if part.message and part.message.role == "user"]
-    kept_from = prompts[-KEPT_TURNS] if len(prompts) > KEPT_TURNS else 0
     last = prompts[-1] if prompts else 0
-    free = [p for p in parts[:kept_from] if p.role not in (Role.SYSTEM, Role.PINS)]
-    told = sum(part.tokens for part in free)
-    trimmed = sum(part.files for part in parts[:last] if part.role is not Role.PINS)
-    return Savings(max(0, told - SUMMARY_TOKENS), trimmed)
+    return Savings(compact, sum(_trimmed(part) for part in parts[:last]))
+
+
+def _trimmed(part: ContextPart) -> int:
+    """The tokens of a message that trimming would leave out."""
+    message = part.message
+    if message is None or message.pinned:
+        return 0
+    left = len(trimmed_text(message)) / max(1, len(message.text))
+    return max(0, part.tokens - round(part.tokens * left))

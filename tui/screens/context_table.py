@@ -15,7 +15,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from .. import wording
-from ..gauges.context_use import ContextPart, ContextUse, savings
+from ..gauges.context_use import ContextPart, ContextUse, Savings
 from ..transcript.cleaning import clean
 from ..widgets.context_ribbon import ribbon_line, role_legend
 from ..widgets.signs import signs
@@ -41,8 +41,9 @@ class ContextTable(ModalScreen[str | None]):
     }
     """
 
-    def __init__(self, parts: Sequence[ContextPart], use: ContextUse) -> None:
+    def __init__(self, parts: Sequence[ContextPart], use: ContextUse, saved: Savings) -> None:
         super().__init__()
+        self._savings = saved
         self._parts = list(parts)
         self._use = use
         self._by_size = True
@@ -82,7 +83,7 @@ class ContextTable(ModalScreen[str | None]):
         return Content.assemble(("Context", "bold $primary"), (facts, "$muted"))
 
     def _saved(self) -> Content:
-        saved = savings(self._parts)
+        saved = self._savings
         parts: list[str] = []
         if saved.compact:
             parts.append(f"/compact saves about {wording.tokens(saved.compact)}")

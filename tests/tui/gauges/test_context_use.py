@@ -6,9 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingle.tui.chats.chat import Chat, ChatSettings
+from ingle.tui.chats.compaction import Compaction
 from ingle.tui.chats.message import Attachment, Message
-from ingle.tui.chats.view import request_messages
+from ingle.tui.chats.view import request_messages, view_entries
 from ingle.tui.gauges.context_use import (
+    ContextPart,
     ContextUse,
     Role,
     context_parts,
@@ -27,50 +29,55 @@ def talk(turns: int = 2) -> Chat:
     for turn in range(turns):
         leaf = chat.leaf.id if chat.leaf else None
         prompt = chat.add(Message(role="user", content=f"question {turn} of some", parent=leaf))
-        answer = Message(role="assistant", content=f"answer {turn} " * 200, parent=prompt.id)
+        answer = Message(role="assistant", content=f"answer {turn} " * 200, ending="answered")
+        answer.parent = prompt.id
         chat.add(answer)
     return chat
+
+
+def parts_of(chat: Chat) -> list[ContextPart]:
+    return context_parts(view_entries(chat), words)
 
 
 def test_every_message_has_its_role() -> None:
     chat = talk()
     path = chat.path
     path[2].pinned = True
-    request = [*request_messages(chat), {"role": "user", "content": "what was said before"}]
-    parts = context_parts(chat, request, words)
-    assert [part.role for part in parts] == [
-        Role.SYSTEM,
-        Role.YOU,
-        Role.ASSISTANT,
-        Role.PINS,
-        Role.ASSISTANT,
-        Role.SUMMARY,
-    ]
-    assert [part.message for part in parts] == [None, *path, None]
-    assert sum(part.tokens for part in parts) == sum(words(message)[0] for message in request)
+    parts = parts_of(chat)
+    roles = [Role.SYSTEM, Role.YOU, Role.ASSISTANT, Role.PINS, Role.ASSISTANT]
+    assert [part.role for part in parts] == roles
+    assert [part.message for part in parts] == [None, *path]
+    assert sum(part.tokens for part in parts) == sum(words(m)[0] for m in request_messages(chat))
 
 
-def test_the_same_words_twice_are_two_messages() -> None:
-    chat = Chat()
-    first = chat.add(Message(role="user", content="again"))
-    second = chat.add(Message(role="assistant", content="Yes.", parent=first.id))
-    third = chat.add(Message(role="user", content="again", parent=second.id))
-    parts = context_parts(chat, request_messages(chat), words)
-    assert [part.message for part in parts] == [first, second, third]
+def test_behind_a_compaction_there_are_a_summary_and_pins() -> None:
+    chat = talk(3)
+    path = chat.path
+    path[0].pinned = True
+    summary = "- It was about questions, and " + "so on " * 40
+    chat.add_compaction(Compaction(at=path[3].id, summary=summary, kept=(path[0].id,)))
+    parts = parts_of(chat)
+    assert [part.role for part in parts] == [Role.SYSTEM, Role.SUMMARY, Role.YOU, Role.ASSISTANT]
+    use = context_use(parts, 8192)
+    assert use.roles[Role.SUMMARY] > use.roles[Role.PINS] > 0
+    assert use.used == sum(part.tokens for part in parts)
 
 
-def test_attachments_have_their_part_of_a_prompt() -> None:
+def test_attachments_have_their_part_of_a_prompt_until_they_are_trimmed() -> None:
     chat = Chat()
     file = Attachment("notes.txt", "word " * 60)
-    chat.add(Message(role="user", content="Look here, please: " * 4, attachments=(file,)))
-    parts = context_parts(chat, request_messages(chat), words)
+    prompt = Message(role="user", content="Look here, please: " * 4, attachments=(file,))
+    chat.add(prompt)
+    parts = parts_of(chat)
     use = context_use(parts, 8192)
     assert use.roles[Role.FILES] > use.roles[Role.YOU] > 0
     assert use.used == parts[0].tokens
+    chat.add_compaction(Compaction(at=prompt.id, summary="", trims=True))
+    assert context_use(parts_of(chat), 8192).roles[Role.FILES] == 0
 
 
 def test_the_engines_count_wins_over_the_sum() -> None:
-    parts = context_parts(talk(), request_messages(talk()), lambda message: (100, False))
+    parts = context_parts(view_entries(talk()), lambda message: (100, False))
     estimated = context_use(parts, 8192)
     assert (estimated.used, estimated.exact) == (500, False)
     counted = context_use(parts, 8192, total=517)
@@ -96,13 +103,14 @@ def test_the_ribbon_shows_roles_free_room_the_tick_and_the_reply() -> None:
     assert "".join(text for text, _ in ribbon(use, 16)) == "◆◆▓█████┊───┆─╌╌"
 
 
-def test_compacting_keeps_system_pins_and_the_last_turns() -> None:
-    chat = talk(5)
-    chat.path[0].pinned = True
-    parts = context_parts(chat, request_messages(chat), words)
-    told = parts[2].tokens + parts[3].tokens + parts[4].tokens
-    assert savings(parts).compact == told - 400
-    assert savings(parts[:3]).compact == 0
+def test_compacting_is_priced_as_it_would_be_done() -> None:
+    chat = talk(6)
+    parts = parts_of(chat)
+    whole = sum(part.tokens for part in parts)
+    saved = savings(chat, parts)
+    assert 0.5 * whole < saved.compact < 0.85 * whole
+    assert saved.trim == 0
+    assert savings(talk(1), parts_of(talk(1))).compact == 0
 
 
 def test_trimming_saves_the_files_of_earlier_turns() -> None:
@@ -111,5 +119,7 @@ def test_trimming_saves_the_files_of_earlier_turns() -> None:
     first = chat.add(Message(role="user", content="Look.", attachments=(file,)))
     answer = chat.add(Message(role="assistant", content="Yes.", parent=first.id))
     chat.add(Message(role="user", content="More.", attachments=(file,), parent=answer.id))
-    parts = context_parts(chat, request_messages(chat), words)
-    assert savings(parts).trim == parts[0].files > 0
+    parts = parts_of(chat)
+    assert 0.5 * parts[0].tokens < savings(chat, parts).trim < parts[0].tokens
+    first.pinned = True
+    assert savings(chat, parts_of(chat)).trim == 0
