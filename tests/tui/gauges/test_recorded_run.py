@@ -1,0 +1,158 @@
+"""The page map of a real run: two chats, one of them compacted, on a real daemon and model."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sysconfig
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+import pytest
+from textual.app import App, ComposeResult
+
+from ingle.tui.api import PagesEvent, Status
+from ingle.tui.client import DaemonClient
+from ingle.tui.gauges.page_cells import PageState, chat_of, page_counts
+from ingle.tui.widgets.page_map import PageMap
+
+pytestmark = pytest.mark.model
+
+INGLE = str(Path(sysconfig.get_path("scripts")) / "ingle")
+SYSTEM = {"role": "system", "content": "You plan trips for people with little time. " * 12}
+MODEL = "smollm2:135m"
+
+
+@pytest.fixture
+async def daemon(smollm2_path: Path) -> AsyncIterator[DaemonClient]:
+    home = smollm2_path.parents[3] / f"page-map-{os.getpid()}"  # hard links need one disk
+    shutil.copytree(
+        smollm2_path.parents[2],
+        home / "models",
+        copy_function=os.link,
+        ignore=shutil.ignore_patterns(".locks"),
+    )
+    socket = home / "ingle.sock"
+    process = await asyncio.create_subprocess_exec(
+        INGLE,
+        *("serve", "--port", "0", "--socket", str(socket)),
+        env={**os.environ, "INGLE_HOME": str(home)},
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    client = DaemonClient(str(socket))
+    async with asyncio.timeout(30):
+        while not socket.exists():
+            await asyncio.sleep(0.02)
+    yield client
+    process.terminate()
+    await process.wait()
+    shutil.rmtree(home)
+
+
+class Recording:
+    """The shared stream with its page maps, as it came."""
+
+    def __init__(self, client: DaemonClient) -> None:
+        self._client = client
+        self.pages: list[PagesEvent] = []
+
+    async def run(self) -> None:
+        path = f"/ingle/v1/events?pages={quote(MODEL, safe='')}"
+        async with aclosing(self._client.events(path)) as events:
+            async for event in events:
+                if event.event == "pages":
+                    self.pages.append(msgspec.json.decode(event.data, type=PagesEvent))
+
+    async def until_idle(self) -> PagesEvent:
+        """The map once nothing runs and the gauges say so too."""
+        async with asyncio.timeout(30):
+            while True:
+                (model,) = (await self._client.request(Status, "GET", "/ingle/v1/status")).models
+                if not model.running and self.pages:
+                    last = self.pages[-1]
+                    told = sum(group.tokens for group in last.groups)
+                    if not any(group.running for group in last.groups):
+                        assert told == model.kv_used + model.kv_kept
+                        return last
+                await asyncio.sleep(0.1)
+
+
+async def answer(client: DaemonClient, label: str, *texts: str) -> str:
+    """What the model says in the chat of this label; texts alternate between the two."""
+    roles = ("user", "assistant")
+    talk = [{"role": roles[i % 2], "content": text} for i, text in enumerate(texts)]
+    body: dict[str, Any] = {"model": MODEL, "messages": [SYSTEM, *talk], "max_tokens": 24}
+    body |= {"conversation": label, "sampling": {"temperature": 0}}
+    created = await client.request_json("POST", "/ingle/v1/generations", body)
+    words = ""
+    path = f"/ingle/v1/generations/{created['id']}/events"
+    async with aclosing(client.events(path)) as events:
+        async for event in events:
+            assert event.event != "error", event.data
+            if event.event == "delta":
+                words += msgspec.json.decode(event.data)["text"]
+    return words
+
+
+class MapApp(App[None]):
+    CSS = "PageMap { width: 16; }"
+
+    def compose(self) -> ComposeResult:
+        yield PageMap(rows=40)
+
+
+def expanded(event: PagesEvent, label: str) -> str:
+    """The signs of all pages, one by one, straight from the event."""
+    signs: list[str] = []
+    for group, count in event.runs:
+        if group < 0:
+            signs += "·" * count
+            continue
+        labels = event.groups[group].conversations
+        chats = {chat_of(name) for name in labels}
+        if len(chats) > 1:
+            signs += "◆" * count
+        elif chats != {chat_of(label)}:
+            signs += "▒" * count
+        else:
+            signs += ("█" if label in labels else "▲") * count
+    return "".join(signs)
+
+
+async def test_the_drawn_map_is_the_engines_at_every_frame(daemon: DaemonClient) -> None:
+    body = {"model": MODEL, "context": 2048}
+    await daemon.request_json("POST", "/ingle/v1/load", body)
+    recording = Recording(daemon)
+    following = asyncio.create_task(recording.run())
+    await asyncio.gather(
+        first_turn(daemon, recording), answer(daemon, "tea", "What is a good tea? " * 9)
+    )
+    await answer(daemon, "kyoto@c1", "We spoke about spring in Kyoto. And autumn?")
+    await recording.until_idle()
+    following.cancel()
+    assert len(recording.pages) > 8
+    async with MapApp().run_test(size=(40, 45)) as pilot:
+        drawn = pilot.app.query_one(PageMap)
+        for event in recording.pages:
+            assert sum(count for _, count in event.runs) == event.pages
+            for label in ("kyoto", "kyoto@c1", "tea"):
+                drawn.show(event, label)
+                await pilot.pause()
+                text = str(drawn.render()).replace("\n", "")
+                assert text == expanded(event, label)
+                counts = page_counts(event, label)
+                assert counts == {state: text.count(state.glyph) for state in PageState}
+    seen = "".join(expanded(event, "kyoto") for event in recording.pages)
+    assert {"◆", "█", "▒", "·"} <= set(seen)
+
+
+async def first_turn(daemon: DaemonClient, recording: Recording) -> None:
+    """Two prompts in one chat, while another one talks."""
+    question = "Tell me about Kyoto in spring. " * 6
+    said = await answer(daemon, "kyoto", question)
+    await answer(daemon, "kyoto", question, said, "And what in the rain?")
