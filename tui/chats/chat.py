@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from copy import copy
 
 import msgspec
 
@@ -166,6 +167,20 @@ class Chat:
             step = self.compactions.get(step.after) if step.after is not None else None
         chain.reverse()
         return chain
+
+    def copy(self) -> Chat:
+        """The chat as it is now, for another thread to read."""
+        chat = Chat.restore(
+            copy(self.settings),
+            [copy(message) for message in self.messages.values()],
+            self.chosen_names(),
+            id=self.id,
+            created=self.created,
+        )
+        chat.temporary = self.temporary
+        chat.compactions = dict(self.compactions)
+        chat.undone = set(self.undone)
+        return chat
 
     @classmethod
     def restore(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..history.errors import HistoryError
 from .feature import Feature, Handler
 
 if TYPE_CHECKING:
+    from ..history.imports.import_chats import ImportReport
     from ..history.search import SearchHit
     from ..history.store import HistoryStore
     from ..screens.ask_line import AskLine
@@ -29,6 +31,8 @@ class HistoryFeature(Feature):
             "folder": self.folder,
             "keep": lambda _: self.keep(),
             "delete": lambda _: self.delete(),
+            "export": self.export,
+            "import": self.import_,
         }
 
     def search(self, text: str) -> None:
@@ -112,6 +116,60 @@ class HistoryFeature(Feature):
                 self.host.run_task(self.delete_chat(chat.id), group="delete")
 
         self.host.show_screen(deletion_screen(chat.title, len(chat.messages)), answered)
+
+    async def export(self, argument: str) -> None:
+        """Write the chat on the screen to a file: `md`, `json` or `html`, and where."""
+        from ..history.exports.write_export import parse_export, write_export
+
+        chat = self.host.chat
+        if not chat.messages:
+            self.host.tell("There is nothing to export yet.")
+            return
+        kind, path = parse_export(argument)
+        try:
+            written = await asyncio.to_thread(write_export, chat.copy(), kind, path, Path.cwd())
+        except HistoryError as error:
+            self.host.tell(f"{error.message} {error.hint or ''}".strip(), "warning")
+            return
+        self.host.tell(f"Written to {written}.")
+
+    async def import_(self, argument: str) -> None:
+        """Take over the chats in a file of another program."""
+        store = self._store()
+        if store is None:
+            return
+        if not argument:
+            from ..history.imports.read_file import KNOWN
+            from ..screens.ask_line import AskLine
+
+            asked = AskLine("Import chats", note=KNOWN, legend="enter imports this file  ·  esc")
+            self._ask(asked, self._import_named)
+            return
+        await self._import_named(argument)
+
+    async def _import_named(self, name: str) -> None:
+        store = self._store()
+        if store is None or not name:
+            return
+        from ..screens.progress import ProgressScreen
+
+        path = Path(name.strip("\"'"))
+        screen = ProgressScreen(f"Importing {path.name}")
+        self.host.show_screen(screen)
+
+        def progress(report: ImportReport) -> bool:
+            of = f" of {report.total}" if report.total else ""
+            screen.tell(f"{report.seen}{of} chats read, {report.messages} messages new")
+            return not screen.is_cancelled
+
+        try:
+            report = await asyncio.to_thread(store.import_file, path, progress)
+        except HistoryError as error:
+            self.host.tell(f"{error.message} {error.hint or ''}".strip(), "error")
+        else:
+            self.host.tell(report.sentence(), "warning" if report.failed else "information")
+        finally:
+            screen.finish()
 
     async def rename_chat(self, chat: str, title: str) -> None:
         """Give a chat a title; an empty one is made from its first words again."""

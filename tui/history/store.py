@@ -6,6 +6,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ..chats.chat import Chat, ChatSettings
     from ..chats.compaction import Compaction
     from ..chats.message import Ending, Message, MessageFacts
+    from .imports.import_chats import ImportReport
     from .reading import ChatSummary, ModelSpeed, UnfinishedAnswer
     from .search import SearchHit
 
@@ -186,6 +188,23 @@ class HistoryStore:
                     raise SearchSuperseded from error
                 self._close_searcher()
                 raise self._reading_failed(error) from error
+
+    def import_file(self, path: Path, progress: Callable[[ImportReport], bool]) -> ImportReport:
+        """Take over the chats in a file of another program, or of ours; each only once.
+
+        `progress` is told in this thread a few times a second, and stops it with False.
+        """
+        from .imports.import_chats import import_chats
+
+        self._writer.flush(PATIENCE)
+        try:
+            connection = self.database.connect()
+            with closing(connection):
+                return import_chats(connection, path.expanduser(), progress)
+        except (OSError, *database_errors()) as error:
+            raise HistoryError(
+                f"The chats cannot be imported: {storage_trouble(error)}."
+            ) from error
 
     def flush(self, seconds: float = PATIENCE) -> bool:
         """Wait until everything noted is on the disk; False where it is not."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -222,3 +223,44 @@ async def test_nothing_is_shown_where_nothing_is_kept(open_chat: OpenChat) -> No
     async with open_chat() as chat:
         await chat.pilot.press("ctrl+g")
         await chat.until_shown("Chats are not kept here")
+
+
+@pytest.mark.parametrize("kind", ["md", "json", "html"])
+async def test_a_chat_is_exported_beside_others(
+    open_chat: OpenChat,
+    folders: Folders,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    async with open_chat(folders=folders, size=(120, 40)) as chat:
+        await chat.send(f"/export {kind}")
+        await chat.until_shown("nothing to export")
+        await chat.send("/search moon")
+        await chat.until_shown("1 hit")
+        await chat.pilot.press("enter")
+        await chat.until(lambda: chat.screen.chat.id == "tides")
+        await chat.send(f"/export {kind}")
+        await chat.until_shown("Written to")
+    assert "The moon" in (tmp_path / f"Why-are-there-tides.{kind}").read_text()
+
+
+async def test_chats_are_imported(open_chat: OpenChat, folders: Folders, tmp_path: Path) -> None:
+    message = {"uuid": "m", "sender": "human", "text": "What is a quokka?"}
+    exported = tmp_path / "conversations.json"
+    exported.write_text(json.dumps([{"uuid": "c", "name": "", "chat_messages": [message]}]))
+    async with open_chat(folders=folders, size=(120, 40)) as chat:
+        await chat.send(f"/import {exported}")
+        await chat.until_shown("Imported 1 new chat with 1 message.")
+        await chat.send(f"/import {tmp_path / 'no.json'}")
+        await chat.until_shown("No such file")
+        await chat.until(lambda: chat.app.screen is chat.screen)
+        await chat.send("/import")
+        await chat.until_shown("Known are ChatGPT's")
+        chat.app.screen.query_one(Input).value = f"'{exported}'"
+        await chat.pilot.press("enter")
+        await chat.until_shown("all its chats are here already")
+        assert [hit.snippet.text for hit in kept(chat.screen.store).search("quokka")] == [
+            "What is a quokka?"
+        ]

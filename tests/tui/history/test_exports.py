@@ -1,0 +1,132 @@
+"""A chat as Markdown, HTML and JSON."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from ingle.tui.chats.chat import Chat, ChatSettings
+from ingle.tui.chats.compaction import Compaction
+from ingle.tui.chats.message import Attachment, Message
+from ingle.tui.history.errors import HistoryError
+from ingle.tui.history.exports.export_html import export_html
+from ingle.tui.history.exports.export_json import export_json
+from ingle.tui.history.exports.export_markdown import export_markdown
+from ingle.tui.history.exports.write_export import file_name, parse_export, write_export
+from ingle.tui.history.imports.own import read_own
+
+
+@pytest.fixture
+def chat() -> Chat:
+    chat = Chat(ChatSettings(title='Tides: "why"?', system="Be <short>.", folder="sea"))
+    files = (Attachment("a<b>.md", "text\n````\nfence\n````"),)
+    prompt = chat.add(Message(role="user", content="Why **tides**?", attachments=files))
+    for text in ("The moon.", "<script>alert(1)</script> ![x](https://evil.example/p.png)"):
+        chat.add(
+            Message(
+                role="assistant",
+                content=text,
+                parent=prompt.id,
+                model="tiny",
+                reasoning="Hm <b>\x1b[31m",
+                ending="stopped",
+            )
+        )
+    first = chat.children(prompt.id)[0]
+    chat.add(Message(role="user", content="on the other branch", parent=first.id))
+    chat.choose(chat.children(prompt.id)[1])
+    chat.add_compaction(Compaction(at=prompt.id, summary="tides"))
+    return chat
+
+
+def test_markdown_has_front_matter_roles_folded_thoughts_and_notes(chat: Chat) -> None:
+    text = export_markdown(chat)
+    front = yaml.safe_load(text.split("---\n")[1])
+    assert front["title"] == 'Tides: "why"?'
+    assert front["models"] == ["tiny"]
+    assert (front["folder"], front["messages"]) == ("sea", 2)
+    assert "## System\n\nBe <short>." in text
+    assert "## You" in text
+    assert "## tiny" in text
+    assert "2 of 2; the JSON export has all · stopped" in text
+    assert "<details>\n<summary>Reasoning</summary>\n\nHm &lt;b&gt;\n" in text
+    assert "`````\ntext\n````\nfence\n````\n`````" in text
+    assert "\x1b" not in text
+    assert "on the other branch" not in text
+
+
+class Page(HTMLParser):
+    """What a browser would make of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.addresses += [value or "" for name, value in attrs if name in ("href", "src")]
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_html_is_escaped_and_asks_nobody(chat: Chat) -> None:
+    page = Page(export_html(chat))
+    assert not {"script", "img", "link", "iframe"} & set(page.tags)
+    assert "<script>alert(1)</script>" in page.text
+    assert page.tags.count("article") == 2
+    assert "strong" in page.tags
+    assert page.addresses == ["https://evil.example/p.png"]  # to be clicked, not to be fetched
+    assert "\x1b" not in page.text
+
+
+def test_json_comes_back_byte_for_byte(chat: Chat) -> None:
+    text = export_json(chat)
+    assert export_json(read_own(msgspec.json.decode(text))) == text
+
+
+@pytest.mark.parametrize(
+    ("argument", "parsed"),
+    [
+        ("", ("md", "")),
+        ("json", ("json", "")),
+        ("html out/page.html", ("html", "out/page.html")),
+        ("notes.json", ("json", "notes.json")),
+        ("my notes", ("md", "my notes")),
+    ],
+)
+def test_arguments(argument: str, parsed: tuple[str, str]) -> None:
+    assert parse_export(argument) == parsed
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("Tides: why?", "Tides-why"),
+        ("../../etc/passwd", "etc-passwd"),
+        ("京都の車椅子", "京都の車椅子"),
+        ("", "chat"),
+        ("...", "chat"),
+        ("CON", "CON_"),
+    ],
+)
+def test_file_names(title: str, name: str) -> None:
+    assert file_name(title) == name
+
+
+def test_nothing_is_written_over(chat: Chat, tmp_path: Path) -> None:
+    names = [write_export(chat, "md", "", tmp_path).name for _ in range(3)]
+    assert names == ["Tides-why.md", "Tides-why-2.md", "Tides-why-3.md"]
+    named = write_export(chat, "html", "page.html", tmp_path)
+    assert named == tmp_path / "page.html"
+    with pytest.raises(HistoryError, match="exists already"):
+        write_export(chat, "html", "page.html", tmp_path)
+    with pytest.raises(HistoryError, match="cannot be written"):
+        write_export(chat, "md", "no/such/folder.md", tmp_path)

@@ -1,0 +1,1 @@
+"""A chat as a file: Markdown and HTML to read, JSON to take along whole."""

@@ -1,0 +1,79 @@
+"""`write_export`: writes a chat to a file, and never over another one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+from ...chats.chat import Chat
+from ..errors import HistoryError
+
+FORMATS = ("md", "json", "html")
+_UNFIT = re.compile(r"[^\w.-]+")
+_RESERVED = re.compile(r"(?i:con|prn|aux|nul|com\d|lpt\d)\Z")
+
+
+def parse_export(argument: str) -> tuple[str, str]:
+    """Format and path of `/export md|json|html [PATH]`; either may be left out."""
+    first, _, rest = argument.strip().partition(" ")
+    path = rest.strip()
+    if first in FORMATS:
+        return first, path
+    path = argument.strip()
+    ending = path.rpartition(".")[2].lower()
+    return (ending if ending in FORMATS else "md"), path
+
+
+def write_export(chat: Chat, kind: str, path: str, folder: Path) -> Path:
+    """Write the chat; returns where. Raises `HistoryError`.
+
+    Without a path it is the title in `folder`, with a number where that is taken; a folder as path
+    takes the place of `folder`.
+    """
+    target = folder / Path(path.strip("\"'")).expanduser() if path else folder
+    content = _exporter(kind)(chat).encode("utf-8", "replace")
+    try:
+        if not path or target.is_dir():
+            return _write_beside(target, file_name(chat.title), kind, content)
+        with target.open("xb") as file:
+            file.write(content)
+    except FileExistsError as error:
+        raise HistoryError(f"{target} exists already.", "Give another name.") from error
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise HistoryError(f"{target} cannot be written: {reason}.") from error
+    return target
+
+
+def file_name(title: str) -> str:
+    """A title as a name that every file system takes."""
+    name = _UNFIT.sub("-", title).strip("-. ")[:60].rstrip("-. ")
+    return f"{name or 'chat'}_" if _RESERVED.match(name) else name or "chat"
+
+
+def _write_beside(folder: Path, name: str, kind: str, content: bytes) -> Path:
+    number = 1
+    while True:
+        target = folder / (f"{name}.{kind}" if number == 1 else f"{name}-{number}.{kind}")
+        try:
+            with target.open("xb") as file:
+                file.write(content)
+        except FileExistsError:
+            number += 1
+        else:
+            return target
+
+
+def _exporter(kind: str) -> Callable[[Chat], str]:
+    if kind == "json":
+        from .export_json import export_json
+
+        return export_json
+    if kind == "html":
+        from .export_html import export_html
+
+        return export_html
+    from .export_markdown import export_markdown
+
+    return export_markdown

@@ -1,0 +1,1 @@
+"""Chats of other programs: each module reads one program's files into our own tree."""

@@ -1,0 +1,167 @@
+"""`ForeignChat`: a chat of another program, on its way to becoming ours."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, cast
+
+from ...chats.chat import Chat, ChatSettings
+from ...chats.message import Attachment, Message, Role
+
+Json = dict[str, Any]
+MAX_MESSAGES = 100_000
+"""In one chat; what has more is no chat."""
+
+
+class MalformedChat(Exception):
+    """Something in a file is not as its program writes it; the text says what."""
+
+
+@dataclass(slots=True)
+class ForeignMessage:
+    """A message by the names of the other program; one without a role only hands its place on."""
+
+    key: str
+    parent: str | None
+    role: Role | None = None
+    text: str = ""
+    reasoning: str = ""
+    model: str = ""
+    created: float | None = None
+    attachments: list[Attachment] = field(default_factory=list[Attachment])
+
+
+class ForeignChat:
+    """Collects a chat; `source` names it for ever, so that a second import finds it again."""
+
+    def __init__(self, source: str, title: str, created: float | None) -> None:
+        self.source = source
+        self.settings = ChatSettings(title=" ".join(title.split())[:300])
+        self.created = created
+        self.current: str | None = None
+        self._messages: dict[str, ForeignMessage] = {}
+        self._children: Counter[str | None] = Counter()
+
+    def add(self, message: ForeignMessage) -> None:
+        """Take note of a message; parents may come later."""
+        if len(self._messages) >= MAX_MESSAGES:
+            raise MalformedChat(f"a chat has more than {MAX_MESSAGES} messages")
+        self._messages[message.key] = message
+
+    def build(self) -> Chat | None:
+        """The chat in our form, None where nobody says anything in it."""
+        created = self.created
+        if created is None:
+            times = [each.created for each in self._messages.values() if each.created]
+            created = min(times, default=0.0)
+        chat = Chat(self.settings, id=_name(self.source), created=created)
+        kept: dict[str, Message | None] = {}
+        thoughts: dict[str, str] = {}
+        self._children = Counter(message.parent for message in self._messages.values())
+        for foreign in self._in_order():
+            self._place(chat, foreign, kept, thoughts)
+        if not chat.messages:
+            return None
+        current = kept.get(self.current) if self.current is not None else None
+        if current is not None:
+            chat.choose(current)
+        return chat
+
+    def _in_order(self) -> Iterable[ForeignMessage]:
+        """Parents before children; a message whose parent is missing begins a branch."""
+        children: dict[str | None, list[ForeignMessage]] = {}
+        for message in self._messages.values():
+            parent = message.parent if message.parent in self._messages else None
+            children.setdefault(parent, []).append(message)
+        # What hangs in a circle is never reached, and so is left out.
+        waiting = list(reversed(children.get(None, [])))
+        while waiting:
+            message = waiting.pop()
+            yield message
+            waiting += reversed(children.get(message.key, []))
+
+    def _place(
+        self,
+        chat: Chat,
+        foreign: ForeignMessage,
+        kept: dict[str, Message | None],
+        thoughts: dict[str, str],
+    ) -> None:
+        parent = kept.get(foreign.parent) if foreign.parent is not None else None
+        before = thoughts.get(foreign.parent, "") if foreign.parent is not None else ""
+        reasoning = "\n\n".join(part for part in (before, foreign.reasoning) if part)
+        if foreign.role is None or not (foreign.text.strip() or foreign.attachments):
+            kept[foreign.key] = parent
+            thoughts[foreign.key] = reasoning
+            return
+        is_alone = self._children[foreign.parent] == 1
+        if foreign.role == "assistant" and parent and parent.role == "assistant" and is_alone:
+            # Parts of one answer, with calls of tools between them that are left out.
+            parent.content += "\n\n" + foreign.text
+            parent.reasoning = "\n\n".join(filter(None, (parent.reasoning, reasoning)))
+            kept[foreign.key] = parent
+            return
+        kept[foreign.key] = chat.add(
+            Message(
+                role=foreign.role,
+                content=foreign.text,
+                parent=None if parent is None else parent.id,
+                id=_name(f"{self.source}/{foreign.key}"),
+                created=foreign.created or (parent.created if parent else chat.created),
+                attachments=tuple(foreign.attachments),
+                model=foreign.model if foreign.role == "assistant" else "",
+                reasoning=reasoning if foreign.role == "assistant" else "",
+                ending="answered" if foreign.role == "assistant" else None,
+            )
+        )
+
+
+def seconds(value: object) -> float | None:
+    """A time as programs write it (seconds, milliseconds, nanoseconds or ISO 8601) since 1970."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        try:
+            time = datetime.fromisoformat(value.strip())
+        except ValueError:
+            return None
+        # Times without a zone are UTC in all databases read here.
+        time = time.replace(tzinfo=UTC) if time.tzinfo is None else time
+        return time.timestamp()
+    if not isinstance(value, (int, float)):
+        return None
+    number = float(value)
+    for limit in (1e17, 1e14, 1e11):
+        if number > limit:
+            number /= {1e17: 1e9, 1e14: 1e6, 1e11: 1e3}[limit]
+            break
+    return number if 0 < number < 1e11 else None
+
+
+def text_in(value: Json, key: str) -> str:
+    """The text under `key`, "" where there is none."""
+    found = value.get(key)
+    return found if isinstance(found, str) else ""
+
+
+def object_in(value: Json, key: str) -> Json:
+    """The object under `key`, an empty one where there is none."""
+    found = value.get(key)
+    return cast("Json", found) if isinstance(found, dict) else {}
+
+
+def objects_in(value: Json, key: str) -> list[Json]:
+    """The objects in the list under `key`."""
+    found = value.get(key)
+    if not isinstance(found, list):
+        return []
+    return [cast("Json", each) for each in cast("list[object]", found) if isinstance(each, dict)]
+
+
+def _name(source: str) -> str:
+    """The same name for the same thing at every import, in the form of ours."""
+    return hashlib.sha256(source.encode("utf-8", "replace")).hexdigest()[:22]

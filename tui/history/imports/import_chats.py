@@ -1,0 +1,152 @@
+"""`import_chats`: puts the chats of a file into the history, each only once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...chats.chat import Chat
+from ...chats.message import Message
+from .. import notes
+from ..errors import HistoryError
+from .foreign_chat import ForeignChat, MalformedChat
+from .read_file import read_chats
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+COMMIT_SECONDS = 0.3
+"""How long one transaction may grow: what is said meanwhile waits for it."""
+MAX_REPORTED = 5
+
+
+@dataclass(slots=True)
+class ImportReport:
+    """What came of an import; `total` is 0 where it is not known."""
+
+    total: int = 0
+    seen: int = 0
+    chats: int = 0
+    messages: int = 0
+    empty: int = 0
+    problems: list[str] = field(default_factory=list[str])
+    failed: int = 0
+
+    def sentence(self) -> str:
+        """The outcome for people."""
+        if self.messages == 0 and not self.failed:
+            return "Nothing new: all its chats are here already." if self.seen else "No chats."
+        parts = [_count(self.chats, "new chat"), _count(self.messages, "message")]
+        text = f"Imported {parts[0]} with {parts[1]}."
+        if self.failed:
+            first = "; ".join(self.problems)
+            text += f" {_count(self.failed, 'chat')} could not be read: {first}."
+        return text
+
+
+def import_chats(
+    connection: Connection, path: Path, progress: Callable[[ImportReport], bool]
+) -> ImportReport:
+    """Add what is not there yet; `progress` is told now and then, and stops it with False.
+
+    Chats and messages have the same names at every import, so what is there already is left
+    alone, and a chat that grew in the other program gets what is new. Raises `HistoryError`.
+    """
+    report = ImportReport()
+    try:
+        _add_all(connection, path, report, progress)
+    finally:
+        # Each chat is whole or not there at all, so what is done is kept even after a failure.
+        if connection.in_transaction:
+            connection.execute("COMMIT")
+    if report.failed and report.failed == report.seen:
+        raise HistoryError(f"{path.name} was not understood: {report.problems[0]}.")
+    progress(report)
+    return report
+
+
+def _add_all(
+    connection: Connection,
+    path: Path,
+    report: ImportReport,
+    progress: Callable[[ImportReport], bool],
+) -> None:
+    began = 0.0
+    for total, entry in read_chats(path):
+        report.total = total
+        report.seen += 1
+        if not connection.in_transaction:
+            connection.execute("BEGIN IMMEDIATE")
+            began = time.monotonic()
+        try:
+            _add(connection, entry(), report)
+        except MalformedChat as error:
+            report.failed += 1
+            if len(report.problems) < MAX_REPORTED:
+                report.problems.append(f"chat {report.seen}: {error}")
+        if time.monotonic() - began > COMMIT_SECONDS:
+            connection.execute("COMMIT")
+            if not progress(report):
+                return
+
+
+def _add(connection: Connection, found: ForeignChat | Chat, report: ImportReport) -> None:
+    source = found.source if isinstance(found, ForeignChat) else None
+    chat = found.build() if isinstance(found, ForeignChat) else found
+    if chat is None or not chat.messages:
+        report.empty += 1
+        return
+    known = {
+        name for (name,) in connection.execute("SELECT id FROM messages WHERE chat = ?", (chat.id,))
+    }
+    is_new = connection.execute("SELECT 1 FROM chats WHERE id = ?", (chat.id,)).fetchone() is None
+    missing = [message for message in chat.messages.values() if message.id not in known]
+    if not missing:
+        return
+    connection.execute("SAVEPOINT chat")
+    try:
+        if is_new:
+            body = notes.encode_settings(chat.settings)
+            notes.add_chat(connection, chat.id, chat.created, body, source)
+        for message in missing:
+            notes.MessageNote.of(chat.id, message).write(connection, None)
+        if is_new:
+            for compaction in chat.compactions.values():
+                notes.add_compaction(connection, chat.id, compaction)
+            for name in sorted(chat.undone):
+                notes.add_undo(connection, name)
+            for leaf in leaves(chat):
+                notes.add_choice(connection, leaf.id)
+    except Exception as error:
+        connection.execute("ROLLBACK TO chat")
+        connection.execute("RELEASE chat")
+        if type(error).__name__ == "IntegrityError":
+            raise MalformedChat("its messages belong to another chat already") from error
+        raise
+    connection.execute("RELEASE chat")
+    report.chats += is_new
+    report.messages += len(missing)
+
+
+def leaves(chat: Chat) -> Iterator[Message]:
+    """The ends of all branches, in the order in which choosing them gives the chat's own choice.
+
+    At every fork the chosen branch comes last. Nothing for a chat without forks.
+    """
+    if all(len(chat.children(name)) <= 1 for name in (None, *chat.messages)):
+        return
+    chosen = set(chat.chosen_names())
+    waiting = sorted(chat.children(None), key=lambda message: message.id not in chosen)
+    while waiting:
+        message = waiting.pop()
+        children = chat.children(message.id)
+        if not children:
+            yield message
+        waiting += sorted(children, key=lambda child: child.id not in chosen)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
