@@ -1,10 +1,12 @@
 """What the chat can do, one module a capability; the screen passes them commands and events."""
 
+from .blocks import BlocksFeature
 from .branches import BranchesFeature
 from .compaction import CompactionFeature
 from .compare import CompareFeature
 from .composing import ComposingFeature
 from .feature import Feature
+from .find import FindFeature
 from .gauges import GaugesFeature
 from .history import HistoryFeature
 from .instructions import InstructionsFeature
@@ -19,8 +21,10 @@ from .resuming import ResumingFeature
 from .title import TitleFeature
 
 FEATURES: tuple[type[Feature], ...] = (
+    BlocksFeature,
     BranchesFeature,
     CompactionFeature,
+    FindFeature,
     HistoryFeature,
     CompareFeature,
     GaugesFeature,

@@ -24,7 +24,9 @@ from ..client import DaemonClient
 from ..commands import COMMANDS, find_slash, parse_slash
 from ..daemon_link import DaemonLink
 from ..features import FEATURES
+from ..features.blocks import BlocksFeature
 from ..features.feature import Feature, Handler
+from ..features.find import FindFeature
 from ..features.title import TitleFeature
 from ..folders import Folders
 from ..history.store import open_history
@@ -329,6 +331,8 @@ class ChatScreen(Screen[None]):
 
     def _stop_or_cancel(self) -> None:
         """What escape does: stop the answer, give up an edit, or what a feature makes of it."""
+        if self.transcript.leave_blocks() or self.feature(FindFeature).close():
+            return
         if self.composer.escape(clears=False):
             return
         if self.turn is not None:
@@ -512,6 +516,21 @@ class ChatScreen(Screen[None]):
         pill.update(f"↓ {event.count} new line{plural} · end")
         pill.styles.offset = (self.transcript.margin, 0)
         pill.set_class(event.count > 0, "-shown")
+
+    @on(Transcript.BlockAction)
+    def block_action(self, event: Transcript.BlockAction) -> None:
+        """Something is to be done with a block."""
+        self.feature(BlocksFeature).act(event)
+
+    @on(Transcript.CursorMoved)
+    def cursor_moved(self, event: Transcript.CursorMoved) -> None:
+        """The block cursor is elsewhere."""
+        self.feature(BlocksFeature).moved(event)
+
+    @on(Transcript.LinkClicked)
+    def link_clicked(self, event: Transcript.LinkClicked) -> None:
+        """An address is to be opened."""
+        self.feature(BlocksFeature).open_link(event.address)
 
     @on(Composer.FollowRequested)
     def follow_requested(self) -> None:

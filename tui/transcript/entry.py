@@ -62,6 +62,11 @@ class Entry(ABC):
         """Whether a block of the entry is folded."""
         return by_default if self._folds is None else self._folds.get(key, by_default)
 
+    @property
+    def has_foldable(self) -> bool:
+        """Whether any block of it, as rendered last, can be folded."""
+        return any(line.block is not None and line.block.folded is not None for line in self._lines)
+
     def fold(self, key: str, folded: bool) -> None:
         """Fold or unfold a block."""
         if self._folds is None:

@@ -158,6 +158,14 @@ class TranscriptView(ScrollView):
         """Whether it is in the transcript: an answer may be written on another branch."""
         return any(held is entry for held in reversed(self._entries))
 
+    @property
+    def first_in_view(self) -> Entry | None:
+        """The entry at the top of the view."""
+        y = self.scroll_offset.y
+        if y >= self._layout_map.total:
+            return None
+        return self._entries[self._layout_map.locate(y)[0]]
+
     def _index(self, entry: Entry) -> int:
         """Where an entry is; what changes is mostly near the end."""
         for index in range(len(self._entries) - 1, -1, -1):

@@ -32,6 +32,8 @@ class TranscriptApp(App[None]):
         self.register_theme(EMBER)
         self.theme = EMBER.name
         self.new_lines: list[Transcript.NewLines] = []
+        self.block_actions: list[Transcript.BlockAction] = []
+        self.links: list[str] = []
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return FALLBACK_VARIABLES
@@ -43,6 +45,16 @@ class TranscriptApp(App[None]):
     def hear(self, event: Transcript.NewLines) -> None:
         """Take note of what the screen would say."""
         self.new_lines.append(event)
+
+    @on(Transcript.BlockAction)
+    def hear_action(self, event: Transcript.BlockAction) -> None:
+        """Take note of what the screen would do."""
+        self.block_actions.append(event)
+
+    @on(Transcript.LinkClicked)
+    def hear_link(self, event: Transcript.LinkClicked) -> None:
+        """Take note of what the screen would open."""
+        self.links.append(event.address)
 
 
 class Shown:

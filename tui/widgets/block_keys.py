@@ -1,0 +1,47 @@
+"""`BlockKeys`: which keys act on the block under the cursor, on one line."""
+
+from __future__ import annotations
+
+from textual.app import RenderResult
+from textual.content import Content
+from textual.reactive import reactive
+from textual.widget import Widget
+
+from ..features.block_actions import actions
+from ..transcript.block_walk import Stop
+from ..transcript.transcript import KEYS
+
+WORDS = {
+    "menu": "menu",
+    "copy": "copy",
+    "edit": "edit",
+    "again": "again",
+    "branch": "branch",
+    "pin": "pin",
+    "fold": "fold",
+    "open": "open",
+    "undo": "undo",
+}
+
+
+class BlockKeys(Widget):
+    """Leaves out keys for which there is no room."""
+
+    DEFAULT_CSS = "BlockKeys { height: 1; padding: 0 2; color: $muted; }"
+    at: reactive[Stop | None] = reactive(None)
+
+    def render(self) -> RenderResult:
+        at = self.at
+        if at is None:
+            return Content("")
+        able = actions(at)
+        parts = [f"{key} {WORDS[action]}" for key, action in KEYS.items() if action in able]
+        words = Content("")
+        for part in [*parts, "alt+↑↓ walk", "esc leaves"]:
+            key, _, word = part.partition(" ")
+            more = Content.assemble((key, "$primary"), f" {word}")
+            longer = more if not words.plain else Content.assemble(words, " · ", more)
+            if longer.cell_length > self.size.width:
+                break
+            words = longer
+        return words
