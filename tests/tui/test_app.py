@@ -371,7 +371,7 @@ async def test_slash_commands(open_chat: OpenChat, fake_daemon: FakeDaemon) -> N
 async def test_every_command_is_in_the_palette(open_chat: OpenChat) -> None:
     async with open_chat(size=(100, 40)) as chat:
         await chat.pilot.press("ctrl+p")
-        await chat.until_shown("Copy answer")
+        await chat.until_shown("Answer again")
         await chat.pilot.press(*"new")
         await chat.until_shown("New chat")
 
