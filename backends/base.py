@@ -381,7 +381,8 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
 
     `kv_used` cells belong to running sequences, `kv_kept` hold ended ones for requests that begin
     alike; they give way to running ones. `kv_memory_bytes` and `kv_disk_bytes` are what is stored
-    of those that gave way, or may.
+    of those that gave way, or may. `prompt_rate` and `decode_rate` are measured tokens a second of
+    a prompt that is read, and of one answer alone; 0 where nothing was measured yet.
     """
 
     running: int = 0
@@ -398,6 +399,8 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     restored_tokens_total: int = 0
     preemptions_total: int = 0
     steps_total: int = 0
+    prompt_rate: float = 0.0
+    decode_rate: float = 0.0
 
 
 class EngineKind(StrEnum):

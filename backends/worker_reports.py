@@ -44,14 +44,13 @@ class WorkerReports:
     def send_due(self) -> None:
         """Tell the daemon what changed: at intervals while busy, gauges at once when idle."""
         now = time.monotonic()
+        if now >= self._gauges_due or not self._engine.has_work:
+            gauges = self._engine.gauges()
+            if gauges != self._reported:
+                self._gauges_due = now + _INTERVAL
+                self._reported = gauges
+                self._send(GaugesReport(gauges))
         if self._shows_pages and self._pages_moved and now >= self._pages_due:
             self._pages_moved = False
             self._pages_due = now + _INTERVAL
             self._send(PagesReport(self._engine.page_map()))
-        if self._engine.has_work and now < self._gauges_due:
-            return
-        gauges = self._engine.gauges()
-        if gauges != self._reported:
-            self._gauges_due = now + _INTERVAL
-            self._reported = gauges
-            self._send(GaugesReport(gauges))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
+from .device_meters import DeviceGauges, DeviceMeters
 from .events import EventHub
 from .lifecycle import ModelManager
 from .memory import MemoryReader
@@ -18,18 +20,27 @@ class GaugePublisher:
     """Publishes gauges while there are listeners: often while something moves, else rarely."""
 
     def __init__(
-        self, hub: EventHub, manager: ModelManager, pulls: PullManager, memory: MemoryReader
+        self,
+        hub: EventHub,
+        manager: ModelManager,
+        pulls: PullManager,
+        memory: MemoryReader,
+        devices: Callable[[], list[DeviceGauges]] | None = None,
     ) -> None:
+        """`devices` is called in a thread, while there are listeners."""
         self._hub = hub
         self._manager = manager
         self._pulls = pulls
         self._memory = memory
+        self._devices = devices or DeviceMeters().read
         self._task: asyncio.Task[None] | None = None
         hub.on_listeners = self._listeners_changed
 
-    def snapshot(self) -> GaugesEvent:
+    async def snapshot(self) -> GaugesEvent:
         """The gauges now."""
-        return GaugesEvent(self._memory(), self._manager.loaded())
+        # A driver may take milliseconds for an answer.
+        devices = await asyncio.to_thread(self._devices)
+        return GaugesEvent(self._memory(), self._manager.loaded(), devices)
 
     def close(self) -> None:
         """Stop for good."""
@@ -46,10 +57,11 @@ class GaugePublisher:
 
     async def _publish(self) -> None:
         rested = 0.0
+        self._hub.publish("gauges", await self.snapshot(), replaces="gauges")
         while True:
             await asyncio.sleep(MOVING_SECONDS)
             rested += MOVING_SECONDS
             moving = self._manager.in_motion or bool(self._pulls.running())
             if moving or rested >= RESTING_SECONDS:
                 rested = 0.0
-                self._hub.publish("gauges", self.snapshot(), replaces="gauges")
+                self._hub.publish("gauges", await self.snapshot(), replaces="gauges")

@@ -23,6 +23,7 @@ from ingle.backends.base import (
     Tokenized,
     TokenizeRequest,
 )
+from ingle.backends.page_map import PagesSink
 
 from .config import Config
 
@@ -122,6 +123,10 @@ class BoundedBackend:
     def trim(self) -> None:
         """Ask for memory back."""
         self._backend.trim()
+
+    def watch_pages(self, sink: PagesSink | None) -> None:
+        """Look at pages, or no longer."""
+        self._backend.watch_pages(sink)
 
     async def stop(self, grace: float = 5.0) -> None:
         """End the model."""

@@ -44,6 +44,13 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
     speculation: SpeculationKind
     draft: str | None
     draft_note: str | None
+    prompt_tokens_total: int
+    completion_tokens_total: int
+    drafted_tokens_total: int
+    accepted_tokens_total: int
+    preemptions_total: int
+    prompt_rate: float
+    decode_rate: float
     warnings: list[str]
     loaded_for: float
     expires_in: float | None
@@ -86,6 +93,13 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
             speculation=info.speculation if info else "off",
             draft=info.draft if info else None,
             draft_note=info.draft_note if info else None,
+            prompt_tokens_total=gauges.prompt_tokens_total,
+            completion_tokens_total=gauges.completion_tokens_total,
+            drafted_tokens_total=gauges.drafted_tokens_total,
+            accepted_tokens_total=gauges.accepted_tokens_total,
+            preemptions_total=gauges.preemptions_total,
+            prompt_rate=round(gauges.prompt_rate, 1),
+            decode_rate=round(gauges.decode_rate, 1),
             warnings=_warnings(run),
             loaded_for=0.0 if since is None else time.monotonic() - since,
             expires_in=run.expires_in,

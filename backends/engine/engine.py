@@ -11,6 +11,7 @@ from ..page_map import PageMap
 from .batch import Batch
 from .kv_store import KVStore
 from .model_runner import KVCacheFull, ModelRunner
+from .rates import Rates
 from .scheduler import Scheduler, SequenceOutput
 from .sequence import Sequence
 from .speculator import Speculator
@@ -50,6 +51,7 @@ class Engine:
         self._drafted = 0
         self._accepted = 0
         self._steps = 0
+        self._rates = Rates()
 
     @property
     def has_work(self) -> bool:
@@ -150,6 +152,8 @@ class Engine:
             restored_tokens_total=self.scheduler.kv.restored,
             preemptions_total=self.scheduler.preemptions,
             steps_total=self._steps,
+            prompt_rate=self._rates.prompt.per_second,
+            decode_rate=self._rates.answer.per_second,
         )
 
     def page_map(self) -> PageMap:
@@ -192,15 +196,16 @@ class Engine:
         seconds = now - max(flight.began, self._collected_at)
         self._collected_at = now
         outputs = self.scheduler.update(flight.batch, sampled, seconds)
-        self._count(flight, outputs)
+        self._count(flight, outputs, seconds)
         return outputs
 
-    def _count(self, flight: _Flight, outputs: list[SequenceOutput]) -> None:
+    def _count(self, flight: _Flight, outputs: list[SequenceOutput], seconds: float) -> None:
         batch = flight.batch
         self._steps += 1
         self._prompt_tokens += flight.prompt_tokens
         generated = sum(len(output.token_ids) for output in outputs)
         self._completion_tokens += generated
+        self._rates.observe(batch, flight.prompt_tokens, generated, seconds)
         if batch.has_drafts:
             self._drafted += sum(len(chunk.drafts) for chunk in batch.chunks)
             self._accepted += generated - len(outputs)

@@ -36,6 +36,8 @@ HELP = {
     "restored_tokens_total": "Tokens whose keys and values came back from memory or disk.",
     "preemptions_total": "Sequences sent back to the queue for lack of room.",
     "steps_total": "Batches computed.",
+    "prompt_rate": "Prompt tokens a second, as measured of late.",
+    "decode_rate": "Tokens a second of one answer alone, as measured of late.",
 }
 """Each field of `Gauges`; totals count since the model's process began."""
 

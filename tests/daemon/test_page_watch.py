@@ -180,3 +180,12 @@ async def test_a_real_models_pages_add_up(run_daemon: DaemonFactory, smollm2_pat
         assert both["chat-1",] > 0
         # While the second one ran, what the first one had alone may have been moved out of its way.
         assert ("chat-0",) in both or seen[1]["memory_tokens"] >= first["chat-0",]
+
+
+async def test_pages_come_where_answers_are_bounded(run_daemon: DaemonFactory) -> None:
+    async with (
+        run_daemon(max_tokens=3) as daemon,
+        aclosing(daemon.stream("GET", f"{EVENTS}?pages=echo")) as events,
+    ):
+        await ask(daemon, "Hello! " * 9, "chat")
+        assert (await next_idle(events, "chat"))["groups"]

@@ -12,6 +12,7 @@ from ingle.models.kv_type import KVType
 from ingle.models.progress import PullProgress
 from ingle.models.task import ModelTask
 
+from ...device_meters import DeviceGauges
 from ...loaded_model import LoadedModel
 from ...memory import MemorySnapshot
 from ...model_fit import ModelFit
@@ -44,6 +45,7 @@ class GaugesEvent(msgspec.Struct, frozen=True):
 
     memory: MemorySnapshot
     models: list[LoadedModel]
+    devices: list[DeviceGauges] = []
 
 
 class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
