@@ -20,6 +20,8 @@ RESET = "\x1b[0m"
 
 SHORT = 16
 COLUMN = 104
+ROOMY, BROAD = 28, 120
+"""Lines from which on, and columns up to which, the status has a second line."""
 
 
 class Shade(NamedTuple):
@@ -139,6 +141,7 @@ def frame(columns: int, lines: int, palette: tuple[str, str, str]) -> str:
     else:
         width = min(columns, COLUMN)
         left = (columns - width) // 2 + 1
+        lines -= 1 if lines >= ROOMY and columns < BROAD else 0
         parts.append(f"\x1b[1;1H {accent}ingle{text}")
         for row, line in (
             (lines - 3, "╭" + "─" * (width - 2) + "╮"),

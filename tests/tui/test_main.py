@@ -56,10 +56,11 @@ def arguments(tmp_path: Path, gate: Path) -> list[str]:
     return [sys.executable, "-P", str(program), str(gate)]
 
 
+@pytest.mark.parametrize("size", [(80, 24), (80, 32), (130, 32)])
 def test_it_paints_before_textual_and_keeps_what_is_typed(
-    open_terminal: OpenTerminal, arguments: list[str], gate: Path
+    open_terminal: OpenTerminal, arguments: list[str], gate: Path, size: tuple[int, int]
 ) -> None:
-    with open_terminal(arguments) as terminal:
+    with open_terminal(arguments, size) as terminal:
         terminal.until(lambda screen: "╰" in screen and "○ starting" in screen)
         first_frame = terminal.text.split("\n")
         terminal.type("typed early")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
 from ..api import GaugesEvent, LoadedModel, ModelEntry, PagesEvent, PullProgress
@@ -12,7 +14,9 @@ from ..chats.message import Message
 from ..chats.view import request_messages
 from ..gauges.context_counter import ContextCounter
 from ..gauges.gauge_state import GaugeState, RouteRow
+from ..gauges.page_cells import chat_of
 from ..gauges.price import Price, prompt_rate, reread_price
+from ..history.errors import HistoryError
 from ..transcript.cleaning import clean
 from ..widgets.status_line import StatusLine, memory_status
 from .feature import Feature, Handler
@@ -20,6 +24,7 @@ from .feature import Feature, Handler
 if TYPE_CHECKING:
     from textual.timer import Timer
 
+    from ..history.store import HistoryStore
     from ..host import ChatHost
     from ..screens.gauges import GaugesScreen, PageMapScreen
     from ..turn import Turn
@@ -51,6 +56,8 @@ class GaugesFeature(Feature):
         self._stale = True
         self._sent: list[tuple[str, list[dict[str, str]]]] = []
         self._rate: float | None = None
+        self._titles: dict[str, str] = {}
+        self._asked_titles: set[str] = set()
 
     def handlers(self) -> Mapping[str, Handler]:
         return {
@@ -91,6 +98,8 @@ class GaugesFeature(Feature):
 
     def on_turn_ended(self, turn: Turn) -> None:
         facts = turn.message.facts
+        if self._sent and turn.text:
+            self._sent[-1][1].append({"role": "assistant", "content": turn.text})
         rate = prompt_rate(facts.prompt_tokens, facts.cached_tokens, facts.prompt_seconds)
         self._rate = rate or self._rate
         self._changed()
@@ -102,6 +111,9 @@ class GaugesFeature(Feature):
 
     def on_pages(self, pages: PagesEvent) -> None:
         self.state.take_pages(pages)
+        self._learn_titles(
+            {chat_of(label) for group in pages.groups for label in group.conversations}
+        )
         self._request_drawing()
 
     def on_pull_moved(self, progress: PullProgress) -> None:
@@ -211,7 +223,22 @@ class GaugesFeature(Feature):
         return (state.model.context or 0) if state.model is not None else 0
 
     def _title_of(self, chat: str) -> str | None:
-        return clean(self.host.chat.title) if chat == self.host.chat.id else None
+        own = self.host.chat
+        return (clean(own.title) if chat == own.id else self._titles.get(chat)) or None
+
+    def _learn_titles(self, chats: set[str]) -> None:
+        """Look once for the titles of chats whose pages are seen for the first time."""
+        unknown = chats - self._asked_titles - {"", self.host.chat.id}
+        store = self.host.store
+        if unknown and store is not None:
+            self._asked_titles |= unknown
+            self.host.run_task(self._read_titles(store), group="titles")
+
+    async def _read_titles(self, store: HistoryStore) -> None:
+        # What goes wrong with the history is told by the history itself; here a title is missing.
+        with suppress(HistoryError):
+            chats = await asyncio.to_thread(store.recent)
+            self._titles = {chat.id: clean(chat.title) for chat in chats}
 
     def _show_status(self) -> None:
         line = self.host.transcript.screen.query_one(StatusLine)
@@ -236,7 +263,6 @@ class GaugesFeature(Feature):
     def _apply_mode(self) -> None:
         line = self.host.transcript.screen.query_one(StatusLine)
         line.set_class(self.mode == "off", "-off")
-        line.set_class(self.mode != "off", "-beside")
         if self._panel is not None:
             self._panel.set_class(self.mode != "off", "-shown")
         self._request_drawing()
@@ -331,6 +357,15 @@ class GaugesFeature(Feature):
         cached = [request for sent_to, request in self._sent if sent_to == name] or [[]]
         prices = [reread_price(request, wanted, self.counter.count, rate) for request in cached]
         return min(prices, key=lambda price: price.tokens)
+
+    def price_of_system(self, text: str) -> Price:
+        """What another system prompt has read again."""
+        settings = self.host.chat.settings
+        before, settings.system = settings.system, text
+        try:
+            return self.price_of(request_messages(self.host.chat))
+        finally:
+            settings.system = before
 
     def _models(self) -> list[LoadedModel]:
         return self.state.gauges.models if self.state.gauges is not None else []

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from ..sampling_options import THINKING, changed_sampling
 from .feature import Feature, Handler
+from .gauges import GaugesFeature
 
 
 class InstructionsFeature(Feature):
@@ -27,13 +28,19 @@ class InstructionsFeature(Feature):
 
     def set_system(self, text: str | None) -> None:
         """Have the chat begin with other instructions; None changes nothing."""
-        settings = self.host.chat.settings
-        if text is None or text == settings.system:
+        if text is None or text == self.host.chat.settings.system:
             return
-        settings.system = text
+        gauges = self.host.feature(GaugesFeature)
+        price = gauges.price_of_system(text)
+        question = "Change the system prompt of this chat?"
+        gauges.pay(price, lambda: self._set_system(text, price.sentence), question)
+
+    def _set_system(self, text: str, price: str) -> None:
+        self.host.chat.settings.system = text
         self._changed()
         self.host.show_path()
-        self.host.tell("The system prompt is set." if text else "The system prompt is empty.")
+        done = "The system prompt is set" if text else "The system prompt is empty"
+        self.host.tell(f"{done}; {price}." if price else f"{done}.")
 
     def sampling(self, text: str) -> None:
         """Set `name=value` pairs, `name=` for the model's own, `off` for all of them."""

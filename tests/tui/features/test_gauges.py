@@ -314,3 +314,23 @@ async def test_the_price_of_another_beginning(open_chat: OpenChat, fake_daemon: 
         await chat.pilot.press("enter")
         await chat.until(lambda: done)
         assert feature.price_of(sent, "other").tokens > 40
+
+
+async def test_a_dear_system_prompt_asks_first(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(size=(100, 34)) as chat:
+        await told(chat, fake_daemon, prompt_rate=50.0)
+        await chat.send("word " * 400)
+        await chat.until(lambda: chat.screen.turn is None and chat.screen.chat.messages)
+        await chat.send("/system Be brief.")
+        await chat.until_shown("Change the system prompt of this chat?")
+        await chat.until_shown("With the next prompt this re-reads")
+        await chat.pilot.press("escape")
+        await chat.until(lambda: isinstance(chat.app.screen, ChatScreen))
+        assert chat.screen.chat.settings.system == ""
+        await chat.send("/system Be brief.")
+        await chat.until_shown("Change the system prompt of this chat?")
+        await chat.pilot.press("enter")
+        await chat.until(lambda: chat.screen.chat.settings.system == "Be brief.")
+        await chat.until_shown("The system prompt is set; this re-reads")
