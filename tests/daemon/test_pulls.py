@@ -76,11 +76,13 @@ async def test_joiners_share_one_download(tmp_path: Path) -> None:
     first, second = pulls.join("M"), pulls.join("m")
     assert first is second
     assert pulls.running() == {"m"}
+    assert [progress.model for progress in pulls.progress()] == ["m"]
     puller.go.set()
     results = await asyncio.gather(first.result(), second.result())
     assert [result.name for result in results] == ["m:1", "m:1"]
     assert puller.calls == ["M"]
     assert pulls.running() == set()
+    assert pulls.progress() == []
 
 
 async def test_followers_see_progress_and_the_end(tmp_path: Path) -> None:
@@ -141,8 +143,10 @@ async def test_over_http_a_client_that_leaves_does_not_stop_it(
         name, progress = await anext(stream)
         assert name == "progress"
         await stream.aclose()
-        listed = (await daemon.unix.get("/ingle/v1/models")).json()["models"]
-        assert {m["name"]: m["state"] for m in listed}["smollm2:135m"] == "downloading"
+        answer = (await daemon.unix.get("/ingle/v1/models")).json()
+        states = {m["name"]: m["state"] for m in answer["models"]}
+        assert states["smollm2:135m"] == "downloading"
+        assert [pull["model"] for pull in answer["pulls"]] == ["smollm2:135m"]
         again = daemon.stream("POST", "/ingle/v1/pull", json={"model": "smollm2:135m"})
         await anext(again)
         puller.go.set()

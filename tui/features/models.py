@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from .. import wording
 from ..api import GaugesEvent, LoadedModel, ModelEntry, ModelList
 from ..errors import ClientError
+from ..history.errors import HistoryError
 from ..model_choice import custom_model, find_model
-from ..turn_request import TurnRequest
 from .feature import Feature, Handler
 from .model_memory import ModelMemoryFeature
 from .pulls import PullsFeature
@@ -19,18 +20,6 @@ if TYPE_CHECKING:
     from ..host import ChatHost
     from ..model_price import SwitchPrice
     from ..screens.model_picker import Picked
-
-
-class _Speed(Protocol):
-    @property
-    def tokens_per_second(self) -> float: ...
-
-
-@runtime_checkable
-class _KnowsSpeeds(Protocol):
-    """A history that tells what each model reached here."""
-
-    def model_speeds(self) -> Mapping[str, _Speed]: ...
 
 
 class ModelsFeature(Feature):
@@ -80,15 +69,17 @@ class ModelsFeature(Feature):
 
     async def _speeds(self) -> dict[str, float]:
         """Tokens a second by model: of all chats where they are kept, else of this one."""
-        history = self.host.history
+        store = self.host.store
         speeds = {
             message.model: message.facts.speed
             for message in self.host.chat.path
             if message.facts.speed is not None
         }
-        if isinstance(history, _KnowsSpeeds):
-            known = await asyncio.to_thread(history.model_speeds)
-            speeds |= {name: speed.tokens_per_second for name, speed in known.items()}
+        if store is not None:
+            # A history that cannot be read is told of elsewhere; the picker does without.
+            with suppress(HistoryError):
+                known = await asyncio.to_thread(store.model_speeds)
+                speeds |= {name: speed.tokens_per_second for name, speed in known.items()}
         return speeds
 
     def _picked(self, picked: Picked | None, listing: ModelList) -> None:
@@ -212,8 +203,6 @@ class ModelsFeature(Feature):
         chat = self.host.chat
         if chat.leaf is None or self.host.turn is not None or self.host.state.model_name != name:
             return
-        body = TurnRequest.of(chat, name).body() | {"max_tokens": 0, "priority": "batch"}
-        try:
-            await self.host.client.request_json("POST", "/ingle/v1/generations", body)
-        except ClientError:
-            return  # reading ahead is a courtesy: the prompt itself tells what is wrong
+        from ..compaction.warm_up import warm_up
+
+        await warm_up(self.host.client, chat, name)

@@ -32,6 +32,12 @@ class Welcome(Widget, can_focus=False):
     `models` are those there are; `disk_free` in bytes, 0 where it is not known.
     """
 
+    HELP_TITLE = "Your first model"
+    HELP_KEYS = (
+        ("↑ ↓", "Another of the models that fit this machine"),
+        ("enter", "Download it, and talk to it once it is here"),
+        ("tab", "Back to the draft"),
+    )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", "Up", show=False),
         Binding("down", "move(1)", "Down", show=False),
