@@ -66,7 +66,7 @@ def clipboard_facts(env: Mapping[str, str]) -> list[Fact]:
     elif clipboard.paste(env) is not None:
         reads = f"works ({readers[0]})"
     else:
-        reads = f"fails ({', '.join(readers)})"
+        reads = f"gives nothing ({', '.join(readers)})"
     return [("copy", copies), ("paste", reads)]
 
 

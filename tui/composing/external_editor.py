@@ -52,7 +52,7 @@ def edit_text(text: str, env: Mapping[str, str] | None = None) -> str:
     path = Path(name)
     try:
         with os.fdopen(fd, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+            file.write(text + "\n")  # editors end the last line; a prompt does not
         status = subprocess.run([*command, name], check=False).returncode
         if status != 0:
             raise EditorFailed(f"{command[0]} ended with status {status}; the text is unchanged.")
@@ -64,5 +64,4 @@ def edit_text(text: str, env: Mapping[str, str] | None = None) -> str:
     finally:
         with suppress(FileNotFoundError):
             path.unlink()
-    # Editors end the last line; a prompt does not.
-    return edited if text.endswith("\n") else edited.removesuffix("\n")
+    return edited.removesuffix("\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import textwrap
 from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ..api import DeviceGauges
     from ..host import ChatHost
 
+NAME_WIDTH = 13
 HINT = "y copies it all  ·  esc closes"
 
 
@@ -83,10 +85,21 @@ class DoctorScreen(ModalScreen[None]):
             *examination.model_facts(host.state.loaded, host.state.model_name, self._speed()),
             *self._paths(),
         ]
-        lines = [
-            Content.assemble((f"{name:<12} ", "$secondary"), clean(value))
-            for name, value in self._facts
-        ]
+        self._show()
+
+    def on_resize(self) -> None:
+        """Lay the facts out for the new width."""
+        self.call_after_refresh(self._show)
+
+    def _show(self) -> None:
+        if not self._facts:
+            return
+        room = max(20, self.query_one("#facts").size.width - NAME_WIDTH)
+        lines: list[Content] = []
+        for name, value in self._facts:
+            parts = textwrap.wrap(clean(value), room) or [""]
+            lines.append(Content.assemble((name.ljust(NAME_WIDTH), "$secondary"), parts[0]))
+            lines += [Content(" " * NAME_WIDTH + part) for part in parts[1:]]
         self.query_one("#facts", Static).update(Content("\n").join(lines))
 
     @property

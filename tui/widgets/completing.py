@@ -111,6 +111,11 @@ class Completing:
         popup = self._popup
         if popup is None or not popup.display:
             return False
+        if self._find() != self._trigger:
+            # Typed faster than this was told: what is listed is about less than what stands there.
+            self.update(typed=True)
+            if not popup.display or self._trigger is None or self._trigger.kind != "command":
+                return False
         if key in ("down", "up"):
             popup.move(1 if key == "down" else -1)
             return True

@@ -31,7 +31,7 @@ def test_the_text_comes_back_as_it_was_left(tmp_path: Path, own_folder: Path) ->
     env = editor(tmp_path, f'cp "$2" {tmp_path}/seen; stat -c %a "$2" > {tmp_path}/mode; '
                  'printf "new\\ntext\\n" > "$2"')  # fmt: skip
     assert edit_text("old\ntext", env) == "new\ntext"
-    assert (tmp_path / "seen").read_text() == "old\ntext"
+    assert (tmp_path / "seen").read_text() == "old\ntext\n"
     assert (tmp_path / "mode").read_text().strip() == "600"
     assert list(own_folder.iterdir()) == []
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from textual import events
 
 from ingle.tui.composing.completer import Completer
 from ingle.tui.composing.completion import Completion
@@ -58,6 +59,16 @@ async def test_enter_sends_what_was_typed_in_full(open_desk: OpenDesk) -> None:
         await desk.press("enter")
         await desk.until(lambda: desk.app.submitted)
         assert desk.app.submitted[0].text == "/model"
+
+
+async def test_enter_sends_what_was_typed_faster_than_it_was_listed(open_desk: OpenDesk) -> None:
+    async with open_desk() as desk:
+        await desk.type("/ke")
+        await desk.until_shown("▌ /keep")
+        for key in ("y", "s", "enter"):  # at once, as terminals do with what was typed ahead
+            desk.composer.post_message(events.Key(key, key if len(key) == 1 else None))
+        await desk.until(lambda: desk.app.submitted)
+        assert desk.app.submitted[0].text == "/keys"
 
 
 async def test_a_file_is_found_by_some_of_its_letters(open_desk: OpenDesk, files: Path) -> None:
