@@ -360,6 +360,19 @@ class ChatScreen(Screen[None]):
             self.composer.load(prompt.text, prompt.attachments)
         self.composer.queue_waiting = len(self.queue) > 0
 
+    @on(PromptQueue.TakenBack)
+    def prompt_taken_back(self, event: PromptQueue.TakenBack) -> None:
+        """Put a waiting prompt before the draft, for editing."""
+        text = "\n\n".join(filter(None, (event.prompt.text, self.composer.text)))
+        self._editing = event.prompt.edits
+        self.composer.load(text, event.prompt.attachments)
+        self.composer.queue_waiting = len(self.queue) > 0
+
+    @on(Composer.QuitRequested)
+    def quit_requested(self) -> None:
+        """ctrl+d where nothing is typed leaves, as in a shell."""
+        self.run_command("quit")
+
     @on(Composer.Changed)
     def draft_changed(self) -> None:
         """Have the model loaded while the first words are typed."""

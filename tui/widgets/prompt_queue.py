@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from textual import events
 from textual.app import RenderResult
 from textual.content import Content
+from textual.message import Message
 from textual.widget import Widget
 
 from ..prompt import Prompt
@@ -14,6 +16,13 @@ SHOWN = 3
 
 class PromptQueue(Widget):
     """Lists the waiting prompts above the composer; hidden while there are none."""
+
+    class TakenBack(Message):
+        """A waiting prompt was clicked, and waits no longer."""
+
+        def __init__(self, prompt: Prompt) -> None:
+            super().__init__()
+            self.prompt = prompt
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -62,12 +71,27 @@ class PromptQueue(Widget):
         self.display = bool(self._prompts)
         self.refresh(layout=True)
 
+    def on_click(self, event: events.Click) -> None:
+        """Give the prompt back that was clicked."""
+        if event.y < min(len(self._prompts), SHOWN):
+            prompt = self._prompts.pop(event.y)
+            self._changed()
+            self.post_message(self.TakenBack(prompt))
+
     def render(self) -> RenderResult:
         lines: list[Content] = []
-        for prompt in self._prompts[:SHOWN]:
-            text = Content(" ".join(clean(prompt.text).split())).stylize("$muted")
-            line = Content.assemble(("↳ next  ", "$secondary"), text)
-            lines.append(line.truncate(self.size.width, ellipsis=True))
+        for index, prompt in enumerate(self._prompts[:SHOWN]):
+            last = index == len(self._prompts) - 1
+            lines.append(self._line(prompt, "  ↑ takes it back" if last else ""))
         if len(self._prompts) > SHOWN:
             lines.append(Content(f"  and {len(self._prompts) - SHOWN} more").stylize("$muted"))
         return Content("\n").join(lines)
+
+    def _line(self, prompt: Prompt, hint: str) -> Content:
+        count = len(prompt.attachments)
+        along = f"  + {count} attachment{'s' if count > 1 else ''}" if count else ""
+        width = self.size.width
+        text = Content(" ".join(clean(prompt.text).split()))
+        text = text.truncate(max(8, width - 8 - len(along) - len(hint)), ellipsis=True)
+        parts = [("↳ next  ", "$secondary"), (text.plain, "$muted"), (along, "$secondary")]
+        return Content.assemble(*parts, (hint, "$edge")).truncate(width, ellipsis=True)
