@@ -156,9 +156,13 @@ async def measure(arguments: argparse.Namespace, server: IngleServer) -> list[Ca
         made = make_chat(seed, half, tokens=arguments.tokens)
         case = Case(client, server.model_name(), made, arguments.views)
         await case.run(arguments.rounds, max(arguments.rounds))
+        if arguments.surprise:
+            await asyncio.to_thread(add_surprise, case, arguments.model, arguments.threads)
         cases.append(case)
         if arguments.show:
             show(case)
+        if arguments.save:  # what was measured is not lost where the next chat breaks off
+            save_cases(arguments, cases)
     return cases
 
 
@@ -170,13 +174,25 @@ def show(case: Case) -> None:
             print(name, *score.wrong, sep="\n    ")
 
 
-def add_surprise(cases: Sequence[Case], model: Path, threads: int) -> None:
-    """Score the same answers behind every view, in this process."""
+def add_surprise(case: Case, model: Path, threads: int) -> None:
+    """Score the same answers behind every view of the first round, in this process."""
     with Surprise(model, context=12288, threads=threads) as surprise:
-        for case in cases:
-            for result, views in case.shown[:1]:
-                for name, view in views.items():
-                    result.surprise[name] = surprise.of(view, case.made.next_answers)
+        for result, views in case.shown[:1]:
+            for name, view in views.items():
+                result.surprise[name] = surprise.of(view, case.made.next_answers)
+
+
+def save_cases(arguments: argparse.Namespace, cases: Sequence[Case]) -> Path:
+    """Write the result file."""
+    rounds = [case.done for case in cases]
+    figures = summary(rounds, arguments.views) | {
+        "model": arguments.model.name,
+        "seeds": arguments.seeds[: len(cases)],
+        "slots": "tune" if arguments.tune else "report",
+        "tokens": arguments.tokens,
+        "does_not_hold": gates(rounds),
+    }
+    return save(f"compaction-{arguments.model.stem}", figures)
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
@@ -204,7 +220,6 @@ def main() -> None:
     """Start a daemon of our own, measure, print and save."""
     arguments = parse(sys.argv[1:])
     settings = Settings(threads=arguments.threads, slots=8, context=16384)
-    begin = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="ingle-bench-") as folder:
         server = IngleServer(settings, Path(folder))
         server.start(arguments.model.resolve())
@@ -212,22 +227,9 @@ def main() -> None:
             cases = asyncio.run(measure(arguments, server))
         finally:
             server.stop()
-    if arguments.surprise:
-        add_surprise(cases, arguments.model, arguments.threads)
     rounds = [case.done for case in cases]
     print(table(rounds, arguments.views))
-    broken = gates(rounds)
-    print(*(f"does not hold: {sentence}" for sentence in broken), sep="\n")
-    if arguments.save:
-        figures = summary(rounds, arguments.views) | {
-            "model": arguments.model.name,
-            "seeds": arguments.seeds,
-            "slots": "tune" if arguments.tune else "report",
-            "tokens": arguments.tokens,
-            "does_not_hold": broken,
-            "took_seconds": round(time.perf_counter() - begin),
-        }
-        print(save(f"compaction-{arguments.model.stem}", figures))
+    print(*(f"does not hold: {sentence}" for sentence in gates(rounds)), sep="\n")
 
 
 if __name__ == "__main__":
