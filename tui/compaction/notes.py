@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from .instruction import HEADINGS, MAX_BULLET, VERBATIM
+from .instruction import ABOUT, HEADINGS, MAX_BULLET, VERBATIM
 from .quotes import Quote, corrected_pairs, missing, within, without_corrected
 from .sentences import words
 
@@ -48,8 +48,8 @@ class Notes:
         return [bullet for bullets in self.sections.values() for bullet in bullets]
 
     def tidy(self) -> None:
-        """Take out bullets that say nothing, or mostly what another says; end those cut short."""
-        seen: list[set[str]] = []
+        """Take out bullets that say nothing, or what another or the instruction says."""
+        seen = [set(words(about)) for about in ABOUT]
         for heading, bullets in self.sections.items():
             kept: list[str] = []
             for bullet in bullets:

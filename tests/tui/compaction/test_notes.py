@@ -21,6 +21,21 @@ def test_bullets_that_say_nothing_or_the_same_are_left_out() -> None:
     assert notes.text == "Facts:\n- Gate code 4417\n- No dogs"
 
 
+def test_what_only_repeats_the_instruction_is_left_out() -> None:
+    notes = Notes.parse(
+        "Open questions:\n- What is still to be found out or answered?\n- Who drives?"
+    )
+    notes.tidy()
+    assert notes.bullets == ["Who drives?"]
+
+
+def test_a_bullet_that_ran_into_its_limit_ends_with_a_whole_part() -> None:
+    long = "The garden has " + "a long bed of roses and tulips and lilies, " * 4
+    notes = Notes.parse(f"Facts:\n- {long[:140]}")
+    notes.tidy()
+    assert notes.bullets == [long[: long[:140].rindex(", ")]]
+
+
 def test_headings_may_be_marked_up() -> None:
     notes = Notes.parse("## **Facts:**\n* one\n### Open questions\n1. two")
     assert notes.sections == {"Facts": ["one"], "Open questions": ["1. two"]}
