@@ -105,7 +105,7 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         "trim",
         "Trim",
-        "Leave out old attachments and thoughts, without a model",
+        "Leave out old attachments and long texts, without a model",
         "Context",
         None,
         "trim",
