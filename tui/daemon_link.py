@@ -164,7 +164,7 @@ class DaemonLink:
         elif event.event == "pull":
             self._post(PullMoved(_decode(event, PullProgress)))
 
-    async def pull(self, model: str) -> ModelEntry:
+    async def pull(self, model: str, moved: Callable[[PullProgress], None]) -> ModelEntry:
         """Have the daemon fetch a model, and report how it goes; raises `ClientError`.
 
         The download belongs to the daemon: cancelling this leaves it running.
@@ -173,7 +173,7 @@ class DaemonLink:
         async with aclosing(stream) as events:
             async for event in events:
                 if event.event == "progress":
-                    self._post(PullMoved(_decode(event, PullProgress)))
+                    moved(_decode(event, PullProgress))
                 elif event.event == "done":
                     return _decode(event, ModelEntry)
                 elif event.event == "error":

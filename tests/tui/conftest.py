@@ -161,6 +161,7 @@ class FakeDaemon:
         self.pull_done: list[str] = []
         self.pages = page_map()
         self.pulls: list[Json] = []
+        self.full_names: dict[str, str] = {}
         self.loaded_context: int | None = None
         self._subscribers: list[asyncio.Queue[tuple[str, Json]]] = []
         self._server: asyncio.Server | None = None
@@ -303,7 +304,7 @@ class FakeDaemon:
             self._subscribers.remove(queue)
 
     async def _pull(self, request: Request) -> None:
-        name = request.body["model"]
+        name = self.full_names.get(request.body["model"], request.body["model"])
         await request.start_stream()
         progress: Json = {"model": name, "source": "package index", "total": 98362432}
         for received in (0, 40_000_000):

@@ -84,8 +84,15 @@ class PullsFeature(Feature):
         self.host.tell(f"The download of {name} is stopped; what arrived is kept.")
 
     async def _follow(self, name: str) -> None:
+        def moved(progress: PullProgress) -> None:
+            nonlocal name
+            if progress.model != name:  # a short name or an alias: the daemon tells the full one
+                self._rename(name, progress.model)
+                name = progress.model
+            self.on_pull_moved(progress)
+
         try:
-            entry = await self.host.link.pull(name)
+            entry = await self.host.link.pull(name, moved)
         except DaemonUnreachable:
             # The link tells that the daemon is gone, and `on_connected` goes on.
             self._interrupted = name
@@ -94,6 +101,18 @@ class PullsFeature(Feature):
             self._break(name, error)
         else:
             self._finish(name, entry)
+
+    def _rename(self, old: str, new: str) -> None:
+        state = self.host.state
+        self._running.pop(old, None)
+        worker = self._workers.pop(old, None)
+        if worker is not None:
+            self._workers[new] = worker
+        if state.pulling == old:
+            state.pulling = new
+        if state.model_name == old:
+            state.want(new)
+        self.host.show_state()
 
     def _finish(self, name: str, entry: ModelEntry) -> None:
         state = self.host.state

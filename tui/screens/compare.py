@@ -151,7 +151,9 @@ class CompareScreen(Screen[Message | None]):
                 await side.run_again(request)
 
     def action_leave(self) -> None:
-        """Stop what runs; else go back, with both in the chat."""
+        """Close what the composer shows, or stop what runs; else go back, with both in the chat."""
+        if self.query_one(Composer).escape(clears=False):
+            return
         if self._busy:
             for side in self._sides:
                 self.run_worker(side.stop(), group="stop")

@@ -131,3 +131,21 @@ async def test_the_first_run_offers_what_fits(open_chat: OpenChat, fake_daemon: 
         await chat.send("Hi")
         await chat.until_shown("Hello there.")
     assert fake_daemon.pull_done == ["smollm2:135m"]
+
+
+async def test_a_short_name_becomes_the_full_one(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.full_names = {"far-2b": "far:2b"}
+    fake_daemon.add_model("far:2b", installed=False, state="available")
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.until_shown("smollm2:135m on disk")
+        await chat.send("/model far-2b")
+        await chat.until_shown("↓ far:2b")
+        assert "far-2b" not in chat.screen_text
+        assert chat.app.query_one(TitleBar).pulls == 1
+        assert not chat.screen.state.must_pull
+        fake_daemon.broadcast("pull", _progress("far:2b", "done", 100))
+        fake_daemon.pull_gate.set()
+        await chat.until_shown("far:2b on disk")
+        assert chat.app.query_one(TitleBar).pulls == 0
