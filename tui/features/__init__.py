@@ -5,6 +5,7 @@ from .branches import BranchesFeature
 from .compaction import CompactionFeature
 from .compare import CompareFeature
 from .composing import ComposingFeature
+from .encryption import EncryptionFeature
 from .feature import Feature
 from .find import FindFeature
 from .gauges import GaugesFeature
@@ -25,6 +26,7 @@ FEATURES: tuple[type[Feature], ...] = (
     BranchesFeature,
     CompactionFeature,
     FindFeature,
+    EncryptionFeature,
     HistoryFeature,
     CompareFeature,
     GaugesFeature,

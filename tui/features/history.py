@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..history.errors import HistoryError
+from .encryption import EncryptionFeature
 from .feature import Feature, Handler
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class HistoryFeature(Feature):
 
     def search(self, text: str) -> None:
         """Search all chats as one types, beginning with `text`."""
-        store = self._store()
+        store = self._store(lambda: self.search(text))
         if store is None:
             return
         from ..screens.search import SearchScreen
@@ -46,7 +47,7 @@ class HistoryFeature(Feature):
 
     def open(self) -> None:
         """Show all chats."""
-        store = self._store()
+        store = self._store(self.open)
         if store is None:
             return
         from ..screens.chat_list import ChatListScreen
@@ -226,10 +227,15 @@ class HistoryFeature(Feature):
 
         self.host.show_screen(question, answered)
 
-    def _store(self) -> HistoryStore | None:
-        if self.host.store is None:
+    def _store(self, then: Callable[[], None] | None = None) -> HistoryStore | None:
+        """The store, where it can be read; asks for its passphrase first, and goes on with that."""
+        store = self.host.store
+        if store is None:
             self.host.tell(NOTHING_KEPT, "warning")
-        return self.host.store
+        elif store.database.is_locked:
+            self.host.feature(EncryptionFeature).unlock(then)
+            return None
+        return store
 
     def _search_next(self, text: str) -> None:
         # Once the list is closed: a screen cannot be pushed while another one is popped.

@@ -29,7 +29,7 @@ class ResumingFeature(Feature):
     def on_connected(self) -> None:
         """Look once for what a chat that died has left in the daemon."""
         store = self.host.store
-        if store is not None and not self._looked:
+        if store is not None and not self._looked and not store.database.is_locked:
             self._looked = True
             self.host.run_task(self._take_up(store), group="resume")
 

@@ -5,9 +5,18 @@ from __future__ import annotations
 import os
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .encryption import (
+    COMPANIONS,
+    decrypt_file,
+    encrypt_file,
+    load_sqlcipher,
+    quoted,
+    wipe_file,
+)
 from .errors import HistoryError, HistoryLocked, WrongPassphrase
 from .schema import migrate
 
@@ -18,7 +27,6 @@ PLAIN = "history.db"
 ENCRYPTED = "history.sqlcipher.db"
 BUSY_MILLISECONDS = 5000
 """How long another program of the same user may hold the database before writing is put off."""
-_COMPANIONS = ("-wal", "-shm", "-journal")
 
 
 class Database:
@@ -62,6 +70,9 @@ class Database:
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.folder.chmod(0o700)
         path = self.path
+        if path.name == ENCRYPTED and path.exists() and (self.folder / PLAIN).exists():
+            # A crash in the middle of encrypting, or of the way back: the encrypted one counts.
+            wipe_file(self.folder / PLAIN)
         # Made here, since SQLite would let the umask decide who may read it. The companions get
         # the same mode from SQLite.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -75,6 +86,40 @@ class Database:
             raise
         return connection
 
+    def encrypt(self, passphrase: str) -> None:
+        """Encrypt the database, which nobody in this program may hold open meanwhile.
+
+        Raises `HistoryError` where another program uses it, or SQLCipher is missing.
+        """
+        load_sqlcipher()
+        with closing(self.connect()) as guard:
+            _refuse_others(guard)
+            guard.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            # From here to the end nobody else can write to the old file.
+            guard.execute("BEGIN IMMEDIATE")
+            encrypt_file(self.folder / PLAIN, self.folder / ENCRYPTED, passphrase)
+        # Closing the last connection makes companions again.
+        wipe_file(self.folder / PLAIN)
+        self._passphrase = passphrase
+
+    def decrypt(self) -> None:
+        """Keep the chats in the clear again; raises as `encrypt` does."""
+        passphrase = self._passphrase
+        if passphrase is None:
+            raise HistoryLocked
+        with closing(self.connect()) as guard:
+            _refuse_others(guard)
+            guard.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            guard.execute("BEGIN IMMEDIATE")
+            decrypt_file(self.folder / ENCRYPTED, self.folder / PLAIN, passphrase)
+        for companion in COMPANIONS:
+            (self.folder / (ENCRYPTED + companion)).unlink(missing_ok=True)
+        self._passphrase = None
+
+    def left_in_the_clear(self) -> list[str]:
+        """Names of databases that were set aside as damaged, which stay as they were."""
+        return sorted(path.name for path in self.folder.glob("history.damaged-*.db"))
+
     def set_aside(self) -> Path:
         """Rename the damaged database, so that a new one can begin; returns where it is now."""
         path = self.path
@@ -85,7 +130,7 @@ class Database:
             number += 1
             target = path.with_name(f"{path.stem}.damaged-{stamp}-{number}{path.suffix}")
         path.rename(target)
-        for companion in _COMPANIONS:
+        for companion in COMPANIONS:
             source = path.with_name(path.name + companion)
             if source.exists():
                 source.rename(target.with_name(target.name + companion))
@@ -110,10 +155,19 @@ class Database:
         return connection
 
 
+def _refuse_others(connection: Connection) -> None:
+    from .reading import living_sessions
+
+    sessions = {
+        row
+        for (row,) in connection.execute("SELECT row FROM sessions WHERE pid != ?", (os.getpid(),))
+    }
+    if living_sessions(connection, sessions):
+        raise HistoryError("Another ingle has these chats open.", "Close it, then try again.")
+
+
 def _connect(path: Path, *, encrypted: bool) -> Connection:
     if encrypted:
-        from .encryption import load_sqlcipher
-
         return load_sqlcipher().connect(
             str(path), timeout=0, isolation_level=None, check_same_thread=False
         )
@@ -123,8 +177,6 @@ def _connect(path: Path, *, encrypted: bool) -> Connection:
 
 
 def _give_key(connection: Connection, passphrase: str) -> None:
-    from .encryption import quoted
-
     connection.execute(f"PRAGMA key = {quoted(passphrase)}")
     try:
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()

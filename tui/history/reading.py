@@ -149,7 +149,7 @@ def claim_unfinished(connection: Connection, session: int) -> list[UnfinishedAns
         " WHERE m.session IS NOT NULL AND m.role = 'assistant'"
         " AND NOT EXISTS (SELECT 1 FROM endings WHERE message = m.row) ORDER BY m.row"
     ).fetchall()
-    alive = _living_sessions(connection, {row[5] for row in rows} - {session}) | {session}
+    alive = living_sessions(connection, {row[5] for row in rows} - {session}) | {session}
     left = [row for row in rows if row[5] not in alive]
     connection.executemany(
         "INSERT INTO generations(message, generation, session) VALUES (?, ?, ?)",
@@ -385,7 +385,7 @@ def _summary(
     )
 
 
-def _living_sessions(connection: Connection, sessions: set[int]) -> set[int]:
+def living_sessions(connection: Connection, sessions: set[int]) -> set[int]:
     """Those of `sessions` whose program still runs."""
     import psutil
 

@@ -206,6 +206,32 @@ class HistoryStore:
                 f"The chats cannot be imported: {storage_trouble(error)}."
             ) from error
 
+    def unlock(self, passphrase: str) -> None:
+        """Open encrypted chats, and write what was said meanwhile; raises `WrongPassphrase`."""
+        self.database.unlock(passphrase)
+        self._writer.wake()
+
+    def encrypt(self, passphrase: str) -> None:
+        """Keep the chats encrypted from now on; raises `HistoryError` where that cannot be."""
+        self._convert(lambda: self.database.encrypt(passphrase))
+
+    def decrypt(self) -> None:
+        """Keep the chats in the clear from now on; raises `HistoryError`."""
+        self._convert(self.database.decrypt)
+
+    def _convert(self, conversion: Callable[[], None]) -> None:
+        """Let the database become another file, while notes wait in memory."""
+        self._writer.pause()
+        try:
+            with self._reading, self._searching:
+                self._close_reader()
+                self._close_searcher()
+                conversion()
+        except (OSError, *database_errors()) as error:
+            raise HistoryError(f"Nothing was changed: {storage_trouble(error)}.") from error
+        finally:
+            self._writer.resume()
+
     def flush(self, seconds: float = PATIENCE) -> bool:
         """Wait until everything noted is on the disk; False where it is not."""
         return self._writer.flush(seconds)

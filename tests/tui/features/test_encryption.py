@@ -1,0 +1,87 @@
+"""The chats behind a passphrase."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingle.tui.chats.chat import Chat
+from ingle.tui.chats.message import Message
+from ingle.tui.folders import Folders
+from ingle.tui.history.store import open_history
+
+if TYPE_CHECKING:
+    from ..conftest import OpenChat
+
+needs_sqlcipher = pytest.mark.skipif(
+    importlib.util.find_spec("sqlcipher3") is None, reason="SQLCipher is not installed"
+)
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Folders:
+    store = open_history(tmp_path / "chats", pytest.fail)
+    chat = Chat(id="one")
+    store.add_chat(chat)
+    store.add_message("one", Message(role="user", content="Where is the marimba?"))
+    store.close()
+    return Folders(tmp_path / "chats", tmp_path / "config")
+
+
+@needs_sqlcipher
+async def test_encrypting_asks_twice_and_the_next_start_asks_once(
+    open_chat: OpenChat, folders: Folders
+) -> None:
+    async with open_chat(folders=folders, size=(100, 30)) as chat:
+        for second in ("another one", "open sesame"):
+            await chat.send("/encrypt")
+            await chat.until_shown("New passphrase")
+            await chat.pilot.press(*"open sesame", "enter")
+            await chat.until_shown("The same once more")
+            assert "sesame" not in chat.screen_text
+            await chat.pilot.press(*second, "enter")
+            expected = "are encrypted." if second == "open sesame" else "not the same"
+            await chat.until_shown(expected)
+        await chat.until(lambda: not chat.app.screen.is_modal)
+    assert b"marimba" not in b"".join(path.read_bytes() for path in folders.chats.iterdir())
+    async with open_chat(folders=folders, size=(100, 30)) as chat:
+        await chat.until_shown("Passphrase of your chats")
+        await chat.pilot.press(*"wrong one", "enter")
+        await chat.until_shown("does not open the chats")
+        await chat.pilot.press(*"open sesame", "enter")
+        await chat.until(lambda: not chat.app.screen.is_modal)
+        await chat.pilot.press("ctrl+g")
+        await chat.until_shown("Where is the marimba?")
+
+
+@needs_sqlcipher
+async def test_one_may_talk_before_unlocking_and_the_list_asks(
+    open_chat: OpenChat, folders: Folders
+) -> None:
+    store = open_history(folders.chats, pytest.fail)
+    store.encrypt("open sesame")
+    store.close()
+    async with open_chat(folders=folders, size=(100, 30)) as chat:
+        await chat.until_shown("Passphrase of your chats")
+        await chat.pilot.press("escape")
+        await chat.send("talk of a celesta")
+        await chat.until_shown("Hello there.")
+        await chat.pilot.press("ctrl+g")
+        await chat.until_shown("Passphrase of your chats")
+        await chat.pilot.press(*"open sesame", "enter")
+        await chat.until_shown("Where is the marimba?")
+        await chat.until_shown("Talk of a celesta")
+
+
+async def test_without_sqlcipher_it_says_how_to_get_it(
+    open_chat: OpenChat, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sqlcipher3", None)
+    monkeypatch.setitem(sys.modules, "sqlcipher3.dbapi2", None)
+    async with open_chat(folders=folders, size=(100, 30)) as chat:
+        await chat.send("/encrypt")
+        await chat.until_shown("ingle[encryption]")
