@@ -16,13 +16,15 @@ from markdown_it.rules_inline.state_inline import Delimiter, StateInline
 from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 
+from .math_rules import add_math
+
 MAX_NESTING = 40
 """Lists and quotes within each other; text that nests deeper is shown as it is."""
 
 # What a line may consist of before its first real character: list, quote, heading, fence and table
 # markers, underlines of headings, delimiter rows.
-_ONLY_MARKERS = re.compile(r"(?:[\s>\-+*_=~`#|:]|\d{1,3}(?:[.)](?=\s|\Z)|\Z))*\Z")
-_HELD_CHARACTERS = " \t\n*_~`![<\\"
+_ONLY_MARKERS = re.compile(r"(?:[\s>\-+*_=~`#|:$]|\d{1,3}(?:[.)](?=\s|\Z)|\Z))*\Z")
+_HELD_CHARACTERS = " \t\n*_~`![<\\$"
 _HELD_ENTITY = re.compile(r"&#?\w{0,12}\Z")
 _TABLE_HEADER = re.compile(r"[ >]*\|")
 
@@ -35,6 +37,9 @@ class MarkdownParser:
         self._blocks.core.ruler.disable("inline")
         self._inline = _markdown_it()
         self._live_inline = _markdown_it()
+        add_math(self._blocks)
+        add_math(self._inline)
+        add_math(self._live_inline, live=True)
         ruler = self._live_inline.inline.ruler
         ruler.before("backticks", "open_code", _open_code)
         ruler.after("image", "open_link", _open_link)

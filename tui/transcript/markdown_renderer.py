@@ -15,6 +15,7 @@ from .folding import DEFAULT_FOLDING, MAX_LINES, SHOWN_LINES, Folding
 from .line import BLANK, Line, joined
 from .links import safe_link
 from .markdown_parser import is_closed
+from .math_text import begun_math, math_line, math_lines
 from .styles import TranscriptStyles
 from .table_renderer import render_table
 from .wrapping import wrap
@@ -57,6 +58,8 @@ class MarkdownRenderer:
                 return self._code(node, width, live)
             case "table":
                 return self._table(node, width)
+            case "math_block":
+                return self._math(node, width, live)
             case "hr":
                 return [Line((Segment("─" * width, self._styles.rule),))]
             case _:
@@ -73,6 +76,22 @@ class MarkdownRenderer:
         block = Block("table", f"table:{line}", text)
         rows = render_table(node, width, self._styles, self._inline)
         return [row.within(block) for row in rows]
+
+    def _math(self, node: SyntaxTreeNode, width: int, live: bool) -> list[Line]:
+        """A formula that stands alone, or its source where it cannot be shown."""
+        source = clean(node.content)
+        if node.info == "open" and not live:
+            return wrap(Text(f"{node.markup}{source}", end=""), width)
+        if node.info == "open":
+            source = begun_math(source)
+        if not source:
+            return []
+        laid_out = math_lines(source, width - 2)
+        if laid_out is None:
+            return wrap(Text(source, self._styles.code, end=""), width)
+        if all(cell_len(row) <= width - 2 for row in laid_out):
+            return [Line((Segment(row, self._styles.math),)).prefixed("  ") for row in laid_out]
+        return wrap(Text("\n".join(laid_out), self._styles.math, end=""), width)
 
     def _heading(self, node: SyntaxTreeNode, width: int) -> list[Line]:
         text = self._inline(node)
@@ -180,6 +199,14 @@ class MarkdownRenderer:
                 text.append("\n")
             case "code_inline":
                 text.append(clean(token.content), style + self._styles.code)
+            case "math_inline":
+                source = clean(token.content)
+                shown = math_line(begun_math(source) if token.info == "open" else source)
+                if shown is None:
+                    code = "" if token.info == "open" else source
+                    text.append(code, style + self._styles.code)
+                else:
+                    text.append(shown, style + self._styles.math)
             case "image":
                 label = clean(token.content) or "image"
                 address = _address(token, "src")

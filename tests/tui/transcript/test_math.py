@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from ingle.tui.transcript.markdown_stream import MarkdownStream, render_markdown
+from ingle.tui.transcript.math_text import math_line, math_lines
+
+if TYPE_CHECKING:
+    from ingle.tui.transcript.styles import TranscriptStyles
+
+
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        (r"E = mc^2", "E = mc²"),
+        (r"\frac{a+b}{2}", "(a + b)/2"),
+        (r"x = \frac{-b \pm \sqrt{b^2 - 4ac}}{2a}", "x = (−b ± √(b² − 4ac))/(2a)"),
+        (r"\sum_{i=1}^{n} i^2", "∑ᵢ₌₁ⁿ i²"),
+        (r"e^{i\pi}+1=0", "e^(iπ) + 1 = 0"),
+        (r"\alpha_i \to \beta^{n+1}", "αᵢ → βⁿ⁺¹"),
+        (r"f: \mathbb{R} \to \mathbb{R}", "f : ℝ → ℝ"),
+        (r"\begin{pmatrix} a & b \\ c & d \end{pmatrix}", "(a b; c d)"),
+        (r"O(n \log n)", "O(n log n)"),
+        (r"\sqrt[3]{x+1}", "∛(x + 1)"),
+        (r"90^\circ", "90°"),
+        (r"f'(x)", "f′(x)"),
+        (r"a \not= b \notin C", "a ≠ b ∉ C"),
+        (r"\left( x \right)", "(x)"),
+        (r"v = 5\,\text{m/s}", "v = 5 m/s"),
+        (r"\{1, 2\}", "{1, 2}"),
+        ("-x", "−x"),
+    ],
+)
+def test_maths_on_one_line(source: str, shown: str) -> None:
+    assert math_line(source) == shown
+
+
+@pytest.mark.parametrize(
+    "source",
+    [r"\unknown{x}", r"\frac{a}", "x^", "{x", "x}", r"\begin{tikzpicture}\end{tikzpicture}", "",
+     r"\begin{matrix} a", "{" * 100 + "}" * 100, "x" * 3000, r"\sqrt[3", r"\left"],
+)  # fmt: skip
+def test_what_is_not_known_is_refused(source: str) -> None:
+    assert math_line(source) is None
+
+
+def test_formulas_that_stand_alone_are_laid_out() -> None:
+    assert math_lines(r"x = \frac{a + b}{2}", 60) == (
+        "     a + b",
+        "x = ───────",
+        "       2",
+    )
+    assert math_lines(r"\sum_{i=1}^{n} i = 6", 60) == ("  n", "  ∑   i = 6", "i = 1")
+    assert math_lines(r"|x| = \begin{cases} x & x \ge 0 \\ -x & x < 0 \end{cases}", 60) == (
+        "      ⎧ x   x ≥ 0",
+        "|x| = ⎩ −x  x < 0",
+    )
+    assert math_lines(r"x = \frac{a + b}{2}", 8) == ("x = (a + b)/2",)
+    assert math_lines(r"\begin{aligned} a &= b \\ &= c \end{aligned}", 60) == ("a = b", "  = c")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from(
+    [r"\frac", "{", "}", "^", "_", "x", "1", "+", " ", r"\sqrt", "[", "]", r"\alpha", "&", r"\\",
+     r"\begin{cases}", r"\end{cases}", r"\text{if}", "'", r"\hat", r"\sum", "(", ")", "漢"]
+)).map("".join))  # fmt: skip
+def test_any_source_is_shown_or_refused(source: str) -> None:
+    line = math_line(source)
+    lines = math_lines(source, 60)
+    if line is not None:
+        assert "\\" not in line
+    if lines is not None:
+        assert len({cell_len(row) >= 0 for row in lines}) == 1
+
+
+def shown(source: str, styles: TranscriptStyles, width: int = 60) -> list[str]:
+    return [line.text.rstrip() for line in render_markdown(source, styles, width)]
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("The area is $\\pi r^2$.", ["The area is πr²."]),
+        ("So \\(x_1\\) and \\[y\\] and $$z$$ too.", ["So x₁ and y and z too."]),
+        ("$$\nx^2\n$$", ["  x²"]),
+        ("\\[\nx = 1 \\\\\ny = 2\n\\]", ["  x = 1", "  y = 2"]),
+        ("$$x^2$$", ["  x²"]),
+        ("- item\n\n  $$\n  x^2\n  $$", ["• item", "", "    x²"]),
+        ("Before\n$$\nx\n$$\nafter", ["Before", "", "  x", "", "after"]),
+        ("$\\unknown{x}$", ["\\unknown{x}"]),
+    ],
+)
+def test_maths_in_markdown(source: str, lines: list[str], styles: TranscriptStyles) -> None:
+    assert shown(source, styles) == lines
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "It costs $5 and $6.",
+        "Between $5-$10, or $5/$6.",
+        "US$5 and CA$7$",
+        "echo $HOME/$USER and $PATH",
+        "from $10 million to $20 million",
+        "It was $5, not $6, or $7.",
+        "a $ b $ c",
+        "$$ is the process id",
+        "a word (not \\maths)",
+        "$5 to $6 and then $7 more",
+    ],
+)
+def test_dollars_stay_dollars(source: str, styles: TranscriptStyles) -> None:
+    assert shown(source, styles) == [source]
+
+
+def test_emphasis_between_amounts_stays(styles: TranscriptStyles) -> None:
+    assert shown("**$5** and **$6**", styles) == ["$5 and $6"]
+    assert shown("`$x` and `$y`", styles) == ["$x and $y"]
+    assert shown("\\[a note of mine\\]", styles) == ["[a note of mine]"]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "Euler: $e^{i\\pi} + 1 = 0$ holds.",
+        "Then \\(\\frac{a}{b}\\) holds.",
+        "Then:\n\n$$\n\\sum_{i=1}^{n} i = \\frac{n(n+1)}{2}\n$$\n\nand so on.",
+        "Then:\n\n\\[\nx = \\sqrt{2}\n\\]\n\nand so on.",
+    ],
+)
+def test_no_prefix_shows_raw_maths(source: str, styles: TranscriptStyles) -> None:
+    for end in range(1, len(source) + 1):
+        stream = MarkdownStream(styles, 80)
+        stream.append(source[:end])
+        text = "\n".join(line.text for line in stream.lines)
+        assert not re.search(r"[$\\{}]", text), (source[:end], text)
+    stream.finish()
+    assert stream.lines == render_markdown(source, styles, 80)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(["$", "$$", "\\[", "\\]", "\\(", "\\)", "x", "ab cd", "5", " ", "\n",
+                         "\n\n", "- ", "```\n", "^2", "> ", "| a |\n|---|\n"])
+    ).map("".join),
+    st.integers(1, 9),
+)  # fmt: skip
+def test_maths_streams_like_the_whole(styles: TranscriptStyles, source: str, step: int) -> None:
+    stream = MarkdownStream(styles, 60)
+    for start in range(0, len(source), step):
+        stream.append(source[start : start + step])
+    stream.finish()
+    assert stream.lines == render_markdown(source, styles, 60)
