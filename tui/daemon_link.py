@@ -142,8 +142,9 @@ class DaemonLink:
                     reading.cancel()
             if not self._pages_moved.is_set():
                 return await reading
-            # Not awaited by itself: its cancellation must not be mistaken for that of this task.
-            await asyncio.wait({reading})
+            # Not awaited by itself: its cancellation must not be mistaken for that of this task. If
+            # it failed, so will the next one.
+            await asyncio.gather(reading, return_exceptions=True)
 
     async def _read(self, pages_of: str | None) -> None:
         query = "" if pages_of is None else f"?pages={quote(pages_of, safe='')}"

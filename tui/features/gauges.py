@@ -167,6 +167,8 @@ class GaugesFeature(Feature):
             self._drawing = None
         now = self._drawn_at = time.monotonic()
         state = self.state
+        if self.host.chat_app.animation_level == "none":
+            state.flashing = frozenset()
         self._collect()
         self._show_status()
         if self._panel is not None and self._panel.display and self._screen is None:

@@ -62,13 +62,15 @@ class SpeedMeter:
     def speed(self, now: float) -> Speed:
         """The rates as of `now`."""
         models = [] if self._last is None else self._last[1].models
+        # Events are rare in idle time: what came since the one before is no rate of this moment.
+        busy = any(model.running for model in models)
         drafted = sum(m.drafted_tokens_total for m in models)
         accepted = sum(m.accepted_tokens_total for m in models)
         devices = [] if self._last is None else self._last[1].devices
         watts = [d.watts for d in devices if d.watts is not None]
         return Speed(
-            now=self._rate(now, lambda step: step.written),
-            prompt=self._rate(now, lambda step: step.read),
+            now=self._rate(now, lambda step: step.written) if busy else 0.0,
+            prompt=self._rate(now, lambda step: step.read) if busy else 0.0,
             history=self._history(now),
             acceptance=accepted / drafted if drafted else None,
             running=sum(m.running for m in models),

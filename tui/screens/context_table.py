@@ -100,7 +100,7 @@ class ContextTable(ModalScreen[str | None]):
 
     def _row(self, part: ContextPart) -> Content:
         about = "" if part.exact else "≈ "
-        share = part.tokens / self._use.used if self._use.used else 0.0
+        share = part.tokens / max(1, sum(other.tokens for other in self._parts))
         files = f"  files ≈ {wording.tokens(part.files)}" if part.files else ""
         text = " ".join(clean(part.text[:PREVIEW]).split())
         return signs(

@@ -113,6 +113,8 @@ class PageMap(Widget, can_focus=False):
             self.refresh()
         if self._cursor is not None:
             self._tell()
+        elif self.has_focus:
+            self.on_focus()
 
     @property
     def room(self) -> int:
@@ -192,7 +194,7 @@ class PageMap(Widget, can_focus=False):
 
     def on_focus(self) -> None:
         """Begin where something is."""
-        if self._cursor is None:
+        if self._cursor is None and self._cells:
             mine = (i for i, cell in enumerate(self._cells) if cell.state is PageState.MINE)
             self.point(next(mine, 0))
 

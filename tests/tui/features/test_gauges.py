@@ -48,8 +48,13 @@ def gauges(**changes: object) -> dict[str, Any]:
     return {"memory": memory, "models": [model | changes], "devices": [gpu]}
 
 
+def events_asked(daemon: FakeDaemon) -> list[str]:
+    targets = [request.target for request in daemon.requests]
+    return [target for target in targets if target.startswith("/ingle/v1/events")]
+
+
 def streams(daemon: FakeDaemon) -> list[str]:
-    return [request.target for request in daemon.requests if "/events?" in request.target]
+    return [target for target in events_asked(daemon) if "pages=" in target]
 
 
 async def told(chat: Chat, daemon: FakeDaemon, **changes: object) -> GaugesFeature:
@@ -132,7 +137,10 @@ async def test_f4_goes_from_beside_to_the_whole_screen_to_off(
         await chat.until(lambda: isinstance(chat.app.screen, ChatScreen))
         assert feature.mode == "off"
         await chat.until(lambda: "VRAM" not in chat.screen_text)
+        paged = f"/ingle/v1/events?pages={MODEL.replace(':', '%3A')}"
+        plain = "/ingle/v1/events"
         await chat.until(lambda: chat.screen.link.connected)
+        await chat.until(lambda: events_asked(fake_daemon) == [plain, paged, plain])
         await chat.pilot.press("f4")
         await chat.until_shown("VRAM")
         assert feature.mode == "side"

@@ -11,10 +11,12 @@ def gauges(
     read: int = 0,
     joules: float | None = None,
     guesses: tuple[int, int] = (0, 0),
+    running: int = 1,
 ) -> GaugesEvent:
     model = LoadedModel(
         name="m",
         state="ready",
+        running=running,
         completion_tokens_total=written,
         prompt_tokens_total=read,
         drafted_tokens_total=guesses[0],
@@ -51,8 +53,10 @@ def test_it_falls_to_nothing_when_nothing_comes() -> None:
     meter.take(gauges(written=100), 1.0)
     assert meter.speed(1.0).now == pytest.approx(100)
     assert meter.speed(9.0).now == 0.0
-    meter.take(gauges(written=100), 70.0)
-    assert not any(meter.speed(70.0).history)
+    meter.take(gauges(written=110, running=0), 9.0)
+    assert meter.speed(9.0).now == 0.0
+    meter.take(gauges(written=110, running=0), 80.0)
+    assert not any(meter.speed(80.0).history)
 
 
 def test_a_process_that_began_anew_counts_from_nothing() -> None:
