@@ -14,6 +14,7 @@ from .engine.model_runner import ModelRunner
 from .errors import BackendError, ContextExceeded, RequestRejected
 from .text.answer_form import AnswerForm, AnswerForms
 from .text.grammar import GrammarCompiler
+from .text.message_tokens import MessageCounter
 from .text.prompt import PromptBuilder
 from .text.token_list import check_known, pieces, token_list
 from .text.tokenizer import Tokenizer
@@ -71,6 +72,7 @@ class Admission:
         self._prompts = prompts
         self._forms = forms
         self._grammars = GrammarCompiler(tokenizer)
+        self._counter = MessageCounter(tokenizer, prompts)
         self._is_wanted = is_wanted
         self._done = done
         self._arrivals: queue.SimpleQueue[Arrival | Stop] = queue.SimpleQueue()
@@ -132,6 +134,11 @@ class Admission:
         """The tokens that were asked for, with what each stands for."""
         if request.generate is None:
             return token_list(self._tokenizer, request)
+        if request.divided:
+            counts = self._counter.count(request.generate)
+            return Tokenized(
+                request.id, [], [], message_tokens=counts.messages, rest_tokens=counts.rest
+            )
         token_ids, text = self._prompts.build(request.generate)
         check_known(self._tokenizer, "prompt", token_ids)
         return Tokenized(request.id, token_ids, pieces(self._tokenizer, token_ids), text)

@@ -309,6 +309,7 @@ class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     One of `generate` (its prompt), `text` and `token_ids` is set. A `text` gets the tokens around
     a whole one with `add_special`; control tokens written out in it count with `parse_special`.
+    Of a prompt that is `divided` nothing is told but how many tokens each message takes.
     """
 
     id: str
@@ -317,15 +318,22 @@ class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     token_ids: list[int] | None = None
     add_special: bool = False
     parse_special: bool = True
+    divided: bool = False
 
 
 class Tokenized(msgspec.Struct, frozen=True, tag="tokenized"):
-    """The tokens, the bytes of each, and the text before it was cut into tokens, where one was."""
+    """The tokens, the bytes of each, and the text before it was cut into tokens, where one was.
+
+    Of a divided prompt there is nothing of these but the number of tokens of each message, in
+    `message_tokens`, and of what belongs to none.
+    """
 
     id: str
     token_ids: list[int]
     pieces: list[bytes]
     text: str | None = None
+    message_tokens: list[int] = []
+    rest_tokens: int = 0
 
 
 class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):

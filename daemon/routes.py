@@ -25,6 +25,7 @@ from .protocols.llama_cpp.vectors_api import VectorsApi
 from .protocols.lm_studio.api import LMStudioApi
 from .protocols.metrics import MetricsApi
 from .protocols.native.api import NativeApi
+from .protocols.native.counting_api import CountingApi
 from .protocols.ollama.api import OllamaApi
 from .protocols.openai.api import OpenAIApi
 from .protocols.openai.batches import BatchesApi
@@ -71,6 +72,7 @@ def route_table(services: Services) -> list[RouteSpec]:
         *PropsApi(services).routes(),
         *VectorsApi(services).routes(),
         *NativeApi(services).routes(),
+        *CountingApi(services).routes(),
         *OllamaApi(services, facts).routes(),
         *LMStudioApi(services, facts).routes(),
     ]

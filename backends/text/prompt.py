@@ -59,7 +59,7 @@ class PromptBuilder:
         if isinstance(request.prompt, list):
             return Prompt(request.prompt, "")
         if request.messages is not None:
-            text = self._render(request)
+            text = self.render(request)
             self._refuse_hopeless(text)
             return Prompt(encode_prompt(self._tokenizer, text), text)
         if request.infill is not None:
@@ -68,7 +68,11 @@ class PromptBuilder:
         self._refuse_hopeless(text)
         return Prompt(self._tokenizer.encode(text, add_special=True, parse_special=True), text)
 
-    def _render(self, request: GenerateRequest) -> str:
+    def render(self, request: GenerateRequest, *, opens_answer: bool = True) -> str:
+        """The text of a request's messages, with what opens the answer, or without.
+
+        Raises `RequestRejected`.
+        """
         if self._template is None:
             raise RequestRejected(
                 "This model has no chat template: it was not trained for conversations.",
@@ -76,6 +80,10 @@ class PromptBuilder:
                 code="no_chat_template",
                 param="messages",
             )
+        if not opens_answer:
+            told = self._told(request)
+            messages = request.messages or []
+            return self._template.render(messages, add_generation_prompt=False, **told)
         last = request.messages[-1] if request.messages else None
         continues = request.continues and last is not None and last.role == "assistant"
         if continues and last is not None and not last.tool_calls:

@@ -12,7 +12,7 @@ from ...structured_output import format_grammar
 from ..openai.messages import chat_messages
 from ..openai.tools import called_tools
 from ..origin import Origin
-from .types import GenerationRequest, ReasoningWish
+from .types import GenerationRequest, ReasoningWish, TokensRequest
 
 
 def generation_request(body: GenerationRequest, origin: Origin) -> GenerateRequest:
@@ -39,6 +39,19 @@ def generation_request(body: GenerationRequest, origin: Origin) -> GenerateReque
         grammar=format_grammar(body.format),
         private=origin.private or bool(body.private),
         speculation=options.speculation is not False,
+    )
+
+
+def conversation_request(body: TokensRequest) -> GenerateRequest:
+    """The request whose prompt is to be counted."""
+    tools, choice = called_tools(body.tools, body.tool_choice)
+    return GenerateRequest(
+        id=new_generation_id(),
+        messages=chat_messages(body.messages),
+        tools=tools,
+        tool_choice=choice,
+        reasoning=_reasoning(body.reasoning),
+        continues=bool(body.continues),
     )
 
 

@@ -161,6 +161,31 @@ class GenerationRequest(IngleOptions, frozen=True, kw_only=True):
     stop: str | list[str] | None = None
 
 
+class TokensRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation as a generation takes it; with `load` the model is loaded where it is not."""
+
+    model: Reference | None = None
+    messages: Conversation
+    tools: list[ToolSpec] | None = None
+    tool_choice: ToolChoiceField | None = None
+    reasoning: ReasoningWish | None = None
+    continues: bool | None = None
+    load: bool = False
+
+
+class TokenCounts(msgspec.Struct, frozen=True):
+    """Tokens of the whole prompt, and of each message with the template's words around it.
+
+    `rest` belongs to no message: what the template puts before the first one, and the words that
+    open the answer. `total` is the sum of all; `context` is what a request may have.
+    """
+
+    total: int
+    messages: list[int]
+    rest: int
+    context: int
+
+
 class GenerationStarted(msgspec.Struct, frozen=True):
     """The generation's id, under which its events are."""
 
