@@ -51,7 +51,7 @@ class FilteredTable(ModalScreen[None]):
     FilteredTable #filter {
         border: none; height: 1; padding: 0; background: $surface; margin-bottom: 1;
     }
-    FilteredTable #rows { height: 1fr; scrollbar-size-vertical: 1; }
+    FilteredTable #rows { height: 1fr; scrollbar-size-vertical: 1; scrollbar-gutter: stable; }
     FilteredTable #table { height: auto; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -98,7 +98,7 @@ class FilteredTable(ModalScreen[None]):
 
     def _show(self) -> None:
         typed = self.query_one(Input).value
-        width = max(20, self.query_one("#rows").size.width - 1)
+        width = max(20, self.query_one("#table").size.width)
         lines: list[Content] = []
         for section in self._sections:
             rows = [row for row in section.rows if row.fits(typed)]

@@ -15,6 +15,7 @@ from textual.widgets import TextArea
 
 from .. import wording
 from ..chats.message import Attachment
+from ..commands import parse_slash
 from ..composing.estimate import estimate_tokens, tokens_of
 from ..composing.mentions import as_mention, find_mentions, shown_path
 from ..composing.prompt_walk import PromptWalk
@@ -356,7 +357,7 @@ class Composer(ChipEditor):
             self.border_subtitle = self._edge(self._tokens(self.text, facts))
 
     def _tokens(self, text: str, facts: Sequence[AttachmentFacts]) -> str:
-        if not text:
+        if not text or parse_slash(text) is not None:
             return ""
         if self._counted is not None and self._counted[0] == text:
             return f"{wording.tokens(self._counted[1])} tok"

@@ -30,6 +30,11 @@ async def test_help_begins_with_where_the_reader_is(
         await chat.pilot.press("f1")
         await chat.until_shown("Writing")
         assert "Send; while an answer runs" in chat.screen_text
+        rows = [line for line in chat.screen_text.split("\n") if "ctrl+j   " in line]
+        indent = rows[0].index("Break the line")
+        below = chat.screen_text.split("\n")[chat.screen_text.split("\n").index(rows[0]) + 1]
+        assert below[indent - 1] == " "
+        assert below[indent] != " " or size[0] == 160
         await chat.pilot.press(*"attach")
         await chat.until_shown("Send a file along")
         assert "/attach FILE" in chat.screen_text
