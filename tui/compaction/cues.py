@@ -36,31 +36,35 @@ DECISION = _any(
     r"(?:we|i)\s+will\s+\w+", r"it\s+will\s+be", r"entschieden", r"décidé", r"decidido",
 )  # fmt: skip
 REASON = _any(
-    r"because", r"since\s+\w+", r"the\s+reason", r"so\s+that", r"that['’]s\s+why", r"weil", r"denn",
-    r"parce\s+que", r"porque",
+    r"because", r"since\s+\w+", r"the\s+reason", r"so\s+that", r"that['’]s\s+why", r"weil",
+    r"denn", r"parce\s+que", r"porque",
 )  # fmt: skip
 CORRECTION = _any(
-    r"actually", r"correction", r"i\s+meant", r"i\s+misspoke", r"scratch\s+that", r"make\s+that",
-    r"no\s+longer", r"any\s*more", r"instead", r"changed", r"moved\s+(?:to|from)",
-    r"not\s+\S+\s+but", r"was\s+wrong", r"mixed\s+(?:\w+\s+)?up", r"mistake", r"turns\s+out",
-    r"update[:,]?", r"rescheduled", r"replaced", r"rather\s+than", r"measured\s+again",
-    r"forget\s+what\s+i\s+said", r"now\s+it['’]s", r"doch\s+nicht", r"sondern", r"stattdessen",
-    r"korrektur", r"en\s+fait", r"finalement", r"en\s+realidad", r"mejor\s+dicho",
+    r"actually", r"correction", r"i\s+meant", r"i\s+misspoke", r"scratch\s+that",
+    r"make\s+(?:that|it)", r"no\s+longer", r"any\s*more", r"instead", r"chang(?:e|es|ed|ing)",
+    r"mov(?:e|ed)\s+(?:to|from)", r"not\s+\S+\s+but", r"(?:was|is)\s+wrong",
+    r"mixed\s+(?:\w+\s+)?up", r"mistak\w+", r"update[:,]?", r"turns?\s+out", r"rescheduled",
+    r"postponed", r"brought\s+forward", r"pushed\s+(?:back|to)", r"shifted", r"swapped",
+    r"switch(?:ed)?", r"renamed", r"replaced", r"rather\s+than", r"after\s+all",
+    r"on\s+second\s+thoughts?", r"measured\s+again", r"misremembered", r"misread",
+    r"i\s+was\s+told", r"(?:as|what|than|that|day|time)\s+i\s+(?:said|told)",
+    r"forget\s+what\s+i\s+said", r"is\s+now", r"now\s+it['’]s",
+    r"new\s+(?:time|date|day|place|plan|number|address|code)", r"cancel\w*", r"doch\s+nicht",
+    r"sondern", r"stattdessen", r"korrektur", r"verschoben", r"geändert", r"en\s+fait",
+    r"finalement", r"en\s+realidad", r"mejor\s+dicho",
 )  # fmt: skip
 OPEN = _any(
     r"still\s+(?:need|have|don['’]t|not|open|unclear|unsure|waiting|undecided|looking)",
     r"haven['’]t\s+(?:\w+\s+)?(?:decided|found|heard|figured|settled|checked)", r"tbd",
-    r"not\s+sure\s+yet",
-    r"undecided", r"open\s+question", r"to\s+find\s+out", r"remind\s+me", r"don['’]t\s+know\s+yet",
-    r"unclear", r"unanswered", r"have\s+to\s+(?:check|ask|find|decide)",
-    r"to\s+be\s+decided",
-    r"no\s+answer\s+yet", r"come\s+back\s+to", r"noch\s+offen", r"weiß\s+noch\s+nicht", r"à\s+voir",
-    r"por\s+decidir", r"yet\s+to",
+    r"not\s+sure\s+yet", r"undecided", r"open\s+question", r"to\s+find\s+out", r"remind\s+me",
+    r"don['’]t\s+know\s+yet", r"unclear", r"unanswered", r"have\s+to\s+(?:check|ask|find|decide)",
+    r"to\s+be\s+decided", r"no\s+answer\s+yet", r"come\s+back\s+to", r"noch\s+offen",
+    r"weiß\s+noch\s+nicht", r"à\s+voir", r"por\s+decidir", r"yet\s+to",
 )  # fmt: skip
 SELF = _any(
     r"my\s+name", r"i\s+am", r"i['’]m", r"i\s+(?:live|work|teach|study|run|own|have)", r"my\s+\w+",
-    r"our\s+\w+", r"call\s+me", r"we\s+(?:live|have|are)", r"mein\w*", r"ich\s+(?:bin|heiße|wohne)",
-    r"je\s+suis", r"mon|ma|mes", r"soy", r"mi",
+    r"our\s+\w+", r"call\s+me", r"we\s+(?:live|have|are)", r"mein\w*",
+    r"ich\s+(?:bin|heiße|wohne)", r"je\s+suis", r"mon|ma|mes", r"soy", r"mi",
 )  # fmt: skip
 PHATIC = _any(
     r"thanks?", r"thank\s+you", r"sounds?", r"lovely", r"great", r"nice", r"wonderful", r"perfect",

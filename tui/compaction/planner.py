@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from ..chats.chat import Chat
+
 SUGGEST_AT = 0.75
 AUTOMATIC_AT = 0.9
 INSTRUCTION = 420
@@ -63,3 +65,15 @@ def next_step(fill: Fill) -> Step:
 def fits(used: int, prompt: int, context: int) -> bool:
     """Whether a prompt of so many tokens can be answered without compacting first."""
     return not context or used + prompt + LEAST_REPLY <= context
+
+
+def last_size(chat: Chat) -> tuple[int, int]:
+    """The tokens of the path as it was sent last, and the context it had; 0 where not known."""
+    answers = (m for m in reversed(chat.path) if m.role == "assistant" and m.facts.prompt_tokens)
+    answer = next(answers, None)
+    if answer is None:
+        return 0, 0
+    active = chat.active_compaction()
+    if active is not None and active.created > answer.created:
+        return active.tokens_after, answer.facts.context
+    return answer.facts.prompt_tokens + answer.facts.completion_tokens, answer.facts.context

@@ -20,6 +20,7 @@ from .pulls import PullsFeature
 from .reading import ReadingFeature
 from .resuming import ResumingFeature
 from .title import TitleFeature
+from .trim import TrimFeature
 
 FEATURES: tuple[type[Feature], ...] = (
     BlocksFeature,
@@ -40,5 +41,6 @@ FEATURES: tuple[type[Feature], ...] = (
     ReadingFeature,
     ResumingFeature,
     TitleFeature,
+    TrimFeature,
     ComposingFeature,  # the last to be told of escape: with it, a draft is cleared
 )

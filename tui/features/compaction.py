@@ -1,4 +1,4 @@
-"""`CompactionFeature`: sums up or trims what was said earlier, in time and undoably."""
+"""`CompactionFeature`: sums up what was said earlier, in time and undoably."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from ..widgets.compaction_bar import (
     suggestion_text,
 )
 from .feature import Feature, Handler
+from .trim import TrimFeature
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -53,6 +54,7 @@ class CompactionFeature(Feature):
         self._refused_at: int | None = None
         self._page_tokens = 0
         self._send_anyway = False
+        self._leaf = ""
 
     def handlers(self) -> Mapping[str, Handler]:
         """See `Feature`."""
@@ -61,7 +63,6 @@ class CompactionFeature(Feature):
             "compact_ask": self.compact_and_ask,
             "undo": self.undo,
             "summary": self.show_summary,
-            "trim": lambda _: self.trim(),
         }
 
     @property
@@ -74,9 +75,22 @@ class CompactionFeature(Feature):
     def on_chat_opened(self) -> None:
         """See `Feature`."""
         self._give_up()
-        self._used = 0
         self._refused_at = None
         self._say(None)
+
+    def on_path_changed(self) -> None:
+        """See `Feature`: another branch has another size."""
+        leaf = self.host.chat.leaf
+        active = self.host.chat.active_compaction()
+        if active is not None and active.trims:
+            self._used = active.tokens_after
+        if leaf is None or leaf.id == self._leaf:
+            return
+        from ..compaction.planner import last_size
+
+        self._leaf = leaf.id
+        self._used, context = last_size(self.host.chat)
+        self._context = context or self._context
 
     def on_gauges(self, gauges: GaugesEvent) -> None:
         """See `Feature`."""
@@ -101,6 +115,7 @@ class CompactionFeature(Feature):
         if turn.finished is None:
             return
         self._used, self._context = turn.context_used, turn.context or self._context
+        self._leaf = turn.message.id
         from ..compaction.planner import Step, next_step
 
         fill = self._fill()
@@ -290,36 +305,6 @@ class CompactionFeature(Feature):
         chat.undo_compaction(name)
         self.host.history.undo_compaction(chat.id, name)
 
-    async def trim(self) -> None:
-        """Leave out old attachments and long texts, without a model."""
-        from ..chats.view import view_entries
-        from ..compaction.check import Refused
-        from ..compaction.sizes import measure
-        from ..compaction.trim import trim
-        from ..errors import ClientError
-
-        chat, host = self.host.chat, self.host
-        try:
-            compaction = trim(chat)
-            views = [view_entries(chat), view_entries(chat, [*chat.compaction_chain(), compaction])]
-            before, after = [
-                await measure(host.client, host.state.model_name, view) for view in views
-            ]
-        except Refused as refused:
-            host.tell(str(refused), "warning")
-        except ClientError as error:
-            host.tell(error.message, "warning")
-        else:
-            if host.chat is not chat or host.turn is not None:
-                return
-            self._add(
-                chat,
-                msgspec.structs.replace(
-                    compaction, tokens_before=before.total, tokens_after=after.total
-                ),
-            )
-            self._used = after.total
-
     def show_summary(self, name: str = "") -> None:
         """Open a summary, the last one without a name."""
         chain = [step for step in self.host.chat.compaction_chain() if not step.trims]
@@ -404,7 +389,7 @@ class CompactionFeature(Feature):
             self.host.send_next()
 
     async def _trim_and_send(self) -> None:
-        await self.trim()
+        await self.host.feature(TrimFeature).trim()
         self.host.send_next()
 
     # The line

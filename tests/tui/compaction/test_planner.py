@@ -2,9 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
-from ingle.tui.compaction.planner import INSTRUCTION, Fill, Step, automatic_at, fits, next_step
+from ingle.tui.chats.chat import Chat
+from ingle.tui.chats.compaction import Compaction
+from ingle.tui.chats.message import MessageFacts
+from ingle.tui.compaction.planner import (
+    INSTRUCTION,
+    Fill,
+    Step,
+    automatic_at,
+    fits,
+    last_size,
+    next_step,
+)
 
 
 @pytest.mark.parametrize(
@@ -50,3 +63,18 @@ def test_whether_a_prompt_fits() -> None:
 def test_the_person_says_when_it_is_done_unasked() -> None:
     assert next_step(Fill(6100, 8000, notes=300, at=0.75)) is Step.COMPACT
     assert next_step(Fill(7900, 8000, notes=300, at=None)) is Step.SUGGEST
+
+
+def test_the_size_of_a_chat_that_is_opened_comes_from_its_last_answer(
+    make_chat: Callable[..., Chat],
+) -> None:
+    chat = make_chat("one?", "two?")
+    assert last_size(chat) == (0, 0)
+    answer = chat.path[-1]
+    answer.facts = MessageFacts(prompt_tokens=700, completion_tokens=80, context=1024)
+    assert last_size(chat) == (780, 1024)
+    compaction = Compaction(
+        at=chat.path[1].id, summary="Short.", tokens_after=90, created=answer.created + 1
+    )
+    chat.add_compaction(compaction)
+    assert last_size(chat) == (90, 1024)
