@@ -53,19 +53,20 @@ HOMES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
 """Pieces of which every match has one, and the shape."""
 PRIVATE_KEY = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
 END_OF_KEY = re.compile(r"-----END (?:[A-Z0-9]{1,12} ){0,3}PRIVATE KEY(?: BLOCK)?-----")
+# Tokens begin behind something else, or each place of a long run would be tried.
 SECRETS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("sk-", re.compile(r"\bsk-(?:[a-z]{2,8}-)?[\w-]{20,200}")),
-    ("_live_", re.compile(r"\b[sr]k_live_\w{16,128}")),
-    ("gh", re.compile(r"\bgh[pousr]_[A-Za-z0-9]{30,255}")),
-    ("github_pat_", re.compile(r"\bgithub_pat_\w{40,255}")),
-    ("glpat-", re.compile(r"\bglpat-[\w-]{20,64}")),
-    ("xox", re.compile(r"\bxox[abeoprs]-[\w-]{10,255}")),
-    ("A", re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b")),
-    ("AIza", re.compile(r"\bAIza[\w-]{35}")),
-    ("hf_", re.compile(r"\bhf_[A-Za-z0-9]{30,64}\b")),
-    ("npm_", re.compile(r"\bnpm_[A-Za-z0-9]{36}\b")),
-    ("pypi-", re.compile(r"\bpypi-[\w-]{50,255}")),
-    ("eyJ", re.compile(r"\beyJ[\w-]{10,4000}\.eyJ[\w-]{10,8000}\.[\w-]{10,1000}")),
+    ("sk-", re.compile(r"(?<![\w-])sk-(?:[a-z]{2,8}-)?[\w-]{20,200}")),
+    ("_live_", re.compile(r"(?<![\w-])[sr]k_live_\w{16,128}")),
+    ("gh", re.compile(r"(?<![\w-])gh[pousr]_[A-Za-z0-9]{30,255}")),
+    ("github_pat_", re.compile(r"(?<![\w-])github_pat_\w{40,255}")),
+    ("glpat-", re.compile(r"(?<![\w-])glpat-[\w-]{20,64}")),
+    ("xox", re.compile(r"(?<![\w-])xox[abeoprs]-[\w-]{10,255}")),
+    ("A", re.compile(r"(?<![\w-])(?:AKIA|ASIA)[A-Z0-9]{16}\b")),
+    ("AIza", re.compile(r"(?<![\w-])AIza[\w-]{35}")),
+    ("hf_", re.compile(r"(?<![\w-])hf_[A-Za-z0-9]{30,64}\b")),
+    ("npm_", re.compile(r"(?<![\w-])npm_[A-Za-z0-9]{36}\b")),
+    ("pypi-", re.compile(r"(?<![\w-])pypi-[\w-]{50,255}")),
+    ("eyJ", re.compile(r"(?<![\w-])eyJ[\w-]{10,4000}\.eyJ[\w-]{10,8000}\.[\w-]{10,1000}")),
     ("earer ", re.compile(r"\b[Bb]earer ([\w.~+/-]{20,4000}=*)")),
     ("://", re.compile(r"://[^\s:/@]{1,64}:([^\s/@]{3,128})@")),
 )

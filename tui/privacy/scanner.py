@@ -96,9 +96,11 @@ def _plural(kind: Kind) -> str:
 def _private_keys(text: str) -> Iterator[Finding]:
     if "PRIVATE KEY" not in text:
         return
-    for begin in patterns.PRIVATE_KEY.finditer(text):
+    place = 0
+    while (begin := patterns.PRIVATE_KEY.search(text, place)) is not None:
         end = patterns.END_OF_KEY.search(text, begin.end())
-        yield Finding(begin.start(), end.end() if end else len(text), "private key")
+        place = end.end() if end else len(text)
+        yield Finding(begin.start(), place, "private key")
 
 
 def _secrets(text: str) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import pytest
 
+from ingle.tui.privacy.finding import Finding
 from ingle.tui.privacy.scanner import scan, summarize
 
 KEY = """-----BEGIN OPENSSH PRIVATE KEY-----
@@ -107,6 +108,11 @@ def test_a_key_is_found_whole_wherever_it_begins() -> None:
     text = "x" * 16_350 + "\n" + KEY.replace("b3", "b3" * 2000)
     assert [finding.kind for finding in scan(text)] == ["private key"]
     assert scan(text)[0].end == len(text)
+
+
+def test_a_key_without_an_end_goes_to_the_end_of_the_text() -> None:
+    text = "one -----BEGIN PRIVATE KEY----- two -----BEGIN RSA PRIVATE KEY----- three"
+    assert scan(text) == [Finding(4, len(text), "private key")]
 
 
 def test_the_summary_counts_and_puts_the_worst_first() -> None:
