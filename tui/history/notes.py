@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -25,6 +25,25 @@ def storable(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
+
+
+def storable_json(value: object) -> str:
+    """A value as a row keeps it."""
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_without_halves(msgspec.to_builtins(value))).decode()
+
+
+def _without_halves(value: Any) -> Any:
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value).items()
+        return {storable(key): _without_halves(each) for key, each in items}
+    if isinstance(value, (list, tuple)):
+        return [_without_halves(each) for each in cast("list[Any]", value)]
+    return value
 
 
 def add_chat(
@@ -73,7 +92,6 @@ class MessageNote(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, chat: str, message: Message) -> MessageNote:
         """What there is to note of a message."""
-        attachments = msgspec.json.encode(message.attachments).decode()
         return cls(
             chat,
             message.id,
@@ -83,10 +101,10 @@ class MessageNote(msgspec.Struct, frozen=True):
             storable(message.model),
             storable(message.content),
             storable(message.reasoning),
-            attachments if message.attachments else None,
+            storable_json(message.attachments) if message.attachments else None,
             storable(message.text),
             message.ending,
-            msgspec.json.encode(message.facts).decode(),
+            storable_json(message.facts),
             message.generation,
             message.pinned,
         )
@@ -180,7 +198,7 @@ def add_compaction(connection: Connection, chat: str, compaction: Compaction) ->
     """A summary stands for what is before it."""
     connection.execute(
         "INSERT INTO compactions(id, chat, at, body) VALUES (?, ?, ?, ?)",
-        (compaction.id, chat, compaction.at, storable(msgspec.json.encode(compaction).decode())),
+        (compaction.id, chat, compaction.at, storable_json(compaction)),
     )
 
 
@@ -223,7 +241,7 @@ def delete_chat(connection: Connection, chat: str) -> None:
 
 def encode_settings(settings: ChatSettings) -> str:
     """The settings as a row keeps them."""
-    return storable(msgspec.json.encode(settings).decode())
+    return storable_json(settings)
 
 
 def chat_head(chat: Chat) -> tuple[str, float, str]:
@@ -233,7 +251,7 @@ def chat_head(chat: Chat) -> tuple[str, float, str]:
 
 def encode_facts(facts: MessageFacts) -> str:
     """The facts as a row keeps them."""
-    return msgspec.json.encode(facts).decode()
+    return storable_json(facts)
 
 
 def _delete_messages(connection: Connection, rows: list[int]) -> None:

@@ -300,8 +300,10 @@ def _add_endings(connection: Connection, chat: str, messages: dict[int, Message]
         (chat,),
     ):
         messages[row].ending = ending
-        if facts != "{}":
-            messages[row].facts = msgspec.json.decode(facts, type=MessageFacts)
+        known = facts != "{}"
+        messages[row].facts = (
+            msgspec.json.decode(facts, type=MessageFacts) if known else MessageFacts()
+        )
     for row, generation in connection.execute(
         "SELECT g.message, g.generation FROM generations g JOIN messages m ON m.row = g.message"
         " WHERE m.chat = ? ORDER BY g.row",

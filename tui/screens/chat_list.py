@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ..history.store import HistoryStore
 
 READ = 5000
-SHOWN = 300
-"""More lines than anybody walks through; typing finds the others."""
+SHOWN = 80
+"""Lines drawn at first, so that typing stays fluent; more come when one walks to the end."""
 PLACEHOLDER = "Filter by title, model, folder or draft"
 LEGEND = (
     "enter open · f2 rename · f3 pin · f4 folder · f8 delete · tab next folder · "
@@ -80,6 +80,8 @@ class ChatListScreen(ModalScreen[str | None]):
         self._push = push
         self._on_search = on_search
         self._chats: list[ChatSummary] = []
+        self._words: dict[str, str] = {}
+        self._limit = SHOWN
         self._lines: list[ChatSummary | None] = []
         self._folders: list[str] = []
         self._folder: str | None = None
@@ -107,6 +109,7 @@ class ChatListScreen(ModalScreen[str | None]):
     @on(Input.Changed)
     def changed(self) -> None:
         """Keep the chats that have what is typed."""
+        self._limit = SHOWN
         self._show(None)
 
     @on(Input.Submitted)
@@ -129,6 +132,11 @@ class ChatListScreen(ModalScreen[str | None]):
         chats = [place for place, chat in enumerate(self._lines) if chat is not None]
         if chats:
             here = chats.index(options.highlighted) if options.highlighted in chats else 0
+            if here + lines >= len(chats) and self._lines[-1] is None:
+                self._limit += 4 * SHOWN
+                self._show(self._highlighted_id())
+                self.action_move(lines)
+                return
             options.highlighted = chats[max(0, min(len(chats) - 1, here + lines))]
             if here + lines <= 0:
                 options.scroll_home(animate=False)
@@ -216,6 +224,7 @@ class ChatListScreen(ModalScreen[str | None]):
         except HistoryError as error:
             self.query_one("#folder", Static).update(Content(error.message))
             return
+        self._words = {chat.id: searched_words(chat) for chat in self._chats}
         folders = {chat.folder for chat in self._chats if chat.folder}
         self._folders = sorted(folders, key=str.casefold)
         if self._folder is not None and self._folder not in folders:
@@ -224,12 +233,18 @@ class ChatListScreen(ModalScreen[str | None]):
 
     def _show(self, highlight: str | None) -> None:
         """Draw the list, with the chat `highlight` or the first one highlighted."""
-        kept = matching(self._chats, self.query_one(Input).value, self._folder)
+        words = self.query_one(Input).value.casefold().split()
+        kept = [
+            chat
+            for chat in self._chats
+            if (self._folder is None or chat.folder == self._folder)
+            and all(word in self._words[chat.id] for word in words)
+        ]
         now = datetime.now().astimezone()
         options: list[Option] = []
         self._lines = []
         heading = ""
-        for chat in kept[:SHOWN]:
+        for chat in kept[: self._limit]:
             group = "Pinned" if chat.pinned else day_group(chat.changed, now)
             if group != heading:
                 heading = group
@@ -237,8 +252,8 @@ class ChatListScreen(ModalScreen[str | None]):
                 self._lines.append(None)
             options.append(Option(self._line(chat, now)))
             self._lines.append(chat)
-        if len(kept) > SHOWN:
-            more = f"{len(kept) - SHOWN} more; typing finds them"
+        if len(kept) > self._limit:
+            more = f"{len(kept) - self._limit} more"
             options.append(Option(Content(more), disabled=True))
             self._lines.append(None)
         shown = self.query_one(OptionList)
@@ -298,18 +313,9 @@ class ChatListScreen(ModalScreen[str | None]):
         return others[0].id if others else None
 
 
-def matching(chats: Sequence[ChatSummary], text: str, folder: str | None) -> list[ChatSummary]:
-    """The chats of a folder that have all the words of `text`, in their order."""
-    words = text.casefold().split()
-    return [
-        chat
-        for chat in chats
-        if (folder is None or chat.folder == folder)
-        and all(
-            word in f"{chat.title}\n{chat.model}\n{chat.folder}\n{chat.draft}".casefold()
-            for word in words
-        )
-    ]
+def searched_words(chat: ChatSummary) -> str:
+    """What the filter looks at."""
+    return f"{chat.title}\n{chat.model}\n{chat.folder}\n{chat.draft}".casefold()
 
 
 def deletion_screen(title: str, messages: int) -> ConfirmScreen:

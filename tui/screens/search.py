@@ -26,7 +26,7 @@ from ..transcript.cleaning import clean
 if TYPE_CHECKING:
     from ..history.store import HistoryStore
 
-LIMIT = 50
+LIMIT = 40
 PLACEHOLDER = "Search all chats"
 HELP = (
     "Any words, in any order; the last one may be unfinished.\n\n"

@@ -138,6 +138,22 @@ async def test_the_list_filters_and_walks_folders(open_chat: OpenChat, folders: 
         assert "京都の車椅子" in chat.screen_text
 
 
+async def test_a_long_list_grows_when_one_walks_to_its_end(
+    open_chat: OpenChat, tmp_path: Path
+) -> None:
+    store = open_history(tmp_path / "chats", pytest.fail)
+    for number in range(120):
+        add(store, f"chat-{number:03}", [f"Question {number:03}"])
+    store.close()
+    async with open_chat(folders=Folders(tmp_path / "chats", tmp_path / "config")) as chat:
+        await chat.pilot.press("ctrl+g")
+        await chat.until_shown("120 chats")
+        await chat.pilot.press(*["pagedown"] * 12)
+        await chat.until_shown("Question 000")
+        await chat.pilot.press("enter")
+        await chat.until(lambda: chat.screen.chat.id == "chat-000")
+
+
 async def test_chats_are_named_pinned_moved_and_deleted_in_the_list(
     open_chat: OpenChat, folders: Folders
 ) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from msgspec.structs import replace
 
 from ingle.tui.chats.chat import Chat, ChatSettings
 from ingle.tui.chats.compaction import Compaction
@@ -71,9 +72,10 @@ def test_what_is_chosen_follows_the_order_of_choices_and_additions(
 def test_thoughts_and_attachments_are_kept(store: HistoryStore, state_of: StateOf) -> None:
     chat = Chat(ChatSettings(system="Be short.", folder="work"))
     store.add_chat(chat)
-    files = (Attachment("a.txt", "alpha\nbeta"), Attachment("b", "\udcff broken"))
-    prompt = chat.add(Message(role="user", content="See.", attachments=files[:1]))
-    store.add_message(chat.id, prompt)
+    files = (Attachment("a.txt", "alpha\nbeta"), Attachment("b", "\ufffd broken"))
+    prompt = chat.add(Message(role="user", content="See.", attachments=files))
+    broken = Attachment("b", "\udcff broken")
+    store.add_message(chat.id, replace(prompt, attachments=(files[0], broken)))
     answer = chat.add(Message(role="assistant", parent=prompt.id))
     store.add_message(chat.id, answer)
     store.append(answer.id, reasoning="Let me ")
@@ -84,6 +86,7 @@ def test_thoughts_and_attachments_are_kept(store: HistoryStore, state_of: StateO
 
 
 def test_halves_of_surrogates_do_not_stop_the_writing(keeper: Keeper, troubles: Troubles) -> None:
+    keeper.chat.settings.system = "half \ud83d"
     keeper.say("broken \ud83d half")
     keeper.answer("\ude00", "fine")
     loaded = keeper.store.load(keeper.chat.id)
