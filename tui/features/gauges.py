@@ -35,6 +35,8 @@ TICK = 0.5
 IDLE_SECONDS = 0.7
 """Seconds of quiet before the daemon is asked to count tokens."""
 SHOWN_ROUTES = 4
+LONG_CHAT = 400
+"""Messages from which on a chat is counted in a thread."""
 REMEMBERED_REQUESTS = 8
 
 Mode = Literal["side", "full", "off"]
@@ -189,14 +191,27 @@ class GaugesFeature(Feature):
             self._stale = False
             state.model = model
             state.models = host.state.models
-            self.counter.look(chat, model)
-            self._take_totals(chat)
-            self._collect_routes(chat)
+            if len(chat.messages) <= LONG_CHAT:
+                self.counter.look(chat, model)
+                self._looked(chat)
+            else:
+                host.run_task(self._look(chat, model), group="context")
         state.label = chat.label
         state.title_of = self._title_of
         turn = host.turn
         running = turn.context_used if turn is not None and turn.prompt_tokens else None
         state.use = self.counter.use(self._context(), chat.settings.sampling, running)
+
+    async def _look(self, chat: Chat, model: str) -> None:
+        """Count a long chat without keeping keys waiting."""
+        await asyncio.to_thread(self.counter.look, chat, model)
+        if chat is self.host.chat:
+            self._looked(chat)
+            self._request_drawing()
+
+    def _looked(self, chat: Chat) -> None:
+        self._take_totals(chat)
+        self._collect_routes(chat)
 
     def _take_totals(self, chat: Chat) -> None:
         """The engine's own count, where the last answer tells it and nothing changed since."""
@@ -325,12 +340,12 @@ class GaugesFeature(Feature):
         tables = {"The last answer": answer_rows(answers[-1].facts), "This chat": chat_rows(path)}
         self.host.show_screen(FiguresScreen(tables))
 
-    def show_context(self) -> None:
+    async def show_context(self) -> None:
         """What takes how many tokens."""
         from ..gauges.context_use import savings
         from ..screens.context_table import ContextTable
 
-        self._stale = True
+        await self._look(self.host.chat, self.host.state.model_name or "")
         self._collect()
         if not self.counter.parts:
             self.host.tell("Nothing is sent yet: the chat is empty.", "warning")

@@ -31,11 +31,14 @@ class ContextCounter:
         self.parts: list[ContextPart] = []
 
     def look(self, chat: Chat, model: str) -> None:
-        """Take the chat as it is now; `use` and `parts` are of this moment."""
-        self.model = model
+        """Take the chat as it is now; `use` and `parts` are of this moment.
+
+        A long chat takes some milliseconds, so that this may be called in a thread.
+        """
         entries = view_entries(chat)
-        self.request = [{"role": entry.role, "content": entry.content} for entry in entries]
-        self.parts = context_parts(entries, self.count)
+        request = [{"role": entry.role, "content": entry.content} for entry in entries]
+        parts = context_parts(entries, lambda message: self._ledger.count(model, message))
+        self.model, self.request, self.parts = model, request, parts
 
     def take_total(self, tokens: int) -> None:
         """The engine's own count of what `look` saw."""

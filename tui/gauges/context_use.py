@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
+
+import msgspec
 
 from ..chats.chat import Chat
 from ..chats.message import Message
@@ -49,8 +50,7 @@ class Role(IntEnum):
         return ("system", "pins", "summary", "you", "assistant", "files")[self]
 
 
-@dataclass(frozen=True, slots=True)
-class ContextPart:
+class ContextPart(msgspec.Struct, frozen=True):
     """A message as it is sent: its tokens, of which `files` are attachments, `pins` pinned words.
 
     `message` is None for what is not a message of the chat: the system prompt, a summary.
@@ -65,8 +65,7 @@ class ContextPart:
     pins: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ContextUse:
+class ContextUse(msgspec.Struct, frozen=True):
     """Tokens by role in a context of `context` tokens, `reserve` of which are for the reply."""
 
     roles: tuple[int, ...] = (0,) * len(Role)
@@ -162,8 +161,7 @@ def ribbon(use: ContextUse, width: int) -> list[tuple[str, str]]:
     return pieces
 
 
-@dataclass(frozen=True, slots=True)
-class Savings:
+class Savings(msgspec.Struct, frozen=True):
     """Tokens that compacting and trimming would give back, about."""
 
     compact: int = 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from ..api import GaugesEvent, LoadedModel, ModelEntry, PagesEvent, PullProgress
 from ..chats.message import MessageFacts
@@ -16,8 +17,7 @@ IDLE_MODELS = 3
 """How many models that only lie on the disk are named."""
 
 
-@dataclass(frozen=True, slots=True)
-class RouteRow:
+class RouteRow(msgspec.Struct, frozen=True):
     """Where one answer came from: time of day, place, and reason."""
 
     time: str
@@ -25,8 +25,7 @@ class RouteRow:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRow:
+class ModelRow(msgspec.Struct, frozen=True):
     """A model in the list: `ready`, `disk`, or on its way with a fraction."""
 
     mark: str
@@ -39,8 +38,7 @@ def _nobody(chat: str) -> str | None:
     return None
 
 
-@dataclass(slots=True)
-class GaugeState:
+class GaugeState(msgspec.Struct):
     """Facts from the daemon and from the chat on the screen, and the values drawn from them."""
 
     model: str = ""
@@ -49,14 +47,14 @@ class GaugeState:
     pages: PagesEvent | None = None
     flashing: frozenset[int] = frozenset()
     evicted: int = 0
-    use: ContextUse = field(default_factory=ContextUse)
+    use: ContextUse = msgspec.field(default_factory=ContextUse)
     last: MessageFacts | None = None
     routes: tuple[RouteRow, ...] = ()
     cloud: int = 0
-    models: list[ModelEntry] = field(default_factory=list[ModelEntry])
-    pulls: dict[str, PullProgress] = field(default_factory=dict[str, PullProgress])
+    models: list[ModelEntry] = msgspec.field(default_factory=list[ModelEntry])
+    pulls: dict[str, PullProgress] = msgspec.field(default_factory=dict[str, PullProgress])
     title_of: Callable[[str], str | None] = _nobody
-    meter: SpeedMeter = field(default_factory=SpeedMeter)
+    meter: SpeedMeter = msgspec.field(default_factory=SpeedMeter)
 
     @property
     def loaded(self) -> LoadedModel | None:

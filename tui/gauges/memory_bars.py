@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from ..api import DeviceGauges, GaugesEvent, LoadedModel
 
@@ -10,8 +10,7 @@ PARTS = ("weights", "KV", "other", "free")
 PROCESSOR_KINDS = ("cpu", "processor")
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryUse:
+class MemoryUse(msgspec.Struct, frozen=True):
     """One memory and what it holds, in bytes; the four parts add up to `total`."""
 
     kind: str

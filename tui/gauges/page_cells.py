@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from enum import IntEnum
+
+import msgspec
 
 from .. import wording
 from ..api import PageGroup, PagesEvent
@@ -31,8 +32,7 @@ class PageState(IntEnum):
         return ("free", "reusable", "undo", "this chat", "shared")[self]
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
+class Cell(msgspec.Struct, frozen=True):
     """One cell of the map: the pages `first` to `last`, and what most of them are.
 
     `group` is the one that has most pages of that state, -1 for free ones.

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from .. import wording
 
@@ -15,8 +16,7 @@ MENTION_TOKENS = 256
 RequestMessage = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Price:
+class Price(msgspec.Struct, frozen=True):
     """Tokens that are computed again, and the seconds that takes; None where no rate is known."""
 
     tokens: int = 0

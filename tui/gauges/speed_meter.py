@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from ..api import GaugesEvent, LoadedModel
 
@@ -14,8 +15,7 @@ NOW = 2.0
 """Seconds over which the rate of this moment is taken."""
 
 
-@dataclass(frozen=True, slots=True)
-class Speed:
+class Speed(msgspec.Struct, frozen=True):
     """What is known about the speed of all models together; None where there is nothing to say.
 
     `history` is tokens a second for each of the last 60 s, the oldest first. `acceptance` is the
@@ -32,8 +32,7 @@ class Speed:
     joules_per_token: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(msgspec.Struct, frozen=True):
     """What came between two events, in seconds since the meter's clock began."""
 
     start: float

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
+import msgspec
 from textual.app import RenderResult
 from textual.content import Content
 from textual.reactive import reactive
@@ -27,8 +27,7 @@ STYLES = ("$primary", "$success", "$edge")
 """Of cache that is used, kept, and free."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChatStatus:
+class ChatStatus(msgspec.Struct, frozen=True):
     """What the line shows; None and 0 where a number is not known."""
 
     model: str = ""
@@ -41,8 +40,7 @@ class ChatStatus:
     context: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryStatus:
+class MemoryStatus(msgspec.Struct, frozen=True):
     """What the second line shows, where there is one."""
 
     memory: MemoryUse | None = None
@@ -99,7 +97,11 @@ class StatusLine(Widget):
     def _use(self) -> ContextUse:
         """The roles, or the numbers of the last answer where nobody told the roles."""
         if self.use.used or not self.status.context:
-            return self.use if self.use.context else replace(self.use, context=self.status.context)
+            return (
+                self.use
+                if self.use.context
+                else msgspec.structs.replace(self.use, context=self.status.context)
+            )
         roles = [0] * len(Role)
         roles[Role.ASSISTANT] = self.status.context_used
         return ContextUse(tuple(roles), self.status.context_used, self.status.context)
