@@ -47,7 +47,7 @@ class TurnRequest:
             "model": self.model,
             "sampling": sampling,
             "max_tokens": None if limit is None else int(limit),
-            "reasoning": self._reasoning(),
+            "reasoning": self.reasoning(),
             "conversation": self.conversation,
             "private": self.private,
             "continues": self.continues,
@@ -55,7 +55,8 @@ class TurnRequest:
         }
         return {name: value for name, value in body.items() if value not in (None, "", False, {})}
 
-    def _reasoning(self) -> dict[str, object] | None:
+    def reasoning(self) -> dict[str, object] | None:
+        """How much the model is to think, None where that is left to it."""
         if not self.thinking:
             return None
         if self.thinking in ("on", "off"):

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from ..api import Delta, Finished, GenerationCreated, Loading, Started
+from ..api import Delta, Finished, GenerationCreated, Loading, Started, Thought
 from ..chats.chat import Chat
 from ..chats.compaction import Compaction
 from ..chats.view import ViewEntry, view_entries
 from ..client import DaemonClient
 from ..errors import ClientError
 from ..generation import Generation
+from ..turn_request import TurnRequest
 from .check import Refused, check_answer, check_saving
 from .instruction import answer_grammar, instruction
 from .notes import Notes
@@ -26,6 +27,8 @@ from .sizes import Sizes, measure
 
 MODEL_SHARE = 0.45
 """The part of the notes that the model writes; the rest is for the user's own words."""
+MOST_THOUGHT = 256
+"""Tokens after which a model that thinks has to write."""
 _FITTING = 3
 """How often quotes are given up until the view is as small as it should be."""
 
@@ -133,16 +136,16 @@ class Compactor:
     async def _ask(self, messages: list[dict[str, str]], budget: int) -> tuple[str, str]:
         """The model's text, and why it ended."""
         written = max(64, round(budget * MODEL_SHARE))
-        body: dict[str, object] = {
+        # As the chat asks, so that the template begins the prompt in the same way.
+        asked = TurnRequest.of(self._chat, self._model)
+        body = asked.body() | {
             "messages": messages,
             "conversation": self._chat.label_behind(self._chain),
-            "private": self._chat.temporary,
             "sampling": {"temperature": 0},
+            "reasoning": (asked.reasoning() or {}) | {"budget": MOST_THOUGHT},
             "format": {"grammar": answer_grammar(written)},
-            "max_tokens": 2 * written + 64,
+            "max_tokens": 2 * written + 64 + MOST_THOUGHT,
         }
-        if self._model is not None:
-            body["model"] = self._model
         if self._batch:
             body["priority"] = "batch"
         path = "/ingle/v1/generations"
@@ -162,14 +165,14 @@ class Compactor:
                         self.progress.reused = event.cached_tokens
                         self.progress.computed = event.prompt_tokens - event.cached_tokens
                         self._tell("reading")
+                    case Thought():
+                        self._tell("thinking")
                     case Delta():
                         text.append(event.text)
                         self.progress.written += event.tokens
                         self._tell("writing")
                     case Finished():
                         reason = event.reason
-                    case _:
-                        continue
         return "".join(text), reason
 
     async def _fit(self, notes: Notes, selection: Selection, before: Sizes) -> Compaction:

@@ -41,6 +41,7 @@ async def test_the_request_is_the_view_and_one_turn_more(
     body = next(r.body for r in fake_daemon.requests if r.target == "/ingle/v1/generations")
     assert body["conversation"] == chat.id
     assert body["sampling"] == {"temperature": 0}
+    assert body["reasoning"] == {"budget": 256}
     assert "Open questions" in body["format"]["grammar"]
     assert compaction.at == chat.path[5].id
     assert compaction.turns == 3
