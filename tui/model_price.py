@@ -94,9 +94,12 @@ def _evicted(
 
 
 def reading_rate(
-    model: ModelEntry, messages: Sequence[Message], sizes: Mapping[str, int]
+    model: ModelEntry,
+    messages: Sequence[Message],
+    sizes: Mapping[str, int],
+    loaded: Sequence[LoadedModel] = (),
 ) -> float | None:
-    """Tokens a second at which `model` reads here, from answers it or others have given.
+    """Tokens a second at which `model` reads here, as the engine or answers in the chat tell.
 
     Another model's rate is scaled by the number of weights, which `sizes` tells by name.
     """
@@ -106,6 +109,7 @@ def reading_rate(
         # A short prompt is measured too coarsely.
         if message.facts.prompt_seconds > 0 and new >= 32:
             rates[message.model] = new / message.facts.prompt_seconds
+    rates |= {held.name: held.prompt_rate for held in loaded if held.prompt_rate}
     if model.name in rates:
         return rates[model.name]
     for name, rate in reversed(rates.items()):

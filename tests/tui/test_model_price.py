@@ -107,6 +107,14 @@ def test_the_rate_is_the_model_s_own_or_scaled() -> None:
     assert reading_rate(SMOL, answers, {}) is None
 
 
+def test_the_engine_s_own_measure_counts_most() -> None:
+    answers = [_answer("smollm2", 900, 0, 0.5)]
+    measured = LoadedModel(name="smollm2", state="ready", prompt_rate=2500.0)
+    assert reading_rate(SMOL, answers, {}, [measured]) == 2500
+    other = LoadedModel(name="qwen", state="ready", prompt_rate=100.0)
+    assert reading_rate(SMOL, [], {"qwen": 1_340_000_000}, [other]) == pytest.approx(1000)
+
+
 def test_the_view_is_as_long_as_it_was_counted_last() -> None:
     answers = [_answer("qwen", 1000, 0, 2.0), _answer("qwen", 1300, 1000, 1.0)]
     assert view_tokens([Message(role="user", content="hi"), *answers]) == 1350

@@ -70,7 +70,8 @@ class ModelsFeature(Feature):
     async def _speeds(self) -> dict[str, float]:
         """Tokens a second by model: of all chats where they are kept, else of this one."""
         store = self.host.store
-        speeds = {
+        speeds = {model.name: model.decode_rate for model in self.loaded if model.decode_rate}
+        speeds |= {
             message.model: message.facts.speed
             for message in self.host.chat.path
             if message.facts.speed is not None
@@ -164,7 +165,7 @@ class ModelsFeature(Feature):
             current=state.model_name,
             loaded=self.loaded,
             tokens=view_tokens(path),
-            rate=reading_rate(model, path, sizes),
+            rate=reading_rate(model, path, sizes, self.loaded),
             free_bytes=self.free_bytes,
         )
 
