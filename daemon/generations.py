@@ -147,6 +147,8 @@ class Generation:
         self._loaded = -1.0
         self._started: StartedEvent | None = None
         self._tokens = 0
+        self._started_at: float | None = None
+        self._first_at: float | None = None
         self._cancelled = False
         self.task = asyncio.create_task(self._run(manager, reference, request, place))
         if place is not None:  # a task that is cancelled before its first step never sees it
@@ -217,9 +219,11 @@ class Generation:
         for event in events:
             match event:
                 case Started():
+                    self._started_at = time.monotonic()
                     self._started = StartedEvent(event.prompt_tokens, event.cached_tokens, context)
                     self._append("started", self._started)
                 case Delta() | ReasoningDelta() | ToolCallStarted() | ToolCallDelta():
+                    self._first_at = self._first_at or time.monotonic()
                     self._tokens += len(event.token_ids)
                     self._take_piece(event, len(event.token_ids))
                 case Finished():
@@ -267,13 +271,19 @@ class Generation:
         )
 
     def _cancelled_event(self) -> FinishedEvent:
+        """The end of one whose model says no more, with the times as they were seen from here."""
         started = self._started or StartedEvent(0, 0, 0)
+        now = time.monotonic()
+        began = self._started_at or now
+        first = self._first_at or now
         return FinishedEvent(
             reason=FinishReason.CANCELLED,
             prompt_tokens=started.prompt_tokens,
             completion_tokens=self._tokens,
             cached_tokens=started.cached_tokens,
             context=started.context,
+            prompt_seconds=first - began,
+            decode_seconds=now - first,
         )
 
     def _finish(self, event: FinishedEvent) -> None:

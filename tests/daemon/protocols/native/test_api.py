@@ -222,6 +222,8 @@ async def test_cancelling_keeps_what_was_generated(run_daemon: DaemonFactory) ->
         cancelled = (await daemon.unix.post(f"{GENERATIONS}/{id_}/cancel")).json()
         assert cancelled["state"] == "finished"
         assert cancelled["finished"]["reason"] == "cancelled"
+        assert cancelled["finished"]["prompt_seconds"] > 0
+        assert cancelled["finished"]["decode_seconds"] > 0
         assert cancelled["text"].startswith("xxx")
         assert cancelled["finished"]["completion_tokens"] >= len(cancelled["text"])
         events = await following
