@@ -3,10 +3,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from textual.events import Key
 from textual.geometry import Offset
 from textual.selection import Selection
 
 from ingle.tui.transcript.entries import AnswerEntry
+from ingle.tui.widgets.composer import Composer
 
 if TYPE_CHECKING:
     from .conftest import FakeDaemon, OpenChat
@@ -500,3 +502,23 @@ async def test_an_answer_goes_on_while_another_branch_is_read(
         other = next(m for m in tree.siblings(first) if m is not first)
         assert other.content == "Some words and the end."
         assert "words" not in chat.screen_text
+
+
+async def test_what_is_typed_right_behind_a_command_stays(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.until_shown("smollm2:135m on disk")
+        composer = chat.screen.composer
+        composer.replace_text("/system Be brief.")
+        composer.post_message(Composer.Submitted(composer.text))
+        composer.insert("And now?")
+        await chat.until(lambda: chat.screen.chat.settings.system == "Be brief.")
+        assert chat.draft == "And now?"
+
+
+async def test_letters_do_not_overtake_an_editing_key(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.pilot.press("a", "b")
+        composer = chat.screen.composer
+        for key, character in (("ctrl+u", "\x15"), ("c", "c"), ("left", None), ("d", "d")):
+            composer.post_message(Key(key, character))
+        await chat.until(lambda: chat.draft == "dc")

@@ -248,12 +248,12 @@ class ChatScreen(Screen[None]):
         """Whether some feature answers this command."""
         return name in self._handlers
 
-    def _run_slash(self, name: str, argument: str) -> None:
+    def _run_slash(self, typed: str, name: str, argument: str) -> None:
         command = find_slash(name)
         if command is None or not self.can_run(command.name):
             self.tell(f"There is no command /{name}. F1 lists them.", "warning")
             return
-        self.composer.clear_sent(self.composer.text)
+        self.composer.clear_sent(typed)
         self.call_later(self.run_command, command.name, argument)
 
     def _interrupt(self) -> None:
@@ -285,7 +285,7 @@ class ChatScreen(Screen[None]):
             return
         slash = parse_slash(text) if not event.attachments else None
         if slash is not None:
-            self._run_slash(*slash)
+            self._run_slash(event.text, *slash)
             return
         self.composer.remember(event.text)
         self.composer.clear_sent(event.text)

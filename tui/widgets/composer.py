@@ -259,6 +259,10 @@ class Composer(ChipEditor):
         elif key == "ctrl+d" and not self.text:
             self._take(event)
             self.post_message(self.QuitRequested())
+        elif (binding := next(iter(self._bindings.key_to_bindings.get(key, ())), None)) is not None:
+            # Left to the app, it would run behind the letters that were typed after it.
+            self._take(event)
+            await self.run_action(binding.action)
 
     @staticmethod
     def _take(event: events.Key) -> None:
