@@ -131,8 +131,9 @@ class ChatState:
         return loaded.state, loaded.state == "ready", False
 
 
-def key_hints(busy: bool, width: int) -> str:
+def key_hints(busy: bool, width: int, enter_sends: bool = True) -> str:
     """The keys that matter now, as many as the screen's width allows."""
     if busy:
         return "esc stops · enter queues"
-    return "enter send · ctrl+j new line · F1 help" if width >= 60 else "F1 help"
+    keys = "enter send · ctrl+j new line" if enter_sends else "ctrl+j send · enter new line"
+    return f"{keys} · F1 help" if width >= 60 else "F1 help"

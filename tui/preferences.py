@@ -16,7 +16,8 @@ class Preferences(NamedTuple):
     """`theme` "" leaves the choice to the terminal; without `motion` nothing moves or flashes.
 
     With `enter_sends` False, enter breaks the line and ctrl+j sends. `compact_at` is the part of
-    the context, in percent, at which a chat is compacted where `auto_compact` lets it.
+    the context, in percent, at which a chat is compacted where `auto_compact` lets it. `gauges`,
+    `times` and `fold_thoughts` say what is shown before anybody asks.
     """
 
     theme: str = ""
@@ -24,6 +25,9 @@ class Preferences(NamedTuple):
     enter_sends: bool = True
     auto_compact: bool = True
     compact_at: int = 90
+    gauges: bool = True
+    times: bool = True
+    fold_thoughts: bool = True
     trouble: str = ""
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from ..history.store import HistoryStore
     from ..host import ChatHost
+    from ..preferences import Preferences
     from ..screens.gauges import GaugesScreen, PageMapScreen
     from ..turn import Turn
     from ..widgets.gauge_panel import GaugePanel
@@ -49,7 +50,8 @@ class GaugesFeature(Feature):
         super().__init__(host)
         self.state = GaugeState()
         self.counter = ContextCounter()
-        self.mode: Mode = "side"
+        self._beside = host.preferences.gauges
+        self.mode: Mode = "side" if self._beside else "off"
         self._panel: GaugePanel | None = None
         self._screen: GaugesScreen | PageMapScreen | None = None
         self._drawing: Timer | None = None
@@ -81,6 +83,13 @@ class GaugesFeature(Feature):
         self._panel = GaugePanel(self._visibility_changed)
         await self.host.transcript.screen.query_one("#main").mount(self._panel)
         self._apply_mode()
+
+    def on_preferences(self, preferences: Preferences) -> None:
+        """The person wants them beside the chat, or does not."""
+        if preferences.gauges != self._beside:
+            self._beside = preferences.gauges
+            self.mode = "side" if self._beside else "off"
+            self._apply_mode()
 
     def on_connected(self) -> None:
         self._changed()

@@ -52,7 +52,7 @@ class ProgramFeature(Feature):
             self.host.tell(f"{KEYS_FILE}: {told} /keys shows what holds.", "warning")
         if self.host.preferences.trouble:
             self.host.tell(self.host.preferences.trouble, "warning")
-        self.host.composer.enter_sends = self.host.preferences.enter_sends
+        self._apply(self.host.preferences)
 
     def on_gauges(self, gauges: GaugesEvent) -> None:
         """Remember the devices for the doctor."""
@@ -61,8 +61,14 @@ class ProgramFeature(Feature):
     def on_preferences(self, preferences: Preferences) -> None:
         """Let them take effect, as far as they are about the program."""
         self.host.chat_app.animation_level = "full" if preferences.motion else "none"
-        self.host.composer.enter_sends = preferences.enter_sends
+        self._apply(preferences)
         self.host.show_state()
+
+    def _apply(self, preferences: Preferences) -> None:
+        self.host.composer.enter_sends = preferences.enter_sends
+        self.host.transcript.set_reading(
+            times=preferences.times, folded_thoughts=preferences.fold_thoughts
+        )
 
     @property
     def _keys_file(self) -> Path | None:

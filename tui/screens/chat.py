@@ -513,7 +513,7 @@ class ChatScreen(Screen[None]):
         self.feature(TitleFeature).show_state()
         composer = self.composer
         composer.placeholder = self.state.placeholder
-        hints = key_hints(self.turn is not None, self.size.width)
+        hints = key_hints(self.turn is not None, self.size.width, self.preferences.enter_sends)
         composer.hints = "editing · esc leaves it as it was" if self._editing else hints
         self._show_status(turn or self.turn)
 

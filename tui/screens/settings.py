@@ -38,6 +38,9 @@ SETTINGS = (
     Setting(
         "enter_sends", "Enter sends", "Off: enter breaks the line, ctrl+j sends", (True, False)
     ),
+    Setting("gauges", "Gauges", "Memory, cache and speed beside the chat; F4 goes on", ON_OFF),
+    Setting("times", "Times", "When a message was sent, beside its name", ON_OFF),
+    Setting("fold_thoughts", "Fold thoughts", "One line for what a model thought", ON_OFF),
     Setting("auto_compact", "Compact by itself", "Sum up when a chat grows full", (True, False)),
     Setting(
         "compact_at",

@@ -145,7 +145,8 @@ class AnswerEntry(MessageEntry):
         parts: list[list[Line]] = []
         if self._reasoning is not None:
             alone = not self._text and not self._finished
-            parts.append(self._reasoning.lines(look, self.is_folded(THOUGHT, not alone)))
+            folded = self.is_folded(THOUGHT, look.folds_thoughts and not alone)
+            parts.append(self._reasoning.lines(look, folded))
         if self._text or not self._finished:
             parts.append(self._body(look))
         for index, call in enumerate(self._tools or ()):

@@ -15,10 +15,12 @@ INDENT = "  "
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What rendering depends on: the styles and the width in cells."""
+    """What rendering depends on: the styles, the width in cells, and what the reader set."""
 
     styles: TranscriptStyles
     width: int
+    shows_times: bool = True
+    folds_thoughts: bool = True
 
 
 class Entry(ABC):

@@ -72,7 +72,8 @@ class MessageEntry(Entry):
         if room < 8:
             head.truncate(look.width, overflow="ellipsis")
             return wrap(head, look.width + 1)[:1]
-        when = time.strftime("%H:%M", time.localtime(self._created)) if self._created else ""
+        timed = self._created and look.shows_times
+        when = time.strftime("%H:%M", time.localtime(self._created)) if timed else ""
         pin = "◆ pinned" if self._pinned else ""
         place = "" if self._place is None else f"{self._place[0]}/{self._place[1]}"
         hinted = f"{place} ‹alt+←→›" if self._place is not None else ""

@@ -55,6 +55,7 @@ class TranscriptView(ScrollView):
         self._layout_map = TranscriptLayout()
         self._kept = KeptLines()
         self._look: Look | None = None
+        self._reading = (True, True)
         self._base = Style.null()
         self._strips: dict[int, tuple[Line, Strip]] = {}
         self._wanted: tuple[str, int] | None = None
@@ -271,11 +272,17 @@ class TranscriptView(ScrollView):
             # The parts' own styles come after the widget's.
             self.call_later(self._new_look)
 
+    def set_reading(self, *, times: bool, folded_thoughts: bool) -> None:
+        """Whether messages show when they were sent, and whether thoughts are folded at first."""
+        self._reading = (times, folded_thoughts)
+        if self._look is not None:
+            self._new_look()
+
     def _new_look(self) -> None:
         styles = TranscriptStyles.resolve(
             lambda name: self.get_component_rich_style(name, partial=True)
         )
-        look = Look(styles, self.text_width)
+        look = Look(styles, self.text_width, *self._reading)
         base = self.rich_style
         if base != self._base:
             self._base = base

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -7,11 +8,11 @@ import pytest
 
 from ingle.tui.commands import COMMANDS
 from ingle.tui.folders import Folders
-from ingle.tui.preferences import load_preferences
+from ingle.tui.preferences import Preferences, load_preferences
 from ingle.tui.screens.chat import ChatScreen
 
 if TYPE_CHECKING:
-    from ..conftest import OpenChat
+    from ..conftest import FakeDaemon, OpenChat
 
 
 @pytest.fixture
@@ -132,3 +133,27 @@ async def test_the_doctor_tells_and_copies(
         await chat.pilot.press("y")
         await chat.until(lambda: "glyphs" in chat.app.clipboard)
         assert "192.0.2" not in chat.app.clipboard
+
+
+async def test_what_is_shown_of_messages_is_set(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.script("Four.", thoughts=["two and two"])
+    async with open_chat(size=(100, 40)) as chat:
+        await chat.until_shown("on disk")
+        await chat.send("what is two and two?")
+        await chat.until_shown("Four.")
+        await chat.until(lambda: re.search(r"you  \d\d:\d\d", chat.screen_text))
+        assert chat.screen_text.count("two and two") == 2  # the title and the prompt
+        await chat.pilot.press("f2")
+        await chat.until_shown("Fold thoughts")
+        await chat.pilot.press("down", "down", "down", "down", "right", "down", "right", "escape")
+        await chat.until(lambda: not re.search(r"you  \d\d:\d\d", chat.screen_text))
+        await chat.until(lambda: chat.screen_text.count("two and two") == 3)
+
+
+async def test_hints_tell_what_enter_does(open_chat: OpenChat) -> None:
+    async with open_chat(preferences=Preferences(enter_sends=False)) as chat:
+        await chat.until_shown("ctrl+j send · enter new line")
+        await chat.pilot.press("a", "enter", "b")
+        assert chat.draft == "a\nb"
