@@ -30,7 +30,7 @@ class EncryptionFeature(Feature):
     def on_ready(self) -> None:
         """Ask for the passphrase, unless somebody is typing already."""
         if self.is_locked:
-            self.host.chat_app.set_timer(ASK_AFTER, self._ask_at_start)
+            self.host.run_task(self._open_at_start(), group="unlock")
 
     @property
     def is_locked(self) -> bool:
@@ -48,9 +48,12 @@ class EncryptionFeature(Feature):
             await self._ask_new(store)
         elif argument == "off":
             self._ask_to_decrypt(store)
+        elif argument in ("remember", "forget"):
+            await self._remember(store, argument == "remember")
         else:
             self.host.tell(
-                "The chats are encrypted. /encrypt off keeps them in the clear from then on."
+                "The chats are encrypted. /encrypt off keeps them in the clear from then on; "
+                "/encrypt remember puts the passphrase into the system's keyring."
             )
 
     def unlock(self, then: Callable[[], None] | None = None, complaint: str = "") -> None:
@@ -83,12 +86,21 @@ class EncryptionFeature(Feature):
         except HistoryError as error:
             self._complain(error)
             return
-        self.host.feature(ResumingFeature).on_connected()
-        self.host.show_state()
+        self._unlocked()
         if then is not None:
             then()
 
-    def _ask_at_start(self) -> None:
+    def _unlocked(self) -> None:
+        self.host.feature(ResumingFeature).on_connected()
+        self.host.show_state()
+
+    async def _open_at_start(self) -> None:
+        store = self.host.store
+        assert store is not None
+        if await asyncio.to_thread(store.unlock_with_keyring):
+            self._unlocked()
+            return
+        await asyncio.sleep(ASK_AFTER)
         if not self.is_locked:
             return
         if self.host.composer.text or len(self.host.chat_app.screen_stack) > 1:
@@ -169,6 +181,15 @@ class EncryptionFeature(Feature):
             return
         self.host.show_state()
         self.host.tell("The chats are kept in the clear again.")
+
+    async def _remember(self, store: HistoryStore, wanted: bool) -> None:
+        try:
+            await asyncio.to_thread(store.remember, wanted)
+        except HistoryError as error:
+            self._complain(error)
+            return
+        done = "opens the chats from now on" if wanted else "has forgotten the passphrase"
+        self.host.tell(f"The system's keyring {done}.")
 
     def _complain(self, error: HistoryError) -> None:
         self.host.tell(f"{error.message} {error.hint or ''}".strip(), "error")

@@ -55,6 +55,11 @@ class Database:
         """Whether a passphrase is needed and not known yet."""
         return self._passphrase is None and self.is_encrypted
 
+    @property
+    def passphrase(self) -> str | None:
+        """What opens the database, None where nothing is needed or it is not known."""
+        return self._passphrase
+
     def unlock(self, passphrase: str) -> None:
         """Keep the passphrase for later connections; raises `WrongPassphrase`."""
         self._open(self.folder / ENCRYPTED, passphrase).close()

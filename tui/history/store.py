@@ -6,7 +6,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -174,7 +174,9 @@ class HistoryStore:
         ticket = self._newest_search = next(self._searches)
         searcher = self._searcher
         if searcher is not None:
-            searcher.interrupt()
+            # It may be closed by now, and then nothing runs on it.
+            with suppress(*database_errors()):
+                searcher.interrupt()
         self._writer.flush(PATIENCE)
         with self._searching:
             if ticket != self._newest_search:
@@ -210,6 +212,28 @@ class HistoryStore:
         """Open encrypted chats, and write what was said meanwhile; raises `WrongPassphrase`."""
         self.database.unlock(passphrase)
         self._writer.wake()
+
+    def unlock_with_keyring(self) -> bool:
+        """Open encrypted chats with what the system's keyring remembers; whether that worked."""
+        from .system_keyring import remembered
+
+        passphrase = remembered(self.database.folder)
+        if passphrase is None:
+            return False
+        try:
+            self.unlock(passphrase)
+        except HistoryError:
+            return False
+        return True
+
+    def remember(self, wanted: bool) -> None:
+        """Put the passphrase into the system's keyring, or take it out; raises `HistoryError`."""
+        from .system_keyring import forget, remember
+
+        if not wanted:
+            forget(self.database.folder)
+        elif self.database.passphrase is not None:
+            remember(self.database.folder, self.database.passphrase)
 
     def encrypt(self, passphrase: str) -> None:
         """Keep the chats encrypted from now on; raises `HistoryError` where that cannot be."""

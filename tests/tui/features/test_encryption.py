@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -75,6 +76,50 @@ async def test_one_may_talk_before_unlocking_and_the_list_asks(
         await chat.pilot.press(*"open sesame", "enter")
         await chat.until_shown("Where is the marimba?")
         await chat.until_shown("Talk of a celesta")
+
+
+class Keyring(ModuleType):
+    """A keyring as the system would have it, for there is none where tests run."""
+
+    def __init__(self) -> None:
+        super().__init__("keyring")
+        self.kept: dict[tuple[str, str], str] = {}
+
+    def get_password(self, service: str, name: str) -> str | None:
+        return self.kept.get((service, name))
+
+    def set_password(self, service: str, name: str, password: str) -> None:
+        self.kept[service, name] = password
+
+    def delete_password(self, service: str, name: str) -> None:
+        del self.kept[service, name]
+
+
+@needs_sqlcipher
+async def test_the_keyring_opens_the_chats_where_that_is_wanted(
+    open_chat: OpenChat, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_history(folders.chats, pytest.fail)
+    store.encrypt("open sesame")
+    store.close()
+    monkeypatch.setitem(sys.modules, "keyring", keyring := Keyring())
+    async with open_chat(folders=folders, size=(100, 30)) as chat:
+        await chat.until_shown("Passphrase of your chats")
+        await chat.pilot.press(*"open sesame", "enter")
+        await chat.until(lambda: not chat.app.screen.is_modal)
+        opened = chat.screen.store
+        assert opened is not None
+        await chat.until(lambda: not opened.database.is_locked)
+        await chat.send("/encrypt remember")
+        await chat.until_shown("keyring opens")
+        await chat.until(lambda: "open sesame" in keyring.kept.values())
+    async with open_chat(folders=folders, size=(100, 30)) as chat:
+        kept = chat.screen.store
+        assert kept is not None
+        await chat.until(lambda: not kept.database.is_locked)
+        await chat.send("/encrypt forget")
+        await chat.until_shown("has forgotten")
+    assert keyring.kept == {}
 
 
 async def test_without_sqlcipher_it_says_how_to_get_it(
