@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
@@ -81,7 +82,8 @@ class Compactor:
         """The compaction to add to the chat; raises `Refused` and `ClientError`."""
         entries = view_entries(self._chat, self._chain)
         before = await measure(self._client, self._model, entries)
-        selection = self._select(entries, before)
+        # In threads: a chat of a book's length would hold up the keys.
+        selection = await asyncio.to_thread(self._select, entries, before)
         if selection is None:
             raise Refused("There is nothing to sum up yet: a chat needs two turns for that.")
         self._tell("reading")
@@ -177,12 +179,7 @@ class Compactor:
 
     async def _fit(self, notes: Notes, selection: Selection, before: Sizes) -> Compaction:
         """The notes with as many of the user's own words as the budget holds."""
-        said = [*selection.merged, *selection.range]
-        # What the tail corrects is stale as well, though the tail tells it by itself.
-        quotes = find_quotes([*said, *selection.tail])
-        notes.drop_stale(quotes)
-        told = len(find_quotes(said))
-        quotes = [quote for quote in without_corrected(quotes) if quote.place < told]
+        quotes = await asyncio.to_thread(self._quotes, notes, selection)
         budget = selection.notes - before.of_text(notes.text)
         compaction, after = await self._with_quotes(notes, quotes, selection, before, budget)
         for _ in range(_FITTING - 1):
@@ -201,6 +198,16 @@ class Compactor:
         return msgspec.structs.replace(
             compaction, tokens_after=after.total, seconds=self.progress.seconds
         )
+
+    @staticmethod
+    def _quotes(notes: Notes, selection: Selection) -> list[Quote]:
+        """What the user said that still holds; bullets that do not hold are taken out."""
+        said = [*selection.merged, *selection.range]
+        # What the tail corrects is stale as well, though the tail tells it by itself.
+        quotes = find_quotes([*said, *selection.tail])
+        notes.drop_stale(quotes)
+        told = len(find_quotes(said))
+        return [quote for quote in without_corrected(quotes) if quote.place < told]
 
     async def _with_quotes(
         self, notes: Notes, quotes: list[Quote], selection: Selection, before: Sizes, budget: int

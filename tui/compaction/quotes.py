@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -31,6 +30,8 @@ STATEMENT = 4
 """Words from which a sentence that asks nothing says something."""
 RARE = 3
 """In so many statements at most is a word that tells what two of them have in common."""
+TELLING = 24
+"""In more statements than these a word does not tell what they are about."""
 _WORTH = {"address": 3.5, "code": 3.5, "date": 3.0, "time": 3.0, "number": 2.0}
 """By the kind of an exact string: what nobody can guess counts most."""
 _WEIGHTS = (
@@ -65,16 +66,14 @@ class Quote:
     keys: tuple[str, ...] = ()
     corrects: bool = False
 
-    @property
-    def topic(self) -> frozenset[str]:
-        """The words that say what it is about, without its values."""
-        values = {word for key in self.keys for word in words(key)}
-        return frozenset(words(self.text)) - values - _STOP
+    topic: frozenset[str] = frozenset()
+    """The words that say what it is about, without its values."""
 
 
 def find_quotes(messages: Sequence[Message]) -> list[Quote]:
     """What of the user's words is worth keeping, in their order."""
     found: list[Quote] = []
+    seen: set[str] = set()
     question = ""
     for message in messages:
         if message.role == "assistant":
@@ -85,15 +84,18 @@ def find_quotes(messages: Sequence[Message]) -> list[Quote]:
         reply = question if len(words(message.content)) <= SHORT_REPLY else ""
         for sentence in said:
             quote = _judge(sentence, len(found), reply)
-            if quote is not None and all(quote.text != before.text for before in found):
+            if quote is not None and quote.text not in seen:
+                seen.add(quote.text)
                 found.append(quote)
     return found
 
 
 def _judge(sentence: str, place: int, reply_to: str) -> Quote | None:
     """The sentence as a quote when it says enough."""
+    if len(sentence) > MAX_SENTENCE:
+        return None
     text = without_lead(sentence)
-    if len(text) > MAX_SENTENCE or len(words(text)) < 2:
+    if len(words(text)) < 2:
         return None
     exact, named = exact_strings(text), names(text)
     corrects = CORRECTION.search(sentence) is not None
@@ -108,18 +110,30 @@ def _judge(sentence: str, place: int, reply_to: str) -> Quote | None:
         text = f"{text} (asked: {reply_to})"
     if score < ENOUGH:
         return None
-    return Quote(text, place, score, tuple(dict.fromkeys([*exact, *named])), corrects)
+    keys = tuple(dict.fromkeys([*exact, *named]))
+    values = {word for key in keys for word in words(key)}
+    topic = frozenset(words(text)) - values - _STOP
+    return Quote(text, place, score, keys, corrects, topic)
 
 
 def corrected_pairs(quotes: Sequence[Quote]) -> list[tuple[Quote, Quote]]:
     """Each quote that no longer holds, with the later one that corrects it."""
-    counts = Counter(word for quote in quotes for word in quote.topic)
-    return [
-        (earlier, later)
-        for later in quotes
-        for earlier in quotes
-        if earlier.place < later.place and is_corrected(earlier, later, counts)
-    ]
+    by_word: dict[str, list[Quote]] = {}
+    for quote in quotes:
+        for word in quote.topic:
+            by_word.setdefault(word, []).append(quote)
+    counts = {word: len(found) for word, found in by_word.items()}
+    pairs: list[tuple[Quote, Quote]] = []
+    for later in quotes:
+        # Words that many sentences have tell nothing, and looking at all pairs would take long.
+        telling = [word for word in later.topic if counts[word] <= TELLING]
+        near = {quote.place: quote for word in telling for quote in by_word[word]}
+        pairs += [
+            (earlier, later)
+            for place, earlier in sorted(near.items())
+            if place < later.place and is_corrected(earlier, later, counts)
+        ]
+    return pairs
 
 
 def without_corrected(quotes: Sequence[Quote]) -> list[Quote]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 _BREAK = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
-_AFTER_ADDRESS = re.compile(r"(https?://\S+) +(?=[A-ZÀ-Þ])")
+_AFTER_ADDRESS = re.compile(r"(https?://\S{1,400}) +(?=[A-ZÀ-Þ])")
 _ABBREVIATION = re.compile(
     r"(?:\b(?:Mr|Mrs|Ms|Dr|Prof|St|No|Nr|vs|approx|ca|e\.g|i\.e|z\.B|d\.h|bzw|usw|Str)|\b[A-Z])\.$"
 )
@@ -70,9 +70,10 @@ def sentences(text: str) -> Iterator[str]:
     text = _AFTER_ADDRESS.sub(r"\1\n", text)
     start = 0
     for match in _BREAK.finditer(text):
-        piece = text[start : match.start()]
-        if "\n" not in match[0] and _ABBREVIATION.search(piece):
+        end = match.start()
+        if "\n" not in match[0] and _ABBREVIATION.search(text[max(start, end - 12) : end]):
             continue
+        piece = text[start:end]
         start = match.end()
         closing = match[0].strip()
         if piece.strip():

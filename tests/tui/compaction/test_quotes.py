@@ -95,3 +95,10 @@ def test_those_that_say_most_fill_the_budget_in_their_order() -> None:
 
 def test_pasted_text_is_no_statement() -> None:
     assert find_quotes(said("ERROR 5512 at line 77 " * 60)) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["http://" * 20_000, "A. " * 50_000, "so " * 50_000, "a@" * 50_000]
+)
+def test_long_text_without_sense_takes_no_time(text: str) -> None:
+    assert find_quotes(said(text)) == []
