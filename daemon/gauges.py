@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from .device_meters import DeviceGauges, DeviceMeters
@@ -11,6 +12,8 @@ from .lifecycle import ModelManager
 from .memory import MemoryReader
 from .protocols.native.types import GaugesEvent
 from .pulls import PullManager
+
+log = logging.getLogger("ingle.daemon")
 
 MOVING_SECONDS = 0.5
 RESTING_SECONDS = 5.0
@@ -38,8 +41,12 @@ class GaugePublisher:
 
     async def snapshot(self) -> GaugesEvent:
         """The gauges now."""
-        # A driver may take milliseconds for an answer.
-        devices = await asyncio.to_thread(self._devices)
+        devices: list[DeviceGauges] = []
+        try:  # in a thread, since a driver may take milliseconds for an answer
+            devices = await asyncio.to_thread(self._devices)
+        except Exception:  # whatever a driver does, the rest is worth telling
+            log.exception("Devices are not read any more")
+            self._devices = _none
         return GaugesEvent(self._memory(), self._manager.loaded(), devices)
 
     def close(self) -> None:
@@ -56,12 +63,17 @@ class GaugePublisher:
             self._task = asyncio.create_task(self._publish())
 
     async def _publish(self) -> None:
-        rested = 0.0
+        rested, moved = 0.0, False
         self._hub.publish("gauges", await self.snapshot(), replaces="gauges")
         while True:
             await asyncio.sleep(MOVING_SECONDS)
             rested += MOVING_SECONDS
             moving = self._manager.in_motion or bool(self._pulls.running())
-            if moving or rested >= RESTING_SECONDS:
-                rested = 0.0
+            # Once more when all is at rest: nobody shall see for seconds what was true before.
+            if moving or moved or rested >= RESTING_SECONDS:
+                rested, moved = 0.0, moving
                 self._hub.publish("gauges", await self.snapshot(), replaces="gauges")
+
+
+def _none() -> list[DeviceGauges]:
+    return []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +23,8 @@ from ingle.backends.base import (
 )
 from ingle.backends.conversation import Reasoning, Tool, ToolChoice
 from ingle.backends.process import WorkerProcess
+from ingle.daemon.device_meters import DeviceGauges
+from ingle.daemon.gauges import GaugePublisher
 from ingle.models.store import ModelStore
 
 if TYPE_CHECKING:
@@ -317,6 +319,55 @@ async def test_gauges_come_while_something_moves(run_daemon: DaemonFactory) -> N
                 break
         else:
             pytest.fail("the stream ended without such gauges")
+        await stream.aclose()
+
+
+async def next_gauges(
+    stream: AsyncGenerator[tuple[str, Any], None], wanted: Callable[[Any], bool]
+) -> Any:
+    """The first gauges whose model is so."""
+    async with asyncio.timeout(20):
+        async for name, data in stream:
+            if name == "gauges" and data["models"] and wanted(data["models"][0]):
+                return data
+    pytest.fail("the stream ended without such gauges")
+
+
+async def test_devices_that_cannot_be_read_hide_nothing_else(
+    daemon: RunningDaemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    services, reads = daemon.services, 0
+
+    def broken() -> list[DeviceGauges]:
+        nonlocal reads
+        reads += 1
+        raise OSError("no driver")
+
+    publisher = GaugePublisher(
+        services.hub, services.manager, services.pulls, services.memory, broken
+    )
+    for _ in range(2):
+        assert (await publisher.snapshot()).devices == []
+    assert reads == 1
+    assert "no driver" in caplog.text
+    publisher.close()
+
+
+async def test_gauges_come_once_more_when_all_is_at_rest(
+    run_daemon: DaemonFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingle.daemon.gauges.RESTING_SECONDS", 1e9)
+    async with run_daemon(script=ENDLESS) as daemon:
+        stream = daemon.stream("GET", "/ingle/v1/events")
+        await anext(stream)
+        await start(daemon, max_tokens=100)
+        await next_gauges(stream, lambda model: model["running"] > 0)
+        told = await next_gauges(stream, lambda model: model["running"] == 0)
+        (model,) = told["models"]
+        assert model["completion_tokens_total"] == 100
+        assert model["kv_kept"] > 100
+        assert model["decode_rate"] > 0
+        assert told["devices"][-1]["kind"] == "cpu"
         await stream.aclose()
 
 
