@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
+from itertools import chain
 from typing import TYPE_CHECKING
 
+from ..chats.message import Message
+from ..composing.mentions import find_mentions
 from ..privacy.route import Route, route_to
 from ..widgets.route_line import RouteLine
 from .feature import Feature, Handler
@@ -30,6 +33,8 @@ class PrivacyFeature(Feature):
         super().__init__(host)
         self._timer: Timer | None = None
         self._patterns_ready = False
+        self._mentions: frozenset[str] = frozenset()
+        self._files: list[str] = []
 
     def handlers(self) -> Mapping[str, Handler]:
         """See `Feature`."""
@@ -102,23 +107,25 @@ class PrivacyFeature(Feature):
 
     def preview(self, _argument: str) -> None:
         """`/redact`: the draft, or else the last prompt, with masks."""
-        text = self._text_to_preview()
+        self.host.run_task(self._preview(), group="redact")
+
+    async def _preview(self) -> None:
+        text = await self._text_to_preview()
         if not text:
             self.host.tell("There is no text to look at: write something first.", "warning")
             return
-        self.host.run_task(self._preview(text), group="redact")
-
-    async def _preview(self, text: str) -> None:
         from ..privacy.scanner import scan
         from ..screens.redaction import RedactionScreen
 
         findings = await asyncio.to_thread(scan, text)
         self.host.show_screen(RedactionScreen(text, findings), self._copy)
 
-    def _text_to_preview(self) -> str:
-        draft = self.host.composer.text.strip()
-        if draft:
-            return draft
+    async def _text_to_preview(self) -> str:
+        """What the model would read of the draft, with its files; else of the last prompt."""
+        composer = self.host.composer
+        if composer.text.strip():
+            attachments, _ = await composer.attaching.read(composer.text)
+            return Message(role="user", content=composer.text.strip(), attachments=attachments).text
         prompts = [message for message in self.host.chat.path if message.role == "user"]
         return prompts[-1].text if prompts else ""
 
@@ -128,19 +135,36 @@ class PrivacyFeature(Feature):
 
     def _look(self) -> None:
         self._timer = None
-        text = self.host.composer.text
-        if not text.strip():
+        composer = self.host.composer
+        draft = composer.text
+        texts = [draft, *(chip.text for chip in composer.chips.attachments(draft))]
+        if not draft.strip():
             self._show(None)
-        elif self._patterns_ready and len(text) <= QUICK:
-            self._show(_found_in(text))
+        elif self._patterns_ready and "@" not in draft and sum(map(len, texts)) <= QUICK:
+            self._show(_found_in(texts))
         else:
-            self.host.run_task(self._look_in_thread(text), group="privacy")
+            self.host.run_task(self._look_in_thread(draft, texts), group="privacy")
 
-    async def _look_in_thread(self, text: str) -> None:
-        found = await asyncio.to_thread(_found_in, text)
+    async def _look_in_thread(self, draft: str, texts: list[str]) -> None:
+        if "@" in draft:
+            await asyncio.sleep(SCAN_SECONDS)  # until the composer has seen which files there are
+            texts = texts + await self._mentioned(draft)
+        found = await asyncio.to_thread(_found_in, texts)
         self._patterns_ready = True
-        if self.host.composer.text == text:
+        if self.host.composer.text == draft:
             self._show(found)
+
+    async def _mentioned(self, draft: str) -> list[str]:
+        """What is in the files that the draft mentions; they are read again when others are."""
+        composer = self.host.composer
+        paths = (mention.path for mention in find_mentions(draft))
+        mentions = frozenset(paths) & composer.mentioned
+        if mentions != self._mentions:
+            attachments, _ = await composer.attaching.read(draft)
+            chips = composer.chips.attachments(draft)
+            self._mentions = mentions
+            self._files = [file.text for file in attachments if file not in chips]
+        return self._files
 
     def _show(self, found: str | None) -> None:
         line = self._line()
@@ -152,8 +176,8 @@ class PrivacyFeature(Feature):
         return next(iter(screen.query(RouteLine).results()), None)
 
 
-def _found_in(text: str) -> str:
+def _found_in(texts: list[str]) -> str:
     # Compiling the patterns takes longer than a key may: the first call is made in a thread.
     from ..privacy.scanner import scan, summarize
 
-    return summarize(scan(text))
+    return summarize(chain.from_iterable(map(scan, texts)))

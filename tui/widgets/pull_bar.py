@@ -24,6 +24,10 @@ class PullBar(Widget):
         """Show only while there is something to tell."""
         self.display = progress is not None
 
+    async def on_click(self) -> None:
+        """Ask whether the download is to be stopped."""
+        await self.run_action("screen.command('pull')")
+
     def render(self) -> RenderResult:
         progress = self.progress
         if progress is None:

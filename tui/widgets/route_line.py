@@ -23,6 +23,10 @@ class RouteLine(Widget):
     more: reactive[str] = reactive("")
     """What else belongs into this line, such as what the draft takes; it goes first for room."""
 
+    async def on_click(self) -> None:
+        """Tell why the message goes there."""
+        await self.run_action("screen.command('why')")
+
     def render(self) -> RenderResult:
         width = self.size.width
         route = self.route

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from textual import events
 from textual.app import RenderResult
 from textual.content import Content
 from textual.reactive import reactive
@@ -31,6 +32,11 @@ class TitleBar(Widget):
     trouble: reactive[bool] = reactive(False)
     pulls: reactive[int] = reactive(0)
     route: reactive[Route] = reactive(route_to("127.0.0.1:0"))
+
+    async def on_click(self, event: events.Click) -> None:
+        """The title shows the chats there are, what is right of it the models."""
+        name = "open" if event.x < self.size.width // 2 else "model"
+        await self.run_action(f"screen.command('{name}')")
 
     def render(self) -> RenderResult:
         width = self.size.width

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from textual.events import Paste
 
 from ingle.tui.chats.message import MessageFacts
 from ingle.tui.widgets.composer import Composer
@@ -101,3 +103,27 @@ async def test_what_left_is_counted(open_chat: OpenChat) -> None:
         leaf.facts = MessageFacts(route="remote")
         await chat.send("/sent")
         await chat.until_told("Answered elsewhere in this chat: 1 by remote; here: 0.")
+
+
+async def test_files_that_go_along_are_looked_at(
+    open_chat: OpenChat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "notes.txt").write_text("Pay to DE89 3704 0044 0532 0130 00.")
+    async with open_chat(size=(100, 40)) as chat:
+        await chat.until_shown("smollm2:135m")
+        composer = chat.app.query_one(Composer)
+        composer.replace_text("Sum up @notes.txt for max@mail.example.org ")
+        await chat.until_shown("found: IBAN, e-mail")
+        chat.screen.run_command("redact")
+        await chat.until_shown('<file name="notes.txt">')
+        assert "Pay to ⟦IBAN⟧." in chat.screen_text
+
+
+async def test_what_is_pasted_as_a_chip_is_looked_at(open_chat: OpenChat) -> None:
+    async with open_chat(size=(100, 40)) as chat:
+        await chat.until_shown("smollm2:135m")
+        text = "line\n" * 400 + "my card is 4111 1111 1111 1111\n"
+        await chat.app.query_one(Composer)._on_paste(Paste(text))  # pyright: ignore[reportPrivateUsage]
+        await chat.until_shown("found: card number")
+        assert "4111" not in chat.draft

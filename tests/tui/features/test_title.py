@@ -12,6 +12,7 @@ from ingle.tui.chats.message import Message
 from ingle.tui.features.title import branch_of
 from ingle.tui.folders import Folders
 from ingle.tui.messages import HistoryTrouble
+from ingle.tui.widgets.route_line import RouteLine
 from ingle.tui.widgets.title_bar import TitleBar
 
 if TYPE_CHECKING:
@@ -64,3 +65,12 @@ async def test_a_kept_chat_says_so_and_trouble_too(open_chat: OpenChat, tmp_path
         await chat.until_shown("│ saved")
         chat.screen.post_message(HistoryTrouble("The disk is full."))
         await chat.until_shown("│ NOT SAVED")
+
+
+async def test_a_click_leads_to_models_and_to_the_reason(open_chat: OpenChat) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.until_shown("smollm2:135m")
+        await chat.pilot.click(RouteLine)
+        await chat.until_told("no cloud provider is configured")
+        await chat.pilot.click(TitleBar, offset=(90, 0))
+        await chat.until_shown("filter, or hf.co")
