@@ -8,8 +8,10 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from .. import wording
 from ..chats.message import Message
 from ..composing.mentions import find_mentions
+from ..history.errors import HistoryError
 from ..privacy.route import Route, route_to
 from ..widgets.route_line import RouteLine
 from .feature import Feature, Handler
@@ -90,8 +92,8 @@ class PrivacyFeature(Feature):
         model = self.host.state.model_name or "the model"
         self.host.tell(f"{route.mark} {model}: {route.reason}")
 
-    def tell_what_left(self, _argument: str) -> None:
-        """`/sent`: what of this chat left the machine."""
+    async def tell_what_left(self, _argument: str) -> None:
+        """`/sent`: what left the machine, of this chat and of all that are kept."""
         answers = [m for m in self.host.chat.messages.values() if m.role == "assistant"]
         routes = Counter(message.facts.route or "local" for message in answers)
         away = {route: count for route, count in routes.items() if route != "local"}
@@ -101,9 +103,22 @@ class PrivacyFeature(Feature):
             return
         here = f"{len(answers)} answer{'' if len(answers) == 1 else 's'}"
         self.host.tell(
-            f"Nothing of this chat left this machine: {here}, all made here. "
+            f"Nothing of this chat left this machine: {here}, all made here.{await self._all()} "
             "Only a download asks the network, for a model's file by its name."
         )
+
+    async def _all(self) -> str:
+        """The same of all chats, where they are kept and can be read."""
+        store = self.host.store
+        if store is None:
+            return ""
+        try:
+            routes = await asyncio.to_thread(store.route_counts)
+        except HistoryError:
+            return ""
+        away = sum(count for route, count in routes.items() if route != "local")
+        here = wording.tokens(routes.get("local", 0))
+        return f" In all chats: {here} here, {wording.tokens(away)} elsewhere."
 
     def preview(self, _argument: str) -> None:
         """`/redact`: the draft, or else the last prompt, with masks."""

@@ -188,6 +188,14 @@ def model_speeds(connection: Connection) -> dict[str, ModelSpeed]:
     }
 
 
+def route_counts(connection: Connection) -> dict[str, int]:
+    """How many answers of all chats went which way."""
+    rows = connection.execute(
+        "SELECT coalesce(json_extract(facts, '$.route'), 'local'), count(*) FROM endings GROUP BY 1"
+    )
+    return {str(route): int(count) for route, count in rows}
+
+
 def count_messages(connection: Connection, chat: str) -> int:
     """How many messages a chat has, in all its branches."""
     return connection.execute("SELECT count(*) FROM messages WHERE chat = ?", (chat,)).fetchone()[0]

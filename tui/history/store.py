@@ -159,6 +159,10 @@ class HistoryStore:
             lambda connection: reading.claim_unfinished(connection, self._writer.session)
         )
 
+    def route_counts(self) -> dict[str, int]:
+        """How many answers of all chats went which way, `local` among them."""
+        return self._read(reading.route_counts)
+
     def model_speeds(self) -> dict[str, ModelSpeed]:
         """What each model reached here, by its name."""
         return self._read(reading.model_speeds)

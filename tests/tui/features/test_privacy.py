@@ -9,6 +9,7 @@ import pytest
 from textual.events import Paste
 
 from ingle.tui.chats.message import MessageFacts
+from ingle.tui.folders import Folders
 from ingle.tui.widgets.composer import Composer
 from ingle.tui.widgets.route_line import RouteLine
 
@@ -127,3 +128,13 @@ async def test_what_is_pasted_as_a_chip_is_looked_at(open_chat: OpenChat) -> Non
         await chat.app.query_one(Composer)._on_paste(Paste(text))  # pyright: ignore[reportPrivateUsage]
         await chat.until_shown("found: card number")
         assert "4111" not in chat.draft
+
+
+async def test_all_chats_that_are_kept_are_counted(open_chat: OpenChat, tmp_path: Path) -> None:
+    folders = Folders(tmp_path / "chats", tmp_path / "config")
+    async with open_chat(size=(100, 40), folders=folders) as chat:
+        await chat.send("hello")
+        await chat.until_shown("Hello there.")
+        await chat.send("/new")
+        await chat.send("/sent")
+        await chat.until_told("In all chats: 1 here, 0 elsewhere.")

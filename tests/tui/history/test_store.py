@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from ingle.tui.chats.chat import Chat, ChatSettings
 from ingle.tui.chats.compaction import Compaction
-from ingle.tui.chats.message import Attachment, Message
+from ingle.tui.chats.message import Attachment, Message, MessageFacts
 from ingle.tui.history.errors import HistoryError
 from ingle.tui.history.store import HistoryStore, open_history
 
@@ -172,6 +172,17 @@ def test_speeds_are_medians_of_what_was_reached(keeper: Keeper) -> None:
         keeper.answer("gone")
     speed = keeper.store.model_speeds()["tiny"]
     assert (speed.answers, speed.tokens_per_second, speed.first_token) == (3, 40.0, 0.1)
+
+
+def test_routes_of_all_answers_are_counted(keeper: Keeper) -> None:
+    assert keeper.store.route_counts() == {}
+    for _ in range(2):
+        keeper.say("go")
+        keeper.answer("gone")
+    keeper.say("far")
+    far = keeper.answer("away", end=False)
+    keeper.store.end_message(far.id, "answered", MessageFacts(route="remote"))
+    assert keeper.store.route_counts() == {"local": 2, "remote": 1}
 
 
 def test_answers_of_programs_that_died_are_taken_up_once(
