@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from compaction_cases.chat_maker import MadeChat, make_chat
@@ -37,12 +37,18 @@ class Case:
     """One chat through its rounds."""
 
     def __init__(
-        self, client: DaemonClient, model: str, made: MadeChat, views: Sequence[str]
+        self,
+        client: DaemonClient,
+        model: str,
+        made: MadeChat,
+        views: Sequence[str],
+        moved: Callable[[], object],
     ) -> None:
         self._client = client
         self._model = model
         self.made = made
         self._views = views
+        self._moved = moved
         self._prober = Prober(client, model)
         self._plain = PlainSummary(self._prober)
         self._plain_from = 0
@@ -61,11 +67,11 @@ class Case:
                 add_turns(self.chat, turns)
                 self._full += as_messages(turns)
             result = Round(number)
+            self.done.append(result)
             await self._compact(result.cost)
             await self._compact_plainly(result)
             if number in rounds:
                 await self._ask(result)
-            self.done.append(result)
 
     async def _compact(self, cost: Cost) -> Compaction | None:
         """The product's own compaction, with its costs."""
@@ -127,6 +133,7 @@ class Case:
                 f"false {score.false_memories}",
                 flush=True,
             )
+            self._moved()
 
     async def _view(self, name: str, result: Round) -> Messages:
         if name == "full":
@@ -154,14 +161,21 @@ async def measure(arguments: argparse.Namespace, server: IngleServer) -> list[Ca
     for seed in arguments.seeds:
         print(f"seed {seed}", flush=True)
         made = make_chat(seed, half, tokens=arguments.tokens)
-        case = Case(client, server.model_name(), made, arguments.views)
+        # What was measured is not lost where a later part breaks off.
+        case = Case(
+            client,
+            server.model_name(),
+            made,
+            arguments.views,
+            lambda: save_cases(arguments, cases) if arguments.save else None,
+        )
+        cases.append(case)
         await case.run(arguments.rounds, max(arguments.rounds))
         if arguments.surprise:
             await asyncio.to_thread(add_surprise, case, arguments.model, arguments.threads)
-        cases.append(case)
         if arguments.show:
             show(case)
-        if arguments.save:  # what was measured is not lost where the next chat breaks off
+        if arguments.save:
             save_cases(arguments, cases)
     return cases
 

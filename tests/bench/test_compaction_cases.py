@@ -94,6 +94,6 @@ def test_cutting_off_keeps_the_last_turns() -> None:
 def test_gates_name_what_does_not_hold() -> None:
     done = Round(1, tokens={"full": 4000, "compacted": 1000})
     done.scores = {"full": Score(right=30, asked=40), "compacted": Score(right=24, asked=40)}
-    done.cost.undo_is_exact = True
+    done.cost.undo_is_exact, done.cost.after = True, 1000
     assert retention([done], "compacted") == pytest.approx(0.8)
     assert gates([[done]]) == ["retention after 1 is below 0.9"]
