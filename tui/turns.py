@@ -30,7 +30,7 @@ class Turns:
         """Send the first waiting prompt, or bring about what it waits for."""
         screen, state = self._screen, self._screen.state
         self._mark_waiting()
-        if self.current is not None or not len(screen.queue):
+        if self.current is not None or not len(screen.queue) or not screen.is_complete:
             return
         if not state.connected:
             screen.wake_daemon()

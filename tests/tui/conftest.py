@@ -469,7 +469,9 @@ def open_chat(client: DaemonClient) -> OpenChat:
     async def opened(size: tuple[int, int] = (80, 24), **options: Any) -> AsyncGenerator[Chat]:
         app = ChatApp(client, **options)
         async with app.run_test(size=size, notifications=True) as pilot:
-            yield Chat(app, pilot)
+            chat = Chat(app, pilot)
+            await chat.until(lambda: chat.screen.is_complete)
+            yield chat
 
     return opened
 

@@ -18,11 +18,11 @@ def actions(at: Stop) -> list[Action]:
         return ["menu", "copy", "undo", "open"]
     found: list[Action] = ["menu", "copy"]
     if at.entry.id and isinstance(at.entry, PromptEntry):
-        found += ["edit", "again", "branch", "pin"]
+        found += ("edit", "again", "branch", "pin")
     elif at.entry.id and isinstance(at.entry, AnswerEntry):
-        found += ["again", "branch", "pin"]
+        found += ("again", "branch", "pin")
     if at.block is not None and at.block.folded is not None:
-        found += ["fold", "open"]
+        found += ("fold", "open")
     elif at.block is None and at.entry.has_foldable:
         found.append("fold")
     return found

@@ -49,7 +49,7 @@ class BlocksFeature(Feature):
         if at is None or not transcript.fold_at(at):
             self.host.tell("There is nothing to fold here.", "warning")
 
-    def act(self, event: Transcript.BlockAction) -> None:
+    def on_block_action(self, event: Transcript.BlockAction) -> None:
         """Do what was asked with a block."""
         at = event.at
         if event.action == "menu":
@@ -57,7 +57,7 @@ class BlocksFeature(Feature):
         else:
             self._do(event.action, at)
 
-    def moved(self, event: Transcript.CursorMoved) -> None:
+    def on_block_cursor(self, event: Transcript.CursorMoved) -> None:
         """Say which keys act on the block while the cursor is shown."""
         if event.at is None:
             if self._keys is not None:
@@ -73,7 +73,7 @@ class BlocksFeature(Feature):
         self._keys.at = event.at
         self._keys.display = True
 
-    def open_link(self, address: str) -> None:
+    def on_link(self, address: str) -> None:
         """Open an address in the browser of this machine, saying which first."""
         if not _has_browser():
             self.host.copy(address)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ..host import ChatHost
     from ..preferences import Preferences
     from ..prompt import Prompt
+    from ..transcript.transcript import Transcript
     from ..turn import Turn
 
 Handler = Callable[[str], Awaitable[None] | None]
@@ -50,6 +51,22 @@ class Feature:
     def may_send(self, prompt: Prompt) -> bool:
         """Whether a prompt can go out now; one that holds it calls `send_next` later."""
         return True
+
+    def on_first_escape(self) -> bool:
+        """Escape was pressed; True where it closed something that lies over the chat."""
+        return False
+
+    def on_state(self) -> None:
+        """Title, status line and hints are brought up to date."""
+
+    def on_block_action(self, event: Transcript.BlockAction) -> None:
+        """Something is to be done with a block of the transcript."""
+
+    def on_block_cursor(self, event: Transcript.CursorMoved) -> None:
+        """The block cursor is elsewhere."""
+
+    def on_link(self, address: str) -> None:
+        """An address in the transcript is to be opened."""
 
     def on_pull_moved(self, progress: PullProgress) -> None:
         """A download got further, or is over; it may be another client's."""

@@ -47,6 +47,9 @@ class FindFeature(Feature):
         self._bar = FindBar(self, text)
         transcript.screen.mount(self._bar, after=view)
 
+    def on_first_escape(self) -> bool:
+        return self.close()
+
     def close(self) -> bool:
         """Take the line away, and leave the view where it is; whether the line was there."""
         if self._bar is None:

@@ -43,11 +43,11 @@ class TitleFeature(Feature):
 
     def on_connected(self) -> None:
         """See `Feature`."""
-        self.show_state()
+        self.on_state()
 
     def on_gauges(self, gauges: GaugesEvent) -> None:
         """See `Feature`."""
-        self.show_state()
+        self.on_state()
 
     @property
     def _bar(self) -> TitleBar:
@@ -55,7 +55,7 @@ class TitleFeature(Feature):
 
     def _show_chat(self) -> None:
         self._bar.place = branch_of(self.host.chat)
-        self.show_state()
+        self.on_state()
 
     def _kept(self) -> str:
         """Where the chat is kept, in a word; "" for one without messages."""
@@ -68,7 +68,7 @@ class TitleFeature(Feature):
             return ""
         return "saved, encrypted" if store.database.is_encrypted else "saved"
 
-    def show_state(self) -> None:
+    def on_state(self) -> None:
         """Bring the model, and whether the chat is kept, up to date."""
         bar, state = self._bar, self.host.state
         bar.kept, bar.trouble = self._kept(), bool(state.not_kept) and not self.host.chat.temporary

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from collections.abc import Callable, Coroutine
@@ -15,7 +16,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 from textual.worker import Worker
 
-from ..api import PullProgress
+from ..api import GaugesEvent, PullProgress
 from ..chat_state import ChatState, key_hints
 from ..chats.chat import Chat
 from ..chats.history import History, NoHistory
@@ -23,11 +24,7 @@ from ..chats.message import Attachment, Message
 from ..client import DaemonClient
 from ..commands import COMMANDS, find_slash, parse_slash
 from ..daemon_link import DaemonLink
-from ..features import FEATURES
-from ..features.blocks import BlocksFeature
 from ..features.feature import Feature, Handler
-from ..features.find import FindFeature
-from ..features.title import TitleFeature
 from ..folders import Folders
 from ..history.store import open_history
 from ..keys import default_key
@@ -115,7 +112,9 @@ class ChatScreen(Screen[None]):
         self._interrupted_at = 0.0
         self.painter = Painter(self._paint)
         self._draft_saved = ""
-        self.features = [kind(self) for kind in FEATURES]
+        self.features: list[Feature] = []
+        self._early: list[tuple[str, str]] | None = []
+        self._gauges: GaugesEvent | None = None
         self._handlers: dict[str, Handler] = {
             "stop": lambda _: self._stop_or_cancel(),
             "new": lambda _: self.open_chat(Chat()),
@@ -123,8 +122,6 @@ class ChatScreen(Screen[None]):
             "interrupt": lambda _: self._interrupt(),
             "quit": lambda _: self.chat_app.exit(),
         }
-        for feature in self.features:
-            self._handlers.update(feature.handlers())
 
     def compose(self) -> ComposeResult:
         yield TitleBar()
@@ -151,8 +148,32 @@ class ChatScreen(Screen[None]):
         self.call_after_refresh(self._ready)
 
     def _ready(self) -> None:
+        self.run_worker(self._load_features(), group="features")
+
+    async def _load_features(self) -> None:
+        """Learn to do everything else, behind the first keys; commands given before are kept."""
+        kinds = await asyncio.to_thread(import_features)
+        self.features = [kind(self) for kind in kinds]
+        for feature in self.features:
+            self._handlers.update(feature.handlers())
+            await asyncio.sleep(0)
         for feature in self.features:
             feature.on_ready()
+            if self.state.connected:
+                feature.on_connected()
+            if self._gauges is not None:
+                feature.on_gauges(self._gauges)
+            await asyncio.sleep(0)
+        early, self._early = self._early or [], None
+        for name, argument in early:
+            self.run_command(name, argument)
+        self.show_state()
+        self.send_next()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it can do everything; until then prompts and commands wait."""
+        return self._early is None
 
     def close(self) -> None:
         """Leave nothing unsaved."""
@@ -233,6 +254,9 @@ class ChatScreen(Screen[None]):
 
     def run_command(self, name: str, argument: str = "") -> None:
         """Run a command; one that waits goes on in the background."""
+        if self._early is not None and name not in self._handlers:
+            self._early.append((name, argument))
+            return
         handler = self._handlers.get(name)
         result = handler(argument) if handler is not None else None
         if result is not None:
@@ -250,7 +274,7 @@ class ChatScreen(Screen[None]):
 
     def _run_slash(self, typed: str, name: str, argument: str) -> None:
         command = find_slash(name)
-        if command is None or not self.can_run(command.name):
+        if command is None or (self.is_complete and not self.can_run(command.name)):
             self.tell(f"There is no command /{name}. F1 lists them.", "warning")
             return
         self.composer.clear_sent(typed)
@@ -331,7 +355,7 @@ class ChatScreen(Screen[None]):
 
     def _stop_or_cancel(self) -> None:
         """What escape does: stop the answer, give up an edit, or what a feature makes of it."""
-        if self.transcript.leave_blocks() or self.feature(FindFeature).close():
+        if self.transcript.leave_blocks() or any(f.on_first_escape() for f in self.features):
             return
         if self.composer.escape(clears=False):
             return
@@ -481,6 +505,7 @@ class ChatScreen(Screen[None]):
     @on(GaugesMoved)
     def gauges_moved(self, event: GaugesMoved) -> None:
         """The daemon told its figures."""
+        self._gauges = event.gauges
         for feature in self.features:
             feature.on_gauges(event.gauges)
 
@@ -510,7 +535,8 @@ class ChatScreen(Screen[None]):
         welcome.temporary = self.chat.temporary
         welcome.trouble = "\n".join(filter(None, self.state.trouble or ()))
         self.query_one(TitleBar).chat_title = clean(self.chat.title)
-        self.feature(TitleFeature).show_state()
+        for feature in self.features:
+            feature.on_state()
         composer = self.composer
         composer.placeholder = self.state.placeholder
         hints = key_hints(self.turn is not None, self.size.width, self.preferences.enter_sends)
@@ -533,22 +559,32 @@ class ChatScreen(Screen[None]):
     @on(Transcript.BlockAction)
     def block_action(self, event: Transcript.BlockAction) -> None:
         """Something is to be done with a block."""
-        self.feature(BlocksFeature).act(event)
+        for feature in self.features:
+            feature.on_block_action(event)
 
     @on(Transcript.CursorMoved)
     def cursor_moved(self, event: Transcript.CursorMoved) -> None:
         """The block cursor is elsewhere."""
-        self.feature(BlocksFeature).moved(event)
+        for feature in self.features:
+            feature.on_block_cursor(event)
 
     @on(Transcript.LinkClicked)
     def link_clicked(self, event: Transcript.LinkClicked) -> None:
         """An address is to be opened."""
-        self.feature(BlocksFeature).open_link(event.address)
+        for feature in self.features:
+            feature.on_link(event.address)
 
     @on(Composer.FollowRequested)
     def follow_requested(self) -> None:
         """Go to the end."""
         self.transcript.follow()
+
+
+def import_features() -> tuple[type[Feature], ...]:
+    """Everything the chat can do; slow the first time."""
+    from ..features.all_features import FEATURES
+
+    return FEATURES
 
 
 async def _awaited(result: Any) -> None:
