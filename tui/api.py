@@ -190,6 +190,11 @@ class PageGroup(Payload, frozen=True, kw_only=True):
     tokens: int = 0
     idle_seconds: float = 0.0
 
+    def __post_init__(self) -> None:
+        if not all(map(str.isprintable, self.conversations)):  # any program may name its own
+            labels = [clean(label).replace("\n", " ") for label in self.conversations]
+            msgspec.structs.force_setattr(self, "conversations", labels)
+
 
 class PagesEvent(Payload, frozen=True, kw_only=True):
     """The `pages` event: a model's KV cache, page by page.
