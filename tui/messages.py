@@ -49,11 +49,12 @@ class PagesMoved(Message):
 
 
 class HistoryTrouble(Message):
-    """Chats cannot be kept now."""
+    """Chats cannot be kept now; with `is_over` they can, and something else is told about them."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, is_over: bool = False) -> None:
         super().__init__()
         self.text = text
+        self.is_over = is_over
 
 
 class PullMoved(Message):

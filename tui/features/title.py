@@ -66,6 +66,8 @@ class TitleFeature(Feature):
             return "NOT SAVED"
         if store is None or not chat.messages:
             return ""
+        if store.database.is_locked:
+            return "locked, not saved yet"
         return "saved, encrypted" if store.database.is_encrypted else "saved"
 
     def on_state(self) -> None:

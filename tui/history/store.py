@@ -56,6 +56,11 @@ class HistoryStore:
         self._searches = itertools.count(1)
         self._newest_search = 0
 
+    @property
+    def is_able(self) -> bool:
+        """Whether what is noted reaches the disk, as far as is known."""
+        return self._writer.is_able
+
     def add_chat(self, chat: Chat) -> None:
         """See `History`."""
         head = notes.chat_head(chat)

@@ -68,6 +68,11 @@ class HistoryWriter:
         assert self._session is not None
         return self._session
 
+    @property
+    def is_able(self) -> bool:
+        """Whether what is noted reaches the disk, as far as is known."""
+        return not (self._told or self._refused or self._database.is_locked)
+
     def put(self, note: Note, *, about: str | None = None) -> None:
         """Have a note written behind those before; `about` names the answer it belongs to."""
         with self._changed:

@@ -197,13 +197,14 @@ class ChatScreen(Screen[None]):
 
     def _cannot_keep(self, trouble: str) -> None:
         """Called in another thread."""
-        self.post_message(HistoryTrouble(trouble))
+        is_over = self.store is not None and self.store.is_able
+        self.post_message(HistoryTrouble(trouble, is_over=is_over))
 
     @on(HistoryTrouble)
     def history_trouble(self, event: HistoryTrouble) -> None:
-        """Say that what is said now is not kept, and why."""
-        self.state.not_kept = event.text
-        self.tell(event.text, "error")
+        """Say that what is said now is not kept, and why, or that it is again."""
+        self.state.not_kept = "" if event.is_over else event.text
+        self.tell(event.text, "warning" if event.is_over else "error")
         self.show_state()
 
     @property

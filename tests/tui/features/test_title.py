@@ -65,6 +65,8 @@ async def test_a_kept_chat_says_so_and_trouble_too(open_chat: OpenChat, tmp_path
         await chat.until_shown("│ saved")
         chat.screen.post_message(HistoryTrouble("The disk is full."))
         await chat.until_shown("│ NOT SAVED")
+        chat.screen.post_message(HistoryTrouble("Chats are kept again.", is_over=True))
+        await chat.until_shown("│ saved")
 
 
 async def test_a_click_leads_to_models_and_to_the_reason(open_chat: OpenChat) -> None:

@@ -315,6 +315,7 @@ def test_what_cannot_be_written_is_told_once_and_written_later(
     keeper.say("still during")
     assert len(troubles) == 1
     assert "cannot be kept now" in troubles[0]
+    assert not keeper.store.is_able
     folder.unlink()
     aside.rename(folder)
     keeper.store._writer.wake()  # pyright: ignore[reportPrivateUsage]
@@ -328,6 +329,7 @@ def test_what_cannot_be_written_is_told_once_and_written_later(
         "still during",
     ]
     assert troubles[1:] == ["Chats are kept again; nothing is missing."]
+    assert keeper.store.is_able
 
 
 def test_a_full_disk_is_survived(
