@@ -86,7 +86,17 @@ class AnswerEntry(MessageEntry):
         return self._finished
 
     def block_text(self, block: Block) -> str:
-        return self.reasoning if block.kind == "thought" else block.text
+        if block.kind == "thought":
+            return self.reasoning
+        if block.kind == "fence" and not block.text and self._look is not None:
+            return self._code_so_far(block.key, self._look)
+        return block.text
+
+    def _code_so_far(self, key: str, look: Look) -> str:
+        from .markdown_stream import render_markdown
+
+        lines = render_markdown(self._text, look.styles, look.width - 2)
+        return next((line.block.text for line in lines if line.block and line.block.key == key), "")
 
     def _source(self) -> str:
         return self._text

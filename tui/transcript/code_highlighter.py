@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 
 from pygments.lexer import Lexer
 from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]
 from pygments.token import (
     Comment,
+    Generic,
     Keyword,
     Literal,
     Name,
@@ -43,6 +45,12 @@ def highlight(code: str, language: str, styles: TranscriptStyles) -> list[list[S
     return lines
 
 
+def prepare(languages: Iterable[str]) -> None:
+    """Load the lexers of these languages: the first block of code need not wait for them."""
+    for language in languages:
+        _lexer(language)
+
+
 @lru_cache(64)
 def _lexer(language: str) -> Lexer | None:
     try:
@@ -52,6 +60,8 @@ def _lexer(language: str) -> Lexer | None:
 
 
 def _style(token_type: _TokenType, styles: TranscriptStyles) -> Style | None:
+    if token_type in Generic:
+        return _diff_style(token_type, styles)
     if token_type in Comment:
         return styles.syntax_comment
     if token_type in String or token_type in Literal.Date:
@@ -62,4 +72,14 @@ def _style(token_type: _TokenType, styles: TranscriptStyles) -> Style | None:
         return styles.syntax_keyword
     if token_type in Name.Function or token_type in Name.Class or token_type in Name.Decorator:
         return styles.syntax_name
+    return None
+
+
+def _diff_style(token_type: _TokenType, styles: TranscriptStyles) -> Style | None:
+    if token_type in Generic.Inserted:
+        return styles.diff_added
+    if token_type in Generic.Deleted:
+        return styles.diff_removed
+    if token_type in Generic.Heading or token_type in Generic.Subheading:
+        return styles.syntax_keyword
     return None

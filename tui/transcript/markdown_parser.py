@@ -21,10 +21,17 @@ from .math_rules import add_math
 MAX_NESTING = 40
 """Lists and quotes within each other; text that nests deeper is shown as it is."""
 
+PIECE = 1000
+"""Characters of a growing paragraph that are parsed once, where all that opens in them closes."""
+_MAYBE_OPEN = re.compile(r"[*_~`\[\]<&$\\]")
 # What a line may consist of before its first real character: list, quote, heading, fence and table
-# markers, underlines of headings, delimiter rows.
-_ONLY_MARKERS = re.compile(r"(?:[\s>\-+*_=~`#|:$]|\d{1,3}(?:[.)](?=\s|\Z)|\Z))*\Z")
+# markers, underlines of headings, delimiter rows, boxes of tasks.
+_ONLY_MARKERS = re.compile(
+    r"(?:[\s>\-+*_=~`#|:$]|\d{1,3}(?:[.)](?=\s|\Z)|\Z))*(?:\[(?:[ xX]\]?\s*)?)?\Z"
+)
 _HELD_CHARACTERS = " \t\n*_~`![<\\$"
+_LIST_ITEM = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)])[ \t]")
+_OUTSIDE_LIST = re.compile(r"(?!(?:[-*+]|\d{1,9}[.)])[ \t])\S")
 _HELD_ENTITY = re.compile(r"&#?\w{0,12}\Z")
 _TABLE_HEADER = re.compile(r"[ >]*\|")
 
@@ -46,10 +53,13 @@ class MarkdownParser:
         ruler.after("open_link", "open_autolink", _open_autolink)
         self._live_inline.inline.ruler2.before("strikethrough", "open_emphasis", _close_open)
 
-    def parse(self, source: str, *, live: bool = False) -> list[SyntaxTreeNode]:
+    def parse(
+        self, source: str, *, live: bool = False, known: dict[str, list[Token]] | None = None
+    ) -> list[SyntaxTreeNode]:
         """The top-level blocks; the tokens of inline nodes are a flat list in `meta["inline"]`.
 
-        `live` says that the text may go on at its end.
+        `live` says that the text may go on at its end. `known` keeps what was parsed, so that a
+        block that grows is not parsed from its beginning each time.
         """
         text = _hold_back_line(source, self._blocks) if live else source
         env: dict[str, object] = {}
@@ -57,9 +67,11 @@ class MarkdownParser:
         last = _open_inline(tokens, text) if live else None
         if any(token.level >= MAX_NESTING - 1 for token in tokens):
             return SyntaxTreeNode(_as_plain(source)).children
+        if "references" in env:
+            known = None
         for token in tokens:
             if token.type == "inline":
-                self._parse_inline(token, env, live=token is last)
+                self._parse_inline(token, env, known, live=token is last)
         if live:
             _hold_back_fence(tokens)
         return SyntaxTreeNode(tokens).children
@@ -73,6 +85,8 @@ class MarkdownParser:
     def settled_length(self, source: str) -> int:
         """How many characters at the start are blocks that no further text can change."""
         whole_lines = source[: source.rfind("\n") + 1]
+        if not _may_have_two_blocks(whole_lines):
+            return 0
         tokens = self._blocks.parse(whole_lines)
         starts = [token.map[0] for token in tokens if token.level == 0 and token.map]
         if len(starts) < 2:
@@ -80,20 +94,71 @@ class MarkdownParser:
         lines = whole_lines.splitlines(keepends=True)
         return sum(len(line) for line in lines[: starts[-1]])
 
-    def _parse_inline(self, token: Token, env: dict[str, object], *, live: bool) -> None:
-        parser = self._live_inline if live else self._inline
-        content = _hold_back(token.content) if live else token.content
+    def _parse_inline(
+        self,
+        token: Token,
+        env: dict[str, object],
+        known: dict[str, list[Token]] | None,
+        *,
+        live: bool,
+    ) -> None:
+        content = token.content
         children: list[Token] = []
-        parser.inline.parse(content, parser, env, children)
+        if live:
+            content = _hold_back(content)
+            while known is not None and len(content) > 2 * PIECE:
+                piece = self._settled_piece(content, env, known)
+                if piece is None:
+                    break
+                children += known[piece]
+                content = content[len(piece) :]
+            self._live_inline.inline.parse(content, self._live_inline, env, children)
+        elif known is None:
+            self._inline.inline.parse(content, self._inline, env, children)
+        else:
+            children = self._known_inline(content, env, known)
         # Not as children: a tree of them could be thousands deep, and is built by recursion.
         token.children = []
         token.meta["inline"] = children
+
+    def _known_inline(
+        self, content: str, env: dict[str, object], known: dict[str, list[Token]]
+    ) -> list[Token]:
+        tokens = known.get(content)
+        if tokens is None:
+            tokens = known[content] = []
+            self._inline.inline.parse(content, self._inline, env, tokens)
+        return tokens
+
+    def _settled_piece(
+        self, content: str, env: dict[str, object], known: dict[str, list[Token]]
+    ) -> str | None:
+        """The start of a long paragraph, up to a space, if nothing in it is open any more."""
+        end = PIECE
+        while (end := content.find(" ", end)) >= 0 and end < len(content) - PIECE:
+            tokens = self._known_inline(content[:end], env, known)
+            if not any(
+                token.type == "text" and _MAYBE_OPEN.search(token.content) for token in tokens
+            ):
+                return content[:end]
+            end += PIECE // 2
+        return None
 
 
 def _markdown_it() -> MarkdownIt:
     return MarkdownIt("commonmark", {"html": False, "maxNesting": MAX_NESTING}).enable(
         ["table", "strikethrough"]
     )
+
+
+def _may_have_two_blocks(source: str) -> bool:
+    """False where a look shows that all lines belong to one list or table."""
+    first, *others = source.split("\n", 1)
+    if _LIST_ITEM.match(first):
+        return any(_OUTSIDE_LIST.match(line) for line in (others[0] if others else "").split("\n"))
+    if first.startswith("|"):
+        return any(not line.startswith("|") for line in source.rstrip("\n").split("\n"))
+    return True
 
 
 def _as_plain(source: str) -> list[Token]:
@@ -113,7 +178,9 @@ def _hold_back(text: str) -> str:
 def _hold_back_line(source: str, blocks: MarkdownIt) -> str:
     """Drop a last line that is only markers so far, and complete the header of a table."""
     head, newline, last = source.rpartition("\n")
-    leaf = _last_leaf(blocks.parse(source))
+    # Only these can be code; most text is parsed once less.
+    maybe_code = "```" in source or "~~~" in source or last.startswith(("    ", "\t", " \t"))
+    leaf = _last_leaf(blocks.parse(source)) if maybe_code or "\t" in last else None
     if leaf is not None and leaf.type in ("fence", "code_block"):
         return _drop_fence_opening(source, leaf)
     if not last or _ONLY_MARKERS.match(last):

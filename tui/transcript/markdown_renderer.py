@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from markdown_it.token import Token
 from markdown_it.tree import SyntaxTreeNode
 from rich.cells import cell_len, chop_cells
@@ -15,12 +17,15 @@ from .folding import DEFAULT_FOLDING, MAX_LINES, SHOWN_LINES, Folding
 from .line import BLANK, Line, joined
 from .links import safe_link
 from .markdown_parser import is_closed
+from .math_symbols import RAISED
 from .math_text import begun_math, math_line, math_lines
 from .styles import TranscriptStyles
 from .table_renderer import render_table
 from .wrapping import wrap
 
 BULLETS = "•◦▪"
+_NOTE = re.compile(r"\[\^(\w{1,12})\](:\s)?")
+_TASK = re.compile(r"\[([ xX])\](?:\s+|\Z)")
 MIN_WIDTH = 8
 """Where less is left for text, what is nested deeper is not indented any more."""
 
@@ -35,6 +40,16 @@ class MarkdownRenderer:
         self._width = max(8, width)
         self._folding = folding
         self._first_line = 0
+        # What was rendered of a block that grows, by what it was rendered from.
+        self._texts: dict[int, tuple[list[Token], Text]] = {}
+        self._wraps: dict[tuple[int, int], tuple[Text, list[Line]]] = {}
+        self._code_rows: tuple[str, int, list[list[Line]]] = ("", 0, [])
+
+    def forget(self) -> None:
+        """Give back what was kept for a block that grew and does no longer."""
+        self._texts.clear()
+        self._wraps.clear()
+        self._code_rows = ("", 0, [])
 
     def render(
         self, blocks: list[SyntaxTreeNode], *, live: bool = False, first_line: int = 0
@@ -63,7 +78,7 @@ class MarkdownRenderer:
             case "hr":
                 return [Line((Segment("─" * width, self._styles.rule),))]
             case _:
-                return wrap(self._inline(node), width)
+                return self._wrapped(self._inline(node), width)
 
     def _table(self, node: SyntaxTreeNode, width: int) -> list[Line]:
         cells = [
@@ -74,7 +89,7 @@ class MarkdownRenderer:
         text = "\n".join("\t".join(row) for row in cells)
         line = self._first_line + (node.map[0] if node.map else 0)
         block = Block("table", f"table:{line}", text)
-        rows = render_table(node, width, self._styles, self._inline)
+        rows = render_table(node, width, self._styles, self._inline, self._wrapped)
         return [row.within(block) for row in rows]
 
     def _math(self, node: SyntaxTreeNode, width: int, live: bool) -> list[Line]:
@@ -94,7 +109,7 @@ class MarkdownRenderer:
         return wrap(Text("\n".join(laid_out), self._styles.math, end=""), width)
 
     def _heading(self, node: SyntaxTreeNode, width: int) -> list[Line]:
-        text = self._inline(node)
+        text = self._inline(node).copy()
         text.stylize(self._styles.heading if node.tag in ("h1", "h2") else self._styles.strong)
         return wrap(text, width)
 
@@ -104,7 +119,7 @@ class MarkdownRenderer:
         indent = len(last_number) or 2
         items: list[list[Line]] = []
         for index, item in enumerate(node.children):
-            bullet = f"{BULLETS[min(depth, 2)]} "
+            bullet = f"{_checked(item) or BULLETS[min(depth, 2)]} "
             marker = bullet if start is None else f"{start + index}. ".rjust(indent)
             items.append(self._item(item, marker, width, depth, live))
         if _is_loose(node):
@@ -140,19 +155,20 @@ class MarkdownRenderer:
         language = clean(node.info).split()[0] if node.info.strip() else ""
         finished = node.type == "code_block" or not live or is_closed(node.to_tokens()[0])
         key = f"fence:{self._first_line + (node.map[0] if node.map else 0)}"
-        styles, ground = self._styles, self._styles.fence
-        rows = _highlight(code, language, styles) if finished and language else _plain(code)
+        styles = self._styles
+        if not finished:
+            return self._growing_code(code, language, key, width)
+        rows = _highlight(code, language, styles) if language else _plain(code)
         is_long = len(rows) > MAX_LINES
         folded = None
-        if is_long and finished:
+        if is_long:
             folded = self._folding.is_folded(key, self._folding.long_code)
         block = Block("fence", key, clean(node.content).removesuffix("\n"), folded)
         lines: list[Line] = []
         if language:
-            label = Segment(_label(language, width), styles.fence_label)
-            lines.append(Line((label,), indent=width, block=block, handle="copy"))
+            lines.append(self._label(language, width, block))
         for row in rows[:SHOWN_LINES] if folded else rows:
-            lines += [_ground(part, width, ground).within(block) for part in _fold(row, width - 2)]
+            lines += self._row(row, width, block)
         if folded is not None:
             hidden = len(rows) - SHOWN_LINES
             words = f"▸ {hidden} more lines" if folded else "▾ fold"
@@ -160,12 +176,50 @@ class MarkdownRenderer:
             lines.append(Line((more,), indent=width, block=block, handle="fold"))
         return lines
 
+    def _label(self, language: str, width: int, block: Block) -> Line:
+        segment = Segment(_label(language, width), self._styles.fence_label)
+        return Line((segment,), indent=width, block=block, handle="copy")
+
+    def _row(self, row: list[Segment], width: int, block: Block) -> list[Line]:
+        ground = self._styles.fence
+        return [_ground(part, width, ground).within(block) for part in _fold(row, width - 2)]
+
+    def _growing_code(self, code: str, language: str, key: str, width: int) -> list[Line]:
+        """Code whose end is not there yet: plain, and only its last row is rendered again.
+
+        The block is without its text, which grows; see `AnswerEntry.block_text`.
+        """
+        block = Block("fence", key, "")
+        before, before_width, lines = self._code_rows
+        rows = code.split("\n")
+        if before_width != width or not code.startswith(before):
+            lines = []
+        kept = lines[: max(0, before.count("\n"))] if before else []
+        kept += [self._row([Segment(row)], width, block) for row in rows[len(kept) :]]
+        self._code_rows = (code, width, kept)
+        head = [self._label(language, width, block)] if language else []
+        return [*head, *(line for row in kept for line in row)]
+
+    def _wrapped(self, text: Text, width: int) -> list[Line]:
+        kept = self._wraps.get((id(text), width))
+        if kept is None or kept[0] is not text:
+            kept = self._wraps[id(text), width] = (text, wrap(text, width))
+        return kept[1]
+
     def _inline(self, node: SyntaxTreeNode) -> Text:
-        """The styled text of a leaf block."""
+        """The styled text of a leaf block, not to be changed."""
+        if len(node.children) == 1:
+            tokens: list[Token] = node.children[0].meta.get("inline", [])
+            kept = self._texts.get(id(tokens))
+            if kept is not None and kept[0] is tokens:
+                return kept[1]
+            text = Text(end="")
+            self._append_inline(text, tokens)
+            self._texts[id(tokens)] = (tokens, text)
+            return text
         text = Text(end="")
         for child in node.children:
-            tokens: list[Token] = child.meta.get("inline", [])
-            self._append_inline(text, tokens)
+            self._append_inline(text, child.meta.get("inline", []))
         return text
 
     def _append_inline(self, text: Text, tokens: list[Token]) -> None:
@@ -208,19 +262,46 @@ class MarkdownRenderer:
                 else:
                     text.append(shown, style + self._styles.math)
             case "image":
-                label = clean(token.content) or "image"
+                words = "".join(child.content for child in token.children or ())
+                label = clean(words or token.content) or "image"
                 address = _address(token, "src")
                 text.append(f"▧ {label}", style + self._link(address))
                 if address:
                     text.append(f" ({address})", style + self._styles.muted)
             case _:
-                text.append(clean(token.content), style)
+                text.append(_NOTE.sub(_raised, clean(token.content)), style)
 
     def _append_address(self, text: Text, start: int, address: str, style: Style) -> None:
         """Say where a link leads unless its label does: nothing hides behind a word."""
         label = text.plain[start:]
         if address and address not in (label, f"mailto:{label}", f"http://{label}"):
             text.append(f" ({address})", style + self._styles.muted)
+
+
+def _raised(note: re.Match[str]) -> str:
+    """The mark of a footnote."""
+    name, behind = note[1], " " if note[2] else ""
+    if not name.isdecimal():
+        return f"[{name}]{behind}"
+    return "".join(RAISED.get(digit, digit) for digit in name) + behind
+
+
+def _checked(item: SyntaxTreeNode) -> str | None:
+    """The box of an item of a list of tasks, which is taken off its text."""
+    first = item.children[0] if item.children else None
+    if first is None or first.type != "paragraph" or not first.children:
+        return None
+    tokens: list[Token] = first.children[0].meta.get("inline", [])
+    head = tokens[0] if tokens else None
+    if head is None or head.type != "text":
+        return None
+    match = _TASK.match(head.content)
+    if match is None:
+        return None
+    # The tokens may be kept and rendered again: they stay as they are.
+    rest = head.copy(content=head.content[match.end() :])
+    first.children[0].meta["inline"] = [rest, *tokens[1:]]
+    return "☑" if match[1] in "xX" else "☐"
 
 
 def _address(token: Token, name: str) -> str:

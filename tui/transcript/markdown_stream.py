@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from markdown_it.token import Token
+
 from .folding import DEFAULT_FOLDING, Folding
 from .line import BLANK, Line
 from .markdown_parser import MarkdownParser
@@ -32,6 +34,7 @@ class MarkdownStream:
         self._settled: list[Line] = []
         self._settled_source = ""
         self._first_line = 0
+        self._known: dict[str, list[Token]] = {}
         self._lines: list[Line] = []
 
     @property
@@ -44,7 +47,7 @@ class MarkdownStream:
         self._tail += text
         if "\n" in text:
             self._settle()
-        parsed = _parser().parse(self._tail, live=True)
+        parsed = _parser().parse(self._tail, live=True, known=self._known)
         self._show(self._renderer.render(parsed, live=True, first_line=self._first_line))
 
     def finish(self) -> None:
@@ -54,18 +57,21 @@ class MarkdownStream:
             # A definition below gives links above it their addresses.
             self._settled, self._settled_source, self._tail = [], "", source
             self._first_line = 0
-        blocks = _parser().parse(self._tail)
+        blocks = _parser().parse(self._tail, known=self._known)
         self._show(self._renderer.render(blocks, first_line=self._first_line))
 
     def _settle(self) -> None:
         length = _parser().settled_length(self._tail)
         if not length:
             return
-        blocks = _parser().parse(self._tail[:length])
+        blocks = _parser().parse(self._tail[:length], known=self._known)
         self._settled = self._with_gap(self._renderer.render(blocks, first_line=self._first_line))
         self._first_line += self._tail.count("\n", 0, length)
         self._settled_source += self._tail[:length]
         self._tail = self._tail[length:]
+        # What comes next is another block.
+        self._known.clear()
+        self._renderer.forget()
 
     def _show(self, tail: list[Line]) -> None:
         self._lines = self._with_gap(tail)

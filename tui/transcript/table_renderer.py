@@ -22,13 +22,15 @@ def render_table(
     width: int,
     styles: TranscriptStyles,
     inline: Callable[[SyntaxTreeNode], Text],
+    wrapped: Callable[[Text, int], list[Line]],
 ) -> list[Line]:
-    """The table's lines; `inline` gives the styled text of a cell."""
+    """The table's lines; `inline` gives the styled text of a cell, `wrapped` its lines."""
     rows = [
         [inline(cell) for cell in row.children]
         for section in node.children
         for row in section.children
     ]
+    rows[0] = [cell.copy() for cell in rows[0]]
     for cell in rows[0]:
         cell.stylize(styles.strong)
     columns = max(len(row) for row in rows)
@@ -37,10 +39,10 @@ def render_table(
         return _as_fields(rows, width)
     widths = column_widths([_natural(rows, column) for column in range(columns)], room)
     aligns = [_alignment(cell) for cell in node.children[0].children[0].children]
-    lines = [line for row in rows[:1] for line in _row(row, widths, aligns, styles)]
+    lines = [line for row in rows[:1] for line in _row(row, widths, aligns, styles, wrapped)]
     lines.append(Line((Segment("─┼─".join("─" * column for column in widths), styles.rule),)))
     for row in rows[1:]:
-        lines.extend(_row(row, widths, aligns, styles))
+        lines.extend(_row(row, widths, aligns, styles, wrapped))
     return lines
 
 
@@ -77,9 +79,13 @@ def _alignment(cell: SyntaxTreeNode) -> str:
 
 
 def _row(
-    row: list[Text], widths: list[int], aligns: list[str], styles: TranscriptStyles
+    row: list[Text],
+    widths: list[int],
+    aligns: list[str],
+    styles: TranscriptStyles,
+    wrapped: Callable[[Text, int], list[Line]],
 ) -> list[Line]:
-    cells = [wrap(cell, width) for cell, width in zip(row, widths, strict=False)]
+    cells = [wrapped(cell, width) for cell, width in zip(row, widths, strict=False)]
     height = max((len(cell) for cell in cells), default=0)
     lines: list[Line] = []
     for index in range(height):

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 def import_markdown() -> None:
     """Import the Markdown parser and the highlighter; for a thread, while the answer is awaited."""
-    from . import code_highlighter, markdown_stream
+    from . import markdown_stream
+    from .code_highlighter import prepare
 
-    assert code_highlighter
     assert markdown_stream
+    prepare(("python", "bash", "json"))

@@ -8,6 +8,7 @@ from rich.cells import cell_len
 
 from ingle.tui.chats.compaction import Compaction
 from ingle.tui.chats.message import Attachment
+from ingle.tui.transcript.block_walk import stops
 from ingle.tui.transcript.entries import (
     AnswerEntry,
     Entry,
@@ -167,3 +168,11 @@ def test_no_entry_is_wider_than_the_look(show: ShowLines, entry: Entry, width: i
     for key in ("attachment:0", "thought", "system"):
         entry.fold(key, False)
     assert max(cell_len(line) for line in show(entry, width)) <= width
+
+
+def test_code_that_still_grows_can_be_copied(show: ShowLines) -> None:
+    entry = AnswerEntry("m")
+    entry.append("Look:\n\n```python\nx = 1\ny = ")
+    show(entry)
+    stop = stops(entry, entry.previous_lines)[-1]
+    assert stop.text == "x = 1\ny = "

@@ -175,6 +175,19 @@ def test_code_is_coloured_once_its_fence_closes() -> None:
         ("[here](http://x.org) and <http://y.org>", ["here (http://x.org) and http://y.org"]),
         ("a<br>b <script>", ["a<br>b <script>"]),
         ("```\ncode\n```", [" code"]),
+        (
+            "- [x] done\n- [ ] open\n- [link](http://x.org)",
+            ["☑ done", "☐ open", "• link (http://x.org)"],
+        ),
+        ("- a\n  - b\n    - c\n      - d", ["• a", "  ◦ b", "    ▪ c", "      ▪ d"]),
+        ("See[^1] and[^note].\n\n[^1]: The words.", ["See¹ and[note].", "", "¹ The words."]),
+        ("![a *cat*](http://x.org/c.png)", ["▧ a cat (http://x.org/c.png)"]),
+        ("a\tb", ["a   b"]),
+        (
+            "漢字 e\u0301 \U0001f469\u200d\U0001f469\u200d\U0001f467 end",
+            ["漢字 e\u0301 \U0001f469\u200d\U0001f469\u200d\U0001f467 end"],
+        ),
+        ("\u05e9\u05dc\u05d5\u05dd (abc)", ["\u05e9\u05dc\u05d5\u05dd (abc)"]),
     ],
 )
 def test_blocks_as_they_look(source: str, shown: list[str]) -> None:
@@ -185,3 +198,50 @@ def test_blocks_as_they_look(source: str, shown: list[str]) -> None:
 def test_a_table_too_wide_shows_fields() -> None:
     source = "| name | city | age |\n|---|---|---|\n| Ann | Oslo | 31 |"
     assert _text(render_markdown(source, STYLES, 14)) == "name: Ann\ncity: Oslo\nage: 31"
+
+
+def test_the_lines_of_a_diff_have_colours() -> None:
+    lines = render_markdown("```diff\n-old\n+new\n same\n```", STYLES, WIDTH)
+    colours = [line.segments[1].style for line in lines[1:]]
+    assert colours == [
+        STYLES.fence + STYLES.diff_removed, STYLES.fence + STYLES.diff_added, STYLES.fence
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ["漢字" * 60, "e\u0301" * 90, "\U0001f469\u200d\U0001f467" * 40])
+def test_wide_and_joined_characters_are_cut_where_they_end(text: str) -> None:
+    for source in (text, f"```\n{text}\n```", f"| a | b |\n|---|---|\n| {text} | x |"):
+        lines = render_markdown(source, STYLES, 31)
+        assert max(cell_len(line.text) for line in lines) <= 31
+        shown = "".join(line.text.replace(" ", "") for line in lines)
+        assert shown.count("\u200d") == text.count("\u200d")
+
+
+def test_a_task_shows_no_bracket_while_it_streams() -> None:
+    source = "- [x] done\n- [ ] open"
+    for end in range(1, len(source) + 1):
+        stream = MarkdownStream(STYLES, WIDTH)
+        stream.append(source[:end])
+        assert not re.search(r"[\[\]]", _text(stream.lines)), source[:end]
+
+
+def test_a_growing_block_of_code_keeps_the_lines_that_are_done() -> None:
+    stream = MarkdownStream(STYLES, WIDTH)
+    stream.append("```python\n" + "x = 1\n" * 50)
+    before = stream.lines
+    stream.append("y = 2\nz")
+    assert all(one is other for one, other in zip(before[1:50], stream.lines[1:50], strict=True))
+    assert [line.text.strip() for line in stream.lines[-2:]] == ["y = 2", "z"]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(sentence, min_size=30, max_size=60).map(" ".join), st.integers(40, 400))
+def test_a_long_paragraph_streams_like_the_whole(source: str, step: int) -> None:
+    stream = MarkdownStream(STYLES, WIDTH)
+    for start in range(0, len(source), step):
+        stream.append(source[start : start + step])
+        whole = MarkdownStream(STYLES, WIDTH)
+        whole.append(source[: start + step])
+        assert _text(whole.lines) == _text(stream.lines)
+    stream.finish()
+    assert stream.lines == render_markdown(source, STYLES, WIDTH)

@@ -135,6 +135,7 @@ def test_emphasis_between_amounts_stays(styles: TranscriptStyles) -> None:
     ],
 )
 def test_no_prefix_shows_raw_maths(source: str, styles: TranscriptStyles) -> None:
+    stream = MarkdownStream(styles, 80)
     for end in range(1, len(source) + 1):
         stream = MarkdownStream(styles, 80)
         stream.append(source[:end])
