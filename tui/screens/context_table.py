@@ -63,7 +63,8 @@ class ContextTable(ModalScreen[str | None]):
 
     def on_resize(self) -> None:
         """The ribbon is as wide as the dialog, and the list as high as is left."""
-        self.query_one(OptionList).styles.max_height = max(3, self.size.height * 9 // 10 - AROUND)
+        around = AROUND if self.size.width >= 80 else AROUND + 2  # some lines take two there
+        self.query_one(OptionList).styles.max_height = max(3, self.size.height * 9 // 10 - around)
         ribbon = self.query_one("#ribbon", Static)
         width = max(20, ribbon.size.width or min(94, self.size.width * 94 // 100 - 6))
         legend = Content("   ").join(role_legend(self._use))

@@ -88,7 +88,7 @@ class PageMapScreen(_MapScreen):
             yield PageMap()
             yield PageLegend()
             yield Static(Content.styled(MAP_HINT, "$muted"), id="told")
-        yield Static("esc closes · F4 gauges", id="foot", markup=False)
+        yield Static("esc: back to the chat", id="foot", markup=False)
 
 
 class GaugesScreen(_MapScreen):
@@ -97,6 +97,8 @@ class GaugesScreen(_MapScreen):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q", "close('side')", "Close", show=False),
         Binding("f4", "close('off')", "Off", show=False),
+        Binding("pageup", "page(-1)", "Up", show=False),
+        Binding("pagedown", "page(1)", "Down", show=False),
     ]
     DEFAULT_CSS = """
     GaugesScreen {
@@ -128,7 +130,14 @@ class GaugesScreen(_MapScreen):
                 yield PageLegend()
                 yield Static(Content.styled(MAP_HINT, "$muted"), id="told")
         yield ContextRibbon()
-        yield Static("esc: back to the chat · F4: gauges off", id="foot", markup=False)
+        hint = "esc: back to the chat · F4: gauges off · page up, page down: more"
+        yield Static(hint, id="foot", markup=False)
+
+    def action_page(self, direction: int) -> None:
+        """See what has no room."""
+        for part in ("#body", "#facts"):
+            box = self.query_one(part)
+            box.scroll_relative(y=direction * max(1, box.size.height - 2), animate=False)
 
     def show(self, state: GaugeState, now: float) -> None:
         """Draw what changed."""

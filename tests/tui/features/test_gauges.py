@@ -342,3 +342,17 @@ async def test_a_dear_system_prompt_asks_first(
         await chat.pilot.press("enter")
         await chat.until(lambda: chat.screen.chat.settings.system == "Be brief.")
         await chat.until_shown("The system prompt is set; this re-reads")
+
+
+async def test_all_gauges_can_be_reached_on_a_small_screen(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(size=(60, 20)) as chat:
+        await told(chat, fake_daemon)
+        await chat.pilot.press("f4")
+        await chat.until_shown("VRAM")
+        assert "shared 4" not in chat.screen_text
+        await chat.pilot.press("pagedown", "pagedown", "pagedown")
+        await chat.until_shown("◆ shared 4")
+        await chat.pilot.press("escape")
+        await chat.until(lambda: isinstance(chat.app.screen, ChatScreen))
