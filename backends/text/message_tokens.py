@@ -49,6 +49,7 @@ class MessageCounter:
     def __init__(self, tokenizer: Tokenizer, prompts: PromptBuilder) -> None:
         self._tokenizer = tokenizer
         self._prompts = prompts
+        self._spelled: dict[int, bytes] = {}
 
     def count(self, request: GenerateRequest) -> MessageTokens:
         """Count those of a request with messages; raises `RequestRejected`."""
@@ -154,14 +155,18 @@ class MessageCounter:
     def _tokens_before(self, prompt: Prompt, places: Sequence[int]) -> list[int]:
         """How many tokens begin before each of these places in the prompt's text."""
         text = prompt.text
-        spelled = [self._tokenizer.token_bytes(t, special=True) for t in prompt.token_ids]
+        for token in set(prompt.token_ids).difference(self._spelled):
+            self._spelled[token] = self._tokenizer.token_bytes(token, special=True)
+        spelled = [self._spelled[token] for token in prompt.token_ids]
         # Some vocabularies begin with what is not in the text: a BOS, or a blank.
         before = b"".join(spelled).find(text.encode("utf-8", "replace"))
         if before < 0:
             return self._counted_apart(text, places, len(prompt.token_ids))
         starts = [0, *accumulate(map(len, spelled[:-1]))]
-        ends = [before + len(text[:place].encode("utf-8", "replace")) for place in places]
-        return [bisect_left(starts, end) for end in ends]
+        sizes = [
+            len(text[start:end].encode("utf-8", "replace")) for start, end in pairwise([0, *places])
+        ]
+        return [bisect_left(starts, before + end) for end in accumulate(sizes)]
 
     def _counted_apart(self, text: str, places: Sequence[int], most: int) -> list[int]:
         """The same for tokens whose spelling is not that of the text."""
