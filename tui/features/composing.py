@@ -112,8 +112,9 @@ class ComposingFeature(Feature):
         return self.host.composer.chips.add(chat.title[:MAX_TITLE], clean(text)) + " "
 
     def on_escape(self) -> bool:
-        """Escape twice clears the draft."""
-        return self.host.composer.escape(clears=True)
+        """Escape twice clears the draft; while something else has the keys, it leaves that."""
+        composer = self.host.composer
+        return composer.has_focus and composer.escape(clears=True)
 
     def on_draft_changed(self, text: str) -> None:
         """Have the tokens counted soon."""

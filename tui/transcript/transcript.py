@@ -42,6 +42,21 @@ WORD = re.compile(r"[\w'’./:@~#?&=%+-]+")
 class Transcript(TranscriptView, can_focus=False):
     """The conversation on the screen; it has the keyboard only while the block cursor is shown."""
 
+    HELP_TITLE = "A block of the chat"
+    HELP_KEYS = (
+        ("up  down", "The block before, the block behind"),
+        ("enter", "What can be done with it"),
+        ("y", "Copy it"),
+        ("e", "Edit the prompt, as a new branch"),
+        ("r", "Answer again"),
+        ("b", "Go on from here in a new chat"),
+        ("p", "Pin it: kept word for word when compacting"),
+        ("z", "Fold or unfold it"),
+        ("o", "Open what was summed up"),
+        ("u", "Undo the compaction"),
+        ("esc", "Back to writing; so does any other letter"),
+    )
+
     class BlockAction(Message):
         """The reader wants something done with a block, or with the entry where it is None."""
 

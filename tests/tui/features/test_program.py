@@ -10,6 +10,7 @@ from ingle.tui.commands import COMMANDS
 from ingle.tui.folders import Folders
 from ingle.tui.preferences import Preferences, load_preferences
 from ingle.tui.screens.chat import ChatScreen
+from ingle.tui.widgets.composer import Composer
 
 if TYPE_CHECKING:
     from ..conftest import FakeDaemon, OpenChat
@@ -157,3 +158,18 @@ async def test_hints_tell_what_enter_does(open_chat: OpenChat) -> None:
         await chat.until_shown("ctrl+j send · enter new line")
         await chat.pilot.press("a", "enter", "b")
         assert chat.draft == "a\nb"
+
+
+async def test_help_for_a_block_and_the_way_back(open_chat: OpenChat) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.until_shown("on disk")
+        await chat.send("hello")
+        await chat.until_shown("Hello there.")
+        await chat.pilot.press(*"draft", "alt+up")
+        await chat.until(lambda: chat.transcript.has_focus)
+        await chat.pilot.press("f1")
+        await chat.until_shown("A block of the chat")
+        await chat.pilot.press("f1")
+        await chat.pilot.press("escape")
+        await chat.until(lambda: chat.app.query_one(Composer).has_focus)
+        assert chat.draft == "draft"
