@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 CANDIDATES = 1500
 """Where more messages match, the newest of so many are ranked: the query says too little."""
-LOOKS = 8
-"""How often older candidates are looked for when a few chats fill the newest ones."""
+LOOKS = 3
+"""How often older candidates are looked for, each time more, when few chats fill the newest."""
 HITS_IN_A_CHAT = 3
 _FRESH_DAYS = 60.0
 """After so many days a message's advantage of being new has fallen to a third."""
@@ -168,9 +168,10 @@ def _ranked(
         rows = connection.execute(_FILTERED if query.has_filters else _ALL, values).fetchall()
         rows.sort(key=lambda row: row[6] * _freshness(now - row[5]))
         found = _few_of_each([*found, *(row[:6] for row in rows)])
-        if len(found) >= limit or len(rows) < CANDIDATES:
+        if len(found) >= limit or len(rows) < values["limit"]:
             break
         values["below"] = min(row[0] for row in rows)
+        values["limit"] *= 4
     return found
 
 

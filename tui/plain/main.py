@@ -33,6 +33,10 @@ def run_plain(
         from ..history.store import open_history
 
         store = open_history(folders.chats, output.error)
+        if store.database.is_locked:
+            from .unlock import unlock
+
+            unlock(store)
     session = PlainSession(
         DaemonClient(socket_path, address),
         output,
