@@ -42,7 +42,10 @@ LETTERS = "".join(chr(code) for code in range(0x410, 0x450))
 
 
 class PseudoTerminal:
-    """Runs `arguments` in a terminal of its own; times are those of `time.perf_counter`."""
+    """Runs `arguments` in a terminal of its own; times are those of `time.perf_counter`.
+
+    `chunks` are what it wrote, each with when that arrived.
+    """
 
     def __init__(
         self,
@@ -53,7 +56,7 @@ class PseudoTerminal:
         folder: Path | None = None,
     ) -> None:
         self._size = size
-        self._chunks: list[bytes] = []
+        self.chunks: list[tuple[float, bytes]] = []
         self._emulated = 0
         self._screen = pyte.Screen(*size)
         self._stream = pyte.ByteStream(self._screen)
@@ -82,15 +85,15 @@ class PseudoTerminal:
     @property
     def text(self) -> str:
         """The screen, line by line; the emulator reads here what has come since the last time."""
-        new = b"".join(self._chunks[self._emulated :])
-        self._emulated = len(self._chunks)
+        new = b"".join(data for _, data in self.chunks[self._emulated :])
+        self._emulated = len(self.chunks)
         self._stream.feed(UNKNOWN.sub(b"", new))
         return "\n".join(line.rstrip() for line in self._screen.display)
 
     @property
     def raw(self) -> bytes:
         """All that the program wrote."""
-        return b"".join(self._chunks)
+        return b"".join(data for _, data in self.chunks)
 
     def type(self, keys: str) -> float:
         """Press keys; returns when."""
@@ -109,9 +112,10 @@ class PseudoTerminal:
         if not data:
             self.ended = True
             return b""
+        now = time.perf_counter()
         if self.first_byte is None:
-            self.first_byte = time.perf_counter()
-        self._chunks.append(data)
+            self.first_byte = now
+        self.chunks.append((now, data))
         self.bytes_read += len(data)
         for query, reply in REPLIES:
             for _ in query.finditer(data):

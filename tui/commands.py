@@ -185,3 +185,14 @@ def parse_slash(text: str) -> tuple[str, str] | None:
 def find_slash(name: str) -> Command | None:
     """The command with this slash name."""
     return next((command for command in COMMANDS if command.slash == name), None)
+
+
+def command_table() -> str:
+    """All commands as a table in Markdown, for the documentation."""
+    rows = ["| key | command | does |", "|---|---|---|"]
+    for command in COMMANDS:
+        key = f"`{command.key}`" if command.key else ""
+        argument = f" {command.argument}" if command.argument else ""
+        slash = f"`/{command.slash}{argument}`".replace("|", "\\|") if command.slash else ""
+        rows.append(f"| {key} | {slash} | {command.help} |")
+    return "\n".join(rows) + "\n"

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from ingle.tui.commands import COMMANDS, find_slash, parse_slash
+from ingle.tui.commands import COMMANDS, command_table, find_slash, parse_slash
 
 # Keys that a terminal cannot tell from backspace, tab, enter and escape.
 ALIASED = {"ctrl+h", "ctrl+i", "ctrl+m", "ctrl+left_square_bracket"}
@@ -30,3 +32,8 @@ def test_names_and_keys_are_unique_and_usable() -> None:
     assert len(set(names)) == len(names)
     assert not ALIASED & set(keys)
     assert all(find_slash(name) for name in names)
+
+
+def test_the_page_of_the_chat_lists_all_of_them() -> None:
+    page = Path(__file__).parents[2] / "docs" / "tui.md"
+    assert page.read_text(encoding="utf-8").endswith(command_table())

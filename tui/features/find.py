@@ -7,8 +7,6 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from textual.widget import Widget
-
 from ..transcript.text_search import TextSearch
 from .feature import Feature, Handler
 
@@ -42,10 +40,8 @@ class FindFeature(Feature):
 
         transcript = self.host.transcript
         transcript.leave_blocks()
-        view = transcript.parent
-        assert isinstance(view, Widget)
         self._bar = FindBar(self, text)
-        transcript.screen.mount(self._bar, after=view)
+        transcript.screen.mount(self._bar, after="#main")
 
     def on_first_escape(self) -> bool:
         return self.close()
