@@ -112,7 +112,10 @@ class MarkdownParser:
                     break
                 children += known[piece]
                 content = content[len(piece) :]
-            self._live_inline.inline.parse(content, self._live_inline, env, children)
+            # Into a list of its own: the parser joins the tokens of a list where it can.
+            rest: list[Token] = []
+            self._live_inline.inline.parse(content, self._live_inline, env, rest)
+            children += rest
         elif known is None:
             self._inline.inline.parse(content, self._inline, env, children)
         else:
