@@ -129,8 +129,9 @@ class Completing:
         chosen = popup.chosen
         assert chosen is not None
         await self.put(chosen)
-        # A command that needs nothing more is sent by the enter that chose it.
-        return not (key == "enter" and chosen.runs)
+        if key == "enter" and chosen.runs:  # a command that needs nothing more
+            await self._composer.submit()
+        return True
 
     async def put(self, completion: Completion) -> None:
         """Put a completion in the place of the word that is being typed."""

@@ -242,13 +242,13 @@ class Composer(ChipEditor):
             self._take(event)
         elif key == "enter" and self.enter_sends:
             self._take(event)
-            await self._submit()
+            await self.submit()
         elif key in NEWLINE_KEYS:
             self._take(event)
             if self.enter_sends:
                 self.replace("\n", *self.selection, maintain_selection_offset=False)
             else:
-                await self._submit()
+                await self.submit()
         elif (key == "tab" and self.select_place()) or (
             key in ("up", "down") and await self._step(key)
         ):
@@ -269,7 +269,7 @@ class Composer(ChipEditor):
         event.stop()
         event.prevent_default()
 
-    async def _submit(self) -> None:
+    async def submit(self) -> None:
         """Send, with the files that are mentioned; ask where one of them cannot be read.
 
         Keys that are pressed meanwhile wait, and are typed afterwards.

@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from textual import events
 
 from ingle.tui.folders import Folders
+from ingle.tui.widgets.composer import Composer
 
 if TYPE_CHECKING:
     from ..conftest import FakeDaemon, OpenChat
@@ -164,3 +166,13 @@ async def test_another_chats_answer_goes_along(
         await chat.pilot.press("enter")
         await chat.until(lambda: len(fake_daemon.prompts) == 2)
     assert "Hello there." in fake_daemon.prompts[1][-1]["content"]
+
+
+async def test_what_is_typed_behind_a_command_stays(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.until_shown("on disk")
+        composer = chat.app.query_one(Composer)
+        composer.replace_text("/temp")
+        for key in ("enter", "h", "i"):  # in one go, as a terminal hands over what was typed ahead
+            composer.post_message(events.Key(key, key if len(key) == 1 else None))
+        await chat.until(lambda: chat.draft == "hi")

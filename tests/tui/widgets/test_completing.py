@@ -165,3 +165,14 @@ async def test_the_list_fits_every_screen(open_desk: OpenDesk, size: tuple[int, 
         assert max(map(len, lines)) <= size[0]
         await desk.press("up")
         await desk.until(lambda: "▌ /" in desk.screen_text)
+
+
+async def test_a_chosen_command_runs_where_enter_breaks_lines(open_desk: OpenDesk) -> None:
+    async with open_desk() as desk:
+        desk.composer.enter_sends = False
+        await desk.type("/doc")
+        await desk.until_shown("▌ /doctor")
+        await desk.press("enter")
+        await desk.until(lambda: desk.app.submitted)
+        assert desk.app.submitted[0].text == "/doctor"
+        assert desk.text == ""
