@@ -70,7 +70,7 @@ class MessageCounter:
             following = spans[number] if number < len(messages) else (len(text), len(text))
             if last is not None and following is not None:
                 gap = text[last[1] : following[0]]
-                role = messages[number].role if number < len(messages) else "assistant"
+                role = messages[number].role if number < len(messages) else None
                 place = last[1] + self._split(gap, messages[number - 1].role, role)
             elif time.monotonic() < deadline:
                 place = self._prefix(request, number, text)
@@ -87,15 +87,20 @@ class MessageCounter:
             return 0
         return max(0, text.rfind(opening, 0, first[0]))
 
-    def _split(self, gap: str, before: str, behind: str) -> int:
-        """How much of the words between two messages belongs to the first of them."""
-        opening = self._words.openings.get(behind)
+    def _split(self, gap: str, before: str, behind: str | None) -> int:
+        """How much of the words between two messages belongs to the first of them.
+
+        With nothing `behind`, what opens the answer belongs to neither.
+        """
+        closing = self._words.closings.get(before)
+        if closing is not None and not gap.startswith(closing):
+            closing = None
+        if closing is not None and behind is None:
+            return len(closing)
+        opening = self._words.openings.get(behind or "assistant")
         if opening and (place := gap.rfind(opening)) >= 0:
             return place
-        closing = self._words.closings.get(before)
-        if closing and gap.startswith(closing):
-            return len(closing)
-        return len(gap)
+        return len(closing or gap)
 
     def _prefix(self, request: GenerateRequest, number: int, text: str) -> int:
         """Where the first so many messages end, by how they look alone."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -174,3 +175,21 @@ def test_marks_leave_no_trace() -> None:
     assert marks.put(empty, 1) == empty
     text = f"<{first.content.strip()}>"
     assert marks.take(text, 2) == ("<word>", [(1, 5), None])
+
+
+@pytest.mark.slow
+def test_every_template_gives_each_message_its_own(
+    make_template: MakeTemplate, sources: Path
+) -> None:
+    talk = [
+        SYSTEM,
+        ChatMessage(USER, "One?"),
+        ChatMessage(ASSISTANT, "Two."),
+        ChatMessage(USER, "Six?"),
+    ]
+    for path in sorted(sources.glob("*.jinja")):
+        counting = Counting(ByteTokenizer(), make_template(path.read_text("utf-8")))
+        counted = counting.count(talk)
+        # Some put the system prompt into another message.
+        for message, tokens in list(zip(talk, counted.messages, strict=True))[1:]:
+            assert tokens >= len(message.content), path.stem
