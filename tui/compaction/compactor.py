@@ -108,17 +108,16 @@ class Compactor:
                 head += size
             else:
                 by_name[entry.message.id] = size
-        selection = select(self._chat, self._chain, by_name, head)
+        selection = select(self._chat, self._chain, by_name, head, sizes.of_text)
         if selection is None or selection.merged or not self._corrects_earlier(selection):
             return selection
-        return select(self._chat, self._chain, by_name, head, merge=True)
+        return select(self._chat, self._chain, by_name, head, sizes.of_text, merge=True)
 
     def _corrects_earlier(self, selection: Selection) -> bool:
-        """Whether something in the range is no longer as an earlier summary tells it."""
+        """Whether something behind an earlier summary is no longer as that tells it."""
         path = self._chat.path
-        first = path.index(selection.range[0])
-        quotes = find_quotes(path[: path.index(selection.range[-1]) + 1])
-        told = len(find_quotes(path[:first]))
+        quotes = find_quotes(path)
+        told = len(find_quotes(path[: path.index(selection.range[0])]))
         return any(old.place < told <= new.place for old, new in corrected_pairs(quotes))
 
     def _messages(

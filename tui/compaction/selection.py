@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..chats.chat import Chat
@@ -14,6 +14,8 @@ MERGE_AT = 3
 """With so many summaries in a chain they become one."""
 TARGET = 0.25
 """The share of the tokens that a compacted chat should have."""
+MOST_LEFT = 0.5
+"""The share of the tokens there are now that it should have at most."""
 TAIL_SHARE = 0.1
 """The share of the tokens that stays word for word at the end, the last turn at least."""
 MAX_TAIL = 2000
@@ -29,9 +31,9 @@ class Selection:
     """What one compaction does: `range` gives way to a summary of at most `notes` tokens.
 
     `kept` are pins in the range, `tail` stays as it is; the whole view should have `target` tokens.
-    `after` is the compaction whose summary
-    stays before the new one; None where the new one tells all, and `merged` are then the messages
-    behind earlier summaries.
+    `after` is the compaction whose summary stays before the new one; None where the new one tells
+    all, and `merged` are then the messages behind earlier summaries. `tokens` is what the originals
+    of all that take.
     """
 
     range: tuple[Message, ...]
@@ -59,13 +61,14 @@ def select(
     whole: Sequence[Compaction],
     sizes: Mapping[str, int],
     head: int,
+    count: Callable[[str], int],
     *,
     merge: bool = False,
 ) -> Selection | None:
     """What a compaction behind the chain `whole` would do, None where nothing is to be summed up.
 
-    `sizes` are the tokens of each message of the tail by its id, `head` those before the tail. With
-    `merge` earlier summaries are told anew, too.
+    `sizes` are the tokens of each message of the tail by its id, `head` those before the tail,
+    `count` about those of a text. With `merge` earlier summaries are told anew, too.
     """
     chain = [step for step in whole if not step.trims]
     messages = [m for m in tail_messages(chat, whole) if m.text and not m.is_open]
@@ -79,12 +82,14 @@ def select(
     tail = sum(sizes.get(message.id, 0) for message in messages[cut:])
     pins = sum(sizes.get(message.id, 0) for message in messages[:cut] if message.pinned)
     in_range = sum(sizes.get(message.id, 0) for message in messages[:cut])
-    # A quarter of what all originals would take, not of what earlier summaries left of them.
-    saved = sum(max(0, step.tokens_before - step.tokens_after) for step in chain)
-    target = round((total + saved) * TARGET)
+    # A quarter of what all originals would take, not of what earlier summaries left of them; but
+    # half of what there is now at most: a chat may be many times as long as its context.
+    earlier = sum(count(message.text) for message in _before(chat, chain))
+    target = min(round((total - head * bool(chain) + earlier) * TARGET), round(total * MOST_LEFT))
     fixed = tail + pins + (0 if merging else head)
     room = target - fixed - RECORD_TOKENS
-    notes = min(max(room, MIN_NOTES, round(in_range * 0.15)), max(MIN_NOTES, in_range // 3))
+    told_tokens = in_range + (earlier if merging else 0)
+    notes = min(max(room, MIN_NOTES, round(in_range * 0.15)), max(MIN_NOTES, told_tokens // 3))
     return Selection(
         range=tuple(messages[:cut]),
         tail=tuple(messages[cut:]),
@@ -92,7 +97,7 @@ def select(
         after=None if merging or not whole else whole[-1].id,
         merged=told,
         notes=notes,
-        tokens=in_range,
+        tokens=told_tokens,
         target=max(target, fixed + RECORD_TOKENS + notes),
     )
 
