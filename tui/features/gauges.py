@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
-from ..api import GaugesEvent, LoadedModel, ModelEntry, PagesEvent, PullProgress
+from ..api import GaugesEvent, LoadedModel, PagesEvent, PullProgress
 from ..chats.chat import Chat
 from ..chats.message import Message
 from ..chats.view import request_messages
@@ -20,6 +20,7 @@ from ..history.errors import HistoryError
 from ..transcript.cleaning import clean
 from ..widgets.status_line import StatusLine, memory_status
 from .feature import Feature, Handler
+from .pulls import ENDED
 
 if TYPE_CHECKING:
     from textual.timer import Timer
@@ -128,16 +129,21 @@ class GaugesFeature(Feature):
         self._request_drawing()
 
     def on_pull_moved(self, progress: PullProgress) -> None:
-        self.state.pulls[progress.model] = progress
+        if progress.status in ENDED:
+            self.state.pulls.pop(progress.model, None)
+        else:
+            self.state.pulls[progress.model] = progress
         self._request_drawing()
 
-    def on_pull_done(self, entry: ModelEntry) -> None:
-        self.state.pulls.clear()
-        self._request_drawing()
-
-    def on_pull_broke(self, message: str, hint: str | None) -> None:
-        self.state.pulls.clear()
-        self._request_drawing()
+    def on_state(self) -> None:
+        """Figures of a daemon that is gone, and the map of another model, are no figures."""
+        host, state = self.host, self.state
+        if not host.state.connected and state.gauges is not None:
+            state.gauges = state.pages = None
+            self._request_drawing()
+        elif (host.state.model_name or "") != state.model:
+            state.pages = None
+            self._changed()
 
     def on_closing(self) -> None:
         for timer in (self._drawing, self._counting):
@@ -178,7 +184,7 @@ class GaugesFeature(Feature):
             self._drawing = None
         now = self._drawn_at = time.monotonic()
         state = self.state
-        if self.host.chat_app.animation_level == "none":
+        if not self.host.preferences.motion or self.host.chat_app.animation_level == "none":
             state.flashing = frozenset()
         self._collect()
         self._show_status()

@@ -107,8 +107,11 @@ class SpeedMeter:
 
 def _step(then: float, now: float, before: GaugesEvent, after: GaugesEvent) -> _Step:
     old = {model.name: model for model in before.models}
-    joules = {d.name: d.joules for d in before.devices if d.joules is not None}
-    spent = sum(d.joules - joules[d.name] for d in after.devices if d.joules and d.name in joules)
+    spent = sum(
+        new.joules - last.joules
+        for last, new in zip(before.devices, after.devices, strict=False)
+        if new.name == last.name and new.joules is not None and last.joules is not None
+    )
     return _Step(
         then,
         now,

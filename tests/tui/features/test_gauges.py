@@ -356,3 +356,43 @@ async def test_all_gauges_can_be_reached_on_a_small_screen(
         await chat.until_shown("◆ shared 4")
         await chat.pilot.press("escape")
         await chat.until(lambda: isinstance(chat.app.screen, ChatScreen))
+
+
+async def test_a_map_beside_the_chat_explains_the_cell_under_the_pointer(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(size=(140, 45)) as chat:
+        await told(chat, fake_daemon)
+        await chat.until_shown("◆ shared 4")
+        await chat.pilot.hover("GaugePanel PageMap", offset=(1, 0))
+        side = chat.screen.query_one("GaugePanel PageMap")
+        await chat.until(lambda: "pages 2–3: the beginning of 2 other chats" in str(side.tooltip))
+
+
+async def test_figures_go_with_the_daemon_and_come_back(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(size=(140, 45)) as chat:
+        feature = await told(chat, fake_daemon)
+        await chat.until_shown("◆ shared 4")
+        await fake_daemon.stop()
+        await chat.until(lambda: not chat.screen.state.connected)
+        await chat.until(lambda: "◆ shared 4" not in chat.screen_text)
+        assert feature.state.gauges is None
+        await fake_daemon.start()
+        chat.screen.link.wake()
+        await told(chat, fake_daemon)
+        await chat.until_shown("◆ shared 4")
+
+
+async def test_downloads_are_listed_until_they_end(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(size=(140, 45)) as chat:
+        await told(chat, fake_daemon)
+        pull = {"model": "gemma3:1b", "received": 41, "total": 100}
+        fake_daemon.broadcast("pull", pull | {"status": "downloading"})
+        await chat.until_shown("↓ gemma3:1b")
+        await chat.until_shown("41 %")
+        fake_daemon.broadcast("pull", pull | {"status": "failed"})
+        await chat.until(lambda: "↓ gemma3:1b" not in chat.screen_text)
