@@ -234,8 +234,8 @@ def test_a_growing_block_of_code_keeps_the_lines_that_are_done() -> None:
     assert [line.text.strip() for line in stream.lines[-2:]] == ["y = 2", "z"]
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.lists(sentence, min_size=30, max_size=60).map(" ".join), st.integers(40, 400))
+@settings(max_examples=12, deadline=None)
+@given(st.lists(sentence, min_size=30, max_size=50).map(" ".join), st.integers(150, 400))
 def test_a_long_paragraph_streams_like_the_whole(source: str, step: int) -> None:
     stream = MarkdownStream(STYLES, WIDTH)
     for start in range(0, len(source), step):
