@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .errors import HistoryError
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
-
-VERSION = 1
 
 _APPEND_ONLY = (
     "sessions",
@@ -114,30 +113,6 @@ CREATE VIRTUAL TABLE words USING fts5(
 """
 
 
-def migrate(connection: Connection) -> None:
-    """Bring the tables to this version; raises `HistoryError` for those of a newer one.
-
-    Only drafts and chores may be rewritten: the database itself refuses it for everything else.
-    """
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version == VERSION:
-        return
-    if version > VERSION:
-        raise HistoryError(
-            "The chats were written by a newer ingle, and this one cannot read them.",
-            "Update ingle; until then, what is said here is not kept.",
-        )
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        # Asked again with the lock held: another chat may have done it meanwhile.
-        if connection.execute("PRAGMA user_version").fetchone()[0] == 0:
-            _create(connection)
-        connection.execute("COMMIT")
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-
-
 def _create(connection: Connection) -> None:
     for statement in _FIRST.split(";\n"):
         if statement.strip():
@@ -147,4 +122,36 @@ def _create(connection: Connection) -> None:
             f"CREATE TRIGGER {table}_stay BEFORE UPDATE ON {table} "
             "BEGIN SELECT raise(ABORT, 'rows of the history are never rewritten'); END"
         )
-    connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+STEPS: tuple[Callable[[Connection], None], ...] = (_create,)
+"""Each makes the tables of its number from those before; only added to, once released."""
+
+
+def migrate(connection: Connection, steps: Sequence[Callable[[Connection], None]] = STEPS) -> None:
+    """Bring the tables to this version; raises `HistoryError` for those of a newer one.
+
+    Only drafts and chores may be rewritten: the database itself refuses it for everything else.
+    """
+    if _version(connection) == len(steps):
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Asked with the lock held: another chat may have done it meanwhile.
+        version = _version(connection)
+        if version > len(steps):
+            raise HistoryError(
+                "The chats were written by a newer ingle, and this one cannot read them.",
+                "Update ingle; until then, what is said here is not kept.",
+            )
+        for step in steps[version:]:
+            step(connection)
+        connection.execute(f"PRAGMA user_version = {len(steps)}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+
+
+def _version(connection: Connection) -> int:
+    return connection.execute("PRAGMA user_version").fetchone()[0]
