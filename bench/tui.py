@@ -12,9 +12,12 @@ from pathlib import Path
 
 from chat_daemon import LAST
 from chat_program import ChatProgram, Ingle, ScriptedDaemon
+from kept_chats import END, keep_chat
 from machine import median, save
 from pseudo_terminal import LETTERS, PseudoTerminal
 from server import free_port
+
+from ingle.daemon.paths import find_paths
 
 TYPED_AHEAD = "ДЖЗИЙ"
 ALTERNATE_SCREEN = b"\x1b[?1049h"
@@ -28,6 +31,8 @@ GOALS = {
     "memory_mb": 80,
 }
 SEED = 7
+LONG = 5000
+"""Messages of a chat that is long."""
 
 Figures = dict[str, object]
 
@@ -125,14 +130,17 @@ def empty_composer(terminal: PseudoTerminal) -> None:
     terminal.rest(0.5)
 
 
-def fill(program: ChatProgram, terminal: PseudoTerminal, turns: int) -> None:
-    """Hold so many quick turns, each with an answer that is some screens long."""
-    generator = random.Random(SEED)
-    for turn in range(turns):
-        ask(program, terminal, f"Turn {turn}: {generator.randint(60, 200)} tokens at 0/s")
-        if terminal.wait_for_bytes(LAST.encode(), 30) is None:
-            raise RuntimeError(f"turn {turn} was not answered; the screen:\n{terminal.text}")
-        terminal.rest(0.05)
+def open_kept(program: ChatProgram, terminal: PseudoTerminal, title: str) -> float:
+    """Seconds from enter in the list of chats to the end of a kept chat on the screen."""
+    terminal.type("\x07")
+    terminal.wait_for_screen(lambda screen: "Filter by title" in screen or title in screen)
+    terminal.type(title)
+    terminal.settle(0.3, 5)
+    at = terminal.type(program.submit)
+    shown = terminal.wait_for_bytes(END.encode(), 30)
+    if shown is None:
+        raise RuntimeError(f"{title} was not opened; the screen:\n{terminal.text}")
+    return shown - at
 
 
 def press_keys(terminal: PseudoTerminal, letters: str, pause: float) -> list[float]:
@@ -198,8 +206,9 @@ def measure_chat(ingle: Ingle, daemon: ScriptedDaemon, arguments: argparse.Names
     """All that is measured in a chat with earlier messages, in one process."""
     with ingle.running() as terminal:
         wait_for_composer(ingle, terminal)
-        fill(ingle, terminal, arguments.messages // 2)
-        figures: Figures = {"messages": arguments.messages}
+        opened = open_kept(ingle, terminal, f"Kept {arguments.messages}")
+        figures: Figures = {"messages": arguments.messages, "open_ms": round(opened * 1000, 1)}
+        terminal.settle(1.0)
         figures["idle_keys"] = summary(press_keys(terminal, LETTERS[:20], 0.1))
         empty_composer(terminal)
         figures["stream_200"] = measure_stream(
@@ -215,6 +224,27 @@ def measure_chat(ingle: Ingle, daemon: ScriptedDaemon, arguments: argparse.Names
         return figures
 
 
+def measure_long(ingle: Ingle, _daemon: ScriptedDaemon, arguments: argparse.Namespace) -> Figures:
+    """Opening a chat of 5,000 messages, typing in it, and what it takes."""
+    opened: list[float] = []
+    keys: list[float] = []
+    memory: list[float] = []
+    for _ in range(max(1, arguments.rounds // 3)):
+        with ingle.running() as terminal:
+            wait_for_composer(ingle, terminal)
+            opened.append(open_kept(ingle, terminal, f"Kept {LONG}"))
+            keys += press_keys(terminal, LETTERS[:20], 0.1)
+            empty_composer(terminal)
+            terminal.settle(2.0)
+            memory.append(terminal.memory())
+    return {
+        "messages": LONG,
+        "open_ms": round(median(opened) * 1000, 1),
+        "keys_right_after": summary(keys),
+        "memory_mb": round(median(memory), 1),
+    }
+
+
 def main() -> None:
     """Measure, print; with --save write the result file."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -227,6 +257,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         ingle = Ingle(Path(folder) / "home", free_port())
         ingle.prepare()
+        chats = find_paths(ingle.environment).chats
+        for messages in {arguments.messages, LONG}:
+            keep_chat(chats, f"Kept {messages}", messages)
         daemon = ScriptedDaemon(ingle.socket, ingle.port)
         try:
             figures: Figures = {
@@ -252,6 +285,7 @@ def show(figures: Figures, indent: str = "") -> None:
 PARTS: dict[str, Callable[[Ingle, ScriptedDaemon, argparse.Namespace], Figures]] = {
     "start": lambda ingle, _daemon, arguments: measure_start(ingle, arguments.rounds),
     "chat": measure_chat,
+    "long": measure_long,
 }
 
 
