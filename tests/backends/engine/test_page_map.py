@@ -174,6 +174,7 @@ def test_the_map_is_the_page_table_at_every_step(number_runner: MakeRunner, seed
     for page_map in recording.run(40):
         check_pages(recording, page_map)
     assert recording.frames > 100
+    assert engine.scheduler.preemptions > 0
     assert engine.page_map().evicted_pages_total > 0
 
 
