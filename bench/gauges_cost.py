@@ -147,8 +147,15 @@ class Daemon:
     @contextmanager
     def answering(self) -> Generator[None]:
         """One answer runs for as long as the context lasts."""
-        body = {"model": self.model, "prompt": "Once upon a time", "max_tokens": 7000}
-        answer = self.open("POST", "/v1/completions", body | {"stream": True, "ignore_eos": True})
+        body = {
+            "model": self.model,
+            "prompt": "Once upon a time",
+            "max_tokens": 7000,
+            "stream": True,
+            "ignore_eos": True,
+            "ingle": {"private": True},  # nothing is saved while it is at rest again
+        }
+        answer = self.open("POST", "/v1/completions", body)
         threading.Thread(target=read_all, args=(answer,), daemon=True).start()
         time.sleep(_SETTLING)
         try:
@@ -223,10 +230,12 @@ def measure_all(daemon: Daemon, rounds: int, seconds: float) -> dict[str, dict[s
         note("idle", measure(daemon, seconds, None))
         with daemon.watched() as seen:
             note("idle, watched", measure(daemon, seconds, seen))
+        # Two answers, not one: a token costs more the further an answer has come.
         with daemon.answering():
+            time.sleep(_SETTLING)
             note("answering", measure(daemon, seconds, None))
-            with daemon.watched() as seen:
-                note("answering, watched", measure(daemon, seconds, seen))
+        with daemon.answering(), daemon.watched() as seen:
+            note("answering, watched", measure(daemon, seconds, seen))
     return {
         name: {
             what: round(median([figures.get(what, 0.0) for figures in all_rounds]), 3)
