@@ -270,6 +270,8 @@ class HistoryFeature(Feature):
             self.host.tell("This chat was deleted in another window.", "warning")
             return
         message = loaded.messages.get(at) if at is not None else None
-        if message is not None:
+        if message is not None and message not in loaded.path:
+            # What is said next goes on from there, so that is the branch to come back to.
             loaded.choose(message)
+            store.choose(chat, message.id)
         self.host.open_chat(loaded, at=at)

@@ -81,6 +81,26 @@ async def test_search_finds_while_one_types_and_opens_at_the_hit(
         await chat.until_shown("Two hours.")
 
 
+async def test_a_hit_on_another_branch_is_shown_and_stays_chosen(
+    open_chat: OpenChat, folders: Folders
+) -> None:
+    store = open_history(folders.chats, pytest.fail)
+    other = Message(role="assistant", content="An otter did it.", parent="tides-0", id="other")
+    other.ending = "answered"
+    store.add_message("tides", other)
+    store.choose("tides", "tides-1")
+    store.close()
+    async with open_chat(folders=folders) as chat:
+        await chat.send("/search otter")
+        await chat.until_shown("1 hit")
+        await chat.pilot.press("enter")
+        await chat.until(lambda: chat.screen.chat.id == "tides")
+        await chat.until_shown("An otter did it.")
+        loaded = kept(chat.screen.store).load("tides")
+    assert loaded is not None
+    assert [message.id for message in loaded.path] == ["tides-0", "other"]
+
+
 async def test_search_with_a_text_and_without_hits(open_chat: OpenChat, folders: Folders) -> None:
     async with open_chat(folders=folders) as chat:
         await chat.send("/search 車椅")
