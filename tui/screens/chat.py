@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, ClassVar, Literal, TypeVar
 
-from textual import on
+from textual import events, on
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Horizontal, Vertical
@@ -300,6 +300,21 @@ class ChatScreen(Screen[None]):
         self.chat_app.copy_to_clipboard(text)
 
     # Sending
+
+    def on_key(self, event: events.Key) -> None:
+        """Letters belong to the draft, also where something else has the keyboard."""
+        if event.is_printable:
+            self._hand_to_composer(event, events.Key(event.key, event.character))
+
+    def on_paste(self, event: events.Paste) -> None:
+        """So does what is pasted."""
+        self._hand_to_composer(event, events.Paste(event.text))
+
+    def _hand_to_composer(self, event: events.Event, copy: events.Event) -> None:
+        if self.focused is None or isinstance(self.focused, Welcome):
+            event.stop()
+            self.composer.focus()
+            self.composer.post_message(copy)
 
     @on(Composer.Submitted)
     def submit(self, event: Composer.Submitted) -> None:

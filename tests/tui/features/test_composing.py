@@ -9,6 +9,7 @@ from textual import events
 
 from ingle.tui.folders import Folders
 from ingle.tui.widgets.composer import Composer
+from ingle.tui.widgets.welcome import Welcome
 
 if TYPE_CHECKING:
     from ..conftest import FakeDaemon, OpenChat
@@ -176,3 +177,19 @@ async def test_what_is_typed_behind_a_command_stays(open_chat: OpenChat) -> None
         for key in ("enter", "h", "i"):  # in one go, as a terminal hands over what was typed ahead
             composer.post_message(events.Key(key, key if len(key) == 1 else None))
         await chat.until(lambda: chat.draft == "hi")
+
+
+async def test_letters_reach_the_draft_from_anywhere(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.models = []
+    fake_daemon.add_model("smollm2:135m", installed=False, state="available")
+    fake_daemon.add_model("qwen2.5-coder:0.5b", installed=False, state="available")
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.until_shown("enter downloads")
+        chat.app.screen.set_focus(None)
+        await chat.pilot.press(*"one")
+        await chat.until(lambda: chat.draft == "one")
+        chat.app.screen.set_focus(chat.app.query_one(Welcome))
+        await chat.pilot.press("space", *"two")
+        await chat.until(lambda: chat.draft == "one two")
