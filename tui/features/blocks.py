@@ -8,8 +8,6 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from textual.widget import Widget
-
 from ..transcript.block_walk import Stop
 from ..transcript.transcript import Action, Transcript
 from .block_actions import actions, is_seam
@@ -66,10 +64,9 @@ class BlocksFeature(Feature):
         if self._keys is None:
             from ..widgets.block_keys import BlockKeys
 
-            view = self.host.transcript.parent
-            assert isinstance(view, Widget)
             self._keys = BlockKeys()
-            self.host.transcript.screen.mount(self._keys, after=view)
+            self.host.transcript.screen.mount(self._keys, after="#main")
+        self._keys.styles.padding = (0, 1, 0, self.host.transcript.margin)
         self._keys.at = event.at
         self._keys.display = True
 

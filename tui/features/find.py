@@ -41,6 +41,7 @@ class FindFeature(Feature):
         transcript = self.host.transcript
         transcript.leave_blocks()
         self._bar = FindBar(self, text)
+        self._bar.styles.padding = (0, 1, 0, transcript.margin)
         transcript.screen.mount(self._bar, after="#main")
 
     def on_first_escape(self) -> bool:

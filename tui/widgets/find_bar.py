@@ -32,7 +32,7 @@ class FindBar(Horizontal):
 
     DEFAULT_CSS = """
     FindBar { height: 1; padding: 0 2; background: $surface; }
-    FindBar > .find-label { width: auto; color: $primary; }
+    FindBar > .find-label { width: auto; padding-right: 1; color: $primary; }
     FindBar > .find-count { width: auto; min-width: 14; text-align: right; color: $muted; }
     FindBar > Input {
         width: 1fr; height: 1; border: none; padding: 0 1; background: $surface;

@@ -121,6 +121,8 @@ async def test_blocks_act_through_the_commands_of_the_chat(
         await chat.until(lambda: "▍" not in chat.screen_text)
         await chat.pilot.press("alt+up")
         await chat.until_shown("y copy")
+        assert "x = 1" in chat.screen_text
+        assert "▌▌" not in chat.screen_text
         await chat.pilot.press("y")
         await chat.until(lambda: chat.app.clipboard == "x = 1")
         await chat.pilot.press("alt+up", "enter")
