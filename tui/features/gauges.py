@@ -8,14 +8,15 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
-from ..api import GaugesEvent, LoadedModel, PagesEvent, PullProgress
+from ..api import GaugesEvent, PagesEvent, PullProgress
 from ..chats.chat import Chat
 from ..chats.message import Message
 from ..chats.view import request_messages
 from ..gauges.context_counter import ContextCounter
 from ..gauges.gauge_state import GaugeState, RouteRow
 from ..gauges.page_cells import chat_of
-from ..gauges.price import Price, prompt_rate, reread_price
+from ..gauges.price import Price
+from ..gauges.sent_requests import SentRequests
 from ..history.errors import HistoryError
 from ..transcript.cleaning import clean
 from ..widgets.status_line import StatusLine, memory_status
@@ -39,7 +40,6 @@ IDLE_SECONDS = 0.7
 SHOWN_ROUTES = 4
 LONG_CHAT = 400
 """Messages from which on a chat is counted in a thread."""
-REMEMBERED_REQUESTS = 8
 
 Mode = Literal["side", "full", "off"]
 
@@ -59,8 +59,7 @@ class GaugesFeature(Feature):
         self._counting: Timer | None = None
         self._drawn_at = 0.0
         self._stale = True
-        self._sent: list[tuple[str, list[dict[str, str]]]] = []
-        self._rate: float | None = None
+        self._sent = SentRequests()
         self._titles: dict[str, str] = {}
         self._asked_titles: set[str] = set()
 
@@ -104,22 +103,26 @@ class GaugesFeature(Feature):
 
     def on_turn_started(self, turn: Turn) -> None:
         model = self.host.state.model_name or ""
-        self._sent.append((model, request_messages(self.host.chat)))
-        del self._sent[:-REMEMBERED_REQUESTS]
+        self._sent.add(model, request_messages(self.host.chat))
         self._changed()
 
     def on_turn_ended(self, turn: Turn) -> None:
-        facts = turn.message.facts
-        if self._sent and turn.text:
-            self._sent[-1][1].append({"role": "assistant", "content": turn.text})
-        rate = prompt_rate(facts.prompt_tokens, facts.cached_tokens, facts.prompt_seconds)
-        self._rate = rate or self._rate
+        self._sent.add_answer(turn.text, turn.message.facts)
         self._changed()
         self.draw()
 
     def on_gauges(self, gauges: GaugesEvent) -> None:
+        before = self._is_ready
         self.state.take_gauges(gauges, time.monotonic())
+        if self._is_ready and not before:
+            self._changed()  # now it can count
         self._request_drawing()
+
+    @property
+    def _is_ready(self) -> bool:
+        """Whether the chat's model has a process that answers."""
+        loaded = self.state.loaded
+        return loaded is not None and loaded.state == "ready"
 
     def on_pages(self, pages: PagesEvent) -> None:
         self.state.take_pages(pages)
@@ -159,9 +162,7 @@ class GaugesFeature(Feature):
         self._counting = self.host.composer.set_timer(IDLE_SECONDS, self._count_later)
 
     def _count_later(self) -> None:
-        loaded = self.state.loaded
-        ready = loaded is not None and loaded.state == "ready"
-        if self.host.turn is None and self.host.state.connected and ready:
+        if self.host.turn is None and self.host.state.connected and self._is_ready:
             self.host.run_task(self._count(), group="tokens")
 
     async def _count(self) -> None:
@@ -288,9 +289,7 @@ class GaugesFeature(Feature):
     def _watch(self) -> None:
         """Have the page map told while somebody looks at it."""
         seen = self._screen is not None or (self._panel is not None and self._panel.display)
-        loaded = self.state.loaded
-        ready = loaded is not None and loaded.state == "ready"
-        self.host.link.watch_pages(self.state.model if seen and ready else None)
+        self.host.link.watch_pages(self.state.model if seen and self._is_ready else None)
 
     def _apply_mode(self) -> None:
         line = self.host.transcript.screen.query_one(StatusLine)
@@ -376,19 +375,14 @@ class GaugesFeature(Feature):
     # Prices
 
     def price_of(self, wanted: list[dict[str, str]], model: str | None = None) -> Price:
-        """What sending these messages would have to be read again, compared with what was sent.
+        """What sending these messages costs; without a last prompt that is new in any case.
 
-        `model` is the chat's own where it is left out. Nothing is charged for a new last prompt, so
-        leave that out; and nothing before the first prompt of a session, whose cache is not known.
+        `model` is the chat's own where it is left out.
         """
         name = model or self.host.state.model_name or ""
-        if not self._sent:
-            return Price()
-        loaded = next((m for m in self._models() if m.name == name), None)
-        rate = (loaded.prompt_rate if loaded is not None else 0.0) or self._rate
-        cached = [request for sent_to, request in self._sent if sent_to == name] or [[]]
-        prices = [reread_price(request, wanted, self.counter.count, rate) for request in cached]
-        return min(prices, key=lambda price: price.tokens)
+        loaded = [] if self.state.gauges is None else self.state.gauges.models
+        rate = next((m.prompt_rate for m in loaded if m.name == name), 0.0)
+        return self._sent.price(wanted, name, self.counter.count, rate)
 
     def price_of_system(self, text: str) -> Price:
         """What another system prompt has read again."""
@@ -398,9 +392,6 @@ class GaugesFeature(Feature):
             return self.price_of(request_messages(self.host.chat))
         finally:
             settings.system = before
-
-    def _models(self) -> list[LoadedModel]:
-        return self.state.gauges.models if self.state.gauges is not None else []
 
     def pay(self, price: Price, action: Callable[[], None], what: str) -> None:
         """Do something that throws the cache away: at once, or after asking where it is dear."""

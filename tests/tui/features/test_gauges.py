@@ -258,6 +258,19 @@ async def test_counts_become_exact_when_it_is_quiet(
     assert len(asked) == 1
 
 
+async def test_counts_wait_for_the_model(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await told(chat, fake_daemon, state="starting")
+        add_turn(chat, "one two three", "four five")
+        chat.screen.show_path()
+        feature = chat.screen.feature(GaugesFeature)
+        await chat.until(lambda: feature.state.use.used)
+        assert not feature.state.use.exact
+        await chat.until_shown("≈ ")
+        fake_daemon.broadcast("gauges", gauges())
+        await chat.until(lambda: feature.state.use.exact)
+
+
 async def test_the_engines_own_count_is_shown_at_once(
     open_chat: OpenChat, fake_daemon: FakeDaemon
 ) -> None:
