@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 COMMANDS = {
     "chat": "chat",
+    "chats": "chats",
     "run": "run",
     "pull": "pull",
     "list": "list",
@@ -45,6 +46,7 @@ examples:
 
 talk:
   chat      open the chat; the same as no command at all
+  chats     list, search, export and import the chats that are kept
   run       ask once, and print the answer as it comes
 
 models:

@@ -9,6 +9,8 @@ _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
     "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff]"
 )
+# Colours and the like in what was pasted from a terminal, which would stick to the words.
+_SEQUENCE = re.compile(r"\x1b\[[0-?]{0,32}[ -/]{0,8}[@-~]")
 
 
 def index_text(text: str) -> str:
@@ -17,6 +19,8 @@ def index_text(text: str) -> str:
     So each such character is a word of its own, and any run of them is found as a phrase. What is
     indexed must be unindexed with the same text: a change here needs a migration.
     """
+    if "\x1b" in text:
+        text = _SEQUENCE.sub("", text)
     return text if text.isascii() else _UNSPACED.sub(r" \g<0> ", text)
 
 
