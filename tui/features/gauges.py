@@ -364,7 +364,7 @@ class GaugesFeature(Feature):
         if not self.counter.parts:
             self.host.tell("Nothing is sent yet: the chat is empty.", "warning")
             return
-        saved = savings(self.host.chat, self.counter.parts)
+        saved = savings(self.host.chat, self.counter.parts, self.counter.estimate)
         table = ContextTable(self.counter.parts, self.state.use, saved)
         self.host.show_screen(table, self._go_to)
 

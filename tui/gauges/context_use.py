@@ -168,11 +168,14 @@ class Savings(msgspec.Struct, frozen=True):
     trim: int = 0
 
 
-def savings(chat: Chat, parts: Sequence[ContextPart]) -> Savings:
-    """What compacting and trimming would save now, as they themselves would choose."""
+def savings(chat: Chat, parts: Sequence[ContextPart], count: Callable[[str], int]) -> Savings:
+    """What compacting and trimming would save now, as they themselves would choose.
+
+    `count` tells about how many tokens a text takes.
+    """
     sizes = {part.message.id: part.tokens for part in parts if part.message is not None}
     head = sum(part.tokens for part in parts if part.message is None)
-    chosen = select(chat, chat.compaction_chain(), sizes, head)
+    chosen = select(chat, chat.compaction_chain(), sizes, head, count)
     compact = 0
     if chosen is not None:
         whole = sum(part.tokens for part in parts)

@@ -35,6 +35,10 @@ def talk(turns: int = 2) -> Chat:
     return chat
 
 
+def length(text: str) -> int:
+    return len(text.split())
+
+
 def parts_of(chat: Chat) -> list[ContextPart]:
     return context_parts(view_entries(chat), words)
 
@@ -107,10 +111,10 @@ def test_compacting_is_priced_as_it_would_be_done() -> None:
     chat = talk(6)
     parts = parts_of(chat)
     whole = sum(part.tokens for part in parts)
-    saved = savings(chat, parts)
+    saved = savings(chat, parts, length)
     assert 0.5 * whole < saved.compact < 0.85 * whole
     assert saved.trim == 0
-    assert savings(talk(1), parts_of(talk(1))).compact == 0
+    assert savings(talk(1), parts_of(talk(1)), length).compact == 0
 
 
 def test_trimming_saves_the_files_of_earlier_turns() -> None:
@@ -120,6 +124,6 @@ def test_trimming_saves_the_files_of_earlier_turns() -> None:
     answer = chat.add(Message(role="assistant", content="Yes.", parent=first.id))
     chat.add(Message(role="user", content="More.", attachments=(file,), parent=answer.id))
     parts = parts_of(chat)
-    assert 0.5 * parts[0].tokens < savings(chat, parts).trim < parts[0].tokens
+    assert 0.5 * parts[0].tokens < savings(chat, parts, length).trim < parts[0].tokens
     first.pinned = True
-    assert savings(chat, parts_of(chat)).trim == 0
+    assert savings(chat, parts_of(chat), length).trim == 0
