@@ -93,7 +93,7 @@ def _common(body: CommonRequest, origin: Origin, answers: int | None) -> dict[st
         "ignore_eos": bool(body.ignore_eos),
         "priority": origin.priority or body.priority,
         "client": origin.client,
-        "conversation": origin.conversation,
+        "conversation": origin.conversation or (body.ingle and body.ingle.conversation) or "",
         "private": origin.private or is_private(body.ingle, {}),
         "speculation": body.ingle is None or body.ingle.speculation is not False,
         "grammar": only_one(

@@ -146,7 +146,7 @@ def _plain_fields(body: ResponsesRequest, origin: Origin) -> dict[str, Any]:
         "logprobs": (body.top_logprobs or 0) if LOGPROBS in body.includes else None,
         "priority": origin.priority or body.priority,
         "client": origin.client,
-        "conversation": origin.conversation,
+        "conversation": origin.conversation or (body.ingle and body.ingle.conversation) or "",
         "private": origin.private or is_private(body.ingle, {}),
         "speculation": body.ingle is None or body.ingle.speculation is not False,
     }
