@@ -24,6 +24,9 @@ def wrap(text: Text, width: int) -> list[Line]:
         if not paragraph.plain:
             lines.append(BLANK)
             continue
+        if paragraph.style:
+            # Rendering leaves out the style of a text that has no spans.
+            paragraph.stylize_before(paragraph.style)
         wrapped = paragraph.wrap(console, max(1, width), overflow="fold", tab_size=4)
         for index, part in enumerate(wrapped):
             lines.append(Line(tuple(part.render(console)), soft=index > 0))

@@ -12,6 +12,7 @@ from ingle.tui.transcript.block_walk import stops
 from ingle.tui.transcript.entries import (
     AnswerEntry,
     Entry,
+    Look,
     NoticeEntry,
     PromptEntry,
     SeamEntry,
@@ -20,6 +21,8 @@ from ingle.tui.transcript.entries import (
 )
 
 if TYPE_CHECKING:
+    from ingle.tui.transcript.styles import TranscriptStyles
+
     from .conftest import ShowLines
 
 NINE = time.mktime((2026, 5, 4, 9, 12, 0, 0, 0, -1))
@@ -176,3 +179,13 @@ def test_code_that_still_grows_can_be_copied(show: ShowLines) -> None:
     show(entry)
     stop = stops(entry, entry.previous_lines)[-1]
     assert stop.text == "x = 1\ny = "
+
+
+def test_what_is_said_beside_the_text_is_quiet(styles: TranscriptStyles) -> None:
+    look = Look(styles, 60)
+    answer = AnswerEntry("m").complete("Yes.", "thoughts", "■ stopped")
+    handle, ending = answer.lines(look)[1], answer.lines(look)[-2]
+    assert handle.segments[-1].style == styles.thought
+    assert ending.segments[-1].style == styles.muted
+    failure = NoticeEntry("It failed.", "Press enter.", "error").lines(look)
+    assert [line.segments[-1].style for line in failure[:2]] == [styles.error, styles.muted]
