@@ -9,6 +9,7 @@ from pathlib import Path
 
 from textual import events, on
 from textual.content import Content
+from textual.geometry import Size
 from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import TextArea
@@ -233,6 +234,13 @@ class Composer(ChipEditor):
         """The draft `text` takes exactly so many tokens."""
         self._counted = (text, tokens)
         self.show_facts()
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As high as its text, up to a third of the terminal with the border."""
+        # A share of the terminal in the stylesheet is not looked at where a container is as high
+        # as what is in it.
+        most = max(1, viewport.height // 3 - 2)
+        return min(super().get_content_height(container, viewport, width), most)
 
     # Keys
 

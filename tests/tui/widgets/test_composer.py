@@ -19,7 +19,11 @@ async def test_it_grows_with_its_lines_to_a_third_of_the_screen(open_desk: OpenD
         assert desk.text == "one\ntwo\nthree"
         await desk.until(lambda: desk.composer.size.height == 3)
         await desk.type("\n" * 20)
-        await desk.until(lambda: desk.composer.outer_size.height == 9)
+        await desk.until(lambda: desk.composer.outer_size.height == 10)
+        dock = desk.app.query_one("#dock")
+        assert dock.outer_size.height == 10
+        await desk.pilot.resize_terminal(80, 15)
+        await desk.until(lambda: dock.outer_size.height <= 5)
 
 
 @pytest.mark.parametrize("key", ["ctrl+j", "shift+enter", "alt+enter"])
