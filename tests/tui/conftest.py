@@ -304,7 +304,8 @@ class FakeDaemon:
             self._subscribers.remove(queue)
 
     async def _pull(self, request: Request) -> None:
-        name = self.full_names.get(request.body["model"], request.body["model"])
+        asked: str = request.body["model"]
+        name = self.full_names.get(asked) or asked
         await request.start_stream()
         progress: Json = {"model": name, "source": "package index", "total": 98362432}
         for received in (0, 40_000_000):
