@@ -13,6 +13,9 @@ from .markdown_renderer import MarkdownRenderer
 from .styles import TranscriptStyles
 
 
+DISPLAY_MATHS = ("\\[", "$$")
+
+
 @lru_cache(1)
 def _parser() -> MarkdownParser:
     return MarkdownParser()
@@ -53,10 +56,13 @@ class MarkdownStream:
     def finish(self) -> None:
         """Render the end as it stands: nothing more will come."""
         source = self._settled_source + self._tail
-        if _parser().defines_references(source):
-            # A definition below gives links above it their addresses.
+        if _parser().defines_references(source) or any(mark in source for mark in DISPLAY_MATHS):
+            # A definition below gives links above it their addresses, and maths that was never
+            # closed is text.
             self._settled, self._settled_source, self._tail = [], "", source
             self._first_line = 0
+            self._known.clear()
+            self._renderer.forget()
         blocks = _parser().parse(self._tail, known=self._known)
         self._show(self._renderer.render(blocks, first_line=self._first_line))
 
