@@ -12,7 +12,6 @@ from .markdown_parser import MarkdownParser
 from .markdown_renderer import MarkdownRenderer
 from .styles import TranscriptStyles
 
-
 DISPLAY_MATHS = ("\\[", "$$")
 
 
