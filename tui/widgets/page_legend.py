@@ -33,14 +33,7 @@ def page_legend(event: PagesEvent, label: str, evicted: int, width: int) -> list
     if evicted:
         parts.append(signs([EVICTED, " evicted ", (wording.tokens(evicted), "$muted")]))
     lines = _in_columns(parts, width)
-    tiers = [
-        f"{where} {wording.tokens(tokens)} tok"
-        for where, tokens in (("in memory", event.memory_tokens), ("on disk", event.disk_tokens))
-        if tokens
-    ]
-    if len(" · ".join(tiers)) <= width:
-        tiers = [" · ".join(tiers)] if tiers else []
-    lines += [signs([(tier, "$muted")]) for tier in tiers]
+    lines += _tier_lines(event, width)
     return lines
 
 
@@ -55,6 +48,18 @@ def _in_columns(parts: list[Content], width: int) -> list[Content]:
         ).truncate(width)
         for row in (parts[at : at + 2] for at in range(0, len(parts), 2))
     ]
+
+
+def _tier_lines(event: PagesEvent, width: int) -> list[Content]:
+    """What is stored beyond the cache: in one line, without its unit where that has no room."""
+    tiers = [
+        f"{where} {wording.tokens(tokens)}"
+        for where, tokens in (("in memory", event.memory_tokens), ("on disk", event.disk_tokens))
+        if tokens
+    ]
+    whole = " · ".join(f"{tier} tok" for tier in tiers)
+    line = whole if len(whole) <= width else " · ".join(tiers)
+    return [signs([(line, "$muted")]).truncate(width, ellipsis=True)] if tiers else []
 
 
 class PageLegend(Lines):
