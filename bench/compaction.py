@@ -77,7 +77,8 @@ class Case:
         """The product's own compaction, with its costs."""
         before = request_messages(self.chat)
         question = {"role": "user", "content": RESTATED}
-        cost.before = (await self._prober.warm(before)).prompt_tokens
+        cost.before = await self._prober.size(before)
+        await self._prober.warm(before)
         asked = await self._prober.ask([*before, question], tokens=1, label=self.chat.label)
         cost.first_token_before = asked.first_token
         compactor = Compactor(self._client, self.chat, self._model)
@@ -95,8 +96,9 @@ class Case:
         self.chat.add_compaction(compaction)
         view = request_messages(self.chat)
         begin = time.perf_counter()
-        cost.after = (await self._prober.warm(view)).prompt_tokens
+        await self._prober.warm(view)
         cost.warm_up_seconds = time.perf_counter() - begin
+        cost.after = await self._prober.size(view)
         asked = await self._prober.ask([*view, question], tokens=1, label=self.chat.label)
         cost.first_token_after = asked.first_token
         return compaction
@@ -124,7 +126,7 @@ class Case:
         views = {name: list(await self._view(name, result)) for name in self._views}
         self.shown.append((result, views))
         for name, view in views.items():
-            result.tokens[name] = (await self._prober.warm(view)).prompt_tokens
+            result.tokens[name] = await self._prober.size(view)
             result.scores[name] = await self._prober.score(view, self.made.facts, result.number)
             score = result.scores[name]
             print(
@@ -141,7 +143,7 @@ class Case:
         if name == "compacted":
             return request_messages(self.chat)
         if name == "cut off":
-            full = (await self._prober.warm(self._full)).prompt_tokens
+            full = await self._prober.size(self._full)
             return cut_off(self._full, result.cost.after / full)
         return [*self._plain.head(), *self._full[self._plain_from :]]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from compaction_cases.chat_maker import Fact
 from compaction_cases.grading import abstains, says
-from ingle.tui.api import Delta, Finished, GenerationCreated
+from ingle.tui.api import Delta, Finished, GenerationCreated, TokenCounts
 from ingle.tui.client import DaemonClient
 from ingle.tui.generation import Generation
 
@@ -96,9 +96,14 @@ class Prober:
         assert finished is not None
         return Asked("".join(text), finished, clock() - begin if first is None else first)
 
-    async def warm(self, messages: Messages) -> Finished:
-        """Have the prompt computed; its size is in the answer."""
-        return (await self.ask(messages, tokens=1)).finished
+    async def warm(self, messages: Messages) -> None:
+        """Have the prompt computed."""
+        await self.ask(messages, tokens=1)
+
+    async def size(self, messages: Messages) -> int:
+        """The tokens of the prompt, as the model's template and tokenizer make it."""
+        body = {"model": self._model, "messages": messages}
+        return (await self._client.request(TokenCounts, "POST", "/ingle/v1/tokens", body)).total
 
     async def score(self, view: Messages, facts: Sequence[Fact], after_round: int) -> Score:
         """Ask for every fact; late corrections count once they were told."""
