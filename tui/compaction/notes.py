@@ -11,9 +11,8 @@ from .quotes import Quote, corrected_pairs, missing, within, without_corrected
 from .sentences import words
 
 _NOTHING = re.compile(
-    r"^\W*(?:none|nothing|n/?a|not (?:mentioned|specified|given))\b.{0,24}$", re.IGNORECASE
+    r"^\W*(?:none\b|(?:nothing|n/?a|not (?:mentioned|specified|given))\b.{0,24}$)", re.IGNORECASE
 )
-
 _SAME = 0.6
 """The share of its words that a bullet may have in common with one before it."""
 

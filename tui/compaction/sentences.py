@@ -8,12 +8,14 @@ from collections.abc import Iterator
 _BREAK = re.compile(r"(?<=[.!?…])[\"'”’)\]]*\s+|(?<=[。！？])|\n+")
 _AFTER_ADDRESS = re.compile(r"(https?://\S{1,400}) +(?=[A-ZÀ-Þ])")
 _ABBREVIATION = re.compile(
-    r"(?:\b(?:Mr|Mrs|Ms|Dr|Prof|St|No|Nr|vs|approx|ca|e\.g|i\.e|z\.B|d\.h|bzw|usw|Str)|\b[A-Z])\.$"
+    r"(?:\b(?:Mr|Mrs|Ms|Dr|Prof|St|No|Nr|vs|approx|ca|e\.g|i\.e|z\.B|d\.h|bzw|usw|Str)|(?<![\w-])[A-Z])\.$"
 )
 _LEAD = re.compile(
-    r"^(?:(?:so\s+(?:that\s+)?you\s+know|oh|ah|hey|well|ok(?:ay)?|right|anyway|also|and|but|besides|yes|no|thanks|hm+|btw"
-    r"|by the way|one more thing|before i forget|for the record|just so you know|by the by"
-    r"|übrigens|also|ach|und|aber|por cierto|au fait)\b[,:;!…–-]*\s+)+",
+    r"^(?:(?:(?:so\s+(?:that\s+)?you\s+know|oh|ah|hey|hm+|thanks|btw|by the way|one more thing"
+    r"|before i forget|for the record|just so you know|by the by|anyway|besides|ach|übrigens"
+    r"|por cierto|au fait)\b[,:;!…–-]*"
+    # These mean something unless they stand apart: “no dishwasher” is not “no, a dishwasher”.
+    r"|(?:ok(?:ay)?|right|well|so|and|but|also|yes|no|und|aber)[,:;!…–-]+)\s+)+",
     re.IGNORECASE,
 )
 

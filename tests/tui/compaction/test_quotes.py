@@ -47,6 +47,32 @@ def test_small_talk_is_not(sentence: str) -> None:
     assert find_quotes(said(sentence)) == []
 
 
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ("By the way: the code is 4417.", "The code is 4417."),
+        ("Oh, and the code is 4417.", "And the code is 4417."),
+        ("No, the code is 4417.", "The code is 4417."),
+        (
+            "No dishwasher, because it blocks the door.",
+            "No dishwasher, because it blocks the door.",
+        ),
+        ("So that it fits, we need 40 cm.", "So that it fits, we need 40 cm."),
+    ],
+)
+def test_only_what_leads_up_to_a_statement_is_left_out(written: str, kept: str) -> None:
+    assert [quote.text for quote in find_quotes(said(written))] == [kept]
+
+
+def test_a_code_may_end_a_sentence() -> None:
+    quotes = find_quotes(said("The spare part is FE-8846-R. The shop is in Graz. Ask Dr. Okafor."))
+    assert [quote.text for quote in quotes] == [
+        "The spare part is FE-8846-R.",
+        "The shop is in Graz.",
+        "Ask Dr. Okafor.",
+    ]
+
+
 def test_what_was_corrected_no_longer_holds() -> None:
     quotes = find_quotes(
         said(
