@@ -15,7 +15,8 @@ from ingle.tui.compaction.quotes import find_quotes
 
 def test_bullets_that_say_nothing_or_the_same_are_left_out() -> None:
     notes = Notes.parse(
-        "Facts:\n- Gate code 4417\n- gate code: 4417\n- None. Nothing of that kind was said so far in all of this.\n- No dogs\nDecisions:\n- none.\n"
+        "Facts:\n- Gate code 4417\n- gate code: 4417\n- None. Nothing was said of it so far.\n"
+        "- No dogs\nDecisions:\n- none.\n"
     )
     notes.tidy()
     assert notes.text == "Facts:\n- Gate code 4417\n- No dogs"
