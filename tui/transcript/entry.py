@@ -69,6 +69,17 @@ class Entry(ABC):
         """Whether any block of it, as rendered last, can be folded."""
         return any(line.block is not None and line.block.folded is not None for line in self._lines)
 
+    @property
+    def was_folded(self) -> bool:
+        """Whether the reader folded or unfolded anything in it."""
+        return self._folds is not None
+
+    def take_folds(self, other: Entry) -> None:
+        """Have folded what is in `other`, which shows the same message."""
+        if other is not self and other._folds is not None:
+            self._folds = dict(other._folds)
+            self._changed()
+
     def fold(self, key: str, folded: bool) -> None:
         """Fold or unfold a block."""
         if self._folds is None:

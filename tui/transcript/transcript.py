@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Literal
 
 from rich.cells import cell_len
@@ -96,6 +97,20 @@ class Transcript(TranscriptView, can_focus=False):
         self._query = ""
         self._current: tuple[Entry, int] | None = None
         self._spans: dict[Entry, tuple[list[Line], list[list[Span]]]] = {}
+
+    def load(self, entries: Iterable[Entry], at: str | None = None) -> None:
+        """See `TranscriptView`; the block cursor stays on its message where that is still there."""
+        here = self._cursor
+        super().load(entries, at)
+        self._current = None
+        self._spans.clear()
+        if here is None:
+            return
+        same = self.find_entry(here[0].id)
+        if same is None:
+            self.leave_blocks()
+        else:
+            self._cursor = (same, here[1])
 
     # The block cursor
 

@@ -94,9 +94,17 @@ class TranscriptView(ScrollView):
     def load(self, entries: Iterable[Entry], at: str | None = None) -> None:
         """Show these entries instead, at the one with the id `at` or at the end.
 
-        Only what is in view is rendered now; heights of the rest are guesses.
+        Only what is in view is rendered now; heights of the rest are guesses. Without `at` a reader
+        who scrolled up stays where they are, if what they read is still there; what they folded
+        stays so.
         """
+        place = None if at is not None or self._following else self._anchor()
+        read = None if place is None else self._entries[place[0]]
+        folds = {entry.id: entry for entry in self._entries if entry.id and entry.was_folded}
         self._entries = list(entries)
+        for entry in self._entries if folds else ():
+            if (before := folds.get(entry.id)) is not None:
+                entry.take_folds(before)
         self._kept.clear()
         self._strips.clear()
         self._following = True
@@ -104,7 +112,13 @@ class TranscriptView(ScrollView):
         self._wanted = None if at is None else (at, 0)
         width = GUESSED_WIDTH if self._look is None else self._look.width
         self._layout_map.guess([entry.estimated_height(width) for entry in self._entries])
-        self._show_wanted()
+        same = None if read is None else self.find_entry(read.id)
+        if place is not None and same is not None:
+            self._following = False
+            self._return_to((self._index(same), place[1]))
+            self._settle_view()
+        else:
+            self._show_wanted()
         self.refresh()
 
     def add(self, entry: Entry) -> None:

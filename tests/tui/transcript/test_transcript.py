@@ -141,3 +141,46 @@ async def test_scrolling_through_a_long_chat_keeps_memory_bounded(
         assert held <= 201 * 60
         shown.transcript.scroll_to_entry("m0")
         await shown.until(lambda: shown.screen_lines[0].strip() == "▌ m")
+
+
+async def test_drawing_the_same_chat_again_leaves_the_reader_where_they_are(
+    open_transcript: OpenTranscript,
+) -> None:
+    async with open_transcript(*long_chat(200), at="m100") as shown:
+        shown.transcript.scroll_relative(y=3, animate=False, immediate=True)
+        await shown.until(lambda: not shown.transcript.is_measuring)
+        before = shown.screen_lines
+        shown.transcript.load(long_chat(202))
+        await shown.pilot.pause()
+        assert shown.screen_lines == before
+        assert not shown.transcript.following
+        shown.transcript.load([PromptEntry("another chat", id="other")])
+        await shown.pilot.pause()
+        assert shown.transcript.following
+
+
+async def test_folds_and_the_cursor_outlive_drawing_again(open_transcript: OpenTranscript) -> None:
+    def entries() -> list[Entry]:
+        return [
+            PromptEntry("question", id="p"),
+            AnswerEntry("m", id="a").complete("Yes.", "deep thoughts"),
+        ]
+
+    async with open_transcript(*entries()) as shown:
+        shown.transcript.walk(-1)
+        await shown.pilot.press("z")
+        shown.transcript.walk(-1)
+        await shown.pilot.pause()
+        stop = shown.transcript.cursor
+        assert stop is not None
+        assert stop.entry.id == "a"
+        stop.entry.fold("thought", False)
+        shown.transcript.load(entries())
+        await shown.until_shown("▏ deep thoughts")
+        stop = shown.transcript.cursor
+        assert stop is not None
+        assert stop.entry is shown.transcript.entries[1]
+        shown.transcript.load([PromptEntry("another chat", id="other")])
+        await shown.pilot.pause()
+        assert shown.transcript.cursor is None
+        assert not shown.transcript.has_focus
