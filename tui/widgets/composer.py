@@ -357,6 +357,15 @@ class Composer(ChipEditor):
         self.completing.update(typed=True)
         self.attaching.look()
         self.show_facts()
+        self._keep_cursor_in_sight()
+
+    def on_resize(self) -> None:
+        self._keep_cursor_in_sight()
+
+    def _keep_cursor_in_sight(self) -> None:
+        # Only once the new lines are laid out is there a place to scroll to.
+        if self.wrapped_document.height > self.size.height:
+            self.call_after_refresh(self.scroll_cursor_visible)
 
     @on(TextArea.SelectionChanged)
     def _note_cursor(self) -> None:

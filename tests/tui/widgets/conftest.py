@@ -34,7 +34,7 @@ class ComposerApp(App[None]):
         return FALLBACK_VARIABLES
 
     def compose(self) -> ComposeResult:
-        yield Static(id="view")
+        yield Static(id="main")
         with Vertical(id="dock"):
             yield Composer(id="composer")
 

@@ -247,3 +247,13 @@ async def test_tokens_are_guessed_until_they_are_counted(open_desk: OpenDesk) ->
         await desk.until(lambda: " 2 tok · enter send" in desk.screen_text)
         await desk.type("!")
         await desk.until_shown("≈ 3 tok")
+
+
+async def test_the_cursor_stays_in_sight(open_desk: OpenDesk) -> None:
+    async with open_desk(size=(80, 30)) as desk:
+        desk.composer.replace_text(LONG)
+        await desk.until_shown("line 119")
+        desk.composer.replace_text(f"{LONG}\nthe end")
+        await desk.until_shown("the end")
+        await desk.pilot.resize_terminal(70, 20)
+        await desk.until_shown("the end")
