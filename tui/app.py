@@ -18,6 +18,7 @@ from textual.screen import Screen
 
 from .client import DaemonClient
 from .commands import COMMANDS
+from .features.program import ProgramFeature
 from .folders import Folders
 from .preferences import Preferences
 from .screens.chat import ChatScreen
@@ -104,7 +105,8 @@ class ChatApp(App[None]):
         """Every command, for the palette."""
         for command in COMMANDS:
             if command.palette and self._chat.can_run(command.name):
-                key = f"  ({command.key})" if command.key else ""
+                keys = " ".join(self._chat.feature(ProgramFeature).keys_of(command))
+                key = f"  ({keys})" if keys else ""
                 yield SystemCommand(command.title, command.help + key, self._runner(command.name))
 
     def _runner(self, name: str) -> Callable[[], None]:

@@ -79,6 +79,10 @@ class ProgramFeature(Feature):
     def _commands(self) -> list[Command]:
         return [command for command in COMMANDS if self.host.can_run(command.name)]
 
+    def keys_of(self, command: Command) -> tuple[str, ...]:
+        """The keys that run a command here."""
+        return self._keys.keys_of(command)
+
     # Themes and settings
 
     def _keep_theme(self, theme: Theme) -> None:
@@ -139,7 +143,7 @@ class ProgramFeature(Feature):
         focused = self.host.chat_app.focused or self.host.composer
         here = getattr(focused, "HELP_KEYS", ())
         title = getattr(focused, "HELP_TITLE", type(focused).__name__)
-        self.host.show_screen(HelpScreen(here, self._commands, self._keys.keys_of, title=title))
+        self.host.show_screen(HelpScreen(here, self._commands, self.keys_of, title=title))
 
     def keys(self) -> None:
         """Show which key runs what."""

@@ -70,7 +70,10 @@ async def test_own_keys_run_commands(open_chat: OpenChat, folders: Folders) -> N
         await chat.pilot.press(*"leave", "escape")
         await chat.until(lambda: "Writing" not in chat.screen_text)
         await chat.pilot.press("alt+d")
-        await chat.until_shown("Doctor")
+        await chat.until_shown("versions")
+        await chat.pilot.press("escape", "ctrl+p")
+        await chat.pilot.press(*"doctor")
+        await chat.until_shown("(alt+d)")
 
 
 async def test_keys_that_cannot_be_are_told_once(open_chat: OpenChat, folders: Folders) -> None:
