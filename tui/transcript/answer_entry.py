@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from rich.segment import Segment
@@ -148,7 +149,10 @@ class AnswerEntry(MessageEntry):
         self._changed()
 
     def _who(self, look: Look) -> tuple[str, Style]:
-        return self.model, look.styles.model
+        # A model that is named by its file goes by the file's name.
+        is_path = self.model.startswith(("/", "~", "./")) or "\\" in self.model
+        name = re.split(r"[/\\]", self.model)[-1] if is_path else self.model
+        return name, look.styles.model
 
     def _render(self, look: Look) -> list[Line]:
         lines = self._header(look)

@@ -189,3 +189,17 @@ def test_what_is_said_beside_the_text_is_quiet(styles: TranscriptStyles) -> None
     assert ending.segments[-1].style == styles.muted
     failure = NoticeEntry("It failed.", "Press enter.", "error").lines(look)
     assert [line.segments[-1].style for line in failure[:2]] == [styles.error, styles.muted]
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("/models/qwen.gguf", "qwen.gguf"),
+        ("C:\\models\\qwen.gguf", "qwen.gguf"),
+        ("org/model:7b", "org/model:7b"),
+    ],
+)
+def test_a_model_named_by_its_file_goes_by_the_name_of_the_file(
+    show: ShowLines, model: str, name: str
+) -> None:
+    assert show(AnswerEntry(model).complete("Yes."))[0] == f"▌ {name}"
