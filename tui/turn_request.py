@@ -41,7 +41,7 @@ class TurnRequest:
     def body(self) -> dict[str, object]:
         """The body of `POST /ingle/v1/generations`."""
         sampling = {name: value for name, value in self.sampling.items() if name != "max_tokens"}
-        limit = self.sampling.get("max_tokens", self.max_tokens)
+        limit = self.sampling.get("max_tokens") if self.max_tokens is None else self.max_tokens
         body: dict[str, object] = {
             "messages": self.messages,
             "model": self.model,
@@ -53,7 +53,8 @@ class TurnRequest:
             "continues": self.continues,
             "priority": "batch" if self.batch else None,
         }
-        return {name: value for name, value in body.items() if value not in (None, "", False, {})}
+        said = {name: value for name, value in body.items() if value or name == "max_tokens"}
+        return {name: value for name, value in said.items() if value is not None}
 
     def reasoning(self) -> dict[str, object] | None:
         """How much the model is to think, None where that is left to it."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from contextlib import aclosing
 
-from ..api import GenerationCreated
 from ..chats.chat import Chat
 from ..client import DaemonClient
-from ..errors import ClientError, DaemonError
+from ..errors import ClientError
 from ..generation import Generation
 from ..turn_request import TurnRequest
 
@@ -17,23 +17,11 @@ async def warm_up(client: DaemonClient, chat: Chat, model: str | None) -> None:
 
     That it could not is no harm: the next prompt then takes longer.
     """
-    request = TurnRequest.of(chat, model).body() | {"priority": "batch"}
+    request = dataclasses.replace(TurnRequest.of(chat, model), max_tokens=0, batch=True)
     try:
-        generation = await _started(client, request)
+        generation = await Generation.start(client, request)
         async with aclosing(generation.events()) as events:
             async for _ in events:
                 continue
     except ClientError:
         return
-
-
-async def _started(client: DaemonClient, request: dict[str, object]) -> Generation:
-    """The generation of nothing, or of one token where a daemon wants one at least."""
-    path = "/ingle/v1/generations"
-    try:
-        created = await client.request(GenerationCreated, "POST", path, request | {"max_tokens": 0})
-    except DaemonError as error:
-        if error.status != 400:
-            raise
-        created = await client.request(GenerationCreated, "POST", path, request | {"max_tokens": 1})
-    return Generation(client, created.id, created.model)

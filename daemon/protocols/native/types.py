@@ -157,7 +157,7 @@ class GenerationRequest(IngleOptions, frozen=True, kw_only=True):
     continues: bool | None = None
     sampling: SamplingOptions = msgspec.field(default_factory=SamplingOptions)
     format: AnswerFormat | None = None
-    max_tokens: TokenCount | None = None
+    max_tokens: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
     stop: str | list[str] | None = None
 
 

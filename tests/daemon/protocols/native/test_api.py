@@ -271,7 +271,7 @@ async def test_a_generation_that_cannot_be_is_refused_before_it_begins(
         ({"messages": HI, "sampling": {"temperature": 9}}, 400),
         ({"messages": HI, "sampling": {"logit_bias": {"x": 1}}}, 400),
         ({"messages": HI, "stop": [""]}, 400),
-        ({"messages": HI, "max_tokens": 0}, 400),
+        ({"messages": HI, "max_tokens": -1}, 400),
         ({"messages": HI, "model": "nope"}, 404),
     ]
     for body, status in bodies:
@@ -279,6 +279,16 @@ async def test_a_generation_that_cannot_be_is_refused_before_it_begins(
         assert answer.status_code == status, body
     assert await refusal(daemon, "GET", f"{GENERATIONS}/gen-0") == (404, "generation_not_found")
     assert daemon.services.manager.loaded() == []
+
+
+async def test_a_prompt_can_be_computed_ahead(daemon: RunningDaemon) -> None:
+    messages = [{"role": "user", "content": "x" * 60}]
+    events = await follow(daemon, await start(daemon, messages=messages, max_tokens=0))
+    assert [name for name, _ in events if name != "loading"] == ["started", "finished"]
+    assert events[-1][1]["completion_tokens"] == 0
+    events = await follow(daemon, await start(daemon, messages=messages, max_tokens=2))
+    started = next(data for name, data in events if name == "started")
+    assert started["cached_tokens"] > 50
 
 
 async def test_a_prompt_that_does_not_fit_is_an_error_event(daemon: RunningDaemon) -> None:
