@@ -40,6 +40,23 @@ def llama_cpp_python_server() -> tuple[Path, Path]:
     return python, library
 
 
+def python_program(package: str, version: str, *more: str) -> Path:
+    """The folder with the programs of a package, installed with what it needs."""
+    return _environment(f"{package}-{version}", [f"{package}=={version}", *more]).parent
+
+
+def npm_program(package: str, version: str, program: str) -> Path:
+    """A program of a package of npm's."""
+    folder = platformdirs.user_cache_path("ingle") / "bench" / f"{program}-{version}"
+    if not (folder / _DONE).exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        print(f"Installing {package} into {folder} …", file=sys.stderr)
+        command = ["npm", "install", "--no-fund", "--no-audit", "--prefix", str(folder)]
+        subprocess.run([*command, f"{package}@{version}"], check=True, stdout=sys.stderr)
+        (folder / _DONE).touch()
+    return folder / "node_modules" / ".bin" / program
+
+
 def _environment(name: str, packages: list[str]) -> Path:
     folder = platformdirs.user_cache_path("ingle") / "bench" / name
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
@@ -60,6 +77,7 @@ def _install(folder: Path, python: Path, packages: list[str]) -> list[list[str]]
             [str(python), "-m", "pip", "install", "--quiet", *packages],
         ]
     return [
-        [uv, "venv", "--quiet", "--python", sys.executable, str(folder)],
-        [uv, "pip", "install", "--quiet", "--python", str(python), *packages],
+        [uv, "venv", "--no-config", "--quiet", "--python", sys.executable, str(folder)],
+        # Our own pins, which uv would find in the folder we are in, are not theirs.
+        [uv, "pip", "install", "--no-config", "--quiet", "--python", str(python), *packages],
     ]

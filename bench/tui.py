@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import subprocess
 import sys
 import tempfile
 import time
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from chat_daemon import LAST
+from chat_peers import NOT_MEASURED, make_peers
 from chat_program import ChatProgram, Ingle, ScriptedDaemon
 from kept_chats import END, keep_chat
 from machine import median, save
@@ -245,13 +247,78 @@ def measure_long(ingle: Ingle, _daemon: ScriptedDaemon, arguments: argparse.Name
     }
 
 
+def measure_program(program: ChatProgram, daemon: ScriptedDaemon) -> Figures:
+    """What can be measured in any chat: its start, keys while nothing happens, keys in a stream."""
+    figures: Figures = {}
+    with program.running() as terminal:
+        usable = terminal.wait_for_screen(program.can_be_typed_in, 40)
+        if usable is None:
+            raise RuntimeError(f"it never took keys; its screen:\n{terminal.text}")
+        figures["start_ms"] = round((usable - terminal.started) * 1000, 1)
+        try:
+            program.open_chat(terminal)
+            terminal.settle(1.0, 10)
+            figures["idle_keys"] = summary(press_keys(terminal, LETTERS[:20], 0.1))
+            terminal.type("\x7f" * 20)
+            terminal.rest(1.0)
+            letters = LETTERS[20:50]
+            figures["stream"] = measure_stream(
+                program, terminal, daemon, tokens=1500, rate=200, letters=letters
+            )
+        except RuntimeError as error:
+            figures["not_measured"] = str(error)
+        figures["memory_mb"] = round(terminal.memory(), 1)
+    return figures
+
+
+def measure_peers(ingle: Ingle, daemon: ScriptedDaemon, arguments: argparse.Namespace) -> Figures:
+    """Other chats, each next to a run of ingle; a new chat each time, which is the easy case."""
+    figures: Figures = {"not_measured": NOT_MEASURED}
+    for peer in make_peers(ingle.folder.parent, ingle.port):
+        try:
+            peer.prepare()
+            measure_program(peer, daemon)  # what a first run sets up does not count
+            pairs = [
+                (measure_program(ingle, daemon), measure_program(peer, daemon))
+                for _ in range(arguments.pairs)
+            ]
+        except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
+            NOT_MEASURED[peer.name] = str(error)
+            continue
+        figures[peer.name] = compared(pairs)
+    return figures
+
+
+def compared(pairs: list[tuple[Figures, Figures]]) -> Figures:
+    """The last pair as it was, and how many times ours each figure of the peer is (median)."""
+    ours, theirs = ([flat(pair[side]) for pair in pairs] for side in (0, 1))
+    ratios = {
+        name: round(median([b[name] / a[name] for a, b in zip(ours, theirs, strict=True)]), 2)
+        for name in ours[0]
+        if all(run.get(name) for run in (*ours, *theirs))
+    }
+    return {"ingle": pairs[-1][0], "peer": pairs[-1][1], "times_ours": ratios}
+
+
+def flat(figures: Figures, before: str = "") -> dict[str, float]:
+    """The medians and single figures, by their whole names."""
+    numbers: dict[str, float] = {}
+    for name, value in figures.items():
+        if isinstance(value, dict):
+            numbers |= flat(value, f"{before}{name}.")  # pyright: ignore[reportUnknownArgumentType]
+        elif isinstance(value, (int, float)) and name not in ("count", "tokens"):
+            numbers[before + name] = float(value)
+    return numbers
+
+
 def main() -> None:
     """Measure, print; with --save write the result file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9, help="starts")
     parser.add_argument("--messages", type=int, default=500, help="before the measured answer")
     parser.add_argument("--idle", type=float, default=20.0, help="seconds")
-    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
+    parser.add_argument("--pairs", type=int, default=3, help="runs of ingle and of each peer")
+    parser.add_argument("--parts", nargs="+", default=list(PARTS)[:3], choices=list(PARTS))
     parser.add_argument("--save", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -269,7 +336,8 @@ def main() -> None:
             daemon.close()
     show(figures)
     if arguments.save:
-        print(save("tui-ingle", {"goals": GOALS, **figures}))
+        name = "tui-peers" if arguments.parts == ["peers"] else "tui-ingle"
+        print(save(name, {"goals": GOALS, **figures}))
 
 
 def show(figures: Figures, indent: str = "") -> None:
@@ -286,6 +354,7 @@ PARTS: dict[str, Callable[[Ingle, ScriptedDaemon, argparse.Namespace], Figures]]
     "start": lambda ingle, _daemon, arguments: measure_start(ingle, arguments.rounds),
     "chat": measure_chat,
     "long": measure_long,
+    "peers": measure_peers,
 }
 
 
