@@ -71,6 +71,7 @@ class Codex(ChatProgram):
     """Codex, in Rust, with the scripted daemon as its provider."""
 
     name = "codex"
+    whole_screen = False
     version: ClassVar[str] = "0.169.0"
 
     def prepare(self) -> None:

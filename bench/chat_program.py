@@ -58,6 +58,8 @@ class ChatProgram(ABC):
 
     name: ClassVar[str]
     submit: ClassVar[str] = "\r"
+    whole_screen: ClassVar[bool] = True
+    """Whether it takes the terminal's second screen; before that, the terminal echoes keys."""
 
     def __init__(self, folder: Path, port: int) -> None:
         self.folder = folder

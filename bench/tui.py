@@ -251,7 +251,13 @@ def measure_program(program: ChatProgram, daemon: ScriptedDaemon) -> Figures:
     """What can be measured in any chat: its start, keys while nothing happens, keys in a stream."""
     figures: Figures = {}
     with program.running() as terminal:
-        usable = terminal.wait_for_screen(program.can_be_typed_in, 40)
+        usable = terminal.wait_for_screen(
+            lambda screen: (
+                (ALTERNATE_SCREEN in terminal.raw or not program.whole_screen)
+                and program.can_be_typed_in(screen)
+            ),
+            40,
+        )
         if usable is None:
             raise RuntimeError(f"it never took keys; its screen:\n{terminal.text}")
         figures["start_ms"] = round((usable - terminal.started) * 1000, 1)
