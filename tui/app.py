@@ -8,11 +8,12 @@ import signal
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from rich.console import RenderableType
 from textual import events
 from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.screen import Screen
 
@@ -29,6 +30,10 @@ class ChatApp(App[None]):
     """The chat; the arguments are those of `ChatScreen`."""
 
     CSS_PATH = "app.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        # For what lies over the chat, where keys of the chat mean nothing.
+        Binding("f1", "help_here", "Help", show=False, priority=True)
+    ]
     TITLE = "ingle"
 
     def __init__(
@@ -114,6 +119,18 @@ class ChatApp(App[None]):
             self.call_later(self._chat.run_command, name)
 
         return run
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave F1 to screens that have a meaning of their own for it."""
+        if action != "help_here":
+            return super().check_action(action, parameters)
+        from .screens.filtered_table import FilteredTable
+
+        return self.screen.is_modal and not isinstance(self.screen, FilteredTable)
+
+    def action_help_here(self) -> None:
+        """Show what can be done on the screen that is over the chat."""
+        self._chat.run_command("help")
 
     def exit(
         self, result: None = None, return_code: int = 0, message: RenderableType | None = None

@@ -1,10 +1,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ingle.tui.commands import COMMANDS, command_table, find_slash, parse_slash
+
+if TYPE_CHECKING:
+    from .conftest import OpenChat
 
 # Keys that a terminal cannot tell from backspace, tab, enter and escape.
 ALIASED = {"ctrl+h", "ctrl+i", "ctrl+m", "ctrl+left_square_bracket"}
@@ -37,3 +41,8 @@ def test_names_and_keys_are_unique_and_usable() -> None:
 def test_the_page_of_the_chat_lists_all_of_them() -> None:
     page = Path(__file__).parents[2] / "docs" / "tui.md"
     assert page.read_text(encoding="utf-8").endswith(command_table())
+
+
+async def test_every_command_is_answered(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        assert not [c.name for c in COMMANDS if not chat.screen.can_run(c.name)]

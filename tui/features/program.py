@@ -15,6 +15,7 @@ from ..preferences import Preferences, PreferencesBroken, remember
 from .feature import Feature, Handler
 
 if TYPE_CHECKING:
+    from textual.app import App
     from textual.theme import Theme
 
     from ..host import ChatHost
@@ -140,9 +141,10 @@ class ProgramFeature(Feature):
         """Show the keys of where the reader is, and every command."""
         from ..screens.help import HelpScreen
 
-        focused = self.host.chat_app.focused or self.host.composer
-        here = getattr(focused, "HELP_KEYS", ())
-        title = getattr(focused, "HELP_TITLE", type(focused).__name__)
+        app = self.host.chat_app
+        focused = app.focused or self.host.composer
+        here = getattr(focused, "HELP_KEYS", ()) or keys_of_screen(app)
+        title = getattr(focused, "HELP_TITLE", "Where you are")
         self.host.show_screen(HelpScreen(here, self._commands, self.keys_of, title=title))
 
     def keys(self) -> None:
@@ -156,3 +158,13 @@ class ProgramFeature(Feature):
         from ..screens.doctor import DoctorScreen
 
         self.host.show_screen(DoctorScreen(self.host, self._devices))
+
+
+def keys_of_screen(app: App[None]) -> list[tuple[str, str]]:
+    """Keys that mean something on the screen that is shown, with what they do."""
+    bindings = [active.binding for active in app.screen.active_bindings.values()]
+    return [
+        (app.get_key_display(binding), binding.description)
+        for binding in bindings
+        if binding.description and binding.key != "f1"
+    ]

@@ -10,6 +10,7 @@ from ingle.tui.commands import COMMANDS
 from ingle.tui.folders import Folders
 from ingle.tui.preferences import Preferences, load_preferences
 from ingle.tui.screens.chat import ChatScreen
+from ingle.tui.screens.help import HelpScreen
 from ingle.tui.widgets.composer import Composer
 
 if TYPE_CHECKING:
@@ -176,3 +177,14 @@ async def test_help_for_a_block_and_the_way_back(open_chat: OpenChat) -> None:
         await chat.pilot.press("escape")
         await chat.until(lambda: chat.app.query_one(Composer).has_focus)
         assert chat.draft == "draft"
+
+
+async def test_help_on_a_dialog_is_about_the_dialog(open_chat: OpenChat) -> None:
+    async with open_chat(size=(100, 40)) as chat:
+        await chat.pilot.press("f2")
+        await chat.until_shown("Settings")
+        await chat.pilot.press("f1")
+        await chat.until(lambda: isinstance(chat.app.screen, HelpScreen))
+        await chat.until_shown("Close")
+        await chat.pilot.press("escape")
+        await chat.until_shown("Settings")
