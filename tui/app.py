@@ -124,9 +124,11 @@ class ChatApp(App[None]):
         """Leave F1 to screens that have a meaning of their own for it."""
         if action != "help_here":
             return super().check_action(action, parameters)
+        if not self.screen.is_modal:
+            return False
         from .screens.filtered_table import FilteredTable
 
-        return self.screen.is_modal and not isinstance(self.screen, FilteredTable)
+        return not isinstance(self.screen, FilteredTable)
 
     def action_help_here(self) -> None:
         """Show what can be done on the screen that is over the chat."""
