@@ -128,11 +128,11 @@ class WorkerLoop:
     def _step(self) -> list[SequenceOutput]:
         """One step, once it is this model's turn to compute."""
         if self._lease is None:
-            return self._engine.step()
+            return self._engine.step(admits=False)
         self._contended = self._lease.acquire()
         self._engine.share_machine(self._contended)
         try:
-            return self._engine.step()
+            return self._engine.step(admits=False)
         finally:
             self._lease.release()
 

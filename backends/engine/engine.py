@@ -97,16 +97,21 @@ class Engine:
         return self.scheduler.dictate(sequence, token_ids)
 
     def admit(self) -> list[Sequence]:
-        """The sequences that begin with the next step, which would else admit them unseen."""
+        """The sequences that begin with the next step, which is then told not to admit more."""
         return self.scheduler.admit()
 
     def share_machine(self, contended: bool) -> None:
         """Say before a step whether another model waits for the same processors."""
         self.scheduler.share_machine(contended)
 
-    def step(self) -> list[SequenceOutput]:
-        """Compute one batch; returns what happened to the sequences that got a token."""
-        self.scheduler.admit()
+    def step(self, *, admits: bool = True) -> list[SequenceOutput]:
+        """Compute one batch; returns what happened to the sequences that got a token.
+
+        Unless it `admits`, only those that `admit` returned begin: whose keys and values have been
+        read from the store since then would begin unseen.
+        """
+        if admits:
+            self.scheduler.admit()
         flight = self._flight
         if flight is None:
             if not self.scheduler.running:

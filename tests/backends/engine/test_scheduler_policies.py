@@ -92,6 +92,19 @@ def test_one_request_is_not_held_up_by_a_hundred_of_another_client() -> None:
     assert_empty(engine)
 
 
+def test_nobody_begins_unseen() -> None:
+    engine = make_engine(slots=2)
+    first, second = interactive(5, 5), interactive(5, 5)
+    engine.add(first)
+    assert engine.admit() == [first]
+    engine.add(second)  # as one whose cache was read meanwhile
+    engine.step(admits=False)
+    assert second.slot < 0
+    assert engine.admit() == [second]
+    run_until(engine, first, second)
+    assert_empty(engine)
+
+
 def test_an_interactive_request_takes_the_slot_of_a_batch_one() -> None:
     engine = make_engine(slots=2, capacity=512)
     jobs = [batch(40, 30, token=token) for token in (2, 3, 4)]
