@@ -34,6 +34,7 @@ examples:
 
 talk:
   chat      open the chat; the same as no command at all
+  chats     list, search, export and import the chats that are kept
   run       ask once, and print the answer as it comes
 
 models:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
@@ -100,7 +101,7 @@ class SearchScreen(ModalScreen[SearchHit | None]):
         """Show more of the hit."""
         if event.option_index < len(self._hits):
             hit = self._hits[event.option_index]
-            self.run_worker(self._preview(hit), group="preview", exclusive=True)
+            self.run_worker(partial(self._preview, hit), group="preview", exclusive=True)
 
     def action_move(self, lines: int) -> None:
         """Highlight another hit, without leaving the line one types in."""

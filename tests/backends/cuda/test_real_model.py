@@ -104,7 +104,7 @@ def ask(engine: Engine, prompts: list[list[int]]) -> list[tuple[list[int], list[
     """What is said to each, all at once, and how likely it was."""
     params = SamplingParams(temperature=0)
     sequences = [
-        Sequence("r", i, list(prompt), params, TOKENS, ignore_eos=True, logprobs=5)
+        Sequence("r", i, list(prompt), params, TOKENS, ignore_eos=True, logprobs=20)
         for i, prompt in enumerate(prompts)
     ]
     scored: dict[Sequence, list[TokenLogprobs]] = {sequence: [] for sequence in sequences}
