@@ -39,16 +39,7 @@ def run_chat(
         return 2
     preferences = load_preferences(None if folders is None else folders.config)
     theme = choose_theme(preferences.theme, os.environ)
-    if not preferences.motion:
-        os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
-        os.environ.setdefault("TEXTUAL_SMOOTH_SCROLL", "0")
-    if "NO_COLOR" in os.environ:
-        # Textual reads its theme when it is imported, and only this one draws without colours.
-        os.environ.setdefault("TEXTUAL_THEME", "ansi-dark")
-    if "SSH_CONNECTION" not in os.environ:
-        # How long (ms) Textual waits after an escape for the rest of a sequence. Terminals on this
-        # machine send it in one piece.
-        os.environ.setdefault("ESCDELAY", "20")
+    _set_up_textual(motion=preferences.motion)
     signal.signal(signal.SIGTERM, _leave)
     try:
         with _first_frame(theme) as first_frame:
@@ -69,6 +60,23 @@ def run_chat(
             return app.return_code or 0
     except KeyboardInterrupt:
         return 130
+
+
+def _set_up_textual(*, motion: bool) -> None:
+    """Tell Textual, which looks into the environment when it is imported, how to be."""
+    # A shell that exports its size does not know of the next one.
+    for stale in ("COLUMNS", "LINES"):
+        os.environ.pop(stale, None)
+    if not motion:
+        os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
+        os.environ.setdefault("TEXTUAL_SMOOTH_SCROLL", "0")
+    if "NO_COLOR" in os.environ:
+        # Textual reads its theme when it is imported, and only this one draws without colours.
+        os.environ.setdefault("TEXTUAL_THEME", "ansi-dark")
+    if "SSH_CONNECTION" not in os.environ:
+        # How long (ms) Textual waits after an escape for the rest of a sequence. Terminals on this
+        # machine send it in one piece.
+        os.environ.setdefault("ESCDELAY", "20")
 
 
 def unusable_terminal() -> str | None:

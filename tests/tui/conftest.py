@@ -454,7 +454,8 @@ class Chat:
         await self.until(lambda: text in self.screen_text)
 
     async def send(self, text: str) -> None:
-        """Type a prompt in one go and press enter."""
+        """Type a prompt in one go and press enter, once nothing lies over the chat any more."""
+        await self.until(lambda: self.app.screen is self.screen)
         self.app.query_one(Composer).replace_text(text)
         await self.pilot.press("enter")
 

@@ -60,7 +60,8 @@ def arguments(tmp_path: Path, gate: Path) -> list[str]:
 def test_it_paints_before_textual_and_keeps_what_is_typed(
     open_terminal: OpenTerminal, arguments: list[str], gate: Path, size: tuple[int, int]
 ) -> None:
-    with open_terminal(arguments, size) as terminal:
+    # As a shell that exports its size, and an old one.
+    with open_terminal(arguments, size, COLUMNS="60", LINES="20") as terminal:
         terminal.until(lambda screen: "╰" in screen and "○ starting" in screen)
         first_frame = terminal.text.split("\n")
         terminal.type("typed early")
