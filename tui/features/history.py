@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .. import wording
 from ..history.errors import HistoryError
 from .encryption import EncryptionFeature
 from .feature import Feature, Handler
@@ -159,8 +160,9 @@ class HistoryFeature(Feature):
         self.host.show_screen(screen)
 
         def progress(report: ImportReport) -> bool:
-            of = f" of {report.total}" if report.total else ""
-            screen.tell(f"{report.seen}{of} chats read, {report.messages} messages new")
+            of = f" of {wording.tokens(report.total)}" if report.total else ""
+            read, new = wording.tokens(report.seen), wording.tokens(report.messages)
+            screen.tell(f"{read}{of} chats read, {new} messages new")
             return not screen.is_cancelled
 
         try:

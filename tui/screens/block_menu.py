@@ -22,7 +22,7 @@ WORDS: dict[Action, str] = {
     "edit": "Edit and send as a new branch",
     "again": "Answer again, beside this one",
     "branch": "Go on from here in a chat of its own",
-    "pin": "Keep word for word when compacting, or no longer",
+    "pin": "Keep word for word when compacting, or not",
     "fold": "Fold or unfold",
 }
 NAMES = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from rich.cells import cell_len
@@ -97,7 +98,7 @@ class ChatListScreen(ModalScreen[str | None]):
         line = self.query_one(Input)
         line.cursor_blink = False
         line.focus()
-        self.run_worker(self._read(self._current), group="read", exclusive=True)
+        self.run_worker(partial(self._read, self._current), group="read", exclusive=True)
 
     def on_resize(self, event: events.Resize) -> None:
         """Lines are as wide as the screen."""

@@ -21,9 +21,10 @@ from ..widgets.context_ribbon import ribbon_line, role_legend
 from ..widgets.signs import signs
 
 HINT = "enter goes there · o: order of size or of the chat · esc closes"
+SHORT_HINT = "enter goes there · o: other order · esc closes"
 PREVIEW = 200
-AROUND = 12
-"""Lines of the dialog that are not the list."""
+AROUND = 11
+"""Lines of the dialog that are neither the list nor the legend."""
 
 
 class ContextTable(ModalScreen[str | None]):
@@ -54,7 +55,7 @@ class ContextTable(ModalScreen[str | None]):
             yield Static(id="ribbon", markup=False)
             yield OptionList(markup=False)
             yield Static(self._saved(), classes="dialog-hint", markup=False)
-            yield Static(Content.styled(HINT, "$muted"), markup=False)
+            yield Static(id="keys", markup=False)
 
     def on_mount(self) -> None:
         """Show the largest first."""
@@ -63,12 +64,14 @@ class ContextTable(ModalScreen[str | None]):
 
     def on_resize(self) -> None:
         """The ribbon is as wide as the dialog, and the list as high as is left."""
-        around = AROUND if self.size.width >= 80 else AROUND + 2  # some lines take two there
-        self.query_one(OptionList).styles.max_height = max(3, self.size.height * 9 // 10 - around)
         ribbon = self.query_one("#ribbon", Static)
-        width = max(20, ribbon.size.width or min(94, self.size.width * 94 // 100 - 6))
-        legend = Content("   ").join(role_legend(self._use))
-        ribbon.update(Content("\n").join([ribbon_line(self._use, width, widest=width), legend]))
+        width = max(20, min(94, self.size.width * 94 // 100 - 6))
+        legend = _in_lines(role_legend(self._use), width)
+        around = AROUND + len(legend) + self._saved().cell_length // width
+        self.query_one(OptionList).styles.max_height = max(3, self.size.height * 9 // 10 - around)
+        ribbon.update(Content("\n").join([ribbon_line(self._use, width, widest=width), *legend]))
+        hint = HINT if len(HINT) <= width else SHORT_HINT
+        self.query_one("#keys", Static).update(Content.styled(hint, "$muted"))
 
     @property
     def rows(self) -> list[ContextPart]:
@@ -90,7 +93,7 @@ class ContextTable(ModalScreen[str | None]):
             parts.append(f"/compact saves about {wording.tokens(saved.compact)}")
         if saved.trim:
             parts.append(f"/trim saves about {wording.tokens(saved.trim)}")
-        text = " · ".join(parts) or "Nothing to be saved: all of it is recent, pinned or short."
+        text = " · ".join(parts) or "Nothing to save: all is recent, pinned or short."
         return Content.styled(text, "$secondary")
 
     def _fill(self) -> None:
@@ -129,3 +132,15 @@ class ContextTable(ModalScreen[str | None]):
     def action_close(self) -> None:
         """End without a choice."""
         self.dismiss(None)
+
+
+def _in_lines(parts: Sequence[Content], width: int) -> list[Content]:
+    """As many parts on each line as have room, none of them broken."""
+    lines: list[Content] = []
+    for part in parts:
+        longer = Content("   ").join([*lines[-1:], part])
+        if lines and longer.cell_length <= width:
+            lines[-1] = longer
+        else:
+            lines.append(part)
+    return lines

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ..host import ChatHost
 
 NAME_WIDTH = 13
+AROUND = 8
+"""Lines of the dialog that are not facts."""
 HINT = "y copies it all  ·  esc closes"
 
 
@@ -88,7 +90,9 @@ class DoctorScreen(ModalScreen[None]):
         self._show()
 
     def on_resize(self) -> None:
-        """Lay the facts out for the new width."""
+        """Lay the facts out for the new width; the keys stay in sight."""
+        rows = max(3, self.size.height * 9 // 10 - AROUND)
+        self.query_one(VerticalScroll).styles.max_height = min(36, rows)
         self.call_after_refresh(self._show)
 
     def _show(self) -> None:

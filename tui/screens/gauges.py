@@ -23,6 +23,8 @@ Closed = Literal["side", "off"]
 """What is shown after a screen: the panel beside the chat, or nothing."""
 TALL = 40
 """Lines from which on everything is drawn large."""
+HINT = "esc: back to the chat · F4: gauges off · page up, page down: more"
+SHORT_HINT = "esc: back · F4: gauges off · page up, page down: more"
 MAP_HINT = "arrows or mouse: what is in a cell · enter: whose it is"
 
 
@@ -130,8 +132,12 @@ class GaugesScreen(_MapScreen):
                 yield PageLegend()
                 yield Static(Content.styled(MAP_HINT, "$muted"), id="told")
         yield ContextRibbon()
-        hint = "esc: back to the chat · F4: gauges off · page up, page down: more"
-        yield Static(hint, id="foot", markup=False)
+        yield Static(id="foot", markup=False)
+
+    def on_resize(self) -> None:
+        """Tell the keys in as many words as there is room for."""
+        hint = HINT if self.size.width >= len(HINT) + 2 else SHORT_HINT
+        self.query_one("#foot", Static).update(hint)
 
     def action_page(self, direction: int) -> None:
         """See what has no room."""

@@ -30,6 +30,8 @@ from ..model_words import (
 from ..transcript.cleaning import clean
 
 MARKS = {"ready": "●", "stopped": "○", "downloading": "↓", "available": "·", "failed": "✗"}
+KEYS = "p pull · u unload · d delete · c compare · / filter · esc closes"
+SHORT_KEYS = "p pull · u unload · d delete · c compare · esc"
 BESIDE_THE_LIST = 12
 """Rows of the dialog for other things than the list, and around it."""
 Action = Literal["use", "pull", "cancel", "delete", "unload", "compare"]
@@ -100,6 +102,7 @@ class ModelPicker(ModalScreen[Picked | None]):
         options.styles.max_height = max(2, self.size.height - BESIDE_THE_LIST)
         self._fill(self.query_one(Input).value)
         options.highlighted = highlighted
+        self._show_keys()
 
     # What is shown
 
@@ -131,7 +134,7 @@ class ModelPicker(ModalScreen[Picked | None]):
 
     def _row(self, model: ModelEntry) -> Content:
         width = self.size.width or 80
-        name_width = 18 if width < 70 else 20 if width < 90 else 26
+        name_width = 16 if width < 70 else 20 if width < 90 else 26
         name = clean(model.name)
         name = name if len(name) <= name_width else f"{name[: name_width - 1]}…"
         mark = MARKS.get(model.state, "◐")
@@ -144,7 +147,7 @@ class ModelPicker(ModalScreen[Picked | None]):
         if not model.writes or not model.chat:
             parts.append(("does not chat", "$muted"))
             return Content.assemble(*parts)
-        parts.append((f"{fit_words(model.fit):<14}", fit_style(model.fit)))
+        parts.append((f"{fit_words(model.fit):<15}", fit_style(model.fit)))
         if width >= 80:
             parts.append((f"{model.quantization or '':<7}", "$muted"))
         speed = self._speeds.get(model.name)
@@ -201,8 +204,11 @@ class ModelPicker(ModalScreen[Picked | None]):
 
     def on_descendant_focus(self) -> None:
         """Tell the keys that count now."""
+        self._show_keys()
+
+    def _show_keys(self) -> None:
         if self.focused is self.query_one(OptionList):
-            keys = "p pull · u unload · d delete · c compare · / filter · esc closes"
+            keys = KEYS if self.size.width >= 80 else SHORT_KEYS
         else:
             keys = "type to filter · tab: more keys · esc closes"
         self.query_one("#hint", Static).update(Content(keys).stylize("$muted"))

@@ -115,7 +115,9 @@ class SearchScreen(ModalScreen[SearchHit | None]):
         self.dismiss(None)
 
     def _look(self, text: str) -> None:
-        if parse_query(text).is_empty:
+        helping = parse_query(text).is_empty
+        self.set_class(helping, "-helping")
+        if helping:
             self._show([], text, "")
             self.query_one("#preview", Static).update(Content(HELP).stylize("$muted"))
             return

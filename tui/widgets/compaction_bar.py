@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BarText:
-    """A line: a mark in the colour `style`, words, and the keys that matter."""
+    """A line: a mark in the colour `style`, words, and the keys that matter, also in brief."""
 
     words: str
     keys: str
+    brief_keys: str
     mark: str = "▲"
     style: str = "$secondary"
 
@@ -41,8 +42,9 @@ class CompactionBar(Widget):
         said = self.said
         if said is None:
             return Content("")
-        keys = Content(said.keys).stylize("$muted")
         words = Content.assemble((f"{said.mark} ", said.style), said.words)
+        long = words.cell_length + len(said.keys) + 3 <= self.size.width
+        keys = Content(said.keys if long else said.brief_keys).stylize("$muted")
         room = self.size.width - keys.cell_length - 3
         if room < words.cell_length and room < 24:
             return words.truncate(self.size.width, ellipsis=True)
@@ -51,13 +53,15 @@ class CompactionBar(Widget):
 
 def suggestion_text(share: float) -> BarText:
     """That compacting would be a good idea; `share` of the context is full."""
-    return BarText(f"{share:.0%} of the context is full", "F6 compacts · esc hides this")
+    return BarText(
+        f"{share:.0%} of the context is full", "F6 compacts · esc hides this", "F6 compacts · esc"
+    )
 
 
 def notice_text(share: float, seconds: int) -> BarText:
     """That it will begin by itself."""
     words = f"{share:.0%} of the context is full: compacting in {seconds} s"
-    return BarText(words, "esc holds it off", style="$warning")
+    return BarText(words, "esc holds it off", "esc: no", style="$warning")
 
 
 def progress_text(progress: Progress) -> BarText:
@@ -70,4 +74,5 @@ def progress_text(progress: Progress) -> BarText:
         words = f"reading {wording.tokens(progress.computed)} tokens"
     if progress.seconds >= 1:
         words += f" · {progress.seconds:.0f} s"
-    return BarText(f"Compacting: {words}", "esc leaves all as it was", mark="◆", style="$primary")
+    keys, brief = "esc leaves all as it was", "esc stops"
+    return BarText(f"Compacting: {words}", keys, brief, mark="◆", style="$primary")
