@@ -161,6 +161,7 @@ class FakeDaemon:
         self.pull_done: list[str] = []
         self.pages = page_map()
         self.pulls: list[Json] = []
+        self.status: Json | None = None
         self.full_names: dict[str, str] = {}
         self.loaded_context: int | None = None
         self._subscribers: list[asyncio.Queue[tuple[str, Json]]] = []
@@ -241,6 +242,7 @@ class FakeDaemon:
         routes: list[tuple[str, Callable[..., Awaitable[None]]]] = [
             (r"GET /health", self._health),
             (r"GET /ingle/v1/models", self._models),
+            (r"GET /ingle/v1/status", self._status),
             (r"GET /ingle/v1/events(?:\?pages=(.+))?", self._events),
             (r"POST /ingle/v1/tokens", self._tokens),
             (r"POST /ingle/v1/load", self._load),
@@ -265,6 +267,13 @@ class FakeDaemon:
 
     async def _models(self, request: Request) -> None:
         await request.answer({"models": self.models, "pulls": self.pulls, "disk_free": 52 * 10**9})
+
+    async def _status(self, request: Request) -> None:
+        if self.status is not None:
+            await request.answer(self.status)
+            return
+        error = {"code": "not_found", "message": "There is no status here.", "hint": None}
+        await request.answer({"error": error}, 404)
 
     async def _load(self, request: Request) -> None:
         context = self.loaded_context or request.body.get("context") or 8192

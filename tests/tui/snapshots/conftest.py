@@ -1,0 +1,237 @@
+"""What a screen shows as text and styles, at three sizes and in two themes, beside its files.
+
+    UPDATE_SNAPSHOTS=1 pytest tests/tui/snapshots    after a change that is meant
+
+A snapshot is what the screen shows, then a letter for the style of each cell, then what the letters
+mean in each theme. `git diff` shows what changed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+import os
+import time
+from collections.abc import Awaitable, Callable
+from datetime import datetime, tzinfo
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.style import Style
+from textual.widgets import Input
+
+from ingle.tui.chats.chat import Chat as ChatTree
+from ingle.tui.chats.chat import ChatSettings
+from ingle.tui.chats.message import Attachment, Message, MessageFacts
+from ingle.tui.folders import Folders
+from ingle.tui.theme import DAYLIGHT, EMBER
+
+if TYPE_CHECKING:
+    from ..conftest import Chat
+
+FOLDER = Path(__file__).parent
+SIZES = ((60, 20), (80, 24), (160, 45))
+THEMES = (EMBER.name, DAYLIGHT.name)
+UPDATES = bool(os.environ.get("UPDATE_SNAPSHOTS"))
+CALM, LONG_CALM = 0.02, 0.4
+"""Seconds without a change after which a screen is taken for what it will be, and surely is."""
+LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+MORNING = 1_790_000_000.0
+"""Every message's time: a frozen clock."""
+ANSWER = """\
+## Day 1
+
+Arrive and **rest**; then walk to *Gion*. A guide of `600 m`:
+
+- 15:00 check in near the station, with a step-free exit
+- 17:30 taxi to Gion
+
+```python
+def cost(taxi: int, food: int) -> int:
+    return taxi + food  # in yen
+```
+
+| day | what |
+|-----|------|
+| 1   | Gion |
+"""
+
+
+class Frozen(datetime):
+    """A calendar that stands still."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> Frozen:
+        """Two days after every message."""
+        return cls.fromtimestamp(MORNING + 2 * 86_400, tz)
+
+
+class Clock:
+    """A clock that goes on only when it is told to."""
+
+    strftime = staticmethod(time.strftime)
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        """Seconds."""
+        return self.now
+
+    def localtime(self, _: float) -> time.struct_time:
+        """The morning, whenever it was: answers of the scripted daemon are of today."""
+        return time.gmtime(MORNING)
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """What the chat takes for the time; days and hours stand still as well."""
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    if hasattr(time, "tzset"):
+        time.tzset()
+    for module in ("chat_list", "search"):
+        monkeypatch.setattr(f"ingle.tui.screens.{module}.datetime", Frozen)
+    clock = Clock()
+    for module in (
+        "features.gauges",
+        "transcript.message_entry",
+        "transcript.reasoning_block",
+        "turn",
+    ):
+        monkeypatch.setattr(f"ingle.tui.{module}.time", clock)
+    progress = "ingle.tui.compaction.compactor.Progress.seconds"
+    monkeypatch.setattr(progress, property(lambda _: 12.0))
+    return clock
+
+
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folders:
+    """Screens tell where things are kept: a place that is the same everywhere."""
+    monkeypatch.chdir(tmp_path)
+    return Folders(Path("chats"), Path("config"))
+
+
+@pytest.fixture
+def tree() -> ChatTree:
+    """A conversation with most of what can be in one."""
+    chat = ChatTree(ChatSettings(system="Be brief."), id="1" * 22, created=MORNING)
+    facts = MessageFacts(
+        prompt_tokens=412,
+        cached_tokens=400,
+        completion_tokens=120,
+        context=8192,
+        first_token=0.21,
+        decode_seconds=2.0,
+    )
+
+    def say(name: str, role: str, content: str, parent: str | None, **more: object) -> Message:
+        fields: dict[str, object] = {"id": name, "role": role, "content": content}
+        if role == "assistant":
+            fields |= {"model": "qwen3:8b", "ending": "answered", "facts": facts}
+        message = Message(**fields, **more, parent=parent, created=MORNING)  # type: ignore[arg-type]
+        return chat.add(message)
+
+    notes = Attachment("notes.txt", "step-free only\n" * 20)
+    say("a", "user", "Plan four days in Kyoto; my mother walks with a cane.", None)
+    say("b", "assistant", "Here is a first plan.", "a")
+    say("c", "assistant", ANSWER, "a", reasoning="They need short ways.")
+    say("d", "user", "And what does it cost? 京都は高い 🙂 שלום", "c", attachments=(notes,))
+    say("e", "assistant", "About 40 000 yen a d", "d").ending = "stopped"
+    return chat
+
+
+Look = Callable[..., Awaitable[None]]
+
+
+@pytest.fixture
+def look() -> Look:
+    """`await look(chat, name)` compares what is shown at every size; a `name` is seen once."""
+    return compared
+
+
+async def compared(chat: Chat, name: str) -> None:
+    for field in chat.app.screen.query(Input):
+        field.cursor_blink = False
+    differences: list[str] = []
+    for size in SIZES:
+        await chat.pilot.resize_terminal(*size)
+        file = FOLDER / f"{name}-{size[0]}x{size[1]}.txt"
+        before = file.read_text(encoding="utf-8") if file.exists() else ""
+        now = await snapshot(chat, expected="" if UPDATES else before)
+        if UPDATES:
+            file.write_text(now, encoding="utf-8")
+        elif now != before:
+            lines = before.splitlines(), now.splitlines()
+            differences += difflib.unified_diff(*lines, f"expected {file.name}", "now")
+    if differences:
+        pytest.fail("\n".join(differences))
+
+
+async def snapshot(chat: Chat, *, expected: str) -> str:
+    """The screen in all themes; where it is not as expected, it is given more and more time."""
+    calm = CALM if expected else LONG_CALM
+    while True:
+        now = merged([await picture(chat, theme, calm) for theme in THEMES])
+        if now == expected or calm >= LONG_CALM:
+            return now
+        calm *= 3
+
+
+Picture = tuple[str, str, str]
+"""The text, the letters, and what the letters mean."""
+
+
+async def picture(chat: Chat, theme: str, calm: float) -> Picture:
+    """What the screen shows in a theme, once it stays so for `calm` seconds."""
+    chat.app.theme = theme
+    await asyncio.sleep(calm)
+    now = drawn(chat, theme)
+    while True:
+        await asyncio.sleep(calm)
+        before, now = now, drawn(chat, theme)
+        if now == before:
+            return now
+
+
+def drawn(chat: Chat, theme: str) -> Picture:
+    """What the screen shows at this moment."""
+    strips = chat.app.screen._compositor.render_strips()  # pyright: ignore[reportPrivateUsage]
+    letters: dict[str, str] = {}
+    text: list[str] = []
+    grid: list[str] = []
+    for strip in strips:
+        text.append(strip.text.rstrip())
+        cells = ""
+        for segment in strip:
+            look = described(segment.style)
+            letter = letters.setdefault(look, LETTERS[min(len(letters), len(LETTERS) - 1)])
+            cells += letter * segment.cell_length
+        grid.append(shortened(cells))
+    legend = [f"{letter} {look}" for look, letter in letters.items()]
+    return "\n".join(text), "\n".join(grid), f"{theme}:\n" + "\n".join(legend)
+
+
+def merged(pictures: list[Picture]) -> str:
+    """Text and letters once, where the themes agree on them."""
+    texts, grids = dict.fromkeys(p[0] for p in pictures), dict.fromkeys(p[1] for p in pictures)
+    return "\n\n".join([*texts, *grids, *(p[2] for p in pictures)]) + "\n"
+
+
+def shortened(cells: str) -> str:
+    """Runs of letters with their lengths, as in `a12 b3`."""
+    return " ".join(f"{letter}{len(list(run))}" for letter, run in groupby(cells))
+
+
+def described(style: Style | None) -> str:
+    """Colours and attributes in words."""
+    if style is None:
+        return "plain"
+    parts: list[str] = [style.color.name if style.color else "default"]
+    if style.bgcolor:
+        parts.append(f"on {style.bgcolor.name}")
+    names = ("bold", "dim", "italic", "underline", "reverse", "strike")
+    parts += [name for name in names if getattr(style, name)]
+    return " ".join(parts)

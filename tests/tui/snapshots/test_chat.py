@@ -1,0 +1,250 @@
+"""The chat itself, and what lies over it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingle.tui.chats.chat import Chat as ChatTree
+from ingle.tui.chats.compaction import Compaction
+from ingle.tui.folders import Folders
+
+if TYPE_CHECKING:
+    from ..conftest import Chat, FakeDaemon, OpenChat
+    from .conftest import Look
+
+Scene = Callable[["Chat", "FakeDaemon", ChatTree], Awaitable[None]]
+
+
+async def welcome(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    await chat.until_shown("smollm2:135m on disk")
+
+
+async def welcome_pull(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    daemon.models = []
+    daemon.add_model("smollm2:135m", installed=False)
+    chat.screen.link.wake()
+    await daemon.stop()
+    await daemon.start()
+    chat.screen.wake_daemon()
+    await chat.until(lambda: chat.screen.state.must_pull)
+
+
+async def daemon_lost(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    await chat.until_shown("smollm2:135m on disk")
+    chat.screen.open_chat(tree)
+    await daemon.stop()
+    await chat.until_shown("enter starts it again")
+
+
+async def conversation(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    await chat.until_shown("smollm2:135m on disk")
+    chat.screen.open_chat(tree)
+    await chat.until(lambda: chat.transcript.entries)
+
+
+async def compacted(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    await chat.until_shown("smollm2:135m on disk")
+    tree.add_compaction(
+        Compaction(
+            at="c",
+            summary="## Wishes\n- Kyoto, four days",
+            id="2" * 22,
+            created=1_790_000_000.0,
+            turns=1,
+            tokens_before=6912,
+            tokens_after=611,
+            kv_pages=394,
+            seconds=3.1,
+        )
+    )
+    chat.screen.open_chat(tree)
+    await chat.until(lambda: chat.transcript.entries)
+
+
+async def scrolled_up(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    await conversation(chat, daemon, tree)
+    await chat.pilot.press("pageup")
+
+
+async def draft(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    await conversation(chat, daemon, tree)
+    chat.screen.composer.replace_text("A draft of\ntwo lines: 京都 🙂 שלום")
+
+
+async def help_screen(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    await conversation(chat, daemon, tree)
+    await chat.pilot.press("f1")
+
+
+async def palette(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    await conversation(chat, daemon, tree)
+    await chat.pilot.press("ctrl+p")
+    await chat.until(lambda: len(chat.app.screen_stack) == 2)
+    await chat.pilot.press("t", "h", "e", "m", "e")
+
+
+async def rewind(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    await conversation(chat, daemon, tree)
+    chat.screen.run_command("rewind")
+
+
+async def system_prompt(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    await conversation(chat, daemon, tree)
+    chat.screen.run_command("system")
+
+
+async def redaction(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    await conversation(chat, daemon, tree)
+    chat.screen.composer.replace_text("My card is 4111 1111 1111 1111, mail ann@example.org")
+    chat.screen.run_command("redact")
+
+
+async def completion(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    await conversation(chat, daemon, tree)
+    await chat.pilot.press("slash", "m", "o")
+
+
+async def blocks(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    await conversation(chat, daemon, tree)
+    await chat.pilot.press("alt+up", "alt+up")
+
+
+def shows(name: str) -> Scene:
+    """What one command brings up over the conversation."""
+
+    async def scene(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+        await conversation(chat, daemon, tree)
+        chat.screen.run_command(name)
+        await chat.until(lambda: len(chat.app.screen_stack) == 2)
+
+    return scene
+
+
+def keep(chat: Chat, tree: ChatTree) -> None:
+    """Write the conversation down, as it is where one goes on with it."""
+    store = chat.screen.store
+    assert store is not None
+    store.add_chat(tree)
+    for message in tree.messages.values():
+        store.add_message(tree.id, message)
+
+
+async def find(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    await conversation(chat, daemon, tree)
+    await chat.pilot.press("ctrl+f")
+    await chat.pilot.press(*"gion")
+    await chat.until_shown("of 3")
+
+
+async def block_menu(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    await blocks(chat, daemon, tree)
+    await chat.pilot.press("enter")
+    await chat.until(lambda: len(chat.app.screen_stack) == 2)
+
+
+async def pins(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    tree.messages["a"].pinned = tree.messages["c"].pinned = True
+    await conversation(chat, daemon, tree)
+    chat.screen.run_command("pins")
+    await chat.until_shown("Kept word for word")
+
+
+async def no_pins(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    await conversation(chat, daemon, tree)
+    chat.screen.run_command("pins")
+    await chat.until_shown("Nothing is pinned.")
+
+
+async def compact_choice(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    await conversation(chat, daemon, tree)
+    chat.screen.send("word " * 8000)
+    await chat.until_shown("The context is full")
+
+
+async def compact_suggested(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    daemon.context = 27  # of which an answer leaves five
+    chat.screen.set_preferences(chat.screen.preferences._replace(auto_compact=False))
+    await conversation(chat, daemon, tree)
+    keep(chat, tree)
+    await chat.send("And now?")
+    await chat.until_shown("F6 compacts")
+
+
+async def compacting(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    daemon.script("## User", " and goal", gate_before=1)
+    await conversation(chat, daemon, tree)
+    keep(chat, tree)
+    chat.screen.run_command("compact")
+    await chat.until_shown("1 token written")
+
+
+async def answering(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    daemon.script("It **depends** on", " more", gate_before=1, thoughts=["Taxis cost most."])
+    await conversation(chat, daemon, tree)
+    keep(chat, tree)
+    await chat.send("Per person?")
+    await chat.until_shown("It depends on")
+    await chat.send("And in winter?")
+    await chat.until_shown("And in winter?")
+
+
+async def failure(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    error = {"code": "memory_busy", "message": "There is no room.", "hint": "Close something."}
+    daemon.script(refuse=(503, error))
+    await conversation(chat, daemon, tree)
+    keep(chat, tree)
+    await chat.send("Per person?")
+    await chat.until_shown("There is no room.")
+
+
+async def summary(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    await compacted(chat, daemon, tree)
+    chat.screen.run_command("summary")
+
+
+SCENES: dict[str, Scene] = {name: shows(name) for name in ("settings", "keys")} | {
+    scene.__name__: scene
+    for scene in (
+        welcome,
+        welcome_pull,
+        daemon_lost,
+        conversation,
+        compacted,
+        scrolled_up,
+        draft,
+        help_screen,
+        palette,
+        rewind,
+        system_prompt,
+        redaction,
+        completion,
+        blocks,
+        block_menu,
+        summary,
+        find,
+        pins,
+        no_pins,
+        compact_choice,
+        compact_suggested,
+        compacting,
+        answering,
+        failure,
+    )
+}
+
+
+@pytest.mark.parametrize("name", SCENES)
+async def test_screen(
+    open_chat: OpenChat,
+    fake_daemon: FakeDaemon,
+    folders: Folders,
+    tree: ChatTree,
+    look: Look,
+    name: str,
+) -> None:
+    async with open_chat(size=(80, 24), folders=folders) as chat:
+        await SCENES[name](chat, fake_daemon, tree)
+        await look(chat, name)

@@ -1,0 +1,155 @@
+"""All chats: the list, the search, what is asked about one, importing, encrypting."""
+
+from __future__ import annotations
+
+import importlib.util
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingle.tui.chats.chat import Chat as ChatTree
+from ingle.tui.chats.chat import ChatSettings
+from ingle.tui.chats.message import Message
+from ingle.tui.folders import Folders
+from ingle.tui.history.imports.import_chats import ImportReport
+from ingle.tui.history.store import HistoryStore, open_history
+
+if TYPE_CHECKING:
+    from ..conftest import Chat, FakeDaemon, OpenChat
+    from .conftest import Look
+
+DAY = 86_400.0
+SOUPS = ChatSettings(title="Soups & stews", pinned=True)
+
+
+def fill(store: HistoryStore, morning: float) -> None:
+    add(store, "tides", morning + 2 * DAY, ["Why are there tides?", "The moon pulls at the sea."])
+    add(store, "kyoto", morning + DAY, ["京都の車椅子 🙂", "Take the flat lane."], folder="travel")
+    add(store, "soup", morning - 40 * DAY, ["How long do lentils cook?", "A while."], SOUPS)
+    long = "A question which is a good deal longer than any line of a list could ever be, " * 3
+    add(store, "long", morning - 400 * DAY, [long, "The moon, [bold]again[/bold]."])
+
+
+def add(
+    store: HistoryStore,
+    name: str,
+    created: float,
+    said: list[str],
+    settings: ChatSettings | None = None,
+    *,
+    folder: str = "",
+) -> None:
+    chat = ChatTree(settings or ChatSettings(folder=folder), id=name, created=created)
+    store.add_chat(chat)
+    parent: str | None = None
+    for place, text in enumerate(said):
+        message = Message(
+            role="user", content=text, parent=parent, id=f"{name}-{place}", created=created + place
+        )
+        if place % 2:
+            message.role, message.ending, message.model = "assistant", "answered", "qwen3:8b"
+        chat.add(message)
+        store.add_message(name, message)
+        parent = message.id
+
+
+@pytest.fixture
+def kept(folders: Folders, tree: ChatTree) -> Folders:
+    """A place with chats in it."""
+    store = open_history(folders.chats, pytest.fail)
+    fill(store, tree.created)
+    assert store.flush(5)
+    store.close()
+    return folders
+
+
+async def back(chat: Chat) -> None:
+    await chat.pilot.press("escape")
+    await chat.until(lambda: chat.app.screen is chat.screen)
+
+
+async def test_chats(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, kept: Folders, look: Look
+) -> None:
+    async with open_chat(size=(80, 24), folders=kept) as chat:
+        await chat.until_shown("smollm2:135m on disk")
+        await chat.pilot.press("ctrl+g")
+        await chat.until_shown("Soups & stews")
+        await look(chat, "chats")
+        await chat.pilot.press("f2")
+        await chat.until_shown("Title")
+        await look(chat, "rename")
+        await chat.pilot.press("escape")
+        await chat.until_shown("Soups & stews")
+        await chat.pilot.press("f8")
+        await chat.until_shown("for good")
+        await look(chat, "delete")
+
+
+async def test_search(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, kept: Folders, look: Look
+) -> None:
+    async with open_chat(size=(80, 24), folders=kept) as chat:
+        await chat.until_shown("smollm2:135m on disk")
+        await chat.pilot.press("ctrl+r")
+        await chat.until_shown("exactly so")
+        await look(chat, "search_help")
+        await chat.pilot.press(*"moon")
+        await chat.until_shown("2 hits")
+        await chat.until_shown("pulls at")
+        await look(chat, "search")
+
+
+async def test_import(
+    open_chat: OpenChat,
+    fake_daemon: FakeDaemon,
+    kept: Folders,
+    look: Look,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    released = threading.Event()
+
+    def import_file(
+        store: HistoryStore, path: Path, progress: Callable[[ImportReport], bool]
+    ) -> ImportReport:
+        report = ImportReport(seen=1200, total=4000, messages=31_415)
+        progress(report)
+        released.wait(20)
+        return report
+
+    monkeypatch.setattr(HistoryStore, "import_file", import_file)
+    async with open_chat(size=(80, 24), folders=kept) as chat:
+        await chat.until_shown("smollm2:135m on disk")
+        chat.screen.run_command("import")
+        await chat.until_shown("Import chats")
+        await look(chat, "import")
+        await back(chat)
+        chat.screen.run_command("import", "conversations.json")
+        await chat.until_shown("chats read")
+        await look(chat, "import_progress")
+        released.set()
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("sqlcipher3") is None, reason="SQLCipher is not installed"
+)
+async def test_passphrases(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, kept: Folders, look: Look
+) -> None:
+    async with open_chat(size=(80, 24), folders=kept) as chat:
+        await chat.until_shown("smollm2:135m on disk")
+        chat.screen.run_command("encrypt")
+        await chat.until_shown("New passphrase")
+        await chat.pilot.press(*"open")
+        await look(chat, "encrypt")
+        await back(chat)
+    store = open_history(kept.chats, pytest.fail)
+    store.encrypt("open sesame")
+    store.close()
+    async with open_chat(size=(80, 24), folders=kept) as chat:
+        await chat.until_shown("Passphrase of your chats")
+        await chat.until_shown("smollm2:135m on disk")
+        await look(chat, "unlock")

@@ -1,0 +1,90 @@
+"""Choosing, deleting, downloading and comparing models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from textual.widgets import OptionList
+
+from ingle.tui.chats.chat import Chat as ChatTree
+from ingle.tui.folders import Folders
+from ingle.tui.widgets.composer import Composer
+
+if TYPE_CHECKING:
+    from ..conftest import Chat, FakeDaemon, OpenChat
+    from .conftest import Look
+
+GB = 10**9
+
+
+def fit(state: str, needs: int) -> dict[str, Any]:
+    return {
+        "device": "cpu",
+        "state": state,
+        "needs_bytes": needs,
+        "free_bytes": 8 * GB,
+        "context": 4096,
+    }
+
+
+async def back(chat: Chat) -> None:
+    await chat.pilot.press("escape")
+    await chat.until(lambda: chat.app.screen is chat.screen)
+
+
+async def test_models(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders, tree: ChatTree, look: Look
+) -> None:
+    fake_daemon.add_model("smollm2:135m", state="ready", fit=fit("fits", GB))
+    fake_daemon.add_model("qwen3:8b", size=5 * GB, fit=fit("spills", 9 * GB), draft="qwen3:0.6b")
+    fake_daemon.add_model("big:70b", size=42 * GB, installed=False, fit=fit("no", 45 * GB))
+    fake_daemon.add_model("a-name-that-is-rather-long:7b", size=4 * GB, installed=False)
+    fake_daemon.add_model("nomic:v1.5", chat=False, task="embed", size=GB // 4)
+    async with open_chat(size=(80, 24), folders=folders) as chat:
+        await chat.until_shown("smollm2:135m")
+        chat.screen.open_chat(tree)
+        await chat.pilot.press("ctrl+o")
+        await chat.until_shown("filter, or hf.co")
+        await look(chat, "models")
+        await chat.pilot.press("down", "tab")
+        await chat.until(lambda: isinstance(chat.app.screen.focused, OptionList))
+        await look(chat, "models_keys")
+        await chat.pilot.press("d")
+        await chat.until_shown("Delete qwen3:8b?")
+        await look(chat, "models_delete")
+        await back(chat)
+        await chat.pilot.press("ctrl+o", *"big", "enter")
+        await chat.until_shown("Download big:70b all the same?")
+        await look(chat, "models_doubt")
+
+
+async def test_pull(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders, tree: ChatTree, look: Look
+) -> None:
+    fake_daemon.add_model("far:2b", installed=False)
+    async with open_chat(size=(80, 24), folders=folders) as chat:
+        await chat.until_shown("smollm2:135m")
+        chat.screen.open_chat(tree)
+        chat.screen.run_command("pull", "far:2b")
+        await chat.until_shown("40 MB")
+        await look(chat, "pull")
+        chat.screen.run_command("pull")
+        await chat.until_shown("Stop the download of far:2b?")
+        await look(chat, "pull_stop")
+
+
+async def test_compare(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders, look: Look
+) -> None:
+    fake_daemon.add_model("other:1b")
+    fake_daemon.script("The **left** lane is ", "shorter, by about `200 m`.")
+    fake_daemon.script("Right.\n\n", "- flat\n- dry")
+    async with open_chat(size=(80, 24), folders=folders) as chat:
+        await chat.until_shown("smollm2:135m")
+        chat.screen.run_command("compare", "other")
+        await chat.until_shown("Ask both")
+        await look(chat, "compare_empty")
+        chat.app.screen.query_one(Composer).replace_text("Which way?")
+        await chat.pilot.press("enter")
+        await chat.until(lambda: chat.screen_text.count("2 tokens") == 2)
+        await look(chat, "compare")
