@@ -36,7 +36,7 @@ class Turns:
             screen.wake_daemon()
         elif state.model is not None and not state.model.writes:
             screen.run_command("model", state.model.name)  # which says why it does not chat
-            self.return_queue()
+            screen.return_queue()
         elif state.must_pull:
             screen.run_command("pull")
         elif state.can_ask and self._may_send():
@@ -157,7 +157,7 @@ class Turns:
         if turn.error is not None:
             screen.transcript.add(answer_failed(turn.error))
         if turn.ending in ("stopped", "failed"):
-            self.return_queue()
+            screen.return_queue()
         for feature in screen.features:
             feature.on_turn_ended(turn)
         screen.show_state(turn)

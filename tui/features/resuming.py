@@ -64,7 +64,9 @@ class ResumingFeature(Feature):
         if chat is None or message is None:
             return
         message.generation = answer.generation
-        if not self.host.chat.messages and chat.leaf is message:
+        shown = self.host.chat
+        # A temporary chat stays: what is typed there must not end up in one that is kept.
+        if not shown.messages and not shown.temporary and chat.leaf is message:
             self.host.open_chat(chat)
             return
         self.host.tell(f"An answer in “{chat.title}” goes on; ctrl+g shows the chats.")

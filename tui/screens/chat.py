@@ -360,7 +360,10 @@ class ChatScreen(Screen[None]):
         self._turns.stop()
 
     def return_queue(self) -> None:
-        """Put waiting prompts back into the composer."""
+        """Put waiting prompts back into the composer, with what the first of them edits."""
+        first = self.queue.first
+        if first is not None and first.edits is not None:
+            self._editing = first.edits
         self._turns.return_queue()
 
     def wake_daemon(self) -> None:
@@ -437,6 +440,7 @@ class ChatScreen(Screen[None]):
     def open_chat(self, chat: Chat, *, at: str | None = None) -> None:
         """Show another chat; a draft stays with its chat, or comes along where it had none."""
         self.stop()
+        self.return_queue()  # what waits was meant for the chat that is left
         self._editing = None
         if self.chat.messages:
             self._save_draft()

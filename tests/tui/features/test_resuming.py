@@ -12,6 +12,7 @@ import pytest
 
 from ingle.tui.chats.chat import Chat
 from ingle.tui.folders import Folders
+from ingle.tui.prompt import Prompt
 
 from ..conftest import Answer, FakeGeneration
 
@@ -138,3 +139,34 @@ async def test_a_temporary_chat_leaves_nothing(
     assert not [path for path in files if b"secret" in path.read_bytes()]
     body = next(r for r in fake_daemon.requests if r.target == "/ingle/v1/generations").body
     assert body["private"] is True
+
+
+async def test_a_temporary_chat_is_not_replaced_by_one_that_is_kept(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders
+) -> None:
+    _leave_open(folders, "gen-1")
+    generation = fake_daemon.generations["gen-1"] = FakeGeneration(Answer())
+    generation.push("delta", {"text": "The first half.", "tokens": 3})
+    generation.push("finished", {"reason": "stop", "completion_tokens": 3})
+    async with open_chat(folders=folders, temporary=True) as screen:
+        await screen.until_told("goes on; ctrl+g")
+        assert screen.screen.chat.temporary
+
+
+async def test_what_waits_does_not_go_to_another_chat_and_an_edit_stays_one(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat() as screen:
+        await screen.send("hello")
+        await screen.until_shown("Hello there.")
+        await screen.until(lambda: screen.screen.turn is None)
+        chat = screen.screen
+        first = chat.chat.path[0]
+        chat.queue.push(Prompt("changed", (), first))
+        chat.return_queue()
+        assert screen.draft == "changed"
+        await screen.pilot.press("enter")
+        await screen.until(lambda: chat.turn is None and len(chat.chat.children(None)) == 2)
+        chat.queue.push(Prompt("for this chat"))
+        chat.open_chat(Chat())
+        assert len(chat.queue) == 0
