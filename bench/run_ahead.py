@@ -137,9 +137,9 @@ def measure(streams: int, seconds: float, *, ahead: bool) -> tuple[float, float]
     class Watched(Engine):
         """Knows when steps end, and answers."""
 
-        def step(self) -> list[SequenceOutput]:
+        def step(self, *, admits: bool = True) -> list[SequenceOutput]:
             """As ever; when it ended is noted."""
-            outputs = super().step()
+            outputs = super().step(admits=admits)
             if len(outputs) == streams:
                 steps.append((time.perf_counter(), runner.idle))
             for _ in (output for output in outputs if output.finish_reason is not None):
