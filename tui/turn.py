@@ -102,11 +102,14 @@ class Turn:
             if self.ending is None:
                 self._end("failed", error)
 
-    async def resume(self) -> None:
-        """Take up a generation that goes on in the daemon since this program ended."""
+    async def resume(self, given: tuple[int, int] = (0, 0)) -> None:
+        """Take up a generation that goes on in the daemon since this program ended.
+
+        `given` are the characters of text and of thoughts that were there before it began.
+        """
         assert self.message.generation is not None
-        self._skip = len(self.message.content)
-        self._skip_thoughts = len(self.message.reasoning)
+        self._skip = len(self.message.content) - given[0]
+        self._skip_thoughts = len(self.message.reasoning) - given[1]
         generation = Generation(self._client, self.message.generation, self.message.model)
         try:
             await self._follow(generation)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from .chats.message import Message
+from .history.errors import HistoryError
 from .notices import answer_failed
 from .path_entries import entry_of, place_of
 from .prompt import Prompt
@@ -116,10 +119,19 @@ class Turns:
     def take_up(self, answer: Message) -> None:
         """Follow an answer that was being written when the program ended."""
         if answer.generation is not None:
-            self.begin(answer, lambda turn: turn.resume())
+            self.begin(answer, self._resume)
         else:
             answer.ending = "interrupted"
             self._screen.history.end_message(answer.id, answer.ending, answer.facts)
+
+    async def _resume(self, turn: Turn) -> None:
+        """Follow it behind what is there; an answer that was continued began with other words."""
+        given = (0, 0)
+        store = self._screen.store
+        if store is not None and not self._screen.chat.temporary:
+            with suppress(HistoryError):  # the chat was read a moment ago
+                given = await asyncio.to_thread(store.given, turn.message.id)
+        await turn.resume(given)
 
     def begin(self, answer: Message, follow: Follow) -> None:
         """Show the answer as it grows, from what it has already."""

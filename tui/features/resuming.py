@@ -71,7 +71,8 @@ class ResumingFeature(Feature):
             return
         self.host.tell(f"An answer in “{chat.title}” goes on; ctrl+g shows the chats.")
         turn = Turn(self.host.client, store, message, AnswerEntry(""), _nobody_looks)
-        self.host.run_task(turn.resume(), group=f"resume-{answer.message}")
+        given = await asyncio.to_thread(store.given, message.id)
+        self.host.run_task(turn.resume(given), group=f"resume-{answer.message}")
 
 
 def _nobody_looks() -> None:

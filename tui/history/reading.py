@@ -229,6 +229,14 @@ def message_text(connection: Connection, message: str) -> str:
     return "" if found is None else whole_text(connection, found[0])
 
 
+def given_lengths(connection: Connection, message: str) -> tuple[int, int]:
+    """The characters of text and of thoughts that a message was added with, before its pieces."""
+    found = connection.execute(
+        "SELECT content, reasoning FROM messages WHERE id = ?", (message,)
+    ).fetchone()
+    return (0, 0) if found is None else (len(found[0] or ""), len(found[1] or ""))
+
+
 def load_settings(connection: Connection, chat: str) -> ChatSettings:
     """What a chat is held with."""
     found = connection.execute(

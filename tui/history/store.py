@@ -142,6 +142,10 @@ class HistoryStore:
         """What a message says, with its attachments; "" where there is none."""
         return self._read(lambda connection: reading.message_text(connection, message))
 
+    def given(self, message: str) -> tuple[int, int]:
+        """The characters of text and of thoughts that a message was added with."""
+        return self._read(lambda connection: reading.given_lengths(connection, message))
+
     def recent(self, limit: int = 200, folder: str | None = None) -> list[ChatSummary]:
         """The chats, pinned ones first, then the newest first; those with only a draft too."""
         return self._read(lambda connection: reading.recent_chats(connection, limit, folder))

@@ -36,7 +36,9 @@ store, chat = open_history(Path(sys.argv[1]), print), Chat()
 store.add_chat(chat)
 prompt = chat.add(Message(role="user", content="tell me"))
 store.add_message(chat.id, prompt)
-answer = chat.add(Message(role="assistant", parent=prompt.id, model="smollm2:135m"))
+given = sys.argv[3] if len(sys.argv) > 3 else ""
+answer = Message(role="assistant", parent=prompt.id, model="smollm2:135m", content=given)
+chat.add(answer)
 store.add_message(chat.id, answer)
 store.append(answer.id, "The first ")
 if sys.argv[2]:
@@ -47,9 +49,9 @@ os.kill(os.getpid(), 9)
 """
 
 
-def _leave_open(folders: Folders, generation: str) -> str:
+def _leave_open(folders: Folders, generation: str, given: str = "") -> str:
     """Have a program killed while an answer is written; returns the chat's id."""
-    command = [sys.executable, "-P", "-c", LEAVE_OPEN, str(folders.chats), generation]
+    command = [sys.executable, "-P", "-c", LEAVE_OPEN, str(folders.chats), generation, given]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL, done.stderr
     return done.stdout.strip()
@@ -170,3 +172,18 @@ async def test_what_waits_does_not_go_to_another_chat_and_an_edit_stays_one(
         chat.queue.push(Prompt("for this chat"))
         chat.open_chat(Chat())
         assert len(chat.queue) == 0
+
+
+async def test_a_continued_answer_is_taken_up_behind_what_it_began_with(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders
+) -> None:
+    _leave_open(folders, "gen-1", "Said before. ")
+    generation = fake_daemon.generations["gen-1"] = FakeGeneration(Answer())
+    generation.push("delta", {"text": "The first half.", "tokens": 3})
+    generation.push("finished", {"reason": "stop", "completion_tokens": 3})
+    async with open_chat(folders=folders) as screen:
+        await screen.until_shown("The first half.")
+        await screen.until(lambda: screen.screen.turn is None)
+        leaf = screen.screen.chat.leaf
+        assert leaf is not None
+        assert leaf.content == "Said before. The first half."
