@@ -13,7 +13,10 @@ from ..turn import Turn
 from .feature import Feature
 
 if TYPE_CHECKING:
+    from textual.worker import Worker
+
     from ..chats.chat import Chat
+    from ..chats.message import Message
     from ..history.reading import UnfinishedAnswer
     from ..history.store import HistoryStore
     from ..host import ChatHost
@@ -25,6 +28,7 @@ class ResumingFeature(Feature):
     def __init__(self, host: ChatHost) -> None:
         super().__init__(host)
         self._looked = False
+        self._unseen: dict[str, tuple[Turn, Worker[None]]] = {}
 
     def on_connected(self) -> None:
         """Look once for what a chat that died has left in the daemon."""
@@ -36,8 +40,17 @@ class ResumingFeature(Feature):
     def on_chat_opened(self) -> None:
         """Put back what stood in this chat's composer."""
         store, chat = self.host.store, self.host.chat
+        leaf = chat.leaf
+        if leaf is not None and leaf.is_open and leaf.id in self._unseen:
+            self._hand_over(leaf)
         if store is not None and chat.messages and not self.host.composer.text:
             self.host.run_task(self._give_draft_back(store, chat), group="draft")
+
+    def _hand_over(self, answer: Message) -> None:
+        """Follow an answer no longer in the background: two that follow it would note it twice."""
+        turn, worker = self._unseen.pop(answer.id)
+        worker.cancel()
+        answer.content, answer.reasoning = turn.message.content, turn.message.reasoning
 
     async def _give_draft_back(self, store: HistoryStore, chat: Chat) -> None:
         with suppress(HistoryError):  # a chat that could be read a moment ago; its draft can wait
@@ -47,15 +60,13 @@ class ResumingFeature(Feature):
 
     async def _take_up(self, store: HistoryStore) -> None:
         try:
-            left = await asyncio.to_thread(store.unfinished)
+            for answer in await asyncio.to_thread(store.unfinished):
+                if answer.generation is None:
+                    store.end_message(answer.message, "interrupted", MessageFacts())
+                else:
+                    await self._resume(store, answer)
         except HistoryError as error:
             self.host.tell(error.message, "warning")
-            return
-        for answer in left:
-            if answer.generation is None:
-                store.end_message(answer.message, "interrupted", MessageFacts())
-            else:
-                await self._resume(store, answer)
 
     async def _resume(self, store: HistoryStore, answer: UnfinishedAnswer) -> None:
         """On the screen where nobody has begun anything else, in the background otherwise."""
@@ -72,7 +83,8 @@ class ResumingFeature(Feature):
         self.host.tell(f"An answer in “{chat.title}” goes on; ctrl+g shows the chats.")
         turn = Turn(self.host.client, store, message, AnswerEntry(""), _nobody_looks)
         given = await asyncio.to_thread(store.given, message.id)
-        self.host.run_task(turn.resume(given), group=f"resume-{answer.message}")
+        worker = self.host.run_task(turn.resume(given), group=f"resume-{answer.message}")
+        self._unseen[message.id] = turn, worker
 
 
 def _nobody_looks() -> None:

@@ -187,3 +187,25 @@ async def test_a_continued_answer_is_taken_up_behind_what_it_began_with(
         leaf = screen.screen.chat.leaf
         assert leaf is not None
         assert leaf.content == "Said before. The first half."
+
+
+async def test_an_answer_followed_in_the_background_is_noted_once_when_its_chat_is_opened(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders
+) -> None:
+    chat = _leave_open(folders, "gen-1")
+    generation = fake_daemon.generations["gen-1"] = FakeGeneration(Answer())
+    generation.push("delta", {"text": "The first half ", "tokens": 3})
+    async with open_chat(folders=folders, temporary=True) as screen:
+        await screen.until_told("goes on; ctrl+g")
+        store = screen.screen.store
+        assert store is not None
+        left = store.load(chat)
+        assert left is not None
+        screen.screen.open_chat(left)
+        await screen.until_shown("The first half")
+        generation.push("delta", {"text": "and the rest.", "tokens": 3})
+        generation.push("finished", {"reason": "stop", "completion_tokens": 6})
+        await screen.until(lambda: screen.screen.turn is None)
+        kept = store.load(chat)
+    assert kept is not None
+    assert kept.path[1].content == "The first half and the rest."
