@@ -26,6 +26,7 @@ class ProgramFeature(Feature):
 
     def __init__(self, host: ChatHost) -> None:
         super().__init__(host)
+        self._remembering = asyncio.Lock()
         self._theme = ""
         self._keys = KeyTable()
         self._devices: list[DeviceGauges] = []
@@ -98,7 +99,8 @@ class ProgramFeature(Feature):
 
     async def _remember(self, folder: Path, name: str, value: str | bool | int) -> None:
         try:
-            await asyncio.to_thread(remember, folder, name, value)
+            async with self._remembering:  # each reads what the one before wrote
+                await asyncio.to_thread(remember, folder, name, value)
         except PreferencesBroken as error:
             self.host.tell(str(error), "warning")
         except OSError as error:

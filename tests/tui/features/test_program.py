@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingle.tui.commands import COMMANDS
+from ingle.tui.features.program import ProgramFeature
 from ingle.tui.folders import Folders
 from ingle.tui.preferences import Preferences, load_preferences
 from ingle.tui.screens.chat import ChatScreen
@@ -188,3 +189,16 @@ async def test_help_on_a_dialog_is_about_the_dialog(open_chat: OpenChat) -> None
         await chat.until_shown("Close")
         await chat.pilot.press("escape")
         await chat.until_shown("Settings")
+
+
+async def test_settings_that_change_at_once_are_all_kept(
+    open_chat: OpenChat, tmp_path: Path
+) -> None:
+    folders = Folders(tmp_path / "chats", tmp_path / "config")
+    async with open_chat(folders=folders) as chat:
+        program = chat.screen.feature(ProgramFeature)
+        values = {"theme": "ingle-light", "times": False, "gauges": False, "motion": False}
+        for name, value in values.items():
+            program._change(name, value)  # pyright: ignore[reportPrivateUsage]
+        wanted = Preferences(theme="ingle-light", times=False, gauges=False, motion=False)
+        await chat.until(lambda: load_preferences(folders.config) == wanted)
