@@ -8,6 +8,7 @@ from importlib import resources
 
 import msgspec
 
+from .recorded_shape import RecordedShape
 from .task import ModelTask
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?")
@@ -75,10 +76,11 @@ Location = HubLocation | URLLocation | PackageIndexLocation
 class CatalogEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One file with a name: what it is, what it must be, and where it may come from.
 
+    `active_parameters` are those that a token of a model of experts passes, 0 where all do;
     `sampling` holds what the model's makers recommend, by the names of the request fields;
     `chat_template` takes the place of the one in the file; `draft` names a smaller model of the
     same family that can guess its tokens; `dimensions` are the lengths that vectors may be cut to,
-    where the model was trained for that.
+    where the model was trained for that; `shape` tells what its memory depends on.
     """
 
     name: str
@@ -87,6 +89,7 @@ class CatalogEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     description: str
     licence: str
     parameters: int
+    active_parameters: int = 0
     quantization: str
     context: int
     chat: bool
@@ -98,6 +101,7 @@ class CatalogEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     sampling: dict[str, float] = {}
     chat_template: str | None = None
     draft: str | None = None
+    shape: RecordedShape | None = None
     sources: list[Location]
 
     def __post_init__(self) -> None:
@@ -158,6 +162,10 @@ class Catalog:
         """
         name = name.strip().lower()
         return self._by_name.get(name) or self._by_name.get(name.removesuffix(LATEST_TAG))
+
+    def with_digest(self, sha256: str | None) -> CatalogEntry | None:
+        """The entry of the file with this SHA-256."""
+        return next((entry for entry in self.entries if entry.sha256 == sha256), None)
 
     def suggestions(self, name: str) -> list[str]:
         """Full names that somebody who wrote `name` may have meant, the likeliest first."""

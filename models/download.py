@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import DiskFull, HashMismatch, ModelError, PullFailed, SourceUnavailable
-from .gguf import GGUFHeader, read_header
 from .progress import PullReporter
 from .sources.base import Cancelled, RemoteFile, Source, raise_if_cancelled
 from .sources.package_index import ARCHIVE_SUFFIX, SCRATCH_PREFIX
 from .sources.partial import PartialFile
-from .supported import check_supported
 
 # Left free for everybody else on the disk.
 _MARGIN = 32 << 20
@@ -24,7 +22,6 @@ class Fetched:
     """A file that was checked and has its final name."""
 
     path: Path
-    header: GGUFHeader
     sha256: str
     source: str
 
@@ -40,7 +37,10 @@ class Download:
         sources: Sequence[Source],
         reporter: PullReporter,
         cancelled: Cancelled,
+        check: Callable[[Path], None],
     ) -> None:
+        """`check` raises `ModelError` for a file that is not worth keeping."""
+        self._check = check
         self._name = name
         self._folder = folder
         self._file = file
@@ -54,7 +54,7 @@ class Download:
         """Fetch, verify and name the file.
 
         Raises `SourceUnavailable` or `HashMismatch` with one line a source, `DiskFull`,
-        `PullCancelled`, `PullFailed`, and what `read_header` and `check_supported` raise.
+        `PullCancelled`, `PullFailed`, and what `check` raises.
         """
         self._tidy()
         failures: list[PullFailed] = []
@@ -74,6 +74,8 @@ class Download:
             path.unlink()
         if self._target.is_file():  # killed between naming the file and writing its manifest
             self._target.replace(self._partial)
+            if self._file.sha256 is None:  # nothing would tell if it were another version's
+                self._partial.unlink()
 
     def _from(self, source: Source) -> Fetched:
         continued = self._partial.exists() and self._partial.stat().st_size > 0
@@ -111,32 +113,23 @@ class Download:
                 f"with {digest[:12]}."
             )
         try:
-            header = read_header(self._partial)
-            check_supported(header)
+            self._check(self._partial)
         except ModelError:
             partial.discard()
             raise
         partial.publish(self._target)
         for path in self._folder.glob(f"*{ARCHIVE_SUFFIX}*"):  # another source had begun with it
             path.unlink()
-        return Fetched(self._target, header, digest, source.label)
+        return Fetched(self._target, digest, source.label)
 
     def _verified(self, position: int) -> None:
         raise_if_cancelled(self._cancelled)
         self._reporter.advance(position, self._file.size)
 
     def _check_room(self, partial: PartialFile, source: Source) -> None:
-        if self._file.size is None:
-            return
-        scratch = int(self._file.size * source.scratch_fraction)
-        needed = self._file.size - partial.size + scratch + _MARGIN
-        free = shutil.disk_usage(self._folder).free
-        if free < needed:
-            raise DiskFull(
-                f"There is not enough room for {self._name}: {needed / 1e6:,.0f} MB are needed in "
-                f"{self._folder}, and {free / 1e6:,.0f} MB are free.",
-                hint="Free some space, or set INGLE_HOME to a larger disk.",
-            )
+        if self._file.size is not None:
+            scratch = int(self._file.size * source.scratch_fraction)
+            check_room(self._name, self._folder, self._file.size - partial.size + scratch)
 
     def _failure(self, failures: Sequence[PullFailed]) -> PullFailed:
         lines = "".join(f"\n- {error.message}" for error in failures)
@@ -145,9 +138,24 @@ class Download:
                 f"No source sent the right file for {self._name}:{lines}",
                 hint="Nothing was installed. If it happens again, the source may be tampered with.",
             )
+        if len(failures) == 1 and failures[0].hint:
+            return SourceUnavailable(
+                f"{self._name} could not be fetched: {failures[0].message}", hint=failures[0].hint
+            )
         kept = self._partial.exists() and self._partial.stat().st_size > 0
         return SourceUnavailable(
             f"{self._name} could not be fetched from any source:{lines}",
             hint="Check the connection and pull again"
             + ("; the download continues where it stopped." if kept else "."),
+        )
+
+
+def check_room(name: str, folder: Path, size: int) -> None:
+    """Raise `DiskFull` where the disk has no room for `size` more bytes and a margin."""
+    needed, free = size + _MARGIN, shutil.disk_usage(folder).free
+    if free < needed:
+        raise DiskFull(
+            f"There is not enough room for {name}: {needed / 1e6:,.0f} MB are needed in "
+            f"{folder}, and {free / 1e6:,.0f} MB are free.",
+            hint="Free some space, or set INGLE_HOME to a larger disk.",
         )

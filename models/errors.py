@@ -6,8 +6,10 @@ ModelError
 ├── UnsupportedModel      the file is sound, but nothing here can run it
 ├── UnusableName          no model can be given this name
 ├── ModelInUse            the file cannot be removed now
+├── NotOurs               the file belongs to another program or a person
 └── PullFailed            the download did not end well
     ├── SourceUnavailable no source could be reached, or none has the file
+    ├── Offline           the owner wants no connection
     ├── HashMismatch      what arrived is not what the catalog promises
     ├── DiskFull          there is no room
     └── PullCancelled     somebody asked for it
@@ -57,6 +59,12 @@ class ModelInUse(ModelError):
     code = "model_in_use"
 
 
+class NotOurs(ModelError):
+    """The file belongs to another program or a person, who did not say that it may go."""
+
+    code = "not_ours"
+
+
 class PullFailed(ModelError):
     """The download did not end well; nothing half-written is visible as a model."""
 
@@ -67,6 +75,12 @@ class SourceUnavailable(PullFailed):
     """No source could be reached, or none has the file."""
 
     code = "source_unavailable"
+
+
+class Offline(PullFailed):
+    """The owner's settings allow no connection."""
+
+    code = "offline"
 
 
 class HashMismatch(PullFailed):

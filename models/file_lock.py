@@ -29,18 +29,15 @@ class FileLock:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            if sys.platform == "win32":
-                msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
-            else:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except (BlockingIOError, PermissionError):  # what Unix and Windows say for "taken"
-            os.close(fd)
-            return False
+            taken = lock_open_file(fd)
         except BaseException:
             os.close(fd)
             raise
-        self._fd = fd
-        return True
+        if taken:
+            self._fd = fd
+        else:
+            os.close(fd)
+        return taken
 
     def release(self) -> None:
         """Give the lock back; does nothing where it is not held."""
@@ -58,3 +55,18 @@ class FileLock:
         traceback: TracebackType | None,
     ) -> None:
         self.release()
+
+
+def lock_open_file(fd: int) -> bool:
+    """Take the lock of an open file until it is closed; False where another has it.
+
+    Raises `OSError` where there are no locks.
+    """
+    try:
+        if sys.platform == "win32":
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):  # what Unix and Windows say for "taken"
+        return False
+    return True

@@ -7,7 +7,8 @@ from itertools import groupby
 from operator import itemgetter
 
 from .errors import InvalidModel
-from .model_folder import CONFIG, ModelFolder
+from .folder_files import CONFIG
+from .model_folder import ModelFolder
 
 _SAMPLE = 4096
 _VERSION = b"1"

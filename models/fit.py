@@ -1,14 +1,18 @@
-"""How much memory a model will take, worked out from its header alone."""
+"""How much memory a model takes on llama.cpp, worked out from its shape alone."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from .compute_fit import embedding_step_bytes, output_bytes, step_bytes, step_inputs_bytes
 from .errors import UnsupportedModel
 from .gguf import GGUFHeader
 from .kv_type import KVType
-from .task import ModelTask, Pooling, choose_pooling, is_causal, is_encoder, task_of
+from .memory_needs import MemoryNeeds
+from .model_shape import LayerShape, ModelShape
+from .runtime_fit import GPU_PROCESS, LLAMA_PROCESS, gpu_process_host, vocabulary_bytes
+from .task import ModelTask
 
 DEFAULT_SLOTS = 8
 DEFAULT_BATCH = 512
@@ -16,50 +20,149 @@ DRAFT_BATCH = 256
 """The batch of a draft model, which has but few tokens to read at a time."""
 KEPT_SLOTS = 16
 """Cache slots beside those of running requests, for conversations that may go on."""
+KEPT_STATES = 4
+"""As many, where each of them is memory of its own: in models with a running state."""
 _LARGEST_DEFAULT = 16384
 _SMALLEST_DEFAULT = 512
 _CONTEXT_STEP = 256  # llama.cpp pads the KV cache to this
+_KEPT_BY_LIBC = 32 * 2**20
 EMBEDDING_SLOTS = 64
 """Texts that an embedding model takes in one batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryEstimate:
-    """Bytes a loaded model takes: its weights, its KV cache, and the buffers of one step."""
+    """Bytes a loaded model takes of one kind of memory.
 
-    weights: int
-    kv: int
-    compute: int
+    `runtime` is what the process and its libraries take whatever they run, and the vocabulary.
+    `reclaimable` bytes stay in memory as well, but are of no further use: pages of the file whose
+    weights were laid out anew. The system takes them back when it needs them.
+    """
+
+    weights: int = 0
+    kv: int = 0
+    compute: int = 0
+    runtime: int = 0
+    reclaimable: int = 0
 
     @property
     def total(self) -> int:
-        """All of it together."""
-        return self.weights + self.kv + self.compute
+        """All that is needed."""
+        return self.weights + self.kv + self.compute + self.runtime
+
+    @property
+    def resident(self) -> int:
+        """All that is there while nobody else wants it."""
+        return self.total + self.reclaimable
 
 
-def estimate_memory(
-    header: GGUFHeader,
-    context: int,
-    slots: int,
-    batch: int,
-    *,
-    kv_type: KVType = KVType.F16,
-    flash_attention: bool = True,
-) -> MemoryEstimate:
-    """Predict the memory for `context` KV tokens shared by `slots`, in steps of `batch` tokens.
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What of a model lies on a GPU.
 
-    Within 6 percent of what llama.cpp reports for its CPU buffers. Layers with a sliding window
-    keep the whole context as well, or else prefixes could not be used again.
+    `gpu_layers` are counted as llama.cpp does: the output is the first, then come the last blocks.
+    The experts of the first `cpu_experts` blocks stay in the machine's memory all the same.
     """
-    if task_of(header) is not ModelTask.GENERATE:
-        return _estimate_embedding(header, context, batch)
-    cells = _padded(context)
-    per_token = kv_type.bytes_of(header.key_length) + kv_type.bytes_of(header.value_length)
+
+    gpu_layers: int = 0
+    cpu_experts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SplitEstimate:
+    """What a model takes of the machine's memory, and of the GPU's."""
+
+    host: MemoryEstimate
+    gpu: MemoryEstimate
+
+    @property
+    def needs(self) -> MemoryNeeds:
+        """The sums."""
+        return MemoryNeeds(self.host.total, self.gpu.total)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadShape:
+    """How a model is loaded, as far as its memory depends on it.
+
+    `repacked` are the tensor types whose matrices this build of llama.cpp lays out anew for the
+    processor; `own_process` is False for a draft model, which lives in the process of another.
+    """
+
+    context: int
+    slots: int = DEFAULT_SLOTS
+    batch: int = DEFAULT_BATCH
+    kv_type: KVType = KVType.F16
+    flash_attention: bool = True
+    repacked: frozenset[str] = frozenset()
+    own_process: bool = True
+
+    @property
+    def cells(self) -> int:
+        """Tokens that the KV cache holds."""
+        return _padded(self.context)
+
+    @property
+    def outputs(self) -> int:
+        """Tokens of a step that may want logits."""
+        return self.slots + KEPT_SLOTS + 1
+
+
+def estimate_memory(shape: ModelShape, load: LoadShape) -> MemoryEstimate:
+    """Predict the memory of a model that a processor computes alone.
+
+    Layers with a sliding window keep the whole context as well, or else prefixes could not be used
+    again.
+    """
+    if shape.task is not ModelTask.GENERATE:
+        return _estimate_embedding(shape, load)
+    copied = sum(size for kind, size in shape.matrices.items() if kind in load.repacked)
+    tied = shape.tied_bytes if shape.tied_type in load.repacked else 0
     return MemoryEstimate(
-        weights=header.tensor_bytes,
-        kv=cells * per_token * sum(header.kv_head_counts),
-        compute=_compute_bytes(header, cells, slots, batch, kv_type, flash_attention),
+        weights=shape.weights + tied,
+        kv=_kv_bytes(shape.layers, load),
+        compute=step_bytes(shape, load) + output_bytes(shape, load.outputs),
+        runtime=_runtime(shape, load),
+        reclaimable=copied,
     )
+
+
+def estimate_split(shape: ModelShape, load: LoadShape, split: Split) -> SplitEstimate:
+    """Predict what lies where on a machine with a GPU that llama.cpp can use.
+
+    Each side that has layers has the buffers of a whole step. The GPU also gets room for the
+    largest matrix that stays on the processor: for long prompts they are sent over one by one.
+    """
+    gpu_layers = min(split.gpu_layers, len(shape.layers) + 1)
+    if gpu_layers <= 0:
+        return SplitEstimate(estimate_memory(shape, load), MemoryEstimate())
+    first = len(shape.layers) + 1 - gpu_layers
+    below, above = shape.layers[:first], shape.layers[first:]
+    experts = sum(layer.experts for layer in shape.layers[first : max(first, split.cpu_experts)])
+    sent = [layer.largest for layer in below]
+    if experts:
+        sent.append(max(layer.largest for layer in above))
+    on_both = bool(sent)
+    step, inputs = step_bytes(shape, load), step_inputs_bytes(shape, load)
+    runtime = _runtime(shape, load)
+    if load.own_process:
+        runtime += gpu_process_host()
+    host = MemoryEstimate(
+        weights=shape.input_bytes + sum(layer.weights for layer in below) + experts,
+        kv=_kv_bytes(below, load),
+        compute=(step if on_both else inputs) + output_bytes(shape, load.outputs),
+        runtime=runtime,
+    )
+    gpu = MemoryEstimate(
+        weights=sum(layer.weights for layer in above)
+        - experts
+        + shape.output_bytes
+        + shape.tied_bytes,
+        kv=_kv_bytes(above, load),
+        compute=step + max(sent, default=0),
+        runtime=GPU_PROCESS if load.own_process else 0,
+    )
+    return SplitEstimate(host, gpu)
 
 
 def check_kv_type(header: GGUFHeader, kv_type: KVType) -> None:
@@ -74,7 +177,7 @@ def check_kv_type(header: GGUFHeader, kv_type: KVType) -> None:
             )
 
 
-def default_context(header: GGUFHeader, available_bytes: int, kv_type: KVType = KVType.F16) -> int:
+def default_context(shape: ModelShape, available_bytes: int, kv_type: KVType = KVType.F16) -> int:
     """The tokens of context to load a model with when nobody said how many.
 
     The trained context up to 16,384, halved until KV cache and buffers take at most half of what
@@ -83,10 +186,10 @@ def default_context(header: GGUFHeader, available_bytes: int, kv_type: KVType = 
     """
 
     def cost(context: int) -> int:
-        estimate = estimate_memory(header, context, DEFAULT_SLOTS, DEFAULT_BATCH, kv_type=kv_type)
+        estimate = estimate_memory(shape, LoadShape(context=context, kv_type=kv_type))
         return estimate.kv + estimate.compute
 
-    return largest_context(header.context, (available_bytes - header.tensor_bytes) // 2, cost)
+    return largest_context(shape.context, (available_bytes - shape.weights) // 2, cost)
 
 
 def largest_context(trained: int, room: int, cost: Callable[[int], int]) -> int:
@@ -106,49 +209,35 @@ def _padded(context: int) -> int:
     return -(-context // _CONTEXT_STEP) * _CONTEXT_STEP
 
 
-def one_piece(header: GGUFHeader) -> bool:
-    """Whether a text has to be computed in one piece: each token sees all, or all are averaged."""
-    pooling = choose_pooling(header, task_of(header))
-    return not is_causal(header) or pooling in (Pooling.MEAN, Pooling.CLS)
+def _kv_bytes(layers: tuple[LayerShape, ...], load: LoadShape) -> int:
+    """Of the cells, and of the running states of layers that have those instead."""
+    keys = sum(load.kv_type.bytes_of(layer.key_elements) for layer in layers)
+    values = sum(load.kv_type.bytes_of(layer.value_elements) for layer in layers)
+    states = sum(layer.state for layer in layers)
+    return load.cells * (keys + values) + states * (load.slots + KEPT_STATES + 1)
 
 
-def _estimate_embedding(header: GGUFHeader, context: int, batch: int) -> MemoryEstimate:
-    """A model without KV cache, or with one for a single batch; 10 percent above llama.cpp's."""
-    tokens = max(context, batch)
-    piece = tokens if one_piece(header) else batch
-    gated = any(".ffn_gate" in tensor.name for tensor in header.tensors)
-    width = 4 * header.embedding_length + (3 if gated else 1) * header.feed_forward_length
-    compute = piece * width * 4 + tokens * piece * 2
-    if is_encoder(header):  # room for logits is set aside as well, but never touched
-        return MemoryEstimate(weights=header.tensor_bytes, kv=0, compute=compute)
-    per_token = (header.key_length + header.value_length) * sum(header.kv_head_counts)
-    rows = piece if one_piece(header) else EMBEDDING_SLOTS
+def _runtime(shape: ModelShape, load: LoadShape) -> int:
+    process = LLAMA_PROCESS if load.own_process else 0
+    return process + vocabulary_bytes(shape.vocab_size, shape.merges)
+
+
+def _estimate_embedding(shape: ModelShape, load: LoadShape) -> MemoryEstimate:
+    """A model without KV cache, or with one for a single batch."""
+    tokens = max(load.context, load.batch)
+    piece = tokens if shape.one_piece else load.batch
+    # An encoder hands out a row of each token, and llama.cpp makes room for its logits, too.
+    rows = piece if shape.one_piece else EMBEDDING_SLOTS
+    per_token = (shape.key_elements + shape.value_elements) if shape.has_cache else 0
+    copied = sum(size for kind, size in shape.matrices.items() if kind in load.repacked)
+    # The buffer that it begins with has a row of each text, and is replaced by that larger one; the
+    # C library keeps it for later, if it is not too large for that.
+    first = output_bytes(shape, EMBEDDING_SLOTS) if shape.one_piece else 0
+    handed_over = output_bytes(shape, rows) + (first if first <= _KEPT_BY_LIBC else 0)
     return MemoryEstimate(
-        weights=header.tensor_bytes,
+        weights=shape.weights,
         kv=tokens * per_token * KVType.F16.bytes_of(1),
-        compute=compute + header.vocab_size * rows * 4,
+        compute=embedding_step_bytes(shape, tokens, piece) + handed_over,
+        runtime=_runtime(shape, load),
+        reclaimable=copied,
     )
-
-
-def _compute_bytes(
-    header: GGUFHeader, cells: int, slots: int, batch: int, kv_type: KVType, flash: bool
-) -> int:
-    """Buffers of one step, whose largest moment is in a block, in the attention or at the logits.
-
-    Fitted to what llama.cpp reports for Llama, Qwen2 and Gemma 3 models.
-    """
-    batch = min(batch, cells)
-    embedding = header.embedding_length
-    outputs = slots + KEPT_SLOTS + 1
-    logits = header.vocab_size * outputs * 4
-    # One row of f32 a token; quantized caches rotate their input in the place of one.
-    rows = 3 if kv_type.block_elements > 1 and not header.sliding_window else 4
-    width = rows * embedding + 3 * header.feed_forward_length
-    masks = 2 if header.sliding_window else 1  # one for each kind of layer
-    mask = masks * cells * batch * (2 if flash else 4) * 33 // 32
-    moments = [(batch + outputs // 2) * width * 4 + mask, logits + batch * embedding * 4]
-    if not flash:
-        heads = max(header.head_counts, default=0)
-        rest = batch * max(embedding, heads * header.key_length) * 22
-        moments.append(heads * cells * batch * 4 * 33 // 32 + rest + mask)
-    return max(moments) + logits

@@ -5,17 +5,20 @@ Sources: the GGUF specification in the ggml repository, and gguf.cpp for the lim
 
 from __future__ import annotations
 
+import os
 import stat
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from pathlib import Path
 
 from .errors import InvalidModel, ModelNotFound, UnsupportedModel
+from .file_stamp import FileStamp
 from .ggml import FILE_TYPES, TENSOR_TYPES
-from .gguf_reader import SCALARS, HeaderReader, ValueType
+from .gguf_reader import SCALARS, HeaderFile, HeaderReader, ValueType
+from .gguf_shards import join_shards
 from .hyperparameters import check_hyperparameters
 
 _MAGIC = b"GGUF"
@@ -33,18 +36,22 @@ _GUESSED_FILE_TYPE = 1024
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """One tensor: `shape` is in ggml's order (row length first), `offset` from the file's start."""
+    """One tensor: `shape` is in ggml's order (row length first), `offset` from the file's start.
+
+    `file` counts the files of a model in several.
+    """
 
     name: str
     shape: tuple[int, ...]
     type: str
     offset: int
     bytes: int
+    file: int = 0
 
 
 @dataclass(frozen=True)
 class GGUFHeader:
-    """The checked header of one file.
+    """The checked header of one file, or of all files of a model in several.
 
     `metadata` has the scalars and strings, `arrays` the element type and length of every array,
     `per_layer` the contents of short arrays of integers or truth values.
@@ -56,6 +63,14 @@ class GGUFHeader:
     arrays: Mapping[str, tuple[ValueType, int]]
     per_layer: Mapping[str, tuple[int, ...]]
     tensors: tuple[TensorInfo, ...]
+    shards: tuple[Path, ...] = ()
+    stamps: tuple[FileStamp, ...] = ()
+    """What the files were when they were read."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that hold the tensors, in order."""
+        return self.shards or (self.path,)
 
     def text(self, key: str) -> str | None:
         """The string under `key`, where there is one."""
@@ -177,23 +192,35 @@ class GGUFHeader:
 
 
 def read_header(path: Path) -> GGUFHeader:
-    """Read and check the header of a model file.
+    """Read and check the header of a model file, and those of its other parts where it has some.
 
-    Raises `ModelNotFound` where no file can be opened, `InvalidModel` for one that is damaged, and
-    `UnsupportedModel` for a dialect that this reader does not know.
+    Raises `ModelNotFound` where no file can be opened, `InvalidModel` for one that is damaged or
+    incomplete, and `UnsupportedModel` for a dialect that this reader does not know.
     """
+    header = join_shards(read_file_header(path), read_file_header)
+    check_hyperparameters(header)
+    return header
+
+
+def read_file_header(path: Path) -> GGUFHeader:
+    """Read one file alone, be it a whole model or a part of one; raises as `read_header`."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):  # opening a FIFO would wait for ever
             raise InvalidModel(f"{path} is not a regular file.", hint="Name a .gguf file.")
         with path.open("rb") as file:
-            header = _parse(HeaderReader(file, path), path)
+            status = os.fstat(file.fileno())
+            header = parse_file_header(file, path, status.st_size)
+            return replace(header, stamps=(FileStamp.of(path, status),))
     except FileNotFoundError:
         raise ModelNotFound(f"There is no file {path}.") from None
     except (OSError, ValueError) as error:  # ValueError: a NUL in the path
         reason = getattr(error, "strerror", None) or error
         raise ModelNotFound(f"{path} cannot be read: {reason}.") from error
-    check_hyperparameters(header)
-    return header
+
+
+def parse_file_header(file: HeaderFile, path: Path, size: int) -> GGUFHeader:
+    """The header that `file`, of so many bytes, begins with; `path` is what errors call it."""
+    return _parse(HeaderReader(file, path, size), path)
 
 
 @dataclass(frozen=True, slots=True)

@@ -250,3 +250,6 @@ _FAMILIES: Mapping[str, Callable[[ConfigFields, ModelConfig], ModelConfig]] = Ma
         "olmo2": _olmo2,
     }
 )
+
+KNOWN_ARCHITECTURES = frozenset(_FAMILIES)
+"""The families that ingle's own engine computes."""

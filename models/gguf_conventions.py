@@ -48,12 +48,11 @@ class GGUFConventions:
                 hint="Download it again, or use another conversion.",
             )
         weight = self._parts[name].read(self._raw)
-        match = _QUERY_OR_KEY.fullmatch(name)
-        if match is None or self._config.architecture not in _INTERLEAVED:
-            return weight
-        order = self._halves(match[1])
+        order = _halves(name, self._config)
         # Whoever takes a tensor of the wrong shape says so.
-        return rows_of(weight, order) if weight.shape[:1] == order.shape else weight
+        if order is None or weight.shape[:1] != order.shape:
+            return weight
+        return rows_of(weight, order)
 
     def _named_parts(self, name: str) -> dict[str, TensorPart]:
         config = self._config
@@ -69,9 +68,18 @@ class GGUFConventions:
             return split_tensor(name, dict.fromkeys(halves, config.intermediate_size))
         return {name: TensorPart(name)}
 
-    def _halves(self, letter: str) -> torch.Tensor:
-        """Where the rows of both halves of every head are among rows that alternate them."""
-        config = self._config
-        heads = config.num_heads if letter == "q" else config.num_kv_heads
-        rows = torch.arange(heads * config.head_size)
-        return rows.view(heads, config.head_size // 2, 2).transpose(1, 2).flatten()
+
+def permute_for_gguf(name: str, weight: torch.Tensor, config: ModelConfig) -> torch.Tensor:
+    """A tensor as the architectures want it, with its rows in the order that files have."""
+    order = _halves(name, config)
+    return weight if order is None else weight[torch.argsort(order)]
+
+
+def _halves(name: str, config: ModelConfig) -> torch.Tensor | None:
+    """Where the rows of both halves of every head are among rows that alternate them."""
+    match = _QUERY_OR_KEY.fullmatch(name)
+    if match is None or config.architecture not in _INTERLEAVED:
+        return None
+    heads = config.num_heads if match[1] == "q" else config.num_kv_heads
+    rows = torch.arange(heads * config.head_size)
+    return rows.view(heads, config.head_size // 2, 2).transpose(1, 2).flatten()

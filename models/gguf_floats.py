@@ -23,7 +23,7 @@ def read_floats(header: GGUFHeader, name: str, count: int) -> tuple[float, ...] 
             f"{count} of type F32 belong.",
             hint="Use another conversion of the model.",
         )
-    with header.path.open("rb") as file:
+    with header.files[tensor.file].open("rb") as file:
         file.seek(tensor.offset)
         values = struct.unpack(f"<{count}f", file.read(4 * count))
     if not all(math.isfinite(value) and value > 0 for value in values):

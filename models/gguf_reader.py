@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import struct
 from enum import IntEnum
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import NoReturn, Protocol
 
 from .errors import InvalidModel
 
@@ -59,13 +58,25 @@ SCALARS: dict[ValueType, struct.Struct] = {
 }
 
 
+class HeaderFile(Protocol):
+    """What a header is read from: a file here, or one behind an address."""
+
+    def read(self, count: int, /) -> bytes:
+        """The next bytes, fewer only at the end."""
+        ...
+
+    def seek(self, position: int, /) -> object:
+        """Go on reading there."""
+        ...
+
+
 class HeaderReader:
     """A cursor over the file that checks every length against the bytes left before it moves.
 
     Holds about a mebibyte of the file at a time.
     """
 
-    def __init__(self, file: BinaryIO, path: Path) -> None:
+    def __init__(self, file: HeaderFile, path: Path, size: int) -> None:
         self._file = file
         self.path = path
         self._buffer = b""
@@ -73,7 +84,7 @@ class HeaderReader:
         self._at = 0  # where in the buffer the cursor stands
         self._strings = 0
         self._kept = 0
-        self.size = os.fstat(file.fileno()).st_size
+        self.size = size
 
     @property
     def position(self) -> int:

@@ -22,7 +22,7 @@ _PLAIN: Mapping[str, torch.dtype] = MappingProxyType(
 
 
 class GGUFWeights:
-    """Tensors by the file's own names and in its own conventions, memory-mapped.
+    """Tensors by the file's own names and in its own conventions, memory-mapped; all parts of it.
 
     Plain ones have torch's shape, which is ggml's turned round; quantised ones keep their blocks.
     Nothing is read before it is used.
@@ -34,8 +34,8 @@ class GGUFWeights:
         self._tensors = {tensor.name: tensor for tensor in self.header.tensors}
         for tensor in self.header.tensors:
             self._check_type(tensor)
-        self._bytes = map_file(path)
-        if any(tensor.offset + tensor.bytes > len(self._bytes) for tensor in self.header.tensors):
+        self._bytes = [map_file(file) for file in self.header.files]
+        if any(t.offset + t.bytes > len(self._bytes[t.file]) for t in self.header.tensors):
             raise InvalidModel(f"{path} was cut short while it was opened.", hint="Try again.")
 
     @property
@@ -51,7 +51,7 @@ class GGUFWeights:
                 f"{self.header.path} has no tensor {name!r}.",
                 hint="The file is incomplete, or of another architecture than it says.",
             )
-        raw = self._bytes[tensor.offset : tensor.offset + tensor.bytes]
+        raw = self._bytes[tensor.file][tensor.offset : tensor.offset + tensor.bytes]
         if (dtype := _PLAIN.get(tensor.type)) is not None:
             return raw.view(dtype).view(tensor.shape[::-1])
         columns, *rows = tensor.shape

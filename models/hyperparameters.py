@@ -54,6 +54,7 @@ _RANGES = {
     "ssm.time_step_rank": (0, 1 << 16),
     "vocab_size": (1, 1 << 22),
 }
+_NO_TOKEN = (-1, (1 << 32) - 1)
 _POSITIVE = ("rope.freq_base", "rope.freq_base_swa", "rope.scale_linear")
 
 
@@ -142,6 +143,20 @@ def _check_vocabulary(header: GGUFHeader) -> None:
         found = header.arrays.get(f"tokenizer.ggml.{name}")
         if found is not None and (found[0] is not kind or found[1] != tokens[1]):
             _fail(header, f"has {found[1]} {name} for {tokens[1]} tokens")
+    merges = header.arrays.get("tokenizer.ggml.merges")
+    if merges is not None and merges[0] is not ValueType.STRING:
+        _fail(header, "has merges that are no texts")
+    _check_token_ids(header, tokens[1])
+
+
+def _check_token_ids(header: GGUFHeader, tokens: int) -> None:
+    """What begins and ends texts; llama.cpp itself passes over others that are out of range."""
+    for name in ("bos", "eos"):
+        value = header.metadata.get(f"tokenizer.ggml.{name}_token_id")
+        if value is None or value in _NO_TOKEN:
+            continue
+        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < tokens:
+            _fail(header, f"says that token {value!r} of {tokens} is its {name} token")
 
 
 def _has(header: GGUFHeader, *prefixes: str) -> bool:

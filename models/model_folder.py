@@ -13,15 +13,14 @@ from typing import NoReturn, cast
 from .chat_template import read_chat_template
 from .config import ModelConfig
 from .errors import InvalidModel, ModelError, ModelNotFound, UnsupportedModel
+from .folder_files import CONFIG, TOKENIZER
 from .hf_config import config_from_hf
 from .json_object import read_json_object
 from .safetensors_header import StoredTensor
 from .safetensors_index import find_tensors
 
-CONFIG = "config.json"
 NF4 = "NF4"
-_TOKENIZER = "tokenizer.json"
-_PICKLES = ("pytorch_model*.bin", "*.pt", "*.pth")
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle")
 _FLOATS = ("F32", "F16", "BF16")
 _NF4_STATE = ".quant_state.bitsandbytes__nf4"
 # Tensors that belong to a matrix of 4-bit weights.
@@ -99,17 +98,22 @@ def read_folder(path: Path) -> ModelFolder:
     settings = read_json_object(path / CONFIG)
     if settings is None:
         _refuse_without_config(path)
-    _check_quantization(path, settings)
-    config = _read_config(path, settings)
+    config = check_settings(path, settings)
     tensors = _find_tensors(path)
-    if not (path / _TOKENIZER).is_file():
+    if not (path / TOKENIZER).is_file():
         raise UnsupportedModel(
-            f"{path} has no {_TOKENIZER}.",
+            f"{path} has no {TOKENIZER}.",
             hint="Load its tokenizer with transformers' AutoTokenizer, and save it there.",
         )
     folder = ModelFolder(path, config, tensors, read_chat_template(path) is not None)
     folder.check_types()
     return folder
+
+
+def check_settings(path: Path, settings: Mapping[str, object]) -> ModelConfig:
+    """The shape that a folder's `config.json` describes; raises as `read_folder`."""
+    _check_quantization(path, settings)
+    return _read_config(path, settings)
 
 
 def _refuse_without_config(path: Path) -> NoReturn:
@@ -137,7 +141,9 @@ def _read_config(path: Path, settings: Mapping[str, object]) -> ModelConfig:
     try:
         return config_from_hf(settings)
     except ModelError as error:  # it knows the file's name, not where that lies
-        raise type(error)(f"{path.as_posix()}/{error.message}", hint=error.hint) from error
+        code = isinstance(error, UnsupportedModel) and "auto_map" in settings
+        hint = "It brings code of its own, which ingle never runs." if code else error.hint
+        raise type(error)(f"{path.as_posix()}/{error.message}", hint=hint) from error
 
 
 def _find_tensors(path: Path) -> Mapping[str, tuple[Path, StoredTensor]]:

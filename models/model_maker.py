@@ -13,6 +13,8 @@ import msgspec
 from .blobs import BlobFolder, checked_digest
 from .errors import ModelNotFound, UnsupportedModel, UnusableName
 from .gguf import read_header
+from .gguf_names import parse_shard
+from .places.finding import plain_name
 from .reference import CatalogReference, parse_reference
 from .sources.partial import disk_failure
 from .store import ModelStore
@@ -26,6 +28,7 @@ from .stored_model import (
     write_manifest,
 )
 from .supported import check_supported
+from .twins import in_place_manifest
 
 _FILE = "model.gguf"
 _BLOBS = ".blobs"
@@ -58,9 +61,9 @@ class ModelMaker:
 
         Raises `UnusableName`, `UnsupportedModel`, `ModelInUse`, and `PullFailed` for a full disk.
         """
-        if not source.path.is_file():
+        if not source.path.is_file() or parse_shard(source.path.name):
             raise UnsupportedModel(
-                f"{source.name} is a folder, and only single files can be copied.",
+                f"{source.name} is more than one file, and only single files can be copied.",
                 hint="Name its path, or an alias in the configuration.",
             )
         return self._make(source, source.path, name, changes or Changes())
@@ -84,6 +87,32 @@ class ModelMaker:
         if path.parent == self._store.root / _BLOBS:
             path.unlink(missing_ok=True)
         return model
+
+    def add(self, path: Path, name: str | None = None) -> StoredModel:
+        """A name in the store for a file or folder, which stays where it is.
+
+        Without a `name` one is made of its own. Raises `UnusableName`, also where another model has
+        the name, `ModelInUse`, `PullFailed`, and what `ModelStore.resolve` raises for the path.
+        """
+        model = self._store.resolve(str(path))
+        base = name or plain_name(model.path.name)
+        full_name = self.free_name(base)
+        if ":" not in base:
+            full_name = f"{base.lower()}:{model.quantization.lower()}"
+        taken = next((m for m in self._store.own() if m.name == full_name), None)
+        if taken is not None and taken.path != model.path:
+            raise UnusableName(
+                f"There is a model called {full_name} already.",
+                hint=f"Choose another name: `ingle add {path} NAME`.",
+            )
+        placed = msgspec.structs.replace(model, place=model.place or str(model.path.parent))
+        try:
+            with self._store.claim(full_name) as folder:
+                folder.mkdir(parents=True, exist_ok=True)
+                write_manifest(folder, in_place_manifest(full_name, placed, model.sha256 or ""))
+                return read_manifest(folder / MANIFEST)
+        except OSError as error:
+            raise disk_failure(error, self._store.root) from error
 
     def find(self, digest: str) -> Path | None:
         """The file with this digest, uploaded or installed; raises `UnusableName`."""

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from .config import ModelConfig
 from .errors import UnsupportedModel
-from .fit import DEFAULT_BATCH, DEFAULT_SLOTS, MemoryEstimate, largest_context
+from .fit import (
+    DEFAULT_BATCH,
+    DEFAULT_SLOTS,
+    LoadShape,
+    MemoryEstimate,
+    SplitEstimate,
+    largest_context,
+)
 from .kv_type import KVType
+from .runtime_fit import GPU_PROCESS, TORCH_GPU_PROCESS, TORCH_PROCESS
 
 PAGE_SIZE = 32
 _SPARE = 2**30
 _FLOAT = 4
+_RECORDED = 64
+"""Tokens of the largest step that is recorded."""
+_GPU_RESERVE = 256 * 2**20
+"""Left to the driver and to fragments, without which `PageBudget` gives no page away."""
 
 
 def estimate_paged_memory(
@@ -28,7 +42,6 @@ def estimate_paged_memory(
     """
     pages = -(-context // PAGE_SIZE) + slots + 1
     width = config.num_kv_heads * config.head_size
-    per_token = 2 * config.num_layers * config.num_kv_heads * kv_type.paged_bytes(config.head_size)
     group = config.num_heads // config.num_kv_heads
     scores = (1 + _FLOAT) if config.attention_soft_cap is None else 3 * _FLOAT * config.num_kv_heads
     tokens = min(batch, context)
@@ -37,9 +50,58 @@ def estimate_paged_memory(
     logits = 4 * slots * config.vocab_size * _FLOAT
     return MemoryEstimate(
         weights=weights,
-        kv=pages * PAGE_SIZE * per_token,
+        kv=pages * PAGE_SIZE * _token_bytes(config, kv_type),
         compute=max(attention, layer) + logits,
     )
+
+
+def estimate_own_on_cpu(
+    config: ModelConfig, load: LoadShape, *, weights: int, mapped: int, vocabulary: int
+) -> SplitEstimate:
+    """A model that ingle's own engine computes on the processor.
+
+    Where its `weights` became floats, the `mapped` bytes of the file they come from are of no
+    further use; 0 for files that are closed once they were read.
+    """
+    found = estimate_paged_memory(
+        config,
+        weights,
+        context=load.context,
+        slots=load.slots,
+        batch=load.batch,
+        kv_type=load.kv_type,
+    )
+    runtime = vocabulary + (TORCH_PROCESS if load.own_process else 0)
+    host = replace(found, runtime=runtime, reclaimable=mapped if weights > mapped else 0)
+    return SplitEstimate(host, MemoryEstimate())
+
+
+def estimate_own_on_gpu(
+    config: ModelConfig, load: LoadShape, *, weights: int, vocabulary: int
+) -> SplitEstimate:
+    """A model that ingle's own engine computes on a GPU, all of it.
+
+    A step holds activations in 16 bits and one matrix at a time that was unpacked for a long
+    prompt; recordings of short steps hold their logits twice.
+    """
+    pages = -(-load.context // PAGE_SIZE) + load.slots + 1
+    tokens = min(load.batch, load.context)
+    width = 6 * config.hidden_size + 3 * config.intermediate_size
+    unpacked = config.hidden_size * config.intermediate_size
+    logits = config.vocab_size * _FLOAT * (4 * load.slots + 2 * _RECORDED)
+    process = load.own_process
+    gpu = MemoryEstimate(
+        weights=weights,
+        kv=pages * PAGE_SIZE * _token_bytes(config, load.kv_type),
+        compute=(tokens * width + unpacked) * 2 + logits,
+        runtime=GPU_PROCESS + _GPU_RESERVE if process else 0,
+    )
+    host = MemoryEstimate(runtime=vocabulary + (TORCH_GPU_PROCESS if process else 0))
+    return SplitEstimate(host, gpu)
+
+
+def _token_bytes(config: ModelConfig, kv_type: KVType) -> int:
+    return 2 * config.num_layers * config.num_kv_heads * kv_type.paged_bytes(config.head_size)
 
 
 def weights_on_cpu(parameters: int, stored: int, available: int) -> int:

@@ -40,6 +40,8 @@ class PullReporter:
         self._status = ""
         self._source = ""
         self._received = 0
+        self._before = 0
+        self._several = False
         self._last = 0.0
         self._window: deque[tuple[float, int]] = deque()
 
@@ -49,13 +51,23 @@ class PullReporter:
         self._window.clear()
         self._report(time.monotonic())
 
+    def begin_file(self, before: int) -> None:
+        """The next file of several begins, `before` bytes of the others being here."""
+        self._several = self._several or before > 0
+        self._before = before
+
     def advance(self, received: int, total: int | None) -> None:
-        """Note where the phase stands; reports when the last one is long enough ago."""
+        """Note where the file stands; reports when the last one is long enough ago.
+
+        `total` counts where the model's size was not known beforehand.
+        """
         now = time.monotonic()
+        received += self._before
         if received < self._received:  # started over: what came before says nothing about speed
             self._window.clear()
         self._received = received
-        self._total = total if total is not None else self._total
+        if self._total is None and not self._several:
+            self._total = total
         self._window.append((now, received))
         while self._window[0][0] < now - _RATE_WINDOW:
             self._window.popleft()

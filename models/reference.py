@@ -10,6 +10,8 @@ from pathlib import Path
 from .catalog import HUB_HOST, NAME
 from .errors import ModelNotFound
 
+SAFETENSORS = "SAFETENSORS"
+"""The tag of a repository's safetensors, where that of a GGUF file has its quantization."""
 _MAX_LENGTH = 4096
 _HUB_PREFIX = re.compile(r"(?:https://)?(?:www\.)?(?:hf\.co|huggingface\.co)/", re.IGNORECASE)
 _HUB_NAME = r"[A-Za-z0-9](?:[A-Za-z0-9_-]|\.(?!\.)){0,95}"
@@ -31,7 +33,7 @@ class CatalogReference:
 
 @dataclass(frozen=True, slots=True)
 class HubReference:
-    """A repository of GGUF files on the Hugging Face hub; `quant` in upper case, or None."""
+    """A repository on the Hugging Face hub; `quant` in upper case, or None; see `SAFETENSORS`."""
 
     owner: str
     repo: str
@@ -76,6 +78,12 @@ def parse_reference(text: str) -> ModelReference:
             hint="Names look like `smollm2`, `smollm2:135m` or `hf.co/owner/repo:Q4_K_M`.",
         )
     return CatalogReference(name, tag or None)
+
+
+def hub_repository(text: str) -> HubReference | None:
+    """`owner/repo` where it can be a repository of the hub."""
+    match = _HUB_REFERENCE.fullmatch(text)
+    return HubReference(match["owner"], match["repo"]) if match else None
 
 
 def _hub_reference(rest: str, text: str) -> HubReference:

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, NoReturn, cast
 
 from .errors import InvalidModel, ModelNotFound, UnsupportedModel
+from .gguf_reader import HeaderFile
 
 # Files with tens of thousands of tensors need no more; the format itself allows 100 MB.
 _LONGEST_HEADER = 1 << 23
@@ -68,19 +69,23 @@ def read_safetensors_header(path: Path) -> tuple[StoredTensor, ...]:
         if not stat.S_ISREG(path.stat().st_mode):  # opening a FIFO would wait for ever
             raise InvalidModel(f"{path} is not a regular file.", hint="Name a model file.")
         with path.open("rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            if size < 8:
-                _truncated(path)
-            length = int.from_bytes(file.read(8), "little")
-            if length > _LONGEST_HEADER:
-                _fail(path, f"claims a header of {length} bytes")
-            if length > size - 8:
-                _truncated(path)
-            raw = file.read(length)
+            return parse_safetensors_header(file, path, os.fstat(file.fileno()).st_size)
     except FileNotFoundError:
         raise ModelNotFound(f"There is no file {path}.") from None
     except OSError as error:
         raise ModelNotFound(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def parse_safetensors_header(file: HeaderFile, path: Path, size: int) -> tuple[StoredTensor, ...]:
+    """The tensors of a `file` of so many bytes; `path` is what errors call it."""
+    if size < 8:
+        _truncated(path)
+    length = int.from_bytes(file.read(8), "little")
+    if length > _LONGEST_HEADER:
+        _fail(path, f"claims a header of {length} bytes")
+    if length > size - 8:
+        _truncated(path)
+    raw = file.read(length)
     if len(raw) < length:  # it shrank while it was read
         _truncated(path)
     entries = parse_json_object(raw, path, "header")

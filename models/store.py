@@ -4,73 +4,48 @@ from __future__ import annotations
 
 import difflib
 import logging
-import os
 import shutil
-import stat
 import time
-from collections.abc import Generator
+from collections import Counter
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from .catalog import (
-    HUB_HOST,
-    LATEST_TAG,
-    Catalog,
-    CatalogEntry,
-    HubLocation,
-    Location,
-    PackageIndexLocation,
-)
-from .download import Download, Fetched
-from .errors import ModelError, ModelInUse, ModelNotFound
+from .catalog import HUB_HOST, LATEST_TAG, Catalog
+from .digests import DigestCache
+from .drafts import DraftFinder
+from .errors import ModelError, ModelInUse, ModelNotFound, NotOurs, Offline
 from .file_lock import FileLock
-from .gguf import read_header
-from .model_folder import is_model_folder, read_folder
+from .gguf_names import parse_shard
+from .model_download import WantedModel, fetch_model
+from .path_descriptions import PathDescriptions
+from .places.finding import Place
+from .places.local_models import LocalModels, UnusableModel
+from .places.naming import beside, identity
 from .progress import OnPullProgress, PullReporter
 from .reference import CatalogReference, HubReference, PathReference, parse_reference
-from .sources.base import Cancelled, RemoteFile, Source, raise_if_cancelled
-from .sources.package_index import SCRATCH_PREFIX, PackageIndexSource
+from .removal import Removal, bytes_freed, delete_files, files_of
+from .sources.base import Cancelled, raise_if_cancelled
+from .sources.package_index import SCRATCH_PREFIX
 from .sources.partial import disk_failure
 from .stored_model import (
     MANIFEST,
-    Manifest,
     StoredModel,
-    describe_file,
-    describe_folder,
     read_manifest,
     write_manifest,
 )
-from .supported import check_supported
+from .twins import find_twin, use_twin
+from .wanted import catalog_model, hub_model
 
 logger = logging.getLogger(__name__)
 
 _LOCKS = ".locks"
+_DIGESTS = ".digests.json"
+_SEEN = ".seen.json"
 _POLL_SECONDS = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """A model to fetch: its full name, its file, and where that may come from."""
-
-    name: str
-    file: RemoteFile
-    sources: list[Source]
-    entry: CatalogEntry | None = None
-
-
-Stamp = tuple[tuple[str, int, int], ...]
-"""Name, time of change and size of a file, or of all files in a folder."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """What a file or folder outside the store was found to be, as long as it does not change."""
-
-    stamp: Stamp
-    model: StoredModel
 
 
 @dataclass(slots=True)
@@ -78,13 +53,49 @@ class ModelStore:
     """A folder of models, `NAME/TAG/FILE` or `hf.co/OWNER/REPO/QUANT/FILE`, each with a manifest.
 
     A folder without a manifest is no model. Any number of processes may use the same store.
+    `places` hold models of other programs, which are used where they lie. `offline` makes no
+    connection at all.
     """
 
     root: Path
     catalog: Catalog
-    _seen: dict[Path, _Seen] = field(default_factory=dict[Path, _Seen], repr=False)
+    places: Sequence[Place] = ()
+    offline: bool = False
+    _descriptions: PathDescriptions = field(init=False, repr=False)
+    _drafts: DraftFinder = field(default_factory=DraftFinder, repr=False)
+    _local: LocalModels = field(init=False, repr=False)
+    _digests: DigestCache = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._digests = DigestCache(self.root / _DIGESTS)
+        self._descriptions = PathDescriptions(self.root / _SEEN)
+        self._local = LocalModels(self.places, self._descriptions)
 
     def list(self) -> list[StoredModel]:
+        """The models here by name, then those of other programs; what cannot be read is left out.
+
+        No two have one name; blocks while it looks.
+        """
+        own = self.own()
+        others = beside(own, self._local.survey().models)
+        return own + [self._advised(model) for model in self._digests.complete(others)]
+
+    def compare(self) -> None:
+        """Learn which files are the same: read those whose digest nobody knows and that are as long
+        as another; takes as long as reading them.
+        """
+        models = [model for model in self.list() if model.path.is_file()]
+        sizes = Counter(model.size for model in models)
+        for model in models:
+            if model.sha256 is None and sizes[model.size] > 1 and not parse_shard(model.path.name):
+                with suppress(OSError):  # it is gone, or not ours to read
+                    self._digests.digest(model.path, lambda position: None)
+
+    def unusable(self) -> list[UnusableModel]:
+        """What lies in the places of other programs and cannot be used, with the reason."""
+        return list(self._local.survey().unusable)
+
+    def own(self) -> list[StoredModel]:
         """The installed models by name; what cannot be read is left out with a warning."""
         patterns = (f"*/*/{MANIFEST}", f"{HUB_HOST}/*/*/*/{MANIFEST}")
         paths = [path for pattern in patterns for path in self.root.glob(pattern)]
@@ -97,10 +108,17 @@ class ModelStore:
         Raises `ModelNotFound` with a hint how to get it, and for a path what `read_header`,
         `check_supported` and `read_folder` raise.
         """
-        parsed = parse_reference(reference)
+        try:
+            parsed = parse_reference(reference)
+        except ModelNotFound:
+            if model := self._elsewhere(reference):
+                return model
+            raise
         if isinstance(parsed, PathReference):
+            if not parsed.path.exists() and (model := self._elsewhere(reference)):
+                return model
             return self._at_path(parsed.path, reference)
-        model = self._installed(parsed)
+        model = self._installed(parsed) or self._elsewhere(str(parsed))
         if model is None:
             raise self._not_found(parsed)
         return model
@@ -121,31 +139,90 @@ class ModelStore:
             return self._at_path(parsed.path, reference)
         if model := self._installed(parsed):
             return model
+        if isinstance(parsed, HubReference) and (model := self._elsewhere(str(parsed))):
+            return model  # the hub's own name for it
         PullReporter(str(parsed), None, on_progress).status("resolving")
+        if isinstance(parsed, HubReference):
+            self.check_online(str(parsed))
         wanted = self._wanted(parsed)
-        reporter = PullReporter(wanted.name, wanted.file.size, on_progress)
+        reporter = PullReporter(wanted.name, wanted.size, on_progress)
         try:
             with self._lock(wanted.name) as lock:
                 self._wait_for(lock, reporter, cancelled)
                 self._sweep()
                 folder = self._folder(wanted.name)
-                return self._read(folder) or self._fetch(wanted, folder, reporter, cancelled)
+                return (
+                    self._read(folder)
+                    or self._use_twin(wanted, folder, reporter, cancelled)
+                    or self._fetch(wanted, folder, reporter, cancelled)
+                )
         except OSError as error:
             raise disk_failure(error, self.root) from error
 
-    def remove(self, reference: str) -> int:
-        """Remove a model, or what is left of an unfinished download; returns the bytes freed.
+    def plan_removal(self, reference: str, *, delete_file: bool = False) -> Removal:
+        """What `remove` would do; raises as it does, but `ModelInUse`."""
+        name = self._own_name(reference)
+        if name is None:
+            return self._plan_for_others(self.resolve(reference), delete_file=delete_file)
+        folder = self._folder(name)
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        model = self._read(folder)
+        if model is None or not model.place:
+            return Removal(
+                name=name,
+                frees=bytes_freed(files),
+                files=[str(path) for path in files if path.name != MANIFEST],
+                shared_with=self._sharers(model) if model else [],
+            )
+        theirs = files_of(model) if delete_file else []
+        return Removal(
+            name=name,
+            frees=bytes_freed([*files, *theirs]),
+            files=[str(path) for path in theirs],
+            keeps=[] if delete_file else [str(model.path)],
+            place=model.place,
+        )
 
-        Raises `ModelNotFound` where there is nothing of that name in the store, and `ModelInUse`
-        while somebody fetches it.
+    def remove(self, reference: str, *, delete_file: bool = False) -> Removal:
+        """Remove a model, or what is left of an unfinished download.
+
+        A file that lies elsewhere goes only with `delete_file`. Raises `ModelNotFound` where there
+        is nothing of that name, `NotOurs` for a model of another program, and `ModelInUse` while
+        somebody fetches it.
         """
-        name = self._name_to_remove(reference)
-        with self.claim(name) as folder:
-            freed = sum(_freed(path) for path in folder.rglob("*") if path.is_file())
-            (folder / MANIFEST).unlink(missing_ok=True)  # first: from here on it is no model
-            shutil.rmtree(folder)
-        self._remove_empty(folder.parent)
-        return freed
+        plan = self.plan_removal(reference, delete_file=delete_file)
+        if self._own_name(reference) is not None:
+            with self.claim(plan.name) as folder:
+                (folder / MANIFEST).unlink(missing_ok=True)  # first: from here on it is no model
+                shutil.rmtree(folder)
+            self._remove_empty(folder.parent)
+        if plan.place:
+            delete_files([Path(path) for path in plan.files])
+        self._local.forget()
+        return plan
+
+    def _plan_for_others(self, model: StoredModel, *, delete_file: bool) -> Removal:
+        whose = model.place or "not in ingle's store"
+        if not delete_file:
+            raise NotOurs(
+                f"{model.name} belongs to {whose}, so ingle leaves it."
+                if model.place
+                else f"{model.path} is {whose}, so ingle does not remove it.",
+                hint=f"`ingle rm --delete-file {model.name}` deletes {model.path}.",
+            )
+        files = files_of(model)
+        return Removal(
+            name=model.name,
+            frees=bytes_freed(files),
+            files=[str(path) for path in files],
+            place=model.place or str(model.path.parent),
+        )
+
+    def _sharers(self, model: StoredModel) -> list[str]:
+        """Other models of the store that have the very same file."""
+        mine = identity(model.path)
+        others = (other for other in self.own() if other.name != model.name)
+        return [other.name for other in others if identity(other.path) == mine]
 
     @contextmanager
     def claim(self, name: str) -> Generator[Path]:
@@ -161,32 +238,51 @@ class ModelStore:
             yield self._folder(name)
 
     def _fetch(
-        self, wanted: _Wanted, folder: Path, reporter: PullReporter, cancelled: Cancelled
+        self, wanted: WantedModel, folder: Path, reporter: PullReporter, cancelled: Cancelled
     ) -> StoredModel:
+        self.check_online(wanted.name)
         folder.mkdir(parents=True, exist_ok=True)
-        download = Download(wanted.name, folder, wanted.file, wanted.sources, reporter, cancelled)
         try:
-            fetched = download.run()
-            write_manifest(folder, _manifest(wanted, fetched))
+            write_manifest(folder, fetch_model(wanted, folder, reporter, cancelled))
         except ModelError:
             self._remove_empty(folder)
             raise
         return self._advised(read_manifest(folder / MANIFEST))
 
-    def _wanted(self, parsed: CatalogReference | HubReference) -> _Wanted:
-        if isinstance(parsed, CatalogReference):
-            entry = self.catalog.find(str(parsed))
-            if entry is None:
-                raise self._not_found(parsed)
-            file = RemoteFile(entry.file, entry.size, entry.sha256)
-            sources = [_source(location) for location in entry.sources]
-            return _Wanted(entry.full_name, file, sources, entry)
-        from .sources.hub import HubSource, find_file, quantization_of
+    def find_draft(self, model: StoredModel) -> StoredModel | None:
+        """The smaller model here that could guess best for a model; reads their vocabularies."""
+        return next(iter(self._drafts.find(model, self.list())), None)
 
-        repo = f"{parsed.owner}/{parsed.repo}"
-        file = find_file(repo, parsed.quant)
-        name = HubReference(parsed.owner, parsed.repo, quantization_of(file.name))
-        return _Wanted(str(name), file, [HubSource(repo, file.name)])
+    def check_online(self, name: str) -> None:
+        """Raise `Offline` where the owner wants nothing to be asked of the network."""
+        if self.offline:
+            raise Offline(
+                f"{name} is not on this machine, and ingle is offline: nothing was asked.",
+                hint="`offline` in the configuration, or HF_HUB_OFFLINE, says so; `ingle list` "
+                "shows what is here.",
+            )
+
+    def _use_twin(
+        self, wanted: WantedModel, folder: Path, reporter: PullReporter, cancelled: Cancelled
+    ) -> StoredModel | None:
+        """The wanted file where it is here under another name; None where it is not."""
+        twin = find_twin(wanted, self.list(), self._digests, reporter, cancelled)
+        if twin is None:
+            return None
+        folder.mkdir(parents=True, exist_ok=True)
+        manifest = use_twin(wanted, folder, twin)
+        if manifest is None:
+            return None
+        write_manifest(folder, manifest)
+        return self._advised(read_manifest(folder / MANIFEST))
+
+    def _wanted(self, parsed: CatalogReference | HubReference) -> WantedModel:
+        if isinstance(parsed, HubReference):
+            return hub_model(parsed)
+        entry = self.catalog.find(str(parsed))
+        if entry is None:
+            raise self._not_found(parsed)
+        return catalog_model(entry)
 
     def _installed(self, parsed: CatalogReference | HubReference) -> StoredModel | None:
         name = str(parsed)
@@ -204,7 +300,17 @@ class ModelStore:
         elif model := self._read(self._folder(f"{name}{LATEST_TAG}")):
             return model
         # Without a tag the name is enough where only one model has it.
-        same = [model for model in self.list() if model.name.rpartition(":")[0] == name]
+        same = [model for model in self.own() if model.name.rpartition(":")[0] == name]
+        return same[0] if len(same) == 1 else None
+
+    def _elsewhere(self, name: str) -> StoredModel | None:
+        """The model of another program that goes by this name, or is the only one that could."""
+        name = name.strip().lower()
+        found = {model.name.lower(): model for model in self.list() if model.place}
+        for exact in (name, f"{name}{LATEST_TAG}", name.removesuffix(LATEST_TAG)):
+            if exact in found:
+                return found[exact]
+        same = [model for full, model in found.items() if full.rpartition(":")[0] == name]
         return same[0] if len(same) == 1 else None
 
     def _read(self, folder: Path) -> StoredModel | None:
@@ -227,6 +333,9 @@ class ModelStore:
         """The model with today's advice from the catalog, which may be newer than the manifest."""
         entry = self.catalog.find(model.name)
         if entry is None or entry.sha256 != model.sha256:
+            # Other programs have the same files by other names.
+            entry = self.catalog.with_digest(model.sha256) if model.place else None
+        if entry is None:
             return model
         return msgspec.structs.replace(
             model,
@@ -241,37 +350,28 @@ class ModelStore:
 
     def _at_path(self, path: Path, text: str) -> StoredModel:
         try:
-            status = path.stat()
-            stamp = _stamp(path, status)
+            return self._descriptions.describe(path)
         except (OSError, ValueError):
             hint = "Check the spelling."
             if text.count("/") == 1 and text[0] not in "./~":
                 hint = f"For a repository on the hub write `{HUB_HOST}/{text}`."
-            raise ModelNotFound(f"There is no file or folder {path}.", hint=hint) from None
-        seen = self._seen.get(path)
-        if seen is None or seen.stamp != stamp:
-            seen = self._seen[path] = _Seen(stamp, _describe(path, status))
-        return seen.model
+            shown = path if Path(text).is_absolute() else text
+            raise ModelNotFound(f"There is no file or folder {shown}.", hint=hint) from None
 
-    def _name_to_remove(self, reference: str) -> str:
-        parsed = parse_reference(reference)
+    def _own_name(self, reference: str) -> str | None:
+        """The full name of a model of the store, or of an unfinished download; None of others'."""
+        try:
+            parsed = parse_reference(reference)
+        except ModelNotFound:
+            return None
         if isinstance(parsed, PathReference):
-            for model in self.list():
-                if model.path == parsed.path:
-                    return model.name
-            raise ModelNotFound(
-                f"{parsed.path} is not in ingle's store, so ingle does not remove it.",
-                hint="Delete the file yourself if you no longer need it.",
-            )
+            found = (model.name for model in self.own() if model.path == parsed.path)
+            return next(found, None)
         if model := self._installed(parsed):
             return model.name
         entry = self.catalog.find(str(parsed))
         name = entry.full_name if entry else str(parsed)
-        if ":" in name and any(self._folder(name).glob("*.gguf*")):
-            return name  # an unfinished download
-        raise ModelNotFound(
-            f"There is no model called {str(parsed)!r} here.", hint="`ingle list` shows what is."
-        )
+        return name if ":" in name and any(self._folder(name).glob("*")) else None
 
     def _not_found(self, parsed: CatalogReference | HubReference) -> ModelNotFound:
         name = str(parsed)
@@ -318,72 +418,3 @@ class ModelStore:
             while folder != self.root:
                 folder.rmdir()
                 folder = folder.parent
-
-
-def _freed(path: Path) -> int:
-    """Bytes that go with a file: none where another model has it, too."""
-    found = path.lstat()
-    return found.st_size if found.st_nlink == 1 else 0
-
-
-def _stamp(path: Path, status: os.stat_result) -> Stamp:
-    if not stat.S_ISDIR(status.st_mode):
-        return ((path.name, status.st_mtime_ns, status.st_size),)
-    files: list[tuple[str, int, int]] = []
-    for file in path.iterdir():
-        with suppress(OSError):  # a dangling link; what needs it will say so
-            found = file.stat()  # what a link leads to, as in the cache of the hub's own client
-            files.append((file.name, found.st_mtime_ns, found.st_size))
-    return tuple(sorted(files))
-
-
-def _describe(path: Path, status: os.stat_result) -> StoredModel:
-    """What lies at a path of somebody's own; raises `ModelError` where no engine can run it."""
-    if not stat.S_ISDIR(status.st_mode):
-        header = read_header(path)
-        check_supported(header)
-        return describe_file(path, header)
-    if not is_model_folder(path):
-        raise ModelNotFound(
-            f"{path} is a folder without a model.",
-            hint="Name a .gguf file, or a folder with safetensors and their config.json.",
-        )
-    return describe_folder(read_folder(path))
-
-
-def _source(location: Location) -> Source:
-    # What these import takes longer than the daemon may take to start, and most runs fetch nothing.
-    if isinstance(location, HubLocation):
-        from .sources.hub import HubSource
-
-        return HubSource(location.repo, location.file)
-    if isinstance(location, PackageIndexLocation):
-        return PackageIndexSource(
-            location.requirements,
-            member=location.member,
-            archived=location.archived,
-            sdist_sha256=location.sdist_sha256,
-        )
-    from .sources.http import HTTPSource
-
-    return HTTPSource(location.url)
-
-
-def _manifest(wanted: _Wanted, fetched: Fetched) -> Manifest:
-    file, entry = describe_file(fetched.path, fetched.header), wanted.entry
-    return Manifest(
-        name=wanted.name,
-        file=fetched.path.name,
-        size=file.size,
-        sha256=fetched.sha256,
-        licence=entry.licence if entry else file.licence,
-        description=entry.description if entry else file.description,
-        parameters=file.parameters,
-        quantization=file.quantization,
-        architecture=file.architecture,
-        context=file.context,
-        chat=entry.chat if entry else file.chat,
-        sampling=entry.sampling if entry else {},
-        source=fetched.source,
-        task=file.task,
-    )

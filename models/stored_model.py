@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,14 @@ import msgspec
 from .catalog import FILE
 from .fingerprint import fingerprint
 from .gguf import GGUFHeader
+from .gguf_names import shard_paths
 from .model_folder import ModelFolder
 from .sources.partial import sync_folder
 from .task import ModelTask, task_of
 
 MANIFEST = "manifest.json"
 _MAX_MANIFEST = 1 << 20
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 _LONGEST_TEXT = 300
 
 
@@ -59,14 +62,31 @@ class StoredModel(msgspec.Struct, frozen=True, kw_only=True):
     system: str = ""
     messages: list[FirstMessage] = []
     options: dict[str, Any] = {}
+    place: str = ""
+    notes: list[str] = []
+
+
+class ManifestFile(msgspec.Struct, frozen=True):
+    """One file of a model in several."""
+
+    name: str
+    size: int
+    sha256: str
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """`StoredModel` as it is written down, with the file's name in place of its path."""
+    """`StoredModel` as it is written down, with the file's name in place of its path.
+
+    `file` is empty for a folder of safetensors, and the first of `files` for GGUF in parts. A model
+    that lies elsewhere has an absolute `path` instead, and the `place` that keeps it.
+    """
 
     version: int = 1
     name: str
     file: str
+    files: list[ManifestFile] = []
+    path: str = ""
+    place: str = ""
     size: int
     sha256: str
     licence: str
@@ -87,7 +107,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
-        if self.version != 1 or not FILE.fullmatch(self.file):
+        known = FILE.fullmatch(self.file) or (not self.file and (self.files or self.path))
+        plain = all(_PLAIN_NAME.fullmatch(file.name) for file in self.files)
+        if self.version != 1 or not known or not plain:
             raise ValueError("it was written by another version of ingle, or by something else")
 
 
@@ -96,10 +118,10 @@ def describe_file(path: Path, header: GGUFHeader) -> StoredModel:
     return StoredModel(
         name=str(path),
         path=path,
-        size=path.stat().st_size,
+        size=sum(file.stat().st_size for file in header.files),
         sha256=None,
-        licence=_clean(header.licence or "unknown"),
-        description=_clean(header.name),
+        licence=clean_text(header.licence or "unknown"),
+        description=clean_text(header.name),
         parameters=header.parameters,
         quantization=header.quantization,
         architecture=header.architecture,
@@ -119,7 +141,7 @@ def describe_folder(folder: ModelFolder) -> StoredModel:
         size=folder.tensor_bytes,
         sha256=fingerprint(folder),
         licence="unknown",
-        description=_clean(folder.name),
+        description=clean_text(folder.name),
         parameters=folder.parameters,
         quantization=folder.quantization,
         architecture=folder.config.architecture,
@@ -137,15 +159,26 @@ def read_manifest(path: Path) -> StoredModel:
     if len(raw) > _MAX_MANIFEST:
         raise ValueError("it is far too large")
     manifest = msgspec.json.decode(raw, type=Manifest)
-    model = path.parent / manifest.file
-    if model.stat().st_size != manifest.size:
-        raise ValueError(f"{manifest.file} is not {manifest.size} bytes long")
+    model = Path(manifest.path) if manifest.path else path.parent / manifest.file
+    _check_sizes(manifest, path.parent, model)
     known = {
         name: getattr(manifest, name)
         for name in StoredModel.__struct_fields__
-        if hasattr(manifest, name)
+        if name != "path" and hasattr(manifest, name)
     }
     return StoredModel(path=model, **known)
+
+
+def _check_sizes(manifest: Manifest, folder: Path, model: Path) -> None:
+    """Raise `ValueError` where a file is not the one that was written down."""
+    sizes = {folder / file.name: file.size for file in manifest.files}
+    for path, size in sizes.items():
+        if path.stat().st_size != size:
+            raise ValueError(f"{path.name} is not {size} bytes long")
+    if sizes or model.is_dir():
+        return
+    if sum(path.stat().st_size for path in shard_paths(model)) != manifest.size:
+        raise ValueError(f"{model.name} is not {manifest.size} bytes long")
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -159,6 +192,6 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
     sync_folder(folder)
 
 
-def _clean(text: str) -> str:
+def clean_text(text: str) -> str:
     """Text of a stranger's file without control characters, which could drive a terminal."""
     return "".join(letter for letter in text if letter.isprintable())[:_LONGEST_TEXT]

@@ -31,9 +31,6 @@ def _reason(header: GGUFHeader) -> str | None:
         return "is a vision projector, which only works beside a language model"
     if kind in ("adapter", "imatrix", "vocab"):
         return f"holds an {kind}, not a model" if kind != "vocab" else "holds only a vocabulary"
-    parts = header.metadata.get("split.count")
-    if isinstance(parts, int) and parts > 1:
-        return f"is one of {parts} parts of a model, which ingle cannot join yet"
     if not header.tensors:
         return "holds no weights, only a vocabulary"
     if way := _OTHER_WAYS.get(header.architecture):

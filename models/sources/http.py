@@ -7,13 +7,15 @@ import re
 import socket
 import time
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from types import MappingProxyType
 
 import httpx
 
 from ..errors import SourceUnavailable
 from .base import Cancelled, OnProgress, RemoteFile, raise_if_cancelled
 from .partial import PartialFile, PartialNotes
+from .ranges import RangedFile, opened
 
 _MAX_REDIRECTS = 8
 # A silent server also delays a cancellation by this long.
@@ -30,7 +32,7 @@ class HTTPSource:
     """Fetches one address over TLS; plain HTTP is for explicit addresses of this machine only.
 
     `headers` (credentials, say) go to the address's own host and are left out after a redirect to
-    another.
+    another. `refusals` explain what a status means there: a sentence, and what to do.
     """
 
     scratch_fraction = 0.0
@@ -41,6 +43,7 @@ class HTTPSource:
         *,
         headers: Mapping[str, str] | None = None,
         label: str | None = None,
+        refusals: Mapping[int, tuple[str, str]] = MappingProxyType({}),
         retries: int = 4,
         retry_delay: float = 0.5,
         transport: httpx.BaseTransport | None = None,
@@ -50,6 +53,7 @@ class HTTPSource:
         self._url = url
         self._headers = dict(headers or {})
         self._label = label
+        self._refusals = refusals
         self._retries = retries
         self._retry_delay = retry_delay
 
@@ -81,6 +85,17 @@ class HTTPSource:
                 if failures > self._retries:
                     raise self._unavailable(lost) from lost
                 _wait(self._retry_delay * 2 ** (failures - 1), cancelled)
+
+    @contextmanager
+    def ranges(self) -> Generator[RangedFile]:
+        """The file, of which only what is read is fetched; see `RangedSource`."""
+        with self._client() as client:
+
+            def open_range(start: int, end: int) -> AbstractContextManager[httpx.Response]:
+                return self._open(client, {"Range": f"bytes={start}-{end - 1}"})
+
+            with opened(self.label, open_range, self._refused) as file:
+                yield file
 
     def _client(self) -> httpx.Client:
         return httpx.Client(
@@ -150,9 +165,14 @@ class HTTPSource:
             partial.restart()
             raise _ConnectionLost(f"{self.label} has no bytes where the last attempt ended")
         if status not in (200, 206):
-            raise SourceUnavailable(f"{self.label} answers {_phrase(response)}{_advice(status)}.")
+            raise self._refused(response)
         if response.headers.get("Content-Encoding", "identity") != "identity":
             raise SourceUnavailable(f"{self.label} sends the file in an encoding not asked for.")
+        if response.headers.get("Content-Type", "").startswith("text/html"):
+            raise SourceUnavailable(
+                f"{self.label} sends a web page instead of the file.",
+                hint="Some networks want a login first: open a page in a browser, then pull again.",
+            )
         total = _length_from(response, partial) if status == 206 else _whole_length(response)
         if status == 200:
             partial.restart()
@@ -163,6 +183,14 @@ class HTTPSource:
             partial.notes = PartialNotes(self._url, validator)
             partial.save_notes()
         return total if total is not None else file.size
+
+    def _refused(self, response: httpx.Response) -> SourceUnavailable:
+        status = response.status_code
+        if status in self._refusals:
+            sentence, hint = self._refusals[status]
+            return SourceUnavailable(f"{sentence} ({self.label} answers {status}).", hint=hint)
+        advice = " (a token may be needed)" if status in (401, 403) else ""
+        return SourceUnavailable(f"{self.label} answers {_phrase(response)}{advice}.")
 
     def _parse(self, text: str) -> httpx.URL:
         try:
@@ -211,12 +239,6 @@ def _validator(response: httpx.Response) -> str | None:
 
 def _phrase(response: httpx.Response) -> str:
     return f"{response.status_code} {response.reason_phrase}".strip()
-
-
-def _advice(status: int) -> str:
-    if status in (401, 403):
-        return " (a token may be needed)"
-    return ""
 
 
 def _origin(url: httpx.URL) -> tuple[str, str, int | None]:

@@ -6,28 +6,23 @@ repositories; the bytes come through our own HTTP source, for progress and resum
 
 from __future__ import annotations
 
-import re
 import socket
 import threading
 import urllib.request
-from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from ..catalog import FILE
-from ..errors import ModelNotFound, SourceUnavailable, UnsupportedModel
+from ..errors import ModelNotFound, Offline, SourceUnavailable
 from .base import Cancelled, OnProgress, RemoteFile
 from .http import HTTPSource
+from .hub_files import HubModel, choose_model
 from .partial import PartialFile
+from .ranges import RangedFile
 
 _PROBE_SECONDS = 4
 _LIST_SECONDS = 10
-_PART = re.compile(r"-\d{5}-of-\d{5}\.gguf$", re.IGNORECASE)
-_QUANT = re.compile(
-    r"(?:^|[-._])((?:UD-)?(?:IQ\d_[A-Z0-9_]+|Q\d_K(?:_[A-Z]{1,2})?|Q\d_\d(?:_\d_\d)?|TQ\d_\d"
-    r"|MXFP4(?:_MOE)?|NVFP4|BF16|F16|F32))(?=[-._]|$)",
-    re.IGNORECASE,
-)
-_PREFERRED = ("Q4_K_M", "Q4_K_S", "Q4_0", "Q5_K_M", "IQ4_XS", "Q8_0", "BF16", "F16")
+_PAGES = "huggingface.co"
 
 
 class HubSource:
@@ -35,9 +30,12 @@ class HubSource:
 
     scratch_fraction = 0.0
 
-    def __init__(self, repo: str, file: str, *, endpoint: str | None = None) -> None:
+    def __init__(
+        self, repo: str, file: str, *, revision: str = "main", endpoint: str | None = None
+    ) -> None:
         self._repo = repo
         self._file = file
+        self._revision = revision
         self._endpoint = endpoint
 
     @property
@@ -49,66 +47,61 @@ class HubSource:
         self, file: RemoteFile, partial: PartialFile, on_progress: OnProgress, cancelled: Cancelled
     ) -> None:
         """Bring the file to its end; see `Source.fetch`."""
+        self._http().fetch(file, partial, on_progress, cancelled)
+
+    def ranges(self) -> AbstractContextManager[RangedFile]:
+        """See `RangedSource`."""
+        return self._http().ranges()
+
+    def _http(self) -> HTTPSource:
         hub = _Hub(self._endpoint)
         hub.require_answer()
-        headers = {"Authorization": f"Bearer {token}"} if (token := hub.token) else None
-        url = hub.url(self._repo, self._file)
-        HTTPSource(url, headers=headers, label=self.label).fetch(
-            file, partial, on_progress, cancelled
+        token = hub.token
+        return HTTPSource(
+            hub.url(self._repo, self._file, self._revision),
+            headers={"Authorization": f"Bearer {token}"} if token else None,
+            label=self.label,
+            refusals=_refusals(self._repo, with_token=bool(token)),
         )
 
 
-def find_file(repo: str, quant: str | None, *, endpoint: str | None = None) -> RemoteFile:
+def find_model(repo: str, tag: str | None, *, endpoint: str | None = None) -> HubModel:
     """The GGUF of a repository with this quantization, or the usual choice where it is None.
 
-    Raises `SourceUnavailable`, `ModelNotFound` where the repository has no such file, and
-    `UnsupportedModel` where it has one in several parts only.
+    The tag `SAFETENSORS`, or a repository without GGUF, means its safetensors. Raises
+    `SourceUnavailable`, `ModelNotFound` where the repository has no such model, and
+    `UnsupportedModel` where it has none that can be run.
     """
-    files = _Hub(endpoint).files(repo)
-    return choose_file(repo, files, quant)
+    listing = _Hub(endpoint).listing(repo)
+    found = choose_model(repo, listing.files, tag)
+    return replace(found, revision=listing.revision, licence=listing.licence)
 
 
-def choose_file(repo: str, files: Sequence[RemoteFile], quant: str | None) -> RemoteFile:
-    """Pick among a repository's files by their names; see `find_file`."""
-    models = [file for file in files if _is_model(file.name)]
-    if not models and any(file.name.endswith(".safetensors") for file in files):
-        raise UnsupportedModel(
-            f"hf.co/{repo} has its model in safetensors, which ingle runs but does not pull yet.",
-            hint=f"`hf download {repo} --local-dir FOLDER` fetches it; then name ./FOLDER.",
-        )
-    if not models:
-        raise ModelNotFound(
-            f"hf.co/{repo} has no GGUF file.", hint="Look for a repository whose name ends in GGUF."
-        )
-    whole = {quantization_of(file.name): file for file in models if _is_whole(file.name)}
-    wanted = (quant,) if quant else (*_PREFERRED, *whole)
-    for name in wanted:
-        if name in whole:
-            return whole[name]
-    if any(quant is None or quantization_of(file.name) == quant for file in models):
-        raise UnsupportedModel(
-            f"hf.co/{repo} has {quant or 'its models'} only in parts or in folders, which ingle "
-            "cannot join yet.",
-            hint="Choose a smaller quantization that is one file.",
-        )
-    known = ", ".join(sorted(whole)) or "none as one file"
-    raise ModelNotFound(f"hf.co/{repo} has no {quant}.", hint=f"It has: {known}.")
+def _refusals(repo: str, *, with_token: bool) -> dict[int, tuple[str, str]]:
+    """What the hub means by refusing, in plain words, and what to do."""
+    page = f"https://{_PAGES}/{repo}"
+    token = f"make a token on https://{_PAGES}/settings/tokens and set HF_TOKEN to it"
+    if with_token:
+        return {
+            401: ("The hub does not accept your token", f"It may have expired: {token}."),
+            403: (
+                f"Your account may not read hf.co/{repo}",
+                f"Accept its terms on {page}; some makers approve by hand, which takes a while. "
+                "The token itself must be allowed to read gated repositories.",
+            ),
+        }
+    gated = (
+        f"hf.co/{repo} is only for people who have accepted its terms, or is private",
+        f"Accept them on {page}, then {token} (or run `hf auth login`).",
+    )
+    return {401: gated, 403: gated}
 
 
-def quantization_of(file: str) -> str:
-    """The quantization in a file's name, in upper case, else what the name itself can give."""
-    stem = file.rpartition("/")[2].removesuffix(".gguf")
-    found = _QUANT.findall(_PART.sub(".gguf", stem))
-    return found[-1].upper() if found else re.sub(r"[^A-Z0-9_-]", "-", stem.upper())[:32]
-
-
-def _is_model(name: str) -> bool:
-    lower = name.lower()
-    return lower.endswith(".gguf") and "mmproj" not in lower and "imatrix" not in lower
-
-
-def _is_whole(name: str) -> bool:
-    return FILE.fullmatch(name) is not None and _PART.search(name) is None
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    files: list[RemoteFile]
+    revision: str
+    licence: str
 
 
 class _Hub:
@@ -130,11 +123,11 @@ class _Hub:
         """The user's token, from HF_TOKEN or where `hf auth login` put it."""
         return self._library.get_token()
 
-    def url(self, repo: str, file: str) -> str:
+    def url(self, repo: str, file: str, revision: str) -> str:
         """The address of a file."""
-        return self._library.hf_hub_url(repo, file, endpoint=self._endpoint)
+        return self._library.hf_hub_url(repo, file, revision=revision, endpoint=self._endpoint)
 
-    def files(self, repo: str) -> list[RemoteFile]:
+    def listing(self, repo: str) -> _Listing:
         """All files of a repository, with digests where they are stored by digest."""
         from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
 
@@ -143,10 +136,8 @@ class _Hub:
         try:
             info = api.model_info(repo, files_metadata=True, timeout=_LIST_SECONDS)
         except GatedRepoError as error:
-            raise SourceUnavailable(
-                f"hf.co/{repo} wants its terms accepted first.",
-                hint="Accept them on its page, then set HF_TOKEN.",
-            ) from error
+            sentence, hint = _refusals(repo, with_token=bool(self.token))[403]
+            raise SourceUnavailable(f"{sentence}.", hint=hint) from error
         except RepositoryNotFoundError as error:
             raise ModelNotFound(
                 f"There is no repository {repo} on the hub, or it is private.",
@@ -154,10 +145,12 @@ class _Hub:
             ) from error
         except Exception as error:  # its transport changed between releases, and so did the errors
             raise SourceUnavailable(f"The hub cannot list hf.co/{repo}: {error}.") from error
-        return [
+        files = [
             RemoteFile(sibling.rfilename, sibling.size, sibling.lfs.sha256 if sibling.lfs else None)
             for sibling in info.siblings or ()
         ]
+        licence = info.card_data.get("license") if info.card_data else None
+        return _Listing(files, info.sha or "main", licence if isinstance(licence, str) else "")
 
     def require_answer(self) -> None:
         """Raise `SourceUnavailable` within seconds where nobody can be reached.
@@ -166,7 +159,10 @@ class _Hub:
         timeout; on a network that drops packets that is a minute of nothing.
         """
         if self._offline:
-            raise SourceUnavailable("The hub is switched off by HF_HUB_OFFLINE.")
+            raise Offline(
+                "The hub is switched off by HF_HUB_OFFLINE, so nothing was asked.",
+                hint="Unset the variable, stop the daemon with `ingle stop`, and pull again.",
+            )
         parts = urlsplit(self._endpoint)
         host = parts.hostname or ""
         if urllib.request.getproxies().get(parts.scheme) and not urllib.request.proxy_bypass(host):

@@ -13,6 +13,7 @@ from typing import Self
 import msgspec
 
 from ..errors import DiskFull, PullFailed
+from ..failpoints import failpoint
 
 _CHUNK = 1 << 20
 _OPEN_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
@@ -64,6 +65,7 @@ class PartialFile:
         view = memoryview(data)
         try:
             while view:
+                failpoint("pull.write")
                 written = os.write(self._fd, view)
                 self.size += written
                 view = view[written:]
@@ -102,8 +104,10 @@ class PartialFile:
     def publish(self, target: Path) -> None:
         """Make the file durable under its final name; the notes are gone afterwards."""
         try:
+            failpoint("pull.sync")
             os.fsync(self._fd)
             self.close()  # Windows renames no open file
+            failpoint("pull.rename")
             self.path.replace(target)
             self._notes_path.unlink(missing_ok=True)
             sync_folder(target.parent)

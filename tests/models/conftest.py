@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import struct
 import threading
+import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -151,6 +153,26 @@ def tiny() -> GGUFBuilder:
 
 
 @pytest.fixture
+def tiny_parts(tmp_path: Path) -> Callable[..., list[Path]]:
+    """Writes the tiny model in as many files as it has tensors; the first has the metadata."""
+
+    def write(folder: Path = tmp_path / "parts", name: str = "tiny-Q4_1") -> list[Path]:
+        whole = tiny_model()
+        folder.mkdir(parents=True, exist_ok=True)
+        count = len(whole.tensors)
+        paths: list[Path] = []
+        for index, tensor in enumerate(whole.tensors):
+            part = GGUFBuilder(dict(whole.metadata) if index == 0 else {}, [tensor])
+            part.set("split.no", 2, index).set("split.count", 2, count)
+            part.set("split.tensors.count", 5, count)
+            paths.append(folder / f"{name}-{index + 1:05}-of-{count:05}.gguf")
+            paths[-1].write_bytes(part.build(seed=index))
+        return paths
+
+    return write
+
+
+@pytest.fixture
 def new_tensor() -> Callable[..., Tensor]:
     """Makes a tensor's entry for `GGUFBuilder.tensors`."""
     return Tensor
@@ -166,7 +188,10 @@ def big_model() -> bytes:
 
 @dataclass
 class Behaviour:
-    """How one path is served; each entry of `cuts` ends one response after so many bytes."""
+    """How one path is served.
+
+    Each entry of `cuts` ends one response after so many bytes; a `pause` follows every 64 KiB.
+    """
 
     content: bytes
     etag: str | None = '"v1"'
@@ -177,6 +202,9 @@ class Behaviour:
     hold_after: int | None = None
     release: threading.Event = field(default_factory=threading.Event)
     lies_about_length: int = 0
+    shifts_range: int = 0
+    lies_about_total: int = 0
+    pause: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -234,16 +262,19 @@ class FileServer:
         headers = {key.lower(): value for key, value in handler.headers.items()}
         self.log.append(Request(handler.path, headers))
         behaviour = self.paths.get(handler.path.partition("?")[0], Behaviour(b"", status=404))
-        start = self._start(behaviour, headers)
-        body = behaviour.content[start:]
+        start, end = self._range(behaviour, headers)
+        body = behaviour.content[start:end]
+        is_part = start > 0 or end is not None
         if start >= len(behaviour.content) > 0:
             handler.send_response(416)
             body = b""
         else:
-            handler.send_response(206 if start else behaviour.status)
-        if start:
+            handler.send_response(206 if is_part else behaviour.status)
+        if is_part:
             total = len(behaviour.content)
-            handler.send_header("Content-Range", f"bytes {start}-{total - 1}/{total}")
+            last = start + max(len(body), 1) - 1
+            first, said = start + behaviour.shifts_range, total + behaviour.lies_about_total
+            handler.send_header("Content-Range", f"bytes {first}-{last}/{said}")
         if behaviour.etag is not None:
             handler.send_header("ETag", behaviour.etag)
         for key, value in behaviour.headers.items():
@@ -260,14 +291,16 @@ class FileServer:
         self._thread.join()
 
     @staticmethod
-    def _start(behaviour: Behaviour, headers: Mapping[str, str]) -> int:
+    def _range(behaviour: Behaviour, headers: Mapping[str, str]) -> tuple[int, int | None]:
+        """The first byte that is sent, and the one behind the last where that was said."""
         asked = headers.get("range", "")
         condition = headers.get("if-range")
         if not asked or behaviour.ignores_range or behaviour.status != 200:
-            return 0
+            return 0, None
         if condition is not None and condition != behaviour.etag:
-            return 0
-        return int(asked.removeprefix("bytes=").rstrip("-"))
+            return 0, None
+        start, _, last = asked.removeprefix("bytes=").partition("-")
+        return int(start), int(last) + 1 if last else None
 
     @staticmethod
     def _send(handler: BaseHTTPRequestHandler, behaviour: Behaviour, body: bytes) -> None:
@@ -279,7 +312,10 @@ class FileServer:
                 behaviour.release.wait(30)
                 handler.wfile.write(body[behaviour.hold_after : end])
             else:
-                handler.wfile.write(body[:end])
+                step = 1 << 16 if behaviour.pause else max(1, end)
+                for start in range(0, end, step):
+                    handler.wfile.write(body[start : min(start + step, end)])
+                    time.sleep(behaviour.pause)
         except OSError:  # the client left, as some tests want
             handler.close_connection = True
         if end < len(body) or behaviour.lies_about_length:
@@ -294,6 +330,35 @@ def server() -> Generator[FileServer]:
     running.close()
 
 
+ServeHub = Callable[..., None]
+
+
+@pytest.fixture
+def serve_hub(server: FileServer, monkeypatch: pytest.MonkeyPatch) -> ServeHub:
+    """Makes SERVER the hub: `serve_hub(repository, {path: content})`, changed by `serve`."""
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", server.address)
+    monkeypatch.setattr(
+        "huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE",
+        server.address + "/{repo_id}/resolve/{revision}/{filename}",
+    )
+
+    def serve(repo: str, files: Mapping[str, bytes], **lies: Any) -> None:
+        siblings: list[dict[str, Any]] = []
+        for name, content in files.items():
+            entry: dict[str, Any] = {"rfilename": name, "size": len(content)}
+            if not name.endswith((".json", ".txt")):
+                digest = hashlib.sha256(content).hexdigest()
+                entry["lfs"] = {"size": len(content), "sha256": digest, "pointerSize": 1}
+            siblings.append(entry)
+            server.serve(f"/{repo}/resolve/{HUB_COMMIT}/{name}", content)
+        info = {"id": repo, "sha": HUB_COMMIT, "siblings": siblings, "tags": [], "private": False}
+        body = json.dumps(info | {"cardData": {"license": "mit"}} | lies).encode()
+        server.serve(f"/api/models/{repo}", body, headers={"Content-Type": "application/json"})
+
+    return serve
+
+
+HUB_COMMIT = "c" * 40
 MakeStore = Callable[..., ModelStore]
 
 
@@ -321,3 +386,58 @@ def make_store(tmp_path: Path) -> MakeStore:
         return ModelStore(tmp_path / "store", Catalog([entry], "tiny"))
 
     return make
+
+
+CACHED_COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+def digest_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+@pytest.fixture
+def cached() -> Callable[..., Path]:
+    """Puts a file into a cache of the hub's client at HUB; returns its link in the snapshot."""
+
+    def put(hub: Path, repo: str, name: str, content: bytes) -> Path:
+        folder = hub / f"models--{repo.replace('/', '--')}"
+        blob = folder / "blobs" / digest_of(content)
+        link = folder / "snapshots" / CACHED_COMMIT / name
+        for path in (blob, link, folder / "refs" / "main"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        blob.write_bytes(content)
+        (folder / "refs" / "main").write_text(CACHED_COMMIT)
+        link.symlink_to(Path(*[".."] * (2 + name.count("/"))) / "blobs" / blob.name)
+        return link
+
+    return put
+
+
+@pytest.fixture
+def in_ollama() -> Callable[..., Path]:
+    """Puts a model into a folder of Ollama's; layers are by kind; returns its manifest."""
+
+    def put(folder: Path, place: str, **layers: bytes) -> Path:
+        (folder / "blobs").mkdir(parents=True, exist_ok=True)
+        listed: list[dict[str, Any]] = []
+        for kind, content in layers.items():
+            (folder / "blobs" / f"sha256-{digest_of(content)}").write_bytes(content)
+            listed.append(
+                {
+                    "mediaType": f"application/vnd.ollama.image.{kind}",
+                    "digest": f"sha256:{digest_of(content)}",
+                    "size": len(content),
+                }
+            )
+        path = folder / "manifests" / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"schemaVersion": 2, "layers": listed}))
+        return path
+
+    return put
+
+
+@pytest.fixture
+def model(tiny: GGUFBuilder) -> bytes:
+    """A model of a few kilobytes."""
+    return tiny.build()

@@ -53,9 +53,32 @@ def test_every_entry_says_what_people_need(catalog: Catalog) -> None:
     assert not catalog.entries[-1].chat
 
 
+def test_there_is_a_model_for_every_size_of_machine(catalog: Catalog) -> None:
+    chatting = [entry for entry in catalog.entries if entry.chat]
+    for gigabytes in (1, 2, 4, 8, 12, 24):
+        largest = max(entry.size for entry in chatting if entry.size < gigabytes * 1e9 * 0.85)
+        assert largest > gigabytes * 1e9 * 0.4, f"nothing makes use of {gigabytes} GB"
+
+
+def test_what_is_said_of_a_file_can_be_true(catalog: Catalog) -> None:
+    digests = [entry.sha256 for entry in catalog.entries]
+    assert len(set(digests)) == len(digests)
+    for entry in catalog.entries:
+        assert 2.5 < 8 * entry.size / entry.parameters < 18, entry.full_name
+        if (shape := entry.shape) is not None:
+            weights = shape.layer_bytes + shape.input_bytes * (not shape.tied_bytes)
+            weights += shape.output_bytes + shape.tied_bytes
+            assert 0.9 * entry.size < weights < entry.size, entry.full_name
+        for location in entry.sources:
+            if isinstance(location, HubLocation):
+                assert location.file == entry.file
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
+        ("qwen3", "qwen3:4b"),
+        ("gpt-oss", "gpt-oss:20b"),
         ("smollm2", "smollm2:135m"),
         ("SmolLM2:135M", "smollm2:135m"),
         ("smollm2-135m", "smollm2:135m"),

@@ -111,3 +111,21 @@ def test_tokens_must_be_text(tiny: GGUFBuilder, tmp_path: Path) -> None:
     tiny.set("tokenizer.ggml.tokens", ARRAY, [1] * 6, INT32)
     with pytest.raises(InvalidModel, match="list of tokens"):
         read_header(write(tiny, tmp_path))
+
+
+@pytest.mark.parametrize("token", [6, 2**31])
+def test_a_text_begins_and_ends_with_tokens_that_there_are(
+    tiny: GGUFBuilder, tmp_path: Path, token: int
+) -> None:
+    for name in ("bos", "eos"):
+        tiny.set(f"tokenizer.ggml.{name}_token_id", UINT32, token)
+        with pytest.raises(InvalidModel, match=f"token {token} of 6"):
+            read_header(write(tiny, tmp_path))
+        tiny.set(f"tokenizer.ggml.{name}_token_id", UINT32, 2**32 - 1)  # how files say "none"
+    read_header(write(tiny, tmp_path))
+
+
+def test_merges_must_be_text(tiny: GGUFBuilder, tmp_path: Path) -> None:
+    tiny.set("tokenizer.ggml.merges", ARRAY, [1, 2], INT32)
+    with pytest.raises(InvalidModel, match="merges"):
+        read_header(write(tiny, tmp_path))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,7 @@ def test_a_copy_is_a_link_with_a_name(
     assert copy.parent == original.name
     for name in ("mine", "mine:latest", "MINE"):
         assert store.resolve(name) == copy
-    assert store.remove("mine") < copy.size  # the weights stay, for the original has them
+    assert store.remove("mine").frees < copy.size  # the weights stay, for the original has them
     assert original.path.exists()
 
 
@@ -184,3 +185,41 @@ def test_what_nobody_used_goes_after_a_day(tmp_path: Path) -> None:
     with blobs.receive("0" * 64, None):
         pass
     assert list(blobs.folder.iterdir()) == [new]
+
+
+def test_a_file_gets_a_name_and_stays_where_it_is(
+    maker: ModelMaker, store: ModelStore, tiny: GGUFBuilder, tmp_path: Path
+) -> None:
+    path = tmp_path / "Some-Model-Q8_0.gguf"
+    path.write_bytes(tiny.build())
+    added = maker.add(path, "mine")
+    assert (added.name, added.path, added.place) == ("mine:q4_1", path, str(tmp_path))
+    assert store.resolve("mine") == added
+    assert maker.add(path).name == "some-model:q8_0"
+    assert maker.add(path, "mine").name == "mine:q4_1"  # again, for whoever moved it back
+    plan = store.remove("mine")
+    assert (plan.keeps, path.exists()) == ([str(path)], True)
+
+
+def test_names_that_cannot_be_added(
+    maker: ModelMaker, original: StoredModel, tiny: GGUFBuilder, tmp_path: Path
+) -> None:
+    path = tmp_path / "other.gguf"
+    path.write_bytes(tiny.build(seed=1))
+    maker.copy(original, "taken:1")
+    for name, reason in (
+        ("taken:1", "already"),
+        ("smollm2", "catalog"),
+        ("a/b", "cannot be the name"),
+    ):
+        with pytest.raises(UnusableName, match=reason):
+            maker.add(path, name)
+
+
+def test_a_folder_gets_a_name(
+    maker: ModelMaker, store: ModelStore, make_folder: Callable[..., Path]
+) -> None:
+    folder = make_folder("Tiny Llama")
+    added = maker.add(folder)
+    assert (added.name, added.path) == ("tiny-llama:bf16", folder)
+    assert store.resolve("tiny-llama").sha256 == store.resolve(str(folder)).sha256

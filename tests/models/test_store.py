@@ -25,6 +25,8 @@ from ingle.models.errors import (
     InvalidModel,
     ModelInUse,
     ModelNotFound,
+    NotOurs,
+    Offline,
     PullCancelled,
     SourceUnavailable,
     UnsupportedModel,
@@ -125,7 +127,7 @@ def test_pull_list_resolve_remove(
     assert statuses == ["resolving", "downloading", "verifying"]
     assert reports[-1].received == reports[-1].total == len(big_model)
 
-    assert store.remove("wee") >= len(big_model)
+    assert store.remove("wee").frees >= len(big_model)
     assert store.list() == []
     assert files_in(store) == set()
     assert not (store.root / "tiny").exists()
@@ -286,7 +288,7 @@ def test_an_unfinished_download_can_be_removed(
     store = make_store(big_model, server.serve("/t", big_model, cuts=[900_000, 0, 0, 0, 0, 0]))
     with pytest.raises(SourceUnavailable):
         store.pull("tiny")
-    assert store.remove("tiny") >= 900_000
+    assert store.remove("tiny").frees >= 900_000
     assert files_in(store) == set()
 
 
@@ -424,7 +426,7 @@ def test_a_path_is_used_where_it_lies(
     assert (model.description, model.licence, model.sha256) == ("Tiny", "apache-2.0", None)
     assert store.pull(str(path)) == model
     assert store.list() == []
-    with pytest.raises(ModelNotFound, match="not in ingle's store"):
+    with pytest.raises(NotOurs, match="not in ingle's store"):
         store.remove(str(path))
     assert path.exists()
 
@@ -456,7 +458,7 @@ def test_a_folder_is_used_where_it_lies(
     changed = store.resolve(str(folder))
     assert changed.parameters == model.parameters
     assert changed.sha256 != model.sha256
-    with pytest.raises(ModelNotFound, match="not in ingle's store"):
+    with pytest.raises(NotOurs, match="not in ingle's store"):
         store.remove(str(folder))
     (folder / "config.json").write_text("")
     with pytest.raises(InvalidModel, match="not JSON"):
@@ -476,7 +478,7 @@ def test_a_path_inside_the_store_can_be_removed(
     server: FileServer, make_store: MakeStore, big_model: bytes
 ) -> None:
     store = make_store(big_model, server.serve("/t", big_model))
-    assert store.remove(str(store.pull("tiny").path)) >= len(big_model)
+    assert store.remove(str(store.pull("tiny").path)).frees >= len(big_model)
     assert files_in(store) == set()
 
 
@@ -515,7 +517,7 @@ def test_a_model_that_left_the_catalog_stays_usable(
     model = store.pull("tiny")
     later = ModelStore(store.root, Catalog.load())
     assert later.resolve("tiny") == later.resolve("tiny:1b") == model
-    assert later.remove("tiny") > 0
+    assert later.remove("tiny").frees > 0
 
 
 def test_models_from_the_hub(
@@ -616,3 +618,16 @@ def test_the_default_model_is_installed_whole(smollm2_path: Path) -> None:
     assert model.path == smollm2_path
     assert (model.size, model.quantization, model.context) == (98362432, "Q4_1", 8192)
     assert hashlib.sha256(smollm2_path.read_bytes()).hexdigest() == model.sha256
+
+
+def test_offline_asks_nobody(server: FileServer, make_store: MakeStore, big_model: bytes) -> None:
+    known = make_store(big_model, server.serve("/t", big_model))
+    store = ModelStore(known.root, known.catalog, offline=True)
+    for name in ("tiny", "hf.co/own/repo", "hf.co/own/repo:Q8_0"):
+        with pytest.raises(Offline, match="ingle is offline") as caught:
+            store.pull(name)
+        assert "HF_HUB_OFFLINE" in (caught.value.hint or "")
+    assert server.log == []
+    assert files_in(store) == set()
+    known.pull("tiny")
+    assert store.pull("tiny").path.read_bytes() == big_model

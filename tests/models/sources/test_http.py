@@ -32,11 +32,14 @@ def fetch(
     file: RemoteFile = UNKNOWN,
     *,
     headers: dict[str, str] | None = None,
+    refusals: dict[int, tuple[str, str]] | None = None,
     cancelled: Callable[[], bool] = lambda: False,
     transport: httpx.BaseTransport | None = None,
 ) -> list[tuple[int, int | None]]:
     reports: list[tuple[int, int | None]] = []
-    source = HTTPSource(url, headers=headers, retry_delay=0.01, transport=transport)
+    source = HTTPSource(
+        url, headers=headers, refusals=refusals or {}, retry_delay=0.01, transport=transport
+    )
     with PartialFile(path) as partial:
         source.fetch(file, partial, lambda done, total: reports.append((done, total)), cancelled)
     return reports
@@ -246,3 +249,19 @@ def test_a_range_that_was_not_asked_for(partial_path: Path) -> None:
     partial_path.write_bytes(CONTENT[:1000])
     fetch("https://93.184.215.14/f", partial_path, KNOWN, transport=httpx.MockTransport(answer))
     assert partial_path.read_bytes() == CONTENT
+
+
+def test_a_web_page_is_no_file(server: FileServer, partial_path: Path) -> None:
+    url = server.serve("/f", CONTENT, headers={"Content-Type": "text/html; charset=utf-8"})
+    with pytest.raises(SourceUnavailable, match="web page instead of the file") as caught:
+        fetch(url, partial_path, KNOWN)
+    assert "login" in (caught.value.hint or "")
+    assert not partial_path.exists()
+
+
+def test_a_refusal_may_have_an_explanation(server: FileServer, partial_path: Path) -> None:
+    url = server.serve("/f", b"", status=403)
+    with pytest.raises(SourceUnavailable) as caught:
+        fetch(url, partial_path, refusals={403: ("It is for members", "Join.")})
+    assert caught.value.message == "It is for members (127.0.0.1 answers 403)."
+    assert caught.value.hint == "Join."

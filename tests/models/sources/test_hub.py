@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ingle.models.errors import ModelNotFound, SourceUnavailable, UnsupportedModel
+from ingle.models.errors import ModelNotFound, Offline, SourceUnavailable
 from ingle.models.sources.base import RemoteFile
-from ingle.models.sources.hub import HubSource, choose_file, find_file, quantization_of
+from ingle.models.sources.hub import HubSource, find_model
 from ingle.models.sources.partial import PartialFile
 
 if TYPE_CHECKING:
     from ..conftest import FileServer
 
 CONTENT = b"weights" * 1000
+COMMIT = "c" * 40
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
@@ -29,16 +30,24 @@ def serve_repository(server: FileServer, *names: str) -> None:
         }
         for name in names
     ]
-    info = {"id": "own/Repo-GGUF", "siblings": siblings, "tags": [], "private": False}
+    info = {
+        "id": "own/Repo-GGUF",
+        "sha": COMMIT,
+        "cardData": {"license": "mit"},
+        "siblings": siblings,
+        "tags": [],
+        "private": False,
+    }
     body = json.dumps(info).encode()
     server.serve("/api/models/own/Repo-GGUF", body, headers={"Content-Type": "application/json"})
 
 
 def test_a_listed_file_is_found_with_its_digest(server: FileServer) -> None:
     serve_repository(server, "README.md", "m-Q8_0.gguf", "m-Q4_K_M.gguf", "mmproj-m-F16.gguf")
-    found = find_file("own/Repo-GGUF", None, endpoint=server.address)
-    assert found == RemoteFile("m-Q4_K_M.gguf", len(CONTENT), DIGEST)
-    assert find_file("own/Repo-GGUF", "Q8_0", endpoint=server.address).name == "m-Q8_0.gguf"
+    found = find_model("own/Repo-GGUF", None, endpoint=server.address)
+    assert found.files == (RemoteFile("m-Q4_K_M.gguf", len(CONTENT), DIGEST),)
+    assert (found.tag, found.revision, found.licence) == ("Q4_K_M", COMMIT, "mit")
+    assert find_model("own/Repo-GGUF", "Q8_0", endpoint=server.address).paths == ("m-Q8_0.gguf",)
 
 
 def test_the_file_is_fetched_with_the_token(
@@ -55,7 +64,7 @@ def test_the_file_is_fetched_with_the_token(
 
 def test_requests_tell_nothing_about_the_machine(server: FileServer) -> None:
     serve_repository(server, "m-Q8_0.gguf")
-    find_file("own/Repo-GGUF", None, endpoint=server.address)
+    find_model("own/Repo-GGUF", None, endpoint=server.address)
     assert [request.path.partition("?")[0] for request in server.log] == [
         "/api/models/own/Repo-GGUF"
     ]
@@ -65,13 +74,13 @@ def test_requests_tell_nothing_about_the_machine(server: FileServer) -> None:
 def test_a_missing_repository(server: FileServer) -> None:
     server.serve("/api/models/own/none", b"", status=404, headers={"X-Error-Code": "RepoNotFound"})
     with pytest.raises(ModelNotFound, match="own/none"):
-        find_file("own/none", None, endpoint=server.address)
+        find_model("own/none", None, endpoint=server.address)
 
 
 def test_a_hub_that_fails(server: FileServer) -> None:
     server.serve("/api/models/own/broken", b"", status=500)
     with pytest.raises(SourceUnavailable, match="cannot list"):
-        find_file("own/broken", None, endpoint=server.address)
+        find_model("own/broken", None, endpoint=server.address)
 
 
 def test_no_hub(tmp_path: Path) -> None:
@@ -88,56 +97,65 @@ def test_the_offline_switch(
     server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(SourceUnavailable, match="HF_HUB_OFFLINE"):
-        find_file("own/Repo-GGUF", None, endpoint=server.address)
+    with pytest.raises(Offline, match="HF_HUB_OFFLINE"):
+        find_model("own/Repo-GGUF", None, endpoint=server.address)
     assert server.log == []
 
 
+def fetch(server: FileServer, path: Path) -> None:
+    source = HubSource("own/gated", "m.gguf", endpoint=server.address)
+    with PartialFile(path) as partial:
+        source.fetch(RemoteFile("m.gguf"), partial, lambda done, total: None, lambda: False)
+
+
 @pytest.mark.parametrize(
-    ("name", "quantization"),
+    ("token", "status", "words"),
     [
-        ("SmolLM2-135M-Instruct.Q4_1.gguf", "Q4_1"),
-        ("qwen2.5-coder-0.5b-instruct-q4_k_m.gguf", "Q4_K_M"),
-        ("Model-IQ2_XXS.gguf", "IQ2_XXS"),
-        ("Model-UD-Q3_K_XL.gguf", "UD-Q3_K_XL"),
-        ("gpt-oss-20b-MXFP4.gguf", "MXFP4"),
-        ("model-bf16.gguf", "BF16"),
-        ("big-Q8_0-00001-of-00003.gguf", "Q8_0"),
-        ("F16/model-F16.gguf", "F16"),
-        ("gemma.it.gguf", "GEMMA-IT"),
+        ("", 401, ("accepted its terms", "huggingface.co/own/gated", "HF_TOKEN")),
+        ("", 403, ("accepted its terms", "huggingface.co/own/gated", "hf auth login")),
+        ("hf_secret", 401, ("does not accept your token", "settings/tokens", "expired")),
+        ("hf_secret", 403, ("may not read hf.co/own/gated", "huggingface.co/own/gated", "by hand")),
     ],
 )
-def test_quantization_in_a_name(name: str, quantization: str) -> None:
-    assert quantization_of(name) == quantization
+def test_gated_files_say_where_to_accept_the_terms(
+    server: FileServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    token: str,
+    status: int,
+    words: tuple[str, ...],
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", token)
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "none"))
+    server.serve("/own/gated/resolve/main/m.gguf", b"", status=status)
+    with caplog.at_level("DEBUG"), pytest.raises(SourceUnavailable) as caught:
+        fetch(server, tmp_path / "p")
+    said = f"{caught.value.message} {caught.value.hint}"
+    assert all(word in said for word in words)
+    assert "hf_secret" not in said + caplog.text
 
 
-def files(*names: str) -> list[RemoteFile]:
-    return [RemoteFile(name) for name in names]
+def test_a_gated_listing_says_the_same(server: FileServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    body, headers = b'{"error": "gated"}', {"X-Error-Code": "GatedRepo"}
+    server.serve("/api/models/own/gated", body, status=403, headers=headers)
+    with pytest.raises(SourceUnavailable, match=r"may not read hf\.co/own/gated") as caught:
+        find_model("own/gated", None, endpoint=server.address)
+    assert "https://huggingface.co/own/gated" in (caught.value.hint or "")
 
 
-def test_the_only_file_is_taken_whatever_its_name() -> None:
-    assert choose_file("o/r", files("gemma.it.gguf"), None).name == "gemma.it.gguf"
-
-
-def test_what_else_there_is_is_said() -> None:
-    with pytest.raises(ModelNotFound) as caught:
-        choose_file("o/r", files("m-Q8_0.gguf", "m-Q4_0.gguf"), "Q2_K")
-    assert caught.value.hint == "It has: Q4_0, Q8_0."
-
-
-@pytest.mark.parametrize("name", ["m-Q8_0-00001-of-00002.gguf", "Q8_0/m-Q8_0.gguf"])
-@pytest.mark.parametrize("quant", [None, "Q8_0"])
-def test_models_in_parts(name: str, quant: str | None) -> None:
-    with pytest.raises(UnsupportedModel):
-        choose_file("o/r", files(name), quant)
-
-
-def test_a_repository_without_gguf() -> None:
-    with pytest.raises(ModelNotFound, match="no GGUF"):
-        choose_file("o/r", files("pytorch_model.bin", "mmproj-F16.gguf"), None)
-
-
-def test_a_repository_of_safetensors() -> None:
-    with pytest.raises(UnsupportedModel, match="does not pull yet") as caught:
-        choose_file("o/r", files("model.safetensors", "mmproj-F16.gguf"), None)
-    assert "hf download o/r" in (caught.value.hint or "")
+def test_the_token_stays_with_the_hub(
+    server: FileServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The hub sends downloads elsewhere, to an address with a signature of its own."""
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    there = server.serve("/cdn", CONTENT).replace("127.0.0.1", "localhost")
+    headers = {"Location": there}
+    server.serve("/own/gated/resolve/main/m.gguf", b"", status=302, headers=headers)
+    fetch(server, tmp_path / "p")
+    assert (tmp_path / "p").read_bytes() == CONTENT
+    assert [(r.path, r.headers.get("authorization")) for r in server.log] == [
+        ("/own/gated/resolve/main/m.gguf", "Bearer hf_secret"),
+        ("/cdn", None),
+    ]

@@ -1,0 +1,86 @@
+"""The SHA-256 of files that others keep, worked out once."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from .stored_model import StoredModel
+
+_CHUNK = 1 << 22
+_MOST = 4096
+
+
+class _Known(msgspec.Struct, frozen=True):
+    size: int
+    changed: int
+    sha256: str
+
+
+class DigestCache:
+    """Digests by path, size and time of change, kept in a file; any number of processes may."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def find(self, path: Path) -> str | None:
+        """The digest, where it is known of the file as it is now."""
+        return _valid(path, self._read().get(str(path)))
+
+    def complete(self, models: Sequence[StoredModel]) -> list[StoredModel]:
+        """The models, with the digests that are known of those that have none."""
+        if all(model.sha256 is not None for model in models):
+            return list(models)
+        entries = self._read()
+        return [_with_digest(model, entries.get(str(model.path))) for model in models]
+
+    def digest(self, path: Path, on_progress: Callable[[int], None]) -> str:
+        """The digest, which takes reading the file where it is not known; raises `OSError`."""
+        if known := self.find(path):
+            return known
+        status, sha256 = path.stat(), hashlib.sha256()
+        with path.open("rb", buffering=0) as file:
+            while data := file.read(_CHUNK):
+                sha256.update(data)
+                on_progress(file.tell())
+        found = sha256.hexdigest()
+        self._keep(path, _Known(status.st_size, status.st_mtime_ns, found))
+        return found
+
+    def _keep(self, path: Path, known: _Known) -> None:
+        entries = self._read()
+        entries[str(path)] = known
+        while len(entries) > _MOST:
+            del entries[next(iter(entries))]
+        temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}")
+        with suppress(OSError):  # then it is worked out again
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_bytes(msgspec.json.encode(entries))
+            temporary.replace(self._path)
+
+    def _read(self) -> dict[str, _Known]:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, _Known])
+        except (OSError, msgspec.DecodeError):
+            return {}
+
+
+def _valid(path: Path, known: _Known | None) -> str | None:
+    """What was worked out, as long as the file did not change."""
+    if known is not None:
+        with suppress(OSError):
+            status = path.stat()
+            if (known.size, known.changed) == (status.st_size, status.st_mtime_ns):
+                return known.sha256
+    return None
+
+
+def _with_digest(model: StoredModel, known: _Known | None) -> StoredModel:
+    if model.sha256 is not None or not (sha256 := _valid(model.path, known)):
+        return model
+    return msgspec.structs.replace(model, sha256=sha256)

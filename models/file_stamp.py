@@ -1,0 +1,36 @@
+"""Tells whether a file is still the one that was looked at."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+
+class FileStamp(msgspec.Struct, frozen=True, array_like=True):
+    """A file's place, bytes, time of change in nanoseconds, and number on its disk."""
+
+    path: str
+    size: int
+    changed_at: int
+    number: int
+
+    @classmethod
+    def of(cls, path: Path, status: os.stat_result) -> FileStamp:
+        """The stamp of a file whose `status` is known, best from its open descriptor."""
+        return cls(str(path), status.st_size, status.st_mtime_ns, status.st_ino)
+
+    @property
+    def holds(self) -> bool:
+        """Whether the file is still there, the same and unchanged."""
+        try:
+            return FileStamp.of(Path(self.path), Path(self.path).stat()) == self
+        except OSError:
+            return False
+
+
+def first_changed(stamps: Iterable[FileStamp]) -> str | None:
+    """The path of the first file that is another one now, or None."""
+    return next((stamp.path for stamp in stamps if not stamp.holds), None)

@@ -1,0 +1,28 @@
+"""The files of a folder of safetensors that belong to the model."""
+
+from __future__ import annotations
+
+import re
+
+CONFIG = "config.json"
+TOKENIZER = "tokenizer.json"
+# Nothing of these can run code, and nothing else is fetched.
+BESIDE = frozenset(
+    {
+        *(CONFIG, TOKENIZER, "generation_config.json", "tokenizer_config.json"),
+        *("special_tokens_map.json", "added_tokens.json", "chat_template.json"),
+        *("chat_template.jinja", "vocab.json", "merges.txt", "tokenizer.model"),
+        "model.safetensors.index.json",
+    }
+)
+_WEIGHTS = re.compile(r"model(-\d{5}-of-\d{5})?\.safetensors")
+
+
+def is_weights(name: str) -> bool:
+    """Whether a file has weights: all of them, or a part."""
+    return _WEIGHTS.fullmatch(name) is not None
+
+
+def belongs_to_model(name: str) -> bool:
+    """Whether a file is the model's or describes it."""
+    return name in BESIDE or is_weights(name)

@@ -1,0 +1,148 @@
+"""The models of other programs on this machine, each under one name."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+import msgspec
+
+from ..errors import ModelError
+from ..path_descriptions import PathDescriptions, as_text
+from ..stored_model import StoredModel, clean_text
+from .finding import Finding, Place
+from .naming import free_name
+
+logger = logging.getLogger(__name__)
+
+_FRESH_SECONDS = 1.0
+"""How long a survey is taken for true; a client may ask for every model in turn."""
+_SAMPLING = ("temperature", "top_p", "top_k", "min_p", "typical_p", "repeat_penalty")
+_LARGEST = 1e4
+
+
+class UnusableModel(msgspec.Struct, frozen=True):
+    """Something in a place that was meant to be a model, and why it is not used."""
+
+    name: str
+    path: str
+    place: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What all places have, in the order of the places; no two models have one name or one file."""
+
+    models: tuple[StoredModel, ...] = ()
+    unusable: tuple[UnusableModel, ...] = ()
+
+
+class LocalModels:
+    """Looks through places; a file is read again only when it changed."""
+
+    def __init__(self, places: Sequence[Place], descriptions: PathDescriptions) -> None:
+        self._places = tuple(places)
+        self._descriptions = descriptions
+        self._lock = Lock()
+        self._survey = Survey()
+        self._taken_at = -math.inf
+        self._told: set[UnusableModel] = set()
+
+    def survey(self) -> Survey:
+        """What is there now, or was a moment ago; blocks while it looks."""
+        with self._lock:
+            if time.monotonic() - self._taken_at > _FRESH_SECONDS:
+                self._survey = self._look()
+                self._descriptions.save()
+                self._taken_at = time.monotonic()
+            return self._survey
+
+    def forget(self) -> None:
+        """Look again when asked next: something was just removed."""
+        with self._lock:
+            self._taken_at = -math.inf
+
+    def _look(self) -> Survey:
+        models: dict[str, StoredModel] = {}
+        unusable: list[UnusableModel] = []
+        files: set[tuple[int, int]] = set()
+        for place, finding in self._findings():
+            try:
+                status = finding.path.stat()
+                if (status.st_dev, status.st_ino) in files:
+                    continue
+                model = self._describe(place, finding)
+            except OSError as error:
+                problem = finding.problem or f"it cannot be read: {error.strerror or error}"
+                unusable.append(_unusable(place, finding, problem))
+            except ModelError as error:
+                unusable.append(_unusable(place, finding, error.message))
+            else:
+                files.add((status.st_dev, status.st_ino))
+                name = free_name(model, models)
+                models[name.lower()] = msgspec.structs.replace(model, name=name)
+        self._tell(unusable)
+        return Survey(tuple(models.values()), tuple(unusable))
+
+    def _findings(self) -> Iterator[tuple[Place, Finding]]:
+        for place in self._places:
+            try:
+                for finding in place.find(place.folder):
+                    yield place, finding
+            except (FileNotFoundError, NotADirectoryError):
+                continue  # that program is not here
+            except OSError as error:
+                found = Finding(place.title, place.folder, problem=f"{error.strerror or error}")
+                yield place, found
+
+    def _describe(self, place: Place, finding: Finding) -> StoredModel:
+        if finding.problem:
+            raise ModelError(finding.problem)
+        model = self._descriptions.describe(finding.path)
+        name = clean_text(finding.name)
+        if ":" not in name:
+            name = f"{name}:{model.quantization.lower()}"
+        return msgspec.structs.replace(
+            model,
+            name=name,
+            place=place.title,
+            source=place.title,
+            sha256=finding.sha256 or model.sha256,
+            licence=model.licence if model.licence != "unknown" else _licence(finding),
+            system=finding.system,
+            messages=list(finding.messages),
+            options=dict(finding.options),
+            sampling=_sampling(finding.options),
+            notes=list(finding.notes),
+        )
+
+    def _tell(self, unusable: Sequence[UnusableModel]) -> None:
+        """Say in the log what is left out, each but once."""
+        for entry in unusable:
+            if entry not in self._told:
+                logger.info("Left out %s (%s): %s", entry.path, entry.place, entry.reason)
+        self._told = set(unusable)
+
+
+def _unusable(place: Place, finding: Finding, reason: str) -> UnusableModel:
+    return UnusableModel(clean_text(finding.name), as_text(finding.path), place.title, reason)
+
+
+def _licence(finding: Finding) -> str:
+    return clean_text(finding.licence) or "unknown"
+
+
+def _sampling(options: Mapping[str, Any]) -> dict[str, float]:
+    """What of a model's options every protocol knows."""
+    found = {name: options[name] for name in _SAMPLING if name in options}
+    return {
+        name: float(value)
+        for name, value in found.items()
+        if isinstance(value, int | float) and 0 <= value <= _LARGEST
+    }

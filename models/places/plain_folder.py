@@ -1,0 +1,24 @@
+"""A folder of models that somebody keeps by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..folder_files import CONFIG
+from .finding import Finding, file_findings, plain_name
+from .tree import files_below
+
+_DEPTH = 4
+
+
+def find_in_plain_folder(folder: Path) -> Iterator[Finding]:
+    """GGUF files, and folders with safetensors and their configuration, a few levels down."""
+    folders: dict[Path, set[str]] = {}
+    for path in files_below(folder, _DEPTH):
+        folders.setdefault(path.parent, set()).add(path.name)
+        if finding := file_findings(path, plain_name(path.name)):
+            yield finding
+    for parent, names in folders.items():
+        if CONFIG in names and any(name.endswith(".safetensors") for name in names):
+            yield Finding(plain_name(parent.name), parent)

@@ -1,0 +1,36 @@
+"""Looking through folders of others, within bounds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+_MOST = 20_000
+"""Entries of one folder's tree; somebody may have named their home."""
+
+
+def files_below(folder: Path, depth: int) -> Iterator[Path]:
+    """Files in a folder and, `depth` levels down, in those within it, in the order of their names.
+
+    Leaves out what is hidden and folders that are links, which could lead round in circles. Raises
+    `OSError` where the folder itself cannot be read.
+    """
+    yield from _files_below(folder, depth, [_MOST])
+
+
+def _files_below(folder: Path, depth: int, left: list[int]) -> Iterator[Path]:
+    with os.scandir(folder) as entries:
+        found = sorted(entries, key=lambda entry: entry.name)
+    for entry in found:
+        left[0] -= 1
+        if left[0] < 0:
+            return
+        if entry.name.startswith("."):
+            continue
+        if not entry.is_dir(follow_symlinks=False):
+            yield Path(entry.path)
+        elif depth > 0:
+            with suppress(OSError):  # not ours to read
+                yield from _files_below(Path(entry.path), depth - 1, left)
