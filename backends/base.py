@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from ingle.models.file_stamp import FileStamp
 from ingle.models.kv_type import KVType
 from ingle.models.task import ModelTask, Pooling
 
@@ -243,7 +244,8 @@ class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
     `queue_seconds` runs until the first prompt token was computed, `prompt_seconds` until the
     first token was sampled, `decode_seconds` until the last. Of `drafted_tokens` guesses,
     `accepted_tokens` are part of the completion, and so are the `reasoning_tokens`. `stop` is the
-    stop string that ended it.
+    stop string that ended it. `prompt_tokens` and `cached_tokens` are those of a prompt that were
+    not known when it `Started`: a provider elsewhere tells them last.
     """
 
     id: str
@@ -257,6 +259,8 @@ class Finished(msgspec.Struct, frozen=True, array_like=True, tag="finished"):
     accepted_tokens: int = 0
     reasoning_tokens: int = 0
     stop: str | None = None
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
 
 
 Event = Started | Delta | ReasoningDelta | ToolCallStarted | ToolCallDelta | Finished
@@ -402,6 +406,7 @@ class Gauges(msgspec.Struct, frozen=True, kw_only=True):
     kv_disk_bytes: int = 0
     prompt_tokens_total: int = 0
     completion_tokens_total: int = 0
+    cached_tokens_total: int = 0
     drafted_tokens_total: int = 0
     accepted_tokens_total: int = 0
     restored_tokens_total: int = 0
@@ -438,17 +443,19 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     `context` is in tokens; `kv_capacity` tokens are shared by up to `slots` sequences (0: the same
     as `context`); `batch` bounds the tokens of one step; `threads` 0 means one a physical core,
     of the fast ones where there are two kinds; `gpu_layers` -1 means as many as llama.cpp can
-    place. A quantized `kv_type` needs flash attention. `mmap` lets weights be mapped from the file
-    where that works, `mlock` keeps them from being swapped out. `chat_template` takes the place of
-    the one in the file. `speculation` says whose guesses the model may verify: those looked up in
-    the text (`ngram`), of the smaller model at `draft_path` (`draft`), or whichever pay (`auto`).
+    place, and the experts of the first `cpu_experts` blocks stay on the processor. A quantized
+    `kv_type` needs flash attention. `mmap` lets weights be mapped from the file where that works,
+    `mlock` keeps them from being swapped out. `chat_template` takes the place of the one in the
+    file. `speculation` says whose guesses the model may verify: those looked up in the text
+    (`ngram`), of the smaller model at `draft_path` (`draft`), or whichever pay (`auto`).
     ingle's own engine computes on `device`, with activations of `dtype`, and may `quantize` weights
     that are plain numbers while it loads them; llama.cpp goes by `gpu_layers` instead.
     Workers that name the same `compute_lease`, a file they lock, compute in turns. `script` is for
     the scripted engine only. `pooling` takes the place of what the file says, for a `task` other
     than to generate. Without a `kv_store` what ended sequences computed is lost when the KV cache
     needs the room. What has to be compiled for a GPU is kept in the folder `kernel_cache`. Where
-    `may_fall_back`, llama.cpp takes over what ingle's own engine cannot load.
+    `may_fall_back`, llama.cpp takes over what ingle's own engine cannot load. A worker that is to
+    `confine` itself opens only the files that are named here, and no network.
     """
 
     engine: EngineKind
@@ -459,6 +466,7 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     batch: int = 512
     threads: int = 0
     gpu_layers: int = -1
+    cpu_experts: int = 0
     device: Device = "auto"
     dtype: Dtype = "auto"
     quantize: Quantize = "none"
@@ -466,6 +474,7 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     flash_attention: Literal["auto", "on", "off"] = "auto"
     mmap: bool = True
     mlock: bool = False
+    confine: bool = True
     chat_template: str | None = None
     speculation: SpeculationKind = "auto"
     draft_path: str | None = None
@@ -476,6 +485,8 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True):
     may_fall_back: bool = False
     task: ModelTask = ModelTask.GENERATE
     pooling: Pooling | None = None
+    stamps: list[FileStamp] = []
+    """What the model's files were when they were checked."""
 
 
 LoadProgress = Callable[[float], None]

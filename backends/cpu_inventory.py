@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import psutil
 
+from .control_groups import control_groups
+from .hardware.sysctl import sysctl_number
 from .topology import CpuInventory, LogicalCpu
 
 # A little core computes a quarter to a half of a big one; cores that merely clock differently, such
@@ -24,7 +25,7 @@ def read_inventory() -> CpuInventory:
     if sys.platform == "linux":
         return linux_inventory(Path("/"), os.sched_getaffinity(0), platform.machine())
     if sys.platform == "darwin":
-        return apple_inventory(_sysctl)
+        return apple_inventory(sysctl_number)
     return counted_inventory(psutil.cpu_count(logical=False), _usable_cpus())
 
 
@@ -59,16 +60,12 @@ def counted_inventory(physical: int | None, usable: int) -> CpuInventory:
 def cpu_quota(root: Path) -> float | None:
     """The CPUs that the tightest control group above this process allows; None without a limit."""
     limits: list[float] = []
-    for line in (_text(root / "proc/self/cgroup") or "").splitlines():
-        _, controllers, path = line.split(":", 2)
-        groups = root / "sys/fs/cgroup"
-        if not controllers:
-            for folder in _ancestors((groups, groups / "unified"), path):
-                limits += _limit(*(_text(folder / "cpu.max") or "").split())
-        elif "cpu" in controllers.split(","):
-            for folder in _ancestors((groups / "cpu", groups / controllers), path):
-                names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
-                limits += _limit(*(_text(folder / name) or "" for name in names))
+    for version, folder in control_groups(root, "cpu"):
+        if version == 2:
+            limits += _limit(*(_text(folder / "cpu.max") or "").split())
+        else:
+            names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+            limits += _limit(*(_text(folder / name) or "" for name in names))
     return min(limits, default=None)
 
 
@@ -77,16 +74,6 @@ def _limit(quota: str = "", period: str = "") -> list[float]:
     if quota.isdecimal() and period.isdecimal() and int(period):
         return [int(quota) / int(period)]
     return []
-
-
-def _ancestors(mounts: tuple[Path, ...], path: str) -> Iterator[Path]:
-    """The group and all above it; a container may see its host's path, and only its own top."""
-    parts = [part for part in path.split("/") if part]
-    if ".." in parts:
-        parts = []
-    for mount in mounts:
-        for length in range(len(parts) + 1):
-            yield mount.joinpath(*parts[:length])
 
 
 def _fast_cpus(devices: Path, allowed: Collection[int], machine: str) -> set[int]:
@@ -145,12 +132,3 @@ def _usable_cpus() -> int:
     if sys.platform == "win32":
         return len(psutil.Process().cpu_affinity())
     return os.cpu_count() or 1
-
-
-def _sysctl(name: str) -> int | None:
-    """An integer of macOS; the kernel has some of 4 bytes and some of 8."""
-    value, size = ctypes.c_uint64(0), ctypes.c_size_t(8)
-    failed = ctypes.CDLL(None).sysctlbyname(
-        name.encode(), ctypes.byref(value), ctypes.byref(size), None, ctypes.c_size_t(0)
-    )
-    return None if failed else value.value

@@ -1,9 +1,9 @@
-"""Which engine runs a model: a pure decision."""
+"""Which engine can run a model, and is quick with it: a pure decision."""
 
 from __future__ import annotations
 
 from ingle.models.errors import ModelError, UnsupportedModel
-from ingle.models.gguf import GGUFHeader
+from ingle.models.gguf import GGUFHeader, TensorInfo
 from ingle.models.gguf_config import config_from_gguf
 from ingle.models.kv_type import KVType
 from ingle.models.model_folder import ModelFolder
@@ -22,8 +22,6 @@ TENSOR_TYPES = frozenset(
 _FLOAT_TYPES = frozenset(("F32", "F16", "BF16"))
 """What it is quick with on any GPU: for blocks of the others it needs kernels, or has to unpack
 them anew for every step."""
-_SHARE_OF_GPU = 0.8
-"""Weights may take so much of a GPU's memory: the rest is for keys and values, and for others."""
 _OTHER = "Let llama.cpp run it."
 
 
@@ -38,8 +36,9 @@ def choose_engine(
 ) -> EngineKind:
     """ingle's own engine where it was asked for, or where it is quick with the model on a GPU.
 
-    Only it runs folders of safetensors. Raises `UnsupportedModel` where the engine does not know
-    the model, `LoadFailed` where what it needs is not installed.
+    Whether the model fits there is not asked. Only our engine runs folders of safetensors. Raises
+    `UnsupportedModel` where the engine does not know the model, `LoadFailed` where what it needs is
+    not installed.
     """
     if isinstance(model, ModelFolder):
         return _for_folder(model, wanted, own, kv_type)
@@ -51,10 +50,25 @@ def choose_engine(
             raise reason
         _check_installed(own)
         return EngineKind.CUDA
-    fits = model.tensor_bytes <= _SHARE_OF_GPU * own.gpu_memory
     whole = gpu_layers < 0 or gpu_layers >= model.block_count
-    ours = own.has_torch and fits and whole and reason is None and _is_quick(model, own, kv_type)
-    return EngineKind.CUDA if ours else EngineKind.LLAMA_CPP
+    able = own.has_torch and own.gpu_memory > 0 and whole and reason is None
+    return EngineKind.CUDA if able and _is_quick(model, own, kv_type) else EngineKind.LLAMA_CPP
+
+
+def why_not_own(
+    model: GGUFHeader | ModelFolder,
+    *,
+    kv_type: KVType = KVType.F16,
+    pooling: Pooling | None = None,
+) -> str:
+    """Why ingle's own engine cannot run a model, to go on after "because"; "" where it can."""
+    if isinstance(model, ModelFolder):
+        return ""
+    unknown = _unknown_type(model)
+    if unknown is not None:
+        return f"our engine cannot compute with the tensor type {unknown.type}"
+    refused = _check_task(model, pooling, kv_type)
+    return "" if refused is None else f"our engine cannot run it ({refused.message.rstrip('.')})"
 
 
 def task_with(header: GGUFHeader, pooling: Pooling | None) -> ModelTask:
@@ -100,8 +114,12 @@ def _check_task(header: GGUFHeader, pooling: Pooling | None, kv_type: KVType) ->
     return None
 
 
+def _unknown_type(header: GGUFHeader) -> TensorInfo | None:
+    return next((t for t in header.tensors if t.type not in TENSOR_TYPES), None)
+
+
 def _check_types(header: GGUFHeader) -> ModelError | None:
-    unknown = next((t for t in header.tensors if t.type not in TENSOR_TYPES), None)
+    unknown = _unknown_type(header)
     if unknown is None:
         return None
     return UnsupportedModel(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
-_OLDEST = (7, 5)
+from .hardware.machine import Gpu
+from .hardware.nvml import open_nvml
+
+OLDEST_CAPABILITY: tuple[int, int] = (7, 5)
 """The compute capability that PyTorch's builds of today begin with."""
 _NONE = (0, (0, 0))
 
@@ -30,36 +32,31 @@ class OwnEngine:
         return cls(find_spec("torch") is not None, *_gpu())
 
 
-class _Memory(ctypes.Structure):
-    _fields_ = tuple((name, ctypes.c_ulonglong) for name in ("total", "free", "used"))
-
-
 def _gpu() -> tuple[int, tuple[int, int]]:
-    """Memory and capability of the first NVIDIA GPU, unless it is hidden or too old."""
-    if os.environ.get("CUDA_VISIBLE_DEVICES", "0").strip() in {"", "-1"}:
+    """Memory and capability of the NVIDIA GPU that CUDA numbers first, unless it is too old."""
+    reader = open_nvml()
+    if reader is None:
         return _NONE
     try:
-        nvml = ctypes.CDLL("nvml.dll" if sys.platform == "win32" else "libnvidia-ml.so.1")
-    except OSError:
-        return _NONE
-    if nvml.nvmlInit_v2() != 0:
-        return _NONE
-    try:
-        return _first_gpu(nvml)
+        gpu = first_visible(reader.describe(name_of=str), os.environ.get("CUDA_VISIBLE_DEVICES"))
     finally:
-        nvml.nvmlShutdown()
+        reader.close()
+    capability = gpu.compute_capability if gpu is not None else None
+    if gpu is None or capability is None or not is_capable(gpu):
+        return _NONE
+    return gpu.memory_total or 0, capability
 
 
-def _first_gpu(nvml: ctypes.CDLL) -> tuple[int, tuple[int, int]]:
-    handle, memory = ctypes.c_void_p(), _Memory()
-    major, minor = ctypes.c_int(), ctypes.c_int()
-    if nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(handle)) != 0:
-        return _NONE
-    if (
-        nvml.nvmlDeviceGetCudaComputeCapability(handle, ctypes.byref(major), ctypes.byref(minor))
-        != 0
-        or nvml.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(memory)) != 0
-    ):
-        return _NONE
-    capability = major.value, minor.value
-    return (int(memory.total), capability) if capability >= _OLDEST else _NONE
+def is_capable(gpu: Gpu) -> bool:
+    """Whether PyTorch has code for it."""
+    return gpu.compute_capability is not None and gpu.compute_capability >= OLDEST_CAPABILITY
+
+
+def first_visible(gpus: Sequence[Gpu], visible: str | None) -> Gpu | None:
+    """The first GPU that `CUDA_VISIBLE_DEVICES` lets programs see; None where it hides all."""
+    if visible is None:
+        return next(iter(gpus), None)
+    wanted = visible.split(",")[0].strip()
+    if wanted.isdecimal():
+        return gpus[int(wanted)] if int(wanted) < len(gpus) else None
+    return next((gpu for gpu in gpus if wanted and gpu.uuid.startswith(wanted)), None)

@@ -16,6 +16,8 @@ from typing import Literal
 
 import psutil
 
+from ingle.models.file_stamp import first_changed
+
 from .base import (
     Embedded,
     EmbedRequest,
@@ -53,6 +55,7 @@ from .messages import (
 from .page_map import PagesSink
 from .pending_answers import PendingAnswers
 from .request_streams import RequestStreams
+from .step_watch import StepWatch, longest_step
 from .worker_pipes import WorkerPipes
 
 logger = logging.getLogger(__name__)
@@ -61,10 +64,9 @@ _STDERR_LINES = 40
 _KILL_AFTER = 1.0
 _STALLED_AFTER = 180.0
 _WATCH_INTERVAL = 15.0
-_BUSY_SECONDS = 0.1
 _LINE_LIMIT = 2**16
 _LONGEST_LINE = 500
-_LAST_WORDS_WITHIN = 1.0
+_LAST_WORDS_WITHIN = 0.3
 
 # A worker sees nothing of the daemon's environment but this: no keys, no tokens.
 _INHERITED = frozenset(
@@ -72,6 +74,7 @@ _INHERITED = frozenset(
         "APPDATA",
         "DYLD_LIBRARY_PATH",
         "HOME",
+        "INGLE_TEST_FAILPOINTS",
         "LANG",
         "LANGUAGE",
         "LD_LIBRARY_PATH",
@@ -102,6 +105,9 @@ _DEFAULTS = {
     "GGML_NO_BACKTRACE": "1",
     # Idle OpenMP threads spin for long: two decoding workers would slow each other tenfold.
     "GOMP_SPINCOUNT": "1000",
+    # As the driver counts GPUs, by which their memory is read; by itself CUDA begins with the
+    # quickest, so that a number in CUDA_VISIBLE_DEVICES could mean one here and another there.
+    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
 }
 
 
@@ -279,19 +285,21 @@ class WorkerProcess:
     async def _watch_while_busy(self) -> None:
         """Kill a worker that is waited for, yet says nothing and computes nothing.
 
-        A step of a large model on a slow machine may be silent for minutes, but not idle.
+        A step of a large model on a slow machine may be silent for minutes, but not idle, and not
+        much longer than its speed lets expect.
         """
         clock = asyncio.get_running_loop().time
-        computed = self._seconds_computed()
+        watch = StepWatch(_WATCH_INTERVAL)
+        watch.begin(clock(), self._seconds_computed())
         while self.state == "ready":
-            asked_at = clock()
             self._send(Ping(0))
             await asyncio.sleep(_WATCH_INTERVAL)
             if not self._streams.busy and not self._answers.busy:
                 return
-            before, computed = computed, self._seconds_computed()
-            if self._heard_at < asked_at and computed - before < _BUSY_SECONDS:
-                self._cause = "The model's process stopped answering, and was ended."
+            bound = longest_step(self.spec.batch, self.gauges.prompt_rate)
+            fault = watch.look(clock(), self._heard_at, self._seconds_computed(), bound)
+            if fault is not None:
+                self._cause = fault
                 assert self._process is not None
                 _kill(self._process)
                 return
@@ -359,6 +367,9 @@ class WorkerProcess:
             return "The model was unloaded."
         if status < 0:
             how = f"was killed by {signal_name(-status)}"
+            changed = first_changed(self.spec.stamps)
+            if changed is not None:
+                return f"The model's process {how}: the file {changed} changed while it was in use."
         else:
             how = f"ended with status {status}"
         last = next((line for line in reversed(self._stderr) if line.strip()), "")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from ingle.models.failpoints import failpoint
 from ingle.models.task import ModelTask
 
 from .base import EngineKind, LoadSpec, ModelInfo
@@ -253,6 +254,7 @@ def _throttled(send: Callable[[FromWorker], None]) -> Callable[[float], None]:
         percent = int(fraction * 100)
         if percent != last:
             last = percent
+            failpoint("worker.load")
             send(Loading(percent / 100))
 
     return report

@@ -12,9 +12,12 @@ import queue
 import sys
 import threading
 import traceback
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
+from .confinement.confine import confine
+from .confinement.workplace import with_temporary_files, worker_workplace
 from .errors import LoadFailed
+from .loading_checks import check_unchanged
 from .messages import (
     HEADER,
     MAX_FRAME,
@@ -27,8 +30,9 @@ from .messages import (
     encode_frame,
 )
 from .parent_death import die_with_parent
-from .serving import loaded
-from .worker_loop import Inbox
+
+if TYPE_CHECKING:
+    from .worker_loop import Inbox
 
 _BROKEN = 3
 
@@ -67,6 +71,8 @@ def main() -> int:
     first = channel.receive()
     if not isinstance(first, Load):
         return 2
+    if first.spec.confine:
+        confine(with_temporary_files(worker_workplace(first.spec), first.spec))
     inbox: Inbox = queue.SimpleQueue()
     threading.Thread(target=_pump, args=(channel, inbox), name="reader", daemon=True).start()
     try:
@@ -76,8 +82,13 @@ def main() -> int:
 
 
 def _serve(load: Load, channel: FrameChannel, inbox: Inbox) -> int:
+    # Libraries make threads when they are loaded, and rules hold only for those made behind them.
+    from .serving import loaded
+
     try:
         with loaded(load.spec, channel.send, inbox) as (loop, info):
+            # What was checked is what native code has opened.
+            check_unchanged(load.spec)
             channel.send(Ready(info))
             gc.freeze()  # what a model needs stays: no collection between two tokens has to walk it
             loop.run()

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from ingle.models import failpoints
 from ingle.models.task import ModelTask
 
 from .admission import Admission, Admitted, Arrival, Prepared, Stop
@@ -127,6 +128,8 @@ class WorkerLoop:
 
     def _step(self) -> list[SequenceOutput]:
         """One step, once it is this model's turn to compute."""
+        if failpoints.ACTIVE is not None:
+            failpoints.failpoint("worker.prefill" if self._engine.reads_prompt else "worker.decode")
         if self._lease is None:
             return self._engine.step(admits=False)
         self._contended = self._lease.acquire()
@@ -261,7 +264,8 @@ class WorkerLoop:
             self._start(request, outcome, arrival.at)
 
     def _start(self, request: GenerateRequest, prepared: Prepared, arrived_at: float) -> None:
-        constraint = prepared.constraint
+        # The one token that is drawn after a prompt alone is nobody's: no grammar has a say in it.
+        constraint = None if request.max_tokens == 0 else prepared.constraint
         first: Sequence | None = None
         outputs: dict[Sequence, AnswerOutput] = {}
         for index in range(request.n):

@@ -152,6 +152,7 @@ class Engine:
             kv_disk_bytes=self._store.disk_bytes if self._store is not None else 0,
             prompt_tokens_total=self._prompt_tokens,
             completion_tokens_total=self._completion_tokens,
+            cached_tokens_total=self.scheduler.cached_tokens,
             drafted_tokens_total=self._drafted,
             accepted_tokens_total=self._accepted,
             restored_tokens_total=self.scheduler.kv.restored,

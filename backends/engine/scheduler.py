@@ -67,6 +67,8 @@ class Scheduler:
         self.waiting = WaitingQueue()
         self.running: list[Sequence] = []
         self.preemptions = 0
+        self.cached_tokens = 0
+        """Prompt tokens that sequences found computed when they began."""
         self._leaving: list[Sequence] = []
         self._in_flight = 0
         self._is_held_up = False  # somebody could begin if nothing was in flight
@@ -357,6 +359,7 @@ class Scheduler:
             return []
         sequence.started_at = time.monotonic()
         sequence.cached_tokens = sequence.num_computed
+        self.cached_tokens += sequence.num_computed
         return [sequence]
 
     @property

@@ -6,11 +6,14 @@ import ctypes
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import llama_cpp
 
+from ingle.models.token_texts import find_repeated_token
+
 from ..errors import LoadFailed, OutOfMemory
+from .expert_placement import ExpertPlacement
 from .native_log import NativeLog
 
 
@@ -22,6 +25,7 @@ class LlamaModel:
         path: Path,
         *,
         gpu_layers: int = -1,
+        cpu_experts: int = 0,
         mmap: bool = True,
         mlock: bool = False,
         vocab_only: bool = False,
@@ -29,9 +33,13 @@ class LlamaModel:
         log: NativeLog,
     ) -> None:
         """Load the file; raises `LoadFailed` with what llama.cpp says is wrong."""
+        _check_tokens(path)
         llama_cpp.llama_backend_init()
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = gpu_layers
+        experts = ExpertPlacement(cpu_experts) if cpu_experts else None
+        if experts is not None:
+            params.tensor_buft_overrides = cast("Any", experts.address)  # an address, in truth
         params.load_mode = _load_mode(mmap=mmap, mlock=mlock)
         params.vocab_only = vocab_only
 
@@ -113,6 +121,15 @@ class LlamaModel:
     def _open(self) -> llama_cpp.llama_model_p:
         assert self.handle is not None, "the model is closed"
         return self.handle
+
+
+def _check_tokens(path: Path) -> None:
+    token = find_repeated_token(path)
+    if token is not None:
+        raise LoadFailed(
+            f"{path} has the token {token!r} twice.",
+            hint="The file is damaged, or was badly converted: use another one.",
+        )
 
 
 def _load_mode(*, mmap: bool, mlock: bool) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 import llama_cpp
 import numpy as np
 
-from ingle.models.fit import KEPT_SLOTS
+from ingle.models.fit import KEPT_SLOTS, KEPT_STATES
 from ingle.models.kv_type import KVType
 
 from ..base import LoadSpec, ModelInfo, SamplingParams
@@ -33,7 +33,6 @@ from .tokenizer import LlamaTokenizer
 
 _NO_ROOM = 1
 _MAX_DRAFTS = 16
-_KEPT_STATES = 4
 FLASH_ATTENTION = {
     "auto": llama_cpp.LLAMA_FLASH_ATTN_TYPE_AUTO,
     "on": llama_cpp.LLAMA_FLASH_ATTN_TYPE_ENABLED,
@@ -55,6 +54,7 @@ class LlamaModelRunner:
             self.model = LlamaModel(
                 Path(spec.path),
                 gpu_layers=spec.gpu_layers,
+                cpu_experts=spec.cpu_experts,
                 mmap=spec.mmap,
                 mlock=spec.mlock,
                 on_progress=on_progress,
@@ -216,7 +216,7 @@ class LlamaModelRunner:
 
     def _choose_slots(self, spec: LoadSpec) -> None:
         """A recurrent state is memory for every slot of the cache; tokens in cells are not."""
-        kept = _KEPT_STATES if self.model.is_recurrent else KEPT_SLOTS
+        kept = KEPT_STATES if self.model.is_recurrent else KEPT_SLOTS
         most = llama_cpp.llama_max_parallel_sequences()
         self.slots = min(spec.slots, most - 2)
         self.cache_slots = min(self.slots + kept, most - 1)

@@ -11,6 +11,7 @@ import llama_cpp
 
 from ..text.text_pairs import PairMarks
 from ..text.tokenizer import NEXT_FILES, GapMark
+from .byte_tokens import check_byte_tokens
 from .model import LlamaModel
 
 _LONG = 2**14
@@ -26,6 +27,7 @@ class LlamaTokenizer:
     def __init__(self, model: LlamaModel) -> None:
         self._model = model
         self._vocab = model.vocab
+        check_byte_tokens(self._vocab)
         self.vocab_type = llama_cpp.llama_vocab_type(self._vocab)
         self.vocab_size = llama_cpp.llama_vocab_n_tokens(self._vocab)
         self.adds_bos = llama_cpp.llama_vocab_get_add_bos(self._vocab)

@@ -61,7 +61,7 @@ class HFTokenizer:
         self._controls = self._ends | frozenset(self._find_controls())
         self._bytes: dict[int, bytes] = {}
         self._lock = threading.Lock()
-        bos = self._id(self.bos_text)
+        bos = self.id_of(self.bos_text)
         begins = self.encode("", add_special=True, parse_special=False)[:1]
         self.adds_bos = bos is not None and begins == [bos]
 
@@ -118,7 +118,8 @@ class HFTokenizer:
         ids = _ids(config, f"{name}_id")
         return (self._tokenizer.id_to_token(ids[0]) or "") if ids else ""
 
-    def _id(self, text: str) -> int | None:
+    def id_of(self, text: str) -> int | None:
+        """The token that is written like this, where the model has a row for it."""
         found = self._tokenizer.token_to_id(text) if text else None
         return found if found is not None and found < self.vocab_size else None
 
@@ -127,14 +128,14 @@ class HFTokenizer:
         for text in _ENDS & names.keys():
             if text != _MESSAGE_END or _HARMONY_END not in names:
                 yield names[text]
-        if (eos := self._id(self.eos_text)) is not None:
+        if (eos := self.id_of(self.eos_text)) is not None:
             yield eos
         for config in configs:
             yield from (found for found in _ids(config, "eos_token_id") if found < self.vocab_size)
 
     def _find_controls(self) -> Iterator[int]:
         yield from (token_id for token_id, token in self._added.items() if token.special)
-        unknown = self._id(_content(self._settings.get("unk_token")) or "")
+        unknown = self.id_of(_content(self._settings.get("unk_token")) or "")
         if unknown is not None:
             yield unknown
 

@@ -45,6 +45,7 @@ if sys.platform != "win32":
 
 LONGEST_MESSAGE = 500
 PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
 PR_SET_NO_NEW_PRIVS = 38
 
 
@@ -139,7 +140,8 @@ def _die_with_parent() -> None:
 
     signal.signal(signal.SIGTERM, end_if_orphaned)
     libc = ctypes.CDLL(None, use_errno=True)
-    for option, value in ((PR_SET_PDEATHSIG, signal.SIGTERM), (PR_SET_NO_NEW_PRIVS, 1)):
+    options = {PR_SET_PDEATHSIG: signal.SIGTERM, PR_SET_NO_NEW_PRIVS: 1, PR_SET_DUMPABLE: 0}
+    for option, value in options.items():
         if libc.prctl(option, int(value), 0, 0, 0) != 0:
             raise OSError(ctypes.get_errno(), f"prctl({option}) failed")
 

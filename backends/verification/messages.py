@@ -52,12 +52,4 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
     failures: list[str]
 
 
-class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """Why nothing could be compared."""
-
-    code: str
-    message: str
-    hint: str | None
-
-
-Message = Progress | Report | Failed
+Message = Progress | Report

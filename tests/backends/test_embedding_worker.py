@@ -11,8 +11,8 @@ import pytest
 
 from ingle.backends.base import EmbedRequest, GenerateRequest, LoadSpec, RerankRequest
 from ingle.backends.errors import RequestRejected, WorkerDied
+from ingle.backends.loading import make_load_spec
 from ingle.backends.process import WorkerProcess
-from ingle.backends.selection import make_load_spec
 from ingle.models.gguf import read_header
 from ingle.models.task import ModelTask
 

@@ -248,6 +248,15 @@ def test_a_worker_sees_no_secrets() -> None:
     assert not {"OPENAI_API_KEY", "HF_TOKEN", "X"} & visible.keys()
 
 
+def test_a_worker_counts_gpus_as_the_driver_does() -> None:
+    assert worker_environment({"CUDA_VISIBLE_DEVICES": "1"}).items() >= {
+        ("CUDA_VISIBLE_DEVICES", "1"),
+        ("CUDA_DEVICE_ORDER", "PCI_BUS_ID"),
+    }
+    chosen = {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
+    assert worker_environment(chosen)["CUDA_DEVICE_ORDER"] == "FASTEST_FIRST"
+
+
 async def test_a_frozen_worker_is_noticed(
     scripted_spec: MakeSpec, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,3 +278,13 @@ async def test_a_slow_worker_is_left_alone(
     monkeypatch.setattr("ingle.backends.process._WATCH_INTERVAL", 0.8)
     worker = await start_worker(scripted_spec(reply="ab", spin_seconds=1.7))
     assert text_of(await collect(worker, ask())) == "ab"
+
+
+async def test_a_step_that_never_ends_is_noticed_though_it_computes(
+    scripted_spec: MakeSpec, start_worker: StartWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingle.backends.process._WATCH_INTERVAL", 0.3)
+    monkeypatch.setattr("ingle.backends.step_watch.LONGEST_STEP", 1.0)
+    worker = await start_worker(scripted_spec(reply="ab", spin_seconds=3600))
+    with pytest.raises(WorkerDied, match="did not end within"):
+        await collect(worker, ask())

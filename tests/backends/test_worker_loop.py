@@ -399,6 +399,16 @@ def test_an_answer_ends_where_its_grammar_does(scripted_spec: MakeSpec) -> None:
     assert text == "abc1"
 
 
+def test_a_prompt_that_is_only_computed_has_nothing_to_match(scripted_spec: MakeSpec) -> None:
+    # Any single character completes it.
+    grammar = Grammar(GrammarKind.REGEX, "[a-z]")
+    with running(scripted_spec(reply="x"), Prompts()) as (inbox, sent):
+        inbox.put(Generate(GenerateRequest(id="a", prompt="x", grammar=grammar, max_tokens=0)))
+        end = wait_for_end(sent, "a")
+        assert isinstance(end, Finished)
+        assert (end.reason, end.completion_tokens) == ("length", 0)
+
+
 def test_a_grammar_that_cannot_be_followed_ends_one_request(scripted_spec: MakeSpec) -> None:
     replies = {"bad": "ab?", "good": "abc"}
     grammar = Grammar(GrammarKind.REGEX, "[a-z]{3,9}")

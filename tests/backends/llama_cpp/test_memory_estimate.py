@@ -10,9 +10,10 @@ import pytest
 
 from ingle.backends.base import ModelInfo
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
-from ingle.models.fit import estimate_memory
+from ingle.models.fit import LoadShape, estimate_memory
 from ingle.models.gguf import read_header
 from ingle.models.kv_type import KVType
+from ingle.models.model_shape import shape_of
 
 pytestmark = pytest.mark.model
 
@@ -42,7 +43,9 @@ def test_cache_and_buffers(
     path: Path, load: Callable[..., ModelInfo], context: int, kv_type: KVType
 ) -> None:
     info = load(context=context, kv_type=kv_type)
-    estimate = estimate_memory(read_header(path), context, SLOTS, 512, kv_type=kv_type)
+    estimate = estimate_memory(
+        shape_of(read_header(path)), LoadShape(context=context, slots=SLOTS, kv_type=kv_type)
+    )
     assert estimate.kv == pytest.approx(info.kv_bytes, rel=0.005)
     assert estimate.compute == pytest.approx(info.compute_bytes, rel=0.06)
 
@@ -52,6 +55,9 @@ def test_scores_take_memory_without_flash_attention(
     path: Path, load: Callable[..., ModelInfo], context: int
 ) -> None:
     info = load(context=context, flash_attention="off")
-    estimate = estimate_memory(read_header(path), context, SLOTS, 512, flash_attention=False)
+    estimate = estimate_memory(
+        shape_of(read_header(path)),
+        LoadShape(context=context, slots=SLOTS, flash_attention=False),
+    )
     assert estimate.kv == pytest.approx(info.kv_bytes, rel=0.005)
     assert estimate.compute == pytest.approx(info.compute_bytes, rel=0.06)

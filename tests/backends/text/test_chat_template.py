@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from ingle.backends.text.chat_template import (
 from ingle.backends.text.template_errors import TemplateError, TemplateRefused
 
 MakeTemplate = Callable[..., ChatTemplate]
+StillRunning = Callable[[Iterable[psutil.Process]], list[psutil.Process]]
 
 SYSTEM = ChatMessage("system", "Be brief.")
 HI = ChatMessage("user", "Hi")
@@ -413,7 +414,9 @@ class TestProcess:
 
     @pytest.mark.skipif(sys.platform == "win32", reason="kills as POSIX does")
     @pytest.mark.parametrize("source", ["idle", HANGS], ids=["idle", "busy"])
-    def test_the_helper_dies_with_its_parent(self, source: str, tmp_path: Path) -> None:
+    def test_the_helper_dies_with_its_parent(
+        self, source: str, tmp_path: Path, still_running: StillRunning
+    ) -> None:
         script = tmp_path / "parent.py"
         script.write_text(PARENT)
         with subprocess.Popen(
@@ -422,8 +425,7 @@ class TestProcess:
             assert parent.stdout is not None
             helper = psutil.Process(int(parent.stdout.readline()))
             parent.kill()
-        _, alive = psutil.wait_procs([helper], timeout=20)
-        assert not alive
+        assert not still_running([helper])
 
     @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
     def test_the_helper_has_no_secrets_and_hard_limits(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from ingle.backends.verification.messages import Progress, VerificationSpec
 from ingle.backends.verification.verifier import run_verification
 
 WriteSmallLlama = Callable[..., Path]
+StillRunning = Callable[[Iterable[psutil.Process]], list[psutil.Process]]
 TEXT = "the thin hen in the inn " * 20
 
 
@@ -71,7 +71,7 @@ def test_an_interruption_ends_the_process(small_llama: Path) -> None:
     assert (len(gone), alive) == (len(children), [])
 
 
-def test_the_process_ends_with_its_parent(small_llama: Path) -> None:
+def test_the_process_ends_with_its_parent(small_llama: Path, still_running: StillRunning) -> None:
     code = (
         "import sys, os, signal\n"
         "from ingle.backends.verification.verifier import run_verification\n"
@@ -86,9 +86,5 @@ def test_the_process_ends_with_its_parent(small_llama: Path) -> None:
         [sys.executable, "-P", "-c", code, str(small_llama)], capture_output=True, text=True
     )
     assert done.returncode == -signal.SIGKILL
-    pid = int(done.stdout)
-    try:
-        psutil.Process(pid).wait(timeout=5)
-    except psutil.NoSuchProcess:
-        return
-    assert not psutil.pid_exists(pid) or os.name == "nt"
+    with suppress(psutil.NoSuchProcess):
+        assert not still_running([psutil.Process(int(done.stdout))])

@@ -1,0 +1,132 @@
+"""The likely shape of a model of which only its size is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import log, sqrt
+
+from ingle.models.config import LayerConfig, ModelConfig
+from ingle.models.model_shape import LayerShape, ModelShape
+from ingle.models.task import ModelTask
+
+from ..model_costs import ModelCosts
+
+
+@dataclass(frozen=True)
+class _Known:
+    """A published model: billions of weights, blocks, widths, heads, vocabulary."""
+
+    parameters: float
+    layers: int
+    width: int
+    feed_forward: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    vocabulary: int
+    tied: bool = False
+
+
+_KNOWN = (
+    _Known(0.135, 30, 576, 1536, 9, 3, 64, 49_152, tied=True),  # SmolLM2
+    _Known(0.6, 28, 1024, 3072, 16, 8, 128, 151_936, tied=True),  # Qwen3
+    _Known(1.7, 28, 2048, 6144, 16, 8, 128, 151_936, tied=True),
+    _Known(4.0, 36, 2560, 9728, 32, 8, 128, 151_936, tied=True),
+    _Known(8.2, 36, 4096, 12288, 32, 8, 128, 151_936),
+    _Known(14.8, 40, 5120, 17408, 40, 8, 128, 151_936),
+    _Known(32.8, 64, 5120, 25600, 64, 8, 128, 151_936),
+    _Known(70.6, 80, 8192, 28672, 64, 8, 128, 128_256),  # Llama 3
+)
+
+_EXPERTS_USED = 8
+_MOST_BUSY = 1 / 8
+"""The part of its experts that a token passes at most: 8 of 128 in Qwen3, 4 of 32 in gpt-oss."""
+
+
+def typical_costs(
+    parameters: int,
+    stored: int,
+    context: int,
+    *,
+    tensor_type: str = "",
+    embeds: bool = False,
+    active: int = 0,
+) -> ModelCosts:
+    """A decoder or an encoder of so many weights in so many bytes, shaped like its likes.
+
+    `tensor_type` is the one that most of its weights have; of a model of experts only `active`
+    weights take part in a token.
+    """
+    # A model of experts is as deep and wide as a dense one between its two sizes.
+    size = sqrt(parameters * (active or parameters))
+    like = min(_KNOWN, key=lambda known: abs(log(known.parameters * 1e9 / max(1, size))))
+    shape = _shape(like, parameters, stored, active, embeds=embeds)
+    matrices = sum(layer.weights for layer in shape.layers)
+    return ModelCosts(
+        shape=replace(
+            shape, context=context, matrices={tensor_type: matrices} if tensor_type else {}
+        ),
+        config=None if embeds or active else _config(like, context),
+        stored=stored,
+        parameters=parameters,
+        context=context,
+    )
+
+
+def _shape(like: _Known, parameters: int, stored: int, active: int, *, embeds: bool) -> ModelShape:
+    table = _table_bytes(like, parameters, stored)
+    output = 0 if like.tied or embeds else table
+    layer = max(0, stored - table - output) // like.layers
+    busy = min(_MOST_BUSY, active / max(1, parameters) / 2) if active else 1.0
+    block = _block(like, layer, 1 - active / max(1, parameters) if active else 0.0, busy, embeds)
+    return ModelShape(
+        architecture="",
+        context=0,
+        vocab_size=like.vocabulary,
+        embedding_length=like.width,
+        feed_forward_length=like.feed_forward,
+        head_count=like.heads,
+        key_length=like.head_size,
+        layers=(block,) * like.layers,
+        input_bytes=table,
+        output_bytes=output,
+        tied_bytes=table if like.tied and not embeds else 0,
+        expert_feed_forward_length=like.width // 2 if active else 0,
+        expert_count=round(_EXPERTS_USED / busy) if active else 0,
+        experts_used=_EXPERTS_USED if active else 0,
+        merges=like.vocabulary,
+        parameters=parameters,
+        task=ModelTask.EMBED if embeds else ModelTask.GENERATE,
+        one_piece=embeds,
+        has_cache=not embeds,
+    )
+
+
+def _block(like: _Known, weights: int, idle: float, busy: float, embeds: bool) -> LayerShape:
+    """One of so many bytes, of which a token leaves the part `idle` and its experts `busy`."""
+    kv = 0 if embeds else like.kv_heads * like.head_size
+    experts = int(weights * idle / (1 - busy)) if idle else 0
+    return LayerShape(weights=weights, experts=experts, key_elements=kv, value_elements=kv)
+
+
+def _table_bytes(like: _Known, parameters: int, stored: int) -> int:
+    """Bytes of the embeddings, which never are the larger half of what there is."""
+    rows = like.vocabulary * like.width
+    return min(stored // 2, stored * rows // max(1, parameters))
+
+
+def _config(like: _Known, context: int) -> ModelConfig:
+    return ModelConfig(
+        architecture="llama",
+        vocab_size=like.vocabulary,
+        hidden_size=like.width,
+        intermediate_size=like.feed_forward,
+        num_heads=like.heads,
+        num_kv_heads=like.kv_heads,
+        head_size=like.head_size,
+        context=context,
+        norm_epsilon=1e-5,
+        layers=(LayerConfig(),) * like.layers,
+        attention_scale=like.head_size**-0.5,
+        tied_embeddings=like.tied,
+    )

@@ -1,0 +1,1 @@
+"""What keeps a process that reads strangers' files from doing anything else."""

@@ -1,0 +1,1 @@
+"""What this machine has: graphics processors, processor, memory, disk and software."""

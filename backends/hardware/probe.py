@@ -1,0 +1,108 @@
+"""`Probe`: what a process of its own finds out about this machine, kept until something changes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+
+import msgspec
+
+from .machine import Cpu, LlamaBuild
+
+_CHILD = (sys.executable, "-P", "-m", "ingle.backends.hardware.probe_child")
+_PATIENCE = 30.0
+"""Seconds; a build for CUDA loads a gigabyte of libraries from a slow disk at worst."""
+_SHOWN_ERROR = 300
+
+
+class Probe(msgspec.Struct, frozen=True, kw_only=True):
+    """How llama.cpp was built, and bytes a second that were read from memory (0: not known)."""
+
+    llama_cpp: LlamaBuild | None = None
+    bandwidth: float = 0.0
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    stamp: str
+    probe: Probe
+
+
+def probe_machine(cpu: Cpu, keep: Path | None = None, *, anew: bool = False) -> Probe:
+    """What was kept in the file `keep`, unless a build or the processor is another by now."""
+    stamp = _stamp(cpu)
+    kept = None if keep is None or anew else _read(keep)
+    if kept is not None and kept.stamp == stamp:
+        return kept.probe
+    probe = _run(cpu)
+    if keep is not None and probe.bandwidth:
+        _write(keep, _Kept(stamp, probe))
+    return probe
+
+
+def _run(cpu: Cpu) -> Probe:
+    try:
+        done = subprocess.run(
+            [*_CHILD, str(cpu.compute_threads)],
+            capture_output=True,
+            timeout=_PATIENCE,
+            cwd=os.sep,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return _failed(f"It could not be asked: {error}.")
+    if done.returncode:
+        last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        return _failed(f"Loading it ended with status {done.returncode}: {' '.join(last)}")
+    return msgspec.json.decode(done.stdout, type=Probe)
+
+
+def _failed(error: str) -> Probe:
+    found = _llama_distribution()
+    if found is None:
+        return Probe()
+    return Probe(llama_cpp=LlamaBuild(version=found.version, error=error[:_SHOWN_ERROR]))
+
+
+def _stamp(cpu: Cpu) -> str:
+    """Changes with each installation of llama-cpp-python, and with the processor."""
+    found = _llama_distribution()
+    parts: list[object] = [cpu.model, cpu.compute_threads, sys.executable]
+    if found is not None:
+        record = Path(str(found.locate_file(f"llama_cpp_python-{found.version}.dist-info/RECORD")))
+        try:
+            status = record.stat()
+            parts += [found.version, status.st_mtime_ns, status.st_size]
+        except OSError:
+            parts.append(found.version)
+    return json.dumps(parts)
+
+
+def _llama_distribution() -> Distribution | None:
+    try:
+        return distribution("llama-cpp-python")
+    except PackageNotFoundError:
+        return None
+
+
+def _read(path: Path) -> _Kept | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Kept)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _write(path: Path, kept: _Kept) -> None:
+    """Keeping is for speed: where it cannot be written, it is found out again."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary.write_bytes(msgspec.json.encode(kept))
+        temporary.replace(path)
+    except OSError:
+        with suppress(OSError):
+            temporary.unlink()

@@ -1,0 +1,104 @@
+"""What holds a folder: room, file system, and what it is made of."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import psutil
+
+from .machine import Disk, DiskKind
+
+_NETWORK = (
+    "nfs",
+    "cifs",
+    "smb",
+    "afpfs",
+    "9p",
+    "fuse.sshfs",
+    "fuse.rclone",
+    "ceph",
+    "glusterfs",
+    "webdav",
+    "davfs",
+    "virtiofs",
+    "drvfs",
+)
+"""How the names of file systems begin that are somewhere else, Windows' under WSL among them."""
+_IN_MEMORY = ("tmpfs", "ramfs")
+_VIRTUAL = ("vd", "xvd")
+"""Disks of virtual machines say that they turn, whatever they are."""
+_REMOTE_DRIVE = 4
+
+
+def read_disk(folder: Path) -> Disk:
+    """The disk of the folder, or of the nearest one above it that exists."""
+    existing = folder
+    while not existing.exists() and existing != existing.parent:
+        existing = existing.parent
+    usage = shutil.disk_usage(existing)
+    if sys.platform == "linux":
+        source, filesystem = mount_of(existing, Path("/proc/self/mountinfo"))
+        kind = disk_kind(source, filesystem, Path("/sys"))
+    else:
+        filesystem = _listed_filesystem(existing)
+        kind = "network" if _is_remote(existing, filesystem) else "unknown"
+    return Disk(
+        folder=str(folder), total=usage.total, free=usage.free, filesystem=filesystem, kind=kind
+    )
+
+
+def mount_of(folder: Path, mounts: Path) -> tuple[str, str]:
+    """Source ("/dev/sda1") and file system of what is mounted over a folder."""
+    best, found = -1, ("", "")
+    resolved = os.path.realpath(folder)
+    try:
+        lines = mounts.read_text(errors="replace").splitlines()
+    except OSError:
+        return found
+    for line in lines:
+        fields, _, rest = line.partition(" - ")
+        parts, kinds = fields.split(" "), rest.split(" ")
+        if len(parts) < 5 or len(kinds) < 2:
+            continue
+        point = parts[4].encode().decode("unicode_escape")
+        inside = resolved == point or resolved.startswith(point.rstrip("/") + "/")
+        # Of two mounts at one place the later one is on top.
+        if inside and len(point) >= best:
+            best, found = len(point), (kinds[1], kinds[0])
+    return found
+
+
+def disk_kind(source: str, filesystem: str, sys_folder: Path) -> DiskKind:
+    """What a source is made of; a partition is what its disk is."""
+    if filesystem.startswith(_NETWORK):
+        return "network"
+    if filesystem in _IN_MEMORY:
+        return "memory"
+    if Path(source).name.startswith(_VIRTUAL):
+        return "unknown"
+    # The links of encrypted disks and volumes lead to names that the kernel has.
+    block = (sys_folder / "class/block" / Path(source).resolve().name).resolve()
+    for folder in (block, block.parent):
+        try:
+            rotational = (folder / "queue/rotational").read_text().strip()
+        except OSError:
+            continue
+        return "hdd" if rotational == "1" else "ssd"
+    return "unknown"
+
+
+def _listed_filesystem(folder: Path) -> str:
+    points = sorted(psutil.disk_partitions(all=True), key=lambda part: -len(part.mountpoint))
+    inside = (part for part in points if folder.is_relative_to(part.mountpoint))
+    return next((part.fstype for part in inside), "")
+
+
+def _is_remote(folder: Path, filesystem: str) -> bool:
+    if sys.platform == "win32":
+        import ctypes
+
+        return ctypes.windll.kernel32.GetDriveTypeW(folder.anchor) == _REMOTE_DRIVE
+    return filesystem.startswith(_NETWORK)

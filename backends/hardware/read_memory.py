@@ -1,0 +1,70 @@
+"""The machine's memory, and what a control group leaves of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+
+from ..control_groups import control_groups
+from .machine import Memory
+
+_NO_LIMIT = 2**60
+"""Version 1 writes the largest multiple of a page for no limit."""
+
+
+def read_memory(root: Path = Path("/")) -> Memory:
+    """Ask the system, and the control groups below `root`."""
+    memory, (swap_total, swap_used) = psutil.virtual_memory(), _swap()
+    limit, used = memory_limit(root)
+    return Memory(
+        total=memory.total,
+        available=memory.available,
+        swap_total=swap_total,
+        swap_used=swap_used,
+        limit=limit if limit is not None and limit < memory.total else None,
+        limit_used=used,
+    )
+
+
+def _swap() -> tuple[int, int]:
+    """Total and used; nothing where the system does not say, as in some sandboxes."""
+    try:
+        swap = psutil.swap_memory()
+    except (psutil.Error, OSError, RuntimeError):
+        return 0, 0
+    return swap.total, swap.used
+
+
+def memory_limit(root: Path) -> tuple[int | None, int]:
+    """The tightest limit of a group above this process in bytes, and what is used of it.
+
+    Files that were read and may be forgotten do not count as used.
+    """
+    found: list[tuple[int, int]] = []
+    for version, folder in control_groups(root, "memory"):
+        names = ("memory.max", "memory.current", "inactive_file")
+        if version == 1:
+            names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+        limit, used = _number(folder / names[0]), _number(folder / names[1])
+        if limit is not None and limit < _NO_LIMIT:
+            found.append((limit, max(0, (used or 0) - _forgettable(folder, names[2]))))
+    # The one that leaves least holds, which need not be the smallest.
+    return min(found, key=lambda group: group[0] - group[1], default=(None, 0))
+
+
+def _forgettable(folder: Path, name: str) -> int:
+    try:
+        lines = (folder / "memory.stat").read_text().splitlines()
+    except (OSError, ValueError):
+        return 0
+    values = (line.removeprefix(f"{name} ") for line in lines if line.startswith(f"{name} "))
+    return next((int(value) for value in values if value.isdecimal()), 0)
+
+
+def _number(path: Path) -> int | None:
+    try:
+        text = path.read_text().strip()
+    except (OSError, ValueError):
+        return None
+    return int(text) if text.isdecimal() else None

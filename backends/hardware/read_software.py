@@ -1,0 +1,124 @@
+"""What system, Python and engines there are, told without loading any engine."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from .machine import LlamaBuild, Software, TorchBuild
+
+_BUILD_TOOLS = ("cmake", "nvcc", "glslc")
+
+
+def read_software(llama_cpp: LlamaBuild | None = None) -> Software:
+    """Ask the system; how llama.cpp was built is for a `Probe` to find out."""
+    root = Path("/")
+    return Software(
+        system=platform.system(),
+        release=_release(root),
+        python=platform.python_version(),
+        ingle=installed_version("ingle"),
+        wsl=is_wsl(root),
+        container=container_of(root, os.environ),
+        executable=sys.executable,
+        installer=installer_of(Path(sys.prefix)),
+        checkout=_checkout(),
+        tools=[name for name in _BUILD_TOOLS if shutil.which(name)],
+        torch=_torch(),
+        llama_cpp=llama_cpp,
+    )
+
+
+def parse_torch_version(text: str) -> TorchBuild:
+    """From PyTorch's own `version.py`, which says what it was built for."""
+    found = re.search(r"__version__ = '([^']*)'", text)
+    cuda = re.search(r"^cuda(?:: [^=]*)? = '([^']*)'", text, re.MULTILINE)
+    return TorchBuild(version=found[1] if found else "", cuda=cuda[1] if cuda else "")
+
+
+def installer_of(prefix: Path) -> Literal["pip", "uv"]:
+    """Which program made a virtual environment; those of uv come without pip."""
+    lines = _text(prefix / "pyvenv.cfg").splitlines()
+    return "uv" if any(line.startswith("uv =") for line in lines) else "pip"
+
+
+def parse_checkout(direct_url: str) -> str:
+    """The folder that a package was installed from; empty for one that came from an index."""
+    try:
+        origin = json.loads(direct_url)
+        url = str(origin["url"])
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return url2pathname(urlsplit(url).path) if url.startswith("file:") else ""
+
+
+def is_wsl(root: Path) -> bool:
+    """Whether this Linux is Windows' own."""
+    return "microsoft" in _text(root / "proc/sys/kernel/osrelease").lower()
+
+
+def container_of(root: Path, environ: Mapping[str, str]) -> str:
+    """What contains this process, "" for nothing that says so."""
+    if (root / ".dockerenv").exists():
+        return "docker"
+    if (root / "run/.containerenv").exists():
+        return "podman"
+    if "KUBERNETES_SERVICE_HOST" in environ:
+        return "kubernetes"
+    return environ.get("container", "")
+
+
+def parse_os_release(text: str) -> str:
+    """The name of a distribution, such as "Ubuntu 24.04.3 LTS"."""
+    found = re.search(r'^PRETTY_NAME="?([^"\n]*)"?', text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _release(root: Path) -> str:
+    if sys.platform == "darwin":
+        return f"macOS {platform.mac_ver()[0]}"
+    if sys.platform == "win32":
+        return f"Windows {platform.release()} {platform.version()}"
+    name = parse_os_release(_text(root / "etc/os-release"))
+    return f"{name}, {platform.release()}" if name else platform.release()
+
+
+def _torch() -> TorchBuild | None:
+    """Of the installed package, whose import would take seconds."""
+    found = find_spec("torch")
+    if found is None or found.origin is None:
+        return None
+    return parse_torch_version(_text(Path(found.origin).parent / "version.py"))
+
+
+def _checkout() -> str:
+    try:
+        return parse_checkout(distribution("ingle").read_text("direct_url.json") or "")
+    except PackageNotFoundError:
+        return ""
+
+
+def installed_version(package: str) -> str:
+    """Empty where it is not installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return ""
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,95 @@
+"""GPUs as Linux and Vulkan tell of them, whether or not a maker's driver answers."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from .machine import Gpu, GpuVendor
+
+_VENDORS: dict[str, GpuVendor] = {"0x1002": "amd", "0x8086": "intel", "0x10de": "nvidia"}
+_NAMES = {"amd": "AMD GPU", "intel": "Intel GPU", "nvidia": "NVIDIA GPU"}
+_INTEGRATED_VRAM = 4 * 2**30
+"""AMD's integrated GPUs set a part of the machine's memory aside, of no more than this."""
+
+
+def read_sysfs_gpus(
+    root: Path = Path("/"), vulkan_names: Callable[[], dict[str, str]] | None = None
+) -> list[Gpu]:
+    """Those below `root`; `vulkan_names` tells names by "vendor:device" in sysfs's numbers."""
+    cards = list(_cards(root))
+    if not cards:
+        return []
+    names = (vulkan_names or _ask_vulkan)()
+    return [_gpu(card, names) for card in cards]
+
+
+def _cards(root: Path) -> Iterator[Path]:
+    for card in sorted((root / "sys/class/drm").glob("card*")):
+        device = card / "device"
+        if re.fullmatch(r"card\d+", card.name) and _text(device / "vendor") in _VENDORS:
+            yield device
+
+
+def _gpu(device: Path, names: dict[str, str]) -> Gpu:
+    vendor, number = _text(device / "vendor"), _text(device / "device")
+    maker = _VENDORS[vendor]
+    memory = _number(device / "mem_info_vram_total")
+    shared = _number(device / "mem_info_gtt_total")
+    # Of Intel's all but the Arc cards compute in the machine's memory.
+    unified = maker == "intel" and memory is None
+    if memory is not None and memory <= _INTEGRATED_VRAM:
+        unified = (shared or 0) > memory
+    used = _number(device / "mem_info_vram_used")
+    if unified and memory is not None and shared is not None:
+        memory += shared
+        used = (used or 0) + (_number(device / "mem_info_gtt_used") or 0)
+    free = memory - used if memory is not None and used is not None else None
+    driver = (device / "driver").resolve().name if (device / "driver").exists() else ""
+    return Gpu(
+        name=names.get(f"{vendor}:{number}") or f"{_NAMES[maker]} {number.removeprefix('0x')}",
+        vendor=maker,
+        driver=driver,
+        memory_total=memory,
+        memory_free=free,
+        unified=unified,
+    )
+
+
+def parse_vulkan_summary(text: str) -> dict[str, str]:
+    """Names of devices by "vendor:device", from what `vulkaninfo --summary` prints."""
+    names: dict[str, str] = {}
+    for block in re.split(r"^GPU\d+:", text, flags=re.MULTILINE)[1:]:
+        fields = dict(re.findall(r"^\s*(\w+)\s*=\s*(.+?)\s*$", block, re.MULTILINE))
+        if {"vendorID", "deviceID", "deviceName"} <= fields.keys():
+            vendor, device = int(fields["vendorID"], 16), int(fields["deviceID"], 16)
+            names[f"{vendor:#06x}:{device:#06x}"] = fields["deviceName"]
+    return names
+
+
+def _ask_vulkan() -> dict[str, str]:
+    program = shutil.which("vulkaninfo")
+    if program is None:
+        return {}
+    try:
+        done = subprocess.run(
+            [program, "--summary"], capture_output=True, text=True, timeout=5, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    return parse_vulkan_summary(done.stdout)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _number(path: Path) -> int | None:
+    text = _text(path)
+    return int(text) if text.isdecimal() else None

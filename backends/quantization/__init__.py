@@ -1,0 +1,1 @@
+"""Making a smaller file of a model: GGUF from GGUF or from safetensors."""

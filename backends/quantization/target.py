@@ -1,0 +1,27 @@
+"""What a model can be turned into."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Target(StrEnum):
+    """A mix of tensor types, by the name people use for it."""
+
+    F16 = "F16"
+    BF16 = "BF16"
+    Q8_0 = "Q8_0"
+    Q6_K = "Q6_K"
+    Q5_K_M = "Q5_K_M"
+    Q4_K_M = "Q4_K_M"
+    Q4_0 = "Q4_0"
+
+    @property
+    def tensor_type(self) -> str:
+        """The type that most tensors get."""
+        return self.removesuffix("_M")
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether weights lose more than a rounding of floats."""
+        return self not in (Target.F16, Target.BF16)

@@ -1,0 +1,1 @@
+"""Models that other machines run: clouds, and the owner's own servers."""

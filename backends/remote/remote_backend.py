@@ -1,0 +1,334 @@
+"""One request to one provider, as a `Backend`: what left, what came, and an end to both."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from functools import partial
+from typing import Literal
+
+from ..base import (
+    Embedded,
+    EmbedRequest,
+    Event,
+    EventSink,
+    Gauges,
+    GenerateRequest,
+    LoadProgress,
+    ModelInfo,
+    Reranked,
+    RerankRequest,
+    Started,
+    Tokenized,
+    TokenizeRequest,
+)
+from ..errors import RequestRejected
+from ..generated import generated
+from ..page_map import PagesSink
+from .anthropic_wire import AnthropicWire
+from .channel import CouldNotConnect, Meter
+from .clearance import Clearance, request_digest
+from .connection import Answer, Patience, post, trust
+from .errors import NotCleared, ProviderMisbehaved, ProviderRefused, ProviderUnreachable
+from .openai_wire import OpenAIWire
+from .providers import Provider, ProviderKind
+from .receipt import Outcome, Receipt, TokenUsage
+from .refusal import refusal_of, said_by
+from .responses_wire import ResponsesWire
+from .retrying import LONGEST_WAIT, RETRIED, backoff, retry_after
+from .sse_reader import SseReader
+from .wire import LARGEST_ANSWER, AnswerReader, Wire
+
+USER_AGENT = "ingle"
+"""The same for everybody: neither a version nor a system tells people apart."""
+
+_WIRES: dict[ProviderKind, type[Wire]] = {
+    ProviderKind.OPENAI: OpenAIWire,
+    ProviderKind.RESPONSES: ResponsesWire,
+    ProviderKind.ANTHROPIC: AnthropicWire,
+}
+
+Departing = Callable[[int], Awaitable[None]]
+"""Called with the bytes of all bodies before the first leaves; what it raises keeps them here."""
+
+
+class RemoteBackend:
+    """A model elsewhere, for the one request that the clearance names, once."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        model: str,
+        key: str | None,
+        clearance: Clearance,
+        on_receipt: Callable[[Receipt], None],
+        *,
+        on_departure: Departing,
+    ) -> None:
+        """`on_receipt` is called once where `on_departure` returned, however the request ends."""
+        if clearance.provider != provider.name or clearance.model != model:
+            raise NotCleared(
+                f"The request was cleared for {clearance.provider}/{clearance.model}, "
+                f"not for {provider.name}/{model}."
+            )
+        self.provider = provider
+        self.model = model
+        self.clearance = clearance
+        self.state: Literal["new", "starting", "ready", "stopping", "dead"] = "ready"
+        self.gauges = Gauges()
+        self.pid: int | None = None
+        self.receipt: Receipt | None = None
+        """What came of it, once it is over."""
+
+        self._key = key
+        self._on_receipt = on_receipt
+        self._on_departure = on_departure
+        self._wire = _WIRES[provider.kind]()
+        self._used = False
+        self._meters: list[Meter] = []
+        self._readers: list[AnswerReader] = []
+        self._status = 0
+        self._running: asyncio.Task[None] | None = None
+        self._stopped = asyncio.Event()
+
+    async def start(self, on_progress: LoadProgress | None = None) -> ModelInfo:
+        """Nothing is loaded; nobody is asked."""
+        return remote_info(self.provider, self.model)
+
+    async def run(self, request: GenerateRequest, sink: EventSink) -> None:
+        """See `Backend.run`; raises `RemoteError`, `NotCleared` before anything is sent."""
+        self.check(request)
+        self._used = True
+        bodies = [
+            self._wire.body(self.provider, self.model, request, index) for index in range(request.n)
+        ]
+        await self._on_departure(sum(map(len, bodies)))
+        self._running = asyncio.current_task()
+        began, outcome = time.monotonic(), Outcome.FAILED
+        try:
+            async with asyncio.timeout(self.provider.total_timeout):
+                await self._ask_all(request, bodies, sink)
+            outcome = Outcome.COMPLETE
+        except TimeoutError:
+            raise ProviderUnreachable(
+                f"The answer took longer than {self.provider.total_timeout:g} seconds."
+            ) from None
+        except asyncio.CancelledError:
+            outcome = Outcome.CANCELLED
+            raise
+        except ProviderRefused:
+            outcome = Outcome.REFUSED
+            raise
+        finally:
+            self._running = None
+            self.state = "dead"
+            self._stopped.set()
+            self.receipt = self._receipt(time.monotonic() - began, outcome)
+            self._on_receipt(self.receipt)
+
+    def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
+        """See `Backend.generate`."""
+        return generated(partial(self.run, request))
+
+    async def embed(self, request: EmbedRequest) -> Embedded:
+        """Refused: texts to embed are derived from what may be private."""
+        raise _only_writes()
+
+    async def rerank(self, request: RerankRequest) -> Reranked:
+        """Refused, as `embed`."""
+        raise _only_writes()
+
+    async def tokenize(self, request: TokenizeRequest) -> Tokenized:
+        """Refused: a provider tells no tokens."""
+        raise _only_writes()
+
+    async def wait_dead(self) -> str:
+        """See `Backend.wait_dead`: it lives for one request."""
+        await self._stopped.wait()
+        return "The request to the provider is over."
+
+    def trim(self) -> None:
+        """Nothing is kept here."""
+
+    def watch_pages(self, sink: PagesSink | None) -> None:
+        """There are no pages here to tell of."""
+
+    async def stop(self, grace: float = 5.0) -> None:
+        """End what runs."""
+        running = self._running
+        if running is not None:
+            await asyncio.wait([running], timeout=grace)
+            running.cancel()
+        self.state = "dead"
+        self._stopped.set()
+
+    def check(self, request: GenerateRequest) -> None:
+        """Raise `NotCleared` unless this is the request that may leave, and has not yet."""
+        if self._used:
+            raise NotCleared("A clearance is good for one departure.")
+        if request_digest(request) != self.clearance.digest:
+            raise NotCleared(
+                "The request is not the one that was cleared; nothing left this machine."
+            )
+
+    async def _ask_all(
+        self, request: GenerateRequest, bodies: list[bytes], sink: EventSink
+    ) -> None:
+        started = _StartedOnce(sink)
+        if len(bodies) == 1:
+            await self._ask(request, 0, bodies[0], started.take)
+            return
+        try:
+            async with asyncio.TaskGroup() as group:
+                for index, body in enumerate(bodies):
+                    group.create_task(self._ask(request, index, body, started.take))
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+
+    async def _ask(
+        self, request: GenerateRequest, index: int, body: bytes, sink: EventSink
+    ) -> None:
+        """One sequence, tried again as long as no byte of an answer came."""
+        for attempt in range(self.provider.retries + 1):
+            last = attempt == self.provider.retries
+            try:
+                wait = await self._try(request, index, body, sink, last=last)
+            except CouldNotConnect:
+                if last:
+                    raise
+                wait = backoff(attempt)
+            if wait is None:
+                return
+            await asyncio.sleep(wait or backoff(attempt))
+
+    async def _try(
+        self, request: GenerateRequest, index: int, body: bytes, sink: EventSink, *, last: bool
+    ) -> float | None:
+        """None when it is answered; else how long to wait (0: as we like) before another try."""
+        meter = Meter()
+        self._meters.append(meter)
+        provider = self.provider
+        tls = await asyncio.to_thread(trust, provider.base_url, provider.ca_file)
+        async with post(
+            provider.base_url.rstrip("/") + self._wire.path,
+            self._headers(),
+            body,
+            patience=Patience(
+                provider.connect_timeout, provider.first_byte_timeout, provider.idle_timeout
+            ),
+            meter=meter,
+            tls=tls,
+        ) as answer:
+            self._status = answer.status
+            if answer.status != 200:
+                wait = retry_after(answer.headers.get("retry-after", ""), time.time())
+                if answer.status in RETRIED and not last and wait <= LONGEST_WAIT:
+                    return wait
+                raise await refusal_of(answer, provider, self._key)
+            await self._read(request, index, answer, sink)
+        return None
+
+    async def _read(
+        self, request: GenerateRequest, index: int, answer: Answer, sink: EventSink
+    ) -> None:
+        kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "text/event-stream" or "content-encoding" in answer.headers:
+            raise ProviderMisbehaved("The provider did not answer with a stream of events.")
+        reader = self._wire.reader(request, index)
+        self._readers.append(reader)
+        lines, size = SseReader(), 0
+        sink([Started(request.id, 0)])
+        async with aclosing(answer.pieces()) as pieces:
+            async for piece in pieces:
+                size += len(piece)
+                if size > LARGEST_ANSWER:
+                    raise ProviderMisbehaved("The provider's answer does not end.")
+                self._deliver(reader, lines.feed(piece), sink)
+                if reader.ended:
+                    return
+        self._deliver(reader, lines.end(), sink)
+        if events := reader.close():
+            sink(events)
+
+    def _deliver(
+        self, reader: AnswerReader, found: list[tuple[str, bytes]], sink: EventSink
+    ) -> None:
+        events: list[Event] = []
+        try:
+            for name, data in found:
+                events += reader.feed(name, data)
+        except ProviderRefused as error:
+            raise said_by(self.provider, error, self._key) from None
+        finally:
+            if events:
+                sink(events)
+
+    def _headers(self) -> list[tuple[str, str]]:
+        return [
+            ("user-agent", USER_AGENT),
+            ("accept", "text/event-stream"),
+            ("accept-encoding", "identity"),
+            ("content-type", "application/json"),
+            *self._wire.headers(self._key),
+        ]
+
+    def _receipt(self, seconds: float, outcome: Outcome) -> Receipt:
+        counted = [reader.usage for reader in self._readers if reader.usage is not None]
+        usage: TokenUsage | None = None
+        for one in counted:
+            usage = one if usage is None else usage + one
+        if len(counted) < len(self._readers):
+            usage = None  # a part of the sum would look like all of it
+        return Receipt(
+            bytes_sent=sum(meter.sent for meter in self._meters),
+            bytes_received=sum(meter.received for meter in self._meters),
+            seconds=seconds,
+            outcome=outcome,
+            status=self._status,
+            attempts=len(self._meters),
+            digests=tuple(meter.digest.hexdigest() for meter in self._meters if meter.sent),
+            usage=usage,
+        )
+
+
+class _StartedOnce:
+    """Lets the first `Started` of several sequences pass; prompts are told of once."""
+
+    def __init__(self, sink: EventSink) -> None:
+        self._sink = sink
+        self._started = False
+
+    def take(self, events: list[Event]) -> None:
+        """Pass on what is new."""
+        fresh = [event for event in events if not (self._started and isinstance(event, Started))]
+        self._started = True
+        if fresh:
+            self._sink(fresh)
+
+
+def remote_info(provider: Provider, model: str) -> ModelInfo:
+    """What is known of a model elsewhere, for a lease."""
+    return ModelInfo(
+        engine="remote",
+        device=provider.name,
+        architecture=model,
+        parameters=0,
+        vocab_size=0,
+        trained_context=provider.context,
+        context=provider.context,
+        slots=0,
+        kv_capacity=0,
+        has_chat_template=True,
+        calls_tools=True,
+    )
+
+
+def _only_writes() -> RequestRejected:
+    return RequestRejected(
+        "Models elsewhere only write text.",
+        hint="Embeddings, rankings and counts of tokens are made on this machine.",
+        code="wrong_task",
+        param="model",
+    )

@@ -1,0 +1,228 @@
+"""What is advised on machines of many kinds: sane, within memory, and never worse with more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ingle.backends.advice.advise import Advice, Option, advise, calibrate
+from ingle.backends.advice.request import NEEDS, AdviceRequest, Candidate, MeasuredSpeed, Need
+from ingle.backends.advice.site import Site, site_of
+from ingle.backends.hardware.machine import Cpu, Gpu, Machine, Memory
+from ingle.models.kv_type import KVType
+
+ReadMachine = Callable[[str], Machine]
+GIB = 2**30
+
+QUALITY = {
+    "rtx-3060-laptop": ("medium:8b", "llama.cpp", "cpu"),
+    "rtx-4090-game": ("large:14b", "llama.cpp", "gpu"),
+    "rtx-5090": ("large:14b", "llama.cpp", "cpu"),
+    "two-3090": ("large:32b", "ingle", "gpu"),
+    "gtx-1080": ("medium:4b", "llama.cpp", "cpu"),
+    "m2-air": ("tiny:0.1b", "llama.cpp", "gpu"),
+    "m3-max": ("large:32b", "llama.cpp", "cpu"),
+    "raspberry-pi-5": ("medium:4b", "llama.cpp", "cpu"),
+    "server-without-gpu": ("huge:70b", "llama.cpp", "cpu"),
+}
+
+
+@pytest.mark.parametrize("name", QUALITY)
+def test_recorded_machines(machine_of: ReadMachine, models: list[Candidate], name: str) -> None:
+    best = advise(site_of(machine_of(name)), models, AdviceRequest()).best
+    assert best is not None
+    assert (best.model, best.engine, best.device) == QUALITY[name]
+    assert best.speed is not None
+    assert best.speed.decode >= 5
+    assert 0 < best.speed.decode_full <= best.speed.decode
+
+
+@pytest.mark.parametrize("need", NEEDS)
+def test_never_over_memory(
+    machines: dict[str, bytes], machine_of: ReadMachine, models: list[Candidate], need: Need
+) -> None:
+    for name in machines:
+        site = site_of(machine_of(name))
+        advice = advise(site, models, AdviceRequest(need=need))
+        if advice.best is None:
+            assert name == "small-container"  # whose llama.cpp cannot be loaded
+            continue
+        assert advice.best.host_bytes <= site.room.host
+        assert advice.best.gpu_bytes <= (site.room.gpu or 0)
+        assert 1 <= len(advice.alternatives) <= 3
+        assert all(option.why_not.endswith(".") for option in advice.alternatives)
+        assert advice.best.model not in {option.model for option in advice.alternatives}
+
+
+def plain_site(
+    host: float, gpu: float = 0.0, *, own: bool = False, bandwidth: float = 500e9
+) -> Site:
+    """A machine with so many GiB free of each kind."""
+    gpus = [
+        Gpu(
+            name="GPU",
+            vendor="nvidia",
+            cuda="13.0",
+            memory_total=int(gpu * GIB),
+            memory_free=int(gpu * GIB),
+            compute_capability=(8, 9),
+            cores=8000,
+            bandwidth=bandwidth,
+        )
+    ]
+    cpu = Cpu(cores=8, compute_threads=8, instruction_sets=["AVX2"], bandwidth=50e9)
+    memory = Memory(total=int(host * GIB), available=int(host * GIB))
+    site = site_of(Machine(cpu=cpu, memory=memory, gpus=gpus if gpu else []))
+    room = replace(site.room, llama_offloads=bool(gpu))
+    return replace(site, room=room, has_own=own, has_torch=own, llama_works=True)
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    host=st.floats(0.5, 200),
+    gpu=st.sampled_from([0.0, 4.0, 8.0, 12.0, 24.0]),
+    more_host=st.floats(0, 100),
+    more_gpu=st.floats(0, 40),
+    need=st.sampled_from(list(NEEDS)),
+)
+def test_more_memory_is_never_worse(
+    models: list[Candidate], host: float, gpu: float, more_host: float, more_gpu: float, need: Need
+) -> None:
+    request = AdviceRequest(need=need)
+    less = advise(plain_site(host, gpu), models, request).best
+    more = advise(
+        plain_site(host + more_host, gpu + (more_gpu if gpu else 0)), models, request
+    ).best
+    if less is None:
+        return
+    assert more is not None
+    if less.speed and less.speed.decode >= 5:
+        assert more.worth >= less.worth - 1e-9
+
+
+@pytest.mark.parametrize("need", ["quality", "latency", "privacy"])
+def test_a_quicker_gpu_is_never_worse(models: list[Candidate], need: Need) -> None:
+    worths = [
+        _best(advise(plain_site(64, 24, bandwidth=rate), models, AdviceRequest(need=need))).worth
+        for rate in (300e9, 600e9, 1200e9)
+    ]
+    assert worths == sorted(worths)
+
+
+def test_needs_differ(models: list[Candidate]) -> None:
+    site = plain_site(64, 24)
+    chosen = {need: _best(advise(site, models, AdviceRequest(need=need))) for need in NEEDS}
+    assert chosen["quality"].parameters > chosen["latency"].parameters
+    assert chosen["memory"].host_bytes + chosen["memory"].gpu_bytes < 8e9
+    assert chosen["batch"].batch >= chosen["quality"].batch
+    assert chosen["privacy"].model == chosen["quality"].model
+
+
+def test_tasks_differ(models: list[Candidate]) -> None:
+    site = plain_site(8)
+    assert _best(advise(site, models, AdviceRequest(task="code"))).for_code
+    assert not _best(advise(site, models, AdviceRequest(task="chat"))).for_code
+    assert _best(advise(site, models, AdviceRequest(task="embed"))).model == "vectors"
+
+
+def test_a_context_that_is_needed_is_kept(models: list[Candidate]) -> None:
+    """Where room is short the cache is quantised, or the model smaller; the context never."""
+    for host in (4, 8, 16, 64):
+        best = advise(plain_site(host), models, AdviceRequest(context=32768)).best
+        assert best is None or best.context == 32768
+    assert advise(plain_site(64), models, AdviceRequest(context=100_000)).best is None
+
+
+def test_a_smaller_cache_makes_room(models: list[Candidate]) -> None:
+    only = [model for model in models if model.name == "medium:8b"]
+    request = AdviceRequest(context=32768)
+    types = {
+        best.kv_type
+        for host in range(6, 20)
+        if (best := advise(plain_site(host), only, request).best) is not None
+    }
+    assert types == {KVType.F16, KVType.Q8_0}
+
+
+def test_weights_of_a_folder_are_quantised_where_they_would_not_fit(
+    models: list[Candidate],
+) -> None:
+    (medium,) = [model for model in models if model.name == "medium:8b"]
+    costs = replace(medium.costs, stored=16_400_000_000, shape=None)
+    folder = replace(medium, name="folder", costs=costs, plain=True, quantization="BF16")
+    quick = plain_site(64, 24, own=True, bandwidth=1000e9)
+    assert _best(advise(quick, [folder], AdviceRequest())).quantize == "none"
+    small = _best(advise(plain_site(64, 12, own=True), [folder], AdviceRequest()))
+    assert (small.quantize, small.engine, small.device) == ("nf4", "ingle", "gpu")
+
+
+def test_without_pytorch_a_folder_is_no_option(models: list[Candidate]) -> None:
+    (medium,) = [model for model in models if model.name == "medium:8b"]
+    folder = replace(medium, costs=replace(medium.costs, shape=None))
+    assert advise(plain_site(64), [folder], AdviceRequest()) == Advice(best=None)
+
+
+def test_what_the_alternatives_lack_is_said(models: list[Candidate]) -> None:
+    advice = advise(plain_site(8), models, AdviceRequest())
+    said = {option.model: option.why_not for option in advice.alternatives}
+    larger = next(option for option in advice.alternatives if not option.fits)
+    assert "can be had" in said[larger.model]
+    smaller = next(option for option in advice.alternatives if option.fits)
+    assert "of the weights" in said[smaller.model] or "made for code" in said[smaller.model]
+
+
+def test_measured_speeds_count(models: list[Candidate]) -> None:
+    site = plain_site(32)
+    before = _best(advise(site, models, AdviceRequest()))
+    assert before.speed is not None
+    one = next(model for model in models if model.name == "small:1.7b")
+    plain = _best(advise(site, [one], AdviceRequest(context=4096)))
+    assert plain.speed is not None
+    measured = MeasuredSpeed(name="small:1.7b", decode=plain.speed.decode * 0.5, on_gpu=False)
+    slower = _best(advise(calibrate(site, models, [measured]), [one], AdviceRequest(context=4096)))
+    assert slower.speed is not None
+    assert slower.speed.decode == pytest.approx(measured.decode)
+    assert any("measured here" in line for line in slower.speed.arithmetic)
+
+
+def test_measurements_behind_long_prompts_are_compared_with_their_like(
+    models: list[Candidate],
+) -> None:
+    """As quick as was predicted for so many tokens: nothing is to be corrected."""
+    site = plain_site(32)
+    one = next(model for model in models if model.name == "small:1.7b")
+    best = _best(advise(site, [one], AdviceRequest(context=4096)))
+    assert best.speed is not None
+    full = MeasuredSpeed(
+        name="small:1.7b", decode=best.speed.decode_full, on_gpu=False, tokens=4096
+    )
+    found = calibrate(site, models, [full])
+    assert found.cpu is not None
+    assert found.cpu.factor == pytest.approx(1.0)
+
+
+def test_what_was_measured_elsewhere_changes_nothing(models: list[Candidate]) -> None:
+    site = plain_site(32)
+    for measured in (
+        MeasuredSpeed(name="unknown", decode=5.0, on_gpu=False),
+        MeasuredSpeed(name="small:1.7b", decode=0.0, on_gpu=False),
+        MeasuredSpeed(name="small:1.7b", decode=5.0, on_gpu=True),
+    ):
+        assert calibrate(site, models, [measured]) == site
+
+
+def test_advice_is_json(machine_of: ReadMachine, models: list[Candidate]) -> None:
+    advice = advise(site_of(machine_of("two-3090")), models, AdviceRequest())
+    assert msgspec.json.decode(msgspec.json.encode(advice), type=Advice) == advice
+
+
+def _best(advice: Advice) -> Option:
+    assert advice.best is not None
+    return advice.best

@@ -1,0 +1,160 @@
+"""NVML as its library answers, from the words of one driver after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from ingle.backends.hardware.machine import Gpu, GpuProcess
+from ingle.backends.hardware.nvml import GpuReading, open_nvml
+from ingle.backends.own_engine import first_visible
+
+MIB = 2**20
+OK, NOT_SUPPORTED = 0, 3
+
+RTX_3090: dict[str, object] = {
+    "nvmlSystemGetDriverVersion": "550.54.14",
+    "nvmlSystemGetCudaDriverVersion_v2": 12040,
+    "nvmlDeviceGetName": "NVIDIA GeForce RTX 3090",
+    "nvmlDeviceGetUUID": "GPU-8f2d",
+    "nvmlDeviceGetMemoryInfo": {"total": 24576 * MIB, "free": 20000 * MIB, "used": 4576 * MIB},
+    "nvmlDeviceGetUtilizationRates": {"gpu": 37},
+    "nvmlDeviceGetTotalEnergyConsumption": 5_000_000,
+    "nvmlDeviceGetPowerUsage": 123_456,
+    "nvmlDeviceGetEnforcedPowerLimit": 350_000,
+    "nvmlDeviceGetCudaComputeCapability": (8, 6),
+    "nvmlDeviceGetMaxClockInfo": 9751,
+    "nvmlDeviceGetMemoryBusWidth": 384,
+    "nvmlDeviceGetNumGpuCores": 10496,
+    "nvmlDeviceGetComputeRunningProcesses_v3": [(4242, 3000 * MIB), (77, 2**64 - 1)],
+    "nvmlDeviceGetGraphicsRunningProcesses_v3": [(4242, 3000 * MIB), (9, 500 * MIB)],
+}
+
+
+class RecordedNvml:
+    """NVML's functions, answering what was written down; what was not, an old driver lacks."""
+
+    def __init__(self, answers: dict[str, object], gpus: int = 1) -> None:
+        self.open = False
+        self._answers = answers
+        self._gpus = gpus
+
+    def nvmlInit_v2(self) -> int:  # noqa: N802 - NVML's names, here and below
+        self.open = True
+        return OK
+
+    def nvmlShutdown(self) -> int:  # noqa: N802
+        self.open = False
+        return OK
+
+    def nvmlDeviceGetCount_v2(self, count: Any) -> int:  # noqa: N802
+        count._obj.value = self._gpus
+        return OK
+
+    def nvmlDeviceGetHandleByIndex_v2(self, index: int, handle: Any) -> int:  # noqa: N802
+        handle._obj.value = index + 1
+        return OK
+
+    def __getattr__(self, name: str) -> Callable[..., int]:
+        if name not in self._answers:
+            raise AttributeError(name)
+        answer = self._answers[name]
+
+        def function(*arguments: Any) -> int:
+            return _answer(answer, arguments)
+
+        return function
+
+
+def _answer(answer: object, arguments: tuple[Any, ...]) -> int:
+    match answer:
+        case None:
+            return NOT_SUPPORTED
+        case str():
+            buffer, length = arguments[-2:]
+            buffer.value = answer.encode()[: length - 1]
+        case dict():
+            for field, value in cast("dict[str, int]", answer).items():
+                setattr(arguments[-1]._obj, field, value)
+        case tuple():
+            for argument, value in zip(arguments[1:], cast("tuple[int]", answer), strict=True):
+                argument._obj.value = value
+        case list():
+            processes = cast("list[tuple[int, int]]", answer)
+            count, infos = arguments[1:]
+            count._obj.value = len(processes)
+            for info, (pid, memory) in zip(infos, processes, strict=False):
+                info.pid, info.memory = pid, memory
+        case _:
+            arguments[-1]._obj.value = answer
+    return OK
+
+
+def test_meters_are_read() -> None:
+    reader = open_nvml(RecordedNvml(RTX_3090, gpus=2))
+    assert reader is not None
+    first, second = reader.read()
+    assert first == second
+    assert first == GpuReading(
+        name="NVIDIA GeForce RTX 3090",
+        memory_total=24576 * MIB,
+        memory_used=4576 * MIB,
+        utilization=0.37,
+        watts=123.456,
+        joules=5000.0,
+    )
+
+
+def test_a_gpu_is_described() -> None:
+    reader = open_nvml(RecordedNvml(RTX_3090))
+    assert reader is not None
+    (gpu,) = reader.describe(name_of={4242: "game", 77: "python", 9: "Xorg"}.__getitem__)
+    assert gpu == Gpu(
+        name="NVIDIA GeForce RTX 3090",
+        vendor="nvidia",
+        uuid="GPU-8f2d",
+        driver="550.54.14",
+        cuda="12.4",
+        memory_total=24576 * MIB,
+        memory_free=20000 * MIB,
+        compute_capability=(8, 6),
+        cores=10496,
+        bandwidth=936_096_000_000.0,
+        power_limit=350.0,
+        watts=123.456,
+        processes=[
+            GpuProcess(pid=4242, name="game", memory=3000 * MIB),
+            GpuProcess(pid=9, name="Xorg", memory=500 * MIB),
+            GpuProcess(pid=77, name="python"),
+        ],
+    )
+
+
+@pytest.mark.parametrize("answers", [{"nvmlDeviceGetName": "NVIDIA T4"}, dict.fromkeys(RTX_3090)])
+def test_what_a_driver_does_not_tell_is_none(answers: dict[str, object]) -> None:
+    told = {"nvmlDeviceGetMemoryInfo", "nvmlDeviceGetUtilizationRates"}
+    told |= {"nvmlDeviceGetCudaComputeCapability"}
+    library = RecordedNvml(dict.fromkeys(told) | answers)
+    reader = open_nvml(library)
+    assert reader is not None
+    name = answers["nvmlDeviceGetName"] or "NVIDIA GPU"
+    assert reader.describe() == [Gpu(name=str(name), vendor="nvidia")]
+    assert reader.read() == [GpuReading(name=str(name))]
+
+
+def test_a_driver_without_gpus_is_closed_again() -> None:
+    library = RecordedNvml(RTX_3090, gpus=0)
+    assert open_nvml(library) is None
+    assert not library.open
+
+
+@pytest.mark.parametrize(
+    ("visible", "name"),
+    [(None, "a"), ("0", "a"), ("1,0", "b"), ("GPU-b", "b"), ("", None), ("-1", None), ("7", None)],
+)
+def test_the_first_visible_gpu(visible: str | None, name: str | None) -> None:
+    gpus = [Gpu(name=name, vendor="nvidia", uuid=f"GPU-{name}") for name in "ab"]
+    found = first_visible(gpus, visible)
+    assert (found.name if found else None) == name
