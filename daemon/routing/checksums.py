@@ -1,0 +1,68 @@
+"""Check digits, which tell real numbers from those that only look alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def luhn(digits: str) -> bool:
+    """Whether the last digit is the check digit of ISO/IEC 7812."""
+    total = 0
+    for place, digit in enumerate(reversed(digits)):
+        value = int(digit) * (2 if place % 2 else 1)
+        total += value - 9 if value > 9 else value
+    return total % 10 == 0
+
+
+def weighted(digits: str, weights: Sequence[int]) -> int:
+    """The sum of digits times weights, as far as both go."""
+    return sum(int(digit) * weight for digit, weight in zip(digits, weights, strict=False))
+
+
+def mod97(text: str) -> int:
+    """The remainder by 97 of digits and letters, where A is 10 and Z is 35 (ISO 7064)."""
+    return int("".join(str(int(letter, 36)) for letter in text)) % 97
+
+
+def mod11_10(digits: str) -> bool:
+    """Whether the last digit is the check digit of ISO 7064's hybrid system 11,10."""
+    product = 10
+    for digit in digits[:-1]:
+        product = (((int(digit) + product) % 10 or 10) * 2) % 11
+    return (11 - product) % 10 == int(digits[-1])
+
+
+_VERHOEFF = (
+    (0, 1, 2, 3, 4, 5, 6, 7, 8, 9),
+    (1, 2, 3, 4, 0, 6, 7, 8, 9, 5),
+    (2, 3, 4, 0, 1, 7, 8, 9, 5, 6),
+    (3, 4, 0, 1, 2, 8, 9, 5, 6, 7),
+    (4, 0, 1, 2, 3, 9, 5, 6, 7, 8),
+    (5, 9, 8, 7, 6, 0, 4, 3, 2, 1),
+    (6, 5, 9, 8, 7, 1, 0, 4, 3, 2),
+    (7, 6, 5, 9, 8, 2, 1, 0, 4, 3),
+    (8, 7, 6, 5, 9, 3, 2, 1, 0, 4),
+    (9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
+)
+_VERHOEFF_STEP = (1, 5, 7, 6, 2, 8, 3, 0, 9, 4)
+
+
+def verhoeff(digits: str) -> bool:
+    """Whether the last digit is the check digit of Verhoeff's dihedral scheme."""
+    check = 0
+    for place, digit in enumerate(reversed(digits)):
+        value = int(digit)
+        for _ in range(place % 8):
+            value = _VERHOEFF_STEP[value]
+        check = _VERHOEFF[check][value]
+    return check == 0
+
+
+def isbn(digits: str) -> bool:
+    """Whether it is the number of a book, 10 or 13 characters with their check digit."""
+    if len(digits) == 13 and digits.isdigit() and digits[:3] in ("978", "979"):
+        return weighted(digits, (1, 3) * 7) % 10 == 0
+    if len(digits) != 10 or not digits[:9].isdigit() or digits[9] not in "0123456789Xx":
+        return False
+    last = 10 if digits[9] in "xX" else int(digits[9])
+    return (weighted(digits[:9], range(10, 1, -1)) + last) % 11 == 0

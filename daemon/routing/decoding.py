@@ -1,0 +1,223 @@
+"""What is written in other codes in a text: base64, hexadecimal, escapes, and strings in pieces."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import html
+import re
+import urllib.parse
+import zlib
+from collections.abc import Callable, Iterator
+
+_MOST_DECODED = 65_536
+_LEAST = 5
+# In rows the first item stands alone, or a possessive repetition would take the last one along.
+_BASE64_LINES = re.compile(
+    r"[A-Za-z0-9+/]{40,}+(?:\r?\n[ \t]{0,8}[A-Za-z0-9+/]{40,}+)*+"
+    r"(?:\r?\n[ \t]{0,8}(?:[A-Za-z0-9+/]{4})*+(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
+    r"(?![A-Za-z0-9+/]))?={0,2}"
+)
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{8,}+={0,2}")
+_BASE32 = re.compile(r"[A-Z2-7]{16,}+={0,6}")
+_HEX = re.compile(r"(?:0x)?(?:[0-9a-fA-F]{2}){6,}+(?![0-9a-zA-Z])")
+_HEX_ROW = re.compile(r"[0-9a-fA-F]{2}(?:[ ,:;]{1,2}(?:0x|\\x)?[0-9a-fA-F]{2}(?!\w)){5,}+")
+_CODE_ROW = re.compile(r"[0-9]{2,3}(?:[ ,;]{1,2}[0-9]{2,3}(?![0-9.])){5,}+")
+_BITS = re.compile(r"[01]{8}(?:[ ,]?[01]{8}){3,}+")
+_PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+_ENTITY = re.compile(r"(?:&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,24});)+")
+_ESCAPE = re.compile(
+    r"(?:\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|\\u\{[0-9a-fA-F]{1,6}\}|\\U[0-9a-fA-F]{8}"
+    r"|\\[0-3][0-7]{2})+"
+)
+_ONE_ESCAPE = re.compile(r"\\[uxU]\{?([0-9a-fA-F]+)\}?|\\([0-7]{3})")
+_QUOTED = re.compile(r"(?:=[0-9A-F]{2})+|=\r?\n")
+_PIECES = re.compile(r"([\"'`])\s{0,3}(?:\+|\.{1,2}|&|\|\||\\\n)\s{0,12}[brfu]?\1")
+
+Stretch = tuple[int, int, str]
+"""From where to where in the text, and what it says."""
+
+
+def decoded(text: str) -> list[Stretch]:
+    """All encoded stretches that say something readable, in order, without overlaps."""
+    found: list[Stretch] = []
+    longest = max(map(len, text.split()), default=0)
+    for least, finder in _FINDERS:
+        if longest >= least:
+            found += finder(text)
+    found.sort(key=lambda stretch: (stretch[0], -stretch[1]))
+    apart: list[Stretch] = []
+    for stretch in found:
+        if not apart or stretch[0] >= apart[-1][1]:
+            apart.append(stretch)
+    return apart
+
+
+def reads_as(code: str) -> str | None:
+    """The text in a base64 code, also of compressed or UTF-16 text; None where it has none."""
+    plain = "".join(code.split()).rstrip("=").replace("-", "+").replace("_", "/")
+    if len(plain) % 4 == 1:
+        return None
+    try:
+        data = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return _as_text(data)
+
+
+def _base64_lines(text: str) -> Iterator[Stretch]:
+    if "\n" in text:
+        for match in _BASE64_LINES.finditer(text):
+            said = reads_as(match[0]) if "\n" in match[0] else None
+            if said is not None:
+                yield match.start(), match.end(), said
+
+
+def _base64(text: str) -> Iterator[Stretch]:
+    for match in _BASE64.finditer(text):
+        code = match[0]
+        if not _is_mixed(code):
+            continue
+        said = reads_as(code)
+        if said is not None:
+            yield match.start(), match.end(), said
+            continue
+        for piece in re.finditer(r"[A-Za-z0-9+]{12,}+={0,2}", code):
+            said = reads_as(piece[0]) if len(piece[0]) < len(code) else None
+            if said is not None:
+                yield match.start() + piece.start(), match.start() + piece.end(), said
+
+
+def _base32(text: str) -> Iterator[Stretch]:
+    for match in _BASE32.finditer(text):
+        code = match[0].rstrip("=")
+        try:
+            said = _as_text(base64.b32decode(code + "=" * (-len(code) % 8)))
+        except binascii.Error:
+            continue
+        if said is not None:
+            yield match.start(), match.end(), said
+
+
+def _hex(text: str) -> Iterator[Stretch]:
+    for match in _HEX.finditer(text):
+        yield from _of_digits(match)
+
+
+def _rows(text: str) -> Iterator[Stretch]:
+    for match in _HEX_ROW.finditer(text):
+        for start, end, said in _of_digits(match):
+            # `50 52` may be two letters in either way of counting.
+            other = _CODE_ROW.fullmatch(match[0])
+            yield start, end, f"{said}\n{_of_codes(match[0])}" if other else said
+
+
+def _of_digits(match: re.Match[str]) -> Iterator[Stretch]:
+    digits = re.sub(r"0x|\\x|[^0-9a-fA-F]", "", match[0])
+    said = _as_text(bytes.fromhex(digits)) if len(digits) % 2 == 0 else None
+    if said is not None:
+        first = match.string[max(0, match.start() - 2) : match.start()] in ("0x", "\\x")
+        yield match.start() - 2 * first, match.end(), said
+
+
+def _codes(text: str) -> Iterator[Stretch]:
+    for match in _CODE_ROW.finditer(text):
+        said = _of_codes(match[0])
+        if said:
+            yield match.start(), match.end(), said
+    if "0110" in text or "0011" in text:
+        for match in _BITS.finditer(text):
+            bits = re.sub(r"[ ,]", "", match[0])
+            said = _as_text(int(bits, 2).to_bytes(len(bits) // 8, "big"))
+            if said is not None:
+                yield match.start(), match.end(), said
+
+
+def _of_codes(row: str) -> str:
+    codes = [int(code) for code in re.findall(r"[0-9]+", row)]
+    return "".join(map(chr, codes)) if all(32 <= code < 127 for code in codes) else ""
+
+
+def _percent(text: str) -> Iterator[Stretch]:
+    if "%" in text:
+        for match in _PERCENT.finditer(text):
+            said = urllib.parse.unquote(match[0], errors="replace")
+            yield match.start(), match.end(), _visible(said)
+
+
+def _entities(text: str) -> Iterator[Stretch]:
+    if "&" in text and ";" in text:
+        for match in _ENTITY.finditer(text):
+            said = html.unescape(match[0])
+            if said != match[0]:
+                yield match.start(), match.end(), _visible(said)
+
+
+def _escapes(text: str) -> Iterator[Stretch]:
+    if "\\" in text:
+        for match in _ESCAPE.finditer(text):
+            yield match.start(), match.end(), _visible(_ONE_ESCAPE.sub(_unescaped, match[0]))
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    code = int(match[1], 16) if match[1] else int(match[2], 8)
+    return chr(code) if code < 0x110000 else ""
+
+
+def _quoted(text: str) -> Iterator[Stretch]:
+    """Quoted-printable, where there is more of it than a few assignments look like."""
+    if text.count("=") < 2:
+        return
+    matches = list(_QUOTED.finditer(text))
+    if sum(len(match[0]) for match in matches) < 6:
+        return
+    for match in matches:
+        codes = re.sub(r"[=\r\n]", "", match[0])
+        said = bytes.fromhex(codes).decode("utf-8", "replace")
+        if said.isprintable():
+            yield match.start(), match.end(), said
+
+
+def _pieces(text: str) -> Iterator[Stretch]:
+    """`"sk-" + "abc"` in a program."""
+    if '"' in text or "'" in text or "`" in text:
+        for match in _PIECES.finditer(text):
+            yield match.start(), match.end(), ""
+
+
+_FINDERS: tuple[tuple[int, Callable[[str], Iterator[Stretch]]], ...] = (
+    (40, _base64_lines), (8, _base64), (16, _base32), (12, _hex), (0, _rows), (0, _codes),
+    (3, _percent), (4, _entities), (4, _escapes), (3, _quoted), (0, _pieces),
+)  # fmt: skip
+"""Each with the length of the shortest word that it finds anything in."""
+
+
+def _is_mixed(code: str) -> bool:
+    """Whether it looks like a code, and not like a word, a path or a number."""
+    body = code.rstrip("=")
+    upper = any(map(str.isupper, body[1:]))
+    lower = any(map(str.islower, body))
+    return (upper and lower) or (any(map(str.isdigit, body)) and (upper or lower))
+
+
+def _as_text(data: bytes) -> str | None:
+    """Data as readable text, unpacked when it is compressed; None when it is none."""
+    if data[:2] in (b"\x1f\x8b", b"x\x9c", b"x\x01", b"x\xda"):
+        try:
+            data = zlib.decompressobj(wbits=47).decompress(data, _MOST_DECODED)
+        except zlib.error:
+            return None
+    wide = len(data) >= 8 and data[1::2].count(0) > len(data) // 3
+    try:
+        said = data.decode("utf-16-le" if wide else "utf-8")
+    except UnicodeDecodeError:
+        return None
+    said = said[:_MOST_DECODED]
+    odd = sum(not letter.isprintable() and letter not in "\n\r\t" for letter in said)
+    return said if len(said) >= _LEAST and odd * 50 <= len(said) else None
+
+
+def _visible(said: str) -> str:
+    """Without what cannot be seen and lone halves of characters."""
+    whole = said.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return "".join(letter for letter in whole if letter.isprintable() or letter in "\n\r\t")

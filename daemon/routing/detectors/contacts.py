@@ -1,0 +1,99 @@
+"""E-mail addresses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ..finding import Finding, Kind
+from .context import lowered
+
+# From the sign outwards, so that a long run of letters is looked at once.
+_LOCAL_PART = re.compile(r"[^\W_][\w.+'’&!#$%*/=?^`{|}~-]{0,63}\Z")
+_DOMAIN = re.compile(
+    r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,5}(?:[^\W\d_]{2,24}|xn--[a-z0-9-]{2,59})(?![\w@])"
+    r"|\[\d{1,3}(?:\.\d{1,3}){3}\]"
+)
+
+
+_AT_WORDS = "at|@|ät|arroba|arobase|chiocciola|klammeraffe"
+_AT = re.compile(
+    rf"[ \t]{{0,2}}[\[({{<][ \t]?(?:{_AT_WORDS}|a)[ \t]?[\])}}>][ \t]{{0,2}}"
+    rf"|[ \t]{{1,2}}(?:{_AT_WORDS})[ \t]{{1,2}}|[ \t]{{1,2}}@[ \t]?|[ \t]?@[ \t]{{1,2}}",
+    re.IGNORECASE,
+)
+_DOT = (
+    r"(?:[ \t]{0,2}[\[({<][ \t]?(?:dot|punkt|point|punto|ponto|\.)[ \t]?[\])}>][ \t]{0,2}"
+    r"|[ \t]{1,2}(?:dot|punkt|point|punto|ponto)[ \t]{1,2})"
+)
+_NAME_BEFORE = re.compile(
+    rf"[^\W_][\w+-]{{0,40}}(?:(?:\.|{_DOT})[\w+-]{{1,40}}){{0,3}}\Z", re.IGNORECASE
+)
+_HOST_BEHIND = re.compile(
+    rf"[\w-]{{1,40}}(?:(?:\.|{_DOT})[\w-]{{1,40}}){{0,3}}?(?:(?P<dot>{_DOT})"
+    rf"|\s?\.\s?)(?P<top>[a-z]{{2,12}})(?!\w)",
+    re.IGNORECASE,
+)
+_TOP_NAMES = (
+    "com org net de uk fr es it nl pl se no dk fi ch at be pt br in cn jp kr au ca us ru io dev ai "
+    "eu edu gov info me co tv app cloud mail example test online"
+)
+_HINTS = (
+    "dot", "punkt", "punto", "ponto", "point", "[at", "(at", "{at", "<at", "[ at", "( at", "(@",
+    "[@",
+    " @", "@ ", "arroba", "arobase", "chiocciola", "(a)", "[a]", "ät",
+)  # fmt: skip
+_SIGNS = re.compile(rf"{_DOT}|\s", re.IGNORECASE)
+
+
+class EmailDetector:
+    """Addresses as RFC 5322 has them in practice, and `name at host dot com`."""
+
+    name = "contacts"
+
+    def find(self, text: str) -> Iterator[Finding]:
+        """Contract of `Detector`."""
+        place = text.find("@")
+        while place >= 0:
+            finding = self._around(text, place)
+            if finding is not None:
+                yield finding
+            place = text.find("@", place + 1)
+        lower = lowered(text)
+        if any(map(lower.__contains__, _HINTS)):
+            yield from self._spelled(text)
+
+    def _spelled(self, text: str) -> Iterator[Finding]:
+        """Where signs are words; an end such as `.com` and brackets or a spelled dot are needed."""
+        for sign in _AT.finditer(text):
+            name = _NAME_BEFORE.search(text[max(0, sign.start() - 100) : sign.start()])
+            host = _HOST_BEHIND.match(text, sign.end())
+            if name is None or host is None or host["top"].lower() not in _TOP_NAMES.split():
+                continue
+            # `meet me at example.com` is no address.
+            plain = sign[0].strip().isalpha() and host["dot"] is None
+            if plain and not re.search(_DOT, name[0]):
+                continue
+            start = sign.start() - len(name[0])
+            name_part, host_part = (_SIGNS.sub(_dot, piece) for piece in (name[0], host[0]))
+            value = f"{name_part}@{host_part}".lower()
+            yield Finding(
+                kind=Kind.EMAIL, start=start, end=host.end(), value=value, detector=self.name
+            )
+
+    def _around(self, text: str, sign: int) -> Finding | None:
+        local = _LOCAL_PART.search(text[max(0, sign - 64) : sign])
+        if local is None:
+            return None
+        domain = _DOMAIN.match(text, sign + 1)
+        if domain is None:
+            return None
+        start = sign - len(local[0])
+        value = text[start : domain.end()].lower()
+        return Finding(
+            kind=Kind.EMAIL, start=start, end=domain.end(), value=value, detector=self.name
+        )
+
+
+def _dot(match: re.Match[str]) -> str:
+    return "." if match[0].strip() else ""

@@ -1,0 +1,105 @@
+"""What people call the numbers of their documents, in many languages, in lower case."""
+
+from __future__ import annotations
+
+from ..finding import Kind
+
+WORDS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
+    (Kind.PASSPORT, (
+        "passport", "reisepass", "reisepassnummer", "passnummer", "passeport", "pasaporte",
+        "passaporto", "passaporte", "paspoort", "paspoortnummer", "paszport", "paszportu",
+        "pasport",
+        "passi", "pasaport", "паспорт", "паспорта", "护照", "護照", "パスポート", "旅券", "여권",
+    )),
+    (Kind.DRIVING_LICENCE, (
+        "driver's license", "driver's licence", "drivers license", "drivers licence",
+        "driver’s license",
+        "driver license", "driver licence", "driving license", "driving licence",
+        "driver’s licence",
+        "licence number", "license no", "dl number", "dl no", "dl #", "führerschein",
+        "führerscheinnummer", "permis de conduire", "carnet de conducir", "licencia de conducir",
+        "permiso de conducir", "patente di guida", "patente", "rijbewijs", "rijbewijsnummer",
+        "prawo jazdy", "prawa jazdy", "körkort", "førerkort", "kørekort", "ajokortti",
+        "carta de condução", "cnh", "carteira de motorista", "водительск", "驾驶证",
+        "運転免許", "운전면허",
+    )),
+    (Kind.HEALTH_ID, (
+        "nhs number", "nhs no", "nhs", "medicare", "medicaid", "medical record", "mrn",
+        "patient id",
+        "patient number", "patient no", "health card", "health insurance", "health id", "member id",
+        "insurance id", "insurance number", "insurance policy", "subscriber id", "policy number",
+        "policy no", "krankenversichertennummer", "versichertennummer", "versicherungsnummer",
+        "krankenversicherungsnummer", "krankenkasse", "carte vitale", "tarjeta sanitaria",
+        "tessera sanitaria", "ehic", "dea number", "npi", "polisnummer", "numéro d'assuré", "医保",
+    )),
+    (Kind.TAX_ID, (
+        "tax id", "tax identification", "taxpayer", "tax file number", "tax number",
+        "tax reference",
+        "tax ref", "itin", "steuer-id", "steuerid", "steuernummer", "steueridentifikationsnummer",
+        "steuer-identifikationsnummer", "steuer-idnr", "umsatzsteuer-id", "ust-id", "ust-idnr",
+        "vat number", "vat id", "vat no", "vat registration", "numéro fiscal", "partita iva",
+        "btw-nummer", "número de contribuinte", "contribuinte", "numer nip", "gstin", "cnpj", "инн",
+        "unique taxpayer reference", "employer identification", "identifiant fiscal", "αφμ",
+    )),
+    (Kind.NATIONAL_ID, (
+        "social security", "ssn", "national insurance", "nino", "national id", "national identity",
+        "identity card", "identity number", "identity document", "identification number", "id card",
+        "id number", "id no", "citizen id", "citizenship number", "social insurance", "resident id",
+        "personalausweis", "personalausweisnummer", "ausweisnummer", "ausweis", "ausweis-nr",
+        "personalausweisnr", "sozialversicherungsnummer", "rentenversicherungsnummer", "sv-nummer",
+        "svnr", "ahv-nummer", "ahv", "carte d'identité", "carte nationale d'identité",
+        "sécurité sociale", "numéro de sécu", "numéro insee", "dni", "documento de identidad",
+        "documento nacional de identidad", "cédula", "cedula", "número de identificación",
+        "seguridad social", "codice fiscale", "carta d'identità", "bsn", "burgerservicenummer",
+        "rijksregisternummer", "numéro national", "registre national", "pesel", "dowód osobisty",
+        "numer dowodu", "dowodu osobistego", "personnummer", "cpr", "cpr-nummer", "fødselsnummer",
+        "henkilötunnus", "hetu", "cpf", "cartão de cidadão", "bilhete de identidade", "curp",
+        "aadhaar", "aadhar", "my number", "resident registration", "tc kimlik", "kimlik no",
+        "rodné číslo", "rodne cislo", "ppsn", "pps number", "oib", "isikukood", "asmens kodas",
+        "personas kods", "снилс", "удостоверение", "身份证", "身分證", "身份證",
+        "マイナンバー", "個人番号",
+        "주민등록번호", "teudat zehut", "nric", "hkid", "mykad", "green card", "alien registration",
+        "a-number", "uscis number", "visa number", "student id", "aufenthaltstitel",
+    )),
+    (Kind.BANK_ACCOUNT, (
+        "account number", "account no", "account num", "account #", "acct", "acct no", "a/c",
+        "a/c no",
+        "bank account", "checking account", "savings account", "current account", "bank acct",
+        "sort code", "sortcode", "sort-code", "routing number", "routing no", "routing",
+        "aba number",
+        "transit number", "bsb", "clabe", "ifsc", "swift code", "swift/bic", "bic", "swift",
+        "kontonummer", "kontonr", "konto-nr", "konto nr", "konto", "bankleitzahl", "blz",
+        "bankverbindung", "numéro de compte", "compte bancaire", "rib", "número de cuenta",
+        "cuenta bancaria", "cuenta corriente", "cuenta", "conta corrente", "conta bancária",
+        "número da conta", "agência", "numero di conto", "conto corrente", "rekeningnummer",
+        "rekening", "bankrekening", "numer konta", "nr konta", "numer rachunku", "kontonummeret",
+        "bankkonto", "tilinumero", "číslo účtu", "hesap numarası", "hesap no", "номер счета",
+        "расчетный счет", "银行账号", "银行卡号", "账号", "口座番号", "계좌번호", "account_number",
+        "iban", "routing_number", "sort_code", "accountnumber", "account id", "debit account",
+    )),
+    (Kind.VEHICLE, (
+        "license plate", "licence plate", "number plate", "plate number", "registration plate",
+        "kennzeichen", "nummernschild", "immatriculation", "matrícula", "targa", "kenteken", "vin",
+        "fahrgestellnummer", "fin-nummer", "vehicle identification", "chassis number", "placa",
+        "número de bastidor", "numéro de châssis", "telaio", "registreringsnummer", "车牌",
+        "车牌号",
+        "vehicle registration", "car registration", "车架号", "号牌",
+    )),
+)  # fmt: skip
+"""The order decides nothing; each list is looked for whole."""
+
+ABBREVIATIONS: dict[str, Kind] = {
+    **dict.fromkeys(("SSN", "SIN", "NI", "NIE", "NIR", "RG", "DNI", "CNP", "EGN", "RRN", "NIK"),
+                    Kind.NATIONAL_ID),
+    **dict.fromkeys(("PPS", "INSEE", "NISS", "AVS", "UID", "TCKN", "KTP",
+    "CCCD"), Kind.NATIONAL_ID),
+    **dict.fromkeys(("EIN", "TIN", "TFN", "UTR", "PAN", "NIF", "NIT", "RUT", "RFC", "CUIT", "CUIL",
+                     "INN", "VAT", "NIP", "AFM", "ABN", "IRD", "GST"), Kind.TAX_ID),
+    **dict.fromkeys(("DL", "DLN", "CNH"), Kind.DRIVING_LICENCE),
+    **dict.fromkeys(("MRN", "NHS", "HICN", "MBI", "PHN", "KVNR", "CNS"), Kind.HEALTH_ID),
+    **dict.fromkeys(("ABA", "RTN", "BSB", "BLZ", "IFSC", "BIC", "CLABE", "ACCT", "SWIFT"),
+                    Kind.BANK_ACCOUNT),
+    "VIN": Kind.VEHICLE,
+    "FIN": Kind.VEHICLE,
+}  # fmt: skip
+"""Short names that are common words too unless they are written in capitals."""

@@ -1,0 +1,109 @@
+"""A text as hashed features for a linear classifier."""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .gazetteer import FIRST, LAST, WORD, fold
+from .introductions import RELATIONS
+from .reading import Reading
+from .words import word_set
+
+BITS = 16
+_MASK = (1 << BITS) - 1
+_STEM = 5
+_QUOTES = '"“„«'
+_GOLDEN = np.uint32(0x9E3779B1)
+
+_OWN = word_set(
+    "my our mine i'm i've i'd we're we've mein meine meinem meinen meiner meines unser unsere "
+    "unserem unseren mon ma mes notre nos j'ai mi mis nuestro nuestra nuestros"
+)
+_SELF = word_set("i we me us ich wir mir mich uns je nous moi yo nosotros me nos")
+_THEY = word_set(
+    "he she him her his hers er sie ihm ihr ihn sein seine il elle lui leur el ella su"
+)
+_MONEY = word_set("$ € £ eur euro euros usd dollar dollars pounds quid franken")
+_GREETING = word_set(
+    "dear regards sincerely hi hello hey cheers geehrte geehrter liebe lieber grusse gruss bonjour "
+    "cher chere cordialement salut estimado estimada saludos atentamente hola"
+)
+
+
+_CLASSES = {
+    **dict.fromkeys(_MONEY, "money sign"),
+    **dict.fromkeys(map(fold, RELATIONS), "kin"),
+    **dict.fromkeys(_GREETING, "greeting"),
+    **dict.fromkeys(_THEY, "they"),
+    **dict.fromkeys(_SELF, "self"),
+    **dict.fromkeys(_OWN, "own"),
+}
+
+
+def features_of(reading: Reading) -> NDArray[np.uint32]:
+    """Places of weights, shape [kinds of features, tokens]: words, stems, pairs, and classes.
+
+    Names become one class, so that nobody's name is learnt; so do numbers and the words of a
+    topic.
+    """
+    words = ["<number>" if token.text[0].isdigit() else token.text for token in reading.tokens]
+    for at, word in zip(reading.places, reading.folded, strict=True):
+        words[at] = word
+    classes = [_CLASSES.get(word, "") for word in words]
+    for number, flag in reading.flags.items():
+        if flag & (FIRST | LAST) and not flag & WORD:
+            words[reading.places[number]] = "<name>"
+            classes[reading.places[number]] = "name"
+    for hit in reading.hits:
+        for at in reading.places[hit.at : hit.at + hit.length]:
+            classes[at] = classes[at] or (hit.topic if hit.weight > 1 else f"{hit.topic} 1")
+    plain = _hashes(words)
+    rows = [
+        plain,
+        _hashes([word[:_STEM] for word in words]) + np.uint32(7),
+        np.roll(plain, 1) * _GOLDEN + plain,
+        np.roll(plain, 2) * _GOLDEN + plain + np.uint32(1),
+        _hashes(classes) + np.uint32(11),
+        _hashes(_pairs(classes)),
+    ]
+    return _places(np.stack(rows))
+
+
+def features_of_whole(reading: Reading) -> NDArray[np.uint32]:
+    """Places of weights for what is true of the text as a whole."""
+    text, words, setting = reading.text, reading.small, reading.setting
+    own = min(setting.own, 3)
+    marks = [
+        f"own {own}",
+        f"begins {words[0] if words else ''}",
+        f"begins {' '.join(words[:2])}",
+        f"own {own}, made up {setting.fiction} {setting.exercise}",
+        f"code {setting.code}",
+        f"asks {text.rstrip().endswith('?')}, own {own}",
+        f"lines {min(text.count(chr(10)), 5)}",
+        f"quotes {any(quote in text for quote in _QUOTES)}, own {own}",
+        f"colon {':' in text[:60]}",
+    ]
+    return _places(_hashes([f"whole: {mark}" for mark in marks]))
+
+
+def _pairs(classes: list[str]) -> list[str]:
+    """At each token with a class: the class before it and its own."""
+    pairs: list[str] = []
+    last = "start"
+    for one in classes:
+        pairs.append(f"{last}>{one}" if one else "")
+        last = one or last
+    return pairs
+
+
+def _places(hashes: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    return (hashes ^ (hashes >> np.uint32(BITS))) & np.uint32(_MASK)
+
+
+def _hashes(words: list[str]) -> NDArray[np.uint32]:
+    known = {word: zlib.crc32(word.encode("utf-8", "replace")) for word in set(words)}
+    return np.array([known[word] for word in words], np.uint32)

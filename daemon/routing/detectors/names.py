@@ -1,0 +1,75 @@
+"""Who and where: people, streets, places and firms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from ..finding import Finding, Kind
+from .addresses import find_addresses
+from .gazetteer import PLACE, fold
+from .organisations import find_organisations
+from .people import PeopleFinder
+from .reading import Reader
+from .words import Word
+
+_LONGEST_PLACE = 3
+
+
+class NameDetector:
+    """Finds people, street addresses, places and organisations; reads its table when first asked.
+
+    People of a story or a word problem are not reported, nor are public figures.
+    """
+
+    name = "names"
+    whole_text = True
+
+    def __init__(self, reader: Reader | None = None) -> None:
+        self._reader = reader or Reader()
+
+    def find(self, text: str) -> Iterator[Finding]:
+        """Persons, then addresses, organisations and places, each in the text's order."""
+        reading = self._reader.read(text)
+        if not reading.setting.code:
+            yield from self._people.find(text, reading.words, reading.flags, reading.setting)
+        yield from find_addresses(text, reading.words, frozenset(reading.small), self.name)
+        if not reading.setting.made_up:
+            yield from find_organisations(text, reading.words, reading.small, self.name)
+            yield from self._places(text, reading.words, reading.flags)
+
+    def _places(self, text: str, words: list[Word], flags: dict[int, int]) -> Iterator[Finding]:
+        """Capitalised places that are nothing else, the longest first."""
+        phrases: list[tuple[int, int]] = []
+        for index in flags:
+            for length in range(_LONGEST_PLACE, 1, -1):
+                last = words[index : index + length]
+                if len(last) == length and last[-1].text[0].isupper():
+                    phrases.append((index, length))
+        names = [
+            fold(" ".join(text[words[at].start : words[at + length - 1].end].split()))
+            for at, length in phrases
+        ]
+        known = self._reader.tables.gazetteer.flags(names)
+        spans = [span for span, found in zip(phrases, known, strict=True) if found & PLACE]
+        spans += [
+            (at, 1) for at, found in flags.items() if found == PLACE and len(words[at].text) > 2
+        ]
+        taken = -1
+        for at, length in sorted(spans, key=lambda span: (span[0], -span[1])):
+            if at <= taken:
+                continue
+            taken = at + length - 1
+            start, end = words[at].start, words[taken].end
+            yield Finding(
+                kind=Kind.PLACE,
+                start=start,
+                end=end,
+                value=text[start:end],
+                detector=self.name,
+                certainty=0.6,
+            )
+
+    @cached_property
+    def _people(self) -> PeopleFinder:
+        return PeopleFinder.shipped()

@@ -1,0 +1,86 @@
+"""Firms and employers: by their legal form, and by how people speak of where they work."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from ..finding import Finding, Kind
+from .words import Word, phrase_set, word_set
+
+_PIECE = r"[A-ZÄÖÜÉ][\w&'’.-]{0,24}"
+_NAME = rf"{_PIECE}(?: (?:(?:&|and|und|et|y|of|de|für|von) )?{_PIECE}){{0,4}}"
+_LEGAL = re.compile(
+    rf"\b({_NAME}),? (?:Inc|LLC|L\.L\.C|Ltd|Limited|PLC|plc|LLP|Corp|Corporation|GmbH|gGmbH|AG|KG|"
+    r"OHG|UG|SE|e\.V|S\.A|SA|SARL|S\.A\.R\.L|SAS|S\.L|SL|S\.r\.l|SRL|SpA|B\.V|BV|NV|Pty|Oy|AB|ApS|"
+    r"A/S|Kft|Ltda|Lda|Co\. KG|Pvt|Sdn Bhd|Holdings|Solicitors|Associates)\b\.?"
+)
+_EMPLOYER = re.compile(
+    r"\b(?:i work (?:at|for)|my (?:company|employer|client|firm|school|clinic|hospital),?(?: is)?|"
+    r"works (?:at|for)|working (?:at|for)|employed (?:at|by)|on behalf of|here at|team at|"
+    r"position (?:\w+ ){0,4}at|job at|role (?:\w+ ){0,4}at|application to|joined|"
+    r"(?:ich )?arbeite (?:bei|für)|angestellt bei|stelle bei|meine firma|mein arbeitgeber|"
+    r"je travaille (?:chez|pour)|employée? (?:chez|par)|poste chez|"
+    r"trabajo (?:en|para)|empleado (?:en|de)|puesto en) "
+    r"(?:the |der |die |l[ae] |el )?"
+    rf"((?-i:{_NAME}))",
+    re.IGNORECASE,
+)
+_WELL_KNOWN = phrase_set(
+    "adobe;airbus;alphabet;amazon;amd;anthropic;apple;asml;bayer;bmw;boeing;cisco;coca-cola;"
+    "deepmind;disney;ebay;exxon;facebook;ford;general electric;general motors;gitlab;github;"
+    "goldman sachs;google;honda;hp;huawei;hugging face;ibm;ikea;intel;jpmorgan;lego;linkedin;"
+    "lockheed martin;mcdonald's;mercedes;meta;microsoft;mozilla;nasa;nestlé;netflix;nike;"
+    "nintendo;nokia;novartis;nvidia;openai;oracle;paypal;pepsi;pepsico;pfizer;porsche;"
+    "qualcomm;red hat;roche;salesforce;samsung;sap;shell;siemens;sony;spacex;spotify;"
+    "starbucks;tencent;tesla;toyota;twitter;uber;unilever;visa;volkswagen;volvo;walmart;"
+    "wikipedia;x;yahoo;youtube;zoom;toys r us;enron;lehman brothers;theranos;standard oil;"
+    "east india;acme;contoso;foo;example;python;java;javascript;rust;linux;postgres;"
+    "kubernetes;docker;react"
+)
+
+
+_LEGAL_FORMS = word_set(
+    "inc llc l ltd limited plc llp corp corporation gmbh ggmbh ag kg ohg ug se e s sa sarl sas sl "
+    "srl spa b bv nv pty oy ab aps a kft ltda lda pvt sdn holdings solicitors associates"
+)
+# How the phrases of `_EMPLOYER` begin.
+_EMPLOYMENT = word_set(
+    "i my works working employed on here team position job role application joined ich arbeite "
+    "angestellt stelle meine mein je employé employée poste trabajo empleado puesto"
+)
+
+
+def find_organisations(
+    text: str, words: Sequence[Word], small: Sequence[str], detector: str
+) -> Iterator[Finding]:
+    """Each firm once; those that everybody knows only where somebody works there.
+
+    `small` are the words in small letters.
+    """
+    seen: set[str] = set()
+    for match, certainty in _matches(text, words, small):
+        name = match[1].rstrip(".,'’")
+        key = name.casefold()
+        if key in seen or (match.re is _LEGAL and key in _WELL_KNOWN):
+            continue
+        seen.add(key)
+        yield Finding(
+            kind=Kind.ORGANISATION,
+            start=match.start(1),
+            end=match.start(1) + len(name),
+            value=name,
+            detector=detector,
+            certainty=certainty,
+        )
+
+
+def _matches(
+    text: str, words: Sequence[Word], small: Sequence[str]
+) -> Iterator[tuple[re.Match[str], float]]:
+    """Where a pattern matches; they are slow, so only where there is a sign of it."""
+    if not _LEGAL_FORMS.isdisjoint(small):
+        yield from ((match, 0.85) for match in _LEGAL.finditer(text))
+    for at, word in enumerate(small):
+        if word in _EMPLOYMENT and (match := _EMPLOYER.match(text, words[at].start)):
+            yield match, 0.7

@@ -1,0 +1,80 @@
+"""What the owner called private: their own words and folders."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from ..finding import Finding, Kind
+
+
+class OwnWords(msgspec.Struct, frozen=True):
+    """Words and folders that the owner does not want to leave; any case, whole words."""
+
+    words: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+
+
+class OwnWordDetector:
+    """Finds the owner's words and paths below the owner's folders."""
+
+    name = "own_words"
+
+    def __init__(self, owner: OwnWords) -> None:
+        words = sorted({" ".join(word.split()) for word in owner.words} - {""})
+        self._words = [(word.lower(), _word_pattern(word)) for word in words]
+        self._folders = [_folder_pattern(form) for form in _folder_forms(owner.folders)]
+
+    def find(self, text: str) -> Iterator[Finding]:
+        """Contract of `Detector`."""
+        if self._words:
+            lower = text.lower()
+            for word, pattern in self._words:
+                if word.split()[0] in lower:
+                    yield from self._matches(pattern, text, Kind.OWN_WORD, word)
+        for pattern in self._folders:
+            yield from self._matches(pattern, text, Kind.OWN_FOLDER, None)
+
+    def _matches(
+        self, pattern: re.Pattern[str], text: str, kind: Kind, value: str | None
+    ) -> Iterator[Finding]:
+        for match in pattern.finditer(text):
+            yield Finding(
+                kind=kind,
+                start=match.start(),
+                end=match.end(),
+                value=value or match[0],
+                detector=self.name,
+            )
+
+
+def _word_pattern(word: str) -> re.Pattern[str]:
+    begin = r"(?<!\w)" if word[0].isalnum() else ""
+    end = r"(?!\w)" if word[-1].isalnum() else ""
+    # In scripts without spaces a word has no edge that could be seen.
+    if not word.isascii() and not any(c.lower() != c.upper() for c in word):
+        begin = end = ""
+    return re.compile(begin + r"\s+".join(map(re.escape, word.split())) + end, re.IGNORECASE)
+
+
+def _folder_forms(folders: tuple[str, ...]) -> list[str]:
+    """Each folder as it may be written: in full, and from the home folder."""
+    home = str(Path.home())
+    forms: set[str] = set()
+    for folder in folders:
+        full = str(Path(folder).expanduser()).rstrip("/\\")
+        if not full:
+            continue
+        forms.add(full)
+        if full.startswith(home + "/"):
+            forms.update(mark + full[len(home) :] for mark in ("~", "$HOME", "${HOME}"))
+    return sorted(forms)
+
+
+def _folder_pattern(folder: str) -> re.Pattern[str]:
+    return re.compile(
+        r"(?<![\w/])" + re.escape(folder) + r"(?:[/\\][^\s\"'`<>|;,)]{0,400}+|(?![\w.-]))"
+    )

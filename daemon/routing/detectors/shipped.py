@@ -1,0 +1,10 @@
+"""The data files of the detectors."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+
+def shipped(name: str) -> bytes:
+    """What the file of this name in `data/` holds."""
+    return (resources.files("ingle.daemon.routing.detectors") / "data" / name).read_bytes()

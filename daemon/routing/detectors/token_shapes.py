@@ -1,0 +1,216 @@
+"""What the keys and tokens of many makers look like, from their own documentation."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from ..finding import Kind
+
+_WORD = "[A-Za-z0-9_-]"
+_PLAIN = "[A-Za-z0-9]"
+_HEX = "[0-9a-f]"
+_UUID = f"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}"
+
+
+class TokenShape(NamedTuple):
+    """Every match of `pattern` has `piece` in it; looking for that first is what makes it fast."""
+
+    piece: str
+    pattern: re.Pattern[str]
+    kind: Kind
+
+
+# Begin of the token, and what follows it; most makers have made theirs easy to find.
+_PREFIXED: tuple[tuple[str, str], ...] = (
+    # Clouds and hosting
+    ("AKIA", "[A-Z0-9]{16}"),  # AWS
+    ("ASIA", "[A-Z0-9]{16}"),
+    ("ABIA", "[A-Z0-9]{16}"),
+    ("ACCA", "[A-Z0-9]{16}"),
+    ("ABSK", "[A-Za-z0-9+/]{80,200}={0,2}"),  # Bedrock
+    ("amzn.mws.", _UUID),
+    ("AIza", f"{_WORD}{{35}}"),  # Google
+    ("GOCSPX-", f"{_WORD}{{28}}"),
+    ("ya29.", f"{_WORD}{{20,400}}"),
+    ("1//0", f"{_WORD}{{30,200}}"),
+    ("LTAI", f"{_PLAIN}{{12,24}}"),  # Alibaba
+    ("AKID", f"{_PLAIN}{{32}}"),  # Tencent
+    ("AQVN", f"{_WORD}{{35,38}}"),  # Yandex
+    ("y0_", f"{_WORD}{{50,80}}"),
+    ("dop_v1_", f"{_HEX}{{64}}"),  # DigitalOcean
+    ("doo_v1_", f"{_HEX}{{64}}"),
+    ("dor_v1_", f"{_HEX}{{64}}"),
+    ("HRKU-", f"{_WORD}{{36,80}}"),  # Heroku
+    ("nfp_", f"{_PLAIN}{{36,50}}"),  # Netlify
+    ("vcp_", f"{_PLAIN}{{24,80}}"),  # Vercel
+    ("rnd_", f"{_PLAIN}{{28,40}}"),  # Render
+    ("fo1_", f"{_WORD}{{40,60}}"),  # Fly.io
+    ("fm2_", "[A-Za-z0-9+/=_-]{60,600}"),
+    ("v1.0-", f"{_HEX}{{24}}-{_HEX}{{100,200}}"),  # Cloudflare
+    ("cfut_", f"{_PLAIN}{{40,60}}"),
+    ("cfat_", f"{_PLAIN}{{40,60}}"),
+    ("tskey-", f"{_PLAIN}{{3,12}}-{_WORD}{{12,64}}"),  # Tailscale
+    # Code, packages, builds
+    ("ghp_", f"{_PLAIN}{{30,255}}"),  # GitHub
+    ("gho_", f"{_PLAIN}{{30,255}}"),
+    ("ghu_", f"{_PLAIN}{{30,255}}"),
+    ("ghs_", f"{_PLAIN}{{30,255}}"),
+    ("ghr_", f"{_PLAIN}{{30,255}}"),
+    ("github_pat_", f"{_WORD}{{40,255}}"),
+    ("glpat-", "[A-Za-z0-9_.-]{20,300}"),  # GitLab
+    ("gldt-", f"{_WORD}{{20,64}}"),
+    ("glrt-", f"{_WORD}{{20,64}}"),
+    ("glptt-", f"{_WORD}{{20,64}}"),
+    ("glcbt-", f"{_WORD}{{20,64}}"),
+    ("glagent-", f"{_WORD}{{40,64}}"),
+    ("gloas-", f"{_WORD}{{40,64}}"),
+    ("GR1348941", f"{_WORD}{{20}}"),
+    ("ATATT3", "[A-Za-z0-9_=-]{60,300}"),  # Atlassian
+    ("ATCTT3", "[A-Za-z0-9_=-]{60,300}"),
+    ("ATBB", f"{_PLAIN}{{32}}"),
+    ("npm_", f"{_PLAIN}{{36}}"),
+    ("pypi-", f"{_WORD}{{50,255}}"),
+    ("rubygems_", f"{_HEX}{{48}}"),
+    ("oy2", "[a-z0-9]{43}"),  # NuGet
+    ("dckr_pat_", f"{_WORD}{{20,64}}"),
+    ("dckr_oat_", f"{_WORD}{{20,64}}"),
+    ("CLOJARS_", "[a-z0-9]{60}"),
+    ("AKCp", f"{_PLAIN}{{60,80}}"),  # JFrog
+    ("CCIPAT_", f"{_WORD}{{30,100}}"),  # CircleCI
+    ("bkua_", f"{_HEX}{{40}}"),  # Buildkite
+    ("sqp_", f"{_HEX}{{40}}"),  # Sonar
+    ("squ_", f"{_HEX}{{40}}"),
+    ("PMAK-", f"{_HEX}{{24}}-{_HEX}{{34}}"),  # Postman
+    ("pul-", f"{_HEX}{{40}}"),  # Pulumi
+    ("hvs.", f"{_WORD}{{24,200}}"),  # Vault
+    ("hvb.", f"{_WORD}{{24,300}}"),
+    ("dp.pt.", f"{_PLAIN}{{40,44}}"),  # Doppler
+    ("dp.st.", r"(?:[a-z0-9_-]{2,35}\.)?[A-Za-z0-9]{40,44}"),
+    ("ops_eyJ", f"{_WORD}{{200,2000}}"),  # 1Password
+    ("sntrys_", "[A-Za-z0-9+/=_]{60,300}"),  # Sentry
+    ("sntryu_", f"{_HEX}{{64}}"),
+    ("glsa_", f"{_PLAIN}{{32}}_{_HEX}{{8}}"),  # Grafana
+    ("glc_", "[A-Za-z0-9+/=]{32,400}"),
+    ("NRAK-", "[A-Z0-9]{27}"),  # New Relic
+    ("dt0c01.", r"[A-Z0-9]{24}\.[A-Z0-9]{64}"),  # Dynatrace
+    ("phx_", f"{_PLAIN}{{40,60}}"),  # PostHog
+    # Models
+    ("sk-ant-", f"{_WORD}{{20,200}}"),
+    ("sk-or-v1-", f"{_HEX}{{40,64}}"),
+    ("sk-lf-", _UUID),
+    ("sk-", f"(?:(?:proj|svcacct|admin|None)-)?{_WORD}{{20,220}}"),  # OpenAI and its likes
+    ("sess-", f"{_PLAIN}{{40}}"),
+    ("hf_", f"{_PLAIN}{{30,64}}"),
+    ("api_org_", f"{_PLAIN}{{30,64}}"),
+    ("r8_", f"{_PLAIN}{{37}}"),  # Replicate
+    ("gsk_", f"{_PLAIN}{{40,64}}"),  # Groq
+    ("xai-", f"{_PLAIN}{{60,100}}"),
+    ("pplx-", f"{_PLAIN}{{32,64}}"),
+    ("nvapi-", f"{_WORD}{{40,100}}"),
+    ("csk-", f"{_PLAIN}{{40,64}}"),  # Cerebras
+    ("fw_", f"{_PLAIN}{{20,40}}"),  # Fireworks
+    ("tgp_v1_", f"{_WORD}{{40,60}}"),  # Together
+    ("pcsk_", f"{_WORD}{{40,90}}"),  # Pinecone
+    ("lsv2_", f"(?:pt|sk)_{_HEX}{{32}}_{_HEX}{{10}}"),  # LangSmith
+    ("tvly-", f"{_WORD}{{24,64}}"),
+    ("jina_", f"{_WORD}{{40,80}}"),
+    ("fc-", f"{_HEX}{{32}}"),
+    ("e2b_", f"{_HEX}{{40}}"),
+    ("KGAT_", f"{_HEX}{{32}}"),
+    # Talk and mail
+    ("xox", "[abeoprs]-[A-Za-z0-9-]{10,255}"),  # Slack
+    ("xoxe.xox", "[bp]-[A-Za-z0-9-]{20,255}"),
+    ("xapp-", r"\d-[A-Z0-9]+-\d+-[a-z0-9]{20,100}"),
+    ("SG.", f"{_WORD}{{16,32}}\\.{_WORD}{{30,64}}"),  # SendGrid
+    ("key-", f"{_HEX}{{32}}"),  # Mailgun
+    ("xkeysib-", f"{_HEX}{{64}}-{_PLAIN}{{16}}"),  # Brevo
+    ("re_", f"{_PLAIN}{{8}}_{_PLAIN}{{20,40}}"),  # Resend
+    ("mlsn.", f"{_HEX}{{60,70}}"),
+    ("SK", f"{_HEX}{{32}}"),  # Twilio
+    ("mfa.", f"{_WORD}{{80,90}}"),  # Discord
+    # Money and shops
+    ("sk_live_", f"{_WORD}{{16,128}}"),  # Stripe and its likes
+    ("sk_test_", f"{_WORD}{{16,128}}"),
+    ("rk_live_", f"{_PLAIN}{{16,128}}"),
+    ("rk_test_", f"{_PLAIN}{{16,128}}"),
+    ("whsec_", "[A-Za-z0-9+/=]{24,64}"),
+    ("shpat_", "[0-9a-fA-F]{32}"),  # Shopify
+    ("shpca_", "[0-9a-fA-F]{32}"),
+    ("shppa_", "[0-9a-fA-F]{32}"),
+    ("shpss_", "[0-9a-fA-F]{32}"),
+    ("sq0atp-", f"{_WORD}{{22}}"),  # Square
+    ("sq0csp-", f"{_WORD}{{43}}"),
+    ("EAAA", f"{_WORD}{{60}}"),
+    ("access_token$", f"(?:production|sandbox)\\$[0-9a-z]{{16}}\\${_HEX}{{32}}"),  # PayPal
+    ("access-", f"(?:sandbox|development|production)-{_UUID}"),  # Plaid
+    ("rzp_live_", f"{_PLAIN}{{14,24}}"),
+    ("FLWSECK", f"(?:_TEST)?-{_PLAIN}{{12,64}}(?:-X)?"),
+    ("EZAK", f"{_PLAIN}{{54}}"),
+    ("shippo_live_", f"{_HEX}{{40}}"),
+    ("duffel_live_", f"{_WORD}{{43}}"),
+    # Work, data and people
+    ("EAA", f"{_PLAIN}{{80,300}}"),  # Facebook
+    ("IGQV", f"{_WORD}{{80,300}}"),
+    ("lin_api_", f"{_PLAIN}{{40}}"),  # Linear
+    ("lin_oauth_", f"{_HEX}{{64}}"),
+    ("secret_", f"{_PLAIN}{{43}}"),  # Notion
+    ("ntn_", f"{_PLAIN}{{40,60}}"),
+    ("figd_", f"{_WORD}{{40,50}}"),
+    ("tfp_", "[A-Za-z0-9_.=-]{40,60}"),
+    ("pat-", f"[a-z]{{2,3}}\\d-{_UUID}"),  # HubSpot
+    ("pat", f"{_PLAIN}{{14}}\\.{_HEX}{{64}}"),  # Airtable
+    ("CFPAT-", f"{_WORD}{{43}}"),
+    ("sl.", f"{_WORD}{{100,200}}"),  # Dropbox
+    ("dapi", f"{_HEX}{{32}}(?:-\\d)?"),  # Databricks
+    ("sbp_", f"{_HEX}{{40}}"),  # Supabase
+    ("sb_secret_", f"{_WORD}{{20,60}}"),
+    ("pscale_tkn_", f"{_WORD}{{30,64}}"),
+    ("pscale_pw_", f"{_WORD}{{30,64}}"),
+    ("napi_", f"{_PLAIN}{{40,80}}"),  # Neon
+    ("ico-", f"{_PLAIN}{{32}}"),
+    ("rdme_", "[a-z0-9]{70}"),
+    ("pnu_", f"{_PLAIN}{{36}}"),
+    ("fio-u-", f"{_WORD}{{64}}"),
+    ("BBFF-", f"{_PLAIN}{{30}}"),
+)
+_UNLIKE_OTHERS: tuple[tuple[str, str, Kind], ...] = (
+    ("eyJ", r"eyJ[\w-]{8,4000}+\.eyJ[\w-]{4,8000}+\.[\w-]{0,2000}+", Kind.JWT),
+    ("eyJ", r"eyJ[\w-]{16,2000}+\.\.?[\w-]{0,1000}+\.[\w-]{16,8000}+\.[\w-]{16,64}", Kind.JWT),
+    ("hooks.slack.com/", r"hooks\.slack\.com/(?:services|workflows)/[\w/+]{20,100}+", Kind.TOKEN),
+    ("/api/webhooks/", r"discord(?:app)?\.com/api/webhooks/\d{16,20}/[\w-]{40,90}", Kind.TOKEN),
+    (".webhook.office.com", r"[\w-]{2,60}\.webhook\.office\.com/\S{40,400}", Kind.TOKEN),
+    (":AA", r"\d{8,10}:AA[\w-]{32,35}", Kind.TOKEN),  # Telegram
+    (".", r"[MNO][A-Za-z0-9_-]{23,28}\.[\w-]{6}\.[\w-]{27,40}", Kind.TOKEN),  # Discord
+    ("Q~", r"[\w~.-]{3}\dQ~[\w~.-]{31,34}", Kind.API_KEY),  # Azure
+    ("JQQJ99", r"[A-Za-z0-9]{50,54}JQQJ99[A-Za-z0-9]{20,26}", Kind.API_KEY),
+    ("-us", r"[0-9a-f]{32}-us\d{1,2}", Kind.API_KEY),  # Mailchimp
+    (".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{60,70}", Kind.TOKEN),  # Terraform
+    ("AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[0-9A-Z]{50,60}", Kind.PRIVATE_KEY),
+    ("AGE-PLUGIN-", r"AGE-PLUGIN-[A-Z0-9-]{2,20}-1[0-9A-Z]{20,200}", Kind.PRIVATE_KEY),
+    ("sig=", r"(?<=[?&])sig=[\w%+/-]{40,120}", Kind.TOKEN),  # Azure's signed addresses
+    ("Signature=", r"X-Amz-Signature=[0-9a-f]{64}", Kind.TOKEN),
+    ("$", r"\$(?:2[abxy]?\$\d\d\$[./A-Za-z0-9]{53}|(?:argon2id?|scrypt|[156y]|7|md5)\$"
+          r"[^\s:\"']{8,250})", Kind.PASSWORD),  # kept passwords
+)  # fmt: skip
+
+
+def token_shapes() -> tuple[TokenShape, ...]:
+    """All of them, compiled; the ones that others begin with come later."""
+    shapes = [
+        TokenShape(piece, _alone(re.escape(piece) + rest), _kind(piece))
+        for piece, rest in _PREFIXED
+    ]
+    shapes += [TokenShape(piece, _alone(rest), kind) for piece, rest, kind in _UNLIKE_OTHERS]
+    return tuple(shapes)
+
+
+def _alone(pattern: str) -> re.Pattern[str]:
+    # The literal comes first and what is before it is looked at last: a search for a literal
+    # is many times faster than one that begins with a condition.
+    return re.compile(f"(?:{pattern})(?![A-Za-z0-9])")
+
+
+def _kind(piece: str) -> Kind:
+    session = ("gh", "xox", "ya29", "EAA", "IGQV", "sess-", "y0_", "mfa.")
+    return Kind.TOKEN if piece.startswith(session) else Kind.API_KEY

@@ -1,0 +1,167 @@
+"""Topics of people's lives: health, money, law, family, work, immigration, love and faith."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from ..finding import Finding, Kind
+from .language import UNKNOWN
+from .lexicon import TOPICS, Hit
+from .reading import Reader
+from .setting import Setting
+from .words import Word, word_set
+
+_SENTENCE = re.compile(r"[.!?\n]\s+")
+_REACH = 1  # a sentence and its neighbours are one situation
+_NEEDED = 2.0
+_ENOUGH = 4.0
+
+_OWN = word_set(
+    "my our mine i'm i've i'd we're we've mein meine meinem meinen meiner meines unser unsere "
+    "unserem unseren unserer mich mir mon ma mes notre nos j'ai j'etais m'a m'ont mi mis nuestro "
+    "nuestra nuestros me soy estoy tengo us"
+)
+_OWN_VERBS = word_set(
+    "am was have had got feel felt bin habe war wurde fuhle suis avais etais took takes take need "
+    "hatte werde ai think owe can't cannot don't earn worked work live lost"
+)
+_I = word_set("i we ich wir je nous yo nosotros")
+_THEY = word_set(
+    "he she him her his they their er sie ihm ihr ihn sein seine ihre il elle lui leur sa ses "
+    "ella su sus le patient patientin client mandant mandantin"
+)
+# What somebody works on is not their life: "my essay on chemotherapy".
+_STUDY_REACH = 3
+
+
+class _Score(msgspec.Struct):
+    weight: float = 0.0
+    personal: float = 0.0
+    first: int = -1
+    last: int = -1
+
+
+class TopicDetector:
+    """Finds sensitive situations of somebody in particular, not questions about a topic.
+
+    A passage counts when it has enough of a topic's words and speaks of the writer, of somebody
+    related to them or of something that happened to somebody; papers of work life count by their
+    words alone. Unknown languages are left to `PersonalClassifier`.
+    """
+
+    name = "topics"
+    whole_text = True
+
+    def __init__(self, reader: Reader | None = None) -> None:
+        self._reader = reader or Reader()
+
+    def find(self, text: str) -> Iterator[Finding]:
+        """At most one finding for each topic: its strongest passage."""
+        reading = self._reader.read(text)
+        words, setting = reading.words, reading.setting
+        if not words or reading.language == UNKNOWN:
+            return
+        hits = reading.hits
+        if reading.language != "en":
+            hits = hits + [hit for hit in reading.english_hits if hit.weight == 3]
+        best: dict[str, tuple[float, _Score]] = {}
+        for topic, score in _passages(text, words, reading.folded, hits, setting):
+            value = _value(topic, score, setting)
+            if value >= _ENOUGH and value > best.get(topic, (0.0,))[0]:
+                best[topic] = value, score
+        for topic, (value, score) in best.items():
+            start, end = words[score.first].start, words[score.last].end
+            yield Finding(
+                kind=TOPICS[topic],
+                start=start,
+                end=end,
+                value=topic,
+                detector=self.name,
+                certainty=round(min(0.95, 0.35 + 0.05 * value), 2),
+            )
+
+
+def _value(topic: str, score: _Score, setting: Setting) -> float:
+    """How much a passage counts; `_ENOUGH` makes a finding."""
+    if topic == Kind.WORK and score.weight >= 8:
+        return score.weight / 2
+    if score.weight < _NEEDED or score.personal <= 0:
+        return 0.0
+    if setting.fiction and setting.own == 0:
+        return 0.0
+    return min(score.weight, 8.0) * min(score.personal, 3.0) ** 0.5
+
+
+def _passages(
+    text: str,
+    words: Sequence[Word],
+    folded: Sequence[str],
+    hits: Sequence[Hit],
+    setting: Setting,
+) -> Iterator[tuple[str, _Score]]:
+    """For each sentence with its neighbours and each topic in it, what is there."""
+    ends = [match.start() for match in _SENTENCE.finditer(text)]
+    sentence = [bisect_right(ends, word.start) for word in words]
+    by_sentence: defaultdict[int, list[Hit]] = defaultdict(list)
+    personal: defaultdict[int, float] = defaultdict(float)
+    for hit in hits:
+        by_sentence[sentence[hit.at]].append(hit)
+    for at, value in _personal_marks(folded):
+        personal[sentence[at]] += value
+    if setting.exercise:
+        personal.clear()
+    for number in list(by_sentence):
+        near = [
+            hit for step in range(-_REACH, _REACH + 1) for hit in by_sentence.get(number + step, ())
+        ]
+        events = sum(hit.topic == "event" for hit in near)
+        general = sum(hit.topic == "general" for hit in by_sentence[number])
+        marks = sum(
+            personal[number + step] / (1 + abs(step)) for step in range(-_REACH, _REACH + 1)
+        )
+        marks += 0.5 * min(events, 2) if marks else 0.0
+        marks -= 1.0 * general
+        yield from _topics(near, marks)
+
+
+def _topics(near: Sequence[Hit], marks: float) -> Iterator[tuple[str, _Score]]:
+    scores: dict[str, _Score] = {}
+    counted: set[tuple[str, int]] = set()
+    for hit in near:
+        if hit.topic not in TOPICS or (hit.topic, hit.at) in counted:
+            continue
+        counted.update((hit.topic, hit.at + step) for step in range(hit.length))
+        score = scores.setdefault(hit.topic, _Score(personal=marks))
+        score.weight += hit.weight
+        score.first = hit.at if score.first < 0 else min(score.first, hit.at)
+        score.last = max(score.last, hit.at + hit.length - 1)
+    yield from scores.items()
+
+
+def _personal_marks(folded: Sequence[str]) -> Iterator[tuple[int, float]]:
+    """Where the text speaks of somebody, and how much that counts."""
+    for at, word in enumerate(folded):
+        if word in _OWN:
+            if _STUDIES.isdisjoint(folded[at + 1 : at + 1 + _STUDY_REACH]):
+                yield at, 1.0
+        elif word in _I:
+            if not _OWN_VERBS.isdisjoint(folded[at - 1 : at + 3] if at else folded[:3]):
+                yield at, 1.0
+        elif word in _THEY:
+            yield at, 0.4
+
+
+_STUDIES = word_set(
+    "essay homework code class course project script app presentation blog article thesis paper "
+    "assignment lecture function program website game novel story exam quiz book query model "
+    "database dataset table aufsatz hausaufgabe hausaufgaben kurs projekt skript prasentation "
+    "artikel bachelorarbeit referat funktion programm webseite spiel roman figur prufung buch "
+    "dissertation devoir devoirs cours projet presentation memoire expose fonction programme site "
+    "jeu personnage examen livre ensayo deberes tarea codigo curso proyecto aplicacion articulo "
+    "tesis funcion programa pagina juego novela personaje libro"
+)

@@ -1,0 +1,88 @@
+"""What a detector found, and how much it matters."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Sensitivity(StrEnum):
+    """The classes of the policy, the strictest first."""
+
+    NEVER = "never"
+    UNINSPECTABLE = "uninspectable"
+    ASK = "ask"
+    REDACT = "redact"
+    ALLOW = "allow"
+
+
+class Kind(StrEnum):
+    """What was found; the policy gives each a `Sensitivity`."""
+
+    API_KEY = "api_key"
+    TOKEN = "token"  # noqa: S105 - a name
+    JWT = "jwt"
+    COOKIE = "cookie"
+    PASSWORD = "password"  # noqa: S105 - a name
+    PRIVATE_KEY = "private_key"
+    CONNECTION_STRING = "connection_string"
+    WALLET = "wallet"
+    CARD = "card"
+    IBAN = "iban"
+    BANK_ACCOUNT = "bank_account"
+    NATIONAL_ID = "national_id"
+    TAX_ID = "tax_id"
+    PASSPORT = "passport"
+    DRIVING_LICENCE = "driving_licence"
+    HEALTH_ID = "health_id"
+    VEHICLE = "vehicle"
+    EMAIL = "email"
+    PHONE = "phone"
+    DATE_OF_BIRTH = "date_of_birth"
+    IP_ADDRESS = "ip_address"
+    MAC_ADDRESS = "mac_address"
+    INTERNAL_HOST = "internal_host"
+    FILE_PATH = "file_path"
+    SECRET_PATH = "secret_path"  # noqa: S105 - a name
+    PERSON = "person"
+    STREET_ADDRESS = "street_address"
+    PLACE = "place"
+    ORGANISATION = "organisation"
+    HEALTH = "health"
+    MONEY = "money"
+    LAW = "law"
+    FAMILY = "family"
+    WORK = "work"
+    IMMIGRATION = "immigration"
+    SEXUALITY = "sexuality"
+    RELIGION = "religion"
+    CONFIDENTIAL = "confidential"
+    PERSONAL = "personal"
+    OWN_WORD = "own_word"
+    OWN_FOLDER = "own_folder"
+    MARKED_PRIVATE = "marked_private"
+    UNINSPECTABLE = "uninspectable"
+
+
+class TextPart(msgspec.Struct, frozen=True):
+    """One text of a request, and where it stands in it, such as `messages[2].content`."""
+
+    where: str
+    text: str
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """Something in the part with the number `part`, from character `start` up to `end` of it.
+
+    `value` is what was found in its plain form: two findings of one kind and value are the same
+    thing. It is never written down, nor logged. `detector` names who found it, for explanations.
+    """
+
+    kind: Kind
+    start: int
+    end: int
+    value: str
+    detector: str
+    part: int = 0
+    certainty: float = 1.0

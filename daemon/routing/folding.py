@@ -1,0 +1,90 @@
+"""One plain form for characters that look or read the same."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+# Letters that are their own plain form, so that most texts need no look at each character.
+_PLAIN_RANGES = (
+    (0xC0, 0x24F), (0x386, 0x3FF), (0x400, 0x52F), (0x5D0, 0x5EA), (0x621, 0x64A),
+    (0x905, 0x939), (0x3041, 0x3096), (0x30A1, 0x30FA), (0x4E00, 0x9FFF), (0xAC00, 0xD7A3),
+)  # fmt: skip
+_MARKS = ((0x300, 0x36F), (0x1AB0, 0x1AFF), (0x20D0, 0x20FF), (0xFE00, 0xFE2F), (0xE0100, 0xE01EF))
+_FILLERS = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
+_TAG_ROW = re.compile("[\U000e0001-\U000e007f]+")
+_SIGNS = {
+    "‘": "'", "’": "'", "‚": "'", "‛": "'", "“": '"', "”": '"', "„": '"', "−": "-", "⁄": "/",
+    "∕": "/", "。": ".", "｡": ".", "•": "·", "\u2028": "\n", "\u2029": "\n", "ー": "-", "∙": "·",
+}  # fmt: skip
+_LATIN_LOOKALIKES = dict(
+    zip(
+        "аеорсухіјѕԁһӏкмтвнґАВЕКМНОРСТХУІЈЅҮԚԜɡıοανρτυικΑΒΕΖΗΙΚΜΝΟΡΤΥΧϲѵЗбО",
+        "aeopcyxijsdhlkmtbhrABEKMHOPCTXYIJSYQWgioavptuikABEZHIKMNOPTYXcv36O",
+        strict=True,
+    )
+)
+_LOOKALIKES = frozenset(_LATIN_LOOKALIKES)
+_LOOKALIKE_TABLE = str.maketrans(_LATIN_LOOKALIKES)
+_WORD = re.compile(r"\S+")
+
+
+def folds(text: str) -> dict[str, str]:
+    """What to write for each character of the text that has a plainer form; "" for nothing.
+
+    Compatibility forms (NFKC), invisible characters, marks on letters, digits of all scripts,
+    and the many dashes, quotes and spaces.
+    """
+    found: dict[str, str] = {}
+    if text.isascii() and not _CONTROLS.search(text):
+        return found
+    for letter in set(text):
+        plain = _fold(letter)
+        if plain != letter:
+            found[letter] = plain
+    return found
+
+
+def hidden(text: str) -> list[tuple[int, int, str]]:
+    """Rows of invisible tag characters, which a model reads, and the words that they are."""
+    if text.isascii():
+        return []
+    return [
+        (match.start(), match.end(), f" {''.join(chr(ord(c) - 0xE0000) for c in match[0])} ")
+        for match in _TAG_ROW.finditer(text)
+    ]
+
+
+def lookalikes(text: str) -> list[tuple[int, int, str]]:
+    """Words that mix Latin letters or digits with letters that only look so, and their Latin."""
+    if text.isascii() or _LOOKALIKES.isdisjoint(text):
+        return []
+    found: list[tuple[int, int, str]] = []
+    for word in _WORD.finditer(text):
+        if _LOOKALIKES.isdisjoint(word[0]):
+            continue
+        if any(letter.isascii() and letter.isalnum() for letter in word[0]):
+            found.append((word.start(), word.end(), word[0].translate(_LOOKALIKE_TABLE)))
+    return found
+
+
+def _fold(letter: str) -> str:
+    code = ord(letter)
+    if code < 0x7F:
+        return "" if _CONTROLS.match(letter) else letter
+    if any(low <= code <= high for low, high in _PLAIN_RANGES):
+        return letter
+    if letter in _SIGNS:
+        return _SIGNS[letter]
+    category = unicodedata.category(letter)
+    if category in ("Cf", "Cc") or letter in _FILLERS:
+        return ""
+    if any(low <= code <= high for low, high in _MARKS):
+        return ""
+    if category == "Pd":
+        return "-"
+    if category == "Zs":
+        return " "
+    digit = unicodedata.digit(letter, None)
+    return str(digit) if digit is not None else unicodedata.normalize("NFKC", letter)

@@ -1,0 +1,199 @@
+"""Views of a text: what people would read in it, with the way back to the original's places."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from .decoding import decoded
+from .folding import folds, hidden, lookalikes
+from .spelled_digits import with_digits
+
+
+class Edit(NamedTuple):
+    """`text` in the place of the characters from `start` up to `end` of a view."""
+
+    start: int
+    end: int
+    text: str
+
+
+class View:
+    """A text made from another; `span` says where a stretch of it stands in the original.
+
+    It is a row of segments. A kept one has the characters of the original, one for one; all of
+    an edited one stands for all of what it replaced. `is_prose` says that there are sentences in
+    it that stand nowhere else, so that what they are about is worth a look.
+    """
+
+    def __init__(self, original: str) -> None:
+        self.text = original
+        self.is_prose = False
+        self._places = [0]
+        self._spans = [(0, len(original))]
+        self._kept = [True]
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """The place in the original of what is not empty in this view."""
+        first = bisect_right(self._places, start) - 1
+        last = bisect_right(self._places, end - 1) - 1
+        begin, stop = self._spans[first][0], self._spans[last][1]
+        if self._kept[first]:
+            begin += start - self._places[first]
+        if self._kept[last]:
+            stop = self._spans[last][0] + end - self._places[last]
+        return begin, stop
+
+    def touches_an_edit(self, start: int, end: int) -> bool:
+        """Whether any of these characters is not the original's."""
+        first = bisect_right(self._places, start) - 1
+        last = bisect_right(self._places, end - 1) - 1
+        return first != last or not self._kept[first]
+
+    def edited(self, edits: Iterable[Edit], context: int | None = None) -> View:
+        """The view after edits, which are in order and do not overlap.
+
+        With `context`, only the edits and so many characters on both sides of each are kept, so
+        that looking again at a long text costs what changed in it.
+        """
+        view = View("")
+        pieces = _Pieces(self, view)
+        place = 0
+        for edit in edits:
+            if context is None or edit.start - place <= 2 * context:
+                pieces.keep(place, edit.start)
+            else:
+                pieces.keep(place, min(place + context, edit.start) if place else 0)
+                pieces.part()
+                pieces.keep(edit.start - context, edit.start)
+            pieces.replace(edit)
+            place = edit.end
+        end = len(self.text)
+        pieces.keep(place, end if context is None else min(end, place + context))
+        view.text = "".join(pieces.texts)
+        return view
+
+
+class _Pieces:
+    """Fills the segments of a view from those of the one it is made from."""
+
+    def __init__(self, base: View, view: View) -> None:
+        self.texts: list[str] = []
+        self._base, self._length = base, 0
+        self._places, self._spans, self._kept = view._places, view._spans, view._kept  # pyright: ignore[reportPrivateUsage]
+        del self._places[:], self._spans[:], self._kept[:]
+
+    def keep(self, start: int, end: int) -> None:
+        """The same characters as in the base, segment by segment."""
+        places = self._base._places  # pyright: ignore[reportPrivateUsage]
+        while start < end:
+            segment = bisect_right(places, start) - 1
+            stop = min(end, places[segment + 1]) if segment + 1 < len(places) else end
+            kept = self._base._kept[segment]  # pyright: ignore[reportPrivateUsage]
+            self._add(self._base.text[start:stop], self._base.span(start, stop), kept)
+            start = stop
+
+    def replace(self, edit: Edit) -> None:
+        """Other characters for a stretch of the base."""
+        if edit.text:
+            self._add(edit.text, self._base.span(edit.start, edit.end), False)
+
+    def part(self) -> None:
+        """An end of a line between excerpts."""
+        last = self._spans[-1][1] if self._spans else 0
+        self._add("\n", (last, last), True)
+
+    def _add(self, text: str, span: tuple[int, int], kept: bool) -> None:
+        self._places.append(self._length)
+        self._spans.append(span)
+        self._kept.append(kept)
+        self.texts.append(text)
+        self._length += len(text)
+
+
+class _Turned(View):
+    """A view backwards, or in other letters one for one; nothing of it is the original's."""
+
+    def __init__(self, base: View, text: str, backwards: bool) -> None:
+        super().__init__(text)
+        self._base, self._backwards = base, backwards
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Contract of `View`."""
+        size = len(self.text)
+        return self._base.span(*((size - end, size - start) if self._backwards else (start, end)))
+
+    def touches_an_edit(self, start: int, end: int) -> bool:
+        """Contract of `View`."""
+        return True
+
+
+def views(text: str) -> list[View]:
+    """The text as it reads, first, and then what else can be read in it.
+
+    The others have only what is different in them, with some text around it: lookalike letters,
+    what is encoded (codes within codes too), digits in words, and the text backwards where it
+    says that it is.
+    """
+    base = _folded(text)
+    base.is_prose = True
+    found = [base]
+    edits = [Edit(*stretch) for stretch in lookalikes(base.text)]
+    if edits:
+        found.append(base.edited(edits, _CONTEXT))
+    inner = base
+    for _ in range(_MOST_NESTED):
+        edits = [Edit(*stretch) for stretch in decoded(inner.text)]
+        if not edits:
+            break
+        inner = inner.edited(edits, _CONTEXT)
+        # What was decoded may be written in other characters again.
+        found.append(_folded_again(inner))
+        found[-1].is_prose = any(len(edit.text) >= _LEAST_PROSE for edit in edits)
+    for view in found[:]:
+        edits = [Edit(*stretch) for stretch in with_digits(view.text)]
+        if edits:
+            found.append(view.edited(edits, _CONTEXT))
+    lower = base.text.lower()
+    if any(map(lower.__contains__, _BACKWARDS)):
+        found.append(_Turned(base, base.text[::-1], True))
+    if "rot13" in lower or "rot-13" in lower:
+        found.append(_Turned(base, base.text.translate(_ROT13), False))
+    return found
+
+
+_CONTEXT = 80
+_MOST_NESTED = 3
+_LEAST_PROSE = 24
+_BACKWARDS = (
+    "revers", "backward", "rückwärts", "verkehrt herum", "à l'envers", "al revés", "al contrario",
+    "moc.", "gro.", "ku.oc", "ten.",
+)  # fmt: skip
+_ROT13 = str.maketrans(
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz",
+    "NOPQRSTUVWXYZABCDEFGHIJKLMnopqrstuvwxyzabcdefghijklm",
+)
+
+
+def _folded(text: str) -> View:
+    view = View(text)
+    edits = [Edit(*stretch) for stretch in hidden(text)]
+    return _folded_again(view.edited(edits) if edits else view)
+
+
+def _folded_again(view: View) -> View:
+    """The view in plain characters; nothing is moved where each has just one in its place."""
+    plain = folds(view.text)
+    if not plain:
+        return view
+    longer = {letter for letter, fold in plain.items() if len(fold) != 1}
+    if longer:
+        edits = [
+            Edit(place, place + 1, plain[letter])
+            for place, letter in enumerate(view.text)
+            if letter in longer
+        ]
+        view = view.edited(edits)
+    view.text = view.text.translate(str.maketrans(plain))
+    return view

@@ -1,0 +1,397 @@
+"""`Router`: which way a request takes, decided before anything is sent; in doubt it stays here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from ingle.backends.base import EventSink, GenerateRequest
+from ingle.backends.remote.providers import Provider
+
+from ..errors import RouteRefused
+from ..permission import current
+from .consent import Agreement, ConsentBook, consent_binding
+from .decision import Verdict
+from .departure import Departure, depart
+from .detectors.own_words import OwnWords
+from .exits import Exits
+from .finding import Sensitivity
+from .inspection import Inspected, Inspector
+from .judge import Generate, judge
+from .placeholders import PlaceholderMemories
+from .plan import Consideration, Plan
+from .policy import Policy, strictest
+from .policy_file import PolicyError
+from .request_parts import parts_digest
+from .route import AUTO
+from .route_names import PolicySource, RouteNames, Target
+from .taint import TaintStore, marks_of, request_traces, text_traces
+from .uncertainty import task_value
+from .wish import NO_WISH, Wish
+
+log = logging.getLogger("ingle.daemon")
+
+
+ASKED_FOR_LOCAL = "asked_for_local"
+"""The rule of a request that wants to stay, even where it names a provider's model."""
+
+_SHUT = Policy(classes={}, least_certainty=0.0)
+"""In force where the owner's policy cannot be read: whatever is found stays."""
+
+
+class Router:
+    """Considers requests by the owner's policy; for the event loop alone."""
+
+    def __init__(
+        self,
+        *,
+        policy: PolicySource,
+        names: RouteNames,
+        exits: Exits,
+        taint: TaintStore,
+        inspector: Inspector | None = None,
+        consents: ConsentBook | None = None,
+    ) -> None:
+        self.policy = policy
+        self.names = names
+        self.exits = exits
+        self.consents = consents or ConsentBook()
+        self.memories = PlaceholderMemories()
+        self.find_judge: Callable[[], Generate | None] = lambda: None
+        """Gives the model that is asked where a route wants a judge."""
+        self._taint = taint
+        self._inspector = inspector or Inspector(self._own_words)
+
+    def providers(self) -> Sequence[Provider]:
+        """The providers; none where their list cannot be read, which is logged."""
+        try:
+            return self.exits.providers()
+        except Exception as error:
+            log.warning("The providers cannot be read: %s", _told(error))
+            return ()
+
+    def ready(self) -> list[Provider]:
+        """Those that can be asked now and have a model to ask for."""
+        return [p for p in self.providers() if p.models and not self.exits.trouble(p)]
+
+    def stand_in(self, name: str) -> str | None:
+        """The model here that answers to a name that is a route's; for any thread."""
+        return self.names.stand_in(name, self.providers())
+
+    def concerns(self, name: str, wish: Wish = NO_WISH) -> bool:
+        """Whether a request for this model is the router's business at all; costs no scan."""
+        if wish.route in ("auto", "ask"):
+            return True
+        return self.names.find(name, self.providers()) is not None
+
+    def target(self, name: str, wish: Wish = NO_WISH) -> Target:
+        """Where a name leads; one that is no route's leads to `auto` with that model here."""
+        providers = self.providers()
+        found = self.names.find(name, providers)
+        if found is not None and found.named:
+            return found
+        route = found.route if found is not None else self._policy().routes[AUTO]
+        # A route that names no provider takes the first that can be asked.
+        usable = providers if route.cloud else self.ready() or providers
+        return self.names.of_route(route, usable, local="" if found is not None else name)
+
+    def targets(self) -> list[Target]:
+        """The routes that lead elsewhere now; none without a provider that can be asked."""
+        if not self.ready():
+            return []
+        found = [self.target(name) for name in self._policy().routes]
+        return [target for target in found if target.provider]
+
+    async def consider(
+        self, target: Target, requests: Sequence[GenerateRequest], *, opaque: str = ""
+    ) -> Consideration:
+        """Look through all of them, and decide. Never fails: what goes wrong is a finding."""
+        policy = self._policy()
+        inspected = [await self._inspector.inspect(request, opaque) for request in requests]
+        taint = await self._taint_of(inspected)
+        findings = [finding for one in inspected for finding in one.findings]
+        decision = policy.decide(findings, route=target.route, taint=taint)
+        return Consideration(
+            target=target, policy=policy, inspected=tuple(inspected), decision=decision
+        )
+
+    async def _judged(self, considered: Consideration) -> Consideration:
+        """With a loaded model's opinion of what would leave, where the route asks for one.
+
+        It can keep a request here, and never lets one go.
+        """
+        parts = [part for one in considered.inspected for part in one.parts]
+        free = considered.decision.verdict is Verdict.CLOUD
+        generate = self.find_judge() if considered.target.route.judge and free else None
+        if generate is None or not parts:
+            return considered
+        opinion = await judge(generate, "\n\n".join(part.text for part in parts))
+        found = opinion.findings(parts[0].text)
+        decision = considered.policy.decide(
+            [*considered.decision.findings, *found], route=considered.target.route
+        )
+        return replace(considered, decision=decision)
+
+    async def plan(
+        self,
+        name: str,
+        requests: Sequence[GenerateRequest],
+        *,
+        wish: Wish = NO_WISH,
+        opaque: str = "",
+    ) -> Plan:
+        """The way of a request; where it is to be marked as sensitive, that is done.
+
+        Raises `RouteRefused` where its name chose a provider's model and it may not go there.
+        """
+        target = self.target(name, wish)
+        plan = self._without_looking(target, requests, wish)
+        if plan is None:
+            considered = await self.consider(target, requests, opaque=opaque)
+            considered = await self._judged(considered)
+            plan = self._decided(considered, requests, wish)
+            plan = await self._tainting(plan, requests)
+        elif plan.rule == "private":
+            await self._mark(requests, Sensitivity.NEVER, private=True)
+        if target.named and plan.leaving is None and plan.rule != ASKED_FOR_LOCAL:
+            raise refused(target.remote, plan)
+        return plan
+
+    async def preview(
+        self, name: str, request: GenerateRequest, *, wish: Wish = NO_WISH
+    ) -> tuple[Consideration, Plan]:
+        """What would become of a request if it came now; nothing is marked or remembered."""
+        target = self.target(name, wish)
+        considered = await self.consider(target, [request])
+        plan = self._without_looking(target, [request], wish)
+        return considered, plan or self._decided(considered, [request], wish)
+
+    async def note_private(self, requests: Sequence[GenerateRequest]) -> None:
+        """A private request goes to a model here: what goes on from it stays here as well."""
+        if any(request.private for request in requests) and self.providers():
+            await self._mark(requests, Sensitivity.NEVER, private=True)
+
+    def binding(self, considered: Consideration, *, override: bool = False) -> bytes:
+        """What a yes to this would be bound to."""
+        digest = parts_digest(part for one in considered.inspected for part in one.parts)
+        return consent_binding(digest, considered.decision, considered.target.remote, override)
+
+    def provider(self, plan: Plan) -> Provider:
+        """The provider of a plan that leaves; raises `RouteRefused` where it is gone meanwhile."""
+        for provider in self.providers():
+            if provider.name == plan.target.provider:
+                return provider
+        raise refused(plan.target.remote, plan)
+
+    async def departure(self, plan: Plan, request: GenerateRequest) -> Departure | None:
+        """What leaves in the place of a request; None where it must not.
+
+        It is the last look, at what really goes: only what was looked through may, and what has
+        placeholders is looked through again.
+        """
+        try:
+            return await depart(self._inspector, plan, request, self.memories)
+        except Exception as error:
+            log.warning("A request could not be made fit to leave (%s)", type(error).__name__)
+            return None
+
+    async def send(self, departure: Departure, sink: EventSink) -> None:
+        """Let it go; raises `BackendError` and `RequestError`."""
+        backend = await self.exits.backend(departure.clearance, departure.request)
+        await backend.run(departure.request, sink)
+
+    async def taint_answer(self, plan: Plan, request: GenerateRequest, text: str) -> None:
+        """Mark what was written in a conversation that holds something sensitive."""
+        if plan.taints is not None:
+            traces = list(text_traces(text))
+            await self._write(traces, plan.taints, private=request.private)
+
+    def forget(self, *, marks: bool) -> int:
+        """Forget what stood for what, and with `marks` which conversations are sensitive; blocking.
+
+        How many marks went.
+        """
+        self.memories = PlaceholderMemories()
+        self.consents.forget()
+        self._inspector.forget()
+        return self._taint.forget() if marks else 0
+
+    def close(self) -> None:
+        """Let go of threads and files."""
+        self._inspector.close()
+        self._taint.close()
+
+    def _policy(self) -> Policy:
+        try:
+            return self.policy.current()
+        except PolicyError:
+            return _SHUT
+
+    def _own_words(self) -> OwnWords:
+        policy = self._policy()
+        return OwnWords(policy.words, policy.folders)
+
+    def _without_looking(
+        self, target: Target, requests: Sequence[GenerateRequest], wish: Wish
+    ) -> Plan | None:
+        """The plan where nothing could leave, whatever is in it; None where one has to look."""
+
+        def here(rule: str, reason: str) -> Plan:
+            return Plan(target=target, verdict=Verdict.LOCAL, rule=rule, reason=reason)
+
+        if wish.route == "local":
+            return here(ASKED_FOR_LOCAL, "The request asks for an answer from this machine.")
+        if not target.provider:
+            return here("no_provider", "No provider is set up, so it is answered here.")
+        if not current().allows_remote(target.remote):
+            return here("key", "The key of this request does not let it leave.")
+        provider = next((p for p in self.providers() if p.name == target.provider), None)
+        trouble = "It is not set up." if provider is None else self.exits.trouble(provider)
+        if trouble:
+            return here("provider_not_ready", f"'{target.provider}' cannot be asked: {trouble}")
+        if any(request.private for request in requests):
+            return here("private", "The request is marked private, so it stays here.")
+        if any(request.messages is None for request in requests):
+            return here(
+                "raw_prompt", "Bare text is continued here: elsewhere only chats are asked."
+            )
+        try:
+            self.policy.current()
+        except PolicyError as error:
+            return here("policy_is_wrong", f"{error.message} Until it is right nothing leaves.")
+        return None
+
+    def _decided(
+        self, considered: Consideration, requests: Sequence[GenerateRequest], wish: Wish
+    ) -> Plan:
+        """The plan by the decision, a yes, and what the route prefers."""
+        target, decision = considered.target, considered.decision
+        yes = self._yes(considered, requests, wish)
+
+        def here(rule: str, reason: str) -> Plan:
+            return Plan(
+                target=target,
+                verdict=Verdict.LOCAL,
+                rule=rule,
+                reason=reason,
+                considered=considered,
+            )
+
+        def leaving(verdict: Verdict, rule: str, reason: str) -> Plan:
+            return Plan(
+                target=target,
+                verdict=verdict,
+                leaving=verdict,
+                rule=rule,
+                reason=reason,
+                considered=considered,
+                consented=yes is not None,
+                override=yes is not None and decision.verdict is Verdict.LOCAL,
+            )
+
+        if yes is not None:
+            return leaving(yes, decision.rule, f"{decision.reason} You said yes.")
+        if wish.route == "ask":
+            return here("ask_first", f"{decision.reason} It leaves only with your yes.")
+        alone = considered.policy.decide(
+            decision.findings,
+            route=target.route,
+            headless=True,
+            taint=decision.sensitivity if decision.tainted else None,
+        )
+        if alone.verdict is Verdict.LOCAL:
+            stale = " The consent that came along is too old, or for another text."
+            return here(alone.rule, alone.reason + (stale if wish.consent is not None else ""))
+        if target.named or target.route.prefer == "cloud":
+            return leaving(alone.verdict, alone.rule, alone.reason)
+        value = task_value(requests[0], target.route)
+        if value is not None and "valuable" in target.route.escalate:
+            return leaving(alone.verdict, "valuable", f"It may leave, and {value}.")
+        stays = here("prefer_local", "It may leave, but this route prefers this machine.")
+        # Of several answers to several prompts one would have to be sure of each.
+        if "uncertain" in target.route.escalate and len(requests) == 1:
+            return replace(stays, escalates=True, leaving=alone.verdict)
+        return stays
+
+    def _yes(
+        self, considered: Consideration, requests: Sequence[GenerateRequest], wish: Wish
+    ) -> Verdict | None:
+        """What somebody agreed to: for this very text, or for its conversation before."""
+        target, decision = considered.target, considered.decision
+        kinds = frozenset(c.finding.kind for c in considered.classified())
+        conversation = requests[0].conversation if requests else ""
+        if wish.consent is None:
+            earlier = self.consents.recall(conversation, target.remote, kinds)
+            asked = decision.verdict in (Verdict.ASK, Verdict.REDACT) and not decision.tainted
+            return earlier if asked and earlier in considered.yeses() else None
+        for override in (False, True):
+            binding = self.binding(considered, override=override)
+            verdict = self.consents.check(wish.consent, binding)
+            if verdict is not None:
+                if conversation and not override:
+                    agreement = Agreement(verdict, target.remote, kinds)
+                    self.consents.remember(conversation, agreement)
+                return verdict
+        return None
+
+    async def _tainting(self, plan: Plan, requests: Sequence[GenerateRequest]) -> Plan:
+        """Mark what stays for what is in it."""
+        considered = plan.considered
+        assert considered is not None
+        decision = considered.decision
+        if plan.leaving is not None or decision.verdict is Verdict.CLOUD:
+            return plan
+        classes = [c.sensitivity for c in considered.classified()]
+        classes += [decision.sensitivity] if decision.tainted else []
+        sensitivity = strictest(classes)
+        places = [
+            one.parts[finding.part].where if finding.part < len(one.parts) else ""
+            for one in considered.inspected
+            for finding in one.findings
+        ]
+        await self._mark(requests, sensitivity, places=places)
+        return replace(plan, taints=sensitivity)
+
+    async def _mark(
+        self,
+        requests: Sequence[GenerateRequest],
+        sensitivity: Sensitivity,
+        *,
+        places: Sequence[str] = ("messages[0]",),
+        private: bool = False,
+    ) -> None:
+        traces = [t for request in requests for t in marks_of(request, places)]
+        await self._write(traces, sensitivity, private=private)
+
+    async def _write(
+        self, traces: Sequence[bytes], sensitivity: Sensitivity, *, private: bool
+    ) -> None:
+        try:
+            await asyncio.to_thread(self._taint.mark, traces, sensitivity, private=private)
+        except Exception as error:
+            # What is in the request is found again; only what is derived from it may not be.
+            log.warning("A conversation could not be marked (%s)", type(error).__name__)
+
+    async def _taint_of(self, inspected: Sequence[Inspected]) -> Sensitivity | None:
+        traces = [t for one in inspected for t in request_traces(one.request, one.parts)]
+        try:
+            return await asyncio.to_thread(self._taint.strictest, traces)
+        except Exception as error:
+            log.warning("Marks of conversations cannot be read (%s)", type(error).__name__)
+            return Sensitivity.UNINSPECTABLE
+
+
+def refused(remote: str, plan: Plan) -> RouteRefused:
+    """What a client is told that chose a provider's model for what may not go there."""
+    hint = "Ask `auto`, and it is answered on this machine."
+    if plan.considered is not None and plan.considered.yeses(override=True):
+        kept = plan.considered.decision.verdict is Verdict.LOCAL
+        named = " that names the class 'never'" if kept else ""
+        hint += f" `ingle route explain` says what was found; a consent{named} lets it go once."
+    return RouteRefused(f"This request does not go to '{remote[:200]}': {plan.reason}", hint=hint)
+
+
+def _told(error: Exception) -> str:
+    return str(getattr(error, "message", type(error).__name__))

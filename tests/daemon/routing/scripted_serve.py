@@ -1,0 +1,30 @@
+"""`ingle serve` in everything but its models, which answer from a script.
+
+`python -m tests.daemon.routing.scripted_serve`: the settings come from the environment.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ingle.daemon.config import load_config
+from ingle.daemon.http import server
+from ingle.models.catalog import Catalog
+from ingle.models.store import ModelStore
+from tests.daemon.conftest import ScriptedPreparer, install
+
+
+def main() -> None:
+    config = load_config(os.environ, {"default_model": "echo:1"})
+    install(ModelStore(config.paths.models, Catalog.load()), "echo:1")
+
+    def preparer(*_: Any, **__: Any) -> ScriptedPreparer:
+        return ScriptedPreparer({}, config.slots)
+
+    server.ModelPreparer = preparer  # pyright: ignore[reportAttributeAccessIssue]
+    server.run(config)
+
+
+if __name__ == "__main__":
+    main()

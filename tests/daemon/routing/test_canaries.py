@@ -1,0 +1,75 @@
+"""Not a byte leaves of what is routed local, by capture; the ledger has exactly what did leave."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.daemon.conftest import DaemonFactory
+from tests.daemon.routing.canaries import canaries
+from tests.daemon.routing.conftest import Sink, SinkExits
+from tests.daemon.routing.netns_run import SCRIPTED, bodies
+
+ROOT = Path(__file__).parents[3]
+
+
+async def test_two_hundred_canaries_stay(
+    run_daemon: DaemonFactory, exits: SinkExits, sink: Sink
+) -> None:
+    async with run_daemon(exits=exits) as daemon:
+        for number, (_, text) in enumerate(canaries(200)):
+            every = bodies(text)
+            path, body = every[number % len(every)]
+            answer: httpx.Response = await daemon.unix.post(path, json={"model": "auto", **body})
+            # Some are longer than the scripted model's context, which only it is told.
+            assert answer.status_code in (200, 400), answer.text
+            assert answer.headers["ingle-route"].startswith("local;"), text
+    assert (sink.connections, bytes(sink.received)) == (0, b"")
+
+
+def in_namespace(home: Path, model: str, count: int, harmless: int) -> dict[str, Any]:
+    """The run in a namespace without any other network; skips where there are none."""
+    if sys.platform != "linux" or shutil.which("unshare") is None:
+        pytest.skip("network namespaces are Linux's, and made by unshare")
+    namespace = ["unshare", "-n"] if os.geteuid() == 0 else ["unshare", "-rn"]
+    if subprocess.run([*namespace, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine lets nobody make a network namespace")
+    module = "tests.daemon.routing.netns_run"
+    ran = subprocess.run(
+        [*namespace, sys.executable, "-m", module, str(home), model, str(count), str(harmless)],
+        cwd=ROOT,
+        capture_output=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr.decode()[-3000:]
+    return json.loads(ran.stdout)
+
+
+def check(told: dict[str, Any], count: int) -> None:
+    """Nothing on any wire for what is local, and of the rest the same bytes in all three places."""
+    assert told["local"] == {"ways": {"local": count}, "connections": 0, "packets": 0, "bytes": 0}
+    assert told["others"] == {}
+    mixed = told["mixed"]
+    assert mixed["ways"]["cloud"] == mixed["connections"] == mixed["requests"] > 0
+    assert mixed["leaked"] == []
+    assert mixed["ledger"] == mixed["sink"] == mixed["wire"] > 0
+    assert mixed["same"]
+    assert mixed["verified"]["ok"]
+
+
+@pytest.mark.slow
+def test_ten_thousand_canaries_stay(tmp_path: Path) -> None:
+    check(in_namespace(tmp_path / "h", SCRIPTED, 10_000, 500), 10_000)
+
+
+@pytest.mark.slow
+def test_canaries_stay_with_a_real_model(tmp_path: Path, smollm2_path: Path) -> None:
+    check(in_namespace(tmp_path / "h", str(smollm2_path), 100, 20), 100)

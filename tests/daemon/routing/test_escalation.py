@@ -1,0 +1,177 @@
+"""Where a route prefers this machine: when it goes elsewhere all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from ingle.backends.base import (
+    Delta,
+    Event,
+    EventSink,
+    Finished,
+    FinishReason,
+    GenerateRequest,
+    LoadSpec,
+    Started,
+    TokenLogprobs,
+)
+from ingle.backends.conversation import ChatMessage, Reasoning
+from ingle.backends.local import LocalBackend
+from ingle.daemon.routing.route import Route
+from ingle.daemon.routing.uncertainty import Surprise, task_value
+from tests.daemon.conftest import DaemonFactory, RunningDaemon
+from tests.daemon.routing.conftest import Sink, SinkExits
+
+HARMLESS = "How do tides work?"
+CARD = "My card is 4111 1111 1111 1111."
+POLICY = """
+[routes.auto]
+prefer = "local"
+escalate = ["uncertain", "valuable"]
+tokens = 6
+surprise = 0.8
+valuable_words = ["think hard"]
+valuable_length = 2000
+"""
+
+
+class HesitantBackend(LocalBackend):
+    """A local model that says how sure it is of its tokens."""
+
+    sureness = -0.05
+    cancelled = 0
+
+    async def run(self, request: GenerateRequest, sink: EventSink) -> None:
+        sink([Started(request.id, 3)])
+        try:
+            for number in range(12):
+                logprobs = None
+                if request.logprobs is not None:
+                    logprobs = [TokenLogprobs(number, self.sureness)]
+                sink([Delta(request.id, 0, f"w{number} ", [number], logprobs)])
+            sink([Finished(request.id, 0, FinishReason.STOP, 12)])
+        except BaseException:
+            type(self).cancelled += 1
+            raise
+
+
+class SureBackend(HesitantBackend):
+    sureness = -0.05
+
+
+class UnsureBackend(HesitantBackend):
+    sureness = -2.5
+
+
+def make(kind: type[LocalBackend]) -> Any:
+    def create(spec: LoadSpec) -> LocalBackend:
+        return kind(spec)
+
+    return create
+
+
+@pytest.fixture
+async def daemons(run_daemon: DaemonFactory, exits: SinkExits) -> Any:
+    """Starts a daemon whose local model is of a kind, with the policy above."""
+
+    def start(kind: type[LocalBackend]) -> Any:
+        return run_daemon(exits=exits, create_backend=make(kind))
+
+    return start
+
+
+def chat(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
+
+
+async def ask(daemon: RunningDaemon, text: str, **more: Any) -> tuple[str, str]:
+    """The route, and all that was answered."""
+    path = daemon.services.router.policy.path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(POLICY)
+    body = {"model": "auto", "messages": chat(text), **more}
+    response = await daemon.unix.post("/v1/chat/completions", json=body)
+    assert response.status_code == 200, response.text
+    return response.headers["ingle-route"], response.text
+
+
+async def test_a_sure_answer_stays(daemons: Any, sink: Sink) -> None:
+    async with daemons(SureBackend) as daemon:
+        for stream in (False, True):
+            route, text = await ask(daemon, HARMLESS, stream=stream)
+            assert route == "local; model=echo:1; rule=prefer_local"
+            assert "w11" in text
+            assert "logprob" not in text.replace('"logprobs":null', "")
+        _, text = await ask(daemon, HARMLESS, logprobs=True)
+        assert '"logprob":-0.05' in text
+    assert sink.connections == 0
+
+
+async def test_an_uncertain_answer_is_given_elsewhere(daemons: Any, sink: Sink) -> None:
+    async with daemons(UnsureBackend) as daemon:
+        for stream in (False, True):
+            route, text = await ask(daemon, HARMLESS, stream=stream)
+            assert route == "cloud; model=sink/big; rule=uncertain"
+            assert "cloud" in text
+            assert "w0" not in text
+            assert '"model":"sink/big"' in text
+        sink.status = 500
+        route, text = await ask(daemon, HARMLESS)
+        assert route == "local; model=echo:1; rule=fallback"
+        assert "w11" in text
+        # What is sensitive stays, however uncertain the answer is.
+        before = sink.connections
+        route, text = await ask(daemon, CARD)
+        assert route == "local; model=echo:1; rule=card=never"
+        assert "w11" in text
+        assert sink.connections == before
+
+
+async def test_a_valuable_task_goes_elsewhere(daemons: Any, sink: Sink) -> None:
+    async with daemons(SureBackend) as daemon:
+        route, _ = await ask(daemon, "How do tides work? Think hard.")
+        assert route == "cloud; model=sink/big; rule=valuable"
+        route, _ = await ask(daemon, CARD + " Think hard.")
+        assert "local" in route
+    assert sink.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "effort", "valuable"),
+    [
+        ("How do tides work?", None, False),
+        ("How do tides work?", "high", True),
+        ("THINK HARD about tides", None, True),
+        ("x" * 7_000, None, True),
+        ("Why does this fail?\n```\nx = 1\n```", None, True),
+        (r"What is $$\int_0^1 x dx$$", None, True),
+        ("Prove that there are infinitely many primes.", None, True),
+        ("It will improve.", None, False),
+    ],
+)
+def test_what_makes_a_task_valuable(text: str, effort: str | None, valuable: bool) -> None:
+    request = GenerateRequest(
+        id="r",
+        messages=[ChatMessage("user", text), ChatMessage("assistant", "think hard")],
+        reasoning=Reasoning(effort=effort),
+    )
+    assert (task_value(request, Route(name="auto")) is not None) is valuable
+
+
+def events(logprobs: Sequence[float]) -> list[Event]:
+    return [Delta("r", 0, "x", [1], [TokenLogprobs(1, value)]) for value in logprobs]
+
+
+def test_surprise_is_the_mean_of_nats() -> None:
+    surprise = Surprise(4)
+    surprise.take(events([-1.0, -3.0]))
+    assert (surprise.mean, surprise.is_full) == (None, False)
+    surprise.take(events([-2.0, -float("inf")]))
+    assert surprise.is_full
+    assert surprise.mean == pytest.approx(9.0)  # pyright: ignore[reportUnknownMemberType]
+    ended = Surprise(100)
+    ended.take([Finished("r", 0, FinishReason.STOP, 1)])
+    assert (ended.is_full, ended.mean) == (True, None)

@@ -1,0 +1,142 @@
+"""What each detector finds, and what only looks like it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingle.daemon.routing.finding import Kind, TextPart
+from ingle.daemon.routing.scanner import OwnWords, Scanner, structured_detectors
+
+SCANNER = Scanner(structured_detectors(OwnWords()))
+
+
+def kinds(text: str) -> set[tuple[Kind, str]]:
+    found = SCANNER.scan([TextPart("messages[0].content", text)])
+    return {(finding.kind, text[finding.start : finding.end]) for finding in found}
+
+
+FOUND: list[tuple[Kind, str, str]] = [
+    (Kind.CARD, "4111111111111111", "card 4111111111111111 please"),
+    (Kind.CARD, "3782 822463 10005", "Amex 3782 822463 10005"),
+    (Kind.CARD, "5555-5555-5555-4444", "(5555-5555-5555-4444)"),
+    (Kind.CARD, "4111 1111 1111 1111", "4111 1111 1111 1111 12/29 123"),
+    (Kind.CARD, "123", "exp 12/29, CVV: 123"),
+    (Kind.IBAN, "DE89370400440532013000", "pay DE89370400440532013000 today"),
+    (Kind.IBAN, "GB82 WEST 1234 5698 7654 32", "GB82 WEST 1234 5698 7654 32 is mine"),
+    (Kind.BANK_ACCOUNT, "12-34-56", "sort code 12-34-56"),
+    (Kind.BANK_ACCOUNT, "31926819", "account number: 31926819"),
+    (Kind.BANK_ACCOUNT, "021000021", "routing number 021000021"),
+    (Kind.NATIONAL_ID, "536-90-4399", "it is 536-90-4399."),
+    (Kind.NATIONAL_ID, "AB123456C", "AB123456C"),
+    (Kind.NATIONAL_ID, "12345678Z", "El DNI 12345678Z"),
+    (Kind.NATIONAL_ID, "X1234567L", "NIE X1234567L"),
+    (Kind.NATIONAL_ID, "RSSMRA85T10A562S", "RSSMRA85T10A562S"),
+    (Kind.NATIONAL_ID, "529.982.247-25", "529.982.247-25"),
+    (Kind.NATIONAL_ID, "756.9217.0769.85", "AHV 756.9217.0769.85"),
+    (Kind.NATIONAL_ID, "111222333", "BSN 111222333"),
+    (Kind.NATIONAL_ID, "44051401359", "PESEL: 44051401359"),
+    (Kind.NATIONAL_ID, "811218-9876", "personnummer 811218-9876"),
+    (Kind.NATIONAL_ID, "131052-308T", "131052-308T"),
+    (Kind.NATIONAL_ID, "11010519491231002X", "身份证11010519491231002X"),
+    (Kind.NATIONAL_ID, "255081416802538", "255081416802538"),
+    (Kind.NATIONAL_ID, "L01X00T471", "Personalausweis L01X00T471"),
+    (Kind.TAX_ID, "86095742719", "Steuer-ID 86095742719"),
+    (Kind.TAX_ID, "11.222.333/0001-81", "CNPJ 11.222.333/0001-81"),
+    (Kind.TAX_ID, "ABCPE1234F", "ABCPE1234F"),
+    (Kind.PASSPORT, "C01X00T47", "Reisepass: C01X00T47"),
+    (Kind.PASSPORT, "533380006", "my passport number is 533380006"),
+    (Kind.DRIVING_LICENCE, "MORGA657054SM9IJ", "driving licence MORGA657054SM9IJ"),
+    (Kind.HEALTH_ID, "943 476 5919", "NHS number 943 476 5919"),
+    (Kind.VEHICLE, "1M8GDM9AXKP042788", "1M8GDM9AXKP042788"),
+    (Kind.VEHICLE, "B-MW 1234", "Kennzeichen B-MW 1234"),
+    (Kind.DATE_OF_BIRTH, "12.03.1985", "geboren am 12.03.1985 in Köln"),
+    (Kind.DATE_OF_BIRTH, "March 5, 1990", "Date of birth: March 5, 1990"),
+    (Kind.DATE_OF_BIRTH, "1990-03-05", '"dob": "1990-03-05"'),
+    (Kind.EMAIL, "jo.doe+x@mail.example.co.uk", "write jo.doe+x@mail.example.co.uk."),
+    (Kind.EMAIL, "jane dot doe at example dot com", "it is jane dot doe at example dot com"),
+    (Kind.EMAIL, "jane [at] example [dot] org", "mail jane [at] example [dot] org"),
+    (Kind.PHONE, "+49 30 901820", "+49 30 901820"),
+    (Kind.PHONE, "(212) 555-0187", "(212) 555-0187"),
+    (Kind.PHONE, "01 42 68 53 00", "01 42 68 53 00"),
+    (Kind.PHONE, "5551234567", "call me on 5551234567"),
+    (Kind.IP_ADDRESS, "192.168.178.20", "ping 192.168.178.20"),
+    (Kind.IP_ADDRESS, "2001:db8:85a3::8a2e:370:7334", "2001:db8:85a3::8a2e:370:7334"),
+    (Kind.MAC_ADDRESS, "00:1B:44:11:3A:B7", "MAC 00:1B:44:11:3A:B7"),
+    (Kind.INTERNAL_HOST, "db-1.corp", "db-1.corp is down"),
+    (Kind.INTERNAL_HOST, "build-7.prod.internal", "ssh build-7.prod.internal"),
+    (Kind.INTERNAL_HOST, "jenkins", "http://jenkins:8080/job"),
+    (Kind.FILE_PATH, "/home/marie/taxes/2023.pdf", "open /home/marie/taxes/2023.pdf"),
+    (Kind.FILE_PATH, r"C:\Users\Marie\cv.docx", r"see C:\Users\Marie\cv.docx"),
+    (Kind.SECRET_PATH, "~/.ssh/id_ed25519", "cat ~/.ssh/id_ed25519"),
+    (Kind.SECRET_PATH, ".env", "my .env file"),
+    (Kind.SECRET_PATH, "/srv/app/.aws/credentials", "/srv/app/.aws/credentials"),
+    (Kind.MARKED_PRIVATE, "do not share this", "Please do not share this."),
+    (Kind.MARKED_PRIVATE, "bleib lokal", "Bitte bleib lokal"),
+    (Kind.CONFIDENTIAL, "vertraulich", "streng vertraulich"),
+    (Kind.PASSWORD, "hunter2", "export DB_PASSWORD=hunter2"),
+    (Kind.PASSWORD, "Tr0ub4dor&3", "my password is Tr0ub4dor&3."),
+    (Kind.PASSWORD, "4921", "my PIN is 4921"),
+    (Kind.API_KEY, "9f8a7b6c5d4e3f2a1b0c9d8e7f6a5b4c", "secret: 9f8a7b6c5d4e3f2a1b0c9d8e7f6a5b4c"),
+    (Kind.TOKEN, "ghp_" + "a1B2" * 9, "token ghp_" + "a1B2" * 9),
+    (Kind.COOKIE, "sid=abc123def456; theme=dark", "Cookie: sid=abc123def456; theme=dark"),
+    (
+        Kind.CONNECTION_STRING,
+        "postgres://bob:s3cret@db:5432/app",
+        "DSN postgres://bob:s3cret@db:5432/app",
+    ),
+    (Kind.WALLET, "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa", "1A1zP1eP5QGefi2DMPTfTL5SLmv7DivfNa"),
+    (
+        Kind.WALLET,
+        "legal winner thank year wave sausage worth useful legal winner thank yellow",
+        "seed phrase: legal winner thank year wave sausage worth useful legal winner thank yellow",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "span", "text"), FOUND, ids=[f"{k}-{s}" for k, s, _ in FOUND])
+def test_found(kind: Kind, span: str, text: str) -> None:
+    assert (kind, span) in kinds(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Order 4111111111111112 has shipped",
+        "ISBN 978-3-16-148410-0",
+        "sha256 e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+        "commit 5d41402abc4b2a76b9719d911017c592",
+        "It takes 1234567890 steps, or 3.14159265358979 at most.",
+        "version 10.15.7.2 and v1.2.3.4",
+        "127.0.0.1:8080 and 0.0.0.0",
+        "at 12:34:56 the ratio was 16:9:4",
+        "550e8400-e29b-41d4-a716-446655440000",
+        "2024-05-17T10:22:33Z worker 1715941353123 finished in 0.0021 s",
+        "lat 52.520008, lon 13.404954",
+        "def login(password: str, token: str | None = None) -> None:",
+        'password = os.environ["DB_PASSWORD"]',
+        "max_tokens=4096, pad_token_id: 50256",
+        "The password is needed to log in; reset your password: click here",
+        "Sum the numbers 1234 5678 9012 3456 and 7890.",
+        "Natalia sold 48 clips in April and half as many in May.",
+        "Einstein was born on 14 March 1879.",
+        "Meet me at example.com tomorrow",
+        "import threading; x = threading.local()",
+        "event.key == 'Enter' and process.env.HOME",
+        "Copy .env.example first",
+        "rgb(255, 255, 255) #ff00aa 1920x1080",
+        "$12,345,678.90 in 1999-2004",
+        "@posix\n@pytest.mark.skipif(os.name == 'nt', reason='no sockets')",
+        "for one in (self.tcp, self.lan): print(one)",
+        "self._passphrase = passphrase",
+        'tokens: list[Token] = node.children[0].meta.get("inline1234567890abcdef")',
+        "secret = base64.b32encode(secrets.token_bytes(_SECRET_BYTES)).decode()",
+        "the call takes 12.3456 s (arXiv 2309.00071)",
+        "it stays on this machine",
+        "SELECT * FROM orders WHERE id = 763862134 LIMIT 26;",
+        "tracking 1Z1100C1189702956",
+        "PR 185 touches 797 lines (+185 -9)",
+        "00000000-0000-0000-0000-000000000000",
+    ],
+)
+def test_left_alone(text: str) -> None:
+    assert kinds(text) == set()

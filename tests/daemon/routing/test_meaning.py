@@ -1,0 +1,77 @@
+"""How the detectors of names, topics and the personal do together; the numbers are floors."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from topics import Prompts, interval, measure, own_sets
+
+from ingle.daemon.routing.detectors.classifier import PersonalClassifier
+from ingle.daemon.routing.detectors.names import NameDetector
+from ingle.daemon.routing.detectors.reading import Reader
+from ingle.daemon.routing.detectors.topics import TopicDetector
+from ingle.daemon.routing.finding import Kind, TextPart
+from ingle.daemon.routing.scanner import OwnWords, Scanner, make_scanner
+
+READER = Reader()
+DETECTORS = (NameDetector(READER), TopicDetector(READER), PersonalClassifier(READER))
+# An error of the quick run is one prompt of a hundred; the full one is nearer to what is promised.
+FLOORS = {True: 0.10, False: 0.13}
+FULL_FLOORS = {True: 0.06, False: 0.10}
+
+
+@pytest.mark.parametrize("prompts", own_sets(each=1), ids=lambda one: f"{one.name} {one.sensitive}")
+def test_few_prompts_of_each_set_are_judged_wrong(prompts: Prompts) -> None:
+    assert measure(prompts, make_scanner(OwnWords())).share <= FLOORS[prompts.sensitive]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("prompts", own_sets(), ids=lambda one: f"{one.name} {one.sensitive}")
+def test_hardly_any_prompt_of_the_whole_sets_is_judged_wrong(prompts: Prompts) -> None:
+    rate = measure(prompts, make_scanner(OwnWords()))
+    assert rate.share <= FULL_FLOORS[prompts.sensitive]
+    assert rate.low <= rate.share <= rate.high
+
+
+def test_an_interval_is_over_groups() -> None:
+    assert interval([(0, 4)] * 30) == (0.0, 0.1)
+    low, high = interval([(4, 4)] * 3 + [(0, 4)] * 27)
+    assert low < 0.1 < high
+    assert high - low > 0.15
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "You are a helpful assistant. Use the tools when needed.",
+        '{"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}',
+        "get_weather",
+        "Get the current weather for a city",
+        "Sure! Here is a function that adds two numbers:\n\ndef add(a, b):\n    return a + b",
+        "The capital of France is Paris.",
+    ],
+)
+def test_what_surrounds_a_chat_is_no_ones_life(text: str) -> None:
+    findings = [one for detector in DETECTORS for one in detector.find(text)]
+    assert [one for one in findings if one.kind is not Kind.PLACE] == []
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.text(max_size=300) | st.text("aA.é1 \n'-ßİ:,@$", max_size=300))
+def test_any_text_is_read_and_places_are_in_it(text: str) -> None:
+    for detector in DETECTORS:
+        for finding in detector.find(text):
+            assert 0 <= finding.start < finding.end <= len(text)
+            assert 0 <= finding.certainty <= 1
+
+
+def test_what_was_read_is_forgotten() -> None:
+    reader = Reader()
+    text = "My name is Tuulikki Virtanen."
+    scanner = Scanner([NameDetector(reader)], reader=reader)
+    scanner.scan([TextPart("prompt", text)])
+    before = reader.read(text)
+    assert reader.read(text) is before
+    scanner.forget()
+    assert reader.read(text) is not before

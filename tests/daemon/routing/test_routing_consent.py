@@ -1,0 +1,186 @@
+"""Explanations, yeses and taint, over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import pytest
+
+from tests.daemon.conftest import DaemonFactory, RunningDaemon
+from tests.daemon.routing.conftest import Sink, SinkExits
+
+MAIL = "Is anna@example.org a valid address?"
+CARD = "My card is 4111 1111 1111 1111."
+HARMLESS = "Why is the sky blue?"
+
+
+@pytest.fixture
+async def daemon(run_daemon: DaemonFactory, exits: SinkExits) -> AsyncGenerator[RunningDaemon]:
+    """A daemon with a local model and a provider."""
+    async with run_daemon(exits=exits) as running:
+        yield running
+
+
+def chat(*said: str) -> list[dict[str, str]]:
+    roles = ("user", "assistant")
+    return [{"role": roles[n % 2], "content": text} for n, text in enumerate(said)]
+
+
+async def explain(daemon: RunningDaemon, **body: Any) -> dict[str, Any]:
+    response = await daemon.unix.post("/ingle/v1/routing/explain", json=body)
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+async def ask(daemon: RunningDaemon, *said: str, **ingle: Any) -> str:
+    """The route that the answer took."""
+    body = {"model": "auto", "messages": chat(*said), "ingle": ingle}
+    response = await daemon.unix.post("/v1/chat/completions", json=body)
+    assert response.status_code == 200, response.text
+    return response.headers["ingle-route"]
+
+
+def policy(daemon: RunningDaemon, text: str) -> None:
+    path = daemon.services.router.policy.path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+async def test_an_explanation_says_what_was_found_and_where(
+    daemon: RunningDaemon, sink: Sink
+) -> None:
+    told = await explain(daemon, text=f"{CARD} {MAIL}")
+    assert (told["verdict"], told["rule"], told["class"]) == ("local", "card=never", "never")
+    assert (told["goes_to"], told["consents"]) == ("local", {})
+    found = {f["kind"]: f for f in told["findings"]}
+    assert found["email"]["class"] == "redact"
+    card = found["card"]
+    assert (card["where"], card["class"]) == ("messages[0].content", "never")
+    assert CARD[card["start"] : card["end"]] == "4111 1111 1111 1111"
+    clean = await explain(daemon, text=HARMLESS)
+    assert (clean["verdict"], clean["goes_to"]) == ("cloud", "sink/big")
+    private = await explain(daemon, text=HARMLESS, private=True)
+    assert (private["verdict"], private["rule"], private["goes_to"]) == (
+        "local",
+        "private",
+        "local",
+    )
+    assert sink.connections == 0
+
+
+async def test_without_a_provider_the_verdict_is_about_the_text(run_daemon: DaemonFactory) -> None:
+    async with run_daemon() as daemon:
+        told = await explain(daemon, text=HARMLESS)
+        assert (told["verdict"], told["goes_to"]) == ("cloud", "local")
+        assert "No provider is set up" in told["reason"]
+        assert (await explain(daemon, text=MAIL))["verdict"] == "redact"
+        assert (await explain(daemon, text=CARD))["verdict"] == "local"
+
+
+async def test_a_yes_to_placeholders(daemon: RunningDaemon, sink: Sink) -> None:
+    assert await ask(daemon, MAIL) == "local; model=echo:1; rule=email=redact"
+    told = await explain(daemon, messages=chat(MAIL))
+    assert told["redacted"] == [
+        {"where": "messages[0].content", "text": "Is [EMAIL_1] a valid address?"}
+    ]
+    assert list(told["consents"]) == ["redact"]
+    token = told["consents"]["redact"]
+    sink.answer = "Yes, [EMAIL_1] is."
+    body = {"model": "auto", "messages": chat(MAIL), "ingle": {"consent": token}}
+    response = await daemon.unix.post("/v1/chat/completions", json=body)
+    # The conversation was answered here before, so that its mark asks for a yes: this is one.
+    assert response.headers["ingle-route"].startswith("redact; model=sink/big")
+    assert "Yes, anna@example.org is." in response.text
+    assert b"anna" not in sink.received
+    assert b"[EMAIL_1]" in sink.received
+    # It is for this text alone.
+    assert "local" in await ask(daemon, MAIL + " Or tom@example.org.", consent=token)
+    assert sink.connections == 1
+
+
+async def test_a_yes_goes_for_its_conversation(daemon: RunningDaemon, sink: Sink) -> None:
+    policy(daemon, '[classes]\nemail = "ask"\n')
+    told = await explain(daemon, messages=chat(MAIL), conversation="c1")
+    assert told["verdict"] == "ask"
+    assert sorted(told["consents"]) == ["cloud", "redact"]
+    yes = told["consents"]["cloud"]
+    assert "cloud" in await ask(daemon, MAIL, conversation="c1", consent=yes)
+    assert b"anna@example.org" in sink.received
+    assert "cloud" in await ask(daemon, MAIL, "Done.", "And again?", conversation="c1")
+    assert "local" in await ask(daemon, MAIL, "Done.", "And again?", conversation="c2")
+    assert "local" in await ask(daemon, MAIL, CARD, "?", conversation="c1")
+    assert sink.connections == 2
+
+
+async def test_what_never_leaves_needs_its_name_typed(daemon: RunningDaemon, sink: Sink) -> None:
+    told = await explain(daemon, messages=chat(CARD), model="sink/big", override="never")
+    token = told["consents"]["cloud"]
+    body = {"model": "sink/big", "messages": chat(CARD)}
+    refused = await daemon.unix.post("/v1/chat/completions", json=body)
+    assert refused.status_code == 403
+    sent = await daemon.unix.post("/v1/chat/completions", json=body | {"ingle": {"consent": token}})
+    assert sent.headers["ingle-route"].startswith("cloud; model=sink/big")
+    assert b"4111 1111" in sink.received
+    # The next turn needs another one.
+    next_turn = {"model": "sink/big", "messages": chat(CARD, "ok", "hi")}
+    again = await daemon.unix.post("/v1/chat/completions", json=next_turn)
+    assert again.status_code == 403
+
+
+async def test_redaction_without_asking_where_the_owner_says_so(
+    daemon: RunningDaemon, sink: Sink
+) -> None:
+    policy(daemon, '[routes.work]\nredact = "always"\n')
+    body = {"model": "work", "messages": chat(MAIL)}
+    response = await daemon.unix.post("/v1/chat/completions", json=body)
+    assert response.headers["ingle-route"] == "redact; model=sink/big; rule=email=redact"
+    assert b"anna" not in sink.received
+    assert "local" in await ask(daemon, MAIL)
+
+
+async def test_a_conversation_stays_tainted(daemon: RunningDaemon, sink: Sink) -> None:
+    await ask(daemon, CARD, conversation="c1")
+    # The client dropped its history, and asks for a title of the rest.
+    assert "rule=taint" in await ask(daemon, "Give this a title.", conversation="c1")
+    assert "cloud" in await ask(daemon, "Give this a title.", conversation="c2")
+    # Without a name it is known by what it goes on from, and by what was answered.
+    long_answer = "Hello from the scripted model." + " And so on." * 3
+    assert len(long_answer) > 40
+    told = await explain(daemon, messages=chat("hi"), conversation="c1")
+    assert (told["verdict"], told["tainted"]) == ("local", True)
+    assert sink.connections == 1
+
+
+async def test_answers_to_what_is_sensitive_are_known_again(
+    run_daemon: DaemonFactory, exits: SinkExits, sink: Sink
+) -> None:
+    answer = "The quarterly numbers of Heron are better than anybody thought."
+    async with run_daemon(exits=exits, script={"reply": answer}) as daemon:
+        body = {"model": "auto", "messages": chat(CARD)}
+        said = await daemon.unix.post("/v1/chat/completions", json=body)
+        content = said.json()["choices"][0]["message"]["content"]
+        assert len(content) > 40
+        assert "rule=taint" in await ask(daemon, f"Summarise this:\n{content}")
+        assert sink.connections == 0
+
+
+async def test_routing_says_what_is_in_force(daemon: RunningDaemon, exits: SinkExits) -> None:
+    policy(daemon, '[routes.work]\ncloud = "sink/small"\nprefer = "local"\ndescription = "x"\n')
+    state = (await daemon.unix.get("/ingle/v1/routing")).json()
+    assert state["enabled"]
+    assert [route["name"] for route in state["routes"]] == ["auto", "work"]
+    work = state["routes"][1]
+    assert (work["local"], work["remote"], work["prefer"]) == ("echo:1", "sink/small", "local")
+    assert state["providers"][0]["name"] == "sink"
+    exits.refuses = "It has no key."
+    state = (await daemon.unix.get("/ingle/v1/routing")).json()
+    assert (state["enabled"], state["providers"][0]["trouble"]) == (False, "It has no key.")
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"text": "a", "messages": []}, {"text": 3}, {"text": "a", "override": "all"}]
+)
+async def test_nonsense_is_refused(daemon: RunningDaemon, body: dict[str, Any]) -> None:
+    response = await daemon.unix.post("/ingle/v1/routing/explain", json=body)
+    assert response.status_code in (400, 422)
