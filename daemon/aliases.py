@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from ingle.models.catalog import HUB_HOST, Catalog
@@ -29,8 +29,17 @@ class AliasTable:
     says: aliases that lead to other aliases lead to full ones.
     """
 
-    def __init__(self, aliases: Iterable[tuple[str, str]] = (), unknown_model: str = "") -> None:
-        """`unknown_model` answers to names that nobody knows, where it is not empty."""
+    def __init__(
+        self,
+        aliases: Iterable[tuple[str, str]] = (),
+        unknown_model: str = "",
+        stand_in: Callable[[str], str | None] = lambda name: None,
+    ) -> None:
+        """`unknown_model` answers to names that nobody knows, where it is not empty.
+
+        `stand_in` knows names that are no model's, and the model that answers to them here.
+        """
+        self._stand_in = stand_in
         exact: dict[str, str] = {}
         patterns: list[tuple[str, str]] = []
         for alias, target in aliases:
@@ -50,6 +59,7 @@ class AliasTable:
 
         Raises what `ModelStore.resolve` raises.
         """
+        reference = self._stand_in(reference) or reference
         try:
             return store.resolve(reference)
         except ModelNotFound as error:
@@ -59,7 +69,7 @@ class AliasTable:
             if target is None:
                 raise self._explained(error, reference, store) from None
         try:
-            return store.resolve(target)
+            return store.resolve(self._stand_in(target) or target)
         except ModelNotFound as error:
             raise ModelNotFound(
                 f"{reference!r} stands for {target!r} in the configuration, and there is no model "

@@ -10,17 +10,23 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
+from starlette.types import Scope
 
 from ingle.backends.errors import BackendError
 from ingle.models.errors import ModelError
 
 from .auth import Gate
+from .config import Config
 from .errors import MethodNotAllowed, NotFound, Problem, RequestError, describe
+from .http.access_log import ROUTE, AccessLog
 from .http.body import ClientLeft
+from .http.rate_limit import KeyLimits
 from .http.responses import error_response
 from .http.route_spec import RouteSpec
-from .keys import KeyRing, KeyStore
+from .http.sockets import WILDCARDS
+from .keys import KeyRing, KeyStore, Rate
 from .routes import route_table
+from .routing.route_note import RouteHeader
 from .services import Services
 
 
@@ -29,13 +35,20 @@ def create_app(services: Services) -> Starlette:
     app = Starlette(
         routes=[_route(spec) for spec in route_table(services)],
         middleware=[
+            *([Middleware(AccessLog)] if services.config.access_log else []),
+            Middleware(RouteHeader),
             Middleware(
                 Gate,
                 allowed_origins=services.config.allowed_origins,
                 max_body_bytes=services.config.max_body_bytes,
                 max_upload_bytes=services.config.max_upload_bytes,
+                allowed_hosts=_host_names(services.config),
                 keys=KeyRing(KeyStore(services.config.paths.keys)),
-            )
+                limits=KeyLimits(
+                    rate=Rate.parse(services.config.key_rate) if services.config.key_rate else None,
+                    at_once=services.config.key_requests,
+                ),
+            ),
         ],
         exception_handlers={
             RequestError: _answer,
@@ -51,8 +64,26 @@ def create_app(services: Services) -> Starlette:
     return app
 
 
+class NamedRoute(Route):
+    """A route that says in the scope which one it is, for the log."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """As `Route` does."""
+        match, child = super().matches(scope)
+        if match is not Match.NONE:
+            child[ROUTE] = self.path
+        return match, child
+
+
+def _host_names(config: Config) -> list[str]:
+    """The names that the owner gave this machine; an address to listen on is one of them."""
+    if config.host in WILDCARDS:
+        return [*config.allowed_hosts]
+    return [*config.allowed_hosts, f"[{config.host}]" if ":" in config.host else config.host]
+
+
 def _route(spec: RouteSpec) -> Route:
-    route = Route(spec.path, spec.endpoint, methods=[spec.method])
+    route = NamedRoute(spec.path, spec.endpoint, methods=[spec.method])
     if spec.stream is not None and route.methods is not None:
         # Starlette adds HEAD to every GET, and the head of a stream would be one without an end.
         route.methods.discard("HEAD")

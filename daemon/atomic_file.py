@@ -8,6 +8,8 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from ingle.models.failpoints import failpoint
+
 
 def write_atomically(path: Path, content: bytes, *, mode: int = 0o600) -> None:
     """Put `content` in the place of the file, which need not exist; links are followed.
@@ -23,10 +25,13 @@ def write_atomically(path: Path, content: bytes, *, mode: int = 0o600) -> None:
     temporary = Path(name)
     try:
         with os.fdopen(fd, "wb") as file:
+            failpoint("atomic.write")
             file.write(content)
             file.flush()
+            failpoint("atomic.sync")
             os.fsync(file.fileno())
         temporary.chmod(mode)
+        failpoint("atomic.rename")
         temporary.replace(target)
     except BaseException:
         temporary.unlink(missing_ok=True)

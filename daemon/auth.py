@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import ExitStack
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
@@ -20,15 +19,15 @@ from .errors import (
     UnsupportedMediaType,
     describe,
 )
+from .http.host_check import HostCheck
 from .http.http_protocol import CONNECTION, TARGET_IS_PATH
-from .http.peer import Connection
+from .http.peer import Connection, own_uid
+from .http.rate_limit import KeyLimits
 from .http.responses import error_response
+from .http.route_scopes import check_route
 from .keys import PREFIX as KEY_PREFIX
-from .keys import KeyRing
-
-LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
-# A unix socket has no name of its own, so clients put a made-up one into their URL.
-UNIX_NAMES = LOOPBACK_NAMES | {"ingle"}
+from .keys import KeyRecord, KeyRing
+from .permission import OWNER, holding
 
 # Every browser sends Sec-Fetch-Site and no page can leave it out. Sec-Fetch-Mode alone is no
 # sign: Node's fetch sends it, and with it many editors and agents.
@@ -54,7 +53,9 @@ class Gate:
         allowed_origins: Collection[str],
         max_body_bytes: int,
         max_upload_bytes: int,
+        allowed_hosts: Collection[str] = (),
         keys: KeyRing | None = None,
+        limits: KeyLimits | None = None,
         uid: Callable[[], int] | None = None,
     ) -> None:
         self._app = app
@@ -62,99 +63,114 @@ class Gate:
         self._origins = frozenset(allowed_origins) - {"null", "*"}
         self._max_body_bytes = max_body_bytes
         self._max_upload_bytes = max_upload_bytes
+        self._hosts = HostCheck(allowed_hosts)
         self._keys = keys
-        self._uid = uid or _own_uid
+        self._limits = limits or KeyLimits()
+        self._uid = uid or own_uid
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse, answer a preflight, or pass on."""
         if scope["type"] != "http":
             raise RuntimeError(f"The daemon speaks no {scope['type']}.")
         headers = Headers(scope=scope)
-        try:
-            origin = self._admit(scope, headers)
-        except RequestError as error:
-            # Closing drops an unread body, and with it for some clients the answer: an honest one
-            # whose body is too large may send it to the end, to be thrown away.
-            close = not isinstance(error, BodyTooLarge)
-            refusal = error_response(describe(error), scope["path"], close=close)
-            await refusal(scope, receive, send)
-            return
-        if origin is None:
-            await self._app(scope, receive, send)
-        elif scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
-            await _preflight(headers, origin)(scope, receive, send)
-        else:
-            await self._app(scope, receive, _sharing_with(origin, send))
+        with ExitStack() as counted:
+            try:
+                origin, key = self._admit(scope, headers)
+                # Always said: a pipelined request starts in the context of the one before it.
+                counted.enter_context(holding(key.permission() if key else OWNER))
+                if key is not None:
+                    counted.enter_context(self._limits.request(key))
+            except RequestError as error:
+                # Closing drops an unread body, and with it for some clients the answer: an honest
+                # one whose body is too large may send it to the end, to be thrown away.
+                close = not isinstance(error, BodyTooLarge)
+                refusal = error_response(describe(error), scope["path"], close=close)
+                await refusal(scope, receive, send)
+                return
+            if origin is None:
+                await self._app(scope, receive, send)
+            elif _asks_first(scope, headers):
+                await _preflight(headers, origin)(scope, receive, send)
+            else:
+                await self._app(scope, receive, _sharing_with(origin, send))
 
-    def _admit(self, scope: Scope, headers: Headers) -> str | None:
-        """The listed origin of a browser's request, None for other clients."""
+    def _admit(self, scope: Scope, headers: Headers) -> tuple[str | None, KeyRecord | None]:
+        """The listed origin of a browser's request, and the key that came along.
+
+        All of it is decided before a byte of the body is read.
+        """
         state = scope.get("state", {})
         connection: Connection | None = state.get(CONNECTION)
         if connection is None:
             raise Unauthorized("Nobody can tell whose connection this is.")
-        self._check_user(connection, scope, headers)
+        key = self._check_user(connection, scope, headers)
         if not state.get(TARGET_IS_PATH, True):
             raise InvalidBody("The request line must hold a path, not a whole address.")
-        _check_host(connection, headers)
+        self._hosts.check(connection, headers)
         origin = self._check_origin(headers)
+        if key is not None and not _asks_first(scope, headers):
+            check_route(key.permission(), scope["method"], scope["path"])
         self._check_length(scope["path"], headers)
         if origin is not None:
             _check_media_type(scope, headers)
-        return origin
+        return origin, key
 
-    def _check_user(self, connection: Connection, scope: Scope, headers: Headers) -> None:
+    def _check_user(
+        self, connection: Connection, scope: Scope, headers: Headers
+    ) -> KeyRecord | None:
         """A key stands in for the user where the system does not name one, or names another.
 
         A key that is wrong is refused even where none is needed: whoever set one wants it to count.
         """
-        has_key = self._has_key(headers)
+        key = self._key_of(headers)
         if connection.uid is None:
             # A browser asks without its key first, and gets no more than the answer to that.
-            if has_key or self._is_preflight(scope, headers):
-                return
+            if key is not None or self._is_preflight(scope, headers):
+                return key
             raise Unauthorized(
                 "The system does not tell which user this connection belongs to.",
                 hint="Send a key that `ingle key new` made, as `Authorization: Bearer`, or use the "
                 "unix socket; `ingle ps` prints where it is.",
                 headers=CHALLENGE,
             )
-        if connection.uid != self._uid() and not (has_key and connection.kind == "tcp"):
+        if connection.uid != self._uid() and not (key is not None and connection.kind == "tcp"):
             raise Forbidden(
                 "This daemon belongs to another user.",
                 hint="Start your own: `ingle serve --port 0`.",
                 code="wrong_user",
             )
+        return key
 
-    def _has_key(self, headers: Headers) -> bool:
-        """Whether a key came along; raises `Unauthorized` for one that is not, or no more, valid.
+    def _key_of(self, headers: Headers) -> KeyRecord | None:
+        """The key that came along; raises `Unauthorized` for one that is not, or no more, valid.
 
         Other words in its place are no keys: clients that need none send `x`, `ollama` or `sk-…`.
         """
         said = {key for name in KEY_HEADERS for key in _keys_said(headers.getlist(name))}
-        for key in said:
-            record = self._keys.find(key) if self._keys is not None else None
-            if record is None:
-                raise Unauthorized(
-                    "This key is not, or no longer, valid.",
-                    hint="`ingle key list` shows which there are, `ingle key new` makes one.",
-                    code="invalid_api_key",
-                    headers=CHALLENGE,
-                )
-            assert self._keys is not None
-            if self._keys.expired(record):
-                raise Unauthorized(
-                    f"The key '{record.name}' has expired.",
-                    hint="`ingle key new` makes another.",
-                    code="invalid_api_key",
-                    headers=CHALLENGE,
-                )
-            self._keys.note_use(record)
-        return bool(said)
+        if not said:
+            return None
+        record = self._keys.find(said.pop()) if self._keys is not None else None
+        if record is None or said:  # of two keys nobody could say which one counts
+            raise Unauthorized(
+                "This key is not, or no longer, valid.",
+                hint="`ingle key list` shows which there are, `ingle key new` makes one.",
+                code="invalid_api_key",
+                headers=CHALLENGE,
+            )
+        assert self._keys is not None
+        if self._keys.expired(record):
+            raise Unauthorized(
+                f"The key '{record.name}' has expired.",
+                hint="`ingle key new` makes another.",
+                code="invalid_api_key",
+                headers=CHALLENGE,
+            )
+        self._keys.note_use(record)
+        return record
 
     def _is_preflight(self, scope: Scope, headers: Headers) -> bool:
-        asks = "access-control-request-method" in headers and scope["method"] == "OPTIONS"
         origins = headers.getlist("origin")
-        return asks and len(origins) == 1 and origins[0] in self._origins
+        return _asks_first(scope, headers) and len(origins) == 1 and origins[0] in self._origins
 
     def _check_origin(self, headers: Headers) -> str | None:
         if not any(sign in headers for sign in BROWSER_SIGNS):
@@ -186,34 +202,11 @@ def _keys_said(values: Iterable[str]) -> Iterator[str]:
             yield word
 
 
-def _own_uid() -> int:
-    # Windows tells no uid of a peer, so there is nothing to compare with.
-    return -1 if sys.platform == "win32" else os.geteuid()
-
-
 def body_too_large(limit: int, setting: str = "max_body_bytes") -> BodyTooLarge:
     """The refusal of a body above `limit` bytes, which the setting says."""
     return BodyTooLarge(
         f"The request's body is larger than the {limit} bytes that are allowed.",
         hint=f"Send less, or raise `{setting}`.",
-    )
-
-
-def _check_host(connection: Connection, headers: Headers) -> None:
-    """A page that resolves its own name to 127.0.0.1 still has to send that name as Host."""
-    hosts = headers.getlist("host")
-    names = UNIX_NAMES if connection.kind == "unix" else LOOPBACK_NAMES
-    if len(hosts) == 1:
-        host = hosts[0].lower()
-        if host in names:
-            return
-        name, _, port = host.rpartition(":")
-        if name in names and (connection.kind == "unix" or port == str(connection.port)):
-            return
-    raise Forbidden(
-        "The Host header must name this machine as 127.0.0.1, localhost or [::1].",
-        hint="Use http://127.0.0.1 with the daemon's port in the client's settings.",
-        code="host_not_allowed",
     )
 
 
@@ -233,6 +226,11 @@ def is_json(headers: Headers) -> bool:
     """Whether the body is labelled as JSON."""
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     return media_type == "application/json" or media_type.endswith("+json")
+
+
+def _asks_first(scope: Scope, headers: Headers) -> bool:
+    """Whether a browser asks what a page may send."""
+    return "access-control-request-method" in headers and scope["method"] == "OPTIONS"
 
 
 def _preflight(headers: Headers, origin: str) -> Response:

@@ -29,9 +29,20 @@ class Config:
     port: int = 4645
     socket: Path = Path()
     allowed_origins: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+    allow_lan: bool = False
+    allow_plain_lan: bool = False
+    tls_cert: str = ""
+    tls_key: str = ""
+    max_connections: int = 256
+    key_rate: str = ""
+    key_requests: int = 32
     default_model: str = "smollm2"
     aliases: tuple[tuple[str, str], ...] = ()
     unknown_model: str = ""
+    offline: bool = False
+    import_models: bool = True
+    model_folders: tuple[Path, ...] = ()
     context: int = 0
     max_context: int = 0
     max_tokens: int = 0
@@ -46,15 +57,28 @@ class Config:
     flash_attention: Literal["auto", "on", "off"] = "auto"
     mmap: bool = True
     mlock: bool = False
+    confine: bool = True
     speculation: Literal["auto", "off", "ngram", "draft"] = "auto"
     keep_alive: float = 900.0
     max_keep_alive: float = -1.0
+    keep_alives: tuple[tuple[str, float], ...] = ()
+    pinned: tuple[str, ...] = ()
+    preload: tuple[str, ...] = ()
+    memory_limit: int = 0
+    vram_limit: int = 0
+    shrink_context: bool = False
     kv_disk: int = 4 * 2**30
     kv_memory: int = 512 * 2**20
+    keep_chats: float = -1.0
+    keep_responses: float = 30 * 86400.0
+    keep_batches: float = 30 * 86400.0
+    keep_kv: float = 30 * 86400.0
     max_body_bytes: int = 64 * 2**20
     max_upload_bytes: int = 64 * 2**30
     shutdown_grace: float = 10.0
     log_level: str = "info"
+    log_format: Literal["text", "json"] = "text"
+    access_log: bool = False
 
     def __post_init__(self) -> None:
         if self.socket == Path():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from .nvidia import GpuReader, open_nvml
+from ingle.backends.hardware.nvml import GpuReader, GpuReading, open_nvml
+
+from .gpu_driver import GpuDriver
 
 POWERCAP = Path("/sys/class/powercap")
 _LONGEST_GAP = 15.0
@@ -39,12 +42,18 @@ class EnergyCount:
         self._counter: float | None = None
         self._at = 0.0
 
-    def observe(self, counter: float | None, watts: float | None, now: float) -> None:
-        """Take in what a device says at `now`, seconds of any clock; a counter may begin anew."""
+    def observe(
+        self, counter: float | None, watts: float | None, now: float, *, wraps_at: float = 0.0
+    ) -> None:
+        """Take in what a device says at `now`, seconds of any clock.
+
+        A counter that goes back began anew, after it had come to `wraps_at` where that is known.
+        """
         gap = now - self._at
         if counter is not None:
             before = self._counter if self._counter is not None else counter
-            self._add(counter - before if counter >= before else counter)
+            rest = max(0.0, wraps_at - before)
+            self._add(counter - before if counter >= before else rest + counter)
             self._counter = counter
         elif watts is not None:
             self._add(watts * gap if self.joules is not None and gap <= _LONGEST_GAP else 0.0)
@@ -59,37 +68,43 @@ class PackagePower:
 
     def __init__(self, folder: Path = POWERCAP) -> None:
         self._folder = folder
-        self._count = EnergyCount()
+        self._counts: dict[str, EnergyCount] = {}
         self._before: tuple[float, float] | None = None
 
     def read(self, now: float) -> tuple[float | None, float | None]:
         """Watts since the last reading, and joules since the first one."""
-        counter = self._counter()
-        self._count.observe(counter, None, now)
-        joules, before = self._count.joules, self._before
-        if counter is None or joules is None:
+        joules, before = self._joules(now), self._before
+        if joules is None:
             return None, None
         self._before = now, joules
         if before is None or not 0 < now - before[0] <= _LONGEST_GAP:
             return None, joules
         return (joules - before[1]) / (now - before[0]), joules
 
-    def _counter(self) -> float | None:
-        """Joules of all packages; what is inside of them is not counted twice."""
-        total, found = 0, False
+    def _joules(self, now: float) -> float | None:
+        """Of all packages, each of which has a counter that begins anew when it is full.
+
+        What is inside of a package, or has packages in it, would count them twice.
+        """
         for zone in sorted(self._folder.glob("intel-rapl:*")):
-            if zone.name.count(":") != 1:
-                continue
             try:
-                total += int((zone / "energy_uj").read_text())
+                if not (zone / "name").read_text().startswith("package"):
+                    continue
+                counter = int((zone / "energy_uj").read_text())
+                most = int((zone / "max_energy_range_uj").read_text())
             except (OSError, ValueError):
                 return None
-            found = True
-        return total / 1e6 if found else None
+            count = self._counts.setdefault(zone.name, EnergyCount())
+            count.observe(counter / 1e6, None, now, wraps_at=most / 1e6)
+        told = [count.joules or 0.0 for count in self._counts.values()]
+        return sum(told) if told else None
 
 
 class DeviceMeters:
-    """Reads every device there is; blocking, and used from one thread at a time."""
+    """Reads every device there is; blocking, for any thread.
+
+    The GPUs' driver stays open only while somebody looks on (`hold`): it keeps some GPUs awake.
+    """
 
     def __init__(
         self,
@@ -97,24 +112,39 @@ class DeviceMeters:
         package: PackagePower | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """The GPUs' driver is looked for at the first reading."""
-        self._open_gpus = open_gpus
-        self._gpus: GpuReader | None = None
-        self._opened = False
+        self._driver = GpuDriver(open_gpus, clock)
+        self._held = False
+        self._lock = threading.Lock()
         self._package = package or PackagePower()
         self._counts: list[EnergyCount] = []
         self._clock = clock
 
     def read(self) -> list[DeviceGauges]:
         """The GPUs, then the processor."""
-        if not self._opened:
-            self._opened = True
-            self._gpus = self._open_gpus()
-        now = self._clock()
-        return [*self._read_gpus(now), self._read_processor(now)]
+        with self._lock:
+            now = self._clock()
+            gauges = [*self._read_gpus(now), self._read_processor(now)]
+            self._close_unless_held()
+            return gauges
+
+    def hold(self, on: bool) -> None:
+        """Whether more readings are to be expected; never waits for one that goes on."""
+        self._held = on
+        if self._lock.acquire(blocking=False):
+            try:
+                self._close_unless_held()
+            finally:
+                self._lock.release()
+
+    def _close_unless_held(self) -> None:
+        if not self._held:
+            self._driver.close()
 
     def _read_gpus(self, now: float) -> list[DeviceGauges]:
-        readings = self._gpus.read() if self._gpus is not None else []
+        driver = self._driver.get()
+        readings = driver.read() if driver is not None else []
+        if readings and all(reading == GpuReading(name=reading.name) for reading in readings):
+            self._driver.failed()  # it was updated under us, or has lost its GPU
         self._counts += [EnergyCount() for _ in readings[len(self._counts) :]]
         gauges: list[DeviceGauges] = []
         for reading, count in zip(readings, self._counts, strict=False):

@@ -5,6 +5,7 @@ RequestError
 │   └── UnsupportedField  … because of a field that is known but not served
 ├── Unauthorized          nobody can tell whose request this is
 ├── Forbidden             the request comes from somebody or somewhere that may not ask
+│   └── RouteRefused      … because the policy keeps it on this machine
 ├── NotFound              no such route or resource
 ├── MethodNotAllowed      the path exists, the method does not
 ├── BodyTimeout           the body did not arrive
@@ -33,6 +34,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from ingle.backends import errors as backends
+from ingle.backends.remote import errors as remote
 from ingle.models import errors as models
 
 log = logging.getLogger("ingle.daemon")
@@ -84,6 +86,12 @@ class Forbidden(RequestError):
 
     status = 403
     code = "forbidden"
+
+
+class RouteRefused(Forbidden):
+    """A provider's model was chosen by name for what the owner's policy keeps here."""
+
+    code = "route_refused"
 
 
 class NotFound(RequestError):
@@ -349,8 +357,10 @@ STATUS: tuple[tuple[type[models.ModelError] | type[backends.BackendError], int],
     (models.UnsupportedModel, 422),
     (models.UnusableName, 400),
     (models.ModelInUse, 409),
+    (models.NotOurs, 409),
     (models.PullCancelled, 409),
     (models.DiskFull, 507),
+    (models.Offline, 503),
     (models.SourceUnavailable, 502),
     (models.HashMismatch, 502),
     (models.PullFailed, 502),
@@ -359,6 +369,11 @@ STATUS: tuple[tuple[type[models.ModelError] | type[backends.BackendError], int],
     (backends.OutOfMemory, 507),
     (backends.LoadFailed, 500),
     (backends.WorkerDied, 503),
+    (remote.NotCleared, 403),
+    (remote.RemoteForbidden, 403),
+    (remote.CannotExpress, 400),
+    (remote.ProviderUnreachable, 504),
+    (remote.RemoteError, 502),
     (backends.BackendError, 500),
 )
 

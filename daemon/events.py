@@ -103,6 +103,17 @@ class EventHub:
             if pages_of is None or subscription.pages_of == pages_of:
                 subscription.put(event)
 
+    def tell(
+        self,
+        subscription: Subscription,
+        name: EventName,
+        data: msgspec.Struct,
+        *,
+        replaces: str | None = None,
+    ) -> None:
+        """Tell one listener alone; see `publish`."""
+        subscription.put(Broadcast(name, self._encoder.encode(data), replaces))
+
     @contextmanager
     def subscribe(self, *, pages_of: str | None = None) -> Generator[Subscription]:
         """Listen for as long as the context lasts."""

@@ -6,6 +6,8 @@ import asyncio
 import secrets
 import time
 from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -24,15 +26,19 @@ from ingle.backends.base import (
 )
 from ingle.backends.conversation import ToolCall
 
-from .errors import ErrorDetail, NotFound, TooManyGenerations, describe
-from .lifecycle import ModelManager
+from .errors import Conflict, ErrorDetail, NotFound, TooManyGenerations, describe
+from .lifecycle import Lease, ModelManager
 from .request_queue import Place
+from .routing.route_lease import OpenLocal
+from .routing.route_note import RouteNote
 
 MAX_RUNNING = 64
 KEEP_SECONDS = 600.0
 KEEP_BYTES = 64 * 2**20
 MAX_AT_ONCE = 256
 """Events that go to a follower in one piece."""
+EVENT_BYTES = 230
+"""What an event and its piece of text take in memory beside what is sent of it, as measured."""
 
 GenerationState = Literal["running", "finished", "failed"]
 
@@ -120,6 +126,14 @@ class LoggedEvent(msgspec.Struct, frozen=True):
     data: bytes
 
 
+@dataclass(frozen=True)
+class Way:
+    """A route that a generation takes: `open` makes its lease, `note` says where it leads."""
+
+    note: RouteNote
+    open: Callable[[OpenLocal], AbstractAsyncContextManager[Lease]]
+
+
 class Generation:
     """One generation: its task, and the log of its events, numbered from 1."""
 
@@ -130,6 +144,7 @@ class Generation:
         name: str,
         request: GenerateRequest,
         place: Place | None = None,
+        way: Way | None = None,
     ) -> None:
         self.id = request.id
         self.model = name
@@ -150,6 +165,7 @@ class Generation:
         self._started_at: float | None = None
         self._first_at: float | None = None
         self._cancelled = False
+        self._way = way
         self.task = asyncio.create_task(self._run(manager, reference, request, place))
         if place is not None:  # a task that is cancelled before its first step never sees it
             self.task.add_done_callback(lambda _: place.leave())
@@ -204,10 +220,15 @@ class Generation:
         place: Place | None,
     ) -> None:
         try:
-            async with manager.lease(
-                reference, priority=request.priority, place=place, on_progress=self._loading
-            ) as lease:
-                await lease.backend.run(request, partial(self._take, lease.info.context))
+
+            def open_local(name: str) -> AbstractAsyncContextManager[Lease]:
+                return manager.lease(
+                    name, priority=request.priority, place=place, on_progress=self._loading
+                )
+
+            leasing = self._way.open(open_local) if self._way else open_local(reference)
+            async with leasing as lease:
+                await lease.backend.run(request, partial(self._take, lease))
         except asyncio.CancelledError:
             if not self._cancelled:  # the daemon itself goes down
                 raise
@@ -215,10 +236,12 @@ class Generation:
         except Exception as error:
             self._fail(error)
 
-    def _take(self, context: int, events: list[Event]) -> None:
+    def _take(self, lease: Lease, events: list[Event]) -> None:
         for event in events:
             match event:
                 case Started():
+                    self._tell_way()
+                    context = lease.info.context
                     self._started_at = time.monotonic()
                     self._started = StartedEvent(event.prompt_tokens, event.cached_tokens, context)
                     self._append("started", self._started)
@@ -228,6 +251,12 @@ class Generation:
                     self._take_piece(event, len(event.token_ids))
                 case Finished():
                     self._finish(self._finished_event(event))
+
+    def _tell_way(self) -> None:
+        """Where it is answered is known with the first event: until then, that can change."""
+        if self._way is not None and self._way.note.taken is not None:
+            self._append("route", self._way.note.taken)
+            self._way = None
 
     def _take_piece(
         self, event: Delta | ReasoningDelta | ToolCallStarted | ToolCallDelta, tokens: int
@@ -258,9 +287,9 @@ class Generation:
         started = self._started or StartedEvent(0, 0, 0)
         return FinishedEvent(
             reason=event.reason,
-            prompt_tokens=started.prompt_tokens,
+            prompt_tokens=started.prompt_tokens + event.prompt_tokens,
             completion_tokens=event.completion_tokens,
-            cached_tokens=started.cached_tokens,
+            cached_tokens=started.cached_tokens + event.cached_tokens,
             context=started.context,
             queue_seconds=event.queue_seconds,
             prompt_seconds=event.prompt_seconds,
@@ -296,6 +325,7 @@ class Generation:
     def _fail(self, error: Exception) -> None:
         if self.state != "running":
             return
+        self._tell_way()
         self.error = describe(error).native().error
         self._end("failed")
         self._append("error", ErrorEvent(self.error))
@@ -307,7 +337,7 @@ class Generation:
     def _append(self, name: str, event: msgspec.Struct) -> None:
         logged = LoggedEvent(len(self._log) + 1, name, self._encoder.encode(event))
         self._log.append(logged)
-        self.size += len(logged.data) + 100
+        self.size += len(logged.data) + EVENT_BYTES
         self._news.set()
 
 
@@ -335,8 +365,18 @@ class GenerationRegistry:
         name: str,
         request: GenerateRequest,
         enter: Callable[[], Place] | None = None,
+        way: Way | None = None,
     ) -> Generation:
-        """Begin one; raises `TooManyGenerations`, and what `enter`, which takes its place, does."""
+        """Begin one; `enter` takes its place, and a `way` takes that of the `reference`.
+
+        Raises `Conflict` where its id is taken, `TooManyGenerations`, and what `enter` does.
+        """
+        if request.id in self._generations:
+            raise Conflict(
+                "There is a generation of this id already.",
+                hint="Choose another id, or follow that one.",
+                code="generation_exists",
+            )
         running = sum(g.state == "running" for g in self._generations.values())
         if running >= self._max_running:
             raise TooManyGenerations(
@@ -344,7 +384,7 @@ class GenerationRegistry:
                 hint="Wait for one to end, or cancel one.",
             )
         place = enter() if enter is not None else None
-        generation = Generation(self._manager, reference, name, request, place)
+        generation = Generation(self._manager, reference, name, request, place, way)
         self._generations[generation.id] = generation
         generation.task.add_done_callback(lambda _: self._forget_old())
         return generation
@@ -359,6 +399,20 @@ class GenerationRegistry:
                 code="generation_not_found",
             )
         return generation
+
+    def forget(self, chosen: Callable[[str, float], bool], *, dry_run: bool = False) -> int:
+        """Drop the ended ones of these ids and times of their end (Unix seconds); how many."""
+        behind = time.time() - time.monotonic()
+        ended = [
+            generation.id
+            for generation in self._generations.values()
+            if generation.ended_at is not None
+            and chosen(generation.id, generation.ended_at + behind)
+        ]
+        if not dry_run:
+            for id_ in ended:
+                del self._generations[id_]
+        return len(ended)
 
     async def close(self) -> None:
         """Cancel what still runs."""

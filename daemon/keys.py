@@ -11,14 +11,16 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from ingle.models.file_lock import FileLock
 
 from .atomic_file import write_atomically
+from .permission import Permission, Scope
 
 log = logging.getLogger("ingle.daemon")
 
@@ -27,6 +29,8 @@ PREFIX = "ingle-"
 
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9 ._@-]{0,62}[A-Za-z0-9])?")
 _SECRET_BYTES = 32
+_RATE = re.compile(r"([0-9]{1,7})/(s|m|h|d)")
+_RATE_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _LONGEST_KEY = 256
 _USE_RESOLUTION = 3600
 _LOCK_SECONDS = 5.0
@@ -41,7 +45,43 @@ class KeyFailure(Exception):
         self.hint = hint
 
 
-class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
+class Rate(msgspec.Struct, frozen=True):
+    """At most so many requests in so many seconds."""
+
+    requests: int
+    seconds: int
+
+    @classmethod
+    def parse(cls, text: str) -> Rate:
+        """That of "60/m"; raises `ValueError`."""
+        found = _RATE.fullmatch(text.strip().lower())
+        if found is None or not 0 < int(found[1]) <= 10**6:
+            raise ValueError(text)
+        return cls(int(found[1]), _RATE_UNITS[found[2]])
+
+    @property
+    def short(self) -> str:
+        """As it is written: "60/m"."""
+        unit = next((name for name, s in _RATE_UNITS.items() if s == self.seconds), None)
+        return f"{self.requests}/{unit or f'{self.seconds}s'}"
+
+
+class KeyLimitation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a key is for; all that it leaves out is allowed.
+
+    `models` are patterns of full names, and `route` says where a request may be answered.
+    """
+
+    scopes: tuple[Scope, ...] = tuple(Scope)
+    models: tuple[str, ...] = ()
+    route: Literal["any", "local"] = "any"
+    rate: Rate | None = None
+
+
+UNLIMITED = KeyLimitation()
+
+
+class KeyRecord(KeyLimitation, frozen=True, kw_only=True):
     """A key as it is kept: times in seconds since 1970, `digest` the SHA-256 of the key in hex."""
 
     id: str
@@ -53,6 +93,15 @@ class KeyRecord(msgspec.Struct, frozen=True, kw_only=True):
     def expired(self, now: float) -> bool:
         """Whether its time is over."""
         return self.expires is not None and now >= self.expires
+
+    def permission(self) -> Permission:
+        """What a request with this key may do."""
+        return Permission(
+            key=self.name,
+            scopes=frozenset(self.scopes),
+            models=self.models,
+            cloud=self.route == "any",
+        )
 
 
 class _KeyFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,15 +132,19 @@ class KeyStore:
                 "Remove it, and make new keys: those in it cannot be used.",
             ) from error
 
-    def create(self, name: str = "", lifetime: float | None = None) -> tuple[KeyRecord, str]:
+    def create(
+        self,
+        name: str = "",
+        lifetime: float | None = None,
+        limitation: KeyLimitation = UNLIMITED,
+    ) -> tuple[KeyRecord, str]:
         """A new key, and what to say to be let in, which is not kept; `lifetime` is seconds."""
         if name and not NAME.fullmatch(name):
             raise KeyFailure(
                 f"{name!r} cannot be a key's name.",
                 "Use up to 64 letters, digits, spaces, dots, dashes, underscores and @.",
             )
-        secret = base64.b32encode(secrets.token_bytes(_SECRET_BYTES)).decode().rstrip("=").lower()
-        key, now = PREFIX + secret, int(time.time())
+        key, now = _new_key(), int(time.time())
         with self._locked():
             keys = self.list()
             names = {record.name for record in keys}
@@ -106,19 +159,44 @@ class KeyStore:
                 digest=_digest(key),
                 created=now,
                 expires=None if lifetime is None else now + max(1, round(lifetime)),
+                scopes=limitation.scopes,
+                models=limitation.models,
+                route=limitation.route,
+                rate=limitation.rate,
             )
             self._write([*keys, record])
+        return record, key
+
+    def rotate(self, reference: str, lifetime: float | None = None) -> tuple[KeyRecord, str]:
+        """Put a new key in the place of one: same name, same limits; the old one opens nothing.
+
+        Without a `lifetime` it ends when the old one would have.
+        """
+        key, now = _new_key(), int(time.time())
+        with self._locked():
+            keys = self.list()
+            old = _find(keys, reference)
+            if lifetime is None and old.expired(now):
+                raise KeyFailure(
+                    f"The key '{old.name}' has expired.",
+                    "Say how long the new one lasts: `--expires 90d`.",
+                )
+            record = msgspec.structs.replace(
+                old,
+                digest=_digest(key),
+                created=now,
+                expires=old.expires if lifetime is None else now + max(1, round(lifetime)),
+            )
+            self._write([record if one is old else one for one in keys])
         return record, key
 
     def revoke(self, reference: str) -> KeyRecord:
         """Forget the key of that name or id."""
         with self._locked():
             keys = self.list()
-            found = [key for key in keys if reference in (key.name, key.id)]
-            if not found:
-                raise KeyFailure(f"There is no key '{reference}'.", "`ingle key list` shows all.")
-            self._write([key for key in keys if key is not found[0]])
-        return found[0]
+            found = _find(keys, reference)
+            self._write([key for key in keys if key is not found])
+        return found
 
     def last_used(self) -> dict[str, int]:
         """By id, the hour in which the daemon last saw each key."""
@@ -219,6 +297,18 @@ def _others_can_write(found: os.stat_result) -> bool:
     if sys.platform == "win32":
         return False
     return found.st_uid != os.geteuid() or bool(found.st_mode & 0o022)
+
+
+def _find(keys: Iterable[KeyRecord], reference: str) -> KeyRecord:
+    found = next((key for key in keys if reference in (key.name, key.id)), None)
+    if found is None:
+        raise KeyFailure(f"There is no key '{reference}'.", "`ingle key list` shows all.")
+    return found
+
+
+def _new_key() -> str:
+    secret = base64.b32encode(secrets.token_bytes(_SECRET_BYTES)).decode()
+    return PREFIX + secret.rstrip("=").lower()
 
 
 def _digest(key: str) -> str:

@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
 
 import msgspec
 
-from ingle.backends.base import (
-    Backend,
-    Embedded,
-    EmbedRequest,
-    Event,
-    EventSink,
-    Gauges,
-    GenerateRequest,
-    LoadProgress,
-    ModelInfo,
-    Reranked,
-    RerankRequest,
-    Tokenized,
-    TokenizeRequest,
-)
-from ingle.backends.page_map import PagesSink
+from ingle.backends.base import Backend, Event, EventSink, GenerateRequest
+from ingle.models.memory_needs import MemoryNeeds
 
 from .config import Config
+from .wrapped_backend import WrappedBackend
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +22,11 @@ class Limits:
     default_max_tokens: int = 0
     max_context: int = 0
     max_keep_alive: float = -1.0
+    memory: MemoryNeeds = field(default_factory=MemoryNeeds)
+    """Of all models together; 0 is no limit."""
+
+    shrink_context: bool = False
+    """Whether a model that memory is too short for may get less context than it was to have."""
 
     @classmethod
     def of(cls, config: Config) -> Limits:
@@ -45,6 +36,8 @@ class Limits:
             default_max_tokens=config.default_max_tokens,
             max_context=config.max_context,
             max_keep_alive=config.max_keep_alive,
+            memory=MemoryNeeds(config.memory_limit, config.vram_limit),
+            shrink_context=config.shrink_context,
         )
 
     def tokens(self, asked: int | None) -> int | None:
@@ -70,67 +63,20 @@ class Limits:
         return BoundedBackend(backend, self) if bounded else backend
 
 
-class BoundedBackend:
+class BoundedBackend(WrappedBackend):
     """A backend whose answers are no longer than `limits` allow."""
 
     def __init__(self, backend: Backend, limits: Limits) -> None:
-        self._backend = backend
+        super().__init__(backend)
         self._limits = limits
-
-    @property
-    def state(self) -> Literal["new", "starting", "ready", "stopping", "dead"]:
-        """The backend's."""
-        return self._backend.state
-
-    @property
-    def pid(self) -> int | None:
-        """The backend's."""
-        return self._backend.pid
-
-    @property
-    def gauges(self) -> Gauges:
-        """The backend's."""
-        return self._backend.gauges
-
-    async def start(self, on_progress: LoadProgress | None = None) -> ModelInfo:
-        """Load the model."""
-        return await self._backend.start(on_progress)
 
     def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
         """Yield the request's events."""
-        return self._backend.generate(self._bounded(request))
+        return super().generate(self._bounded(request))
 
     async def run(self, request: GenerateRequest, sink: EventSink) -> None:
         """Pass the request's events to `sink`."""
-        await self._backend.run(self._bounded(request), sink)
-
-    async def embed(self, request: EmbedRequest) -> Embedded:
-        """Turn texts into vectors."""
-        return await self._backend.embed(request)
-
-    async def rerank(self, request: RerankRequest) -> Reranked:
-        """Score documents."""
-        return await self._backend.rerank(request)
-
-    async def tokenize(self, request: TokenizeRequest) -> Tokenized:
-        """Turn text into tokens, or back."""
-        return await self._backend.tokenize(request)
-
-    async def wait_dead(self) -> str:
-        """Return once the backend is dead."""
-        return await self._backend.wait_dead()
-
-    def trim(self) -> None:
-        """Ask for memory back."""
-        self._backend.trim()
-
-    def watch_pages(self, sink: PagesSink | None) -> None:
-        """Look at pages, or no longer."""
-        self._backend.watch_pages(sink)
-
-    async def stop(self, grace: float = 5.0) -> None:
-        """End the model."""
-        await self._backend.stop(grace)
+        await super().run(self._bounded(request), sink)
 
     def _bounded(self, request: GenerateRequest) -> GenerateRequest:
         tokens = self._limits.tokens(request.max_tokens)

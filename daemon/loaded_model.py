@@ -7,18 +7,35 @@ import time
 import msgspec
 
 from ingle.backends.base import Gauges, Quantize, SpeculationKind
+from ingle.models.memory_needs import MemoryNeeds
 
 from .memory import ProcessMemory
 from .model_run import ModelRun, ModelState
 
 
+class ModelMemory(msgspec.Struct, frozen=True):
+    """What was reckoned with before the model was loaded, and what its process holds now.
+
+    Of the machine's memory only what no file backs is measured, and `mapped` are the bytes of files
+    that are in memory besides; of the GPU's, 0 where the driver does not tell.
+    """
+
+    predicted: MemoryNeeds
+    measured: MemoryNeeds
+    mapped: int
+
+
 class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
-    """One model's process; sizes in bytes, durations in seconds, 0 for what is not known yet."""
+    """One model's process; sizes in bytes, durations in seconds, 0 for what is not known yet.
+
+    `quarantined_for` is how long it will not be started, since it died too often; else 0.
+    """
 
     name: str
     state: ModelState
     fraction: float
     error: str | None
+    quarantined_for: float
     pid: int | None
     engine: str
     device: str
@@ -30,12 +47,14 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
     kv_memory_bytes: int
     kv_disk_bytes: int
     restored_tokens: int
+    cached_tokens_total: int
     running: int
     waiting: int
     weights_bytes: int
     kv_bytes: int
     compute_bytes: int
     rss: int
+    memory: ModelMemory
     layers: int
     layers_on_gpu: int
     quantize: Quantize
@@ -51,7 +70,9 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
     preemptions_total: int
     prompt_rate: float
     decode_rate: float
+    reason: str
     warnings: list[str]
+    pinned: bool
     loaded_for: float
     expires_in: float | None
 
@@ -62,12 +83,13 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
         gauges = backend.gauges if backend is not None else Gauges()
         # Once a process has ended the system may give its number to another.
         pid = backend.pid if backend is not None and backend.state != "dead" else None
-        since = run.ready_since
+        since, process = run.ready_since, ProcessMemory.read(pid)
         return cls(
             name=run.model.name,
             state=run.state,
             fraction=run.fraction,
             error=run.error,
+            quarantined_for=round(quarantine_left(run), 1),
             pid=pid,
             engine=info.engine if info else "",
             device=info.device if info else "",
@@ -79,12 +101,18 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
             kv_memory_bytes=gauges.kv_memory_bytes,
             kv_disk_bytes=gauges.kv_disk_bytes,
             restored_tokens=gauges.restored_tokens_total,
+            cached_tokens_total=gauges.cached_tokens_total,
             running=gauges.running,
             waiting=gauges.waiting,
             weights_bytes=info.weights_bytes if info else 0,
             kv_bytes=info.kv_bytes if info else 0,
             compute_bytes=info.compute_bytes if info else 0,
-            rss=ProcessMemory.read(pid).resident,
+            rss=process.resident,
+            memory=ModelMemory(
+                run.needs,
+                MemoryNeeds(process.private, run.gpu_bytes),
+                process.resident - process.private,
+            ),
             layers=info.layers if info else 0,
             layers_on_gpu=info.layers_on_gpu if info else 0,
             quantize=run.spec.quantize if run.spec else "none",
@@ -100,16 +128,25 @@ class LoadedModel(msgspec.Struct, frozen=True, kw_only=True):
             preemptions_total=gauges.preemptions_total,
             prompt_rate=round(gauges.prompt_rate, 1),
             decode_rate=round(gauges.decode_rate, 1),
+            reason=run.reason,
             warnings=_warnings(run),
+            pinned=run.pinned,
             loaded_for=0.0 if since is None else time.monotonic() - since,
             expires_in=run.expires_in,
         )
+
+
+def quarantine_left(run: ModelRun) -> float:
+    """Seconds until a model that died too often is started again; 0 where it may be."""
+    return run.crashes.quarantine_left() if run.state is ModelState.FAILED else 0.0
 
 
 def _warnings(run: ModelRun) -> list[str]:
     """What was asked for and could not be had."""
     if run.info is None:
         return []
+    if run.cuts:
+        return [*run.cuts, *run.info.warnings]
     info, wanted = run.info, run.options.context or run.options.least_context
     if wanted is None or wanted <= info.context:
         return info.warnings

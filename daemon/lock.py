@@ -27,6 +27,8 @@ class LockHolder(msgspec.Struct, frozen=True):
 class AlreadyRunning(Exception):
     """Another daemon holds this home; `holder` is None while that one is still starting."""
 
+    exit_status = 3
+
     def __init__(self, holder: LockHolder | None) -> None:
         self.holder = holder
         if holder is None:

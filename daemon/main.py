@@ -15,16 +15,28 @@ COMMANDS = {
     "chats": "chats",
     "run": "run",
     "pull": "pull",
+    "add": "add",
     "list": "list",
     "ls": "list",
     "show": "show",
     "rm": "rm",
     "ps": "ps",
+    "load": "load",
     "unload": "unload",
     "serve": "serve",
+    "service": "service",
     "stop": "stop",
     "connect": "connect",
     "key": "key",
+    "route": "route",
+    "provider": "provider",
+    "ledger": "ledger",
+    "doctor": "doctor",
+    "forget": "forget",
+    "quantize": "quantize",
+    "bench": "bench",
+    "eval": "eval",
+    "advise": "advise",
     "verify": "verify",
     "version": "version",
 }
@@ -34,7 +46,7 @@ CHAT_OPTIONS = ("--plain", "--temp", "--prompt", "-p")
 
 HELP = """\
 ingle runs language models on your own machine: a chat in the terminal, and a
-daemon for your editor. Nothing you type leaves the machine.
+daemon for your editor. Nothing you type leaves the machine unless you allow it.
 
 usage: ingle [COMMAND] [OPTIONS]
 
@@ -48,23 +60,39 @@ talk:
   chat      open the chat; the same as no command at all
   chats     list, search, export and import the chats that are kept
   run       ask once, and print the answer as it comes
+  forget    what is kept of chats, and its end: by chat, by time, or all
 
 models:
   pull      download a model
+  add       give a model that lies on this machine a name
   list, ls  models on this machine, and those that can be downloaded
   show      one model in detail
   rm        remove a model from this machine
+  bench     measure how fast a model is here, and what changed
+  quantize  make a smaller GGUF file of a model
+  eval      compare a smaller model with a fuller one on your prompts
   verify    compare our own engine with llama.cpp on a model
 
 daemon:
   ps        loaded models, and where the daemon listens
+  load      load a model before it is needed, and say how long it stays
   unload    give back the memory of a model
   serve     run the daemon in the foreground; commands start it by themselves
   stop      end the daemon
+  service   have the system start the daemon, and take that back
+
+machine:
+  doctor    what this machine has, what is wrong with it, and how to mend that
+  advise    which model to run here, how, and how quick that would be
 
 clients:
   connect   set up an editor or an agent, and prove that it works
   key       keys for clients that need one
+
+elsewhere:
+  route     what may leave this machine, and why a text would or would not
+  provider  other servers that may answer, and their keys
+  ledger    what left this machine, and whether its record is whole
 
   version   print the version
 
@@ -80,7 +108,10 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command: 0 when it worked, 1 when it failed, 2 when the command line is wrong."""
+    """Run one command: 0 when it worked, 1 when it failed, 2 when the command line is wrong.
+
+    3 says that what a daemon needs is taken: its home by another daemon, or its port.
+    """
     arguments = sys.argv[1:] if argv is None else argv
     _replace_closed_streams()
     try:
@@ -158,7 +189,10 @@ def _report(error: Exception) -> int:
         raise error
     hint = getattr(error, "hint", None)
     print_error(message, hint if isinstance(hint, str) else None)
-    return 2 if isinstance(error, UsageError) else 1
+    if isinstance(error, UsageError):
+        return 2
+    status = getattr(error, "exit_status", 1)
+    return status if isinstance(status, int) else 1
 
 
 if __name__ == "__main__":

@@ -146,7 +146,7 @@ def _infills(header: GGUFHeader, model: StoredModel) -> bool:
     names = f"{model.name} {header.name} {header.metadata.get('general.basename', '')}".lower()
     if not any(word in names for word in _FIM_NAMES):
         return False
-    start = min((tensor.offset for tensor in header.tensors), default=0)
+    start = min((t.offset for t in header.tensors if t.file == 0), default=_LARGEST_HEADER)
     with header.path.open("rb") as file:
         words = file.read(min(start, _LARGEST_HEADER))
     return any(word.encode() in words for word in _FIM_WORDS)

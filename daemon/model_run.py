@@ -11,10 +11,14 @@ from typing import Any
 
 from ingle.backends.base import Backend, LoadProgress, LoadSpec, ModelInfo
 from ingle.backends.errors import WorkerDied
+from ingle.models.memory_needs import MemoryNeeds
 from ingle.models.store import StoredModel
 
+from .boot_clock import boot_time
+from .crash_record import CrashRecord
 from .errors import ModelStopped, describe
 from .preparation import LoadOptions
+from .use_record import UseRecord
 
 STOP_GRACE = 5.0
 HURRIED_GRACE = 1.0
@@ -48,13 +52,27 @@ class ModelRun:
         options: LoadOptions,
         keep_alive: float,
         abandon_after: float,
+        uses: UseRecord,
+        crashes: CrashRecord,
         open_backend: Callable[[ModelRun], Awaitable[ModelInfo]],
         on_change: Callable[[ModelRun], None],
+        on_note: Callable[[ModelRun], None],
+        on_idle: Callable[[], None],
     ) -> None:
+        """`on_change` hears of each state, `on_note` of what changes within one.
+
+        `on_idle` is called when somebody stops using it or waiting for it.
+        """
         self.model = model
+        self.uses = uses
+        self.crashes = crashes
         self.options = options
         """What somebody asked for."""
         self.keep_alive = keep_alive
+        self.kept = False
+        """Whether somebody asked for its keep-alive, and it is not just the default."""
+        self.pinned = False
+        """Whether it stays whatever happens, until it is unloaded or let go."""
         self.state = ModelState.STARTING
         self.fraction = 0.0
         self.failure: Exception | None = None
@@ -64,14 +82,22 @@ class ModelRun:
         """How it is loaded, once that is decided."""
         self.backend: Backend | None = None
         self.info: ModelInfo | None = None
-        self.size = 0
-        """Bytes that placement reckons with."""
+        self.needs = MemoryNeeds()
+        """What placement reckons with."""
+        self.gpu_bytes = 0
+        """What its process was last seen to hold of the GPU, where the driver tells."""
+        self.reason = ""
+        """Why it is loaded as it is, what it waits for, or why it ends; for people."""
+        self.cuts: list[str] = []
+        """What it has less of than was planned; one sentence each."""
         self.leases = 0
         self.waiters = 0
-        self.last_used = time.monotonic()
+        self.last_used = boot_time()
         self.ready_since: float | None = None
         self._abandon_after = abandon_after
         self._on_change = on_change
+        self._on_note = on_note
+        self._on_idle = on_idle
         self._listeners: list[LoadProgress] = []
         self._stop_wanted = False
         self._drain_deadline: float | None = None
@@ -79,6 +105,11 @@ class ModelRun:
         self._started = asyncio.Event()
         self._ended = asyncio.Event()
         self._owner = asyncio.create_task(self._live(open_backend))
+
+    @property
+    def key(self) -> str:
+        """One file is one process, whatever names lead to it."""
+        return str(self.model.path)
 
     @property
     def accepts(self) -> bool:
@@ -103,9 +134,21 @@ class ModelRun:
     @property
     def expires_in(self) -> float | None:
         """Seconds until it is unloaded, None while in use or kept for ever."""
-        if self.state is not ModelState.READY or self.busy or self.keep_alive < 0:
+        if self.state is not ModelState.READY or self.busy or self.pinned or self.keep_alive < 0:
             return None
-        return max(0.0, self.last_used + self.keep_alive - time.monotonic())
+        return max(0.0, self.last_used + self.keep_alive - boot_time())
+
+    def meets(self, options: LoadOptions) -> bool:
+        """Whether it was asked for the same, or has what these ask for."""
+        info, spec, own = self.info, self.spec, self.options
+        return (
+            options.context in (None, own.context, info.context if info else None)
+            and options.kv_type in (None, own.kv_type, info.kv_type if info else None)
+            and options.engine in (None, own.engine, info.engine if info else None)
+            and options.quantize in (None, own.quantize, spec.quantize if spec else None)
+            and options.draft in (None, own.draft)
+            and options.pooling in (None, own.pooling)
+        )
 
     @contextmanager
     def waiting(self, on_progress: LoadProgress | None = None) -> Generator[None]:
@@ -136,6 +179,7 @@ class ModelRun:
         """Count one more user; only while `accepts`, with no await in between."""
         assert self.accepts
         self.leases += 1
+        self.uses.add(boot_time())
         self._nudge.set()
 
     def release(self) -> None:
@@ -144,16 +188,39 @@ class ModelRun:
         self._used()
 
     def keep(self, keep_alive: float) -> None:
-        """Change how long it stays after its last use."""
+        """Change how long it stays after its last use, as somebody asks."""
         self.keep_alive = keep_alive
+        self.kept = keep_alive != 0
         self._nudge.set()
 
-    def request_stop(self, *, drain: float | None = None) -> None:
+    def stay_like(self, before: ModelRun) -> None:
+        """Stay as long as another run of the same model was to."""
+        self.keep_alive, self.kept, self.pinned = before.keep_alive, before.kept, before.pinned
+
+    def pin(self, on: bool) -> None:
+        """Keep it whatever happens, or no longer."""
+        if on is not self.pinned:
+            self.pinned = on
+            self._nudge.set()
+            self._on_note(self)
+
+    def tell(self, reason: str) -> None:
+        """Say why things are as they are."""
+        if reason != self.reason:
+            self.reason = reason
+            self._on_note(self)
+
+    def request_stop(self, why: str = "", *, drain: float | None = None) -> None:
         """End it once nobody uses it, at the latest in `drain` seconds; a start is broken off."""
         self._stop_wanted = True
+        self.reason = why or self.reason
         if drain is not None:
             deadline = time.monotonic() + drain
             self._drain_deadline = min(deadline, self._drain_deadline or deadline)
+        self._nudge.set()
+
+    def look_again(self) -> None:
+        """The clock went on while timers stood still."""
         self._nudge.set()
 
     def progressed(self, fraction: float) -> None:
@@ -163,8 +230,9 @@ class ModelRun:
             listener(fraction)
 
     def _used(self) -> None:
-        self.last_used = time.monotonic()
+        self.last_used = boot_time()
         self._nudge.set()
+        self._on_idle()
 
     async def _live(self, open_backend: Callable[[ModelRun], Awaitable[ModelInfo]]) -> None:
         try:
@@ -172,7 +240,7 @@ class ModelRun:
             await self._serve()
         except Exception as error:
             self.failure = error
-            self.error = describe(error).message
+            self.error, self.reason = describe(error).message, ""
         # A start that was broken off on purpose is no failure of the model.
         failed = self.failure is not None and not isinstance(self.failure, ModelStopped)
         self._enter(ModelState.FAILED if failed else ModelState.STOPPING)
@@ -215,6 +283,7 @@ class ModelRun:
                     self._enter(ModelState.DRAINING)
                 if not self._stop_wanted and self.expires_in == 0:
                     self._stop_wanted = True
+                    self.reason = f"Unloaded after {self.keep_alive:g} seconds without use."
                     return
                 await self._wait(death, self._time_left())
                 if death.done():
@@ -237,7 +306,7 @@ class ModelRun:
     def _time_to_abandon(self) -> float | None:
         if self.waiters > 0:
             return None
-        return max(0.0, self.last_used + self._abandon_after - time.monotonic())
+        return max(0.0, self.last_used + self._abandon_after - boot_time())
 
     async def _wait(self, task: asyncio.Future[Any], timeout: float | None) -> None:  # noqa: ASYNC109 - None must mean for ever
         """Until the task is done, somebody nudges, or the time is over."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -29,27 +30,36 @@ class PageWatch:
         self._hub = hub
         self._find = find
         self._watchers: Counter[str] = Counter()
+        self._last: dict[str, tuple[float, PagesEvent]] = {}
 
     @contextmanager
     def watching(self, model: StoredModel) -> Generator[Subscription]:
         """Listen to the hub, and to the model's pages, for as long as the context lasts.
 
-        The first map comes at once where the model is loaded, else once it is.
+        The first map comes at once where the model is loaded, else once it is. Where others look
+        already it is what they were told last, so that nobody hears of who comes and goes.
         """
         key = str(model.path)
         self._watchers[key] += 1
         try:
             with self._hub.subscribe(pages_of=key) as subscription:
-                self._look(self._find(model))
+                if key in self._last:
+                    event = _aged(*self._last[key])
+                    self._hub.tell(subscription, "pages", event, replaces="pages")
+                elif self._watchers[key] == 1:
+                    self._look(self._find(model))
                 yield subscription
         finally:
             self._watchers[key] -= 1
             if not self._watchers[key]:
                 del self._watchers[key]
+                self._last.pop(key, None)
                 self._look(self._find(model))
 
     def changed(self, run: ModelRun) -> None:
         """The run is in another state: one that is ready has to be asked anew."""
+        if run.state not in (ModelState.READY, ModelState.DRAINING):
+            self._last.pop(str(run.model.path), None)
         if run.state is ModelState.READY and str(run.model.path) in self._watchers:
             self._look(run)
 
@@ -63,4 +73,18 @@ class PageWatch:
 
     def _publish(self, model: StoredModel, pages: PageMap) -> None:
         event = PagesEvent(model=model.name, **msgspec.structs.asdict(pages))
+        if str(model.path) in self._watchers:
+            self._last[str(model.path)] = (time.monotonic(), event)
         self._hub.publish("pages", event, replaces="pages", pages_of=str(model.path))
+
+
+def _aged(told_at: float, event: PagesEvent) -> PagesEvent:
+    """What was told then, as it is to be told now."""
+    age = time.monotonic() - told_at
+    groups = [
+        group
+        if group.running
+        else msgspec.structs.replace(group, idle_seconds=group.idle_seconds + age)
+        for group in event.groups
+    ]
+    return msgspec.structs.replace(event, groups=groups)

@@ -6,6 +6,7 @@ Importing this module must stay cheap, since the chat finds its socket before it
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -73,6 +74,11 @@ class Paths:
         return socket_path(self.runtime)
 
     @property
+    def socket_moved(self) -> bool:
+        """Whether `runtime` is too long for a socket in it."""
+        return self.socket.parent != self.runtime
+
+    @property
     def lock(self) -> Path:
         """The file that the running daemon holds locked."""
         return self.runtime / "ingle.lock"
@@ -113,17 +119,53 @@ class Paths:
         return self.state / "responses"
 
     @property
+    def files(self) -> Path:
+        """What clients uploaded, and what batches left for them."""
+        return self.state / "files"
+
+    @property
+    def batches(self) -> Path:
+        """Batches, and the results of those that run."""
+        return self.state / "batches"
+
+    @property
     def kernels(self) -> Path:
         """What was compiled for this machine's GPU."""
         return self.state / "kernels"
 
+    @property
+    def machine_facts(self) -> Path:
+        """What took long to find out about this machine."""
+        return self.state / "machine.json"
+
+    @property
+    def ledger(self) -> Path:
+        """What left this machine, a file a month."""
+        return self.state / "ledger"
+
+    @property
+    def ledger_head(self) -> Path:
+        """How far the ledger goes, in another folder than the ledger."""
+        return self.models.parent / "ledger-head.json"
+
+    @property
+    def benches(self) -> Path:
+        """What `ingle bench` measured last, of each model."""
+        return self.state / "benches"
+
+    def unwritable(self) -> list[Path]:
+        """Those of its folders that nothing can be put into."""
+        return [path for path in (self.models, self.state) if not _is_writable(path)]
+
     def make_private(self) -> None:
-        """Create the folders of the socket and the lock as 0700.
+        """Create the folders of the socket and the lock as 0700, and close settings and state.
 
         Raises `UnsafeFolder` and `FolderUnusable`.
         """
         make_private_folder(self.runtime)
         make_private_folder(self.socket.parent)
+        for folder in (self.config, self.state):
+            _close_to_others(folder)
 
     def check_private(self) -> None:
         """Refuse folders of the socket and the lock that others control; raises `UnsafeFolder`."""
@@ -135,7 +177,10 @@ def find_paths(environ: Mapping[str, str]) -> Paths:
     """The folders for this user: below `INGLE_HOME` if set, else where the system wants them."""
     if home := environ.get("INGLE_HOME"):
         root = Path(home).expanduser().absolute()
-        return Paths(root / "config", root / "models", root / "state", root / "runtime")
+        runtime = root / "runtime"
+        if not _is_writable(runtime):  # what is there can be served all the same
+            runtime = _elsewhere(runtime, TEMPORARY)
+        return Paths(root / "config", root / "models", root / "state", runtime)
     if sys.platform == "linux":
         return _xdg_paths(environ)
     import platformdirs
@@ -153,10 +198,21 @@ def socket_path(runtime: Path, temporary: Path = TEMPORARY) -> Path:
     path = runtime / "ingle.sock"
     if sys.platform == "win32" or len(os.fsencode(path)) <= LONGEST_SOCKET_PATH:
         return path
+    return _elsewhere(runtime, temporary) / "ingle.sock"
+
+
+def _elsewhere(runtime: Path, temporary: Path) -> Path:
+    """A folder of this user's that stands for `runtime`, the same for daemon and clients."""
     import hashlib
 
     digest = hashlib.sha256(os.fsencode(runtime)).hexdigest()[:16]
-    return private_temporary_folder(temporary) / digest / "ingle.sock"
+    return private_temporary_folder(temporary) / digest
+
+
+def _is_writable(folder: Path) -> bool:
+    """Whether it can be written, or made where it is not there yet."""
+    existing = next((path for path in (folder, *folder.parents) if path.exists()), folder)
+    return os.access(existing, os.W_OK)
 
 
 def private_temporary_folder(temporary: Path = TEMPORARY) -> Path:
@@ -209,6 +265,25 @@ def check_private_folder(folder: Path) -> None:
             f"{folder} belongs to another user (uid {found.st_uid}).",
             "Have it removed, or set INGLE_HOME to a folder of your own.",
         )
+
+
+def _close_to_others(folder: Path) -> None:
+    """Take from others what rights they have in a folder of ours; a link's target stays as it is.
+
+    An editor makes files that everybody may read, and words of the owner's are among settings.
+    """
+    if sys.platform == "win32":
+        return
+    try:
+        found = folder.lstat()
+        if stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and found.st_mode & 0o077:
+            folder.chmod(stat.S_IMODE(found.st_mode) & 0o700)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        if error.errno == errno.EROFS:  # nobody can change it, nor put anything there
+            return
+        raise FolderUnusable(folder, error) from error
 
 
 def _xdg_paths(environ: Mapping[str, str]) -> Paths:

@@ -15,6 +15,7 @@ from ingle.models.stored_model import StoredModel
 
 from .errors import ShuttingDown, describe
 from .events import EventHub
+from .permission import current
 
 REPORT_SECONDS = 0.25
 
@@ -137,15 +138,19 @@ class PullManager:
         if self._closing:
             raise ShuttingDown("The daemon is shutting down.", hint="Start it again.")
         name = self._canonical(reference)
+        current().check_model(name)
         pull = self._pulls.get(name)
         # One that is being cancelled ends with an error, which is not what a newcomer asked for.
         if pull is None or pull.done or pull.cancelled:
+            self._pulls = {name: pull for name, pull in self._pulls.items() if not pull.done}
             pull = self._pulls[name] = Pull(name, reference, self._pull, self._hub)
         return pull
 
     async def cancel(self, reference: str) -> bool:
         """Stop a download and wait for its end; False where there is none."""
-        pull = self._pulls.get(self._canonical(reference))
+        name = self._canonical(reference)
+        current().check_model(name)
+        pull = self._pulls.get(name)
         if pull is None or pull.done:
             return False
         pull.cancelled = True
@@ -157,8 +162,8 @@ class PullManager:
 
     def running(self) -> set[str]:
         """The names of the models that are being downloaded."""
-        self._pulls = {name: pull for name, pull in self._pulls.items() if not pull.done}
-        return set(self._pulls)
+        # A copy, and nothing taken away: the list of models asks in a thread.
+        return {name for name, pull in list(self._pulls.items()) if not pull.done}
 
     def progress(self) -> list[PullProgress]:
         """How far each running download is."""

@@ -79,6 +79,11 @@ class RequestQueue:
         self._answers[priority] += answers
         return Place(self, priority, answers)
 
+    @property
+    def answers(self) -> int:
+        """How many are being written or waited for."""
+        return self._answers.total()
+
     def left(self, priority: Priority, answers: int) -> None:
         """Count a request out, and how long it took since the one before it."""
         self._answers[priority] -= answers

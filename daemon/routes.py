@@ -26,6 +26,10 @@ from .protocols.lm_studio.api import LMStudioApi
 from .protocols.metrics import MetricsApi
 from .protocols.native.api import NativeApi
 from .protocols.native.counting_api import CountingApi
+from .protocols.native.forget_api import ForgetApi
+from .protocols.native.ledger_api import LedgerApi
+from .protocols.native.machine_api import MachineApi
+from .protocols.native.routing_api import RoutingApi
 from .protocols.ollama.api import OllamaApi
 from .protocols.openai.api import OpenAIApi
 from .protocols.openai.batches import BatchesApi
@@ -73,6 +77,10 @@ def route_table(services: Services) -> list[RouteSpec]:
         *VectorsApi(services).routes(),
         *NativeApi(services).routes(),
         *CountingApi(services).routes(),
+        *MachineApi(services).routes(),
+        *LedgerApi(services).routes(),
+        *ForgetApi(services).routes(),
+        *RoutingApi(services).routes(),
         *OllamaApi(services, facts).routes(),
         *LMStudioApi(services, facts).routes(),
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 from ingle.models.catalog import Catalog
 from ingle.models.store import ModelStore
@@ -12,13 +13,18 @@ from ingle.models.stored_model import StoredModel
 from .aliases import AliasTable
 from .batches.batch_manager import BatchManager
 from .config import Config
+from .device_meters import DeviceMeters
 from .events import EventHub
 from .generations import GenerationRegistry
 from .lifecycle import ModelManager
 from .memory import MemoryReader
 from .model_fit import FitForecaster
-from .preparation import Preparer
+from .permission import current
+from .preparation import ModelPreparer, Preparer
+from .protocols.responses.response_store import ResponseStore
 from .pulls import PullManager
+from .routing.egress import Egress
+from .routing.router import Router
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,21 +41,61 @@ class Services:
     hub: EventHub
     prepare: Preparer
     memory: MemoryReader
+    router: Router
     shutdown: Callable[[], None]
     started_at: float
     aliases: AliasTable = field(default_factory=AliasTable)
-    fits: FitForecaster = field(default_factory=FitForecaster)
+    devices: DeviceMeters = field(default_factory=DeviceMeters)
     address: str | None = None
 
+    @cached_property
+    def egress(self) -> Egress:
+        """The one way to models elsewhere."""
+        exits = self.router.exits
+        return exits if isinstance(exits, Egress) else Egress(self.config)
+
+    @cached_property
+    def fits(self) -> FitForecaster:
+        """Tells where models would run."""
+        return FitForecaster(self.preparer)
+
+    @cached_property
+    def preparer(self) -> ModelPreparer:
+        """What decides about files; a test's scripts are loaded by something else."""
+        if isinstance(self.prepare, ModelPreparer):
+            return self.prepare
+        return ModelPreparer(self.config, partial(self.aliases.resolve, store=self.store))
+
+    @cached_property
+    def responses(self) -> ResponseStore:
+        """The stored answers of `/v1/responses`."""
+        config = self.config
+        return ResponseStore(config.paths.responses, keep_seconds=config.keep_responses)
+
     def models(self) -> list[StoredModel]:
-        """The installed models, then those that are loaded from elsewhere; reads the store."""
+        """The installed models, then those that are loaded from elsewhere; reads the store.
+
+        A key that is for some models sees no others.
+        """
         installed = self.store.list()
         paths = {model.path for model in installed}
-        return installed + [model for model in self.manager.models() if model.path not in paths]
+        elsewhere = [model for model in self.manager.models() if model.path not in paths]
+        permission = current()
+        return [model for model in installed + elsewhere if permission.allows_model(model.name)]
 
     def resolve(self, reference: str) -> StoredModel:
-        """The model that a client's name means, aliases included; see `AliasTable.resolve`."""
-        return self.aliases.resolve(reference, self.store)
+        """The model that a client's name means, aliases included; see `AliasTable.resolve`.
+
+        Raises `NotCovered` where the client's key is for other models.
+        """
+        model = self.aliases.resolve(reference, self.store)
+        current().check_model(model.name)
+        return model
+
+    def routed_name(self, reference: str) -> str:
+        """The route that a client's name means, where it is an alias of one; else the name."""
+        target = self.aliases.target(reference)
+        return target if target is not None and self.router.concerns(target) else reference
 
     def canonical(self, reference: str) -> str:
         """See `canonical_name`; of an alias, the model's."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -21,6 +22,7 @@ ENGINES = ("auto", "cuda", "llama.cpp")
 QUANTIZE = ("none", "nf4")
 SPECULATION = ("auto", "off", "ngram", "draft")
 FLASH_ATTENTION = ("auto", "on", "off")
+LOG_FORMATS = ("text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -29,6 +31,7 @@ _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
 _SIZES = {"b": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "kb": 10**3, "mb": 10**6, "gb": 10**9}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
 _FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+_HOST_NAME = re.compile(r"(?:[a-z0-9_-]+\.)*[a-z0-9_-]+|\[[0-9a-f:.]+\]")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#@*]+")
 
 
@@ -130,14 +133,65 @@ def _path(value: object, textual: bool) -> Path:
     raise InvalidSetting("an absolute path")
 
 
+def _folders(value: object, textual: bool) -> tuple[Path, ...]:
+    """Absolute paths; in a variable with what separates them in PATH."""
+    if textual and isinstance(value, str):
+        value = [part for part in value.split(os.pathsep) if part.strip()]
+    if not isinstance(value, list | tuple):
+        raise InvalidSetting('a list of folders such as ["~/models"]')
+    folders: list[Path] = []
+    for folder in cast("list[object]", value):
+        path = Path(folder).expanduser() if isinstance(folder, str | Path) else Path()
+        if not path.is_absolute():
+            raise InvalidSetting('a list of folders such as ["~/models"]', "Write absolute paths.")
+        folders.append(path)
+    return tuple(folders)
+
+
 def _host(value: object, textual: bool) -> str:
-    if isinstance(value, str) and value.strip().lower() in {"127.0.0.1", "localhost"}:
+    if isinstance(value, str) and value.strip().lower() == "localhost":
         return "127.0.0.1"
+    try:
+        if isinstance(value, str):
+            from ipaddress import ip_address
+
+            return str(ip_address(value.strip().removeprefix("[").removesuffix("]")))
+    except ValueError:
+        pass  # said below
     raise InvalidSetting(
-        "127.0.0.1",
-        "The daemon answers this machine only; to reach it from another one, open a tunnel "
-        "there: `ssh -L 4645:127.0.0.1:4645 HOST`.",
+        "an address of this machine, such as 127.0.0.1",
+        "A name could lead anywhere; 127.0.0.1 is reached from this machine only.",
     )
+
+
+def _host_names(value: object, textual: bool) -> tuple[str, ...]:
+    if textual and isinstance(value, str):
+        value = [part for part in value.split(",") if part.strip()]
+    if not isinstance(value, list | tuple):
+        raise InvalidSetting('a list of names such as ["gpu.lan"]')
+    names: list[str] = []
+    for name in cast("list[object]", value):
+        if not isinstance(name, str) or not _HOST_NAME.fullmatch(name.strip().lower()):
+            raise InvalidSetting(
+                'a list of names such as ["gpu.lan", "192.168.1.5", "[fd00::5]"]',
+                "They are written as clients say them, without a port and without wildcards.",
+            )
+        names.append(name.strip().lower())
+    return tuple(names)
+
+
+def _optional_path(value: object, textual: bool) -> str:
+    if isinstance(value, str | Path) and not str(value):
+        return ""
+    if isinstance(value, str | Path) and (path := Path(value).expanduser()).is_absolute():
+        return str(path)
+    raise InvalidSetting("an absolute path")
+
+
+def _rate(value: object, textual: bool) -> str:
+    if isinstance(value, str) and re.fullmatch(r"(|[1-9][0-9]{0,5}/[smhd])", value.strip().lower()):
+        return value.strip().lower()
+    raise InvalidSetting('a rate such as "60/m", or empty for none')
 
 
 def _origins(value: object, textual: bool) -> tuple[str, ...]:
@@ -185,7 +239,38 @@ def _aliases(value: object, textual: bool) -> tuple[tuple[str, str], ...]:
     return tuple(aliases)
 
 
-def _pairs(text: str) -> list[tuple[str, str]]:
+def _keep_alives(value: object, textual: bool) -> tuple[tuple[str, float], ...]:
+    expected = 'a table of durations such as "smollm2" = "1h"'
+    pairs = _pairs(value, expected) if textual and isinstance(value, str) else value
+    if isinstance(pairs, dict):
+        pairs = list(cast("dict[object, object]", pairs).items())
+    if not isinstance(pairs, list | tuple):
+        raise InvalidSetting(expected)
+    read = _seconds(forever=True)
+    found: list[tuple[str, float]] = []
+    for name, duration in cast("list[tuple[object, object]]", pairs):
+        if isinstance(duration, dict):
+            raise InvalidSetting(expected, f'A name with a dot needs quotes: "{name}.…" = "1h".')
+        if not isinstance(name, str) or not name.strip():
+            raise InvalidSetting(expected)
+        found.append((name.strip(), cast("float", read(duration, textual))))
+    return tuple(found)
+
+
+def _models(value: object, textual: bool) -> tuple[str, ...]:
+    if textual and isinstance(value, str):
+        value = [part for part in value.split(",") if part.strip()]
+    if not isinstance(value, list | tuple):
+        raise InvalidSetting('a list of models such as ["smollm2"]')
+    names = [name.strip() for name in cast("list[object]", value) if isinstance(name, str)]
+    if len(names) < len(cast("list[object]", value)) or not all(names):
+        raise InvalidSetting('a list of models such as ["smollm2"]')
+    return tuple(names)
+
+
+def _pairs(
+    text: str, expected: str = 'pairs such as "gpt-4o=smollm2,claude-*=smollm2"'
+) -> list[tuple[str, str]]:
     """The parts of "gpt-4o=smollm2,claude-*=smollm2"."""
     pairs: list[tuple[str, str]] = []
     for part in text.split(","):
@@ -193,7 +278,7 @@ def _pairs(text: str) -> list[tuple[str, str]]:
         if equals:
             pairs.append((alias, target))
         elif part.strip():
-            raise InvalidSetting('pairs such as "gpt-4o=smollm2,claude-*=smollm2"')
+            raise InvalidSetting(expected)
     return pairs
 
 
@@ -219,9 +304,20 @@ PARSERS: Mapping[str, Parser] = {
     "port": _integer(-1, 65535),
     "socket": _path,
     "allowed_origins": _origins,
+    "allowed_hosts": _host_names,
+    "allow_lan": _flag,
+    "allow_plain_lan": _flag,
+    "tls_cert": _optional_path,
+    "tls_key": _optional_path,
+    "max_connections": _integer(8, 65536),
+    "key_rate": _rate,
+    "key_requests": _integer(0, 65536),
     "default_model": _text,
     "aliases": _aliases,
     "unknown_model": _optional_text,
+    "offline": _flag,
+    "import_models": _flag,
+    "model_folders": _folders,
     "context": _integer(0, 2**24),
     "max_context": _integer(0, 2**24),
     "max_tokens": _integer(0, 2**24),
@@ -236,13 +332,26 @@ PARSERS: Mapping[str, Parser] = {
     "flash_attention": _choice(FLASH_ATTENTION),
     "mmap": _flag,
     "mlock": _flag,
+    "confine": _flag,
     "speculation": _choice(SPECULATION),
     "keep_alive": _seconds(forever=True),
     "max_keep_alive": _seconds(forever=True),
+    "keep_alives": _keep_alives,
+    "pinned": _models,
+    "preload": _models,
+    "memory_limit": _size(0),
+    "vram_limit": _size(0),
+    "shrink_context": _flag,
     "kv_disk": _size(0),
     "kv_memory": _size(0),
+    "keep_chats": _seconds(forever=True),
+    "keep_responses": _seconds(forever=True),
+    "keep_batches": _seconds(forever=True),
+    "keep_kv": _seconds(forever=True),
     "max_body_bytes": _size(1024),
     "max_upload_bytes": _size(1024),
     "shutdown_grace": _seconds(forever=False),
     "log_level": _choice(LOG_LEVELS),
+    "log_format": _choice(LOG_FORMATS),
+    "access_log": _flag,
 }

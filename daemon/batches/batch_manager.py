@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from ..errors import Conflict, InvalidBody, ShuttingDown, StorageFull, describe
@@ -22,6 +23,7 @@ FULL_DISK_SECONDS = 60.0
 """How long a batch waits for room on the disk before it goes on."""
 
 MAX_WAITING = 100
+_ENDING_SECONDS = 30.0
 
 
 class BatchManager:
@@ -40,6 +42,8 @@ class BatchManager:
         self._task: asyncio.Task[None] | None = None
         self._current: tuple[BatchRecord, asyncio.Task[None]] | None = None
         self._closing = False
+        self._turned = asyncio.Event()
+        """Another batch's turn has come."""
 
     def serve(self, endpoints: Mapping[str, BatchEndpoint]) -> None:
         """Name what answers the requests."""
@@ -130,6 +134,20 @@ class BatchManager:
             await asyncio.to_thread(self._store.save, record)
         return record
 
+    async def cancel_all(self, chosen: Callable[[str, float], bool]) -> None:
+        """Cancel those of these ids and times (Unix seconds) that have not ended, and wait for it.
+
+        Raises `TimeoutError` where one takes longer than half a minute.
+        """
+        live = [record for record in self._live() if chosen(record.id, record.created_at)]
+        for record in live:
+            with suppress(Conflict):  # it ends just now
+                await self.cancel(record.id)
+        async with asyncio.timeout(_ENDING_SECONDS):
+            while any(record in self._live() for record in live):
+                self._turned.clear()
+                await self._turned.wait()
+
     async def close(self) -> None:
         """Stop working; the next life of the daemon goes on from here."""
         self._closing = True
@@ -156,6 +174,7 @@ class BatchManager:
                 await asyncio.gather(task, return_exceptions=True)
             await self._end(record, task)
             self._current = None
+            self._turned.set()
             if isinstance(_failure(task), StorageFull):
                 self._waiting.append(record)
                 await asyncio.sleep(FULL_DISK_SECONDS)
@@ -219,7 +238,7 @@ class BatchManager:
     def _finalize(self, record: BatchRecord) -> None:
         """Turn the results into files; doing so twice is the same as once."""
         cancelled = record.status is BatchStatus.CANCELLING
-        expired = record.status is BatchStatus.EXPIRED
+        expired = record.expired_at is not None
         record.finalizing_at = int(time.time())
         record.output_file_id = self._leave(record, "output", record.output_id)
         record.error_file_id = self._leave(record, "errors", record.error_id)
@@ -227,7 +246,7 @@ class BatchManager:
         if cancelled:
             record.status, record.cancelled_at = BatchStatus.CANCELLED, now
         elif expired:
-            record.expired_at = now
+            record.status = BatchStatus.EXPIRED  # not before the results have names
         else:
             record.status, record.completed_at = BatchStatus.COMPLETED, now
 

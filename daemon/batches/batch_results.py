@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 
+from ingle.models.failpoints import failpoint
+
 from ..durable import storage_error
 from .batch_record import BatchUsage
 
@@ -88,6 +90,7 @@ class ResultFile:
         data = self._encoder.encode(line) + b"\n"
         size = os.fstat(self._file).st_size
         try:
+            failpoint("batch.result")
             written = os.write(self._file, data)
             while written < len(data):
                 written += os.write(self._file, data[written:])

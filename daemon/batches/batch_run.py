@@ -11,7 +11,7 @@ from ingle.backends.errors import WorkerDied
 
 from ..errors import Problem, QueueFull, ShuttingDown, describe
 from .batch_input import BatchInput, BatchLine
-from .batch_record import BatchRecord, BatchStatus
+from .batch_record import BatchRecord
 from .batch_results import ResultError, ResultFile, ResultLine, ResultResponse, new_request_id
 
 BatchEndpoint = Callable[[bytes], Awaitable[object]]
@@ -125,7 +125,7 @@ class BatchRun:
             result = ResultLine(id=new_request_id(), custom_id=line.custom_id, error=error)
             self._errors.add(result)
         self.count()
-        self._record.status = BatchStatus.EXPIRED
+        self._record.expired_at = int(time.time())
 
 
 def _succeeded(result: ResultLine) -> bool:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import msgspec
 
+from ingle.models.failpoints import failpoint
+
 from ..durable import private_file, storage_error, write_durably
 from ..errors import NotFound
 
@@ -66,6 +68,7 @@ class FileStore:
         file_id = file_id or self.new_id()
         target = self._content(file_id)
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        failpoint("files.commit")
         if content.exists():
             content.replace(target)
         now = int(time.time())
@@ -104,6 +107,11 @@ class FileStore:
     def delete(self, file_id: str) -> None:
         """Remove a file; raises `NotFound`."""
         self._remove(self.get(file_id).id)
+
+    def sweep(self) -> None:
+        """Remove the files whose time is over, and what was never finished."""
+        self.list()  # which looks at each, and lets those go
+        self._sweep()
 
     def _read(self, file_id: str) -> StoredFile | None:
         """The facts of a file that is whole; one whose time is over goes."""
@@ -146,6 +154,7 @@ class FileWriter:
     def write(self, data: bytes) -> None:
         """Append; raises `StorageFull`."""
         try:
+            failpoint("files.write")
             self._file.write(data)
         except OSError as error:
             raise storage_error(error, self.path.parent) from error

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..paths import find_paths
 from .errors import CommandError
-from .output import format_table, print_json, say, table_columns
+from .output import format_table, print_json, say, table_columns, visible
 from .parser import CommandParser
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _export(store: HistoryStore, words: Sequence[str]) -> int:
     if chat is None:
         raise CommandError("This chat was deleted a moment ago.")
     kind, path = parse_export(" ".join(words[1:]))
-    print(write_export(chat, kind, path, Path.cwd()))
+    print(visible(str(write_export(chat, kind, path, Path.cwd()))))
     return 0
 
 

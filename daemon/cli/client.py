@@ -90,6 +90,10 @@ class DaemonClient:
         """Installed models, then those of the catalog."""
         return cast("list[ModelEntry]", self.get("/ingle/v1/models")["models"])
 
+    def pulls(self) -> list[JsonObject]:
+        """The downloads that run."""
+        return cast("list[JsonObject]", self.get("/ingle/v1/models").get("pulls") or [])
+
     def get(self, path: str, *, timeout: float | None = 30.0) -> JsonObject:
         """The JSON object at `path`; raises `CommandError`."""
         return self._request("GET", path, None, timeout)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -11,11 +12,11 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
 from ..config import Config
+from ..log_files import open_log
 from .client import DaemonClient
-from .errors import CommandError
+from .errors import CommandError, ConnectionLost, DaemonUnreachable
 from .output import say
 from .version import installed_version
 
@@ -27,7 +28,6 @@ Our own commands need the unix socket only, so another program on the port must 
 
 START_TIMEOUT = 15.0
 POLL_INTERVAL = 0.02
-LARGEST_LOG = 8 * 2**20
 SHOWN_LOG_LINES = 8
 
 
@@ -43,12 +43,18 @@ def ensure_daemon(
     Any number of commands may call this at once: one starts the daemon, the others wait for it.
     """
     client = DaemonClient(config.socket)
-    if client.answers():
-        _compare_versions(client, say)
+    if client.answers() and not _may_be_replaced(client, say):
         return client
     config.paths.make_private()
     deadline = time.monotonic() + timeout
     with _start_lock(config.paths.runtime / "start.lock", deadline):
+        # Another command may have done it meanwhile.
+        if client.answers() and _may_be_replaced(client, lambda _: None):
+            from .stop import stop
+
+            say("Nobody uses the old one: it ends, and the new one starts.")
+            stop(config)  # does nothing where it has ended by itself
+            deadline = time.monotonic() + timeout
         # A lock that is held without a socket is a daemon that starts by hand, or one that ends.
         while not client.answers():
             if not _is_locked(config.paths.lock):
@@ -74,11 +80,31 @@ def _tell_of_taken_port(config: Config, client: DaemonClient, say: Callable[[str
         say("For editors set INGLE_PORT to a free one (0 takes any), then `ingle stop`.")
 
 
-def _compare_versions(client: DaemonClient, say: Callable[[str], None]) -> None:
-    running, installed = client.status()["version"], installed_version()
-    if running != installed:
-        say(f"The running daemon is ingle {running}, this command is {installed}.")
-        say("`ingle stop` ends the old one; the next command starts the new one.")
+def _may_be_replaced(client: DaemonClient, say: Callable[[str], None]) -> bool:
+    """Whether the daemon is older than this command, and nobody uses it.
+
+    One that is newer is another installation's, and stays. One that ends just now is replaced, too.
+    """
+    installed = installed_version()
+    try:
+        status = client.status()
+        running = status["version"]
+        if running == installed:
+            return False
+        pulls = client.pulls()
+    except (ConnectionLost, DaemonUnreachable):
+        return True
+    say(f"The running daemon is ingle {running}, this command is {installed}.")
+    busy = any(model["running"] or model["waiting"] for model in status["models"])
+    if _number(running) < _number(installed) and not busy and not pulls:
+        return True
+    say("`ingle stop` ends the old one; the next command starts the new one.")
+    return False
+
+
+def _number(version: str) -> tuple[int, ...]:
+    """The digits of "0.10.2" for comparing; what is behind them does not count."""
+    return tuple(map(int, re.findall(r"\d+", version.partition("+")[0])[:3]))
 
 
 def _pause_until(deadline: float, config: Config) -> None:
@@ -116,7 +142,7 @@ def _start(
     """Start the daemon and wait until it answers; None when one started by hand was faster."""
     log = config.paths.log
     try:
-        file = _open_log(log)
+        file = open_log(log)
     except OSError as error:
         raise CommandError(
             f"The daemon's log {log} cannot be written: {error.strerror}.",
@@ -150,17 +176,6 @@ def _start(
         f"The daemon (pid {process.pid}) started, but does not answer on {config.socket}.",
         f"Its log is in {log}.",
     )
-
-
-def _open_log(path: Path) -> BinaryIO:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if path.exists() and path.stat().st_size > LARGEST_LOG:
-        path.replace(path.with_suffix(".old.log"))
-    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
-    file = os.fdopen(os.open(path, flags, 0o600), "ab")
-    os.fchmod(file.fileno(), 0o600)
-    file.seek(0, os.SEEK_END)
-    return file
 
 
 def _environment() -> dict[str, str]:

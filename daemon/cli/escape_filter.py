@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from .unsafe_characters import without_unsafe
+
 _SEQUENCE = re.compile(
     r"""\x1b(?:
         \[ [0-?]* [\x20-/]* [@-~]                    # CSI: colours, cursor, modes
@@ -16,13 +18,13 @@ _SEQUENCE = re.compile(
 _UNFINISHED = re.compile(
     r"\x1b(?:\[[0-?]{0,64}[\x20-/]{0,8}|[\]PX^_][^\x07\x1b]{0,4096}\x1b?|[\x20-/]{0,8})?\Z"
 )
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class EscapeFilter:
     """Removes escape sequences and control characters from text that comes in pieces.
 
-    Newlines and tabs stay. A sequence may be cut anywhere; an unfinished one is held back.
+    So with what turns the direction of writing. Newlines and tabs stay. A sequence may be cut
+    anywhere; an unfinished one is held back.
     """
 
     def __init__(self) -> None:
@@ -35,4 +37,4 @@ class EscapeFilter:
         if unfinished := _UNFINISHED.search(text):
             self._held = text[unfinished.start() :]
             text = text[: unfinished.start()]
-        return _CONTROL.sub("", text)
+        return without_unsafe(text)

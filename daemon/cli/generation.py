@@ -9,17 +9,19 @@ from typing import cast
 
 from .client import DaemonClient, JsonObject
 from .errors import CommandError, ConnectionLost
+from .output import say
 from .progress import ProgressReport
-from .wire import Finished
+from .wire import Finished, Route
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A whole answer, by the model that really gave it."""
+    """A whole answer, by the model that really gave it; `route` tells where a policy sent it."""
 
     model: str
     text: str
     finished: Finished
+    route: Route | None = None
 
 
 def generate(client: DaemonClient, request: JsonObject, write: Callable[[str], None]) -> Answer:
@@ -45,11 +47,18 @@ def _follow(client: DaemonClient, path: str, model: str, write: Callable[[str], 
     report = ProgressReport()
     pieces: list[str] = []
     thought = 0
+    route: Route | None = None
     try:
         for name, data in client.events("GET", f"{path}/events"):
             match name:
                 case "loading":
                     report.show_loading(data["model"], data["fraction"])
+                case "route":
+                    report.erase()
+                    route = cast("Route", data)
+                    if route["provider"]:
+                        model = f"{route['provider']}/{route['model']}"
+                        say(f"Answered by {model}, not on this machine. {route['reason']}")
                 case "reasoning":
                     thought += data["tokens"]
                     report.show_step(f"Thinking, {thought} tokens")
@@ -58,7 +67,7 @@ def _follow(client: DaemonClient, path: str, model: str, write: Callable[[str], 
                     pieces.append(data["text"])
                     write(data["text"])
                 case "finished":
-                    return Answer(model, "".join(pieces), cast("Finished", data))
+                    return Answer(model, "".join(pieces), cast("Finished", data), route)
                 case _:  # `started`, and what later versions may add
                     report.erase()
     finally:

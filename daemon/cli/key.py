@@ -10,38 +10,50 @@ from typing import TYPE_CHECKING, Any
 
 from ..config import load_config
 from .errors import CommandError, UsageError
-from .output import format_table, print_json, say, table_columns
+from .output import format_table, print_json, say, table_columns, visible
 from .parser import CommandParser
 
 if TYPE_CHECKING:
-    from ..keys import KeyRecord, KeyStore
+    from argparse import Namespace
+
+    from ..keys import KeyRecord, KeyStore, Rate
+    from ..permission import Scope
 
 HELP = """\
-usage: ingle key new [NAME] [--expires 90d] [--json]
+usage: ingle key new [NAME] [--scope inference,read] [--model 'smollm2*']
+                     [--route local] [--rate 60/m] [--expires 90d] [--json]
        ingle key list [--json]
+       ingle key rotate NAME [--expires 90d] [--json]
        ingle key revoke NAME [NAME ...] [--json]
 
 Keys for clients of the HTTP address. On Linux none is needed: the daemon sees
-that a client is yours. Where the system does not tell (macOS, Windows), and for
-a client that runs as another user, a key lets it in. Clients send it as
-`Authorization: Bearer`, `x-api-key` or `api-key`.
+that a client is yours. Where the system does not tell (Windows), for a client
+that runs as another user, and for other machines, a key lets it in. Clients
+send it as `Authorization: Bearer`, `x-api-key` or `api-key`.
 
 A key is shown once, when it is made; ingle keeps only its digest. What is
 changed here counts at once, without a restart of the daemon.
 
+scopes, all of them where none is said:
+  inference  ask models          models  load, pull and remove models
+  read       see how things are  files   files and batches
+  admin      everything
+
 examples:
   ingle key new zed
-  ingle key new laptop --expires 90d
+  ingle key new laptop --scope inference --model 'qwen*' --expires 90d
+  ingle key rotate laptop
   ingle key revoke zed
 """
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one of the three; raises `CommandError`."""
+    """Run one of the four; raises `CommandError`."""
     actions: dict[str, Callable[[Sequence[str]], int]] = {
         "new": _new,
         "list": _list,
         "ls": _list,
+        "rotate": _rotate,
         "revoke": _revoke,
     }
     action, *rest = arguments or [""]
@@ -50,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     if action not in actions:
         what = f"There is no `ingle key {action}`." if action else "Say what to do with keys."
-        raise UsageError(what, "`ingle key new`, `ingle key list`, `ingle key revoke NAME`.")
+        raise UsageError(what, "`ingle key new`, `list`, `rotate NAME` or `revoke NAME`.")
     from ..keys import KeyFailure
 
     try:
@@ -63,11 +75,46 @@ def _new(arguments: Sequence[str]) -> int:
     parser = CommandParser("key new", "Make a key, and print it: it is shown only now.")
     parser.add_argument("name", nargs="?", default="", metavar="NAME", help="what it is for")
     parser.add_argument(
+        "--scope",
+        action="append",
+        metavar="SCOPE",
+        help="what it is for: inference, read, models, files, admin; else all of it",
+    )
+    parser.add_argument(
+        "--model", action="append", metavar="PATTERN", help="only for models of such full names"
+    )
+    parser.add_argument(
+        "--route", choices=("any", "local"), default="any", help="local: never for a cloud"
+    )
+    parser.add_argument("--rate", metavar="N/UNIT", help='requests in a time, such as "60/m"')
+    parser.add_argument(
         "--expires", metavar="TIME", help='how long it is valid, such as "90d"; else for ever'
     )
     parser.add_json()
     options = parser.parse_args(arguments)
-    record, key = _store().create(options.name, _lifetime(options.expires))
+    from ..keys import KeyLimitation
+
+    limitation = KeyLimitation(
+        scopes=_scopes(options.scope),
+        models=_words(options.model),
+        route=options.route,
+        rate=_rate(options.rate),
+    )
+    return _show_new(
+        *_store().create(options.name, _lifetime(options.expires), limitation), options
+    )
+
+
+def _rotate(arguments: Sequence[str]) -> int:
+    parser = CommandParser("key rotate", "Put a new key in the place of one; the old one is over.")
+    parser.add_argument("name", metavar="NAME", help="a name or an id of `key list`")
+    parser.add_argument("--expires", metavar="TIME", help="how long the new one is valid")
+    parser.add_json()
+    options = parser.parse_args(arguments)
+    return _show_new(*_store().rotate(options.name, _lifetime(options.expires)), options)
+
+
+def _show_new(record: KeyRecord, key: str, options: Namespace) -> int:
     if options.json:
         print_json({**_facts(record), "key": key})
         return 0
@@ -90,7 +137,8 @@ def _list(arguments: Sequence[str]) -> int:
         say("There are no keys. `ingle key new` makes one.")
         return 0
     rows = [_row(key, used.get(key.id)) for key in keys]
-    print(format_table(("NAME", "ID", "MADE", "EXPIRES", "USED"), rows, columns=table_columns()))
+    header = ("NAME", "ID", "FOR", "EXPIRES", "USED")
+    print(format_table(header, rows, columns=table_columns()))
     return 0
 
 
@@ -105,7 +153,7 @@ def _revoke(arguments: Sequence[str]) -> int:
         print_json({"revoked": [_facts(record) for record in revoked]})
         return 0
     for record in revoked:
-        print(f"The key '{record.name}' is revoked.")
+        print(visible(f"The key '{record.name}' is revoked."))
     return 0
 
 
@@ -132,6 +180,36 @@ def _lifetime(text: str | None) -> float | None:
     return seconds
 
 
+def _words(given: Sequence[str] | None) -> tuple[str, ...]:
+    """What an option said, once or several times, or with commas."""
+    parts = (part.strip() for text in given or () for part in text.split(","))
+    return tuple(dict.fromkeys(part for part in parts if part))
+
+
+def _scopes(given: Sequence[str] | None) -> tuple[Scope, ...]:
+    """Those scopes, else all; raises `UsageError`."""
+    from ..permission import Scope
+
+    words = _words(given)
+    if unknown := [word for word in words if word not in tuple(Scope)]:
+        raise UsageError(f"There is no scope '{unknown[0]}'.", f"There are {', '.join(Scope)}.")
+    return tuple(Scope(word) for word in words) or tuple(Scope)
+
+
+def _rate(text: str | None) -> Rate | None:
+    """The rate of "60/m"; raises `UsageError`."""
+    from ..keys import Rate
+
+    if text is None:
+        return None
+    try:
+        return Rate.parse(text)
+    except ValueError as error:
+        raise UsageError(f"'{text}' is not a rate.", 'Write it as "5/s", "60/m" or "500/h".') from (
+            error
+        )
+
+
 def _facts(record: KeyRecord, used: int | None = None) -> dict[str, Any]:
     return {
         "id": record.id,
@@ -139,6 +217,10 @@ def _facts(record: KeyRecord, used: int | None = None) -> dict[str, Any]:
         "created": _iso(record.created),
         "expires": _iso(record.expires),
         "last_used": _iso(used),
+        "scopes": list(record.scopes),
+        "models": list(record.models),
+        "route": record.route,
+        "rate": record.rate.short if record.rate is not None else None,
     }
 
 
@@ -147,7 +229,17 @@ def _row(record: KeyRecord, used: int | None) -> list[str]:
     if record.expired(time.time()):
         expires += " (over)"
     last = "never" if used is None else datetime.fromtimestamp(used).strftime("%Y-%m-%d %H:00")
-    return [record.name, record.id, _day(record.created), expires, last]
+    return [record.name, record.id, _purpose(record), expires, last]
+
+
+def _purpose(record: KeyRecord) -> str:
+    """What it is for, in a few words."""
+    from ..permission import Scope
+
+    everything = Scope.ADMIN in record.scopes
+    parts = ["all" if everything else "+".join(record.scopes), *record.models]
+    parts += ["local"] if record.route == "local" else []
+    return " ".join([*parts, record.rate.short] if record.rate is not None else parts)
 
 
 def _day(seconds: int) -> str:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import cast
 
 from ..config import load_config
 from .daemon_process import ensure_daemon
-from .output import format_bytes, format_count, format_table, print_json, table_columns
+from .output import (
+    format_bytes,
+    format_count,
+    format_table,
+    print_json,
+    table_columns,
+    visible,
+)
 from .parser import CommandParser
-from .wire import ModelEntry
+from .wire import ModelEntry, UnusableModel
 
 HEADERS = ("NAME", "SIZE", "PARAMS", "QUANT", "CONTEXT", "STATE")
 
@@ -17,18 +25,52 @@ HEADERS = ("NAME", "SIZE", "PARAMS", "QUANT", "CONTEXT", "STATE")
 def main(arguments: Sequence[str]) -> int:
     """Print the table; raises `CommandError`."""
     parser = CommandParser(
-        "list", "List the models on this machine, then those of the catalog (state 'available')."
+        "list",
+        "List the models on this machine, those of other programs too, then\n"
+        "those of the catalog (state 'available').",
+    )
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="also what ingle cannot run, and files that are the same (reads them once)",
     )
     parser.add_json()
     options = parser.parse_args(arguments)
-    models = ensure_daemon(load_config(os.environ)).models()
+    client = ensure_daemon(load_config(os.environ))
+    # Reading files to compare them takes a while, the first time.
+    listing = (
+        client.get("/ingle/v1/models?compare=true", timeout=None)
+        if options.all
+        else client.get("/ingle/v1/models")
+    )
+    models = cast("list[ModelEntry]", listing["models"])
+    unusable = cast("list[UnusableModel]", listing.get("unusable", []))
     if options.json:
-        print_json({"models": models})
+        print_json({"models": models, **({"unusable": unusable} if options.all else {})})
         return 0
-    ordered = sorted(models, key=lambda entry: not entry["installed"])
-    rows = [_row(entry) for entry in ordered]
-    print(format_table(HEADERS, rows, right="SIZE PARAMS CONTEXT", columns=table_columns()))
+    _print_models(models)
+    if options.all:
+        _print_unusable(unusable)
     return 0
+
+
+def _print_models(models: Sequence[ModelEntry]) -> None:
+    """ingle's own, then those of each other program under its name, then the catalog's."""
+    own = [entry for entry in models if entry["installed"] and not entry.get("place")]
+    others = [entry for entry in models if entry.get("place")]
+    offered = [entry for entry in models if not entry["installed"]]
+    rows = [_row(entry) for entry in (*own, *others, *offered)]
+    table = format_table(HEADERS, rows, right="SIZE PARAMS CONTEXT", columns=table_columns())
+    header, *lines = table.split("\n")
+    print(header)
+    place = ""
+    for entry, line in zip((*own, *others, *offered), lines, strict=True):
+        if others and (entry.get("place") or "the catalog") != place and entry not in own:
+            place = entry.get("place") or "the catalog"
+            print(visible(f"\n{'To be pulled' if not entry['installed'] else 'In ' + place}:"))
+        print(line)
+        if same := entry.get("same_as"):
+            print(visible(f"  same file as {same}"))
 
 
 def _row(entry: ModelEntry) -> list[str]:
@@ -40,3 +82,11 @@ def _row(entry: ModelEntry) -> list[str]:
         str(entry["context"] or "-"),
         entry["state"],
     ]
+
+
+def _print_unusable(models: Sequence[UnusableModel]) -> None:
+    if not models:
+        return
+    print("\nFound and not used:")
+    for model in models:
+        print(visible(f"  {model['name']} ({model['place']}): {model['reason'].rstrip('.')}."))

@@ -6,6 +6,12 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
+from textwrap import wrap
+
+from .unsafe_characters import escaped_in_json, without_unsafe
+
+_LABEL = 13
+_NARROWEST = 20
 
 
 def say(text: str) -> None:
@@ -22,14 +28,15 @@ def print_error(message: str, hint: str | None) -> None:
 
 def print_json(value: object) -> None:
     """A JSON value on standard output, indented for people as well."""
-    print(json.dumps(value, indent=2, ensure_ascii=False))
+    print(escaped_in_json(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
 def visible(text: str) -> str:
-    """The text without control characters but newlines: names and errors can come from files."""
-    if text.isprintable():
-        return text
-    return "".join(c for c in text if c == "\n" or (c >= " " and not "\x7f" <= c <= "\x9f"))
+    """The text without what steers a terminal: names and errors can come from files.
+
+    Newlines stay.
+    """
+    return without_unsafe(text).replace("\t", "")
 
 
 def format_bytes(count: float) -> str:
@@ -78,7 +85,8 @@ def format_table(
 
     Where the table is wider than `columns` (0: no limit) the first column is shortened, down to 12.
     """
-    cells = [list(headers), *([visible(cell) for cell in row] for row in rows)]
+    shown = ([visible(cell).replace("\n", " ") for cell in row] for row in rows)
+    cells = [list(headers), *shown]
     widths = [max(len(row[i]) for row in cells) for i in range(len(headers))]
     excess = sum(widths) + 2 * (len(widths) - 1) - columns
     if columns and excess > 0:
@@ -92,6 +100,18 @@ def format_table(
         ]
         lines.append("  ".join(parts).rstrip())
     return "\n".join(lines)
+
+
+def print_facts(facts: Sequence[tuple[str, str]], columns: int) -> None:
+    """Labels with their values, which go on below each other in `columns` (0: no limit)."""
+    room = columns - _LABEL - 1
+    for label, value in facts:
+        text = visible(value).replace("\n", " ")
+        # A path is for copying, and has no blanks to break at that would not be its own.
+        whole = columns <= 0 or len(text) <= room or label == "path"
+        lines = [text] if whole else wrap(text, max(_NARROWEST, room), break_on_hyphens=False)
+        for number, line in enumerate(lines):
+            print(f"{'' if number else label:<{_LABEL}} {line}")
 
 
 def table_columns() -> int:

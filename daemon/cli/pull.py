@@ -13,10 +13,12 @@ from ..config import load_config
 from .client import DaemonClient, JsonObject
 from .daemon_process import ensure_daemon
 from .errors import CommandError, ConnectionLost
-from .output import format_bytes, say
+from .fit_facts import ask_fit, fit_facts, remote_facts
+from .output import format_bytes, print_facts, print_json, say, table_columns
 from .parser import CommandParser
 from .progress import ProgressReport
 from .reference import sendable_reference
+from .unsafe_characters import escaped_in_json
 from .wire import ModelEntry, PullProgress
 
 
@@ -29,9 +31,17 @@ def main(arguments: Sequence[str]) -> int:
         examples="  ingle pull smollm2\n  ingle pull hf.co/owner/repository:Q4_K_M",
     )
     parser.add_argument("models", nargs="+", metavar="MODEL", help="a catalog name or a reference")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="only tell what would come, and whether it would run here",
+    )
     parser.add_json()
     options = parser.parse_args(arguments)
     client = ensure_daemon(load_config(os.environ))
+    if options.dry_run:
+        _foretell(client, options.models, as_json=options.json)
+        return 0
     for model in options.models:
         pull(client, sendable_reference(model), on_event=_print_line if options.json else None)
     return 0
@@ -57,7 +67,7 @@ def pull(
                 entry = cast("ModelEntry", data)
                 report.close()
                 if on_event is None:
-                    say(f"{entry['name']} is ready ({format_bytes(entry['size'])}).")
+                    say(_ready(entry))
                 return entry
     except KeyboardInterrupt:
         report.close()
@@ -74,7 +84,31 @@ def pull(
     )
 
 
+def _foretell(client: DaemonClient, models: Sequence[str], *, as_json: bool) -> None:
+    """Say what pulling would bring; reads no more than the headers of the files."""
+    reports = [ask_fit(client, sendable_reference(model)) for model in models]
+    if as_json:
+        print_json(reports if len(reports) > 1 else reports[0])
+        return
+    for number, report in enumerate(reports):
+        if number:
+            print()
+        facts = fit_facts(report) if report["installed"] else remote_facts(report)
+        if report["installed"]:
+            facts = [("name", report["name"]), ("state", "here already"), *facts]
+        print_facts(facts, table_columns())
+
+
+def _ready(entry: ModelEntry) -> str:
+    size = format_bytes(entry["size"])
+    if place := entry.get("place"):
+        where = f"It is used where it lies, and nothing was downloaded: {entry['path']}"
+        return f"{entry['name']} is here already, in {place} ({size}). {where}"
+    return f"{entry['name']} is ready ({size})."
+
+
 def _print_line(name: str, data: JsonObject) -> None:
     """One JSON object a line: the event's data, and its name as `event`."""
-    sys.stdout.write(json.dumps({"event": name, **data}, ensure_ascii=False) + "\n")
+    line = json.dumps({"event": name, **data}, ensure_ascii=False)
+    sys.stdout.write(escaped_in_json(line) + "\n")
     sys.stdout.flush()

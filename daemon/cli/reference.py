@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -28,7 +29,8 @@ def sendable_reference(text: str) -> str:
         raise CommandError(f"The name '{shown}' is not UTF-8.", "Rename the file, or link to it.")
     if is_hub_reference(text):
         return text
-    is_path = text.startswith((".", "~")) or "/" in text
+    # A name of another program may have a slash: `user/model:tag`.
+    is_path = text.startswith((".", "~", "/", os.sep)) or ("/" in text and Path(text).exists())
     if is_path or (text.lower().endswith(".gguf") and Path(text).exists()):
         return str(Path(text).expanduser().absolute())
     return text

@@ -63,7 +63,8 @@ def _ask(options: Namespace, config: Config, model: str | None, prompt: str) -> 
     finally:
         writer.close()
     if options.json:
-        print_json({"model": answer.model, "text": answer.text, **answer.finished})
+        route = {} if answer.route is None else {"route": answer.route}
+        print_json({"model": answer.model, "text": answer.text, **route, **answer.finished})
     return _conclude(answer, verbose=options.verbose)
 
 

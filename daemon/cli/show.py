@@ -11,11 +11,12 @@ from urllib.parse import quote
 from ..config import load_config
 from .client import DaemonClient
 from .daemon_process import ensure_daemon
-from .errors import RequestFailed
-from .output import format_bytes, format_count, print_json, visible
+from .errors import CommandError, RequestFailed
+from .fit_facts import ask_fit, fit_facts, remote_facts, rough_facts
+from .output import format_bytes, format_count, print_facts, print_json, table_columns
 from .parser import CommandParser
-from .reference import find_entry, matching_entry, sendable_reference
-from .wire import LoadedModel, ModelEntry
+from .reference import find_entry, is_hub_reference, matching_entry, sendable_reference
+from .wire import FitReport, LoadedModel, ModelEntry
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -25,14 +26,42 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_json()
     options = parser.parse_args(arguments)
     client = ensure_daemon(load_config(os.environ))
-    entry = _find(client, sendable_reference(options.model))
-    loaded = next((m for m in client.status()["models"] if m["name"] == entry["name"]), None)
-    if options.json:
-        print_json({**entry, "loaded": loaded})
+    reference = sendable_reference(options.model)
+    try:
+        entry = _find(client, reference)
+    except CommandError:
+        if not is_hub_reference(reference):
+            raise
+        _show_remote(ask_fit(client, reference), as_json=options.json)
         return 0
-    for label, value in _facts(entry) + (_loaded_facts(loaded) if loaded else []):
-        print(f"{label:<13} {visible(value)}")
+    loaded = next((m for m in client.status()["models"] if m["name"] == entry["name"]), None)
+    runs = loaded is not None and bool(loaded["engine"])
+    report = None if runs else _report(client, entry, reference)
+    if options.json:
+        print_json({**entry, "loaded": loaded, "report": report})
+        return 0
+    rest = _loaded_facts(loaded) if loaded else []
+    if report is not None:
+        rest += fit_facts(report)
+    elif not runs and (fit := entry.get("fit")):
+        rest += rough_facts(fit)
+    print_facts(_facts(entry) + rest, table_columns())
     return 0
+
+
+def _show_remote(report: FitReport, *, as_json: bool) -> None:
+    if as_json:
+        print_json(report)
+    else:
+        print_facts(remote_facts(report), table_columns())
+
+
+def _report(client: DaemonClient, entry: ModelEntry, reference: str) -> FitReport | None:
+    """What loading it would come to; None where its file cannot be read."""
+    try:
+        return ask_fit(client, entry["name"] if entry["path"] is None else reference)
+    except RequestFailed:
+        return None
 
 
 def _find(client: DaemonClient, reference: str) -> ModelEntry:
@@ -69,18 +98,22 @@ def _facts(entry: ModelEntry) -> list[tuple[str, str]]:
         ("chat", _chat(entry)),
         ("licence", entry["licence"]),
         ("path", entry["path"] or ""),
+        ("kept by", entry.get("place", "")),
+        *(("note", note) for note in entry.get("notes", [])),
     ]
-    return [(label, value or "unknown") for label, value in facts if value or label != "path"]
+    optional = ("path", "kept by")
+    return [(label, value or "unknown") for label, value in facts if value or label not in optional]
 
 
 def _loaded_facts(model: LoadedModel) -> list[tuple[str, str]]:
     """What it got when it was loaded."""
-    if not model["engine"]:
-        return []  # it starts, or failed
+    if not model["engine"]:  # it starts, or failed
+        return [("error", model["error"])] if model["error"] else []
     flash = "with" if model["flash_attention"] else "without"
     facts = [
         ("engine", model["engine"]),
         ("runs on", model["device"]),
+        *([("why there", model["reason"])] if model["reason"] else []),
         ("loaded with", f"{model['context']} tokens of context for {model['slots']} requests"),
         *([("weights", "put into NF4 on load")] if model["quantize"] == "nf4" else []),
         ("KV cache", f"{model['kv_type']}, {format_bytes(model['kv_bytes'])}"),

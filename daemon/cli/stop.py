@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_json()
     options = parser.parse_args(arguments)
-    pid = _stop(load_config(os.environ))
+    pid = stop(load_config(os.environ))
     if options.json:
         print_json({"stopped": pid is not None, "pid": pid})
     elif pid is None:
@@ -34,7 +34,11 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _stop(config: Config) -> int | None:
+def stop(config: Config) -> int | None:
+    """End the daemon and wait until it is gone: its process id, None where none ran.
+
+    Raises `CommandError`.
+    """
     try:
         client = running_daemon(config)
         if client is None:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from argparse import ArgumentTypeError
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..config import load_config
 from .client import JsonObject
-from .daemon_process import ensure_daemon
-from .errors import CommandError, UsageError
+from .model_path import find_model_path
 from .output import format_seconds, format_table, print_json, visible
 from .parser import CommandParser
 from .progress import ProgressReport
-from .pull import pull
-from .reference import find_entry, is_hub_reference, matching_entry, sendable_reference
-from .wire import ModelEntry
+from .text_file import read_text_file
 
 if TYPE_CHECKING:
     from ingle.backends.verification.messages import Progress, Report
@@ -27,7 +21,6 @@ EXAMPLES = """\
   ingle verify ./model.gguf --text book.txt --tokens 2000
   ingle verify ./folder-of-safetensors --json"""
 
-_MAX_TEXT = 1 << 24
 _ENOUGH_TOKENS = 2000
 _CAPTIONS = {
     "mean_kl": "mean KL divergence",
@@ -39,8 +32,12 @@ _CAPTIONS = {
 def main(arguments: Sequence[str]) -> int:
     """Compare and print what came out; 1 where the engines differ more than they may."""
     options = _parser().parse_args(arguments)
-    text = _read_text(options.text)
-    name, path = _find_model(options.model)
+    text = None
+    if options.text is not None:
+        text = read_text_file(
+            options.text, "The text", if_too_long="Cut it: --tokens says how far."
+        )
+    name, path = find_model_path(options.model)
     from ingle.backends.verification.limits import Against
     from ingle.backends.verification.messages import VerificationSpec
     from ingle.backends.verification.scored_text import default_text
@@ -96,53 +93,6 @@ def _count(text: str) -> int:
     return value
 
 
-def _read_text(name: str | None) -> str | None:
-    if name is None:
-        return None
-    shown = visible(name)
-    try:
-        with Path(name).open("rb") as file:
-            content = file.read(_MAX_TEXT + 1)
-        text = content.decode("utf-8")
-    except OSError as error:
-        raise UsageError(f"The text {shown} cannot be read: {error.strerror}.") from error
-    except ValueError as error:  # a NUL in the name, or bytes that are no text
-        raise UsageError(f"{shown} is not a text in UTF-8.", "Convert it first.") from error
-    if len(content) > _MAX_TEXT:
-        raise UsageError(
-            f"The text {shown} is longer than {_MAX_TEXT >> 20} MiB.",
-            "Cut it: --tokens says how far.",
-        )
-    return text
-
-
-def _find_model(wanted: str) -> tuple[str, str]:
-    """Name and path of the model; one of the catalog or the hub is pulled first."""
-    reference = sendable_reference(wanted)
-    if Path(reference).is_absolute():
-        return Path(reference).name, reference
-    client = ensure_daemon(load_config(os.environ))
-    models = client.models()
-    if is_hub_reference(reference):
-        entry = matching_entry(models, reference) or pull(client, reference)
-    else:
-        entry = find_entry(models, reference)
-    if entry["task"] != "generate":
-        raise CommandError(
-            f"{entry['name']} writes no text, and runs on llama.cpp alone.",
-            "There is nothing to verify.",
-        )
-    if entry["path"] is None:
-        entry = pull(client, entry["name"])
-    return entry["name"], _path_of(entry)
-
-
-def _path_of(entry: ModelEntry) -> str:
-    if entry["path"] is None:
-        raise CommandError(f"{entry['name']} was pulled, but is not there.", "Pull it again.")
-    return entry["path"]
-
-
 def _show(report: ProgressReport, name: str, step: Progress) -> None:
     if step.loading is not None:
         report.show_step(f"{name}: loading into {step.loading}")
@@ -164,7 +114,7 @@ def _as_json(name: str, path: str, report: Report) -> JsonObject:
 
 
 def _print(name: str, report: Report) -> None:
-    print(f"{visible(name)}: {report.architecture} {report.quantization} on {report.device}")
+    print(visible(f"{name}: {report.architecture} {report.quantization} on {report.device}"))
     print(f"compared with {report.against} over {report.statistics.tokens} tokens\n")
     print(format_table(("", "MEASURED", "LIMIT", ""), _rows(report), right="MEASURED LIMIT"))
     print()

@@ -2,7 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import Literal, NotRequired, TypedDict
+
+
+class MemoryNeeds(TypedDict):
+    """Bytes of the machine's memory, and of the GPU's."""
+
+    host: int
+    gpu: int
+
+
+class MemoryShare(TypedDict):
+    """What a model takes of one kind of memory, by what for; bytes."""
+
+    weights: int
+    kv: int
+    compute: int
+    runtime: int
+    total: int
+
+
+class FitReport(TypedDict):
+    """Whether a model would run here, and how; bytes and tokens."""
+
+    name: str
+    installed: bool
+    size: int
+    licence: str
+    architecture: str
+    parameters: int
+    quantization: str
+    trained_context: int
+    fits: bool
+    reason: str
+    context: int
+    longest_context: int
+    host: MemoryShare
+    gpu: MemoryShare
+    needs: MemoryNeeds
+    available: MemoryNeeds
+    fetched: int
+
+
+class ModelMemory(TypedDict):
+    """Bytes reckoned with and held; `mapped` are those that files back."""
+
+    predicted: MemoryNeeds
+    measured: MemoryNeeds
+    mapped: int
 
 
 class LoadedModel(TypedDict):
@@ -12,6 +59,7 @@ class LoadedModel(TypedDict):
     state: str
     fraction: float
     error: str | None
+    quarantined_for: float
     pid: int | None
     engine: str
     device: str
@@ -22,20 +70,38 @@ class LoadedModel(TypedDict):
     kv_memory_bytes: int
     kv_disk_bytes: int
     restored_tokens: int
+    cached_tokens_total: int
+    prompt_tokens_total: int
+    completion_tokens_total: int
+    drafted_tokens_total: int
+    accepted_tokens_total: int
+    prompt_rate: float
+    decode_rate: float
     running: int
     waiting: int
     weights_bytes: int
     kv_bytes: int
     compute_bytes: int
     rss: int
+    memory: ModelMemory
     layers: int
     layers_on_gpu: int
     quantize: str
     kv_type: str
     flash_attention: bool
+    reason: str
     warnings: list[str]
+    pinned: bool
     loaded_for: float
     expires_in: float | None
+
+
+class ModelFit(TypedDict):
+    """A forecast from what the list knows of a model."""
+
+    state: str
+    needs_bytes: int
+    free_bytes: int
 
 
 class ModelEntry(TypedDict):
@@ -55,6 +121,44 @@ class ModelEntry(TypedDict):
     path: str | None
     chat: bool
     task: str
+    place: str
+    same_as: str | None
+    notes: list[str]
+    fit: NotRequired[ModelFit | None]
+
+
+class UnusableModel(TypedDict):
+    """Something that another program keeps and ingle cannot run."""
+
+    name: str
+    path: str
+    place: str
+    reason: str
+
+
+class Removed(TypedDict):
+    """What went, or would go, with a model; older daemons say only the first two."""
+
+    removed: str
+    freed: int
+    files: NotRequired[list[str]]
+    keeps: NotRequired[list[str]]
+    place: NotRequired[str]
+    shared_with: NotRequired[list[str]]
+    loaded: NotRequired[bool]
+    running: NotRequired[int]
+
+
+class DeviceGauges(TypedDict):
+    """A GPU or the processor; null where there is no meter."""
+
+    name: str
+    kind: str
+    memory_total: int | None
+    memory_used: int | None
+    utilization: float | None
+    watts: float | None
+    joules: float | None
 
 
 class Status(TypedDict):
@@ -67,6 +171,7 @@ class Status(TypedDict):
     address: str | None
     default_model: str
     models: list[LoadedModel]
+    devices: list[DeviceGauges]
 
 
 class PullProgress(TypedDict):
@@ -79,6 +184,16 @@ class PullProgress(TypedDict):
     total: int | None
     bytes_per_second: float
     eta: float | None
+
+
+class Route(TypedDict):
+    """Where a policy had a generation answered; `provider` is "" for this machine."""
+
+    verdict: str
+    rule: str
+    reason: str
+    provider: str
+    model: str
 
 
 class Finished(TypedDict):

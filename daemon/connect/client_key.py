@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ..keys import KeyRing, KeyStore
+from ..keys import KeyLimitation, KeyRing, KeyStore
+from ..permission import Scope
 from .client import Client
 from .data_path import CannotEdit
 from .settings_file import SettingsFile
+
+ENOUGH = KeyLimitation(scopes=(Scope.INFERENCE, Scope.READ))
+"""What an editor or an agent does: it asks models, and looks which there are."""
 
 _KEY = re.compile(r"ingle-[a-z2-7]{52}")
 
@@ -34,7 +38,7 @@ def make_key(store: KeyStore, client: Client) -> tuple[str, str]:
     Raises `KeyFailure`.
     """
     revoke_key(store, client)
-    record, key = store.create(_name(client))
+    record, key = store.create(_name(client), limitation=ENOUGH)
     return record.name, key
 
 

@@ -14,6 +14,9 @@ from ..auth import body_too_large
 from ..errors import BodyTimeout, InvalidBody
 
 IDLE_SECONDS = 30.0
+GRACE_SECONDS = 20.0
+LEAST_RATE = 500
+"""Bytes a second that a body has to come at on the whole, after the grace."""
 LARGE = 2**20
 """Bytes of a body whose translation takes longer than other streams should wait."""
 
@@ -36,16 +39,21 @@ async def read_chunks(
     request: Request, limit: int, *, setting: str = "max_body_bytes"
 ) -> AsyncGenerator[bytes, None]:
     """The body as it comes; raises `BodyTooLarge`, `BodyTimeout` or `ClientLeft`."""
-    size = 0
+    clock = asyncio.get_running_loop().time
+    size, waited = 0, 0.0
     while True:
+        # Only waiting counts: what the daemon does with a part is not the client's time.
+        patience = min(IDLE_SECONDS, GRACE_SECONDS + size / LEAST_RATE - waited)
+        began = clock()
         try:
-            async with asyncio.timeout(IDLE_SECONDS):
+            async with asyncio.timeout(patience):
                 message = await request.receive()
         except TimeoutError:
             raise BodyTimeout(
-                f"No part of the body arrived for {IDLE_SECONDS:.0f} seconds.",
+                f"The body came too slowly: {size} bytes in {waited + patience:.0f} seconds.",
                 headers={"connection": "close"},
             ) from None
+        waited += clock() - began
         if message["type"] == "http.disconnect":
             raise ClientLeft
         chunk: bytes = message.get("body", b"")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any
 
@@ -12,7 +14,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from uvicorn.server import ServerState
 
 from .body_writer import BodyWriter
-from .peer import Connection, identify
+from .peer import Connection, identify, own_uid
 
 CONNECTION = "connection"
 """The key of the `Connection` in the ASGI scope's state."""
@@ -22,8 +24,16 @@ BODY_WRITER = "body_writer"
 """The key of the response's `BodyWriter`."""
 
 HEADER_SECONDS = 10.0
+STALL_SECONDS = 30.0
+"""How long a client may read nothing of what waits for it."""
+LINGER_SECONDS = 30.0
+"""How long the rest of a body may take that was refused."""
 HEADER_BYTES = 64 * 1024
+HEADER_COST = 32
+"""What a header counts beside its bytes, so that many short ones have an end, too."""
 MAX_CONNECTIONS = 256
+STRANGERS_PART = 4
+"""A quarter of the connections is for those whom the system does not name as the owner."""
 MAX_PIPELINED = 8
 
 REFUSAL = (
@@ -46,32 +56,59 @@ class GuardedProtocol(HttpToolsProtocol):
         server_state: ServerState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        max_connections: int = MAX_CONNECTIONS,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
+        self._max_connections = max_connections
         self._header_timer: asyncio.TimerHandle | None = None
         self._header_bytes = 0
         self._active: RequestResponseCycle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
+        self._body_timer: asyncio.TimerHandle | None = None
+        self._message_open = False
+        self._header_open = False
+        self._header_received = 0
+        self.connection: Connection | None = None
+        """Who is at the other end, once that is known."""
         self.paused_at: float | None = None
         """Since when the client reads too slowly, on the loop's clock; None while it keeps up."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Ask the kernel who connected; the answer goes into the state of every request."""
         super().connection_made(transport)
-        if len(self.connections) > MAX_CONNECTIONS:
+        self.connection = identify(transport.get_extra_info("socket"), transport.abort)
+        if not self._has_room():
             self._refuse(
                 HTTPStatus.SERVICE_UNAVAILABLE,
                 code="too_many_connections",
                 message="Too many connections are open.",
-                hint="Close some; each event stream holds one.",
+                hint="Close some, each event stream holds one; `max_connections` is the bound.",
             )
             return
-        peer: Connection = identify(transport.get_extra_info("socket"), transport.abort)
-        self.app_state = {**self.app_state, CONNECTION: peer}
+        self.app_state = {**self.app_state, CONNECTION: self.connection}
         self._start_header_timer()
+
+    def _has_room(self) -> bool:
+        """Whether one more TCP connection may be; the owner's unix socket always has room.
+
+        All whom the system does not name as the owner share a part, so that the rest stays free.
+        """
+        mine, me = self.connection, own_uid()
+        if mine is None or mine.kind == "unix":
+            return True
+        others = [one.connection for one in self.connections if isinstance(one, GuardedProtocol)]
+        tcp = [one for one in others if one is not None and one.kind == "tcp"]
+        strangers = sum(one.uid != me for one in tcp)
+        if mine.uid != me and strangers > self._max_connections // STRANGERS_PART:
+            return False
+        return len(tcp) <= self._max_connections
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the request that runs, too: uvicorn tells only the newest one that was read."""
         self._stop_header_timer()
+        self._stop_body_timer()
+        self._stop_stall_timer()
         active = self._active
         super().connection_lost(exc)
         if active is not None and not active.response_complete:
@@ -81,18 +118,52 @@ class GuardedProtocol(HttpToolsProtocol):
     def pause_writing(self) -> None:
         """Note since when more waits to be sent than the connection should hold."""
         self.paused_at = self.loop.time()
+        self._stop_stall_timer()
+        self._stall_timer = self.loop.call_later(STALL_SECONDS, self.transport.abort)
         super().pause_writing()
 
     def resume_writing(self) -> None:
         """Note that the client reads again."""
         self.paused_at = None
+        self._stop_stall_timer()
         super().resume_writing()
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; what comes between two requests must begin one in time."""
+        in_headers = self._header_open
+        super().data_received(data)
+        if in_headers and self._header_open:
+            # The parser keeps a line without an end, and tells of it only when it is whole.
+            self._header_received += len(data)
+            if self._header_received > HEADER_BYTES:
+                self._header_bytes = self._header_received
+                self.send_400_response("")
+                return
+        active = self._active
+        answered = not self.pipeline and (active is None or active.response_complete)
+        if answered and not self._message_open and self._header_timer is None:
+            # uvicorn has stopped its clock for idle connections, and blank lines begin nothing.
+            self._start_header_timer()
 
     def on_message_begin(self) -> None:
         """Start the clock: all headers have to arrive in ten seconds."""
         super().on_message_begin()
-        self._header_bytes = 0
+        self._message_open = self._header_open = True
+        self._header_bytes = self._header_received = 0
         self._start_header_timer()
+
+    def on_message_complete(self) -> None:
+        """Note the end of the body."""
+        self._message_open = False
+        self._stop_body_timer()
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        """Go on to the next request; what is left of a body that was refused must not take long."""
+        super().on_response_complete()
+        if self._message_open and self.cycle.response_complete:
+            self._stop_body_timer()
+            self._body_timer = self.loop.call_later(LINGER_SECONDS, self.transport.abort)
 
     def on_url(self, url: bytes) -> None:
         """Count towards the bound on headers."""
@@ -101,15 +172,19 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Count towards the bound on headers."""
-        self._count(len(name) + len(value))
+        self._count(len(name) + len(value) + HEADER_COST)
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         """Begin the request, unless too many wait in line behind another."""
+        self._header_open = False
         self._stop_header_timer()
         if len(self.pipeline) >= MAX_PIPELINED:
             self.transport.abort()
             return
+        # uvicorn does this once a second, whether anybody asks or not.
+        date = formatdate(time.time(), usegmt=True).encode("ascii")
+        self.server_state.default_headers = [(b"date", date), *self.config.encoded_headers]
         state = self.scope.setdefault("state", {})
         state[TARGET_IS_PATH] = self.url.startswith(b"/")
         super().on_headers_complete()
@@ -161,8 +236,20 @@ class GuardedProtocol(HttpToolsProtocol):
             # Only an exception stops the parser, which would still begin the request.
             raise HeadersTooLarge
 
+    def _stop_stall_timer(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+
+    def _stop_body_timer(self) -> None:
+        if self._body_timer is not None:
+            self._body_timer.cancel()
+            self._body_timer = None
+
     def _start_header_timer(self) -> None:
         self._stop_header_timer()
+        if self.transport.is_closing():
+            return
         self._header_timer = self.loop.call_later(HEADER_SECONDS, self.transport.abort)
 
     def _stop_header_timer(self) -> None:

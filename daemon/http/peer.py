@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, cast
 
-TCP_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
-ESTABLISHED = "01"
+from .peer_table import Endpoint, tcp_uid
 
 # macOS: <sys/un.h>, and struct xucred { u_int version; uid_t uid; short groups; gid_t group[16]; }
 SOL_LOCAL = 0
@@ -26,7 +25,7 @@ class Connection:
 
     `port` is ours, for comparing with the Host header. `abort` drops the connection with all that
     waits to be sent, which a close would wait for. `pid` is the process at the other end of a unix
-    socket.
+    socket, `address` the host at that of a TCP connection.
     """
 
     kind: Literal["unix", "tcp"]
@@ -34,6 +33,7 @@ class Connection:
     port: int | None
     abort: Callable[[], None]
     pid: int | None = None
+    address: str | None = None
 
 
 class PeerSocket(Protocol):
@@ -65,41 +65,49 @@ def identify(peer: PeerSocket, abort: Callable[[], None]) -> Connection:
         client, server = peer.getpeername(), peer.getsockname()
     except OSError:  # the client has left already
         return Connection("tcp", None, None, abort)
-    match client, server:
-        case (str(their_host), int(their_port)), (str(our_host), int(our_port)):
-            uid = tcp_uid((their_host, their_port), (our_host, our_port))
-            return Connection("tcp", uid, our_port, abort)
+    theirs, ours = endpoint(client), endpoint(server)
+    if theirs is None or ours is None:
+        return Connection("tcp", None, None, abort)
+    return Connection("tcp", tcp_owner(theirs, ours), ours[1], abort, address=theirs[0])
+
+
+def endpoint(address: object) -> Endpoint | None:
+    """Host and port of a socket's address, IPv4 in its own form where IPv6 wraps it."""
+    if not isinstance(address, tuple):
+        return None  # of a unix socket
+    match cast("tuple[object, ...]", address)[:2]:  # IPv6 has two more
+        case (str(host), int(port)):
+            return host.removeprefix("::ffff:") if "." in host else host, port
         case _:
-            return Connection("tcp", None, None, abort)
+            return None
 
 
-def tcp_uid(
-    client: tuple[str, int], server: tuple[str, int], tables: tuple[Path, ...] = TCP_TABLES
-) -> int | None:
-    """The owner of the client's end of an IPv4 connection on this machine, None where unknown.
+def is_loopback(address: object) -> bool:
+    """Whether a socket's address is one that only this machine reaches."""
+    found = endpoint(address)
+    return found is not None and (found[0] == "::1" or found[0].startswith("127."))
 
-    Only a row in state ESTABLISHED counts: one that is closing says uid 0 whoever owned it.
-    """
-    for table, mapped in zip(tables, (False, True), strict=True):
-        wanted = (_hex_address(client, mapped=mapped), _hex_address(server, mapped=mapped))
+
+def own_uid() -> int:
+    """Of this process, to compare a peer's with."""
+    # Windows tells no uid of a peer, so there is nothing to compare with.
+    return -1 if sys.platform == "win32" else os.geteuid()
+
+
+def tcp_owner(client: Endpoint, server: Endpoint) -> int | None:
+    """Whose the client's end of a connection within this machine is, None where unknown."""
+    if sys.platform == "darwin":
+        from . import peer_macos
+
+        return peer_macos.tcp_uid(client, server, os.geteuid())
+    if sys.platform == "linux":
+        from .peer_diag import diag_uid
+
         try:
-            rows = table.read_text(encoding="ascii").splitlines()
+            return diag_uid(client, server)
         except OSError:
-            continue
-        for row in rows:
-            columns = row.split(maxsplit=8)
-            if len(columns) > 7 and (columns[1], columns[2]) == wanted:
-                return int(columns[7]) if columns[3] == ESTABLISHED else None
+            return tcp_uid(client, server)  # a kernel or a sandbox without such questions
     return None
-
-
-def _hex_address(address: tuple[str, int], *, mapped: bool) -> str:
-    """An address as the kernel prints it: 32-bit words in the machine's byte order, in hex."""
-    packed = socket.inet_aton(address[0])
-    if mapped:
-        packed = bytes(10) + b"\xff\xff" + packed
-    words = struct.unpack(f"={len(packed) // 4}I", packed)
-    return "".join(f"{word:08X}" for word in words) + f":{address[1]:04X}"
 
 
 def _unix_uid(peer: PeerSocket) -> int | None:

@@ -13,6 +13,10 @@ from pathlib import Path
 from ..paths import Paths, UnsafeFolder, make_private_folder
 
 BACKLOG = 256
+WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - the check for a key, a flag and TLS is in `exposure`
+"""All addresses, and so none that a client could mean."""
+NOT_OURS = 0
+"""The `inode` of a socket file that somebody else made, and removes."""
 LONGEST_PATH = 103 if sys.platform == "darwin" else 107
 
 
@@ -27,6 +31,8 @@ class SocketError(Exception):
 
 class PortInUse(SocketError):
     """Somebody else listens on the TCP port."""
+
+    exit_status = 3
 
 
 @dataclass(frozen=True)
@@ -89,30 +95,41 @@ def bind_tcp(host: str, port: int) -> socket.socket:
 
     Raises `PortInUse`, and `SocketError` for an address other machines could reach.
     """
-    if host not in ("127.0.0.1", "localhost"):
+    if host not in ("127.0.0.1", "localhost", "::1"):
         raise SocketError(
             f"ingle listens on 127.0.0.1 only, not on {host}: any machine could use your models.",
             hint="Reach it from elsewhere through a tunnel: `ssh -L 4645:127.0.0.1:4645 HOST`.",
         )
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    return bind_exposed("127.0.0.1" if host == "localhost" else host, port)
+
+
+def bind_exposed(host: str, port: int) -> socket.socket:
+    """Listen on any address of this machine; whoever calls it has checked that this is wanted.
+
+    `::` stands for all addresses, those of IPv4 too. Raises `PortInUse` and `SocketError`.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
+        if family is socket.AF_INET6:
+            listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(host != "::"))
         if sys.platform != "win32":
             # After a restart the old connections linger for a minute; elsewhere than on Windows
             # this lets us bind beside them and still refuses a port that somebody listens on.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(("127.0.0.1", port))
+        listener.bind((host, port))
         listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:
             raise PortInUse(
-                f"Port {port} on 127.0.0.1 is taken by {_owner_of(port)}.",
+                f"Port {port} on {host} is taken by {_owner_of(port)}.",
                 hint="Choose another with `--port`; `--port 0` takes any free one, "
                 "`--port -1` listens on the unix socket only.",
             ) from error
         raise SocketError(
-            f"Port {port} on 127.0.0.1 cannot be used: {error.strerror}.",
-            hint="Choose another with `--port`.",
+            f"Port {port} on {host} cannot be used: {error.strerror}.",
+            hint="Choose another with `--port`; `--host` must be an address of this machine.",
         ) from error
     listener.setblocking(False)
     return listener

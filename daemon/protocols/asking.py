@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -15,7 +15,7 @@ from msgspec import structs
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base import Event, LoadProgress
+from ingle.backends.base import Event, GenerateRequest, LoadProgress
 from ingle.backends.conversation import ChatMessage
 from ingle.backends.errors import RequestRejected
 
@@ -23,6 +23,9 @@ from ..http.responses import JSON
 from ..http.sse import EventStream, EventWriter, StreamStyle, run_until_disconnect
 from ..lifecycle import Lease
 from ..preparation import LoadOptions
+from ..routing.route_lease import REMOTE, OpenLocal, open_route
+from ..routing.route_note import RouteNote, current_note
+from ..sampling import merge_sampling
 from ..services import Services
 from .collected import Collected
 from .job import Job
@@ -57,9 +60,13 @@ class Asker:
         job: Job,
         translate: Callable[[Collected], Translation],
         style: StreamStyle,
+        before_end: Callable[[], Awaitable[None]] | None = None,
     ) -> Response:
-        """A stream; `translate` gets a `Collected` that is empty, and filled by nobody else."""
-        return EventStream(partial(self._produce, job, translate, style), style=style)
+        """A stream; `translate` gets a `Collected` that is empty, and filled by nobody else.
+
+        `before_end` is waited for before the translation's `end` is sent.
+        """
+        return EventStream(partial(self._produce, job, translate, style, before_end), style=style)
 
     async def whole(
         self, request: Request, job: Job, finish: Callable[[Collected], object]
@@ -70,26 +77,62 @@ class Asker:
 
     async def collect(self, job: Job) -> Collected:
         """The answer itself, for whoever asks from within."""
-        async with self.lease(job) as (lease, load_seconds):
+        async with self.lease(job, whole=True) as (lease, load_seconds):
             collected = Collected(job, lease, load_seconds=load_seconds)
             await self.run(job, lease, collected.take)
         return collected
 
     @asynccontextmanager
     async def lease(
-        self, job: Job, on_progress: LoadProgress | None = None
+        self,
+        job: Job,
+        on_progress: LoadProgress | None = None,
+        *,
+        on_opening: Callable[[], None] = lambda: None,
+        whole: bool = False,
+        routed: bool = True,
     ) -> AsyncGenerator[tuple[Lease, float]]:
-        """The job's model, and how many seconds it took to get it."""
+        """The job's model, and how many seconds it took to get it.
+
+        A name that is a route's leads where the policy says, or to the model here that stands for
+        it unless it is to be `routed`. With `whole` nobody sees an event before the last: see
+        `ModelManager.lease`; `on_opening` is called before a model here is waited for. Raises
+        `RouteRefused`.
+        """
         began = time.monotonic()
-        async with self._services.manager.lease(
-            job.model,
-            priority=job.request.priority,
-            answers=job.answers,
-            options=LoadOptions(context=job.context),
-            keep_alive=job.keep_alive,
-            on_progress=on_progress,
-        ) as lease:
+
+        def open_local(name: str) -> AbstractAsyncContextManager[Lease]:
+            on_opening()
+            return self._services.manager.lease(
+                name,
+                priority=job.request.priority,
+                answers=job.answers,
+                options=LoadOptions(context=job.context),
+                keep_alive=job.keep_alive,
+                on_progress=on_progress,
+                whole=whole,
+            )
+
+        name = self._services.routed_name(job.model)
+        if routed and self._services.router.concerns(name, job.wish):
+            leasing = self._routed(job, name, open_local)
+        else:
+            if job.request.private:
+                await self._services.router.note_private(job.requests({}))
+            leasing = open_local(job.model)
+        async with leasing as lease:
             yield lease, time.monotonic() - began
+
+    @asynccontextmanager
+    async def _routed(self, job: Job, name: str, open_local: OpenLocal) -> AsyncGenerator[Lease]:
+        """The lease of a route; who answers stands in the note of the client's request."""
+        router = self._services.router
+        plan = await router.plan(name, job.requests({}), wish=job.wish, opaque=job.opaque)
+        note = current_note.get() or RouteNote()
+        async with open_route(
+            router, plan, note, open_local=open_local, resample=partial(_resampled, job)
+        ) as lease:
+            yield lease
 
     async def run(self, job: Job, lease: Lease, take: Callable[[int, list[Event]], None]) -> None:
         """Pass on the events of all the job's prompts, each with its prompt's number.
@@ -97,7 +140,7 @@ class Asker:
         The first failure ends all of them.
         """
         job = _with_system(job, lease)
-        if job.fit is not None:
+        if job.fit is not None and lease.info.engine != REMOTE:
             job = await job.fit(job, lease)
         requests = job.requests(lease.model.sampling)
         try:
@@ -115,11 +158,15 @@ class Asker:
         job: Job,
         translate: Callable[[Collected], Translation],
         style: StreamStyle,
+        before_end: Callable[[], Awaitable[None]] | None,
         out: EventWriter,
     ) -> None:
         notice = _LoadingNotice(out, style)
         try:
-            async with self.lease(job, notice.progressed) as (lease, load_seconds):
+            async with self.lease(job, notice.progressed, on_opening=notice.begin) as (
+                lease,
+                load_seconds,
+            ):
                 notice.end()
                 translation = translate(Collected(job, lease, load_seconds=load_seconds))
 
@@ -130,6 +177,8 @@ class Asker:
                 await self.run(job, lease, take)
         finally:
             notice.end()
+        if before_end is not None:
+            await before_end()
         out.write(translation.end())
 
 
@@ -142,6 +191,12 @@ def _with_system(job: Job, lease: Lease) -> Job:
     return job
 
 
+def _resampled(
+    job: Job, request: GenerateRequest, recommended: Mapping[str, float]
+) -> GenerateRequest:
+    return structs.replace(request, sampling=merge_sampling(job.options, recommended))
+
+
 class _LoadingNotice:
     """Tells a stream of the model's loading, once that has gone on for a while."""
 
@@ -150,8 +205,13 @@ class _LoadingNotice:
         self._style = style
         self._fraction = 0.0
         self._told_at = math.inf
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(QUIET_LOADING, self._tell)
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """The model is asked for: until then it is not known who answers, nor whether anybody."""
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(QUIET_LOADING, self._tell)
 
     def progressed(self, fraction: float) -> None:
         """Note how much is loaded, and tell it now and then."""
@@ -161,7 +221,8 @@ class _LoadingNotice:
 
     def end(self) -> None:
         """The model is ready, or will never be."""
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _tell(self) -> None:
         self._told_at = time.monotonic()

@@ -10,6 +10,7 @@ from ingle.backends.base import (
     Event,
     Finished,
     FinishReason,
+    ModelInfo,
     ReasoningDelta,
     Started,
     TokenLogprobs,
@@ -17,6 +18,7 @@ from ingle.backends.base import (
     ToolCallStarted,
 )
 from ingle.backends.conversation import ToolCall
+from ingle.models.stored_model import StoredModel
 
 from ..lifecycle import Lease
 from .job import Job
@@ -77,8 +79,7 @@ class Collected:
 
     def __init__(self, job: Job, lease: Lease, *, load_seconds: float = 0.0) -> None:
         self.job = job
-        self.model = lease.model
-        self.info = lease.info
+        self._lease = lease
         self.load_seconds = load_seconds
         """How long the request waited for the model to be loaded."""
         self.created = int(time.time())
@@ -86,6 +87,16 @@ class Collected:
         self.answers = [CollectedAnswer() for _ in range(job.answers)]
         self.prompt_tokens = 0
         self.cached_tokens = 0
+
+    @property
+    def model(self) -> StoredModel:
+        """The model that answers; a route may change it until the first event."""
+        return self._lease.model
+
+    @property
+    def info(self) -> ModelInfo:
+        """What that model really got."""
+        return self._lease.info
 
     def take(self, prompt: int, events: list[Event]) -> None:
         """Add the events of one prompt."""
@@ -96,7 +107,7 @@ class Collected:
 
     def count(self, event: Event) -> None:
         """Add to the number of prompt tokens alone."""
-        if isinstance(event, Started):
+        if isinstance(event, Started | Finished):
             self.prompt_tokens += event.prompt_tokens
             self.cached_tokens += event.cached_tokens
 

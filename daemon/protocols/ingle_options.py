@@ -11,6 +11,7 @@ from msgspec import Meta
 from ingle.backends.base import Priority
 
 from ..http.route_spec import Parameter
+from ..routing.wish import NO_WISH, ConsentToken, RouteWish, Wish
 
 _NO = frozenset({"", "0", "false", "no"})
 ClientName = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -22,7 +23,8 @@ class IngleOptions(msgspec.Struct, frozen=True, kw_only=True):
     `priority` batch lets interactive requests go first. `client` is who the request is for, where
     one program asks for several: clients are served fairly. What is `private` is never written to
     disk. `conversation` names what the request belongs to. `speculation` false forbids guesses,
-    which changes nothing but the speed.
+    which changes nothing but the speed. `route` says whether the policy decides where the request
+    is answered (`auto`), or it stays here (`local`), or leaves with a `consent` alone (`ask`).
     """
 
     priority: Priority | None = None
@@ -30,6 +32,8 @@ class IngleOptions(msgspec.Struct, frozen=True, kw_only=True):
     conversation: Annotated[str, Meta(max_length=200)] | None = None
     private: bool | None = None
     speculation: bool | None = None
+    route: RouteWish | None = None
+    consent: ConsentToken | None = None
 
 
 PRIVATE_HEADER = Parameter(
@@ -44,3 +48,10 @@ def is_private(options: IngleOptions | None, headers: Mapping[str, str]) -> bool
     """Whether the body or the header says so; a header counts unless it clearly says no."""
     header = headers.get(PRIVATE_HEADER.name, "false")
     return bool(options and options.private) or header.strip().lower() not in _NO
+
+
+def wish_of(options: IngleOptions | None) -> Wish:
+    """What a request says of its way."""
+    if options is None or (options.route is None and options.consent is None):
+        return NO_WISH
+    return Wish(route=options.route, consent=options.consent)

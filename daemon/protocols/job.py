@@ -11,6 +11,7 @@ from ingle.backends.base import GenerateRequest, SamplingParams
 from ingle.backends.conversation import Infill
 
 from ..lifecycle import Lease
+from ..routing.wish import NO_WISH, Wish
 from ..sampling import SamplingOptions, merge_sampling
 
 
@@ -21,7 +22,8 @@ class Job:
     `options` are laid over the sampling that the model recommends. The model is loaded with at
     least `context` tokens, and stays for `keep_alive` seconds after its last use, where they are
     given; -1 is for ever. `messages_field` is what the protocol calls the conversation. `fit` may
-    shorten the job once its model is there.
+    shorten the job once its model is there. `wish` is what the request says of its way; `opaque` is
+    where it has something that is no text, and so never leaves this machine.
     """
 
     model: str
@@ -32,6 +34,8 @@ class Job:
     keep_alive: float | None = None
     messages_field: str = "messages"
     fit: Callable[[Job, Lease], Awaitable[Job]] | None = None
+    wish: Wish = NO_WISH
+    opaque: str = ""
 
     @property
     def id(self) -> str:

@@ -50,14 +50,19 @@ from ingle.daemon.http.server import Server, batch_width, make_server
 from ingle.daemon.http.sockets import bind_tcp, bind_unix
 from ingle.daemon.lifecycle import ModelManager
 from ingle.daemon.limits import Limits
+from ingle.daemon.loaded_model import LoadedModel
 from ingle.daemon.memory import MemorySnapshot
 from ingle.daemon.paths import find_paths
 from ingle.daemon.preparation import LoadOptions, ModelPreparer, Preparation, Preparer
 from ingle.daemon.pulls import PullManager
+from ingle.daemon.room import RoomTimes
+from ingle.daemon.routing.exits import Exits
+from ingle.daemon.routing.make_router import make_router
 from ingle.daemon.services import Services, canonical_name
 from ingle.models.catalog import Catalog
 from ingle.models.errors import ModelNotFound
 from ingle.models.kv_type import KVType
+from ingle.models.memory_needs import MemoryNeeds
 from ingle.models.store import ModelStore
 from ingle.models.stored_model import Manifest, StoredModel, write_manifest
 from ingle.models.task import ModelTask
@@ -71,10 +76,15 @@ class BackendPlan:
     """What a `PlannedBackend` does; events are for the test to set."""
 
     start_error: BackendError | None = None
+    start_errors: list[BackendError] = field(default_factory=list[BackendError])
     start_gate: asyncio.Event | None = None
     reply: tuple[str, ...] = ("Hel", "lo")
     die_after: int | None = None
+    deaths: list[int] = field(default_factory=list[int])
+    """Used up one a process: the piece of text before which it dies."""
+
     token_gate: asyncio.Event | None = None
+    layers_on_gpu: int = 0
 
 
 class PlannedBackend:
@@ -87,6 +97,7 @@ class PlannedBackend:
         self.gauges = Gauges()
         self.pid: int | None = None
         self.active = 0
+        self.dies_at = plan.deaths.pop(0) if plan.deaths else None
         self.stops: list[float] = []
         self.trims = 0
         self.pages_sink: PagesSink | None = None
@@ -99,9 +110,10 @@ class PlannedBackend:
             on_progress(0.5)
         if self.plan.start_gate is not None:
             await self.plan.start_gate.wait()
-        if self.plan.start_error is not None:
+        error = self.plan.start_errors.pop(0) if self.plan.start_errors else self.plan.start_error
+        if error is not None:
             self.state = "dead"
-            raise self.plan.start_error
+            raise error
         self.state = "ready"
         return ModelInfo(
             engine="planned",
@@ -115,6 +127,8 @@ class PlannedBackend:
             kv_capacity=self.spec.context,
             has_chat_template=True,
             kv_type=self.spec.kv_type,
+            layers=2,
+            layers_on_gpu=self.plan.layers_on_gpu,
         )
 
     async def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
@@ -122,13 +136,16 @@ class PlannedBackend:
         try:
             yield Started(request.id, 3)
             for number, text in enumerate(self.plan.reply):
-                if number == self.plan.die_after:
+                if number in (self.dies_at, self.plan.die_after):
                     self.die("The model's process died of signal 9.")
                 if self.state == "dead":
                     raise WorkerDied(self._cause)
                 if self.plan.token_gate is not None:
                     await self.plan.token_gate.wait()
                 yield Delta(request.id, 0, text, [number])
+            if self.dies_at == len(self.plan.reply):
+                self.die("The model's process died of signal 9.")
+                raise WorkerDied(self._cause)
             yield Finished(request.id, 0, FinishReason.STOP, len(self.plan.reply))
         finally:
             self.active -= 1
@@ -145,6 +162,8 @@ class PlannedBackend:
         raise WrongTask(ModelTask.GENERATE, ModelTask.RERANK)
 
     async def tokenize(self, request: TokenizeRequest) -> Tokenized:
+        if self.state == "dead":
+            raise WorkerDied(self._cause)
         return Tokenized(request.id, list((request.text or "").encode()), [])
 
     def die(self, cause: str) -> None:
@@ -180,7 +199,7 @@ def stored_model(name: str, folder: Path, sampling: dict[str, float] | None = No
         parameters=1,
         quantization="Q8_0",
         architecture="llama",
-        context=4096,
+        context=8192,
         chat=True,
         sampling=sampling or {},
         source="test",
@@ -198,12 +217,16 @@ class ManagerHarness:
     sizes: dict[str, int]
     memory: dict[str, int]
     missing: set[str]
+    gpu_sizes: dict[str, int]
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until something is so; fails after five seconds."""
         async with asyncio.timeout(5):
             while not condition():
                 await asyncio.sleep(0.002)
+
+    def loaded(self) -> list[LoadedModel]:
+        return self.manager.loaded()
 
     def states(self) -> dict[str, str]:
         return {model.name: model.state.value for model in self.manager.loaded()}
@@ -214,21 +237,26 @@ async def make_manager(tmp_path: Path) -> AsyncGenerator[Callable[..., ManagerHa
     """Builds managers whose models are `a`, `b` and `c`, 1 GiB each, on a machine of 10 GiB."""
     made: list[ManagerHarness] = []
 
-    def make(*, keep_alive: float = 60.0, abandon_after: float = 10.0) -> ManagerHarness:
+    def make(
+        *, keep_alive: float = 60.0, abandon_after: float = 10.0, **options: Any
+    ) -> ManagerHarness:
+        options.setdefault("room_times", RoomTimes(settle=0.0))
         plans = {name: BackendPlan() for name in "abc"}
-        sizes = dict.fromkeys("abc", GIB)
+        sizes, gpu_sizes = dict.fromkeys("abc", GIB), dict.fromkeys("abc", 0)
         memory = {"total": 20 * GIB, "available": 10 * GIB}
         backends: list[PlannedBackend] = []
         hub = EventHub()
 
-        def prepare(model: StoredModel, options: LoadOptions, *, available: int) -> Preparation:
+        def prepare(
+            model: StoredModel, options: LoadOptions, *, available: MemoryNeeds
+        ) -> Preparation:
             spec = LoadSpec(
                 engine=EngineKind.SCRIPTED,
                 path=str(model.path),
                 context=min(max(options.context or 4096, options.least_context or 0), 8192),
                 kv_type=options.kv_type or KVType.F16,
             )
-            return Preparation(spec, sizes[model.name])
+            return Preparation(spec, MemoryNeeds(sizes[model.name], gpu_sizes[model.name]))
 
         def create(spec: LoadSpec) -> Backend:
             backend = PlannedBackend(spec, plans[Path(spec.path).stem])
@@ -251,9 +279,10 @@ async def make_manager(tmp_path: Path) -> AsyncGenerator[Callable[..., ManagerHa
             hub=hub,
             keep_alive=keep_alive,
             abandon_after=abandon_after,
-            memory=lambda: MemorySnapshot(**memory),
+            memory=lambda: msgspec.convert(memory, MemorySnapshot),
+            **options,
         )
-        harness = ManagerHarness(manager, hub, plans, backends, sizes, memory, missing)
+        harness = ManagerHarness(manager, hub, plans, backends, sizes, memory, missing, gpu_sizes)
         made.append(harness)
         return harness
 
@@ -354,6 +383,7 @@ def run_daemon(ingle_home: Path) -> DaemonFactory:
         pull: Callable[..., StoredModel] | None = None,
         sampling: dict[str, float] | None = None,
         prepares_files: bool = False,
+        exits: Exits | None = None,
         **settings: Any,
     ) -> AsyncGenerator[RunningDaemon]:
         paths = find_paths({"INGLE_HOME": str(ingle_home)})
@@ -366,11 +396,12 @@ def run_daemon(ingle_home: Path) -> DaemonFactory:
             config,
             preparer=_file_preparer(config)
             if prepares_files
-            else _ScriptedPreparer(script or {}, config.slots),
+            else ScriptedPreparer(script or {}, config.slots),
             create_backend=create_backend,
             pull=pull,
             shutdown=lambda: shutdowns.append(time.monotonic()),
             address=f"127.0.0.1:{port}",
+            exits=exits,
         )
         install(services.store, "echo:1", sampling)
         gauges = GaugePublisher(services.hub, services.manager, services.pulls, services.memory)
@@ -388,6 +419,7 @@ def run_daemon(ingle_home: Path) -> DaemonFactory:
             await services.manager.close(0.0)
             await services.generations.close()
             await services.pulls.close()
+            services.router.close()
             gauges.close()
             services.hub.close()
             server.should_exit = True
@@ -399,14 +431,16 @@ def run_daemon(ingle_home: Path) -> DaemonFactory:
     return start
 
 
-class _ScriptedPreparer:
+class ScriptedPreparer:
     """Loads every model as the scripted engine; a context of 512 unless asked otherwise."""
 
     def __init__(self, script: dict[str, Any], slots: int) -> None:
         self._script = json.dumps(script)
         self._slots = slots
 
-    def __call__(self, model: StoredModel, options: LoadOptions, *, available: int) -> Preparation:
+    def __call__(
+        self, model: StoredModel, options: LoadOptions, *, available: MemoryNeeds
+    ) -> Preparation:
         spec = LoadSpec(
             engine=EngineKind.SCRIPTED,
             path=str(model.path),
@@ -415,7 +449,7 @@ class _ScriptedPreparer:
             kv_type=options.kv_type or KVType.F16,
             script=self._script,
         )
-        return Preparation(spec, MIB)
+        return Preparation(spec, MemoryNeeds(MIB))
 
 
 def _file_preparer(config: Config) -> Preparer:
@@ -430,10 +464,12 @@ def _services(
     pull: Callable[..., StoredModel] | None,
     shutdown: Callable[[], None],
     address: str,
+    exits: Exits | None = None,
 ) -> Services:
     catalog, hub = Catalog.load(), EventHub()
     store = ModelStore(config.paths.models, catalog)
-    aliases = AliasTable(config.aliases, config.unknown_model)
+    router = make_router(config, exits)
+    aliases = AliasTable(config.aliases, config.unknown_model, router.stand_in)
     manager = ModelManager(
         resolve=partial(aliases.resolve, store=store),
         prepare=preparer,
@@ -455,6 +491,7 @@ def _services(
         hub=hub,
         prepare=preparer,
         memory=MemorySnapshot.read,
+        router=router,
         shutdown=shutdown,
         started_at=time.monotonic(),
         aliases=aliases,

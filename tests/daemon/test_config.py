@@ -55,7 +55,7 @@ def test_every_kind_of_value_in_the_file(home: dict[str, str]) -> None:
         home,
         'keep_alive = "1h30m"\nmax_body_bytes = "2MiB"\nshutdown_grace = 2.5\n'
         'allowed_origins = ["http://LOCALHOST:3000", "app://notes"]\nhost = "localhost"\n'
-        'socket = "/run/x.sock"\n',
+        'socket = "/run/x.sock"\nmodel_folders = ["/models", "~/gguf"]\n',
     )
     config = load_config(home)
     assert config.keep_alive == 5400.0
@@ -64,6 +64,7 @@ def test_every_kind_of_value_in_the_file(home: dict[str, str]) -> None:
     assert config.allowed_origins == ("http://localhost:3000", "app://notes")
     assert config.host == "127.0.0.1"
     assert config.socket == Path("/run/x.sock")
+    assert config.model_folders == (Path("/models"), Path("~/gguf").expanduser())
 
 
 def test_variables_are_text(home: dict[str, str]) -> None:
@@ -72,6 +73,7 @@ def test_variables_are_text(home: dict[str, str]) -> None:
         | {
             "INGLE_KEEP_ALIVE": "forever",
             "INGLE_GPU_LAYERS": "-1",
+            "INGLE_MODEL_FOLDERS": "/a:/b",
             "INGLE_ALLOWED_ORIGINS": "http://a:1, http://b:2",
             "INGLE_MAX_BODY_BYTES": "4096",
         }
@@ -155,8 +157,16 @@ def test_unknown_override_is_refused(home: dict[str, str]) -> None:
         'default_model = " "',
         'socket = "relative.sock"',
         f'socket = "/{"x" * 104}"',
-        'host = "0.0.0.0"',
-        'host = "192.168.1.1"',
+        'model_folders = "/models"',
+        'model_folders = ["models"]',
+        "model_folders = [1]",
+        'host = "gpu.lan"',
+        'host = "192.168.1.300"',
+        'allowed_hosts = ["*.lan"]',
+        'allowed_hosts = ["gpu.lan:4645"]',
+        'tls_cert = "cert.pem"',
+        'key_rate = "60"',
+        "max_connections = 0",
         "host = 1",
         'log_level = "loud"',
         'allowed_origins = "http://a"',
@@ -316,7 +326,7 @@ def test_page_tells_the_true_defaults_and_variables() -> None:
         if name == "socket":
             continue  # depends on the home; the page says how
         value = defaults[name]
-        empty = "{}" if name == "aliases" else "[]"
+        empty = "{}" if name in ("aliases", "keep_alives") else "[]"
         written = empty if value == () else json.dumps(value)  # as TOML writes them
         assert default == written
 

@@ -12,7 +12,9 @@ import msgspec
 import pytest
 
 from ingle.backends.base import Delta, GenerateRequest
-from ingle.backends.errors import LoadFailed, WorkerDied
+from ingle.backends.errors import LoadFailed, OutOfMemory, WorkerDied
+from ingle.daemon import model_run
+from ingle.daemon.boot_clock import boot_time
 from ingle.daemon.errors import (
     Conflict,
     MemoryBusy,
@@ -21,9 +23,13 @@ from ingle.daemon.errors import (
     ModelStopped,
     ShuttingDown,
 )
+from ingle.daemon.limits import Limits
+from ingle.daemon.model_rules import ModelRules
 from ingle.daemon.preparation import LoadOptions
+from ingle.daemon.room import RoomTimes
 from ingle.models.errors import ModelNotFound
 from ingle.models.kv_type import KVType
+from ingle.models.memory_needs import MemoryNeeds
 
 if TYPE_CHECKING:
     from .conftest import ManagerHarness
@@ -231,7 +237,7 @@ async def test_the_idle_model_used_longest_ago_makes_room(make_manager: MakeMana
 
 
 async def test_a_busy_model_is_never_evicted(make_manager: MakeManager) -> None:
-    harness = make_manager()
+    harness = make_manager(room_times=RoomTimes(patience=0.0, settle=0.0))
     harness.memory["available"] = 2 * GIB + GIB // 2
     async with harness.manager.lease("a"):
         with pytest.raises(MemoryBusy, match=r"needs 1024 MiB .* 512 MiB .* 'a'"):
@@ -258,10 +264,184 @@ async def test_two_starts_at_once_do_not_count_the_same_memory_twice(
     gate = harness.plans["a"].start_gate = asyncio.Event()
     first = asyncio.create_task(ask(harness, "a"))
     await harness.until(lambda: len(harness.backends) == 1)
-    with pytest.raises(MemoryBusy):
-        await ask(harness, "b")
+    second = asyncio.create_task(ask(harness, "b"))
+    await harness.until(lambda: any("Waits until 'a'" in m.reason for m in harness.loaded()))
+    assert len(harness.backends) == 1
     gate.set()
-    assert await first == "Hello"
+    assert await asyncio.gather(first, second) == ["Hello", "Hello"]
+    assert harness.states() == {"b": "ready"}
+
+
+async def test_a_model_waits_until_a_busy_one_can_go(make_manager: MakeManager) -> None:
+    harness = make_manager()
+    harness.memory["available"] = 2 * GIB + GIB // 2
+    async with harness.manager.lease("a"):
+        waiting = asyncio.create_task(ask(harness, "b"))
+        await harness.until(lambda: "b" in harness.states())
+    assert await waiting == "Hello"
+    assert harness.states() == {"b": "ready"}
+    assert harness.manager.loaded()[0].reason == ""
+
+
+async def test_models_in_constant_use_do_not_keep_another_out(make_manager: MakeManager) -> None:
+    harness = make_manager(room_times=RoomTimes(drain_after=0.02))
+    harness.memory["available"] = 2 * GIB + GIB // 2
+    done = asyncio.Event()
+
+    async def keep_using() -> None:
+        while not done.is_set():
+            async with harness.manager.lease("a"):
+                await asyncio.sleep(0.01)
+
+    # Two at a time, so that one of them always has it.
+    users = [asyncio.create_task(keep_using()) for _ in range(4)]
+    await harness.until(lambda: harness.states().get("a") == "ready")
+    assert await ask(harness, "b") == "Hello"
+    done.set()
+    await asyncio.gather(*users)
+
+
+async def test_a_small_model_need_not_wait_behind_a_large_one(make_manager: MakeManager) -> None:
+    harness = make_manager(room_times=RoomTimes(drain_after=0.0))
+    harness.memory["available"] = 6 * GIB
+    harness.sizes |= {"a": 3 * GIB, "b": 4 * GIB}
+    async with harness.manager.lease("a"):
+        large = asyncio.create_task(ask(harness, "b"))
+        await harness.until(lambda: "b" in harness.states())
+        assert await ask(harness, "c") == "Hello"
+        assert harness.states()["b"] == "starting"
+    assert await large == "Hello"
+
+
+async def test_a_pinned_model_never_goes_by_itself(make_manager: MakeManager) -> None:
+    harness = make_manager(keep_alive=0.01)
+    harness.memory["available"] = 2 * GIB + GIB // 2
+    pinned = await harness.manager.load("a", pin=True)
+    assert pinned.pinned
+    await asyncio.sleep(0.05)
+    with pytest.raises(MemoryExhausted, match="'a' cannot be unloaded while pinned") as caught:
+        await ask(harness, "b")
+    assert "--no-pin" in str(caught.value.hint)
+    assert harness.states()["a"] == "ready"
+    await harness.manager.load("a", pin=False, keep_alive=60)
+    assert await ask(harness, "b") == "Hello"
+    assert harness.states() == {"b": "ready"}
+
+
+async def test_the_owners_limit_counts_whatever_the_machine_has(make_manager: MakeManager) -> None:
+    harness = make_manager(limits=Limits(memory=MemoryNeeds(2 * GIB + GIB // 2)))
+    await ask(harness, "a")
+    await ask(harness, "b")
+    await ask(harness, "c")
+    assert harness.states() == {"b": "ready", "c": "ready"}
+    harness.sizes["a"] = 3 * GIB
+    with pytest.raises(MemoryExhausted) as caught:
+        await ask(harness, "a")
+    assert "memory_limit" in str(caught.value.hint)
+
+
+async def test_memory_of_the_gpu_is_placed_like_the_machines(make_manager: MakeManager) -> None:
+    harness = make_manager()
+    harness.memory |= {"gpu_total": 4 * GIB, "gpu_available": 3 * GIB}
+    harness.gpu_sizes |= {"a": GIB, "b": GIB, "c": GIB + GIB // 2}
+    await ask(harness, "a")
+    await ask(harness, "b")
+    harness.memory["gpu_available"] = GIB * 3 // 4
+    asked = asyncio.create_task(ask(harness, "c"))
+    await harness.until(lambda: "a" not in harness.states())
+    assert not asked.done(), "the driver has not given it back yet"
+    harness.memory["gpu_available"] = 2 * GIB
+    assert await asked == "Hello"
+    assert harness.states() == {"b": "ready", "c": "ready"}
+
+
+async def test_memory_that_is_on_its_way_back_is_waited_for(make_manager: MakeManager) -> None:
+    harness = make_manager(room_times=RoomTimes(settle=60.0))
+    harness.memory |= {"gpu_total": 4 * GIB, "gpu_available": 2 * GIB}
+    harness.gpu_sizes |= {"a": GIB, "b": GIB}
+    await ask(harness, "a")
+    harness.memory["gpu_available"] = GIB
+    await harness.manager.unload("a")
+    asked = asyncio.create_task(ask(harness, "b"))
+    await harness.until(lambda: any("Waits" in model.reason for model in harness.loaded()))
+    harness.memory["gpu_available"] = 2 * GIB
+    assert await asked == "Hello"
+
+
+async def test_a_start_that_lacks_memory_is_tried_once_more_with_less(
+    make_manager: MakeManager,
+) -> None:
+    harness = make_manager()
+    harness.plans["a"].start_errors = [OutOfMemory("There is no memory for its context.")]
+    assert await ask(harness) == "Hello"
+    assert [backend.spec.batch for backend in harness.backends] == [512, 128]
+    (loaded,) = harness.manager.loaded()
+    assert loaded.warnings == ["There was too little memory, so it has steps of 128 tokens."]
+    await harness.manager.unload("a")
+    lacking = OutOfMemory("There is no memory for its weights.")
+    harness.plans["a"].start_errors = [lacking, lacking]
+    with pytest.raises(OutOfMemory, match=r"weights\. It was tried once more with steps of 128"):
+        await ask(harness)
+    assert len(harness.backends) == 4
+    assert harness.states() == {"a": "failed"}
+
+
+async def test_idle_models_go_when_others_take_the_memory(make_manager: MakeManager) -> None:
+    harness = make_manager()
+    room = harness.manager.room
+    await ask(harness, "a")
+    await ask(harness, "b")
+    assert not room.is_short()
+    harness.memory["available"] = 2 * GIB
+    assert room.is_short()
+    async with harness.manager.lease("a"):
+        assert [run.model.name for run in await room.relieve("A game began.")] == ["b"]
+        assert harness.states() == {"a": "ready"}
+        harness.memory["available"] = GIB // 2
+        assert await room.relieve("A game began.") == []
+    assert [run.reason for run in await room.relieve("A game began.")] == ["A game began."]
+    assert harness.states() == {}
+
+
+async def test_a_gpu_that_forgot_its_model_gets_it_again(make_manager: MakeManager) -> None:
+    harness = make_manager()
+    harness.plans["a"].layers_on_gpu = 2
+    await harness.manager.load("a", pin=True)
+    await ask(harness, "b")
+    await harness.manager.resumed()
+    assert len(harness.backends) == 2, "they still compute"
+    harness.plans["a"].die_after = 0
+    resuming = asyncio.create_task(harness.manager.resumed())
+    await harness.until(lambda: len(harness.backends) == 3)
+    await resuming
+    assert harness.states() == {"a": "ready", "b": "ready"}
+    assert {model.name for model in harness.manager.loaded() if model.pinned} == {"a"}
+
+
+async def test_a_keep_alive_goes_on_while_the_machine_sleeps(
+    make_manager: MakeManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = make_manager(keep_alive=3600.0)
+    await ask(harness)
+    slept = boot_time() + 7200
+    monkeypatch.setattr(model_run, "boot_time", lambda: slept)
+    await harness.manager.resumed()
+    await harness.until(lambda: harness.states() == {})
+
+
+async def test_what_the_owner_settled_for_a_name_counts(make_manager: MakeManager) -> None:
+    rules = ModelRules([("a", 5.0), ("b", -1.0)], pinned=["c"])
+    harness = make_manager(rules=rules)
+    for name in "abc":
+        await ask(harness, name)
+    kept = {model.name: (model.expires_in, model.pinned) for model in harness.manager.loaded()}
+    assert kept["a"][0] is not None
+    assert kept["a"][0] <= 5.0
+    assert kept["b"] == (None, False)
+    assert kept["c"] == (None, True)
+    async with harness.manager.lease("a", keep_alive=50.0):
+        pass
+    assert 40 < (harness.loaded()[0].expires_in or 0) <= 50, "a request's own wish counts more"
 
 
 async def test_loading_with_another_context_starts_again_unless_in_use(
@@ -309,6 +489,87 @@ async def test_a_context_that_could_not_be_had_is_told(make_manager: MakeManager
     again = await manager.load("b", LoadOptions(context=20000))
     assert again.warnings == cut.warnings
     assert len(harness.backends) == 2
+
+
+async def test_requests_with_other_contexts_share_the_larger_load(
+    make_manager: MakeManager,
+) -> None:
+    """Clients that ask for 4,096 and 8,192 in turns do not make each other wait for loads."""
+    manager = (harness := make_manager()).manager
+    for asked in (512, 8192, 512, 4096, 8192, None, 512):
+        async with manager.lease("a", options=LoadOptions(context=asked)) as lease:
+            assert lease.info.context >= (asked or 0)
+    assert [backend.spec.context for backend in harness.backends] == [4096, 8192]
+
+
+async def test_who_needs_more_than_a_start_that_is_on_its_way_gets_another(
+    make_manager: MakeManager,
+) -> None:
+    manager = (harness := make_manager()).manager
+    harness.plans["a"].start_gate = gate = asyncio.Event()
+
+    async def context(asked: int) -> int:
+        async with manager.lease("a", options=LoadOptions(context=asked)) as lease:
+            return lease.info.context
+
+    first = asyncio.create_task(context(512))
+    await harness.until(lambda: len(harness.backends) == 1)
+    second = asyncio.create_task(context(8192))
+    third = asyncio.create_task(context(512))
+    await asyncio.sleep(0)
+    gate.set()
+    assert await second == 8192
+    assert (await first, await third) in ((4096, 4096), (4096, 8192), (8192, 8192))
+    assert [backend.spec.context for backend in harness.backends] == [4096, 8192]
+
+
+async def test_a_pin_and_a_keep_alive_outlast_a_start_with_more_context(
+    make_manager: MakeManager,
+) -> None:
+    manager = (harness := make_manager(keep_alive=60.0)).manager
+    await manager.load("a", LoadOptions(context=1024), keep_alive=900.0, pin=True)
+    async with manager.lease("a", options=LoadOptions(context=8192)):
+        assert len(harness.backends) == 2
+        assert harness.loaded()[0].pinned
+    assert (await manager.load("a", LoadOptions(context=2048))).pinned
+    await manager.load("a", pin=False)
+    assert (harness.loaded()[0].expires_in or 0) > 800
+    await manager.load("a", pin=True)
+    await manager.unload("a")
+    assert not (await manager.load("a")).pinned, "who unloads a model lets go of it"
+
+
+async def test_a_pin_outlasts_the_death_of_a_process(make_manager: MakeManager) -> None:
+    harness = make_manager()
+    await harness.manager.load("a", pin=True)
+    harness.backends[0].die("killed")
+    await harness.until(lambda: harness.states() == {"a": "failed"})
+    assert await ask(harness) == "Hello"
+    assert harness.loaded()[0].pinned
+
+
+async def test_what_a_start_on_its_way_lacks_is_loaded_anew(make_manager: MakeManager) -> None:
+    manager = (harness := make_manager()).manager
+    harness.plans["a"].start_gate = gate = asyncio.Event()
+    first = asyncio.create_task(manager.load("a"))
+    await harness.until(lambda: len(harness.backends) == 1)
+    second = asyncio.create_task(manager.load("a", LoadOptions(context=1024)))
+    await harness.until(lambda: harness.manager.in_motion)
+    await asyncio.sleep(0.05)
+    gate.set()
+    assert (await first).context == 4096
+    assert (await second).context == 1024
+    assert len(harness.backends) == 2
+
+
+async def test_who_waits_for_a_start_hears_that_the_daemon_ends(make_manager: MakeManager) -> None:
+    harness = make_manager()
+    harness.plans["a"].start_gate = asyncio.Event()
+    waiting = asyncio.create_task(ask(harness))
+    await harness.until(lambda: len(harness.backends) == 1)
+    await harness.manager.close(0.1)
+    with pytest.raises(ShuttingDown):
+        await waiting
 
 
 async def test_progress_reaches_whoever_waits(make_manager: MakeManager) -> None:

@@ -94,6 +94,31 @@ async def test_who_comes_later_sees_the_pages_at_once(daemon: RunningDaemon) -> 
             assert told(await next_pages(events)).keys() == {("chat",)}
 
 
+async def test_nobody_is_told_again_when_somebody_else_comes(daemon: RunningDaemon) -> None:
+    await ask(daemon, "Hello!", "chat")
+    await daemon.until(lambda: any(model.kv_kept for model in daemon.services.manager.loaded()))
+    async with aclosing(daemon.stream("GET", f"{EVENTS}?pages=echo")) as events:
+        first = await next_pages(events)
+        for _ in range(3):
+            async with aclosing(daemon.stream("GET", f"{EVENTS}?pages=echo")) as others:
+                seen = await next_pages(others)
+            assert told(seen) == told(first)
+            # It is as long ago as it is, not as it was when it was told.
+            assert seen["groups"][0]["idle_seconds"] > first["groups"][0]["idle_seconds"]
+        await daemon.unix.post("/ingle/v1/unload")
+        names: list[str] = []
+        async for name, data in events:
+            names.append(name)
+            if name == "model" and data["state"] == "stopped":
+                break
+        assert "pages" not in names
+    async with aclosing(daemon.stream("GET", f"{EVENTS}?pages=echo")) as events:
+        assert (await anext(events))[0] == "gauges"
+        await ask(daemon, "Hello again!", "later")
+        while ("later",) not in told(pages := await next_pages(events)):
+            assert ("chat",) not in told(pages)
+
+
 async def test_nobody_else_is_told_of_pages(daemon: RunningDaemon) -> None:
     async with (
         aclosing(daemon.stream("GET", EVENTS)) as others,

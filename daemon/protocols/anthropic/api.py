@@ -102,7 +102,7 @@ class AnthropicApi:
         return Response(status_code=499) if count is None else _with_id(JSON(TokenCount(count)))
 
     async def _count(self, job: Job) -> int:
-        async with self._asker.lease(job) as (lease, _):
+        async with self._asker.lease(job, routed=False) as (lease, _):
             tokenized = await lease.backend.tokenize(
                 TokenizeRequest(id=job.id, generate=job.request)
             )

@@ -92,6 +92,7 @@ class MessageFrames:
             case ToolCallDelta():
                 yield ContentBlockDelta(self._index, InputJSONDelta(event.arguments))
             case Finished():
+                self._collected.count(event)
                 self._collected.answers[0].take(event)
             case Delta():
                 return

@@ -13,6 +13,7 @@ from ingle.backends.conversation import ChatMessage, Reasoning, Tool, ToolChoice
 from ...errors import InvalidBody
 from ...sampling import merge_sampling, stop_strings
 from ...structured_output import only_one
+from ..ingle_options import wish_of
 from ..job import Job
 from ..origin import Origin
 from .blocks import json_object
@@ -39,7 +40,7 @@ def messages_job(body: MessagesRequest, origin: Origin) -> Job:
         speculation=body.ingle is None or body.ingle.speculation is not False,
         grammar=_grammar(body),
     )
-    return Job(model=body.model, request=request, options=body)
+    return Job(model=body.model, request=request, options=body, wish=wish_of(body.ingle))
 
 
 def prompt_request(body: PromptRequest) -> GenerateRequest:

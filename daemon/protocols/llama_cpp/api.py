@@ -120,10 +120,10 @@ class LlamaCppApi:
         return JSON(told[0] if len(told) == 1 else told)
 
     async def _guarded(self, body: GenerationFields, job: Job) -> list[Completion]:
-        new_guard: Callable[[], LineGuard] = partial(
-            LineGuard, indent=indentation(body), seconds=time_limit(body)
-        )
-        async with self._asker.lease(job) as (lease, load_seconds):
+        indent, seconds = indentation(body), time_limit(body)
+        new_guard: Callable[[], LineGuard] = partial(LineGuard, indent=indent, seconds=seconds)
+        looks_on = indent > 0 or seconds is not None  # as the text comes, to end it
+        async with self._asker.lease(job, whole=not looks_on) as (lease, load_seconds):
             guards = [new_guard() for _ in range(job.answers)]
             answers = GuardedAnswers(job, lease, guards, load_seconds=load_seconds)
             with suppress(Enough):  # the lines that fill the gap are there
@@ -131,7 +131,7 @@ class LlamaCppApi:
         return answers.whole(return_tokens=bool(body.return_tokens))
 
     async def _tokenized(self, job: Job, prompts: list[MixedPrompt]) -> list[str | list[int]]:
-        async with self._asker.lease(job) as (lease, _):
+        async with self._asker.lease(job, routed=False) as (lease, _):
             return [
                 prompt if isinstance(prompt, str) else await token_ids(lease.backend, prompt)
                 for prompt in prompts

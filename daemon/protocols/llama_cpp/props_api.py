@@ -152,7 +152,7 @@ class PropsApi:
     def _expected(self, model: StoredModel) -> Props:
         """What the model would have if it were loaded now; reads its file."""
         context, slots = model.context, self._services.config.slots
-        available = self._services.memory().usable
+        available = self._services.manager.available()
         try:
             spec = self._services.prepare(model, LoadOptions(), available=available).spec
             context, slots = spec.context, spec.slots

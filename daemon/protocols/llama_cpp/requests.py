@@ -11,6 +11,7 @@ from ingle.backends.conversation import Infill, InfillFile
 from ...errors import InvalidBody, UnsupportedField
 from ...sampling import MAX_STOPS, merge_sampling
 from ...structured_output import text_grammar
+from ..ingle_options import wish_of
 from ..job import Job
 from ..origin import Origin
 from .sampling import bounded, sampling_options
@@ -66,7 +67,7 @@ def _job(
         priority=origin.priority or (own and own.priority) or Priority.INTERACTIVE,
         speculation=own is None or own.speculation is not False,
     )
-    return Job(model=model, request=request, prompts=prompts, options=options)
+    return Job(model=model, request=request, prompts=prompts, options=options, wish=wish_of(own))
 
 
 def time_limit(body: GenerationFields) -> float | None:

@@ -22,6 +22,7 @@ from ...http.sse import run_until_disconnect
 from ...loaded_model import LoadedModel
 from ...model_facts import FactsReader, ModelFacts
 from ...model_run import ModelRun, ModelState
+from ...permission import NotCovered
 from ...preparation import LoadOptions
 from ...services import Services
 from ..ollama.descriptions import human_number
@@ -157,8 +158,8 @@ class ModelsApi:
         for alias, _ in services.aliases.entries():
             try:
                 named.append((alias, services.resolve(alias)))
-            except ModelError:
-                continue  # it leads to a model that is not installed
+            except (ModelError, NotCovered):
+                continue  # it leads to a model that is not installed, or is not for this key
         return [
             (name, model, self._facts.read(model))
             for name, model in named

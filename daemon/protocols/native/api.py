@@ -7,17 +7,19 @@ import os
 import time
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.errors import WrongTask
+from ingle.models.model_maker import ModelMaker
 from ingle.models.progress import PullProgress
 from ingle.models.stored_model import StoredModel
-from ingle.models.task import ModelTask, Pooling
+from ingle.models.task import Pooling
 
 from ...errors import InvalidBody, describe
+from ...fit_report import FitReport, report_fit
 from ...generations import (
     ArgumentsEvent,
     DeltaEvent,
@@ -30,22 +32,23 @@ from ...generations import (
     ToolCallEvent,
 )
 from ...http.body import parse, read_body, read_json
-from ...http.client_identity import identify_client
 from ...http.responses import JSON
 from ...http.route_spec import Parameter, RouteSpec, Stream
 from ...http.sse import EventStream, EventWriter, StreamStyle, encode_event, run_until_disconnect
 from ...loaded_model import LoadedModel
 from ...page_watch import PagesEvent
+from ...permission import current
 from ...preparation import LoadOptions
 from ...pulls import Pull
 from ...removal import remove_model
-from ...sampling import merge_sampling
+from ...routing.route_note import RouteTaken
 from ...services import Services
-from ..ingle_options import PRIVATE_HEADER, is_private
-from ..origin import Origin
-from .entries import list_entries, model_entry
-from .requests import generation_request
+from ..ingle_options import PRIVATE_HEADER
+from ..query_flag import query_flag
+from .beginning import start_generation
+from .entries import list_entries, model_entry, removed
 from .types import (
+    AddRequest,
     GaugesEvent,
     GenerationRequest,
     GenerationStarted,
@@ -65,6 +68,7 @@ LOAD_ERRORS = (404, 409, 422, 500, 503, 507)
 GENERATION_EVENTS = Stream(
     {
         "loading": LoadingEvent,
+        "route": RouteTaken,
         "started": StartedEvent,
         "reasoning": DeltaEvent,
         "delta": DeltaEvent,
@@ -77,13 +81,27 @@ GENERATION_EVENTS = Stream(
 HUB_EVENTS = Stream(
     {"gauges": GaugesEvent, "model": LoadedModel, "pull": PullProgress, "pages": PagesEvent}
 )
+COMPARE_PARAMETER = Parameter(
+    "compare", "query", bool, "Read files of the same length first, to tell which are the same."
+)
+REMOVAL_PARAMETERS = (
+    Parameter("dry_run", "query", bool, "Only say what would go."),
+    Parameter("delete_file", "query", bool, "A file that another program keeps goes, too."),
+)
 PAGES_PARAMETER = Parameter(
     "pages", "query", str, "Tell of the pages of this model's KV cache, too."
+)
+FIT_PARAMETERS = (
+    Parameter("model", "query", str, "Any name or path of it, or `hf.co/owner/repo:QUANT`."),
+    Parameter("context", "query", int, "The context that somebody would ask for."),
 )
 FOLLOW_PARAMETERS = (
     Parameter("after", "query", int, "Leave out the events up to this number."),
     Parameter("Last-Event-ID", "header", int, "The same, as browsers say it; it counts first."),
 )
+
+_PATIENCE = 2.0
+"""Seconds that the meters of devices are waited for."""
 
 
 class NativeApi:
@@ -95,6 +113,7 @@ class NativeApi:
         self._encoder = msgspec.json.Encoder()
         self._style = StreamStyle(on_error=self._error_frame)
         self._model_request = msgspec.json.Decoder(ModelRequest)
+        self._add_request = msgspec.json.Decoder(AddRequest)
         self._load_request = msgspec.json.Decoder(LoadRequest)
         self._unload_request = msgspec.json.Decoder(UnloadRequest)
         self._generation_request = msgspec.json.Decoder(GenerationRequest)
@@ -144,6 +163,16 @@ class NativeApi:
                 endpoint=self.models,
                 summary="Installed models, then what the catalog offers.",
                 response=ModelEntries,
+                parameters=(COMPARE_PARAMETER,),
+            ),
+            RouteSpec(
+                method="GET",
+                path="/ingle/v1/fit",
+                endpoint=self.fit,
+                summary="Whether a model would run here and how, be it here or still elsewhere.",
+                response=FitReport,
+                parameters=FIT_PARAMETERS,
+                errors=(400, 404, 422, 500, 502),
             ),
             RouteSpec(
                 method="GET",
@@ -157,9 +186,19 @@ class NativeApi:
                 method="DELETE",
                 path="/ingle/v1/models/{name:path}",
                 endpoint=self.remove,
-                summary="Unload a model and remove its files.",
+                summary="Unload a model and remove its files, or say what would go.",
                 response=Removed,
+                parameters=REMOVAL_PARAMETERS,
                 errors=(404, 409, 422),
+            ),
+            RouteSpec(
+                method="POST",
+                path="/ingle/v1/models",
+                endpoint=self.add,
+                summary="Give a file or folder that lies on this machine a name.",
+                request=AddRequest,
+                response=ModelEntry,
+                errors=(400, 404, 409, 413, 422, 502, 507),
             ),
             RouteSpec(
                 method="POST",
@@ -215,7 +254,7 @@ class NativeApi:
                 request=GenerationRequest,
                 response=GenerationStarted,
                 status=202,
-                errors=(404, 413, 422, 429),
+                errors=(403, 404, 409, 413, 422, 429),
             ),
             RouteSpec(
                 method="GET",
@@ -247,6 +286,11 @@ class NativeApi:
     async def status(self, request: Request) -> Response:
         """`GET /ingle/v1/status`."""
         services = self._services
+        memory = await asyncio.to_thread(services.memory)
+        try:
+            devices = await asyncio.wait_for(asyncio.to_thread(services.devices.read), _PATIENCE)
+        except TimeoutError:
+            devices = []  # a driver that hangs is not to hide the rest
         return JSON(
             Status(
                 version=self._version,
@@ -255,25 +299,57 @@ class NativeApi:
                 socket=str(services.config.socket),
                 address=services.address,
                 default_model=self._default_model(),
-                memory=services.memory(),
+                memory=memory,
                 models=services.manager.loaded(),
+                devices=devices,
             )
         )
 
     async def models(self, request: Request) -> Response:
         """`GET /ingle/v1/models`."""
+        if query_flag(request, "compare"):
+            await asyncio.to_thread(self._services.store.compare)
         return JSON(await asyncio.to_thread(list_entries, self._services))
+
+    async def fit(self, request: Request) -> Response:
+        """`GET /ingle/v1/fit`."""
+        reference = request.query_params.get("model", "")
+        if not reference:
+            raise InvalidBody("'model' must name a model.", param="model")
+        asked = request.query_params.get("context", "")
+        if asked and not (asked.isdecimal() and 0 < int(asked) <= 2**24):
+            raise InvalidBody("'context' must be a number of tokens.", param="context")
+        context = int(asked) if asked else None
+        return JSON(await asyncio.to_thread(report_fit, self._services, reference, context))
 
     async def model(self, request: Request) -> Response:
         """`GET /ingle/v1/models/{name}`."""
         services, reference = self._services, str(request.path_params["name"])
         model = await asyncio.to_thread(services.resolve, reference)
-        return JSON(model_entry(services, model))
+        return JSON(await asyncio.to_thread(model_entry, services, model))
+
+    async def add(self, request: Request) -> Response:
+        """`POST /ingle/v1/models`."""
+        services = self._services
+        body = await read_json(request, self._add_request, services.config.max_body_bytes)
+        if not Path(body.path).is_absolute():
+            raise InvalidBody("'path' must be absolute.", param="path")
+        maker = ModelMaker(services.store)
+        model = await asyncio.to_thread(maker.add, Path(body.path), body.name)
+        return JSON(await asyncio.to_thread(model_entry, services, model))
 
     async def remove(self, request: Request) -> Response:
         """`DELETE /ingle/v1/models/{name}`."""
-        reference: str = request.path_params["name"]
-        return JSON(Removed(*await remove_model(self._services, reference)))
+        services, reference = self._services, str(request.path_params["name"])
+        delete_file = query_flag(request, "delete_file")
+        if query_flag(request, "dry_run"):
+            plan = await asyncio.to_thread(
+                services.store.plan_removal, reference, delete_file=delete_file
+            )
+            current().check_model(plan.name)
+        else:
+            plan = await remove_model(services, reference, delete_file=delete_file)
+        return JSON(removed(services, plan))
 
     async def pull(self, request: Request) -> Response:
         """`POST /ingle/v1/pull`."""
@@ -290,6 +366,8 @@ class NativeApi:
     async def load(self, request: Request) -> Response:
         """`POST /ingle/v1/load`; a client that leaves no longer counts as waiting."""
         body = await read_json(request, self._load_request, self._services.config.max_body_bytes)
+        if body.draft is not None:
+            current().check_unrestricted()  # a second model, which may be any file
         loading = self._services.manager.load(
             body.model,
             LoadOptions(
@@ -301,6 +379,7 @@ class NativeApi:
                 pooling=Pooling(body.pooling) if body.pooling is not None else None,
             ),
             keep_alive=body.keep_alive,
+            pin=body.pin,
         )
         loaded = await run_until_disconnect(request.receive, loading)
         return Response(status_code=499) if loaded is None else JSON(loaded)
@@ -316,21 +395,7 @@ class NativeApi:
         body = await read_json(
             request, self._generation_request, self._services.config.max_body_bytes
         )
-        reference = body.model or self._services.config.default_model
-        private = is_private(body.ingle or body, request.headers)
-        origin = Origin(client=identify_client(request), private=private)
-        # Everything the request alone decides is checked before the model is looked up.
-        asked = generation_request(body, origin)
-        model = await asyncio.to_thread(self._services.resolve, reference)
-        if model.task is not ModelTask.GENERATE:
-            raise WrongTask(model.task, ModelTask.GENERATE, name=model.name)
-        sampling = merge_sampling(body.sampling, model.sampling)
-        generation = self._services.generations.start(
-            reference,
-            model.name,
-            msgspec.structs.replace(asked, sampling=sampling),
-            enter=partial(self._services.manager.enter, model, asked.priority),
-        )
+        generation = await start_generation(self._services, body, request)
         return JSON(GenerationStarted(generation.id, generation.model), 202)
 
     async def generation(self, request: Request) -> Response:
@@ -380,7 +445,8 @@ class NativeApi:
             services.hub.subscribe() if model is None else services.manager.pages.watching(model)
         )
         with listening as subscription:
-            first = GaugesEvent(self._services.memory(), self._services.manager.loaded())
+            memory = await asyncio.to_thread(services.memory)
+            first = GaugesEvent(memory, services.manager.loaded())
             await out.send(encode_event(self._encoder.encode(first), event="gauges"))
             async for event in subscription:
                 await out.send(encode_event(event.data, event=event.name))

@@ -22,7 +22,7 @@ def generation_request(body: GenerationRequest, origin: Origin) -> GenerateReque
     tools, choice = called_tools(body.tools, body.tool_choice)
     options = body.ingle or body
     return GenerateRequest(
-        id=new_generation_id(),
+        id=body.id or new_generation_id(),
         messages=chat_messages(body.messages) if body.messages is not None else None,
         prompt=body.prompt,
         tools=tools,

@@ -9,6 +9,7 @@ from msgspec import Meta
 
 from ingle.backends.base import EngineChoice, Quantize
 from ingle.models.kv_type import KVType
+from ingle.models.places.local_models import UnusableModel
 from ingle.models.progress import PullProgress
 from ingle.models.task import ModelTask
 
@@ -38,6 +39,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     default_model: str
     memory: MemorySnapshot
     models: list[LoadedModel]
+    devices: list[DeviceGauges] = []
 
 
 class GaugesEvent(msgspec.Struct, frozen=True):
@@ -49,7 +51,12 @@ class GaugesEvent(msgspec.Struct, frozen=True):
 
 
 class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A model that is installed, or that the catalog offers."""
+    """A model that is installed, or that the catalog offers.
+
+    `place` names the program or the folder that keeps it, and is empty for ingle's own; `same_as`
+    is a model with the very same weights. `error` is what its process ended of, if that failed, and
+    `quarantined_for` the seconds until it may start again after too many deaths.
+    """
 
     name: str
     installed: bool
@@ -69,17 +76,24 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     task: ModelTask
     fit: ModelFit
     draft: str | None = None
+    place: str = ""
+    same_as: str | None = None
+    notes: list[str] = []
+    error: str | None = None
+    quarantined_for: float = 0.0
 
 
 class ModelEntries(msgspec.Struct, frozen=True):
     """Installed models first, then what the catalog offers; the downloads that run.
 
-    `disk_free` is the room for more, in bytes.
+    `disk_free` is the room for more, in bytes; `unusable` is what other programs have and ingle
+    cannot run.
     """
 
     models: list[ModelEntry]
     pulls: list[PullProgress] = []
     disk_free: int = 0
+    unusable: list[UnusableModel] = []
 
 
 class ModelRequest(msgspec.Struct, frozen=True):
@@ -88,10 +102,18 @@ class ModelRequest(msgspec.Struct, frozen=True):
     model: Reference
 
 
+class AddRequest(msgspec.Struct, frozen=True):
+    """A file or folder that lies on this machine, as an absolute path, and a name for it."""
+
+    path: Annotated[str, Meta(min_length=1, max_length=4096)]
+    name: Reference | None = None
+
+
 class LoadRequest(msgspec.Struct, frozen=True):
     """`context` in tokens, `draft` a model or "off", `pooling` for models that embed.
 
-    `engine` is as in the configuration, which decides what is left out.
+    A model that is pinned (`pin`) stays until it is unloaded, or let go with false. `engine` is as
+    in the configuration, which decides what is left out.
     """
 
     model: Reference
@@ -102,6 +124,7 @@ class LoadRequest(msgspec.Struct, frozen=True):
     draft: Reference | None = None
     pooling: Literal["mean", "cls", "last"] | None = None
     keep_alive: KeepAlive | None = None
+    pin: bool | None = None
 
 
 class UnloadRequest(msgspec.Struct, frozen=True):
@@ -117,10 +140,20 @@ class Unloaded(msgspec.Struct, frozen=True):
 
 
 class Removed(msgspec.Struct, frozen=True):
-    """The model whose files are gone, and the bytes that are free again."""
+    """The model that is gone (or would be), and the bytes that are free again.
+
+    `keeps` are its files that stay because `place` keeps them, `files` those that go;
+    `shared_with` are models that have the same file; `running` answers end first.
+    """
 
     removed: str
     freed: int
+    files: list[str] = []
+    keeps: list[str] = []
+    place: str = ""
+    shared_with: list[str] = []
+    loaded: bool = False
+    running: int = 0
 
 
 class PullCancelling(msgspec.Struct, frozen=True):
@@ -143,9 +176,11 @@ class GenerationRequest(IngleOptions, frozen=True, kw_only=True):
 
     `format` is what the answer must match. `tools` are functions as in OpenAI's chats, and the same
     without the wrapping. An answer that `continues` goes on with the last message. What the other
-    protocols say in `ingle` may stand there or beside it.
+    protocols say in `ingle` may stand there or beside it. A client that chose the `id` finds the
+    generation by it even where this request's answer never reached it.
     """
 
+    id: Annotated[str, Meta(pattern=r"^gen-[0-9a-f]{24,64}(?!\n)$")] | None = None
     ingle: IngleOptions | None = None
     model: Reference | None = None
     messages: Conversation | None = None

@@ -16,9 +16,8 @@ from ingle.models.errors import HashMismatch
 from ingle.models.model_maker import Changes, ModelMaker
 from ingle.models.stored_model import FirstMessage, StoredModel
 
-from ...auth import body_too_large
-from ...errors import BodyTimeout, InvalidBody, NotFound, UnsupportedField
-from ...http.body import IDLE_SECONDS, ClientLeft, read_json
+from ...errors import InvalidBody, NotFound, UnsupportedField
+from ...http.body import read_chunks, read_json
 from ...http.responses import JSON
 from ...http.route_spec import RouteSpec, Stream
 from ...http.sse import EventStream, EventWriter, run_until_disconnect
@@ -125,29 +124,14 @@ class CreationApi:
     async def _receive(self, request: Request, writer: BlobWriter) -> None:
         limit = self._services.config.max_upload_bytes
         waiting: list[bytes] = []
-        received = size = 0
-        more = True
-        while more:
-            try:
-                async with asyncio.timeout(IDLE_SECONDS):
-                    message = await request.receive()
-            except TimeoutError:
-                raise BodyTimeout(
-                    f"No part of the file arrived for {IDLE_SECONDS:.0f} seconds.",
-                    headers={"connection": "close"},
-                ) from None
-            if message["type"] == "http.disconnect":
-                raise ClientLeft
-            chunk: bytes = message.get("body", b"")
-            more = bool(message.get("more_body", False))
+        size = 0
+        async for chunk in read_chunks(request, limit, setting="max_upload_bytes"):
             waiting.append(chunk)
             size += len(chunk)
-            received += len(chunk)
-            if received > limit:
-                raise body_too_large(limit, "max_upload_bytes")
-            if size >= _PIECE or not more:
+            if size >= _PIECE:
                 await asyncio.to_thread(writer.write, b"".join(waiting))
                 waiting, size = [], 0
+        await asyncio.to_thread(writer.write, b"".join(waiting))
 
     async def _plan(
         self, body: CreateRequest, name: str

@@ -84,9 +84,13 @@ def listed(name: str, model: StoredModel, facts: ModelFacts) -> ListedModel:
 def running(run: ModelRun, facts: ModelFacts) -> RunningModel:
     """A row of those that are loaded."""
     loaded, model = LoadedModel.of(run), run.model
-    size = loaded.weights_bytes + loaded.kv_bytes + loaded.compute_bytes or run.size
+    size = loaded.weights_bytes + loaded.kv_bytes + loaded.compute_bytes or run.needs.total
     on_gpu = loaded.layers_on_gpu / loaded.layers if loaded.layers else 0.0
-    left = timedelta(seconds=run.keep_alive) if run.keep_alive >= 0 else FOR_EVER
+    # What the driver tells is truer than the share of layers, though it counts the libraries too.
+    vram = loaded.memory.measured.gpu or round(size * min(1.0, on_gpu))
+    size = max(size, vram)
+    for_ever = run.pinned or run.keep_alive < 0
+    left = FOR_EVER if for_ever else timedelta(seconds=run.keep_alive)
     if loaded.expires_in is not None:
         left = timedelta(seconds=loaded.expires_in)
     name = tagged(model.name)
@@ -97,7 +101,7 @@ def running(run: ModelRun, facts: ModelFacts) -> RunningModel:
         digest=digest_of(model, facts),
         details=details(model, facts),
         expires_at=datetime.now(UTC) + left,
-        size_vram=round(size * min(1.0, on_gpu)),
+        size_vram=vram,
         context_length=loaded.context,
     )
 

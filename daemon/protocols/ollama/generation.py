@@ -104,7 +104,8 @@ class AnswersApi:
         maker = GenerateLines(asked.name, lambda: memory.prompt)
         if not body.prompt and not body.suffix:
             return await self._load_or_unload(request, job, maker)
-        job = replace(job, fit=memory.fit)
+        # The tokens of what was said before are no text that could be looked through.
+        job = replace(job, fit=memory.fit, opaque="context" if before else "")
         return await self._answer(request, body, job, maker, began)
 
     async def _answer(
@@ -124,7 +125,7 @@ class AnswersApi:
         return Response(status_code=499) if loaded is None else JSON(_done(maker, "load"))
 
     async def _load(self, job: Job) -> bool:
-        async with self._asker.lease(job):
+        async with self._asker.lease(job, routed=False):
             return True
 
     async def _asked(self, request: Request, body: AnswerRequest) -> tuple[Asked, StoredModel]:

@@ -18,6 +18,7 @@ from ...http.responses import JSON
 from ...http.route_spec import RouteSpec
 from ...model_facts import FactsReader
 from ...model_run import ModelState
+from ...permission import NotCovered
 from ...removal import remove_model
 from ...services import Services
 from .descriptions import listed, running, shown
@@ -178,7 +179,7 @@ class LibraryApi:
         for alias, _ in services.aliases.entries():
             try:
                 named.append((alias, services.resolve(alias)))
-            except ModelError:
-                continue  # it leads to a model that is not installed
+            except (ModelError, NotCovered):
+                continue  # it leads to a model that is not installed, or is not for this key
         rows = [listed(name, model, self._facts.read(model)) for name, model in named]
         return sorted(rows, key=lambda row: row.modified_at, reverse=True)

@@ -20,7 +20,7 @@ from ...http.responses import JSON
 from ...http.route_spec import OtherWords, RouteSpec
 from ...model_facts import Capabilities, FactsReader, loaded_capabilities
 from ...model_run import ModelState
-from ...preparation import LoadOptions
+from ...preparation import NO_DRAFT, LoadOptions
 from ...services import Services
 from ..anthropic.models import (
     HEADER,
@@ -35,6 +35,8 @@ from .models_types import (
     Model,
     ModelList,
     ModelMeta,
+    RouteDetails,
+    RouteFacts,
 )
 
 
@@ -92,7 +94,7 @@ class ModelsApi:
         """All models, and behind them their aliases."""
         stored = await asyncio.to_thread(self._services.models)
         models = [await self._describe(model) for model in stored]
-        return models + self._aliases(models)
+        return models + self._aliases(models) + await asyncio.to_thread(self._routes, models)
 
     def _aliases(self, models: list[Model]) -> list[Model]:
         """One more model for each alias of those."""
@@ -103,6 +105,18 @@ class ModelsApi:
             if name not in known
         ]
         return [_alias(known[target], name) for name, target in entries if target in known]
+
+    def _routes(self, models: list[Model]) -> list[Model]:
+        """The routes that lead elsewhere, too, as the models here that answer to them else."""
+        known = {model.id: model for model in models}
+        listed: list[Model] = []
+        for target in self._services.router.targets():
+            local = known.get(self._services.canonical(target.local))
+            if local is not None and target.route.name not in known:
+                facts = RouteFacts(target.remote, target.route.prefer)
+                route = _alias(local, target.route.name)
+                listed.append(msgspec.structs.replace(route, ingle=RouteDetails(facts)))
+        return listed
 
     async def _describe(self, model: StoredModel) -> Model:
         run = self._services.manager.find(model)
@@ -137,9 +151,11 @@ class ModelsApi:
 
     def _expected_context(self, model: StoredModel) -> int:
         """What a request would get if the model were loaded now."""
-        available = self._services.memory().usable
+        available = self._services.manager.available()
         try:
-            return self._services.prepare(model, LoadOptions(), available=available).spec.context
+            # A draft model would change nothing of that, and is slow to look for.
+            options = LoadOptions(draft=NO_DRAFT)
+            return self._services.prepare(model, options, available=available).spec.context
         except ModelError:
             # It is listed although it cannot be loaded; asking for it says why.
             return model.context

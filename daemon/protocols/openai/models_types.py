@@ -43,6 +43,20 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: list[Capability]
     meta: ModelMeta
     root: str | UnsetType = UNSET
+    ingle: RouteDetails | UnsetType = UNSET
+
+
+class RouteFacts(msgspec.Struct, frozen=True):
+    """That a name is a route: `provider/model` elsewhere, and which of both is preferred."""
+
+    remote: str
+    prefer: Literal["local", "cloud"]
+
+
+class RouteDetails(msgspec.Struct, frozen=True):
+    """What only ingle tells."""
+
+    route: RouteFacts
 
 
 class ModelList(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from ...structured_output import (
     structured_outputs_grammar,
     text_grammar,
 )
-from ..ingle_options import is_private
+from ..ingle_options import is_private, wish_of
 from ..job import Job
 from ..origin import Origin
 from .common_request import CommonRequest, answer_length
@@ -52,7 +52,7 @@ def chat_job(body: ChatCompletionRequest, origin: Origin) -> Job:
         logprobs=_chat_logprobs(body),
         **_common(body, origin, body.n),
     )
-    return Job(model=body.model, request=request, options=body)
+    return Job(model=body.model, request=request, options=body, wish=wish_of(body.ingle))
 
 
 def completion_job(body: CompletionRequest, origin: Origin) -> Job:
@@ -81,7 +81,13 @@ def completion_job(body: CompletionRequest, origin: Origin) -> Job:
         logprobs=0 if logprobs is True else logprobs,
         **_common(body, origin, candidates),
     )
-    return Job(model=body.model, request=request, prompts=_gaps(prompts, body), options=body)
+    return Job(
+        model=body.model,
+        request=request,
+        prompts=_gaps(prompts, body),
+        options=body,
+        wish=wish_of(body.ingle),
+    )
 
 
 def _common(body: CommonRequest, origin: Origin, answers: int | None) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import UNSET, structs
@@ -55,6 +55,15 @@ _NAMES = {event: event_name(event) for event in STREAM_EVENTS}
 Open = OpenMessage | OpenReasoning | OpenFunctionCall | OpenCustomCall
 
 
+class Answering(Protocol):
+    """Whoever knows which model answers: a lease, or what is collected from one."""
+
+    @property
+    def model(self) -> StoredModel:
+        """That model, as it is known now."""
+        ...
+
+
 class ResponseAnswer:
     """Builds one response; `frames` holds the encoded events that nobody took yet.
 
@@ -73,6 +82,7 @@ class ResponseAnswer:
         self._output: list[OutputItem] = []
         self._open: Open | None = None
         self._usage = (0, 0)
+        self._answering: Answering | None = None
         self._is_created = False
         self._is_begun = False
         self._is_over = False
@@ -89,8 +99,13 @@ class ResponseAnswer:
         output = [*self._output] if self._open is None else [*self._output, self._open.so_far()]
         return structs.replace(self._response, output=output)
 
-    def use(self, model: StoredModel) -> None:
-        """The model is there: say which it is, and how it will be sampled."""
+    def use(self, answering: Answering) -> None:
+        """The model is there: say which it is, and how it will be sampled.
+
+        Until it begins, a route may lead to another one.
+        """
+        self._answering = answering
+        model = answering.model
         sampling = merge_sampling(self._draft.job.options, model.sampling)
         self._response = structs.replace(
             self._response,
@@ -99,9 +114,9 @@ class ResponseAnswer:
             top_p=sampling.top_p,
         )
 
-    def using(self, model: StoredModel) -> ResponseAnswer:
+    def using(self, answering: Answering) -> ResponseAnswer:
         """The same answer, now that the model is there."""
-        self.use(model)
+        self.use(answering)
         return self
 
     def loading(self, fraction: float) -> bytes:
@@ -122,6 +137,8 @@ class ResponseAnswer:
         self.create()
         if not self._is_begun:
             self._is_begun = True
+            if self._answering is not None and self._answering.model.name != self._response.model:
+                self.use(self._answering)
             dropped = self._draft.fit.dropped
             details = IngleDetails(dropped) if dropped else UNSET
             self._response = structs.replace(self._response, status="in_progress", ingle=details)
@@ -133,9 +150,13 @@ class ResponseAnswer:
             self._take(event)
 
     def feed(self, prompt: int, events: list[Event]) -> bytes:
-        """The same, for a stream."""
+        """The same, for a stream; what says that it is over waits for `end`."""
         self.take(prompt, events)
-        return self.drain()
+        last = self.frames.pop() if self._is_over else None
+        frames = self.drain()
+        if last is not None:
+            self.frames.append(last)
+        return frames
 
     def drain(self) -> bytes:
         """What the stream was not told yet."""
@@ -144,7 +165,7 @@ class ResponseAnswer:
         return frames
 
     def end(self) -> bytes:
-        """Nothing more to send: the last event came with the model's."""
+        """The last event, for a client that may rely on it: the response is where it stays."""
         return self.drain()
 
     def fail(self, error: BaseException) -> None:
@@ -222,6 +243,7 @@ class ResponseAnswer:
         cut = event.reason is FinishReason.LENGTH
         self._close("incomplete" if cut else "completed")
         prompt, cached = self._usage
+        prompt, cached = prompt + event.prompt_tokens, cached + event.cached_tokens
         usage = ResponseUsage(
             input_tokens=prompt,
             input_tokens_details=InputTokensDetails(cached_tokens=cached),

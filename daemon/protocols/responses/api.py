@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 
 import msgspec
@@ -23,6 +23,7 @@ from ..asking import Asker
 from ..ingle_options import PRIVATE_HEADER
 from ..openai.api import GENERATION_ERRORS
 from ..origin import Origin, origin_of
+from ..query_flag import query_flag
 from .answer import ResponseAnswer
 from .background import BackgroundRun, BackgroundRuns
 from .compaction import CompactedResponse, compacted, summary_job
@@ -31,7 +32,6 @@ from .draft import Draft
 from .item_pages import page_of
 from .request_types import ResponsesRequest
 from .requests import RequestReader
-from .response_store import ResponseStore
 from .response_types import DeletedResponse, InputTokens, ItemList, Response
 from .stream_events import STREAM_EVENTS, event_name
 
@@ -55,7 +55,7 @@ class ResponsesApi:
         self._services = services
         self._asker = Asker(services)
         self._body = msgspec.json.Decoder(ResponsesRequest)
-        self._store = ResponseStore(services.config.paths.responses)
+        self._store = services.responses
         self._runs = BackgroundRuns(self._asker)
         self._state = ConversationState(self._store, self._runs)
         self._reader = RequestReader(conversation=self._state.conversation, item=self._state.item)
@@ -149,7 +149,9 @@ class ResponsesApi:
             return HTTPResponse(status_code=499) if answer is None else JSON(answer)
         told = ResponseAnswer(draft, self._keeper(draft))
         style = StreamStyle(on_error=told.failure, loading=told.loading)
-        return self._asker.stream(draft.job, lambda empty: told.using(empty.model), style)
+        return self._asker.stream(
+            draft.job, lambda empty: told.using(empty), style, self._kept(draft)
+        )
 
     async def answer(self, body: bytes, origin: Origin) -> Response:
         """The whole answer to the body of a response, for whoever asks from within.
@@ -186,7 +188,7 @@ class ResponsesApi:
         """`GET /v1/responses/{id}`."""
         response_id: str = request.path_params["id"]
         run = self._runs.get(response_id)
-        if _flag(request, "stream"):
+        if query_flag(request, "stream"):
             stored = await self._state.stored(response_id)
             if run is None:
                 asked = self._store.summarize(stored)
@@ -239,9 +241,10 @@ class ResponsesApi:
 
     async def _collect(self, draft: Draft) -> Response:
         answer = ResponseAnswer(draft, self._keeper(draft))
-        async with self._asker.lease(draft.job) as (lease, _):
-            answer.use(lease.model)
+        async with self._asker.lease(draft.job, whole=True) as (lease, _):
+            answer.use(lease)
             await self._asker.run(draft.job, lease, answer.take)
+        await self._kept(draft)()
         return answer.response()
 
     async def _start(self, draft: Draft) -> BackgroundRun:
@@ -253,7 +256,7 @@ class ResponsesApi:
         return run
 
     async def _tokens(self, draft: Draft) -> int:
-        async with self._asker.lease(draft.job) as (lease, _):
+        async with self._asker.lease(draft.job, routed=False) as (lease, _):
             asked = TokenizeRequest(id=draft.job.id, generate=draft.job.request)
             try:
                 return len((await lease.backend.tokenize(asked)).token_ids)
@@ -269,6 +272,15 @@ class ResponsesApi:
                 self._store.put(response, draft.input)
 
         return keep
+
+    def _kept(self, draft: Draft) -> Callable[[], Awaitable[None]]:
+        """Waits until the disk has the response: who was told of its end can go on from it."""
+
+        async def wait() -> None:
+            if draft.keeps:
+                await self._store.flush()
+
+        return wait
 
     async def _read(self, request: Request) -> ResponsesRequest:
         return await read_json(request, self._body, self._services.config.max_body_bytes)
@@ -286,13 +298,6 @@ def _follow(run: BackgroundRun, after: int) -> HTTPResponse:
 def _origin(request: Request, body: ResponsesRequest) -> Origin:
     names = (body.user, body.safety_identifier, body.prompt_cache_key)
     return origin_of(request, body.ingle, *names)
-
-
-def _flag(request: Request, name: str) -> bool:
-    text = request.query_params.get(name, "false").lower()
-    if text not in ("true", "false", "1", "0"):
-        raise InvalidBody(f"'{name}' is neither true nor false.", param=name)
-    return text in ("true", "1")
 
 
 def _number(request: Request, name: str, default: int, *, low: int, high: int = 2**53) -> int:

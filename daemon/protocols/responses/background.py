@@ -59,7 +59,7 @@ class BackgroundRun:
     async def _run(self, draft: Draft, asker: Asker) -> None:
         try:
             async with asker.lease(draft.job) as (lease, _):
-                self.answer.use(lease.model)
+                self.answer.use(lease)
                 await asker.run(draft.job, lease, self._take)
         except asyncio.CancelledError:
             if not self._cancelled:

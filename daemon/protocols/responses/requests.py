@@ -16,7 +16,7 @@ from ...errors import InvalidBody, UnsupportedField
 from ...http.body import parse
 from ...sampling import merge_sampling
 from ...structured_output import ANY_OBJECT
-from ..ingle_options import is_private
+from ..ingle_options import is_private, wish_of
 from ..job import Job
 from ..origin import Origin
 from .conversation import chat_messages
@@ -74,6 +74,7 @@ class RequestReader:
             options=body,
             messages_field="input",
             fit=fitting if body.truncation == "auto" else None,
+            wish=wish_of(body.ingle),
         )
         return Draft(
             body=body, job=job, tools=table, input=own, history=history, ids=ids, fit=fitting

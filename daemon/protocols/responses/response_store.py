@@ -14,6 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from ingle.models.failpoints import failpoint
+
 from ...atomic_file import write_atomically
 from ...paths import FolderUnusable, UnsafeFolder, make_private_folder
 from .items import HostedCall, HostedOutput, Item
@@ -51,7 +53,7 @@ class ResponseStore:
     """Responses by id; one thread does what needs the disk, in the order of the calls.
 
     Those used longest ago go first when there are too many. What cannot be written is kept in
-    memory all the same.
+    memory all the same. A negative `keep_seconds` is no end of time.
     """
 
     def __init__(
@@ -123,6 +125,13 @@ class ResponseStore:
         if self._thread is not None:
             await asyncio.get_running_loop().run_in_executor(self._thread, lambda: None)
 
+    async def reset(self) -> None:
+        """Know only what lies on the disk now, after somebody else removed files."""
+        self._memory.clear()
+        self._memory_used = 0
+        if self._thread is not None:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._lose_index)
+
     @property
     def _disk(self) -> ThreadPoolExecutor:
         """Python waits for what it has to do, also at the end of the process."""
@@ -155,6 +164,7 @@ class ResponseStore:
     def _write(self, response_id: str, content: bytes) -> None:
         try:
             sizes = self._index()
+            failpoint("responses.write")
             write_atomically(self._path(response_id), content)
         except (OSError, UnsafeFolder, FolderUnusable) as error:
             if not self._is_told:
@@ -172,7 +182,7 @@ class ResponseStore:
     def _read(self, response_id: str) -> bytes | None:
         path = self._path(response_id)
         try:
-            if time.time() - path.stat().st_mtime > self._keep_seconds:
+            if self._is_old(path.stat().st_mtime):
                 self._remove(response_id)
                 return None
             content = path.read_bytes()
@@ -180,6 +190,12 @@ class ResponseStore:
             return None
         self._touch(response_id)
         return content
+
+    def _lose_index(self) -> None:
+        self._sizes = None
+
+    def _is_old(self, used: float) -> bool:
+        return 0 <= self._keep_seconds < time.time() - used
 
     def _touch(self, response_id: str) -> None:
         """Say that it was used, also to a daemon after this one."""
@@ -200,11 +216,10 @@ class ResponseStore:
             return self._sizes
         make_private_folder(self._folder)
         found: list[tuple[float, str, int]] = []
-        horizon = time.time() - self._keep_seconds
         for path in self._folder.iterdir():
             with suppress(OSError):
                 seen = path.stat()
-                if seen.st_mtime < horizon or not _ID.fullmatch(path.stem):
+                if self._is_old(seen.st_mtime) or not _ID.fullmatch(path.stem):
                     path.unlink()
                 else:
                     found.append((seen.st_mtime, path.stem, seen.st_size))

@@ -28,7 +28,7 @@ COMMAND = [sys.executable, "-P", "-m", "ingle.daemon.main"]
 
 
 def installed_model(name: str = "smollm2:135m", **changes: Any) -> Json:
-    return {
+    entry: Json = {
         "name": name,
         "installed": True,
         "state": "stopped",
@@ -43,7 +43,11 @@ def installed_model(name: str = "smollm2:135m", **changes: Any) -> Json:
         "path": "/models/SmolLM2-135M-Instruct.Q4_1.gguf",
         "chat": True,
         "task": "generate",
-    } | changes
+        "place": "",
+        "same_as": None,
+        "notes": [],
+    }
+    return entry | changes
 
 
 def finished(reason: str = "stop") -> tuple[str, Json]:
@@ -66,7 +70,10 @@ class SmallDaemon:
         self.paths = paths
         self.version = metadata.version("ingle")
         self.models: list[Json] = [installed_model()]
+        self.unusable: list[Json] = []
+        self.removal: Json = {}
         self.loaded: list[Json] = []
+        self.devices: list[Json] = []
         self.answer: list[Step] = [
             ("started", {"prompt_tokens": 32, "cached_tokens": 12, "context": 8192}),
             ("delta", {"text": "Hello", "tokens": 1}),
@@ -100,6 +107,7 @@ class SmallDaemon:
             "default_model": "smollm2:135m",
             "memory": {"total": 16, "available": 8, "daemon_rss": 1},
             "models": self.loaded,
+            "devices": self.devices,
         }
 
 
@@ -144,8 +152,10 @@ class Handler(BaseHTTPRequestHandler):
                 self._json(200, {"status": "ok"})
             case "status":
                 self._json(200, daemon.status())
-            case "models":
-                self._json(200, {"models": daemon.models})
+            case "models" if self.command == "POST":
+                self._json(200, daemon.models[0])
+            case "models" | "models?compare=true":
+                self._json(200, {"models": daemon.models, "unusable": daemon.unusable})
             case "pull":
                 self._stream(daemon, daemon.pull)
                 daemon.missing.clear()
@@ -158,7 +168,8 @@ class Handler(BaseHTTPRequestHandler):
                 message = f"There is no model '{body['model']}' here."
                 self._error(404, "model_not_found", message, "`ingle list` shows all.")
             case "load":
-                self._json(200, {"name": "smollm2:135m", "warnings": daemon.warnings})
+                loaded = next(iter(daemon.loaded), {"name": "smollm2:135m"})
+                self._json(200, {**loaded, "warnings": daemon.warnings})
             case "generations":
                 self._json(202, {"id": "gen-1", "model": "smollm2:135m"})
             case "generations/gen-1/events":
@@ -171,7 +182,7 @@ class Handler(BaseHTTPRequestHandler):
                 self._error(404, "model_not_found", "There is no such model here.", None)
             case path if self.command == "DELETE":
                 name = unquote(path.removeprefix("models/"))
-                self._json(200, {"removed": name, "freed": 98362432})
+                self._json(200, daemon.removal or {"removed": name, "freed": 98362432})
             case path:
                 self._error(404, "not_found", f"There is no {path}.", None)
 

@@ -1,7 +1,7 @@
 """Stands in for `ingle serve` in tests of starting: takes the lock, listens, answers three routes.
 
 `slow` waits between lock and socket, `broken` prints and fails, `mute` fails without a word,
-`silent` never listens, `portless` found its port taken.
+`silent` never listens, `portless` found its port taken, `old` is of an earlier version.
 """
 
 from __future__ import annotations
@@ -27,14 +27,16 @@ class Handler(BaseHTTPRequestHandler):
         self.client_address = ("unix", 0)
 
     address: str | None = "127.0.0.1:4645"
+    version = metadata.version("ingle")
 
     def do_GET(self) -> None:
         self._answer(
             {
                 "status": "ok",
                 "pid": os.getpid(),
-                "version": metadata.version("ingle"),
+                "version": self.version,
                 "address": self.address,
+                "models": [],
             }
         )
 
@@ -60,6 +62,8 @@ def main(behaviour: str) -> int:
         return 1
     if behaviour == "portless":
         Handler.address = None
+    if behaviour == "old":
+        Handler.version = "0.0.1"
     if behaviour == "silent":
         time.sleep(30)
     with paths.lock.open("ab") as lock:

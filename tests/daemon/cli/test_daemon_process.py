@@ -20,6 +20,7 @@ from ingle.daemon.cli.client import DaemonClient
 from ingle.daemon.cli.daemon_process import ensure_daemon
 from ingle.daemon.cli.errors import CommandError
 from ingle.daemon.config import Config, load_config
+from ingle.daemon.log_files import rotated
 from ingle.daemon.main import main
 from ingle.daemon.paths import Paths
 
@@ -88,6 +89,24 @@ def test_started_daemon_is_detached_and_private(
     assert Path(f"/proc/{pid}/fd/2").readlink() == config.paths.log
     assert stat.S_IMODE(config.paths.log.stat().st_mode) == 0o600
     assert stat.S_IMODE(config.paths.runtime.stat().st_mode) == 0o700
+
+
+def test_an_older_daemon_that_nobody_uses_gives_way(
+    config: Config, serve: Callable[[str], tuple[str, ...]]
+) -> None:
+    said: Said = []
+    old = ensure_daemon(config, say=said.append, command=serve("old")).get("/health")["pid"]
+
+    def ensure(number: int) -> int:
+        client = ensure_daemon(config, say=said.append, command=serve(""))
+        return client.get("/health")["pid"]
+
+    with ThreadPoolExecutor(4) as pool:
+        pids = set(pool.map(ensure, range(4)))
+    assert len(pids) == 1
+    assert old not in pids
+    assert said.count("Nobody uses the old one: it ends, and the new one starts.") == 1
+    assert started_pids([text for text in said if text.startswith("Started")]) == [old, *pids]
 
 
 @pytest.mark.parametrize("behaviour", ["", "slow"])
@@ -194,7 +213,7 @@ def test_large_log_is_put_aside(config: Config, serve: Callable[[str], tuple[str
         log.truncate(9 * 2**20)
     ensure_daemon(config, say=lambda text: None, command=serve(""))
     assert config.paths.log.stat().st_size < 2**20
-    assert config.paths.log.with_suffix(".old.log").stat().st_size == 9 * 2**20
+    assert rotated(config.paths.log, 1).stat().st_size == 9 * 2**20
 
 
 def test_log_is_no_link_to_another_file(

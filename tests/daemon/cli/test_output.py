@@ -10,6 +10,7 @@ from ingle.daemon.cli.output import (
     format_seconds,
     format_table,
     print_error,
+    print_facts,
     visible,
 )
 
@@ -76,3 +77,15 @@ def test_control_characters_are_not_printed(capsys: pytest.CaptureFixture[str]) 
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == "Error: bad [2Jname\ndo this\n"
+
+
+def test_facts_go_on_below_each_other(capsys: pytest.CaptureFixture[str]) -> None:
+    facts = [("reason", "word " * 30), ("path", "/a b" * 30), ("name", "x\x1b[2J")]
+    print_facts(facts, 80)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("reason        word word")
+    assert lines[1].startswith("              word word")
+    assert max(len(line) for line in lines[:-2]) <= 80
+    assert lines[-2:] == [f"path          {'/a b' * 30}", "name          x[2J"]
+    print_facts(facts[:1], 0)
+    assert len(capsys.readouterr().out.splitlines()) == 1

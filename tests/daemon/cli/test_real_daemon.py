@@ -63,7 +63,7 @@ def test_commands_at_once_share_one_daemon(paths: Paths, command: list[str]) -> 
 def test_second_serve_says_where_the_first_is(paths: Paths, ingle: Run) -> None:
     ingle("list")
     second = ingle("serve")
-    assert second.returncode == 1
+    assert second.returncode == 3
     assert second.stdout == ""
     assert str(paths.socket) in second.stderr
     assert "Error: ingle is already running as process" in second.stderr

@@ -214,6 +214,28 @@ def test_error_in_the_middle(daemon: Any, ingle: Run) -> None:
     assert daemon.asked("POST", CANCEL) == []
 
 
+def test_an_answer_from_elsewhere_says_so(
+    daemon: Any, ingle: Run, end_of_answer: Callable[..., Any]
+) -> None:
+    route = {
+        "verdict": "cloud",
+        "rule": "nothing_found",
+        "reason": "Nothing sensitive was found.",
+        "provider": "acme",
+        "model": "big",
+    }
+    daemon.answer = [("route", route), ("delta", {"text": "Hello", "tokens": 0}), end_of_answer()]
+    done = ingle("run", "auto", "Hi")
+    assert done.stdout == "Hello\n"
+    assert done.stderr == (
+        "Answered by acme/big, not on this machine. Nothing sensitive was found.\n"
+    )
+    told = json.loads(ingle("run", "auto", "Hi", "--json").stdout)
+    assert (told["model"], told["route"]) == ("acme/big", route)
+    daemon.answer = [("route", {**route, "verdict": "local", "provider": ""}), end_of_answer()]
+    assert ingle("run", "auto", "Hi").stderr == ""
+
+
 def test_stream_that_ends_too_early(daemon: Any, ingle: Run) -> None:
     daemon.answer = [("delta", {"text": "Half", "tokens": 1})]
     done = ingle("run", "smollm2", "Hi")

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import pytest
 from starlette.requests import Request
 
-from ingle.daemon.http import http_protocol
 from ingle.daemon.http.body import LARGE, translate
 from ingle.daemon.protocols.responses import requests
 
@@ -237,36 +236,6 @@ async def test_garbage_behind_a_request_does_not_get_into_its_answer(
             received += await reader.read()
         writer.close()
         assert received.count(b"HTTP/1.1") == 1
-
-
-async def test_headers_that_never_come_are_not_waited_for(
-    daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_protocol, "HEADER_SECONDS", 0.05)
-    for start in (b"", b"GET / HTTP/1.1\r\nHost:"):
-        reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
-        writer.write(start)
-        async with asyncio.timeout(5):
-            try:
-                assert await reader.read() == b""
-            except ConnectionResetError:
-                continue
-            finally:
-                writer.close()
-
-
-async def test_too_many_connections_are_told_so(
-    daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_protocol, "MAX_CONNECTIONS", 3)
-    held = [await asyncio.open_connection("127.0.0.1", daemon.port) for _ in range(3)]
-    await daemon.until(lambda: len(daemon.server.server_state.connections) == 3)
-    reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
-    answer = await reader.read()
-    assert answer.startswith(b"HTTP/1.1 503")
-    assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "too_many_connections"
-    for _, open_writer in [*held, (reader, writer)]:
-        open_writer.close()
 
 
 async def test_unknown_paths_and_methods_have_the_shape_of_their_prefix(

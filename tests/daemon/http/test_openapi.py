@@ -102,6 +102,7 @@ async def test_streams_name_their_events(daemon: RunningDaemon) -> None:
     kinds = events["text/event-stream"]["itemSchema"]["anyOf"]
     assert {kind["properties"]["event"]["const"] for kind in kinds} == {
         "loading",
+        "route",
         "started",
         "reasoning",
         "tool_call",

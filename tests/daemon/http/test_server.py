@@ -9,7 +9,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ except Exception as error:
 """
 
 Serve = Callable[..., subprocess.Popen[str]]
+StillRunning = Callable[[Iterable[psutil.Process]], list[psutil.Process]]
 
 
 @pytest.fixture
@@ -172,7 +174,7 @@ def test_an_open_event_stream_does_not_hold_up_the_end(serve: Serve, ingle_home:
 
 @pytest.mark.model
 def test_an_answer_is_finished_before_the_end_and_no_process_is_left(
-    serve: Serve, ingle_home: Path, smollm2_path: Path
+    serve: Serve, ingle_home: Path, smollm2_path: Path, still_running: StillRunning
 ) -> None:
     process = serve()
     wait_until_up(ingle_home)
@@ -194,8 +196,7 @@ def test_an_answer_is_finished_before_the_end_and_no_process_is_left(
         assert data[-1] == "data: [DONE]"
         assert json.loads(data[-2].removeprefix("data: "))["choices"][0]["finish_reason"]
     assert process.wait(20) == 0
-    psutil.wait_procs(workers, timeout=5)
-    assert not [worker for worker in workers if worker.is_running()]
+    assert not still_running(workers)
     # A request's text is in no log.
     assert "twenty" not in error_of(process)
 
@@ -211,3 +212,30 @@ def test_the_daemon_loads_no_native_engine_and_no_hub_client(ingle_home: Path) -
         [sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd="/", check=True
     )
     assert result.stdout.strip() == "[]"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts what /proc tells")
+def test_a_daemon_nobody_asks_sleeps(serve: Serve, ingle_home: Path) -> None:
+    process = serve()
+    wait_until_up(ingle_home)
+    time.sleep(0.5)  # the connection that asked is closed by now
+    before = sleeps(process.pid)
+    time.sleep(2)
+    assert sleeps(process.pid) == before
+
+
+def sleeps(pid: int) -> int:
+    """How often a thread of the process went to sleep, and so was awake."""
+    statuses = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
+    return sum(int(text.split("voluntary_ctxt_switches:")[1].split()[0]) for text in statuses)
+
+
+def test_each_answer_bears_the_present_date(serve: Serve, ingle_home: Path) -> None:
+    serve()
+    wait_until_up(ingle_home)
+    with client(ingle_home) as connection:
+        for _ in range(2):
+            before = int(time.time())
+            date = parsedate_to_datetime(connection.get("/health").headers["date"]).timestamp()
+            assert before <= date <= time.time()
+            time.sleep(1.1)

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ingle.daemon.http.peer import identify, tcp_uid
+from ingle.daemon.http.peer import identify
+from ingle.daemon.http.peer_diag import diag_uid
+from ingle.daemon.http.peer_table import tcp_uid
 from ingle.daemon.http.sockets import PortInUse, SocketError, bind_tcp, bind_unix
 from ingle.daemon.lock import AlreadyRunning, InstanceLock, LockHolder, read_holder
 from ingle.daemon.paths import FolderUnusable, Paths, UnsafeFolder, find_paths
@@ -198,6 +200,35 @@ def test_a_client_that_has_left_is_nobody() -> None:
         client.close()
         # The row of a closed socket says uid 0, whoever it was.
         assert tcp_uid(address, served.getsockname()) is None
+        assert diag_uid(address, served.getsockname()) is None
+
+
+@linux
+def test_both_ways_to_ask_the_kernel_agree() -> None:
+    listener, client, served = connected(socket.AF_INET, "127.0.0.1")
+    with listener, client, served:
+        us, them = served.getsockname(), client.getsockname()
+        try:
+            assert diag_uid(them, us) == tcp_uid(them, us) == os.geteuid()
+        except OSError as error:
+            pytest.skip(f"this kernel answers no such questions: {error}")
+        # A listener on the port is no client that has it.
+        assert diag_uid(us, ("127.0.0.1", 1)) is None
+        assert diag_uid(("127.0.0.1", 1), us) is None
+        assert diag_uid(("::1", them[1]), ("::1", us[1])) is None
+
+
+@linux
+def test_connections_of_ipv6_have_an_owner() -> None:
+    try:
+        listener = socket.create_server(("::1", 0), family=socket.AF_INET6)
+    except OSError as error:
+        pytest.skip(f"this machine has no IPv6: {error}")
+    with listener, socket.create_connection(("::1", listener.getsockname()[1])):
+        served, (host, port, *_) = listener.accept()
+        with served:
+            assert identify(served, served.close).uid == os.geteuid()
+            assert tcp_uid((host, port), served.getsockname()[:2]) == os.geteuid()
 
 
 def row(local: tuple[str, int], remote: tuple[str, int], state: str, uid: int) -> str:

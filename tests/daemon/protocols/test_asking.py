@@ -77,9 +77,9 @@ async def test_a_model_gets_the_context_that_is_asked_for(daemon: RunningDaemon)
         first = lease.info.context
     async with manager.lease("echo:1", options=LoadOptions(context=first * 2)) as lease:
         assert lease.info.context == first * 2
-        larger = lease.backend
+        larger = lease.info
     async with manager.lease("echo:1", options=LoadOptions(context=first)) as lease:
-        assert lease.backend is larger  # what has enough stays
+        assert lease.info is larger  # what has enough stays
     async with manager.lease("echo:1", keep_alive=0.0):
         pass
     await daemon.until(lambda: not manager.loaded())

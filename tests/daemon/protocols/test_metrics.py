@@ -45,3 +45,9 @@ async def test_work_is_counted_by_model(daemon: RunningDaemon) -> None:
     assert after["ingle_running", "echo:1"] == 0
     assert after["ingle_model_state", "echo:1", "ready"] == 1
     assert after["ingle_model_state", "echo:1", "failed"] == 0
+    assert after["ingle_model_memory_bytes", "echo:1", "host", "predicted"] == 2**20
+    assert after["ingle_model_memory_bytes", "echo:1", "gpu", "measured"] == 0
+    assert after["ingle_model_expires_seconds", "echo:1"] > 0
+    assert after["ingle_requests", "echo:1"] == 0
+    assert ("ingle_cached_tokens_total", "echo:1") in after
+    assert [key for key in after if key[0] == "ingle_device_utilization"]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ingle.backends.selection import create_backend
+from ingle.backends.loading import create_backend
 
 if TYPE_CHECKING:
     from ...conftest import RunningDaemon

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -25,6 +26,7 @@ from ingle.backends.conversation import Reasoning, Tool, ToolChoice
 from ingle.backends.process import WorkerProcess
 from ingle.daemon.device_meters import DeviceGauges
 from ingle.daemon.gauges import GaugePublisher
+from ingle.models.removal import Removal
 from ingle.models.store import ModelStore
 
 if TYPE_CHECKING:
@@ -132,14 +134,35 @@ async def test_a_model_that_is_loaded_while_it_is_removed_goes_as_well(
     store, loop = daemon.services.store, asyncio.get_running_loop()
     remove = store.remove
 
-    def remove_late(self: ModelStore, reference: str) -> int:
+    def remove_late(self: ModelStore, reference: str, *, delete_file: bool) -> Removal:
         loading = daemon.services.manager.load("echo:1")
         assert asyncio.run_coroutine_threadsafe(loading, loop).result(5).state == "ready"
-        return remove(reference)
+        return remove(reference, delete_file=delete_file)
 
     monkeypatch.setattr(ModelStore, "remove", remove_late)
     assert (await daemon.unix.delete("/ingle/v1/models/echo")).status_code == 200
     assert daemon.services.manager.loaded() == []
+
+
+async def test_a_file_gets_a_name_and_loses_it_again(
+    daemon: RunningDaemon, make_bert: Callable[..., Path]
+) -> None:
+    path = make_bert()
+    body = {"path": str(path), "name": "mine"}
+    added = await daemon.unix.post("/ingle/v1/models", json=body)
+    assert (added.status_code, added.json()["path"]) == (200, str(path))
+    name = added.json()["name"]
+    listed = (await daemon.unix.get("/ingle/v1/models")).json()["models"]
+    assert name in {model["name"] for model in listed if model["place"]}
+    planned = await daemon.unix.delete(f"/ingle/v1/models/{name}?dry_run=true")
+    assert planned.json()["keeps"] == [str(path)]
+    assert (await daemon.unix.delete(f"/ingle/v1/models/{name}")).json() == planned.json()
+    assert path.exists()
+    quoted = str(path).replace("/", "%2F")
+    refused = await daemon.unix.delete(f"/ingle/v1/models/{quoted}")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "not_ours")
+    relative = await daemon.unix.post("/ingle/v1/models", json={"path": "m.gguf"})
+    assert relative.status_code == 400
 
 
 async def test_a_generation_from_start_to_end(daemon: RunningDaemon) -> None:
@@ -165,6 +188,20 @@ async def test_a_generation_from_start_to_end(daemon: RunningDaemon) -> None:
     assert status["events"] == len(events)
     assert status["finished"] == finished
     assert status["error"] is None
+
+
+async def test_a_client_may_choose_the_id(daemon: RunningDaemon) -> None:
+    chosen = "gen-" + "0123456789ab" * 2
+    assert await start(daemon, id=chosen) == chosen
+    assert text_of(await follow(daemon, chosen)) == REPLY
+    body = {"messages": [{"role": "user", "content": "Hi"}]}
+    for id_, refused in (
+        (chosen, (409, "generation_exists")),
+        ("gen-1", (400, "invalid_request")),
+        (chosen + "/../x", (400, "invalid_request")),
+        (chosen + "\n", (400, "invalid_request")),
+    ):
+        assert await refusal(daemon, "POST", GENERATIONS, json=body | {"id": id_}) == refused
 
 
 async def test_a_raw_prompt_and_the_default_model(daemon: RunningDaemon) -> None:
@@ -304,7 +341,7 @@ async def test_one_stream_tells_everything_that_moves(daemon: RunningDaemon) -> 
     name, first = await anext(stream)
     assert name == "gauges"
     assert first["models"] == []
-    assert set(first["memory"]) == {"total", "available", "daemon_rss"}
+    assert set(first["memory"]) >= {"total", "available", "daemon_rss", "gpu_available"}
     await daemon.unix.post("/ingle/v1/load", json={"model": "echo:1"})
     await daemon.unix.post("/ingle/v1/unload")
     states: list[str] = []
@@ -360,6 +397,34 @@ async def test_devices_that_cannot_be_read_hide_nothing_else(
         assert (await publisher.snapshot()).devices == []
     assert reads == 1
     assert "no driver" in caplog.text
+    publisher.close()
+
+
+async def test_listeners_that_come_and_go_wait_for_one_reading(daemon: RunningDaemon) -> None:
+    services, reads = daemon.services, 0
+    answers = threading.Event()
+
+    def slow() -> list[DeviceGauges]:
+        nonlocal reads
+        reads += 1
+        assert answers.wait(20)
+        return [DeviceGauges(name="GPU", kind="gpu")]
+
+    publisher = GaugePublisher(
+        services.hub, services.manager, services.pulls, services.memory, slow
+    )
+    for _ in range(5):
+        left = asyncio.create_task(publisher.snapshot())
+        await daemon.until(lambda: reads > 0)
+        left.cancel()
+        await asyncio.wait({left})
+    waiting = asyncio.create_task(publisher.snapshot())
+    await asyncio.sleep(0)
+    answers.set()
+    assert [device.name for device in (await waiting).devices] == ["GPU"]
+    assert reads == 1
+    assert (await publisher.snapshot()).devices
+    assert reads == 2
     publisher.close()
 
 

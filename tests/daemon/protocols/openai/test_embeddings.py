@@ -14,7 +14,7 @@ import openai
 import pytest
 from numpy.typing import NDArray
 
-from ingle.backends.selection import create_backend
+from ingle.backends.loading import create_backend
 from ingle.daemon.errors import InvalidBody
 from ingle.daemon.protocols.openai.embeddings import embedding_inputs
 

@@ -1,0 +1,136 @@
+"""What a benchmark found out, as it is kept, and what changed since an earlier one."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+VERSION = 1
+
+
+class Samples(msgspec.Struct, frozen=True):
+    """One figure of every run."""
+
+    runs: list[float]
+
+    @property
+    def median(self) -> float:
+        """The figure to quote."""
+        return statistics.median(self.runs)
+
+    @property
+    def spread(self) -> float:
+        """Half of the way from the least to the most, as a share of the median."""
+        return (max(self.runs) - min(self.runs)) / 2 / self.median if self.median else 0.0
+
+
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+    """One combination: tokens a second, seconds, bytes; or why it could not be measured.
+
+    `prefill` counts all clients' prompt tokens until the last of them has its first token, `decode`
+    all clients' further tokens from the first one's first token to the end. `joules` are of all
+    devices that have a meter, a token of the answers, None where there is none.
+    """
+
+    name: str
+    error: str | None = None
+    engine: str = ""
+    device: str = ""
+    reason: str = ""
+    prefill: Samples = Samples([])
+    decode: Samples = Samples([])
+    first_token: Samples = Samples([])
+    joules: Samples | None = None
+    acceptance: float | None = None
+    load_seconds: float = 0.0
+    predicted_bytes: int = 0
+    memory_bytes: int = 0
+    gpu_bytes: int = 0
+
+
+class BenchReport(msgspec.Struct, frozen=True, kw_only=True):
+    """All of one call: the model, the work, the machine, and each combination."""
+
+    version: int = VERSION
+    model: str
+    quantization: str
+    parameters: int
+    prompt_tokens: int
+    answer_tokens: int
+    measured: str
+    machine: dict[str, str]
+    measurements: list[Measurement]
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """How one figure of one combination differs from an earlier report's.
+
+    `ratio` is the new median by the old one. A change is real where all runs of one report are
+    beyond all of the other; of five and five that happens by chance in 1 of 126 cases.
+    """
+
+    name: str
+    figure: Literal["prefill", "decode", "first_token"]
+    ratio: float
+    is_real: bool
+    is_better: bool
+
+
+def compare(new: BenchReport, old: BenchReport) -> list[Change]:
+    """The changes of every combination that both have."""
+    before = {measurement.name: measurement for measurement in old.measurements}
+    changes: list[Change] = []
+    for measurement in new.measurements:
+        earlier = before.get(measurement.name)
+        if earlier is not None and not (measurement.error or earlier.error):
+            changes += _changes(measurement, earlier)
+    return changes
+
+
+def _changes(new: Measurement, old: Measurement) -> list[Change]:
+    figures: Sequence[tuple[Literal["prefill", "decode", "first_token"], bool]] = (
+        ("prefill", True),
+        ("decode", True),
+        ("first_token", False),
+    )
+    changes: list[Change] = []
+    for figure, more_is_better in figures:
+        one: Samples = getattr(new, figure)
+        other: Samples = getattr(old, figure)
+        if not one.runs or not other.runs or not other.median:
+            continue
+        ratio = one.median / other.median
+        apart = min(one.runs) > max(other.runs) or max(one.runs) < min(other.runs)
+        changes.append(
+            Change(
+                name=new.name,
+                figure=figure,
+                ratio=ratio,
+                is_real=apart and min(len(one.runs), len(other.runs)) > 1,
+                is_better=(ratio > 1) == more_is_better,
+            )
+        )
+    return changes
+
+
+def load_report(path: Path) -> BenchReport:
+    """A report that was kept; raises `OSError`, and `ValueError` for what is none."""
+    try:
+        report = msgspec.json.decode(path.read_bytes(), type=BenchReport)
+    except msgspec.MsgspecError as error:
+        raise ValueError(str(error)) from error
+    if report.version != VERSION:
+        raise ValueError(f"it is of the version {report.version}")
+    return report
+
+
+def save_report(report: BenchReport, path: Path) -> None:
+    """Keep it; raises `OSError`."""
+    raw = msgspec.json.format(msgspec.json.encode(report))
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.write_bytes(raw + b"\n")
+    temporary.replace(path)

@@ -1,0 +1,39 @@
+"""`Paint`: colours of the terminal, where there is one that shows them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Literal
+
+Colour = Literal["red", "green", "yellow", "blue"]
+_CODES: dict[Colour, int] = {"red": 31, "green": 32, "yellow": 33, "blue": 34}
+
+
+class Paint:
+    """Sets single marks and headings off, in the colours that the terminal's owner chose.
+
+    Text keeps the terminal's own colour, which reads well on light and dark.
+    """
+
+    def __init__(self, *, enabled: bool) -> None:
+        self._enabled = enabled
+
+    @classmethod
+    def for_output(cls, environ: Mapping[str, str] | None = None) -> Paint:
+        """For standard output: plain where a program reads it, or `NO_COLOR` is set."""
+        env = os.environ if environ is None else environ
+        plain = env.get("NO_COLOR") or env.get("TERM") == "dumb"
+        return cls(enabled=not plain and sys.stdout.isatty())
+
+    def bold(self, text: str) -> str:
+        """In bold letters."""
+        return self._wrapped(text, 1)
+
+    def colour(self, text: str, colour: Colour) -> str:
+        """In a colour."""
+        return self._wrapped(text, _CODES[colour])
+
+    def _wrapped(self, text: str, code: int) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self._enabled and text else text

@@ -1,0 +1,37 @@
+"""Characters that steer a terminal, or show text as something else than it is."""
+
+from __future__ import annotations
+
+import json
+import re
+
+UNSAFE = re.compile(
+    # C0 but tab and newline, DEL and C1; line breaks that only some programs know; halves of
+    # characters, which cannot be encoded.
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff"
+    # What turns the direction of writing, so that "exe.gnp" reads as a picture.
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
+    # What takes no room, or some in one terminal and none in another, and tags nobody sees.
+    "\xad\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+
+
+def without_unsafe(text: str) -> str:
+    """`text` without them; tabs and newlines stay."""
+    return text if text.isprintable() else UNSAFE.sub("", text)
+
+
+def escaped_in_json(text: str) -> str:
+    """The same JSON with these characters written as numbers."""
+    return UNSAFE.sub(lambda found: json.dumps(found[0])[1:-1], text)
+
+
+_COLOURS = re.compile("(\x1b\\[\\d{1,2}m)")
+
+
+def with_colours_only(text: str) -> str:
+    """`text` of our own that quotes others: without unsafe characters, but in its colours."""
+    parts = _COLOURS.split(text)
+    return "".join(
+        part if number % 2 else without_unsafe(part) for number, part in enumerate(parts)
+    )

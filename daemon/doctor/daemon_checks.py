@@ -1,0 +1,154 @@
+"""Checks of settings, folders, sockets, and of other programs that run models."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+
+from ..cli.output import format_bytes
+from .finding import Finding
+from .situation import Situation
+
+_FEWEST_FILES, _FEW_FILES = 128, 512
+_WORTH_TELLING = 512 * 2**20
+_LEAST_LOCKED = 2**33
+_HOW_TO_UNLOAD = {
+    "Ollama": "ollama ps   # then: ollama stop MODEL",
+    "LM Studio": "lms unload --all",
+}
+
+
+def check_settings(situation: Situation) -> Iterator[Finding]:
+    """The settings can be read."""
+    if situation.config_error:
+        yield Finding(
+            code="settings-wrong",
+            severity="broken",
+            what=situation.config_error,
+            why="No command works before this is mended.",
+            mend=situation.config_hint,
+        )
+
+
+def check_folders(situation: Situation) -> Iterator[Finding]:
+    """Every folder is ours, can be written, and is private where it has to be."""
+    for folder in situation.folders:
+        path = shlex.quote(folder.path)
+        if folder.problem:
+            yield Finding(
+                code="folder-unsafe",
+                severity="broken",
+                what=folder.problem,
+                why="ingle does not use it: who owns it could read your chats.",
+                mend=folder.hint,
+            )
+        elif not folder.writable:
+            yield Finding(
+                code="folder-not-writable",
+                severity="broken",
+                what=f"{folder.path} cannot be written.",
+                why=f"It is where ingle keeps its {_KEPT[folder.use]}.",
+                mend="Make it yours, or set INGLE_HOME to a folder of your own:",
+                commands=[f'sudo chown -R "$(id -un)" {path}', f"chmod u+rwx {path}"],
+            )
+        elif not folder.private:
+            yield Finding(
+                code="folder-open",
+                severity="warning",
+                what=f"Other users may look into {folder.path}.",
+                mend="Close it to them (the daemon does so when it starts):",
+                commands=[f"chmod 700 {path}"],
+            )
+
+
+_KEPT = {"config": "settings", "models": "models", "state": "state", "runtime": "socket"}
+
+
+def check_port(situation: Situation) -> Iterator[Finding]:
+    """The port for editors is free, or the daemon has it."""
+    port = situation.port
+    if port.number < 0 or not port.taken or port.ours:
+        return
+    holder = f"{port.program or 'a program'} (pid {port.pid})" if port.pid else "another program"
+    yield Finding(
+        code="port-taken",
+        severity="broken",
+        what=f"Port {port.number} is taken by {holder}.",
+        why="The chat and ingle's commands work; editors and agents reach that program instead.",
+        mend="End that program, or give ingle another port (for good: `port = "
+        f"{port.number + 1}` at the top of {situation.config_file or 'config.toml'}), then "
+        "`ingle connect` again:",
+        commands=[f"export INGLE_PORT={port.number + 1}", "ingle stop"],
+    )
+
+
+def check_daemon(situation: Situation) -> Iterator[Finding]:
+    """The daemon answers, and is the ingle that is installed."""
+    daemon, installed = situation.daemon, situation.machine.software.ingle
+    if daemon.state == "silent":
+        yield Finding(
+            code="daemon-silent",
+            severity="broken",
+            what=daemon.error or "The daemon does not answer.",
+            mend=daemon.hint,
+        )
+    if daemon.state == "running" and installed and daemon.version != installed:
+        yield Finding(
+            code="daemon-outdated",
+            severity="warning",
+            what=f"The running daemon is ingle {daemon.version}, installed is {installed}.",
+            mend="End it when no answer is running; the next command starts the new one:",
+            commands=["ingle stop"],
+        )
+    if daemon.socket_moved:
+        yield Finding(
+            code="home-too-long",
+            severity="note",
+            what=f"INGLE_HOME is too long for a socket, which is {daemon.socket} therefore.",
+            why="Systems allow a socket's path about 100 bytes. Commands find it all the same.",
+        )
+
+
+def check_limits(situation: Situation) -> Iterator[Finding]:
+    """The system lets programs have what the daemon needs."""
+    limits = situation.limits
+    if limits.open_files is not None and limits.open_files < _FEW_FILES:
+        yield Finding(
+            code="few-open-files",
+            severity="warning" if limits.open_files < _FEWEST_FILES else "note",
+            what=f"A program may have only {limits.open_files} files open.",
+            why="The daemon takes up to 256 connections, each of which counts as one.",
+            mend="Raise it in the shell that starts the daemon:",
+            commands=["ulimit -n 4096", "ingle stop"],
+        )
+    locked = limits.locked_memory
+    if situation.wants_locked_memory and locked is not None and locked < _LEAST_LOCKED:
+        yield Finding(
+            code="little-locked-memory",
+            severity="warning",
+            what=f"`mlock` is set, but a program may lock only {format_bytes(locked)}.",
+            why="Weights beyond that can be swapped out after all.",
+            mend="Raise it in the shell that starts the daemon, or take `mlock` out:",
+            commands=["ulimit -l unlimited", "ingle stop"],
+        )
+
+
+def check_neighbours(situation: Situation) -> Iterator[Finding]:
+    """No other program keeps models loaded."""
+    for neighbour in situation.neighbours:
+        held: list[str] = []
+        if (neighbour.gpu_memory or 0) >= _WORTH_TELLING:
+            held.append(f"{format_bytes(neighbour.gpu_memory or 0)} of the GPU's memory")
+        if neighbour.memory >= _WORTH_TELLING:
+            held.append(f"{format_bytes(neighbour.memory)} of memory")
+        if not held:
+            continue
+        command = _HOW_TO_UNLOAD.get(neighbour.program, f"kill {neighbour.pid}")
+        yield Finding(
+            code="neighbour-holds-memory",
+            severity="warning",
+            what=f"{neighbour.program} (pid {neighbour.pid}) holds {' and '.join(held)}.",
+            why="That is missing for ingle's models.",
+            mend="Have it unload its models:",
+            commands=[command],
+        )

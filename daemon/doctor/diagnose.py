@@ -1,0 +1,94 @@
+"""`diagnose`: all checks of a situation, a pure function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from .daemon_checks import (
+    check_daemon,
+    check_folders,
+    check_limits,
+    check_neighbours,
+    check_port,
+    check_settings,
+)
+from .finding import Finding
+from .gpu_checks import (
+    check_driver,
+    check_gpu_memory,
+    check_llama_cpp,
+    check_own_engine,
+    check_visibility,
+)
+from .machine_checks import (
+    check_apple_limit,
+    check_clock,
+    check_disk,
+    check_memory,
+    check_processor,
+    check_wsl,
+)
+from .situation import Situation
+
+CHECKS: dict[str, Callable[[Situation], Iterator[Finding]]] = {
+    "settings": check_settings,
+    "folders": check_folders,
+    "daemon": check_daemon,
+    "port": check_port,
+    "NVIDIA's driver": check_driver,
+    "own engine": check_own_engine,
+    "llama.cpp": check_llama_cpp,
+    "visible GPUs": check_visibility,
+    "GPU memory": check_gpu_memory,
+    "other programs": check_neighbours,
+    "processor": check_processor,
+    "memory": check_memory,
+    "WSL": check_wsl,
+    "the GPU's share": check_apple_limit,
+    "disk": check_disk,
+    "limits": check_limits,
+    "clock": check_clock,
+}
+"""By what they look at."""
+_ORDER = ("broken", "warning", "note")
+
+
+class Diagnosis(msgspec.Struct, frozen=True):
+    """What was found, the worst first, and the names of the checks that found nothing."""
+
+    findings: list[Finding]
+    fine: list[str]
+
+    @property
+    def broken(self) -> bool:
+        """Whether something does not work."""
+        return any(finding.severity == "broken" for finding in self.findings)
+
+
+class DoctorReport(msgspec.Struct, frozen=True):
+    """A situation, and what was found in it; `ok` where nothing is broken."""
+
+    ok: bool
+    findings: list[Finding]
+    fine: list[str]
+    situation: Situation
+
+    @classmethod
+    def of(cls, situation: Situation) -> DoctorReport:
+        """With all checks made."""
+        diagnosis = diagnose(situation)
+        return cls(not diagnosis.broken, diagnosis.findings, diagnosis.fine, situation)
+
+
+def diagnose(situation: Situation) -> Diagnosis:
+    """Look at everything."""
+    findings: list[Finding] = []
+    fine: list[str] = []
+    for name, check in CHECKS.items():
+        found = list(check(situation))
+        findings += found
+        if not found:
+            fine.append(name)
+    return Diagnosis(sorted(findings, key=lambda each: _ORDER.index(each.severity)), fine)

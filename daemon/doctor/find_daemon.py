@@ -1,0 +1,35 @@
+"""`find_daemon`: the daemon as a command finds it, whatever state it is in."""
+
+from __future__ import annotations
+
+from ..cli.client import DaemonClient
+from ..cli.errors import CommandError
+from ..config import Config
+from .situation import Daemon
+
+
+def find_daemon(config: Config) -> Daemon:
+    """What the daemon says of itself, or why it does not."""
+    client = DaemonClient(config.socket)
+    place = str(config.socket)
+    moved = config.paths.socket_moved and config.socket == config.paths.socket
+    try:
+        if not client.answers():
+            return Daemon(socket=place, socket_moved=moved)
+        status = client.status()
+    except CommandError as error:
+        return Daemon(
+            state="silent",
+            socket=place,
+            socket_moved=moved,
+            error=error.message,
+            hint=error.hint or "",
+        )
+    return Daemon(
+        state="running",
+        version=status["version"],
+        pid=status["pid"],
+        address=status["address"] or "",
+        socket=status["socket"],
+        socket_moved=moved,
+    )

@@ -1,0 +1,169 @@
+"""Checks of processor, memory, disk and clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from ..cli.output import format_bytes
+from .finding import Finding
+from .situation import Situation
+
+GIB = 2**30
+_LEAST_MEMORY = 2 * GIB
+_LEAST_AVAILABLE = GIB
+_NO_DISK, _LITTLE_DISK = GIB // 2, 5 * GIB
+_SWAP_WORTH_TELLING = GIB // 2
+_DAY = 86_400.0
+_YEARS_AHEAD = 10 * 365 * _DAY
+_PLENTY = 24 * GIB
+
+
+def check_processor(situation: Situation) -> Iterator[Finding]:
+    """The processor has the instructions that engines are built for."""
+    cpu, software = situation.machine.cpu, situation.machine.software
+    if cpu.architecture == "x86_64" and cpu.model.startswith("Apple "):
+        yield Finding(
+            code="rosetta",
+            severity="warning",
+            what="This Python is made for Intel's processors, and runs translated.",
+            why="Models run several times slower so, and never on the GPU.",
+            mend="Install a Python for Apple's processors, and ingle with it:",
+            commands=["arch -arm64 uv run --python-preference only-managed ingle doctor"],
+        )
+        return
+    known = cpu.architecture in ("x86_64", "AMD64") and cpu.instruction_sets
+    if known and "AVX2" not in cpu.instruction_sets:
+        yield Finding(
+            code="no-avx2",
+            severity="warning",
+            what=f"The processor ({cpu.model or 'x86'}) has no AVX2.",
+            why="Models run several times slower than on those from 2013 on, and a llama.cpp that "
+            "was built on another machine may end with an illegal instruction.",
+            mend="In a virtual machine, have the host pass its processor through."
+            if software.system == "Linux"
+            else "Choose small models, such as smollm2.",
+        )
+
+
+def check_memory(situation: Situation) -> Iterator[Finding]:
+    """There is memory for models, and nothing is swapped."""
+    memory, software = situation.machine.memory, situation.machine.software
+    if memory.limit is not None and memory.limit < min(memory.total, 2 * _LEAST_MEMORY):
+        yield Finding(
+            code="low-memory-limit",
+            severity="broken" if memory.limit < _LEAST_MEMORY // 4 else "warning",
+            what=f"A control group limits ingle to {format_bytes(memory.limit)} of memory.",
+            why=f"The machine has {format_bytes(memory.total)}. What takes more is killed.",
+            mend="Start the container with more:"
+            if software.container
+            else "Raise MemoryMax of the unit, for example:",
+            commands=["docker run --memory 8g …"]
+            if software.container
+            else ["systemctl --user edit ingle.service"],
+        )
+    elif memory.usable < _LEAST_AVAILABLE:
+        yield Finding(
+            code="low-memory",
+            severity="warning",
+            what=f"Only {format_bytes(memory.usable)} of memory are free.",
+            why=f"Of {format_bytes(memory.usable_total)}. A model of 1B takes about 1 GB.",
+            mend="End what you do not need; `ingle ps` shows what models take.",
+        )
+    swapping = memory.swap_used >= _SWAP_WORTH_TELLING and memory.available < memory.total // 4
+    if swapping:
+        yield Finding(
+            code="swap-in-use",
+            severity="warning",
+            what=f"{format_bytes(memory.swap_used)} of memory are swapped out.",
+            why="A model of which a part is swapped out is a hundred times slower.",
+            mend="End programs that take memory, or choose a smaller model.",
+        )
+
+
+def check_wsl(situation: Situation) -> Iterator[Finding]:
+    """What Windows leaves of the memory."""
+    memory, software = situation.machine.memory, situation.machine.software
+    if software.wsl and memory.total < _PLENTY:
+        yield Finding(
+            code="wsl-memory",
+            severity="note",
+            what=f"WSL lets Linux have {format_bytes(memory.total)} of memory.",
+            why="Windows gives it half of what the machine has unless told otherwise.",
+            mend="For larger models set `memory=` below `[wsl2]` in "
+            "%UserProfile%\\.wslconfig, then:",
+            commands=["wsl.exe --shutdown"],
+        )
+
+
+def check_apple_limit(situation: Situation) -> Iterator[Finding]:
+    """What of a Mac's memory its GPU may have."""
+    memory = situation.machine.memory
+    for gpu in situation.machine.gpus:
+        limit = gpu.memory_total or 0
+        if gpu.vendor != "apple" or memory.total < 32 * GIB or limit > 0.8 * memory.total:
+            continue
+        most = (memory.total - max(8 * GIB, memory.total // 8)) // 2**20
+        yield Finding(
+            code="wired-limit",
+            severity="note",
+            what=f"The GPU may have {format_bytes(limit)} of {format_bytes(memory.total)}.",
+            why="macOS keeps the rest for programs, unless you allow more until the next restart.",
+            mend="For a model that needs more:",
+            commands=[f"sudo sysctl iogpu.wired_limit_mb={most}"],
+        )
+
+
+def check_disk(situation: Situation) -> Iterator[Finding]:
+    """There is room for models, on a disk that is quick enough."""
+    disk = situation.machine.disk
+    if disk is None:
+        return
+    if disk.free < _LITTLE_DISK:
+        yield Finding(
+            code="little-disk",
+            severity="broken" if disk.free < _NO_DISK else "warning",
+            what=f"Only {format_bytes(disk.free)} are free for models.",
+            why=f"In {disk.folder}. A model of 8B takes about 5 GB.",
+            mend="Remove models, or keep ingle's files on another disk:",
+            commands=["ingle list", "export INGLE_HOME=/another/disk/ingle"],
+        )
+    slow = {
+        "network": "Models are on a network drive, or on a drive of another system.",
+        "hdd": "Models are on a disk that turns.",
+        "memory": "Models are kept in memory, and gone after a restart.",
+    }
+    if (what := slow.get(disk.kind)) is not None:
+        why = {
+            "network": "Loading is slow, locks may not hold, and mapped weights may end a model "
+            "when the drive goes away.",
+            "hdd": "A model of 5 GB takes about half a minute to load.",
+            "memory": "They take the memory that loaded models need.",
+        }[disk.kind]
+        yield Finding(
+            code=f"models-on-{disk.kind}",
+            severity="note" if disk.kind == "hdd" else "warning",
+            what=what,
+            why=f"{disk.folder} is {disk.filesystem or 'a slow disk'}. {why}",
+            mend="Keep them on a disk of this machine:",
+            commands=["export INGLE_HOME=~/ingle"],
+        )
+
+
+def check_clock(situation: Situation) -> Iterator[Finding]:
+    """The clock is neither before the day ingle was installed nor years ahead."""
+    clock = situation.clock
+    behind = clock.installed and clock.now < clock.installed - _DAY
+    ahead = clock.installed and clock.now > clock.installed + _YEARS_AHEAD
+    if not behind and not ahead:
+        return
+    shown = time.strftime("%Y-%m-%d %H:%M", time.gmtime(clock.now))
+    linux = situation.machine.software.system == "Linux"
+    yield Finding(
+        code="clock-wrong",
+        severity="broken",
+        what=f"The clock says {shown} UTC, which cannot be right.",
+        why="No download works so: certificates seem expired, or not valid yet.",
+        mend="Let the system set it:" if linux else "Let the system set it in its settings.",
+        commands=["sudo timedatectl set-ntp true"] if linux else [],
+    )

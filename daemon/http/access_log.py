@@ -1,0 +1,49 @@
+"""`AccessLog`: one line a request: what kind, how it ended, how long it took."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+log = logging.getLogger("ingle.access")
+
+ROUTE = "ingle.route"
+"""Where the scope has the pattern of its route."""
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+
+
+class AccessLog:
+    """Logs method, route and status; of the address only the pattern of its route.
+
+    Names in a path and values of a query can be somebody's words.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.monotonic()
+        status = 499
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        finally:
+            milliseconds = round(1000 * (time.monotonic() - started))
+            route = scope.get(ROUTE, "(no route)")
+            method = scope["method"] if scope["method"] in _METHODS else "(other)"
+            fields = {"method": method, "route": route, "status": status, "ms": milliseconds}
+            log.info(
+                "%s %s %d %d ms", method, route, status, milliseconds, extra={"fields": fields}
+            )

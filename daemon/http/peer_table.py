@@ -1,0 +1,45 @@
+"""The kernel's table of TCP connections, as `/proc` shows it."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from pathlib import Path
+
+TCP_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+ESTABLISHED = "01"
+
+Endpoint = tuple[str, int]
+"""An address without brackets, and a port."""
+
+
+def tcp_uid(
+    client: Endpoint, server: Endpoint, tables: tuple[Path, ...] = TCP_TABLES
+) -> int | None:
+    """The owner of the client's end of a connection on this machine, None where unknown.
+
+    Only a row in state ESTABLISHED counts: one that is closing says uid 0 whoever owned it.
+    """
+    for table, wide in zip(tables, (False, True), strict=True):
+        if ":" in client[0] and not wide:
+            continue
+        try:
+            wanted = (_hex_address(client, wide=wide), _hex_address(server, wide=wide))
+            rows = table.read_text(encoding="ascii").splitlines()
+        except OSError:
+            continue
+        for row in rows:
+            columns = row.split(maxsplit=8)
+            if len(columns) > 7 and (columns[1], columns[2]) == wanted:
+                return int(columns[7]) if columns[3] == ESTABLISHED else None
+    return None
+
+
+def _hex_address(address: Endpoint, *, wide: bool) -> str:
+    """An address as the kernel prints it: 32-bit words in the machine's byte order, in hex."""
+    if ":" in address[0]:
+        packed = socket.inet_pton(socket.AF_INET6, address[0].partition("%")[0])
+    else:
+        packed = (bytes(10) + b"\xff\xff" if wide else b"") + socket.inet_aton(address[0])
+    words = struct.unpack(f"={len(packed) // 4}I", packed)
+    return "".join(f"{word:08X}" for word in words) + f":{address[1]:04X}"

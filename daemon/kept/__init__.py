@@ -1,0 +1,1 @@
+"""What ingle keeps on this machine: where, for how long, and how it is erased."""

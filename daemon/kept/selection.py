@@ -1,0 +1,36 @@
+"""`Selection`: what is to be forgotten, by name or by time."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """The things called `ids`; without ids all last used from `since` on and before `before`.
+
+    Times are Unix seconds, None is no bound. `at_latest` also takes what was last used from then
+    on: what a model lets go of only now has no other time.
+    """
+
+    ids: frozenset[str] = frozenset()
+    since: float | None = None
+    before: float | None = None
+    at_latest: float | None = None
+    but: frozenset[str] = frozenset()
+
+    def covers(self, name: str, used: float) -> bool:
+        """Whether the thing of this name, last used then, is to go."""
+        if name in self.but:
+            return False
+        if self.ids:
+            return name in self.ids
+        if self.at_latest is not None and used >= self.at_latest:
+            return True
+        return (self.since is None or used >= self.since) and (
+            self.before is None or used < self.before
+        )
+
+    @property
+    def is_all(self) -> bool:
+        """Whether nothing is left out."""
+        return not self.ids and self.since is None and self.before is None

@@ -1,0 +1,81 @@
+"""`GET /ingle/v1/kept` and `POST /ingle/v1/forget`: what is kept, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...errors import InvalidBody
+from ...http.body import read_json
+from ...http.responses import JSON
+from ...http.route_spec import RouteSpec
+from ...kept.forget_request import (
+    BadSelection,
+    ForgetRequest,
+    Forgotten,
+    KeptInMemory,
+    KeptPlaces,
+)
+from ...kept.forgetting import Forgetter
+from ...kept.places import PLACES, measure
+from ...services import Services
+
+
+class ForgetApi:
+    """The routes about what is kept."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._forgetter = Forgetter(
+            services.config,
+            services.manager,
+            services.generations,
+            services.batches,
+            services.responses,
+            services.router,
+        )
+        self._request = msgspec.json.Decoder(ForgetRequest)
+
+    def routes(self) -> list[RouteSpec]:
+        """All of them."""
+        return [
+            RouteSpec(
+                method="GET",
+                path="/ingle/v1/kept",
+                endpoint=self.kept,
+                summary="Everything that ingle keeps: where, how much, and for how long.",
+                response=KeptPlaces,
+            ),
+            RouteSpec(
+                method="POST",
+                path="/ingle/v1/forget",
+                endpoint=self.forget,
+                summary="Erase what is kept, by id, by time, or all; chats of the terminal are the "
+                "command's part.",
+                request=ForgetRequest,
+                response=Forgotten,
+                errors=(507,),
+            ),
+        ]
+
+    async def kept(self, request: Request) -> Response:
+        """`GET /ingle/v1/kept`."""
+        services = self._services
+        places = await asyncio.to_thread(
+            lambda: [measure(place, services.config) for place in PLACES]
+        )
+        answers = services.generations.forget(lambda _id, _ended: True, dry_run=True)
+        models = [model.name for model in services.manager.models()]
+        return JSON(KeptPlaces(places, KeptInMemory(answers, models)))
+
+    async def forget(self, request: Request) -> Response:
+        """`POST /ingle/v1/forget`."""
+        limit = self._services.config.max_body_bytes
+        body = await read_json(request, self._request, limit)
+        try:
+            return JSON(await self._forgetter.forget(body))
+        except BadSelection as error:
+            raise InvalidBody(error.message, hint=error.hint, param=error.param) from error

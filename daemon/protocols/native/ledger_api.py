@@ -1,0 +1,99 @@
+"""`GET /ingle/v1/ledger`: what left this machine, its sums, and whether the record is whole."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ...errors import InvalidBody
+from ...http.responses import JSON
+from ...http.route_spec import Parameter, RouteSpec
+from ...routing.ledger_check import LedgerCheck, verify
+from ...routing.ledger_entries import LedgerEntry
+from ...routing.ledger_totals import LedgerTotals, this_month
+from ...services import Services
+
+MOST_ENTRIES = 10_000
+_MONTH = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])")
+
+
+class LedgerEntries(msgspec.Struct, frozen=True):
+    """Departures, the oldest first; `left_out` older ones are not among them."""
+
+    entries: list[LedgerEntry]
+    left_out: int
+
+
+class LedgerApi:
+    """The routes about what left."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def routes(self) -> list[RouteSpec]:
+        """All of them."""
+        month = Parameter("month", "query", str, 'A month (UTC), such as "2026-11".')
+        return [
+            RouteSpec(
+                method="GET",
+                path="/ingle/v1/ledger",
+                endpoint=self.entries,
+                summary="What left this machine, without its content.",
+                parameters=(month,),
+                response=LedgerEntries,
+                errors=(400,),
+            ),
+            RouteSpec(
+                method="GET",
+                path="/ingle/v1/ledger/totals",
+                endpoint=self.totals,
+                summary="Requests, bytes, tokens and cost of one month, by provider.",
+                parameters=(month,),
+                response=LedgerTotals,
+                errors=(400,),
+            ),
+            RouteSpec(
+                method="GET",
+                path="/ingle/v1/ledger/verify",
+                endpoint=self.verify,
+                summary="Whether the ledger is what was written, as far as a chain can tell.",
+                response=LedgerCheck,
+            ),
+        ]
+
+    async def entries(self, request: Request) -> Response:
+        """`GET /ingle/v1/ledger`."""
+        month = _month(request)
+        found = await asyncio.to_thread(self._entries, month)
+        kept = found[-MOST_ENTRIES:]
+        return JSON(LedgerEntries(kept, len(found) - len(kept)))
+
+    async def totals(self, request: Request) -> Response:
+        """`GET /ingle/v1/ledger/totals`."""
+        month = _month(request) or this_month()
+        return JSON(LedgerTotals.of(month, await asyncio.to_thread(self._entries, month)))
+
+    async def verify(self, request: Request) -> Response:
+        """`GET /ingle/v1/ledger/verify`."""
+        return JSON(await asyncio.to_thread(self._verify))
+
+    def _entries(self, month: str | None) -> list[LedgerEntry]:
+        egress = self._services.egress
+        egress.flush()
+        return egress.ledger.entries(month)
+
+    def _verify(self) -> LedgerCheck:
+        egress = self._services.egress
+        egress.flush()
+        return verify(egress.ledger)
+
+
+def _month(request: Request) -> str | None:
+    month = request.query_params.get("month")
+    if month is not None and not _MONTH.fullmatch(month):
+        raise InvalidBody("'month' is not a month.", hint='Write it as "2026-11".', param="month")
+    return month

@@ -1,0 +1,135 @@
+"""`/ingle/v1/routing`: what may leave this machine, and what would become of a text."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ingle.backends.base import GenerateRequest
+from ingle.backends.conversation import ChatMessage
+
+from ...errors import Conflict, InvalidBody
+from ...generations import new_generation_id
+from ...http.body import read_json
+from ...http.client_identity import identify_client
+from ...http.responses import JSON
+from ...http.route_spec import RouteSpec
+from ...routing.explain import Explanation, explain
+from ...routing.policy import Policy
+from ...routing.policy_file import PolicyError
+from ...services import Services
+from ..ingle_options import PRIVATE_HEADER, is_private, wish_of
+from ..origin import Origin
+from .requests import generation_request
+from .routing_types import ExplainRequest, RoutingProvider, RoutingRoute, RoutingState
+
+
+class RoutingApi:
+    """Both routes."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._request = msgspec.json.Decoder(ExplainRequest)
+
+    def routes(self) -> list[RouteSpec]:
+        """Both."""
+        return [
+            RouteSpec(
+                method="GET",
+                path="/ingle/v1/routing",
+                endpoint=self.state,
+                summary="What may leave this machine: the policy, the routes and the providers.",
+                response=RoutingState,
+            ),
+            RouteSpec(
+                method="POST",
+                path="/ingle/v1/routing/explain",
+                endpoint=self.explain,
+                summary="What is sensitive in a text or a generation, and where it would go.",
+                parameters=(PRIVATE_HEADER,),
+                request=ExplainRequest,
+                response=Explanation,
+                errors=(409, 413, 422),
+            ),
+        ]
+
+    async def state(self, request: Request) -> Response:
+        """`GET /ingle/v1/routing`."""
+        router, config = self._services.router, self._services.config
+        trouble = ""
+        try:
+            policy = router.policy.current()
+        except PolicyError as error:
+            policy, trouble = Policy(), error.message
+        providers = [
+            RoutingProvider(
+                name=provider.name,
+                kind=provider.kind,
+                own=provider.own,
+                models=list(provider.models),
+                ready=not (why := router.exits.trouble(provider)),
+                trouble=why,
+            )
+            for provider in router.providers()
+        ]
+        routes = [
+            RoutingRoute(
+                name=route.name,
+                local=self._services.canonical(target.local),
+                remote="" if trouble else target.remote,
+                prefer=route.prefer,
+                escalate=list(route.escalate),
+                redact=route.redact,
+                description=route.description,
+            )
+            for route in policy.routes.values()
+            for target in [router.target(route.name)]
+        ]
+        return JSON(
+            RoutingState(
+                offline=config.offline,
+                enabled=not trouble and any(provider.ready for provider in providers),
+                policy=str(router.policy.path),
+                policy_exists=router.policy.path.exists(),
+                policy_trouble=trouble,
+                providers=providers,
+                routes=routes,
+                classes={kind: cls.value for kind, cls in policy.classes.items()},
+            )
+        )
+
+    async def explain(self, request: Request) -> Response:
+        """`POST /ingle/v1/routing/explain`."""
+        body = await read_json(request, self._request, self._services.config.max_body_bytes)
+        asked = _asked(body, request)
+        try:
+            self._services.router.policy.current()
+        except PolicyError as error:
+            raise Conflict(error.message, hint=error.hint, code="policy_is_wrong") from error
+        name = self._services.routed_name(body.model or "auto")
+        explanation = await explain(
+            self._services.router,
+            name,
+            asked,
+            wish=wish_of(body.ingle or body),
+            override=body.override is not None,
+        )
+        return JSON(explanation)
+
+
+def _asked(body: ExplainRequest, request: Request) -> GenerateRequest:
+    """The request that is asked about; raises `InvalidBody`."""
+    options = body.ingle or body
+    private = is_private(options, request.headers)
+    if body.text is None:
+        origin = Origin(client=identify_client(request), private=private)
+        return generation_request(body, origin)
+    if body.messages is not None or body.prompt is not None:
+        raise InvalidBody("Either 'text' or the body of a generation is explained.", param="text")
+    return GenerateRequest(
+        id=new_generation_id(),
+        messages=[ChatMessage("user", body.text)],
+        conversation=options.conversation or "",
+        private=private,
+    )

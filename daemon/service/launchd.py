@@ -1,0 +1,75 @@
+"""An agent of launchd, started when its user logs in (macOS; not yet run)."""
+
+from __future__ import annotations
+
+import plistlib
+from pathlib import Path
+
+from .launch import Launch
+from .service_system import ServiceFile, ServiceState
+from .system_command import Runner, must, run_command
+
+LABEL = "org.ingle.daemon"
+
+
+class LaunchdService:
+    """The agent of one user."""
+
+    name = "launchd"
+    ran = False
+
+    def __init__(self, launch: Launch, uid: int, run: Runner = run_command) -> None:
+        self._launch = launch
+        self._run = run
+        self._domain = f"gui/{uid}"
+        self.path = Path.home() / "Library/LaunchAgents" / f"{LABEL}.plist"
+
+    def files(self) -> list[ServiceFile]:
+        """See `ServiceSystem`."""
+        return [ServiceFile(self.path, agent(self._launch))]
+
+    def trouble(self) -> str:
+        """See `ServiceSystem`."""
+        done = self._run(["launchctl", "print", self._domain])
+        return "" if done.returncode == 0 else "No session of launchd of yours is running here."
+
+    def start(self) -> None:
+        """See `ServiceSystem`."""
+        self._run(["launchctl", "bootout", f"{self._domain}/{LABEL}"])  # it may not be there
+        must(self._run, ["launchctl", "bootstrap", self._domain, str(self.path)])
+
+    def stop(self) -> None:
+        """See `ServiceSystem`."""
+        must(self._run, ["launchctl", "bootout", f"{self._domain}/{LABEL}"])
+
+    def state(self) -> ServiceState:
+        """See `ServiceSystem`."""
+        done = self._run(["launchctl", "print", f"{self._domain}/{LABEL}"])
+        known = done.returncode == 0
+        return ServiceState(enabled=known, running=known and "state = running" in done.stdout)
+
+    def hints(self) -> list[str]:
+        """See `ServiceSystem`."""
+        return [f"Its log is {self._launch.config.paths.log}."]
+
+
+def agent(launch: Launch) -> bytes:
+    """The property list of the agent."""
+    log = str(launch.config.paths.log)
+    return plistlib.dumps(
+        {
+            "Label": LABEL,
+            "ProgramArguments": list(launch.command),
+            "EnvironmentVariables": launch.environment,
+            "WorkingDirectory": "/",
+            "RunAtLoad": True,
+            "KeepAlive": {"SuccessfulExit": False},
+            "ThrottleInterval": 10,
+            "ProcessType": "Interactive",
+            "ExitTimeOut": round(launch.config.shutdown_grace) + 15,
+            "Umask": 0o077,
+            "HardResourceLimits": {"Core": 0},
+            "StandardOutPath": log,
+            "StandardErrorPath": log,
+        }
+    )

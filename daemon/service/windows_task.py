@@ -1,0 +1,116 @@
+"""A task of Windows' scheduler, started when its user logs on (not yet run)."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import PureWindowsPath
+from xml.sax.saxutils import escape
+
+from .launch import Launch
+from .service_system import ServiceFile, ServiceState
+from .system_command import Runner, must, run_command
+
+TASK = "ingle"
+
+
+class WindowsTask:
+    """The task of one user, whose name `environ` has."""
+
+    name = "Task Scheduler"
+    ran = False
+
+    def __init__(
+        self, launch: Launch, environ: Mapping[str, str], run: Runner = run_command
+    ) -> None:
+        self._launch = launch
+        self._run = run
+        domain, user = environ.get("USERDOMAIN", ""), environ.get("USERNAME", "")
+        self._user = f"{domain}\\{user}" if domain else user
+        self.path = launch.config.paths.state / "service.xml"
+
+    def files(self) -> list[ServiceFile]:
+        """See `ServiceSystem`."""
+        return [ServiceFile(self.path, task(self._launch, self._user))]
+
+    def trouble(self) -> str:
+        """See `ServiceSystem`."""
+        done = self._run(["schtasks", "/Query", "/FO", "LIST"])
+        return "" if done.returncode == 0 else "The task scheduler does not answer."
+
+    def start(self) -> None:
+        """See `ServiceSystem`."""
+        must(self._run, ["schtasks", "/Create", "/F", "/TN", TASK, "/XML", str(self.path)])
+        must(self._run, ["schtasks", "/Run", "/TN", TASK])
+
+    def stop(self) -> None:
+        """See `ServiceSystem`."""
+        self._run(["schtasks", "/End", "/TN", TASK])  # it may not be running
+        must(self._run, ["schtasks", "/Delete", "/F", "/TN", TASK])
+
+    def state(self) -> ServiceState:
+        """See `ServiceSystem`."""
+        done = self._run(["schtasks", "/Query", "/TN", TASK, "/FO", "LIST"])
+        known = done.returncode == 0
+        return ServiceState(enabled=known, running=known and "Running" in done.stdout)
+
+    def hints(self) -> list[str]:
+        """See `ServiceSystem`."""
+        return ["Clients need a key on Windows: `ingle key new` makes one."]
+
+
+def task(launch: Launch, user: str) -> bytes:
+    """The task as XML, in UTF-16 as the scheduler exports it.
+
+    A task has no environment, so a home of its own is set by a shell in front.
+    """
+    program, *arguments = launch.command
+    line = subprocess.list2cmdline(arguments)
+    if launch.environment:
+        settings = " && ".join(
+            f'set "{name}={value}"' for name, value in launch.environment.items()
+        )
+        line = f'/d /s /c "{settings} && "{program}" {line}"'
+        program = "%ComSpec%"
+    else:
+        windowless = PureWindowsPath(program)
+        if windowless.name.lower() == "python.exe":  # else a console window stays open
+            program = str(windowless.with_name("pythonw.exe"))
+    return f"""\
+<?xml version="1.0" encoding="UTF-16"?>
+<Task version="1.2" xmlns="http://schemas.microsoft.com/windows/2004/02/mit/task">
+  <RegistrationInfo>
+    <Description>ingle, the local language model daemon</Description>
+  </RegistrationInfo>
+  <Triggers>
+    <LogonTrigger>
+      <Enabled>true</Enabled>
+      <UserId>{escape(user)}</UserId>
+    </LogonTrigger>
+  </Triggers>
+  <Principals>
+    <Principal id="Author">
+      <UserId>{escape(user)}</UserId>
+      <LogonType>InteractiveToken</LogonType>
+      <RunLevel>LeastPrivilege</RunLevel>
+    </Principal>
+  </Principals>
+  <Settings>
+    <MultipleInstancesPolicy>IgnoreNew</MultipleInstancesPolicy>
+    <DisallowStartIfOnBatteries>false</DisallowStartIfOnBatteries>
+    <StopIfGoingOnBatteries>false</StopIfGoingOnBatteries>
+    <StartWhenAvailable>true</StartWhenAvailable>
+    <ExecutionTimeLimit>PT0S</ExecutionTimeLimit>
+    <RestartOnFailure>
+      <Interval>PT1M</Interval>
+      <Count>3</Count>
+    </RestartOnFailure>
+  </Settings>
+  <Actions Context="Author">
+    <Exec>
+      <Command>{escape(program)}</Command>
+      <Arguments>{escape(line)}</Arguments>
+    </Exec>
+  </Actions>
+</Task>
+""".encode("utf-16")

@@ -1,0 +1,59 @@
+"""The ledger over HTTP."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ingle.backends.remote.clearance import Clearance
+from ingle.backends.remote.receipt import Outcome, Receipt, TokenUsage
+from ingle.daemon.routing.ledger import Ledger, Reservation
+from ingle.daemon.routing.ledger_totals import this_month
+
+if TYPE_CHECKING:
+    from ...conftest import RunningDaemon
+
+
+def depart(daemon: RunningDaemon) -> None:
+    paths = daemon.services.config.paths
+    ledger = Ledger(paths.ledger, paths.ledger_head)
+    clearance = Clearance(digest="0", provider="groq", model="m", verdict="cloud", rule="r")
+    intent = ledger.intend(clearance, Reservation(tokens=9, cost=None, currency="USD"))
+    receipt = Receipt(
+        bytes_sent=100,
+        bytes_received=200,
+        seconds=1.0,
+        outcome=Outcome.COMPLETE,
+        usage=TokenUsage(prompt=3, completion=4),
+    )
+    ledger.settle(intent, receipt, 0.5)
+
+
+async def test_nothing_left(daemon: RunningDaemon) -> None:
+    assert (await daemon.unix.get("/ingle/v1/ledger")).json() == {"entries": [], "left_out": 0}
+    totals = (await daemon.unix.get("/ingle/v1/ledger/totals")).json()
+    assert (totals["requests"], totals["cost"], totals["providers"]) == (0, None, [])
+    assert (await daemon.unix.get("/ingle/v1/ledger/verify")).json()["ok"]
+
+
+async def test_what_left(daemon: RunningDaemon) -> None:
+    depart(daemon)
+    month = this_month()
+    entries = (await daemon.unix.get("/ingle/v1/ledger", params={"month": month})).json()
+    assert entries["entries"][0]["bytes_out"] == 100
+    totals = (await daemon.unix.get("/ingle/v1/ledger/totals")).json()
+    assert (totals["month"], totals["bytes_out"], totals["bytes_in"]) == (month, 100, 200)
+    assert (totals["cost"], totals["currency"]) == (0.5, "USD")
+    assert totals["providers"][0]["name"] == "groq"
+    other = await daemon.unix.get("/ingle/v1/ledger", params={"month": "1999-01"})
+    assert other.json()["entries"] == []
+
+
+async def test_a_wrong_month_and_a_broken_chain(daemon: RunningDaemon) -> None:
+    for month in ("2026-13", "x", "../../etc", "2026-11.jsonl"):
+        refused = await daemon.unix.get("/ingle/v1/ledger", params={"month": month})
+        assert refused.status_code == 400
+    depart(daemon)
+    folder = daemon.services.config.paths.ledger
+    (path,) = folder.glob("*.jsonl")
+    path.write_bytes(path.read_bytes().replace(b"groq", b"none"))
+    assert not (await daemon.unix.get("/ingle/v1/ledger/verify")).json()["ok"]

@@ -1,0 +1,188 @@
+"""The files of the service on each platform, and what `ingle service` does with them."""
+
+from __future__ import annotations
+
+import json
+import os
+import plistlib
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ingle.daemon.config import Config, load_config
+from ingle.daemon.main import main
+from ingle.daemon.service.installing import remove_files, status_of, write_files
+from ingle.daemon.service.launch import Launch, launch_of
+from ingle.daemon.service.launchd import LaunchdService
+from ingle.daemon.service.service_system import ServiceFailed
+from ingle.daemon.service.systemd import SystemdService, service_unit, socket_unit
+from ingle.daemon.service.windows_task import WindowsTask
+
+WINDOWS = "{http://schemas.microsoft.com/windows/2004/02/mit/task}"
+
+
+class Programs:
+    """Stands for the system's own programs; those named in `failing` fail."""
+
+    def __init__(self, *failing: str) -> None:
+        self.failing = failing
+        self.ran: list[str] = []
+
+    def __call__(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        text = " ".join(command)
+        self.ran.append(text)
+        failed = any(part in text for part in self.failing)
+        return subprocess.CompletedProcess(command, int(failed), "", "no, never" if failed else "")
+
+
+@pytest.fixture
+def config(ingle_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Config:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    monkeypatch.delenv("INGLE_IMPORT_MODELS")
+    return load_config(os.environ)
+
+
+@pytest.fixture
+def launch(config: Config) -> Launch:
+    return launch_of(config, os.environ)
+
+
+def test_units_are_what_systemd_takes(launch: Launch, tmp_path: Path) -> None:
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:
+        pytest.skip("there is no systemd-analyze")
+    odd = launch._replace(environment={"INGLE_HOME": '/home/a "b" %h $x\\/é'})
+    (tmp_path / "run").mkdir()
+    for number, each in enumerate((launch, odd)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / "ingle.socket").write_text(socket_unit(each))
+        (folder / "ingle.service").write_text(service_unit(each))
+        done = subprocess.run(
+            [analyze, "--user", "verify", "./ingle.socket", "./ingle.service"],
+            cwd=folder,
+            env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path / "run")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_the_daemon_means_the_socket_that_systemd_listens_on(launch: Launch) -> None:
+    path = str(launch.config.socket)
+    assert f"ListenStream={path}\n" in socket_unit(launch)
+    assert f'Environment="INGLE_SOCKET={path}"\n' in service_unit(launch)
+    assert "SocketMode=0600" in socket_unit(launch)
+
+
+@pytest.mark.parametrize("port", [-1, 0])
+def test_without_a_fixed_port_systemd_listens_on_none(launch: Launch, port: int) -> None:
+    without = launch._replace(config=replace(launch.config, port=port))
+    assert socket_unit(without).count("ListenStream") == 1
+
+
+def test_models_to_preload_start_the_service_at_login(launch: Launch) -> None:
+    assert "WantedBy=default.target" not in service_unit(launch)
+    eager = launch._replace(config=replace(launch.config, preload=("smollm2",)))
+    assert "WantedBy=default.target" in service_unit(eager)
+
+
+def test_the_agent_is_a_property_list(launch: Launch) -> None:
+    (file,) = LaunchdService(launch, 501, Programs()).files()
+    agent = plistlib.loads(file.content)
+    assert agent["ProgramArguments"] == list(launch.command)
+    assert agent["EnvironmentVariables"] == launch.environment
+    assert (agent["RunAtLoad"], agent["Umask"]) == (True, 0o077)
+
+
+def test_the_task_is_xml_and_keeps_odd_names(launch: Launch) -> None:
+    user = {"USERDOMAIN": "R&D", "USERNAME": "<Zoë>"}
+    odd = launch._replace(command=(r"C:\Program Files\ingle\python.exe", "-P", "a b"))
+    (file,) = WindowsTask(odd, user, Programs()).files()
+    root = ET.fromstring(file.content)
+    text = {element.tag.removeprefix(WINDOWS): element.text for element in root.iter()}
+    assert text["UserId"] == "R&D\\<Zoë>"
+    assert (text["Command"], text["ExecutionTimeLimit"]) == ("%ComSpec%", "PT0S")
+    assert text["Arguments"] is not None
+    assert r'"C:\Program Files\ingle\python.exe" -P "a b"' in text["Arguments"]
+    bare = odd._replace(environment={})
+    root = ET.fromstring(WindowsTask(bare, user, Programs()).files()[0].content)
+    commands = [element.text for element in root.iter(f"{WINDOWS}Command")]
+    assert commands == [r"C:\Program Files\ingle\pythonw.exe"]
+
+
+def test_installing_twice_changes_nothing(launch: Launch) -> None:
+    programs = Programs()
+    system = SystemdService(launch, os.environ, programs)
+    assert len(write_files(system)) == 2
+    assert write_files(system) == []
+    system.start()
+    assert programs.ran == [
+        "systemctl --user daemon-reload",
+        "systemctl --user enable ingle.socket ingle.service",
+        "systemctl --user restart ingle.socket",
+    ]
+    status = status_of(system)
+    assert (status.installed, status.current, status.state.enabled) == (True, True, True)
+    (system.folder / "ingle.service").write_text("mine")
+    assert not status_of(system).current
+    assert write_files(system) == [str(system.folder / "ingle.service")]
+    assert len(remove_files(system)) == 2
+    assert remove_files(system) == []
+    assert not status_of(system).installed
+
+
+def test_a_system_that_refuses_is_quoted(launch: Launch) -> None:
+    system = SystemdService(launch, os.environ, Programs("enable"))
+    with pytest.raises(ServiceFailed, match="no, never"):
+        system.start()
+
+
+def test_without_a_running_systemd_only_files_can_be_written(
+    config: Config,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    units = tmp_path / "xdg/systemd/user"
+    assert main(["service", "install"]) == 1
+    assert "`--no-start` only writes the files" in capsys.readouterr().err
+    assert not units.exists()
+    assert main(["service", "install", "--no-start", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)["written"]) == 2
+    assert main(["service", "status", "--json"]) == 0
+    status = json.loads(capsys.readouterr().out)
+    assert (status["installed"], status["state"]["running"]) == (True, None)
+    assert status["trouble"] == "There is no systemd here."
+    config.paths.config.mkdir(parents=True)
+    assert main(["service", "uninstall"]) == 0
+    said = capsys.readouterr().out
+    assert str(config.paths.config) in said, "what is the owner's stays"
+    assert config.paths.config.exists()
+    assert not list(units.iterdir())
+    assert main(["service", "status"]) == 1
+
+
+def test_a_dry_run_shows_the_files_and_writes_none(
+    config: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["service", "install", "--dry-run", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)["files"]
+    assert sorted(Path(path).name for path in shown) == ["ingle.service", "ingle.socket"]
+    assert not (tmp_path / "xdg").exists()
+
+
+def test_settings_that_only_the_shell_has_are_told(
+    config: Config, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INGLE_KEEP_ALIVE", "1h")
+    assert main(["service", "install", "--no-start"]) == 0
+    assert "does not see INGLE_KEEP_ALIVE" in capsys.readouterr().err
