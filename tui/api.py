@@ -94,7 +94,10 @@ class ModelFit(Payload, frozen=True, kw_only=True):
 
 
 class ModelEntry(Payload, frozen=True, kw_only=True):
-    """A model that is installed or can be; size in bytes, context in tokens."""
+    """A model that is installed or can be; size in bytes, context in tokens.
+
+    `place` is the program or the folder that keeps it, empty for ingle.
+    """
 
     name: str
     installed: bool
@@ -110,6 +113,7 @@ class ModelEntry(Payload, frozen=True, kw_only=True):
     task: str = "generate"
     path: str | None = None
     draft: str | None = None
+    place: str = ""
     fit: ModelFit | None = None
 
     @property
@@ -279,4 +283,20 @@ class Finished(Payload, frozen=True):
     reasoning_tokens: int = 0
 
 
-GenerationEvent = Loading | Started | Thought | Delta | Finished
+class Routed(Payload, frozen=True):
+    """Where the answer is made; `provider` is "" for this machine."""
+
+    verdict: str = "local"
+    rule: str = ""
+    reason: str = ""
+    provider: str = ""
+    model: str = ""
+    redacted: list[str] = msgspec.field(default_factory=list[str])
+
+    @property
+    def target(self) -> str:
+        """Who answers, "" for this machine."""
+        return "/".join(filter(None, (self.provider, self.model))) if self.provider else ""
+
+
+GenerationEvent = Loading | Routed | Started | Thought | Delta | Finished

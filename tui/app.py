@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -19,7 +18,7 @@ from textual.screen import Screen
 
 from .client import DaemonClient
 from .commands import COMMANDS
-from .features.program import ProgramFeature
+from .ending_signals import ending_signals
 from .folders import Folders
 from .preferences import Preferences
 from .screens.chat import ChatScreen
@@ -87,7 +86,8 @@ class ChatApp(App[None]):
     def on_mount(self) -> None:
         """Leave in good order when asked to end."""
         if sys.platform != "win32":
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.exit)
+            for number in ending_signals():
+                asyncio.get_running_loop().add_signal_handler(number, self.exit)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """The colours that themes other than ours do not have."""
@@ -108,6 +108,9 @@ class ChatApp(App[None]):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """Every command, for the palette."""
+        # Importing it before the first frame would bring in everything features need.
+        from .features.program import ProgramFeature
+
         for command in COMMANDS:
             if command.palette and self._chat.can_run(command.name):
                 keys = " ".join(self._chat.feature(ProgramFeature).keys_of(command))
@@ -140,6 +143,11 @@ class ChatApp(App[None]):
         """Leave; what stands in the composer is kept."""
         self._chat.close()
         super().exit(result, return_code, message)
+
+    def save(self) -> None:
+        """Write what is left, also where the program broke off by a fault of its own."""
+        if self._chat.store is not None:
+            self._chat.store.close()
 
 
 def _driver_class() -> type[Driver] | None:

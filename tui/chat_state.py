@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from . import wording
 from .api import LoadedModel, ModelEntry
 from .model_choice import choose_model
 from .transcript.cleaning import clean
@@ -110,7 +111,7 @@ class ChatState:
             return "downloading", False, False
         if turn is not None and turn.ending is None:
             if turn.loading is not None:
-                return f"starting {turn.loading:.0%}", False, False
+                return f"starting {wording.percent(turn.loading)}", False, False
             return "answering" if turn.text else "reading", True, False
         if self.loaded is not None and self.loaded.state != "stopped":
             return self._process_words(self.loaded)
@@ -125,7 +126,7 @@ class ChatState:
     @staticmethod
     def _process_words(loaded: LoadedModel) -> tuple[str, bool, bool]:
         if loaded.state == "starting":
-            return f"starting {loaded.fraction:.0%}", False, False
+            return f"starting {wording.percent(loaded.fraction)}", False, False
         if loaded.state == "failed":
             return "could not start", False, True
         return loaded.state, loaded.state == "ready", False

@@ -40,8 +40,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("edit", "Edit", "Change the last prompt, as a new branch", "Chat", slash="edit"),
     Command("branch", "Branch", "Go on from here in a new chat", "Chat", slash="branch"),
     Command("rewind", "Rewind", "Choose a prompt to go back to", "Chat", slash="rewind"),
-    Command("previous", "Previous answer", "The sibling before", "Chat", "alt+left"),
-    Command("next", "Next answer", "The sibling behind", "Chat", "alt+right"),
+    Command("previous", "Previous answer", "The sibling before", "Chat", "alt+left", "previous"),
+    Command("next", "Next answer", "The sibling behind", "Chat", "alt+right", "next"),
     Command(
         "system", "System prompt", "Say how the model is to be", "Chat", None, "system", "TEXT"
     ),
@@ -137,7 +137,7 @@ COMMANDS: tuple[Command, ...] = (
         "Privacy",
         "shift+tab",
         "route",
-        "auto|local|ask",
+        "auto|local|ask|NAME",
     ),
     Command("why", "Why this route", "What decided where the message goes", "Privacy", None, "why"),
     Command(

@@ -9,12 +9,11 @@ from contextlib import aclosing, suppress
 from typing import TypeVar
 from urllib.parse import quote
 
-import msgspec
 from textual.message import Message
 
 from .api import GaugesEvent, LoadedModel, ModelEntry, ModelList, PagesEvent, PullProgress
-from .client import DaemonClient, error_from_body
-from .errors import ClientError, DaemonError, DaemonUnreachable
+from .client import DaemonClient
+from .errors import ClientError, DaemonUnreachable
 from .messages import (
     DaemonConnected,
     DaemonLost,
@@ -23,6 +22,7 @@ from .messages import (
     PagesMoved,
     PullMoved,
 )
+from .pulling import decode_event, pull
 from .sse import ServerSentEvent
 
 RETRY_SECONDS = 5.0
@@ -154,48 +154,29 @@ class DaemonLink:
 
     def _report(self, event: ServerSentEvent) -> None:
         if event.event == "model":
-            self._post(ModelMoved(_decode(event, LoadedModel)))
+            self._post(ModelMoved(decode_event(event, LoadedModel)))
         elif event.event == "gauges":
-            gauges = _decode(event, GaugesEvent)
+            gauges = decode_event(event, GaugesEvent)
             for model in gauges.models:
                 self._post(ModelMoved(model))
             self._post(GaugesMoved(gauges))
         elif event.event == "pages":
-            self._post(PagesMoved(_decode(event, PagesEvent)))
+            self._post(PagesMoved(decode_event(event, PagesEvent)))
         elif event.event == "pull":
-            self._post(PullMoved(_decode(event, PullProgress)))
+            self._post(PullMoved(decode_event(event, PullProgress)))
 
     async def pull(self, model: str, moved: Callable[[PullProgress], None]) -> ModelEntry:
         """Have the daemon fetch a model, and report how it goes; raises `ClientError`.
 
         The download belongs to the daemon: cancelling this leaves it running.
         """
-        stream = self._client.events("/ingle/v1/pull", method="POST", body={"model": model})
-        async with aclosing(stream) as events:
-            async for event in events:
-                if event.event == "progress":
-                    moved(_decode(event, PullProgress))
-                elif event.event == "done":
-                    return _decode(event, ModelEntry)
-                elif event.event == "error":
-                    raise error_from_body(event.data)
-        raise DaemonUnreachable("The daemon ended the download's stream too early.")
+        return await pull(self._client, model, moved)
 
     async def warm_up(self, model: str) -> None:
         """Have a model loaded before it is asked."""
         # A failure is told when somebody asks the model; until then it disturbs nobody.
         with suppress(ClientError):
             await self._client.request_json("POST", "/ingle/v1/load", {"model": model})
-
-
-def _decode(event: ServerSentEvent, kind: type[T]) -> T:
-    try:
-        return msgspec.json.decode(event.data, type=kind)
-    except msgspec.MsgspecError as error:
-        raise DaemonError(
-            f"The daemon sent a `{event.event}` event that was not understood: {error}.",
-            code="bad_answer",
-        ) from error
 
 
 async def in_thread(start: Callable[[], None]) -> None:

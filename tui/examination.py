@@ -9,8 +9,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import msgspec
+
 from . import clipboard, wording
 from .api import DeviceGauges, LoadedModel
+from .chats.message import Message
+from .client import DaemonClient
+from .errors import ClientError
+from .folders import Folders
 
 GLYPHS = "⌂ ☁ ● ○ ▲ ◆ █ ▒ · ▌ ▸ ‹ › │ ╭ ╰ ━ ┄ é 漢"
 PATIENCE = 2.0
@@ -18,6 +24,34 @@ PATIENCE = 2.0
 _TERMINAL = ("TERM", "COLORTERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "LANG", "NO_COLOR")
 
 Fact = tuple[str, str]
+
+
+class DaemonFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the daemon's status says about itself."""
+
+    version: str = ""
+    pid: int = 0
+    uptime: float = 0.0
+    socket: str = ""
+    address: str | None = None
+    memory: dict[str, int] = {}
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What the daemon's doctor found wrong with the machine or with ingle on it."""
+
+    severity: str = ""
+    what: str = ""
+    why: str = ""
+    mend: str = ""
+    commands: list[str] = []
+
+
+class Findings(msgspec.Struct, frozen=True, kw_only=True):
+    """All of them, the worst first, and what is fine."""
+
+    findings: list[Finding] = []
+    fine: list[str] = []
 
 
 def program_facts() -> list[Fact]:
@@ -37,7 +71,13 @@ def program_facts() -> list[Fact]:
     ]
 
 
-def terminal_facts(env: Mapping[str, str], width: int, height: int, sync: bool) -> list[Fact]:
+def size_fact(env: Mapping[str, str], width: int, height: int, sync: bool) -> Fact:
+    """How much the terminal shows, and how."""
+    colours = "true colour" if env.get("COLORTERM") in ("truecolor", "24bit") else "256 or fewer"
+    return "size", f"{width} × {height} · {colours} · steady frames {'yes' if sync else 'no'}"
+
+
+def terminal_facts(env: Mapping[str, str], size: Fact) -> list[Fact]:
     """What the terminal says of itself, and what stands between it and the chat."""
     said = [f"{name}={env[name]}" for name in _TERMINAL if env.get(name)]
     between: list[str] = []
@@ -47,10 +87,9 @@ def terminal_facts(env: Mapping[str, str], width: int, height: int, sync: bool) 
         between.append("screen")
     if clipboard.is_remote(env):
         between.append("SSH")
-    colours = "true colour" if env.get("COLORTERM") in ("truecolor", "24bit") else "256 or fewer"
     return [
         ("terminal", " ".join(said) or "says nothing"),
-        ("size", f"{width} × {height} · {colours} · steady frames {'yes' if sync else 'no'}"),
+        size,
         ("between", ", ".join(between) or "nothing"),
         ("glyphs", f"{GLYPHS} (each one cell, the last two)"),
     ]
@@ -82,6 +121,57 @@ def machine_facts(devices: Sequence[DeviceGauges], memory: Mapping[str, int]) ->
             continue
         total = f" · {wording.size(device.memory_total)}" if device.memory_total else ""
         facts.append(("GPU", device.name + total))
+    return facts
+
+
+async def daemon_facts(client: DaemonClient) -> tuple[list[Fact], dict[str, int]]:
+    """What the daemon says of itself, and of this machine's memory in bytes."""
+    try:
+        said = await client.request(DaemonFacts, "GET", "/ingle/v1/status")
+    except ClientError as error:
+        return [("daemon", error.message)], {}
+    up = wording.duration(said.uptime)
+    facts = [
+        ("daemon", f"ingle {said.version} · process {said.pid} · up {up}"),
+        ("socket", shown(said.socket or client.endpoint)),
+    ]
+    if said.address:
+        facts.append(("address", said.address))
+    return facts, said.memory
+
+
+async def finding_facts(client: DaemonClient) -> list[Fact]:
+    """What is wrong and how to mend it, as `ingle doctor` says; nothing of a daemon without one."""
+    try:
+        said = await client.request(Findings, "GET", "/ingle/v1/doctor")
+    except ClientError:
+        return []
+    facts: list[Fact] = []
+    for finding in said.findings:
+        facts.append((finding.severity, " ".join((finding.what, finding.mend)).strip()))
+        facts += [("", command) for command in finding.commands]
+    if said.fine:
+        facts.append(("fine", ", ".join(said.fine)))
+    return facts
+
+
+def speed_of(path: Sequence[Message]) -> str:
+    """How fast the last answer of a chat was, "" where that is not known."""
+    answers = (message for message in reversed(path) if message.role == "assistant")
+    facts = next((message.facts for message in answers), None)
+    if facts is None or facts.speed is None:
+        return ""
+    parts = [wording.speed(facts.speed)]
+    if facts.first_token is not None:
+        parts.append(f"first token after {wording.duration(facts.first_token)}")
+    return " · ".join(parts)
+
+
+def place_facts(folders: Folders | None) -> list[Fact]:
+    """Where the program and what is its own lie."""
+    facts = [("python", interpreter())]
+    if folders is not None:
+        facts += [("chats", shown(folders.chats)), ("settings", shown(folders.config))]
     return facts
 
 

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+import secrets
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
 import msgspec
 
-from .api import Delta, Finished, GenerationCreated, GenerationEvent, Loading, Started, Thought
+from .api import (
+    Delta,
+    Finished,
+    GenerationCreated,
+    GenerationEvent,
+    Loading,
+    Routed,
+    Started,
+    Thought,
+)
 from .client import DaemonClient, error_from_body
-from .errors import DaemonError, DaemonUnreachable
+from .errors import ClientError, DaemonError, DaemonUnreachable
 from .sse import ServerSentEvent
 from .turn_request import TurnRequest
 
@@ -19,6 +29,7 @@ RETRY_DELAYS = (0.05, 0.2, 0.5, 1.0, 2.0)
 
 _EVENTS: dict[str, type[GenerationEvent]] = {
     "loading": Loading,
+    "route": Routed,
     "started": Started,
     "reasoning": Thought,
     "delta": Delta,
@@ -37,11 +48,29 @@ class Generation:
         self.model = model
 
     @classmethod
-    async def start(cls, client: DaemonClient, request: TurnRequest) -> Generation:
-        """Ask for the next message of the conversation; raises `ClientError`."""
-        created = await client.request(
-            GenerationCreated, "POST", "/ingle/v1/generations", request.body()
-        )
+    async def start(
+        cls, client: DaemonClient, request: TurnRequest, generation_id: str | None = None
+    ) -> Generation:
+        """Ask for the next message of the conversation; raises `ClientError`.
+
+        With an id of `new_generation_id` it is found also where the daemon's reply was lost.
+        """
+        return await cls.ask(client, request.body(), generation_id)
+
+    @classmethod
+    async def ask(
+        cls, client: DaemonClient, body: Mapping[str, object], generation_id: str | None = None
+    ) -> Generation:
+        """As `start`, with the body of a request."""
+        asked = dict(body) | ({} if generation_id is None else {"id": generation_id})
+        try:
+            created = await client.request(
+                GenerationCreated, "POST", "/ingle/v1/generations", asked
+            )
+        except DaemonUnreachable:
+            if generation_id is None or not await _is_there(client, generation_id):
+                raise
+            return cls(client, generation_id, str(body.get("model") or ""))
         return cls(client, created.id, created.model)
 
     async def cancel(self) -> None:
@@ -83,6 +112,20 @@ class Generation:
                 parsed = parse_event(event)
                 if parsed is not None:
                     yield parsed
+
+
+def new_generation_id() -> str:
+    """An id that nobody else chooses or can guess."""
+    return f"gen-{secrets.token_hex(12)}"
+
+
+async def _is_there(client: DaemonClient, generation_id: str) -> bool:
+    """Whether the daemon has a generation of this id."""
+    try:
+        await client.request_json("GET", f"/ingle/v1/generations/{generation_id}")
+    except ClientError:
+        return False
+    return True
 
 
 def parse_event(event: ServerSentEvent) -> GenerationEvent | None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING
 
+from .ending_signals import ending_signals
 from .preferences import load_preferences
 from .theme_choice import choose_theme
 
+SETTLED = 2.0
+"""Seconds after which what a chat needs has been imported."""
+
 if TYPE_CHECKING:
+    from .app import ChatApp
     from .first_frame import FirstFrame
     from .folders import Folders
 
@@ -40,7 +47,8 @@ def run_chat(
     preferences = load_preferences(None if folders is None else folders.config)
     theme = choose_theme(preferences.theme, os.environ)
     _set_up_textual(motion=preferences.motion)
-    signal.signal(signal.SIGTERM, _leave)
+    _end_on_signals()
+    app: ChatApp | None = None
     try:
         with _first_frame(theme) as first_frame:
             from .app import ChatApp
@@ -54,12 +62,25 @@ def run_chat(
                 theme=theme,
                 preferences=preferences,
                 start_daemon=start_daemon,
-                on_live=None if first_frame is None else first_frame.hand_over,
+                on_live=partial(_live, first_frame),
             )
             app.run()
             return app.return_code or 0
     except KeyboardInterrupt:
         return 130
+    finally:
+        if app is not None:
+            app.save()
+
+
+def _live(first_frame: FirstFrame | None) -> None:
+    """The composer can be typed in: end the first frame; what is there soon is there to stay."""
+    import asyncio
+
+    if first_frame is not None:
+        first_frame.hand_over()
+    # Collections between two keys need not walk it then, which takes 20 ms.
+    asyncio.get_running_loop().call_later(SETTLED, gc.freeze)
 
 
 def _set_up_textual(*, motion: bool) -> None:
@@ -90,9 +111,15 @@ def unusable_terminal() -> str | None:
     return None
 
 
-def _leave(_signal: int, _frame: object) -> None:
+def _end_on_signals() -> None:
+    """Let a `kill` and a closed terminal end us in order, until the app has its own way."""
+    for number in ending_signals():
+        signal.signal(number, _leave)
+
+
+def _leave(number: int, _frame: object) -> None:
     # An exception, so that the terminal is given back on the way out.
-    sys.exit(128 + signal.SIGTERM)
+    sys.exit(128 + number)
 
 
 def _first_frame(theme: str) -> AbstractContextManager[FirstFrame | None]:

@@ -16,9 +16,12 @@ class Offer(NamedTuple):
 
 
 def choose_model(models: Sequence[ModelEntry], wanted: str | None) -> ModelEntry | None:
-    """The wanted model, else the nearest: loaded, on disk, being fetched, best that would fit."""
+    """The wanted model, else the nearest: loaded, on disk, being fetched, best that would fit.
+
+    A file, a folder or a repository of the hub may be wanted that is on no list.
+    """
     if wanted is not None:
-        return find_model(models, wanted)
+        return find_model(models, wanted) or custom_model(wanted)
     candidates = [model for model in models if model.chat and model.writes]
     here = [model for model in candidates if model.installed or model.state == "downloading"]
     if here:

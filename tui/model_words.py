@@ -36,7 +36,7 @@ def group_models(models: Sequence[ModelEntry], query: str = "") -> list[ModelGro
 
 
 def _searchable(model: ModelEntry) -> str:
-    parts = (model.name, model.description, model.quantization, model.licence)
+    parts = (model.name, model.description, model.quantization, model.licence, model.place)
     return " ".join(part for part in parts if part).lower()
 
 
@@ -77,13 +77,14 @@ def fit_sentence(fit: ModelFit | None, *, loaded: bool = False) -> str:
 
 
 def facts(model: ModelEntry) -> list[str]:
-    """Size, licence, weights, quantisation and context, as far as they are known."""
+    """Size, licence, weights, quantisation, context and keeper, as far as they are known."""
     parts = [
         wording.size(model.size) if model.size else "",
         model.licence or "",
         f"{wording.parameters(model.parameters)} weights" if model.parameters else "",
         model.quantization or "",
         f"{wording.tokens(model.context)} tokens of context" if model.context else "",
+        f"kept by {model.place}" if model.place else "",
     ]
     return [part for part in parts if part]
 

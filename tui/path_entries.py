@@ -39,7 +39,7 @@ def entry_of(chat: Chat, message: Message) -> Entry:
             pinned=message.pinned,
         )
     entry = AnswerEntry(
-        message.model,
+        message.by,
         facts_summary(message.facts),
         id=message.id,
         created=message.created,

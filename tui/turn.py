@@ -7,12 +7,12 @@ from collections.abc import Callable
 from contextlib import aclosing
 
 from . import wording
-from .api import Delta, Finished, GenerationEvent, Loading, Started, Thought
+from .api import Delta, Finished, GenerationEvent, Loading, Routed, Started, Thought
 from .chats.history import History
 from .chats.message import Ending, Message, MessageFacts
 from .client import DaemonClient
 from .errors import ClientError
-from .generation import Generation
+from .generation import Generation, new_generation_id
 from .privacy.route import route_to
 from .transcript.entries import AnswerEntry
 from .turn_request import TurnRequest
@@ -25,7 +25,8 @@ LOCAL = "⌂ local"
 class Turn:
     """Follows one generation into its message and entry; `changed` is called after every event.
 
-    What the answer holds already is not asked for again: a generation is taken up behind it.
+    What the answer holds already is not asked for again: a generation is taken up behind it. One
+    that `is_watched` belongs to another program, as far as is known.
     """
 
     def __init__(
@@ -47,11 +48,13 @@ class Turn:
         self._skip_thoughts = 0
         self.message = message
         self.entry = entry
+        self.is_watched = False
         self.tokens = 0
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.context = 0
         self.loading: float | None = None
+        self.routed: Routed | None = None
         self.finished: Finished | None = None
         self.error: ClientError | None = None
 
@@ -80,8 +83,9 @@ class Turn:
     @property
     def speed(self) -> float | None:
         """Tokens a second: of the last moments while it runs, of the whole answer at its end."""
-        if self.finished is not None and self.finished.decode_seconds > 0:
-            return self.finished.completion_tokens / self.finished.decode_seconds
+        done = self.finished
+        if done is not None and done.decode_seconds > 0:
+            return done.completion_tokens / done.decode_seconds or None
         if len(self._samples) < 2:
             return None
         (start, before), (end, now) = self._samples[0], self._samples[-1]
@@ -90,17 +94,24 @@ class Turn:
     async def run(self, request: TurnRequest) -> None:
         """Ask and follow to the end; how it ended is in `ending` and `error`."""
         self._asked_at = time.monotonic()
+        # Noted before it is asked for: the daemon goes on also where its reply reaches nobody.
+        chosen = new_generation_id()
+        self._name(chosen)
         try:
-            generation = await Generation.start(self._client, request)
+            generation = await Generation.start(self._client, request, chosen)
             if self.ending is not None:
                 await generation.cancel()
                 return
-            self.message.generation = generation.id
-            self._history.set_generation(self.message.id, generation.id)
+            if generation.id != chosen:  # a daemon from before clients chose ids
+                self._name(generation.id)
             await self._follow(generation)
         except ClientError as error:
             if self.ending is None:
                 self._end("failed", error)
+
+    def _name(self, generation: str) -> None:
+        self.message.generation = generation
+        self._history.set_generation(self.message.id, generation)
 
     async def resume(self, given: tuple[int, int] = (0, 0)) -> None:
         """Take up a generation that goes on in the daemon since this program ended.
@@ -127,6 +138,17 @@ class Turn:
                 self._take(event)
                 self._changed()
 
+    def keep_in(self, history: History) -> None:
+        """Write down from now on; an end that was not written is."""
+        self.is_watched = False
+        self._history = history
+        if self.ending is not None:
+            history.end_message(self.message.id, self.ending, self.message.facts)
+
+    def give_up(self) -> None:
+        """End where nobody has the rest."""
+        self._end("interrupted")
+
     def stop(self) -> None:
         """End here and now, with what is there; `cancel` then tells the daemon."""
         if self.ending is None:
@@ -144,16 +166,20 @@ class Turn:
 
     def summary(self) -> str:
         """What is known about the answer, beside the model's name."""
-        parts = [LOCAL]
+        parts = [self._where]
         if self.ending is None and self._first_at is None:
             parts.append(self._waiting())
         elif self.ending is not None:
             return facts_summary(self._facts())
         return " · ".join(part for part in parts if part)
 
+    @property
+    def _where(self) -> str:
+        return _mark((self.routed.target if self.routed else "") or "local")
+
     def _waiting(self) -> str:
         if self.loading is not None and self.loading < 1:
-            return f"starting the model, {self.loading:.0%}"
+            return f"starting the model, {wording.percent(self.loading)}"
         if self.tokens:
             return f"thinking, {wording.tokens(self.tokens)} tokens"
         new = self.prompt_tokens - self.cached_tokens
@@ -163,6 +189,10 @@ class Turn:
         match event:
             case Loading():
                 self.loading = event.fraction
+            case Routed():
+                self.routed = event
+                if event.target:
+                    self.entry.answered_by(event.target)
             case Started():
                 self.loading = None
                 self.prompt_tokens = event.prompt_tokens
@@ -212,7 +242,7 @@ class Turn:
 
     def _facts(self) -> MessageFacts:
         done = self.finished
-        route = route_to(self._client.endpoint)
+        route, routed = route_to(self._client.endpoint), self.routed
         return MessageFacts(
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
@@ -221,8 +251,8 @@ class Turn:
             drafted_tokens=done.drafted_tokens if done else 0,
             accepted_tokens=done.accepted_tokens if done else 0,
             context=self.context,
-            route=route.kind,
-            route_reason=route.short,
+            route=(routed.target if routed else "") or route.kind,
+            route_reason=routed.rule if routed else route.short,
             first_token=self.first_token_seconds,
             seconds=time.monotonic() - self._asked_at if self._asked_at is not None else None,
             prompt_seconds=done.prompt_seconds if done else 0.0,
@@ -246,12 +276,16 @@ class Turn:
 
 def facts_summary(facts: MessageFacts) -> str:
     """What stands beside the model's name once an answer has ended."""
-    parts = [LOCAL if facts.route == "local" else f"☁ {facts.route}"]
+    parts = [_mark(facts.route)]
     if facts.speed is not None:
         parts.append(wording.speed(facts.speed))
     if facts.first_token is not None:
         parts.append(f"first token {wording.duration(facts.first_token)}")
     return " · ".join(parts)
+
+
+def _mark(route: str) -> str:
+    return LOCAL if route == "local" else "☁ elsewhere"
 
 
 def ending_note(message: Message) -> str:

@@ -12,7 +12,8 @@ from .chats.view import request_messages
 class TurnRequest:
     """A conversation and how to answer it; `conversation` is what its pages in the cache are named.
 
-    With `continues` the last message, an answer, is gone on with.
+    With `continues` the last message, an answer, is gone on with. `route` "local" keeps it on this
+    machine whatever the model is; `consent` is what the daemon gave out for a yes.
     """
 
     messages: list[dict[str, str]]
@@ -24,6 +25,8 @@ class TurnRequest:
     continues: bool = False
     max_tokens: int | None = None
     batch: bool = False
+    route: str = ""
+    consent: str = ""
 
     @classmethod
     def of(cls, chat: Chat, model: str | None, *, continues: bool = False) -> TurnRequest:
@@ -52,6 +55,8 @@ class TurnRequest:
             "private": self.private,
             "continues": self.continues,
             "priority": "batch" if self.batch else None,
+            "route": self.route,
+            "consent": self.consent,
         }
         said = {name: value for name, value in body.items() if value or name == "max_tokens"}
         return {name: value for name, value in said.items() if value is not None}

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from .chats.history import History, NoHistory
 from .chats.message import Message
-from .history.errors import HistoryError
 from .notices import answer_failed
 from .path_entries import entry_of, place_of
 from .prompt import Prompt
+from .taking_up import settle, take_up
 from .transcript.entries import AnswerEntry
 from .turn import LOCAL, Turn
 from .turn_request import TurnRequest
 
 if TYPE_CHECKING:
+    from .history.store import HistoryStore
     from .screens.chat import ChatScreen
+
+LATER = "It is asked as soon as a model can answer."
 
 Follow = Callable[[Turn], Coroutine[Any, Any, None]]
 
@@ -28,26 +30,40 @@ class Turns:
     def __init__(self, screen: ChatScreen) -> None:
         self._screen = screen
         self.current: Turn | None = None
+        self._later: Callable[[], None] | None = None
 
     def send_next(self) -> None:
         """Send the first waiting prompt, or bring about what it waits for."""
         screen, state = self._screen, self._screen.state
         self._mark_waiting()
-        if self.current is not None or not len(screen.queue) or not screen.is_complete:
+        if self.current is not None or not screen.is_complete:
             return
-        if not state.connected:
-            screen.wake_daemon()
-        elif state.model is not None and not state.model.writes:
-            screen.run_command("model", state.model.name)  # which says why it does not chat
-            screen.return_queue()
-        elif state.must_pull:
-            screen.run_command("pull")
-        elif state.can_ask and self._may_send():
+        if self._later is not None and state.can_ask:
+            later, self._later = self._later, None
+            later()
+            return
+        if not len(screen.queue):
+            return
+        if not self._can_ask():
+            if state.model is not None and state.connected and not state.model.writes:
+                screen.return_queue()
+        elif self._may_send():
             prompt = screen.queue.next()
             assert prompt is not None
             self._ask(self._add_prompt(prompt))
         self._mark_waiting()
         screen.show_state()
+
+    def _can_ask(self) -> bool:
+        """Whether a model can be asked now; what is missing for that is brought about."""
+        screen, state = self._screen, self._screen.state
+        if not state.connected:
+            screen.wake_daemon()
+        elif state.model is not None and not state.model.writes:
+            screen.run_command("model", state.model.name)  # which says why it does not chat
+        elif state.must_pull:
+            screen.run_command("pull")
+        return state.can_ask
 
     def _may_send(self) -> bool:
         """Whether no feature holds the first waiting prompt."""
@@ -81,7 +97,14 @@ class Turns:
     def _ask(self, prompt: Message) -> None:
         """Have the model answer the prompt, which is the last message of the path."""
         request = TurnRequest.of(self._screen.chat, self._screen.state.model_name)
-        self.begin(self._add_answer(prompt.id), lambda turn: turn.run(request))
+        self.begin(self._add_answer(prompt.id), lambda turn: self._run(turn, request))
+
+    async def _run(self, turn: Turn, request: TurnRequest) -> None:
+        """Ask, once the features have seen what is asked; it may have been stopped until then."""
+        for feature in self._screen.features:
+            request = await feature.prepare_request(request)
+        if turn.ending is None:
+            await turn.run(request)
 
     def _add_answer(self, parent: str | None, content: str = "", reasoning: str = "") -> Message:
         chat = self._screen.chat
@@ -98,43 +121,57 @@ class Turns:
 
     def ask_again(self, prompt: Message) -> None:
         """Have a prompt answered once more; its other answers stay as branches."""
-        screen = self._screen
-        screen.chat.cut_behind(prompt)
-        screen.show_path()
-        if screen.state.connected:
+
+        def ask() -> None:
+            self._screen.chat.cut_behind(prompt)
+            self._screen.show_path()
             self._ask(prompt)
-        else:
-            screen.queue.push(Prompt(prompt.content, prompt.attachments, prompt))
-            self.send_next()
+
+        self._when_ready(ask)
 
     def continue_answer(self, message: Message) -> None:
         """Have a broken-off answer gone on with, as another branch that begins alike."""
         screen = self._screen
-        screen.chat.cut_behind(message)
-        request = TurnRequest.of(screen.chat, screen.state.model_name, continues=True)
-        answer = self._add_answer(message.parent, message.content, message.reasoning)
-        screen.show_path()
-        self.begin(answer, lambda turn: turn.run(request))
+
+        def ask() -> None:
+            screen.chat.cut_behind(message)
+            request = TurnRequest.of(screen.chat, screen.state.model_name, continues=True)
+            answer = self._add_answer(message.parent, message.content, message.reasoning)
+            screen.show_path()
+            self.begin(answer, lambda turn: self._run(turn, request))
+
+        self._when_ready(ask)
+
+    def _when_ready(self, ask: Callable[[], None]) -> None:
+        """Ask now, or as soon as a model can be asked; until then the chat is as it was."""
+        state = self._screen.state
+        if self._can_ask():
+            ask()
+        elif not state.connected or state.model is None or state.model.writes:
+            self._later = ask
+            self._screen.tell(LATER)
 
     def take_up(self, answer: Message) -> None:
-        """Follow an answer that was being written when the program ended."""
-        if answer.generation is not None:
-            self.begin(answer, self._resume)
-        else:
-            answer.ending = "interrupted"
-            self._screen.history.end_message(answer.id, answer.ending, answer.facts)
-
-    async def _resume(self, turn: Turn) -> None:
-        """Follow it behind what is there; an answer that was continued began with other words."""
-        given = (0, 0)
+        """Follow an answer that another program began, and may still write down."""
         store = self._screen.store
-        if store is not None and not self._screen.chat.temporary:
-            with suppress(HistoryError):  # the chat was read a moment ago
-                given = await asyncio.to_thread(store.given, turn.message.id)
-        await turn.resume(given)
+        if store is None or self._screen.chat.temporary:
+            self.begin(answer, lambda turn: turn.resume())
+            return
+        turn = self.begin(answer, lambda turn: self._take_up(turn, store), NoHistory())
+        turn.is_watched = True
 
-    def begin(self, answer: Message, follow: Follow) -> None:
-        """Show the answer as it grows, from what it has already."""
+    async def _take_up(self, turn: Turn, store: HistoryStore) -> None:
+        if not await take_up(turn, store):
+            self._screen.run_worker(self._settle(turn, store), group="settle")
+
+    async def _settle(self, turn: Turn, store: HistoryStore) -> None:
+        screen, message = self._screen, turn.message
+        changed = await settle(message, store)
+        if changed and screen.chat.messages.get(message.id) is message:
+            screen.show_path()
+
+    def begin(self, answer: Message, follow: Follow, history: History | None = None) -> Turn:
+        """Show the answer as it grows, from what it has already, and keep it in `history`."""
         screen = self._screen
         drawn = screen.transcript.find_entry(answer.id)
         if drawn is not None:
@@ -147,12 +184,14 @@ class Turns:
             entry.append(answer.content)
         screen.transcript.add(entry)
         screen.transcript.follow()
-        turn = Turn(screen.client, screen.history, answer, entry, screen.painter.request)
+        kept_in = history or screen.history
+        turn = Turn(screen.client, kept_in, answer, entry, screen.painter.request)
         self.current = turn
         screen.run_worker(self._follow(turn, follow(turn)), group="turn")
         for feature in screen.features:
             feature.on_turn_started(turn)
         screen.show_state()
+        return turn
 
     async def _follow(self, turn: Turn, following: Coroutine[Any, Any, None]) -> None:
         await following
@@ -183,6 +222,15 @@ class Turns:
             self._screen.run_worker(self._cancel(turn), group="cancel")
             self._end(turn)
 
+    def leave(self) -> None:
+        """Stop the answer that runs, but not one that another program has asked for."""
+        turn = self.current
+        if turn is not None and turn.is_watched:
+            turn.stop()
+            self._end(turn)
+        else:
+            self.stop()
+
     async def _cancel(self, turn: Turn) -> None:
         error = await turn.cancel()
         if error is not None:
@@ -190,6 +238,7 @@ class Turns:
 
     def return_queue(self) -> None:
         """Put waiting prompts back into the composer: nothing is sent after a stop."""
+        self._later = None
         composer = self._screen.composer
         waiting = self._screen.queue.take_all()
         if waiting:

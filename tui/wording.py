@@ -50,6 +50,11 @@ def speed(rate: float) -> str:
     return f"{rate:.0f} tok/s" if rate >= 10 else f"{rate:.1f} tok/s"
 
 
+def percent(fraction: float) -> str:
+    """A fraction as a share of a hundred, whole."""
+    return f"{fraction * 100:.0f} %"
+
+
 def bar(fraction: float, width: int) -> tuple[str, str]:
     """The full and the empty part of a bar of `width` cells; something shows from the start."""
     fraction = min(1.0, max(0.0, fraction))

@@ -88,6 +88,7 @@ class Answer:
     error: Json | None = None
     error_after: int = 0
     refuse: tuple[int, Json] | None = None
+    reply_lost: bool = False
 
 
 class Request:
@@ -162,6 +163,11 @@ class FakeDaemon:
         self.pages = page_map()
         self.pulls: list[Json] = []
         self.status: Json | None = None
+        self.doctor: Json = {"findings": [], "fine": []}
+        self.routing: Json = {"enabled": False, "providers": [], "routes": []}
+        self.explanation: Json | None = {"verdict": "cloud", "goes_to": "local"}
+        self.routed: Json | None = None
+        self.totals: Json = {"month": "2026-11", "requests": 0}
         self.full_names: dict[str, str] = {}
         self.loaded_context: int | None = None
         self._subscribers: list[asyncio.Queue[tuple[str, Json]]] = []
@@ -243,7 +249,11 @@ class FakeDaemon:
             (r"GET /health", self._health),
             (r"GET /ingle/v1/models", self._models),
             (r"GET /ingle/v1/status", self._status),
+            (r"GET /ingle/v1/doctor", self._doctor),
             (r"GET /ingle/v1/events(?:\?pages=(.+))?", self._events),
+            (r"GET /ingle/v1/routing", self._routing),
+            (r"POST /ingle/v1/routing/explain", self._explain),
+            (r"GET /ingle/v1/ledger/totals", self._totals),
             (r"POST /ingle/v1/tokens", self._tokens),
             (r"POST /ingle/v1/load", self._load),
             (r"POST /ingle/v1/unload", self._unload),
@@ -251,8 +261,9 @@ class FakeDaemon:
             (r"POST /ingle/v1/pull", self._pull),
             (r"POST /ingle/v1/pull/cancel", self._cancel_pull),
             (r"POST /ingle/v1/generations", self._generate),
-            (r"GET /ingle/v1/generations/(gen-\d+)/events\?after=(\d+)", self._follow),
-            (r"POST /ingle/v1/generations/(gen-\d+)/cancel", self._cancel),
+            (r"GET /ingle/v1/generations/(gen-\w+)", self._generation),
+            (r"GET /ingle/v1/generations/(gen-\w+)/events\?after=(\d+)", self._follow),
+            (r"POST /ingle/v1/generations/(gen-\w+)/cancel", self._cancel),
         ]
         for pattern, handler in routes:
             match = re.fullmatch(pattern, f"{request.method} {request.target}")
@@ -274,6 +285,22 @@ class FakeDaemon:
             return
         error = {"code": "not_found", "message": "There is no status here.", "hint": None}
         await request.answer({"error": error}, 404)
+
+    async def _doctor(self, request: Request) -> None:
+        await request.answer(self.doctor)
+
+    async def _routing(self, request: Request) -> None:
+        await request.answer(self.routing)
+
+    async def _explain(self, request: Request) -> None:
+        if self.explanation is None:
+            error = {"code": "internal", "message": "The policy cannot be read.", "hint": None}
+            await request.answer({"error": error}, 500)
+        else:
+            await request.answer(self.explanation)
+
+    async def _totals(self, request: Request) -> None:
+        await request.answer(self.totals)
 
     async def _load(self, request: Request) -> None:
         context = self.loaded_context or request.body.get("context") or 8192
@@ -334,17 +361,21 @@ class FakeDaemon:
             status, error = answer.refuse
             await request.answer({"error": error}, status)
             return
-        name = f"gen-{len(self.generations) + 1}"
+        name = request.body.get("id") or f"gen-{len(self.generations) + 1}"
         generation = self.generations[name] = FakeGeneration(answer)
         self.prompts.append(request.body["messages"])
         model = request.body.get("model", "smollm2:135m")
-        await request.answer({"id": name, "model": model}, 202)
         task = asyncio.get_running_loop().create_task(self._write(generation))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        if answer.reply_lost:
+            raise ConnectionResetError
+        await request.answer({"id": name, "model": model}, 202)
 
     async def _write(self, generation: FakeGeneration) -> None:
         answer = generation.answer
+        if self.routed is not None:
+            generation.push("route", self.routed)
         generation.push(
             "started", {"prompt_tokens": 20, "cached_tokens": 8, "context": self.context}
         )
@@ -374,11 +405,20 @@ class FakeDaemon:
             },
         )
 
+    async def _generation(self, request: Request, name: str) -> None:
+        if name in self.generations:
+            await request.answer({"id": name})
+        else:
+            await self._not_there(request)
+
+    async def _not_there(self, request: Request) -> None:
+        error = {"code": "generation_not_found", "message": "No such generation.", "hint": None}
+        await request.answer({"error": error}, 404)
+
     async def _follow(self, request: Request, name: str, after: str) -> None:
         generation = self.generations.get(name)
         if generation is None:
-            error = {"code": "generation_not_found", "message": "No such generation.", "hint": None}
-            await request.answer({"error": error}, 404)
+            await self._not_there(request)
             return
         await request.start_stream()
         position = int(after)

@@ -63,7 +63,7 @@ async def test_escape_stops_and_keeps_the_part(
         await chat.until_shown("Some words")
         await chat.pilot.press("escape")
         assert "■ stopped" in chat.screen_text
-        await chat.until(lambda: fake_daemon.cancelled == ["gen-1"])
+        await chat.until(lambda: len(fake_daemon.cancelled) == 1)
         await chat.send("and now?")
         await chat.until_shown("Again.")
         assert "never shown" not in chat.screen_text
@@ -164,9 +164,10 @@ async def test_a_dropped_connection_is_resumed(
         await chat.send("count")
         await chat.until_shown("one two three")
     resumed = [r.target for r in fake_daemon.requests if "after=" in r.target]
+    (name,) = fake_daemon.generations
     assert resumed == [
-        "/ingle/v1/generations/gen-1/events?after=0",
-        "/ingle/v1/generations/gen-1/events?after=2",
+        f"/ingle/v1/generations/{name}/events?after=0",
+        f"/ingle/v1/generations/{name}/events?after=2",
     ]
 
 
@@ -217,7 +218,7 @@ async def test_typing_has_the_model_loaded(open_chat: OpenChat, fake_daemon: Fak
         await chat.until(lambda: [r for r in fake_daemon.requests if r.target == "/ingle/v1/load"])
         state = {"name": "smollm2:135m", "state": "starting", "fraction": 0.43}
         fake_daemon.broadcast("model", state)
-        await chat.until_shown("starting 43%")
+        await chat.until_shown("starting 43 %")
         fake_daemon.broadcast("gauges", {"memory": {}, "models": [state | {"state": "ready"}]})
         await chat.until_shown("smollm2:135m ready")
 
@@ -265,7 +266,7 @@ async def test_the_first_run_fetches_the_model_at_one_key(
         await chat.until_shown("enter downloads it and starts the chat")
         assert "98 MB · Apache-2.0" in chat.screen_text
         await chat.pilot.press("enter")
-        await chat.until_shown("41% · 40 MB of 98 MB · 12 MB/s · 4 s left")
+        await chat.until_shown("41 % · 40 MB of 98 MB · 12 MB/s · 4 s left")
         await chat.send("Hi")
         await chat.until_shown("↳ next  Hi")
         fake_daemon.pull_gate.set()
@@ -297,10 +298,10 @@ async def test_escape_leaves_a_download_running(
     async with open_chat(size=(100, 30)) as chat:
         await chat.until_shown("enter downloads")
         await chat.pilot.press("enter")
-        await chat.until_shown("41%")
+        await chat.until_shown("41 %")
         await chat.pilot.press("escape")
         await chat.until_shown("goes on downloading")
-        assert "41%" not in chat.screen_text
+        assert "41 %" not in chat.screen_text
     assert not [r for r in fake_daemon.requests if r.target.endswith("/pull/cancel")]
 
 

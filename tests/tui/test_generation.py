@@ -7,7 +7,7 @@ import pytest
 from ingle.tui.api import Delta, Finished, Started
 from ingle.tui.client import DaemonClient
 from ingle.tui.errors import DaemonError, DaemonUnreachable
-from ingle.tui.generation import Generation
+from ingle.tui.generation import Generation, new_generation_id
 from ingle.tui.turn_request import TurnRequest
 
 if TYPE_CHECKING:
@@ -60,3 +60,22 @@ async def test_cancel_reaches_the_daemon(client: DaemonClient, fake_daemon: Fake
         if isinstance(event, Finished):
             reason = event.reason
     assert reason == "cancelled"
+
+
+async def test_a_reply_that_is_lost_costs_nothing(
+    client: DaemonClient, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.script("a", "b", reply_lost=True)
+    name = new_generation_id()
+    generation = await Generation.start(client, PROMPT, name)
+    assert generation.id == name
+    events = [event async for event in generation.events()]
+    assert [event.text for event in events if isinstance(event, Delta)] == ["a", "b"]
+
+
+async def test_a_request_that_never_arrived_is_an_error(
+    client: DaemonClient, fake_daemon: FakeDaemon
+) -> None:
+    await fake_daemon.stop()
+    with pytest.raises(DaemonUnreachable):
+        await Generation.start(client, PROMPT, new_generation_id())

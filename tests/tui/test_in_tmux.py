@@ -112,7 +112,7 @@ def home() -> Iterator[Home]:
         home.ask("stop")
 
 
-@pytest.mark.parametrize("kind", ["pty", "tmux"])
+@pytest.mark.parametrize("kind", [pytest.param("pty", marks=pytest.mark.slow), "tmux"])
 @pytest.mark.usefixtures("smollm2_path")  # where it cannot be fetched, this is not the place
 def test_a_day_with_the_chat(home: Home, open_terminal: OpenTerminal, kind: str) -> None:
     if kind == "tmux" and shutil.which("tmux") is None:

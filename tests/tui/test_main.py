@@ -77,7 +77,9 @@ def test_it_paints_before_textual_and_keeps_what_is_typed(
         assert terminal.is_restored
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+)
 def test_a_signal_before_textual_gives_the_terminal_back(
     open_terminal: OpenTerminal, arguments: list[str], number: signal.Signals, status: int
 ) -> None:
@@ -89,13 +91,14 @@ def test_a_signal_before_textual_gives_the_terminal_back(
         assert terminal.is_restored
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_being_asked_to_end_gives_the_terminal_back(
-    open_terminal: OpenTerminal, arguments: list[str], gate: Path
+    open_terminal: OpenTerminal, arguments: list[str], gate: Path, number: signal.Signals
 ) -> None:
     gate.touch()
     with open_terminal(arguments) as terminal:
         terminal.until(lambda screen: "No daemon here." in screen)
-        os.kill(terminal.pid, signal.SIGTERM)
+        os.kill(terminal.pid, number)
         assert terminal.wait() == 0
         assert terminal.is_restored
 

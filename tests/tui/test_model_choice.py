@@ -39,6 +39,7 @@ BASE = _entry("base:1b", "ready", chat=False)
         ([DEFAULT, DISK], "disk:3b", DISK),
         ([DEFAULT, DISK], "small", DEFAULT),
         ([DEFAULT, DISK], "unknown", None),
+        ([DEFAULT, DISK], "/tmp/own.gguf", custom_model("/tmp/own.gguf")),
         ([], None, None),
     ],
 )

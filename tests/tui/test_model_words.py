@@ -73,3 +73,9 @@ def test_a_download_tells_size_time_and_room() -> None:
 
 def test_unknown_facts_are_left_out() -> None:
     assert facts(REMOTE) == ["Q4_K_M"]
+
+
+def test_who_keeps_it_is_a_fact() -> None:
+    theirs = ModelEntry(name="m", installed=True, state="stopped", place="Ollama")
+    assert facts(theirs) == ["kept by Ollama"]
+    assert [group.models for group in group_models([theirs, REMOTE], "ollama")] == [[theirs]]

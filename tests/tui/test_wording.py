@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from ingle.tui import wording
@@ -25,6 +28,18 @@ def test_tokens_and_speed() -> None:
     assert wording.tokens(16384) == "16 384"
     assert wording.speed(61.4) == "61 tok/s"
     assert wording.speed(3.14) == "3.1 tok/s"
+
+
+def test_percents_have_one_form() -> None:
+    assert [wording.percent(part) for part in (0, 0.126, 1)] == ["0 %", "13 %", "100 %"]
+    written = re.compile(r"\d%\}|\} ?%[^(]")
+    others = [
+        f"{path.name}: {line.strip()}"
+        for path in Path(wording.__file__).parent.rglob("*.py")
+        for line in path.read_text("utf-8").splitlines()
+        if written.search(line) and path.name != "wording.py"
+    ]
+    assert others == []
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,15 @@ from .title import automatic_title
 class ChatSettings(msgspec.Struct, kw_only=True):
     """What a chat is held with; None leaves it to the daemon, `title` "" to the first words.
 
-    `thinking` is "off", "on", "low", "medium", "high", or "" for the model's own."""
+    `thinking` is "off", "on", "low", "medium", "high", or "" for the model's own. `route` is
+    "local", "auto", "ask", the name of one, or "" where nobody chose: then the model answers."""
 
     title: str = ""
     model: str | None = None
     system: str = ""
     sampling: dict[str, float] = {}
     thinking: str = ""
+    route: str = ""
     folder: str = ""
     pinned: bool = False
 
@@ -104,6 +106,11 @@ class Chat:
     def siblings(self, message: Message) -> list[Message]:
         """The message and those in its place in other branches, the oldest first."""
         return self.children(message.parent)
+
+    def neighbour(self, message: Message, step: int) -> Message:
+        """The sibling so many steps further, round the end."""
+        siblings = self.siblings(message)
+        return siblings[(siblings.index(message) + step) % len(siblings)]
 
     def choose(self, message: Message) -> None:
         """Go over to the branch of a message, and down to where that was left last."""

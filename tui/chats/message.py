@@ -45,7 +45,9 @@ class MessageFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     @property
     def speed(self) -> float | None:
         """Tokens a second while the answer was written."""
-        return self.completion_tokens / self.decode_seconds if self.decode_seconds > 0 else None
+        if self.decode_seconds <= 0 or self.completion_tokens <= 0:
+            return None
+        return self.completion_tokens / self.decode_seconds
 
 
 class Message(msgspec.Struct, kw_only=True):
@@ -67,6 +69,11 @@ class Message(msgspec.Struct, kw_only=True):
     generation: str | None = None
     facts: MessageFacts = MessageFacts()
     pinned: bool = False
+
+    @property
+    def by(self) -> str:
+        """The model that answered: of a provider, or the one that was asked."""
+        return self.facts.route if "/" in self.facts.route else self.model
 
     @property
     def is_open(self) -> bool:

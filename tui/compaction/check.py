@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .. import wording
 from .instruction import HEADINGS
 from .notes import Notes
 
@@ -18,6 +19,8 @@ def check_answer(text: str, reason: str) -> Notes:
         raise Refused("The model wrote an empty summary, so nothing was changed.")
     if reason == "length":
         raise Refused("The summary was cut off before its end, so nothing was changed.")
+    if reason != "stop":
+        raise Refused("The summary was broken off, so nothing was changed.")
     notes = Notes.parse(text)
     lacking = [heading for heading in HEADINGS if heading not in notes.headings]
     if lacking:
@@ -34,6 +37,5 @@ def check_saving(before: int, after: int, *, range_tokens: int, summary_tokens: 
         raise Refused("The summary is longer than what it stands for, so nothing was changed.")
     saving = 1 - after / before if before else 0.0
     if saving < LEAST_SAVING:
-        raise Refused(
-            f"It would save only {max(0.0, saving):.0%} of {before} tokens, so nothing was changed."
-        )
+        share = wording.percent(max(0.0, saving))
+        raise Refused(f"It would save only {share} of {before} tokens, so nothing was changed.")

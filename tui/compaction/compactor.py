@@ -10,19 +10,20 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from ..api import Delta, Finished, GenerationCreated, Loading, Started, Thought
+from ..api import Delta, Finished, Loading, Routed, Started, Thought
 from ..chats.chat import Chat
 from ..chats.compaction import Compaction
 from ..chats.view import ViewEntry, view_entries
 from ..client import DaemonClient
 from ..errors import ClientError
-from ..generation import Generation
+from ..generation import Generation, new_generation_id
 from ..turn_request import TurnRequest
 from .check import Refused, check_answer, check_saving
+from .corrections import corrections, standing
 from .instruction import answer_grammar, instruction
 from .notes import Notes
 from .planner import INSTRUCTION
-from .quotes import Quote, corrected_pairs, find_quotes, without_corrected
+from .quotes import Quote, find_quotes
 from .selection import Selection, select
 from .sizes import Sizes, measure
 
@@ -30,8 +31,10 @@ MODEL_SHARE = 0.45
 """The part of the notes that the model writes; the rest is for the user's own words."""
 MOST_THOUGHT = 256
 """Tokens after which a model that thinks has to write."""
-_FITTING = 3
-"""How often quotes are given up until the view is as small as it should be."""
+_FITTING = 4
+"""How often quotes are given up, or taken in, until the view is as large as it should be."""
+_SPARE = 16
+"""Tokens that may be left over."""
 
 
 @dataclass(slots=True)
@@ -80,6 +83,7 @@ class Compactor:
 
     async def run(self) -> Compaction:
         """The compaction to add to the chat; raises `Refused` and `ClientError`."""
+        begun = self._chat.compaction_chain()
         entries = view_entries(self._chat, self._chain)
         before = await measure(self._client, self._model, entries)
         # In threads: a chat of a book's length would hold up the keys.
@@ -90,7 +94,10 @@ class Compactor:
         text, reason = await self._ask(self._messages(entries, selection, before), selection.notes)
         notes = check_answer(text, reason)
         self._tell("checking")
-        return await self._fit(notes, selection, before)
+        compaction = await self._fit(notes, selection, before)
+        if self._chat.compaction_chain() != begun:
+            raise Refused("Something was undone or trimmed meanwhile, so the summary is not used.")
+        return compaction
 
     async def cancel(self) -> None:
         """Stop the model; `run` is cancelled by whoever awaits it."""
@@ -116,9 +123,11 @@ class Compactor:
     def _corrects_earlier(self, selection: Selection) -> bool:
         """Whether something behind an earlier summary is no longer as that tells it."""
         path = self._chat.path
-        quotes = find_quotes(path)
-        told = len(find_quotes(path[: path.index(selection.range[0])]))
-        return any(old.place < told <= new.place for old, new in corrected_pairs(quotes))
+        told = {message.id for message in path[: path.index(selection.range[0])]}
+        return any(
+            c.earlier.message in told and c.later.message not in told
+            for c in corrections(find_quotes(path))
+        )
 
     def _messages(
         self, entries: Sequence[ViewEntry], selection: Selection, sizes: Sizes
@@ -149,9 +158,10 @@ class Compactor:
         }
         if self._batch:
             body["priority"] = "batch"
-        path = "/ingle/v1/generations"
-        created = await self._client.request(GenerationCreated, "POST", path, body)
-        self._generation = Generation(self._client, created.id, created.model)
+        # Named before it is asked for, so that breaking off finds it before the daemon replies.
+        name = new_generation_id()
+        self._generation = Generation(self._client, name, self._model or "")
+        self._generation = await Generation.ask(self._client, body, name)
         return await self._follow(self._generation)
 
     async def _follow(self, generation: Generation) -> tuple[str, str]:
@@ -174,6 +184,8 @@ class Compactor:
                         self._tell("writing")
                     case Finished():
                         reason = event.reason
+                    case Routed():
+                        pass  # it names a model, and is answered by that
         return "".join(text), reason
 
     async def _fit(self, notes: Notes, selection: Selection, before: Sizes) -> Compaction:
@@ -181,9 +193,11 @@ class Compactor:
         quotes = await asyncio.to_thread(self._quotes, notes, selection)
         budget = selection.notes - before.of_text(notes.text)
         compaction, after = await self._with_quotes(notes, quotes, selection, before, budget)
-        for _ in range(_FITTING - 1):
+        for attempt in range(_FITTING):
             excess = after.total - selection.target
-            if excess <= 0 or not notes.quoted:
+            # Costs were estimated so far, and rather too high.
+            more = attempt < _FITTING - 1 and len(notes.quoted) < len(quotes)
+            if not notes.quoted or (excess <= 0 and not (more and -excess > _SPARE)):
                 break
             budget = before.of_text("\n".join(notes.quoted)) - excess - 4
             compaction, after = await self._with_quotes(notes, quotes, selection, before, budget)
@@ -204,9 +218,9 @@ class Compactor:
         said = [*selection.merged, *selection.range]
         # What the tail corrects is stale as well, though the tail tells it by itself.
         quotes = find_quotes([*said, *selection.tail])
-        notes.drop_stale(quotes)
-        told = len(find_quotes(said))
-        return [quote for quote in without_corrected(quotes) if quote.place < told]
+        found = corrections(quotes)
+        notes.drop_stale(found)
+        return standing(quotes, {message.id for message in said}, found)
 
     async def _with_quotes(
         self, notes: Notes, quotes: list[Quote], selection: Selection, before: Sizes, budget: int

@@ -76,3 +76,5 @@ PASSING = _any(
     r"heute", r"gestern", r"hier", r"ayer",
 )  # fmt: skip
 """Words of what has happened and is over."""
+PAST = _any(r"went", r"was", r"were", r"had", r"used\s+to")
+"""Words by which something is told of the past, and not as it is now."""

@@ -6,9 +6,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from .corrections import Correction
 from .instruction import ABOUT, HEADINGS, MAX_BULLET, VERBATIM
-from .quotes import Quote, corrected_pairs, missing, within, without_corrected
-from .sentences import words
+from .quotes import Quote, missing, within
+from .sentences import stems, words
 
 _NOTHING = re.compile(
     r"^\W*(?:none\b|(?:nothing|n/?a|not (?:mentioned|specified|given))\b.{0,24}$)", re.IGNORECASE
@@ -59,18 +60,17 @@ class Notes:
                     kept.append(_ended(bullet))
             self.sections[heading] = kept
 
-    def drop_stale(self, quotes: Sequence[Quote]) -> None:
+    def drop_stale(self, corrections: Sequence[Correction]) -> None:
         """Take out bullets that tell what the user corrected later."""
-        pairs = corrected_pairs(quotes)
         for heading, bullets in self.sections.items():
             self.sections[heading] = [
-                bullet for bullet in bullets if not any(_is_stale(bullet, *pair) for pair in pairs)
+                bullet for bullet in bullets if not any(_is_stale(bullet, c) for c in corrections)
             ]
 
     def add_quotes(self, quotes: Sequence[Quote], budget: int, count: Callable[[str], int]) -> None:
         """Put what still holds and the notes do not tell under a heading of its own."""
         self.sections.pop(VERBATIM, None)
-        added = within(missing(without_corrected(quotes), self.text), budget, count)
+        added = within(missing(quotes, self.text), budget, count)
         if added:
             self.sections[VERBATIM] = [quote.text for quote in added]
 
@@ -90,14 +90,23 @@ class Notes:
         )
 
 
-def _is_stale(bullet: str, earlier: Quote, later: Quote) -> bool:
+def _is_stale(bullet: str, correction: Correction) -> bool:
     """Whether a bullet tells the old value of something and not the new one."""
-    said = bullet.casefold()
+    said, told = bullet.casefold(), stems(bullet)
+    earlier, later = correction.earlier, correction.later
+    if not earlier.topic & told:
+        return False
     old = [key for key in earlier.keys if key not in later.keys]
     new = [key for key in later.keys if key not in earlier.keys]
-    if not any(key.casefold() in said for key in old) or any(k.casefold() in said for k in new):
+    if any(key.casefold() in said for key in new):
         return False
-    return bool(earlier.topic & frozenset(words(bullet)))
+    if old:
+        return any(key.casefold() in said for key in old)
+    # Plain words: it tells more of what only the earlier one says.
+    shared = earlier.topic & later.topic
+    return bool(shared & told) and len((earlier.topic - shared) & told) > len(
+        (later.topic - shared) & told
+    )
 
 
 def _ended(bullet: str) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ..chats.chat import Chat
+from ..chats.view import tail_messages
 
 SUGGEST_AT = 0.75
 AUTOMATIC_AT = 0.9
@@ -60,6 +61,23 @@ def next_step(fill: Fill) -> Step:
             return Step.SUGGEST
         return Step.COMPACT
     return Step.SUGGEST if fill.share >= SUGGEST_AT else Step.NOTHING
+
+
+def fill_of(
+    chat: Chat, used: int, context: int, *, refused_at: int | None, at: float | None
+) -> Fill:
+    """How full the context is with a chat of `used` tokens; see `Fill`."""
+    active = chat.active_compaction()
+    turns = None
+    if active is not None:
+        turns = sum(m.role == "user" and m.created > active.created for m in chat.path)
+    notes = min(1024, max(96, used // 8))
+    return Fill(used, context, notes, turns, refused_at, at)
+
+
+def is_worth_it(chat: Chat) -> bool:
+    """Whether there are turns to sum up at all."""
+    return sum(message.role == "user" for message in tail_messages(chat)) > 1
 
 
 def fits(used: int, prompt: int, context: int) -> bool:

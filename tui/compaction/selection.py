@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from ..chats.chat import Chat
 from ..chats.compaction import Compaction
 from ..chats.message import Message
-from ..chats.view import tail_messages
+from ..chats.view import tail_messages, trimmed_names, trimmed_text
 
 MERGE_AT = 3
 """With so many summaries in a chain they become one."""
 TARGET = 0.25
 """The share of the tokens that a compacted chat should have."""
-MOST_LEFT = 0.5
+MOST_LEFT = 0.6
 """The share of the tokens there are now that it should have at most."""
 TAIL_SHARE = 0.1
 """The share of the tokens that stays word for word at the end, the last turn at least."""
@@ -73,17 +73,20 @@ def select(
     chain = [step for step in whole if not step.trims]
     messages = [m for m in tail_messages(chat, whole) if m.text and not m.is_open]
     total = head + sum(sizes.get(message.id, 0) for message in messages)
+    merging = bool(chain) and (merge or len(chain) + 1 >= MERGE_AT)
     cut = _cut(messages, sizes, min(MAX_TAIL, round(total * TAIL_SHARE)))
     if cut is None:
         return None
-    merging = bool(chain) and (merge or len(chain) + 1 >= MERGE_AT)
+    if merging:
+        cut = max(cut, _behind_trims(chat, whole, messages))
     told = tuple(_before(chat, chain)) if merging else ()
-    kept = tuple(m.id for m in (*told, *messages[:cut]) if m.pinned)
+    pinned = _pinned(chat, chain, merging, messages[:cut])
+    kept = tuple(message.id for message in pinned)
     tail = sum(sizes.get(message.id, 0) for message in messages[cut:])
-    pins = sum(sizes.get(message.id, 0) for message in messages[:cut] if message.pinned)
+    pins = sum(sizes.get(message.id) or count(message.text) for message in pinned)
     in_range = sum(sizes.get(message.id, 0) for message in messages[:cut])
     # A quarter of what all originals would take, not of what earlier summaries left of them; but
-    # half of what there is now at most: a chat may be many times as long as its context.
+    # so much of what there is now at most: a chat may be many times as long as its context.
     earlier = sum(count(message.text) for message in _before(chat, chain))
     target = min(round((total - head * bool(chain) + earlier) * TARGET), round(total * MOST_LEFT))
     fixed = tail + pins + (0 if merging else head)
@@ -113,6 +116,22 @@ def _cut(messages: Sequence[Message], sizes: Mapping[str, int], budget: int) -> 
             break
         cut = start
     return cut
+
+
+def _behind_trims(chat: Chat, whole: Sequence[Compaction], messages: Sequence[Message]) -> int:
+    """Where nothing more is trimmed: a summary told anew forgets the trims before it."""
+    names = trimmed_names(chat, whole)
+    cut = [i for i, m in enumerate(messages) if m.id in names and trimmed_text(m) != m.text]
+    prompts = (i for i, m in enumerate(messages) if m.role == "user" and cut and i > cut[-1])
+    return next(prompts, 0)
+
+
+def _pinned(
+    chat: Chat, chain: Sequence[Compaction], merging: bool, taken: Sequence[Message]
+) -> list[Message]:
+    """What is pinned in what gives way now, and in what gave way before unless that is kept."""
+    kept = set[str]() if merging else {name for step in chain for name in step.kept}
+    return [m for m in (*_before(chat, chain), *taken) if m.pinned and m.id not in kept]
 
 
 def _before(chat: Chat, chain: Sequence[Compaction]) -> list[Message]:

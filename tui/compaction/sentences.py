@@ -12,7 +12,8 @@ _ABBREVIATION = re.compile(
 )
 _LEAD = re.compile(
     r"^(?:(?:(?:so\s+(?:that\s+)?you\s+know|oh|ah|hey|hm+|thanks|btw|by the way|one more thing"
-    r"|before i forget|for the record|just so you know|by the by|anyway|besides|ach|übrigens"
+    r"|before i forget|and one more thing|one last thing"
+    r"|for the record|just so you know|by the by|anyway|besides|ach|übrigens"
     r"|por cierto|au fait)\b[,:;!…–-]*"
     # These mean something unless they stand apart: “no dishwasher” is not “no, a dishwasher”.
     r"|(?:ok(?:ay)?|right|well|so|and|but|also|yes|no|und|aber)[,:;!…–-]+)\s+)+",
@@ -29,6 +30,10 @@ _COUNT = (
     r"(?:two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty"
     r"|fifty|sixty|ninety|hundred|thousand)"
 )
+_UNIT = (
+    r"[kcmµn]?m[²³]?|[kmµ]?g|[mc]?l|t|h|min|s|ms|[kKMGT]i?B|[kM]?W|[kM]?Wh|[kM]?V|m?A|[kMG]?Hz"
+    r"|EUR|USD|GBP|CHF|am|pm|ft|lb|oz|mph|px|pt|fps|x"
+)
 _EXACT = re.compile(
     "|".join(
         (
@@ -43,7 +48,8 @@ _EXACT = re.compile(
             r"\b[A-Z0-9]{2,}(?:[-_/][A-Z0-9]+)+\b",
             r"\b\w+(?:_\w+)+\b|\b\w+(?:/\w+){2,}",
             rf"\b(?:{_DAY}|{_COUNT})\b",
-            r"(?<![\w.])[+-]?\d+(?:[.,:' ]\d+)*(?:\s?(?:%|°C?|[a-zA-Zµ²³]{1,3}\b))?",  # numbers
+            r"\b[^\W\d_]{2,}(?:[-_]\w+)*[-_]\w*\d\w*",  # codes: letters, then digits
+            rf"(?<![\w.])[+-]?\d+(?:[.,:' ]\d+)*(?:\s?(?:%|°C?|(?:{_UNIT})\b))?",  # numbers
         )
     )
 )
@@ -59,6 +65,7 @@ _COMMON = frozenset(
         r"\S+",
         "I I'm I'd I've I'll It It's That This The They There We He She You My Our Your His Her If"
         " When What Which Who How Why Where Can Could Would Should Will Do Does Did Is Are Was Were"
+        " Here There"
         " Please Also And But Or So Then Now Not No Yes Never Always Actually Sorry Correction Let"
         " Let's Thanks Thank One Just For From At In On By To Oh Ok Okay Hi Hello Hey Ah Well"
         " Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
@@ -82,6 +89,11 @@ def sentences(text: str) -> Iterator[str]:
             yield piece.strip() + closing
     if text[start:].strip():
         yield text[start:].strip()
+
+
+def is_lead(sentence: str) -> bool:
+    """Whether nothing is said yet: “Oh, and one more thing.”"""
+    return not _LEAD.sub("", f"{sentence.rstrip('.!: ')}, ").strip()
 
 
 def without_lead(sentence: str) -> str:
@@ -124,6 +136,50 @@ def kind_of(key: str) -> str:
         return "time"
     if re.search(rf"\b{_MONTH}\b", key) or re.fullmatch(_DAY, key):
         return "date"
+    if re.fullmatch(r"1[5-9]\d\d|20\d\d", key):
+        return "year"
     if re.search(r"\d", key):
         return "code" if re.search(r"\d[^\W\d]|[^\W\d_]{2,}[-_/]?\d", key) else "number"
     return "number" if re.fullmatch(_COUNT, key) else "name"
+
+
+def stem(word: str) -> str:
+    """The word without the ending of a plural or of a tense, as far as English has them."""
+    for ending in ("ing", "ed", "es", "s"):
+        if word.endswith(ending) and len(word) - len(ending) >= 3 and not word.endswith("ss"):
+            word = word.removesuffix(ending)
+            break
+    return word.removesuffix("e") if len(word) > 3 else word
+
+
+def stems(text: str) -> frozenset[str]:
+    """The stems of all words."""
+    return frozenset(stem(word) for word in words(text))
+
+
+def subject_stems(text: str) -> frozenset[str]:
+    """The stems of the words that may say what a text is about."""
+    return stems(text) - COMMON_WORDS - MEASURES
+
+
+COMMON_WORDS = stems(
+    "the a an and or of to in on at for with is are was were be it its this that my our your we"
+    " i you he she they as by from not but so if then no yes do does did have has had will"
+    " would can could should may just about into over than very too also there here what which"
+    " who actually correction sorry now instead again mind want while need make some any more"
+    " think know get got go going take took taking us me them his her their must until till since"
+    " been where when"
+    " up down out off away back through around new other same next last first say says said tell"
+    " tells told ask really well much many little lot bit thing things something anything everyone"
+    " it's i'm i've i'd we'll we're we've i'll that's they'll it'll there's don't doesn't didn't"
+    " can't won't isn't aren't wasn't haven't hasn't today please still yet only"
+)
+"""Words that say nothing of what a sentence is about."""
+MEASURES = stems(
+    "euro euros dollar dollars pound pounds francs yen cents metre metres meter meters centimetre"
+    " centimetres millimetres kilometre kilometres kilometers mile miles inch inches foot feet"
+    " litre litres liters kilo kilos kilogram gram grams milligrams ton tons degree degrees percent"
+    " second seconds minute minutes hour hours day days week weeks month months year years square"
+    " cubic tokens bytes megabytes gigabytes watts volts times pieces o'clock"
+)
+"""Words of what is measured in: two sums have a currency in common, and nothing else."""

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from ..chats.chat import Chat
 from ..chats.compaction import Compaction
-from ..chats.view import trimmed_names, trimmed_text
+from ..chats.view import trimmed_names, trimmed_text, view_entries
+from ..client import DaemonClient
 from .check import Refused
+from .sizes import measure
 
 NOTHING = "There is nothing to trim: no attachment and no long text before the last turn."
 
@@ -28,3 +32,11 @@ def trim(chat: Chat) -> Compaction:
         kept=tuple(message.id for message in before if message.pinned),
         turns=sum(message.role == "user" for message in before),
     )
+
+
+async def measured_trim(client: DaemonClient, chat: Chat, model: str | None) -> Compaction:
+    """The trim with the tokens before and behind it; raises `Refused` and `ClientError`."""
+    compaction = trim(chat)
+    views = [view_entries(chat), view_entries(chat, [*chat.compaction_chain(), compaction])]
+    before, after = [await measure(client, model, view) for view in views]
+    return msgspec.structs.replace(compaction, tokens_before=before.total, tokens_after=after.total)

@@ -17,11 +17,21 @@ async def warm_up(client: DaemonClient, chat: Chat, model: str | None) -> None:
 
     That it could not is no harm: the next prompt then takes longer.
     """
-    request = dataclasses.replace(TurnRequest.of(chat, model), max_tokens=0, batch=True)
+    generation = await begin_warm_up(client, chat, model)
+    if generation is None:
+        return
     try:
-        generation = await Generation.start(client, request)
         async with aclosing(generation.events()) as events:
             async for _ in events:
                 continue
     except ClientError:
         return
+
+
+async def begin_warm_up(client: DaemonClient, chat: Chat, model: str | None) -> Generation | None:
+    """Ask for it without waiting: the daemon goes on by itself; None where it could not be."""
+    request = dataclasses.replace(TurnRequest.of(chat, model), max_tokens=0, batch=True)
+    try:
+        return await Generation.start(client, request)
+    except ClientError:
+        return None

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
-from ..chats.chat import Chat
-from ..chats.ids import new_id
+from ..chats.branch import branch_off
 from ..chats.message import Message
 from .feature import Feature, Handler
 
@@ -65,23 +62,7 @@ class BranchesFeature(Feature):
         if last is None:
             self.host.tell("There is nothing to branch from.", "warning")
             return
-        chat = Chat(
-            msgspec.structs.replace(source.settings, title=f"{source.title} (branch)"),
-            temporary=source.temporary,
-        )
-        copies: list[Message] = []
-        for message in source.path:
-            parent = copies[-1].id if copies else None
-            copy = msgspec.structs.replace(message, id=new_id(), parent=parent, generation=None)
-            if copy.is_open:
-                copy.ending = "stopped"
-            copies.append(chat.add(copy))
-            if message is last:
-                break
-        self.host.open_chat(chat)
-        self.host.history.add_chat(chat)
-        for copy in copies:
-            self.host.history.add_message(chat.id, copy)
+        self.host.open_chat(branch_off(source, last, self.host.history))
 
     def rewind(self) -> None:
         """Choose a prompt to go back to."""
@@ -106,8 +87,7 @@ class BranchesFeature(Feature):
         if message is None:
             self.host.tell("This chat has one branch only; F5 answers again.", "warning")
             return
-        siblings = chat.siblings(message)
-        other = siblings[(siblings.index(message) + step) % len(siblings)]
+        other = chat.neighbour(message, step)
         chat.choose(other)
         self.host.history.choose(chat.id, other.id)
         self.host.show_path(at=other.id)

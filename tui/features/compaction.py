@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from ..chats.ids import new_id
 from ..widgets.compaction_bar import (
     BarText,
     CompactionBar,
@@ -25,11 +24,12 @@ if TYPE_CHECKING:
     from ..api import GaugesEvent, PagesEvent
     from ..chats.chat import Chat
     from ..chats.compaction import Compaction
+    from ..compaction.choices import Choice
     from ..compaction.compactor import Compactor, Progress
     from ..compaction.planner import Fill
     from ..host import ChatHost
     from ..prompt import Prompt
-    from ..screens.compact_choice import Choice
+    from ..screens.compact_choice import CompactChoice
     from ..screens.summary import SummaryWish
     from ..turn import Turn
 
@@ -53,7 +53,8 @@ class CompactionFeature(Feature):
         self._context = 0
         self._refused_at: int | None = None
         self._page_tokens = 0
-        self._send_anyway = False
+        self._send_anyway: Prompt | None = None
+        self._asked: tuple[Prompt, CompactChoice] | None = None
         self._leaf = ""
 
     def handlers(self) -> Mapping[str, Handler]:
@@ -116,11 +117,12 @@ class CompactionFeature(Feature):
             return
         self._used, self._context = turn.context_used, turn.context or self._context
         self._leaf = turn.message.id
-        from ..compaction.planner import Step, next_step
+        from ..compaction.planner import Step, is_worth_it, next_step
 
         fill = self._fill()
-        step = next_step(fill)
-        if step is Step.NOTHING or self.running or not self._is_worth_it():
+        # The program that asked for the answer compacts the chat, and not each that looks on.
+        step = Step.NOTHING if turn.is_watched else next_step(fill)
+        if step is Step.NOTHING or self.running or not is_worth_it(self.host.chat):
             self._say(None)
         elif step is Step.SUGGEST:
             self._say(suggestion_text(fill.share))
@@ -135,9 +137,12 @@ class CompactionFeature(Feature):
             self._say(None)
             return True
         if self.running:
+            waited_for = not self._by_itself
             self._give_up()
             self._say(None)
             self.host.tell("Broken off: nothing was changed.")
+            if waited_for:
+                self.host.return_queue()  # what was asked behind the summary is not sent without it
             self.host.send_next()
             return True
         if self._bar is not None and self._bar.said is not None:
@@ -147,14 +152,15 @@ class CompactionFeature(Feature):
 
     def may_send(self, prompt: Prompt) -> bool:
         """See `Feature`: a prompt waits for the summary it wants, or for its user's choice."""
-        if self.running and not self._by_itself:
+        if (self.running and not self._by_itself) or self._is_asking:
             return False
         from ..compaction.planner import fits
 
         size = round(sum(map(len, _texts(prompt))) / CHARACTERS_A_TOKEN)
         known = self._used and prompt.edits is None
-        if self._send_anyway or not known or fits(self._used, size, self._context):
-            self._send_anyway = False
+        agreed = prompt is self._send_anyway
+        if agreed or not known or fits(self._used, size, self._context):
+            self._send_anyway = None
             return True
         if self.running:
             self._by_itself = False  # it is needed now, and no longer done in passing
@@ -163,8 +169,15 @@ class CompactionFeature(Feature):
 
         self._stop_notice()
         self._say(None)
-        self.host.show_screen(CompactChoice(self._used, size, self._context), self._chosen)
+        choice = CompactChoice(self._used, size, self._context)
+        self._asked = prompt, choice
+        self.host.show_screen(choice, self._chosen)
         return False
+
+    @property
+    def _is_asking(self) -> bool:
+        """Whether somebody is asked already what to do with a prompt that does not fit."""
+        return self._asked is not None and self._asked[1] in self.host.chat_app.screen_stack
 
     def on_closing(self) -> None:
         """See `Feature`."""
@@ -181,7 +194,10 @@ class CompactionFeature(Feature):
         if not question:
             self.host.tell("/compact+ takes the question that is to be sent afterwards.", "warning")
             return
-        self.compact()
+        if self.running:
+            self._by_itself = False  # it is needed now, and no longer done in passing
+        else:
+            self.compact()
         if self.running:
             self.host.send(question)
         else:
@@ -227,9 +243,7 @@ class CompactionFeature(Feature):
         else:
             self._ended(compactor)
             if self.host.chat is chat:
-                if replaces:
-                    self._mark_undone(chat, replaces)
-                self._add(chat, compaction)
+                self._add(chat, compaction, replaces)
                 self._used = compaction.tokens_after
                 self.host.run_task(self._warm_up(), group="compaction-warm-up")
                 self.host.send_next()
@@ -245,7 +259,7 @@ class CompactionFeature(Feature):
 
     def _fail(self, sentence: str, chat: Chat) -> None:
         self._refused_at = self._used
-        self._send_anyway = False
+        self._send_anyway = None
         if self.host.chat is not chat:
             return
         self._worker = None
@@ -253,12 +267,13 @@ class CompactionFeature(Feature):
         self.host.tell(sentence, "warning")
         self.host.return_queue()
 
-    def _add(self, chat: Chat, compaction: Compaction) -> None:
+    def _add(self, chat: Chat, compaction: Compaction, replaces: str = "") -> None:
+        from ..compaction.applying import apply
+
         saved = max(0, compaction.tokens_before - compaction.tokens_after)
         pages = saved // self._page_tokens if self._page_tokens else 0
         compaction = msgspec.structs.replace(compaction, kv_pages=pages)
-        chat.add_compaction(compaction)
-        self.host.history.add_compaction(chat.id, compaction)
+        apply(chat, self.host.history, compaction, replaces=replaces)
         self.host.show_path()
 
     async def _warm_up(self) -> None:
@@ -282,28 +297,23 @@ class CompactionFeature(Feature):
 
     def undo(self, name: str = "") -> None:
         """Send the originals again, those behind the compaction `name` or the last one."""
-        chat = self.host.chat
-        chain = chat.compaction_chain()
-        names = [step.id for step in chain]
-        if not chain or (name and name not in names):
-            self.host.tell("There is no compaction here to undo.", "warning")
-            return
+        from ..compaction.applying import undo
+        from ..compaction.check import Refused
+
         if self.host.turn is not None:
             self.host.tell("An answer is still running; esc stops it.", "warning")
             return
-        undone = chain[names.index(name) if name else -1 :]
-        for step in reversed(undone):
-            self._mark_undone(chat, step.id)
+        try:
+            undone = undo(self.host.chat, self.host.history, name)
+        except Refused as refused:
+            self.host.tell(str(refused), "warning")
+            return
         self._used += sum(step.tokens_before - step.tokens_after for step in undone)
         self.host.show_path()
         sentence = "The originals are sent again, word for word."
         if self._context and self._used > self._context:
             sentence += " They no longer fit into the context, though: F6 compacts."
         self.host.tell(sentence)
-
-    def _mark_undone(self, chat: Chat, name: str) -> None:
-        chat.undo_compaction(name)
-        self.host.history.undo_compaction(chat.id, name)
 
     def show_summary(self, name: str = "") -> None:
         """Open a summary, the last one without a name."""
@@ -332,57 +342,42 @@ class CompactionFeature(Feature):
 
     async def _edit(self, chat: Chat, shown: Compaction, text: str) -> None:
         """Put an edited summary in the place of the old one, which history keeps."""
-        import time
-
-        from ..chats.view import view_entries
-        from ..compaction.sizes import measure
+        from ..compaction.editing import edited
         from ..errors import ClientError
 
-        edited = msgspec.structs.replace(
-            shown, id=new_id(), created=time.time(), summary=text, seconds=0.0
-        )
-        view = view_entries(chat, [*chat.compaction_chain()[:-1], edited])
         try:
-            size = await measure(self.host.client, self.host.state.model_name, view)
+            compaction = await edited(self.host.client, chat, self.host.state.model_name, text)
         except ClientError as error:
             self.host.tell(f"{error.message} The summary is as it was.", "warning")
             return
         if self.host.chat is not chat or self.host.turn is not None:
             return
-        self._mark_undone(chat, shown.id)
-        self._add(chat, msgspec.structs.replace(edited, tokens_after=size.total))
-        self._used = size.total
+        self._add(chat, compaction, shown.id)
+        self._used = compaction.tokens_after
         await self._warm_up()
 
     # When
 
     def _fill(self) -> Fill:
-        from ..compaction.planner import Fill
+        from ..compaction.planner import fill_of
 
-        path = self.host.chat.path
-        active = self.host.chat.active_compaction()
-        turns = None
-        if active is not None:
-            turns = sum(m.role == "user" and m.created > active.created for m in path)
-        notes = min(1024, max(96, self._used // 8))
         said = self.host.preferences
         at = said.compact_at / 100 if said.auto_compact else None
-        return Fill(self._used, self._context, notes, turns, self._refused_at, at)
-
-    def _is_worth_it(self) -> bool:
-        """Whether there are turns to sum up at all."""
-        from ..chats.view import tail_messages
-
-        return sum(m.role == "user" for m in tail_messages(self.host.chat)) > 1
+        return fill_of(
+            self.host.chat, self._used, self._context, refused_at=self._refused_at, at=at
+        )
 
     def _chosen(self, choice: Choice | None) -> None:
         """What to do with a prompt that does not fit."""
-        if choice is None:
+        asked, self._asked = self._asked, None
+        if choice is None or asked is None:
             self.host.return_queue()
             return
-        self._send_anyway = True
+        self._send_anyway = asked[0]
         if choice == "compact":
             self.compact()
+            if not self.running:
+                self.host.return_queue()
         elif choice == "trim":
             self.host.run_task(self._trim_and_send(), group="compaction-trim")
         else:

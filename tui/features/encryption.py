@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from ..history.store import HistoryStore
 
 LOCKED = "Until then, what you say is held in memory only."
-NO_WAY_BACK = "Without it nobody can read the chats, you neither: it cannot be recovered."
 LATER = "The chats stay locked, and what you say is in memory only; /encrypt asks again."
 ASK_AFTER = 0.3
 """Seconds after the start: who types ahead must not type into the passphrase."""
@@ -109,7 +108,7 @@ class EncryptionFeature(Feature):
             self.unlock()
 
     async def _ask_new(self, store: HistoryStore) -> None:
-        from ..history.encryption import load_sqlcipher
+        from ..history.encryption import NO_WAY_BACK, load_sqlcipher
         from ..screens.ask_line import AskLine
 
         try:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ..prompt import Prompt
     from ..transcript.transcript import Transcript
     from ..turn import Turn
+    from ..turn_request import TurnRequest
 
 Handler = Callable[[str], Awaitable[None] | None]
 """Runs a command with its argument, "" where none was given."""
@@ -51,6 +52,10 @@ class Feature:
     def may_send(self, prompt: Prompt) -> bool:
         """Whether a prompt can go out now; one that holds it calls `send_next` later."""
         return True
+
+    async def prepare_request(self, request: TurnRequest) -> TurnRequest:
+        """What is asked in the place of `request`, which is on its way to the daemon."""
+        return request
 
     def on_first_escape(self) -> bool:
         """Escape was pressed; True where it closed something that lies over the chat."""

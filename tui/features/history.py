@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import wording
 from ..history.errors import HistoryError
+from ..history.opening import load_at
 from .encryption import EncryptionFeature
 from .feature import Feature, Handler
 
@@ -264,16 +265,11 @@ class HistoryFeature(Feature):
         if store is None:
             return
         try:
-            loaded = await asyncio.to_thread(store.load, chat)
+            loaded = await asyncio.to_thread(load_at, store, chat, at)
         except HistoryError as error:
             self.host.tell(error.message, "error")
             return
         if loaded is None:
             self.host.tell("This chat was deleted in another window.", "warning")
             return
-        message = loaded.messages.get(at) if at is not None else None
-        if message is not None and message not in loaded.path:
-            # What is said next goes on from there, so that is the branch to come back to.
-            loaded.choose(message)
-            store.choose(chat, message.id)
         self.host.open_chat(loaded, at=at)

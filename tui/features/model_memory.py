@@ -9,20 +9,14 @@ from urllib.parse import quote
 import msgspec
 
 from .. import wording
-from ..api import LoadedModel, ModelEntry
+from ..api import ModelEntry
 from ..errors import ClientError
 from ..model_choice import find_model
+from ..model_requests import load_with, parse_context, unload
 from .feature import Feature, Handler
 
 if TYPE_CHECKING:
     from .models import ModelsFeature
-
-LOAD_PATIENCE = 600.0
-"""Seconds that a model may take to be loaded with another context."""
-
-
-class _Unloaded(msgspec.Struct, frozen=True):
-    unloaded: list[str] = []
 
 
 class _Removed(msgspec.Struct, frozen=True):
@@ -55,13 +49,11 @@ class ModelMemoryFeature(Feature):
         if held is None and self.host.state.model_name == name:
             held = self.host.state.loaded  # loaded since the daemon told its figures
         try:
-            done = await self.host.client.request(
-                _Unloaded, "POST", "/ingle/v1/unload", {"model": name}
-            )
+            was_loaded = await unload(self.host.client, name)
         except ClientError as error:
             self.host.tell(error.message, "error")
             return
-        if not done.unloaded:
+        if not was_loaded:
             self.host.tell(f"{name} is not loaded.")
             return
         size = held.weights_bytes + held.kv_bytes + held.compute_bytes if held else 0
@@ -71,9 +63,9 @@ class ModelMemoryFeature(Feature):
     async def change_context(self, argument: str) -> None:
         """`/ctx`: load the model with another context, after telling what that costs."""
         state = self.host.state
-        words = argument.replace(" ", "").replace(",", "").replace("_", "")
+        context = parse_context(argument)
         now = f" now it has {wording.tokens(state.loaded.context)}." if state.loaded else ""
-        if not words.isdecimal() or not 256 <= int(words) <= 2**24:
+        if context is None:
             self.host.tell(f"/ctx takes a number of tokens, as in /ctx 16384;{now}", "warning")
             return
         if state.model_name is None or not state.can_ask:
@@ -82,7 +74,7 @@ class ModelMemoryFeature(Feature):
         if self.host.turn is not None:
             self.host.tell("An answer is still running; esc stops it.", "warning")
             return
-        self._ask_for_context(state.model_name, int(words))
+        self._ask_for_context(state.model_name, context)
 
     def _ask_for_context(self, name: str, context: int) -> None:
         from ..screens.confirm import ConfirmScreen
@@ -124,13 +116,7 @@ class ModelMemoryFeature(Feature):
     async def _load_with(self, name: str, context: int) -> None:
         self.host.tell(f"Loading {name} with {wording.tokens(context)} tokens of context.")
         try:
-            loaded = await self.host.client.request(
-                LoadedModel,
-                "POST",
-                "/ingle/v1/load",
-                {"model": name, "context": context},
-                patience=LOAD_PATIENCE,
-            )
+            loaded = await load_with(self.host.client, name, context)
         except ClientError as error:
             self.host.add_failure(
                 error.message, error.hint, "/ctx with a smaller number tries again"
@@ -153,10 +139,12 @@ class ModelMemoryFeature(Feature):
         from ..screens.confirm import ConfirmScreen
 
         freed = f"{wording.size(model.size)} of the disk are free then. " if model.size else ""
+        again = "It can be downloaded again."
+        if model.place:
+            freed, again = "", f"Its file stays: {model.place} keeps it."
         screen = ConfirmScreen(
             f"Delete {model.name}?",
-            f"{freed}Your chats stay; what the daemon has stored of their cache goes. "
-            "It can be downloaded again.",
+            f"{freed}Your chats stay; what the daemon has stored of their cache goes. {again}",
             yes="deletes it",
             no="keeps it",
         )

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Mapping
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from .. import wording
+from textual.css.query import NoMatches
+
 from ..chats.message import Message
 from ..composing.mentions import find_mentions
+from ..errors import ClientError
 from ..history.errors import HistoryError
-from ..privacy.route import Route, route_to
+from ..privacy.route import ASK, AUTO, LOCAL, Route, chosen_route, previewed
+from ..privacy.routed_request import routed
+from ..privacy.routing import (
+    Explanation,
+    LedgerTotals,
+    Routing,
+    explain,
+    read_routing,
+    read_totals,
+)
+from ..privacy.sent import ledger_sentence, sent_sentence
+from ..turn_request import TurnRequest
 from ..widgets.route_line import RouteLine
+from ..widgets.title_bar import TitleBar
 from .feature import Feature, Handler
 
 if TYPE_CHECKING:
@@ -25,11 +39,13 @@ SCAN_SECONDS = 0.25
 """The draft is looked at so often at most."""
 QUICK = 4_000
 """Characters that are looked at in passing; a longer draft is looked at in a thread."""
-CHOICES = ("auto", "local", "ask")
+CHOICES = (AUTO, LOCAL, ASK)
+NEXT = {"": AUTO, LOCAL: AUTO, AUTO: ASK}
+"""What `/route` without a word goes on to; it is `LOCAL` from all others."""
 
 
 class PrivacyFeature(Feature):
-    """Everything is local, and this says so; what was found is a hint for the writer."""
+    """Says where messages go, and asks before one leaves; what was found is a hint."""
 
     def __init__(self, host: ChatHost) -> None:
         super().__init__(host)
@@ -37,6 +53,7 @@ class PrivacyFeature(Feature):
         self._patterns_ready = False
         self._mentions: frozenset[str] = frozenset()
         self._files: list[str] = []
+        self.routing = Routing()
 
     def handlers(self) -> Mapping[str, Handler]:
         """See `Feature`."""
@@ -50,13 +67,59 @@ class PrivacyFeature(Feature):
     @property
     def route(self) -> Route:
         """Where the next message goes."""
-        return route_to(self.host.client.endpoint)
+        return chosen_route(self.host.client.endpoint, self.routing, self._choice)
+
+    @property
+    def _choice(self) -> str:
+        return self.routing.of_chat(self.host.chat.settings.route, self.host.state.model_name)
 
     def on_ready(self) -> None:
         """See `Feature`."""
-        line = self._line()
-        if line is not None:
-            line.route = self.route
+        self._show_route()
+
+    def on_chat_opened(self) -> None:
+        """See `Feature`."""
+        self._show_route()
+
+    def on_connected(self) -> None:
+        """See `Feature`."""
+        self.host.run_task(self._learn_routes(), group="routing")
+
+    async def _learn_routes(self) -> None:
+        try:
+            self.routing = await read_routing(self.host.client)
+        except ClientError:  # a daemon from before there were routes has none
+            self.routing = Routing()
+        self._show_route()
+
+    def _show_route(self) -> None:
+        try:
+            screen, route = self.host.composer.screen, self.route
+        except NoMatches:  # the daemon's answer came while the chat was being closed
+            return
+        for line in screen.query(RouteLine):
+            line.route = route
+        for bar in screen.query(TitleBar):
+            bar.route = route
+
+    async def prepare_request(self, request: TurnRequest) -> TurnRequest:
+        """See `Feature`: what leaves has been looked at, and where the policy says so, shown."""
+        if not self.routing.has_choice:
+            return request
+        tell = partial(self.host.tell, severity="warning")
+        return await routed(self.host.client, request, self._choice, self._ask, tell)
+
+    async def _ask(self, said: Explanation) -> str:
+        from ..screens.route_choice import RouteChoiceScreen
+
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        def chosen(choice: str | None) -> None:
+            if not answer.done():
+                answer.set_result(choice or LOCAL)
+
+        self.host.show_screen(RouteChoiceScreen(said), chosen)
+        return await answer
 
     def on_draft_changed(self, text: str) -> None:
         """See `Feature`."""
@@ -71,8 +134,26 @@ class PrivacyFeature(Feature):
         if self._timer is not None:
             self._timer.stop()
 
-    def choose_route(self, argument: str) -> None:
-        """`/route`: the choice there is."""
+    async def choose_route(self, argument: str) -> None:
+        """`/route`: where messages of this chat may go; without a word the next choice."""
+        await self._learn_routes()  # a provider may have been added since
+        if not self.routing.has_choice:
+            self._tell_only_route(argument)
+            return
+        known = (*CHOICES, *self.routing.names)
+        choice = argument or NEXT.get(self._choice, LOCAL)
+        if choice not in known:
+            self.host.tell(f"/route takes {', '.join(known)}.", "warning")
+            return
+        chat = self.host.chat
+        chat.settings.route = choice
+        if chat.messages:
+            self.host.history.set_settings(chat.id, chat.settings)
+        self._show_route()
+        route = self.route
+        self.host.tell(f"{route.mark} {route.word}: {route.reason}")
+
+    def _tell_only_route(self, argument: str) -> None:
         if argument and argument not in CHOICES:
             self.host.tell("/route takes auto, local or ask.", "warning")
             return
@@ -94,31 +175,27 @@ class PrivacyFeature(Feature):
 
     async def tell_what_left(self, _argument: str) -> None:
         """`/sent`: what left the machine, of this chat and of all that are kept."""
-        answers = [m for m in self.host.chat.messages.values() if m.role == "assistant"]
-        routes = Counter(message.facts.route or "local" for message in answers)
-        away = {route: count for route, count in routes.items() if route != "local"}
-        if away:
-            told = ", ".join(f"{count} by {route}" for route, count in sorted(away.items()))
-            self.host.tell(f"Answered elsewhere in this chat: {told}; here: {routes['local']}.")
-            return
-        here = f"{len(answers)} answer{'' if len(answers) == 1 else 's'}"
-        self.host.tell(
-            f"Nothing of this chat left this machine: {here}, all made here.{await self._all()} "
-            "Only a download asks the network, for a model's file by its name."
-        )
+        messages = list(self.host.chat.messages.values())
+        totals = await self._totals()
+        told = sent_sentence(messages, await self._all())
+        self.host.tell(f"{told} {ledger_sentence(totals)}" if totals.requests else told)
 
-    async def _all(self) -> str:
-        """The same of all chats, where they are kept and can be read."""
+    async def _totals(self) -> LedgerTotals:
+        """What the daemon's ledger has of this month, nothing where it keeps none."""
+        try:
+            return await read_totals(self.host.client)
+        except ClientError:
+            return LedgerTotals()
+
+    async def _all(self) -> dict[str, int] | None:
+        """How many answers of all chats went which way, where they are kept and can be read."""
         store = self.host.store
         if store is None:
-            return ""
+            return None
         try:
-            routes = await asyncio.to_thread(store.route_counts)
+            return await asyncio.to_thread(store.route_counts)
         except HistoryError:
-            return ""
-        away = sum(count for route, count in routes.items() if route != "local")
-        here = wording.tokens(routes.get("local", 0))
-        return f" In all chats: {here} here, {wording.tokens(away)} elsewhere."
+            return None
 
     def preview(self, _argument: str) -> None:
         """`/redact`: the draft, or else the last prompt, with masks."""
@@ -183,8 +260,29 @@ class PrivacyFeature(Feature):
 
     def _show(self, found: str | None) -> None:
         line = self._line()
-        if line is not None:
-            line.found = found
+        if line is None:
+            return
+        line.found = found
+        if not self.routing.has_choice or self._choice in ("", LOCAL):
+            return
+        draft = self.host.composer.text
+        if draft.strip() and not draft.startswith("/"):
+            self.host.run_task(self._preview_route(draft), group="route")
+        else:
+            line.route = self.route
+
+    async def _preview_route(self, draft: str) -> None:
+        """Show where this draft would go; the daemon looks at all of it again when it is sent."""
+        chat = self.host.chat
+        named = {} if self._choice in CHOICES else {"model": self._choice}
+        body = {"text": draft, "conversation": chat.label, **named}
+        try:
+            said = await explain(self.host.client, body)
+        except ClientError:
+            return  # it is told when the draft is sent
+        line = self._line()
+        if line is not None and self.host.composer.text == draft and self.host.chat is chat:
+            line.route = previewed(self.route, said)
 
     def _line(self) -> RouteLine | None:
         screen = self.host.composer.screen

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from textual.worker import Worker
 
     from ..chats.chat import Chat
-    from ..chats.message import Message
     from ..history.reading import UnfinishedAnswer
     from ..history.store import HistoryStore
     from ..host import ChatHost
@@ -38,19 +37,30 @@ class ResumingFeature(Feature):
             self.host.run_task(self._take_up(store), group="resume")
 
     def on_chat_opened(self) -> None:
-        """Put back what stood in this chat's composer."""
+        """Put back what stood in this chat's composer, and what came in the background."""
         store, chat = self.host.store, self.host.chat
-        leaf = chat.leaf
-        if leaf is not None and leaf.is_open and leaf.id in self._unseen:
-            self._hand_over(leaf)
+        self._hand_over(chat)
         if store is not None and chat.messages and not self.host.composer.text:
             self.host.run_task(self._give_draft_back(store, chat), group="draft")
 
-    def _hand_over(self, answer: Message) -> None:
-        """Follow an answer no longer in the background: two that follow it would note it twice."""
-        turn, worker = self._unseen.pop(answer.id)
-        worker.cancel()
-        answer.content, answer.reasoning = turn.message.content, turn.message.reasoning
+    def _hand_over(self, chat: Chat) -> None:
+        """Let a chat have the answers as they are here: on the disk they were shorter a moment ago.
+
+        The one on the screen is followed there alone: two that follow it would note it twice.
+        """
+        leaf = chat.leaf
+        for name in self._unseen.keys() & chat.messages.keys():
+            if not chat.messages[name].is_open:
+                continue
+            turn, worker = self._unseen[name]
+            chat.messages[name] = turn.message
+            if leaf is None or leaf.id != name:
+                continue
+            if turn.ending is None:
+                del self._unseen[name]
+                worker.cancel()
+            else:
+                self.host.show_path()
 
     async def _give_draft_back(self, store: HistoryStore, chat: Chat) -> None:
         with suppress(HistoryError):  # a chat that could be read a moment ago; its draft can wait
@@ -66,6 +76,7 @@ class ResumingFeature(Feature):
                 else:
                     await self._resume(store, answer)
         except HistoryError as error:
+            self._looked = False  # and once more with the next connection
             self.host.tell(error.message, "warning")
 
     async def _resume(self, store: HistoryStore, answer: UnfinishedAnswer) -> None:
@@ -80,11 +91,14 @@ class ResumingFeature(Feature):
         if not shown.messages and not shown.temporary and chat.leaf is message:
             self.host.open_chat(chat)
             return
-        self.host.tell(f"An answer in “{chat.title}” goes on; ctrl+g shows the chats.")
-        turn = Turn(self.host.client, store, message, AnswerEntry(""), _nobody_looks)
         given = await asyncio.to_thread(store.given, message.id)
+        there = self.host.chat.messages.get(message.id)  # its chat was opened meanwhile
+        if there is not None and there is self.host.chat.leaf:
+            return
+        turn = Turn(self.host.client, store, there or message, AnswerEntry(""), _nobody_looks)
         worker = self.host.run_task(turn.resume(given), group=f"resume-{answer.message}")
         self._unseen[message.id] = turn, worker
+        self.host.tell(f"An answer in “{chat.title}” goes on; ctrl+g shows the chats.")
 
 
 def _nobody_looks() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..path_entries import place_of
-from ..privacy.route import route_to
 from ..transcript.cleaning import clean
 from ..widgets.title_bar import TitleBar
 from .feature import Feature
@@ -21,8 +20,6 @@ class TitleFeature(Feature):
 
     def on_ready(self) -> None:
         """See `Feature`."""
-        bar = self._bar
-        bar.route = route_to(self.host.client.endpoint)
         self._show_chat()
 
     def on_chat_opened(self) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
-
 from .feature import Feature, Handler
 
 
@@ -18,19 +16,14 @@ class TrimFeature(Feature):
 
     async def trim(self) -> None:
         """Leave out old attachments and long texts, without a model."""
-        from ..chats.view import view_entries
+        from ..compaction.applying import apply
         from ..compaction.check import Refused
-        from ..compaction.sizes import measure
-        from ..compaction.trim import trim
+        from ..compaction.trim import measured_trim
         from ..errors import ClientError
 
         chat, host = self.host.chat, self.host
         try:
-            compaction = trim(chat)
-            views = [view_entries(chat), view_entries(chat, [*chat.compaction_chain(), compaction])]
-            before, after = [
-                await measure(host.client, host.state.model_name, view) for view in views
-            ]
+            compaction = await measured_trim(host.client, chat, host.state.model_name)
         except Refused as refused:
             host.tell(str(refused), "warning")
         except ClientError as error:
@@ -38,9 +31,5 @@ class TrimFeature(Feature):
         else:
             if host.chat is not chat or host.turn is not None:
                 return
-            compaction = msgspec.structs.replace(
-                compaction, tokens_before=before.total, tokens_after=after.total
-            )
-            chat.add_compaction(compaction)
-            host.history.add_compaction(chat.id, compaction)
+            apply(chat, host.history, compaction)
             host.show_path()

@@ -66,9 +66,9 @@ def reuse(facts: MessageFacts) -> str:
     part = facts.cached_tokens / facts.prompt_tokens if facts.prompt_tokens else 0.0
     # "100 %" only where nothing at all was new.
     percent = min(part, 0.99) if new else 1.0
-    return f"{percent * 100:.0f} % reused, {wording.tokens(new)} new"
+    return f"{wording.percent(percent)} reused, {wording.tokens(new)} new"
 
 
 def guesses(accepted: int, drafted: int) -> str:
     """How many guessed tokens were right."""
-    return f"{accepted / drafted * 100:.0f} % of {wording.tokens(drafted)} right"
+    return f"{wording.percent(accepted / drafted)} of {wording.tokens(drafted)} right"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from .. import wording
 from ..api import GaugesEvent, LoadedModel, ModelEntry, PagesEvent, PullProgress
 from ..chats.message import MessageFacts
 from .context_use import ContextUse
@@ -102,7 +103,7 @@ class GaugeState(msgspec.Struct):
         names = {model.name for model in running}
         for name, pull in self.pulls.items():
             part = pull.received / pull.total if pull.total else 0.0
-            rows.append(ModelRow("↓", name, f"{part * 100:.0f} %", part))
+            rows.append(ModelRow("↓", name, wording.percent(part), part))
         names |= self.pulls.keys()
         idle = [m for m in self.models if m.installed and m.writes and m.name not in names]
         for entry in idle[:IDLE_MODELS]:
@@ -112,7 +113,7 @@ class GaugeState(msgspec.Struct):
 
 def _process_row(model: LoadedModel, size: str) -> ModelRow:
     if model.state == "starting":
-        return ModelRow("◐", model.name, f"{model.fraction * 100:.0f} %", model.fraction)
+        return ModelRow("◐", model.name, wording.percent(model.fraction), model.fraction)
     if model.state == "ready":
         return ModelRow("●", model.name, size)
     return ModelRow("○", model.name, model.state)

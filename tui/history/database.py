@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
-from contextlib import closing
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,8 @@ from .encryption import (
     wipe_file,
 )
 from .errors import HistoryError, HistoryLocked, WrongPassphrase
+from .folder_lock import FolderLock
+from .private_file import make_private
 from .schema import migrate
 
 if TYPE_CHECKING:
@@ -39,11 +41,13 @@ class Database:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._passphrase: str | None = None
+        self._lock = FolderLock(folder)
 
     @property
     def path(self) -> Path:
         """The database as it is now: the encrypted one where there is or was one."""
-        encrypted = self._passphrase is not None or self.is_encrypted
+        was_encrypted = self._passphrase is not None and not (self.folder / PLAIN).exists()
+        encrypted = self.is_encrypted or was_encrypted
         return self.folder / (ENCRYPTED if encrypted else PLAIN)
 
     @property
@@ -62,28 +66,38 @@ class Database:
 
     def unlock(self, passphrase: str) -> None:
         """Keep the passphrase for later connections; raises `WrongPassphrase`."""
-        self._open(self.folder / ENCRYPTED, passphrase).close()
-        self._passphrase = passphrase
+        # From here on nobody else makes another file of it.
+        self._lock.share()
+        if self.is_encrypted:
+            self._open(self.folder / ENCRYPTED, passphrase).close()
+            self._passphrase = passphrase
 
     def connect(self) -> Connection:
         """A connection to tables of this version, made where there is no database yet.
 
         Raises `HistoryLocked`, `HistoryError` for a newer version, or an error of the database.
+        Until `leave` no other program encrypts or decrypts the chats.
         """
         if self.is_locked:
             raise HistoryLocked
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.folder.chmod(0o700)
+        self._lock.share()
+        if self.is_locked:  # another program has encrypted them while this one waited
+            raise HistoryLocked
+        return self._connect()
+
+    def _connect(self) -> Connection:
+        """A connection for one who shares the folder, or has it alone."""
         path = self.path
+        passphrase = self._passphrase if path.name == ENCRYPTED else None
         if path.name == ENCRYPTED and path.exists() and (self.folder / PLAIN).exists():
             # A crash in the middle of encrypting, or of the way back: the encrypted one counts.
             wipe_file(self.folder / PLAIN)
-        # Made here, since SQLite would let the umask decide who may read it. The companions get
-        # the same mode from SQLite.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        make_private(path)
         if path.stat().st_mode & 0o077:
             path.chmod(0o600)
-        connection = self._open(path, self._passphrase)
+        connection = self._open(path, passphrase)
         try:
             migrate(connection)
         except BaseException:
@@ -91,35 +105,47 @@ class Database:
             raise
         return connection
 
+    def leave(self) -> None:
+        """Let other programs encrypt or decrypt the chats; no connection may be open any more."""
+        self._lock.release()
+
     def encrypt(self, passphrase: str) -> None:
         """Encrypt the database, which nobody in this program may hold open meanwhile.
 
-        Raises `HistoryError` where another program uses it, or SQLCipher is missing.
+        Raises `HistoryError` where another program has it open, or SQLCipher is missing.
         """
         load_sqlcipher()
-        with closing(self.connect()) as guard:
-            _refuse_others(guard)
-            guard.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            # From here to the end nobody else can write to the old file.
-            guard.execute("BEGIN IMMEDIATE")
-            encrypt_file(self.folder / PLAIN, self.folder / ENCRYPTED, passphrase)
-        # Closing the last connection makes companions again.
-        wipe_file(self.folder / PLAIN)
-        self._passphrase = passphrase
+        self.connect().close()  # so that there is one
+        with self._alone():
+            if self.is_encrypted:
+                raise HistoryLocked
+            self._connect().close()  # which puts the log into the file
+            try:
+                encrypt_file(self.folder / PLAIN, self.folder / ENCRYPTED, passphrase)
+            finally:
+                if self.is_encrypted:  # even if the old file could not be wiped
+                    self._passphrase = passphrase
 
     def decrypt(self) -> None:
         """Keep the chats in the clear again; raises as `encrypt` does."""
         passphrase = self._passphrase
         if passphrase is None:
             raise HistoryLocked
-        with closing(self.connect()) as guard:
-            _refuse_others(guard)
-            guard.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            guard.execute("BEGIN IMMEDIATE")
-            decrypt_file(self.folder / ENCRYPTED, self.folder / PLAIN, passphrase)
-        for companion in COMPANIONS:
-            (self.folder / (ENCRYPTED + companion)).unlink(missing_ok=True)
-        self._passphrase = None
+        with self._alone():
+            if self.is_encrypted:
+                self._connect().close()
+                decrypt_file(self.folder / ENCRYPTED, self.folder / PLAIN, passphrase)
+            self._passphrase = None
+
+    @contextmanager
+    def _alone(self) -> Generator[None]:
+        """Have the folder alone; raises `HistoryError` where another program has it open."""
+        if not self._lock.take():
+            raise HistoryError("Another ingle has these chats open.", "Close it, then try again.")
+        try:
+            yield
+        finally:
+            self._lock.release()
 
     def left_in_the_clear(self) -> list[str]:
         """Names of databases that were set aside as damaged, which stay as they were."""
@@ -158,17 +184,6 @@ class Database:
             connection.close()
             raise
         return connection
-
-
-def _refuse_others(connection: Connection) -> None:
-    from .reading import living_sessions
-
-    sessions = {
-        row
-        for (row,) in connection.execute("SELECT row FROM sessions WHERE pid != ?", (os.getpid(),))
-    }
-    if living_sessions(connection, sessions):
-        raise HistoryError("Another ingle has these chats open.", "Close it, then try again.")
 
 
 def _connect(path: Path, *, encrypted: bool) -> Connection:
@@ -215,6 +230,12 @@ def is_damage(error: BaseException) -> bool:
 def is_conflict(error: BaseException) -> bool:
     """Whether what should be written does not fit what is there."""
     return type(error).__name__ == "IntegrityError"
+
+
+def is_unwritable(error: BaseException) -> bool:
+    """Whether it is what should be written that fails, so that trying again cannot help."""
+    own = type(error).__name__ in ("DataError", "InterfaceError", "ProgrammingError")
+    return own or not isinstance(error, (OSError, *database_errors()))
 
 
 def storage_trouble(error: BaseException) -> str:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
 MIN_PASSPHRASE = 8
+NO_WAY_BACK = "Without it nobody can read the chats, you neither: it cannot be recovered."
 PART = ".part"
 COMPANIONS = ("-wal", "-shm", "-journal")
 _WIPE_CHUNK = 1 << 20
@@ -122,7 +123,7 @@ def _copy(source: Path, source_key: str, target: Path, target_key: str) -> None:
 
 
 def _put_in_place(part: Path, target: Path) -> None:
-    with part.open("rb") as file:
+    with part.open("r+b") as file:
         os.fsync(file.fileno())
     part.replace(target)
     if os.name != "nt":

@@ -60,15 +60,28 @@ def add_chat(
     add_settings(connection, id, body)
 
 
-def add_settings(connection: Connection, chat: str, body: str) -> None:
-    """The chat's settings from now on; nothing where they are the same, or there is no chat."""
+def add_settings(connection: Connection, chat: str, body: str, known: str | None = None) -> None:
+    """The chat's settings from now on; nothing where they are the same, or there is no chat.
+
+    Where another program has changed them since they were `known`, only what is different from
+    that is changed.
+    """
     last = connection.execute(
         "SELECT body FROM settings WHERE chat = ? ORDER BY row DESC LIMIT 1", (chat,)
     ).fetchone()
+    if last is not None and known not in (None, last[0]):
+        body = _merged(last[0], body, msgspec.json.decode(known or "{}"))
     if last is None or last[0] != body:
         connection.execute(
             "INSERT INTO settings(chat, body) SELECT id, ? FROM chats WHERE id = ?", (body, chat)
         )
+
+
+def _merged(last: str, body: str, known: dict[str, Any]) -> str:
+    """The `last` settings with what `body` changes in those that were `known`."""
+    said: dict[str, Any] = msgspec.json.decode(body)
+    changed = {name: value for name, value in said.items() if known.get(name) != value}
+    return storable_json(msgspec.json.decode(last) | changed)
 
 
 class MessageNote(msgspec.Struct, frozen=True):
@@ -174,7 +187,7 @@ def add_ending(connection: Connection, message: str, ending: Ending, facts: str)
         "INSERT INTO endings(message, ending, facts, pieces) VALUES (?, ?, ?, ?)",
         (row, ending, facts, pieces),
     )
-    _index(connection, row, _indexed_text(connection, row))
+    index_message(connection, row)
 
 
 def add_choice(connection: Connection, message: str) -> None:
@@ -252,6 +265,11 @@ def chat_head(chat: Chat) -> tuple[str, float, str]:
 def encode_facts(facts: MessageFacts) -> str:
     """The facts as a row keeps them."""
     return storable_json(facts)
+
+
+def index_message(connection: Connection, row: int) -> None:
+    """Have a message found by its words; it must not be in the index."""
+    _index(connection, row, _indexed_text(connection, row))
 
 
 def _delete_messages(connection: Connection, rows: list[int]) -> None:

@@ -149,7 +149,8 @@ def migrate(connection: Connection, steps: Sequence[Callable[[Connection], None]
         connection.execute(f"PRAGMA user_version = {len(steps)}")
         connection.execute("COMMIT")
     except BaseException:
-        connection.execute("ROLLBACK")
+        if connection.in_transaction:  # a full disk has ended it already
+            connection.execute("ROLLBACK")
         raise
 
 

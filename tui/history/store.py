@@ -8,9 +8,11 @@ import time
 from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from . import notes, reading
+from ..chats.history import History
+from . import answers, notes, reading
+from .backup import wipe_backups
 from .database import Database, database_errors, is_damage, storage_trouble
 from .errors import HistoryError, SearchSuperseded
 from .writer import HistoryWriter
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from ..chats.chat import Chat, ChatSettings
     from ..chats.compaction import Compaction
     from ..chats.message import Ending, Message, MessageFacts
+    from .answers import KeptAnswer
     from .imports.import_chats import ImportReport
     from .reading import ChatSummary, ModelSpeed, UnfinishedAnswer
     from .search import SearchHit
@@ -39,7 +42,7 @@ def open_history(folder: Path, on_trouble: Callable[[str], None]) -> HistoryStor
     return HistoryStore(Database(folder), on_trouble)
 
 
-class HistoryStore:
+class HistoryStore(History):
     """Implements `History`, which never waits, and reads, which does: call that in a thread.
 
     Everything noted is committed within half a second by one thread. Reading sees what was noted
@@ -55,6 +58,8 @@ class HistoryStore:
         self._searching = threading.Lock()
         self._searches = itertools.count(1)
         self._newest_search = 0
+        self._importing = threading.Lock()
+        self._known: dict[str, str] = {}
 
     @property
     def is_able(self) -> bool:
@@ -64,6 +69,7 @@ class HistoryStore:
     def add_chat(self, chat: Chat) -> None:
         """See `History`."""
         head = notes.chat_head(chat)
+        self._known[chat.id] = head[2]
         self._writer.put(lambda connection: notes.add_chat(connection, *head))
 
     def add_message(self, chat: str, message: Message) -> None:
@@ -100,8 +106,9 @@ class HistoryStore:
 
     def set_settings(self, chat: str, settings: ChatSettings) -> None:
         """See `History`."""
-        body = notes.encode_settings(settings)
-        self._writer.put(lambda connection: notes.add_settings(connection, chat, body))
+        body, known = notes.encode_settings(settings), self._known.get(chat)
+        self._known[chat] = body
+        self._writer.put(lambda connection: notes.add_settings(connection, chat, body, known))
 
     def add_compaction(self, chat: str, compaction: Compaction) -> None:
         """See `History`."""
@@ -128,7 +135,10 @@ class HistoryStore:
 
     def load(self, chat: str) -> Chat | None:
         """The chat as it was left, None where there is none."""
-        return self._read(lambda connection: reading.load_chat(connection, chat))
+        loaded = self._read(lambda connection: reading.load_chat(connection, chat))
+        if loaded is not None:
+            self._known[chat] = notes.encode_settings(loaded.settings)
+        return loaded
 
     def draft(self, chat: str) -> str:
         """What stood in the composer of a chat."""
@@ -136,7 +146,9 @@ class HistoryStore:
 
     def settings(self, chat: str) -> ChatSettings:
         """What a chat is held with."""
-        return self._read(lambda connection: reading.load_settings(connection, chat))
+        settings = self._read(lambda connection: reading.load_settings(connection, chat))
+        self._known[chat] = notes.encode_settings(settings)
+        return settings
 
     def message_text(self, message: str) -> str:
         """What a message says, with its attachments; "" where there is none."""
@@ -167,6 +179,19 @@ class HistoryStore:
         return self._ask_writer(
             lambda connection: reading.claim_unfinished(connection, self._writer.session)
         )
+
+    def claim(self, message: str) -> bool:
+        """Whether this program is the one that writes an open answer down, from now on or already.
+
+        False where another one that is alive does, and where nobody does any more.
+        """
+        return self._ask_writer(
+            lambda connection: answers.claim_answer(connection, message, self._writer.session)
+        )
+
+    def answer(self, message: str) -> KeptAnswer | None:
+        """An answer as it is on the disk now, None where it was deleted."""
+        return self._read(lambda connection: answers.read_answer(connection, message))
 
     def route_counts(self) -> dict[str, int]:
         """How many answers of all chats went which way, `local` among them."""
@@ -211,11 +236,13 @@ class HistoryStore:
         """
         from .imports.import_chats import import_chats
 
+        path = path.expanduser()
+        if path.resolve() == self.database.path.resolve():
+            raise HistoryError("These chats are ingle's own, and here already.")
         self._writer.flush(PATIENCE)
         try:
-            connection = self.database.connect()
-            with closing(connection):
-                return import_chats(connection, path.expanduser(), progress)
+            with self._importing, closing(self.database.connect()) as connection:
+                return import_chats(connection, path, progress)
         except (OSError, *database_errors()) as error:
             raise HistoryError(
                 f"The chats cannot be imported: {storage_trouble(error)}."
@@ -223,7 +250,10 @@ class HistoryStore:
 
     def unlock(self, passphrase: str) -> None:
         """Open encrypted chats, and write what was said meanwhile; raises `WrongPassphrase`."""
-        self.database.unlock(passphrase)
+        try:
+            self.database.unlock(passphrase)
+        except (OSError, *database_errors()) as error:
+            raise self._reading_failed(error) from error
         self._writer.wake()
 
     def unlock_with_keyring(self) -> bool:
@@ -258,12 +288,15 @@ class HistoryStore:
 
     def _convert(self, conversion: Callable[[], None]) -> None:
         """Let the database become another file, while notes wait in memory."""
-        self._writer.pause()
         try:
-            with self._reading, self._searching:
+            if not self._writer.pause():
+                raise HistoryError("The chats are still being written.", "Try again in a moment.")
+            with self._reading, self._searching, self._importing:
                 self._close_reader()
                 self._close_searcher()
                 conversion()
+                if self.database.is_encrypted:
+                    wipe_backups(self.database.folder)
         except (OSError, *database_errors()) as error:
             raise HistoryError(f"Nothing was changed: {storage_trouble(error)}.") from error
         finally:
@@ -280,6 +313,7 @@ class HistoryStore:
             self._close_reader()
         with self._searching:
             self._close_searcher()
+        self.database.leave()
         return done
 
     def _read(self, question: Callable[[Connection], R]) -> R:
@@ -300,11 +334,12 @@ class HistoryStore:
 
     def _ask_writer(self, question: Callable[[Connection], R]) -> R:
         """Have something that reads and writes done in its turn, and wait for its result."""
-        results: list[R] = []
-        self._writer.put(lambda connection: results.append(question(connection)))
-        if not self._writer.flush(PATIENCE) or not results:
+        asked = _Question(question)
+        self._writer.put(asked)
+        if not self._writer.flush(PATIENCE) or not asked.answers:
+            asked.withdraw()
             raise HistoryError("The chats cannot be written now.", "Try again in a moment.")
-        return results[-1]
+        return asked.answers[-1]
 
     def _close_searcher(self) -> None:
         if self._searcher is not None:
@@ -315,3 +350,22 @@ class HistoryStore:
         if self._reader is not None:
             self._reader.close()
             self._reader = None
+
+
+class _Question(Generic[R]):
+    """Something to be asked by the writer; once withdrawn it is asked no more."""
+
+    def __init__(self, question: Callable[[Connection], R]) -> None:
+        self._question = question
+        self._asking = threading.Lock()
+        self._withdrawn = False
+        self.answers: list[R] = []
+
+    def __call__(self, connection: Connection) -> None:
+        with self._asking:
+            if not self._withdrawn:
+                self.answers.append(self._question(connection))
+
+    def withdraw(self) -> None:
+        with self._asking:
+            self._withdrawn = True

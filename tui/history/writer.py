@@ -6,10 +6,21 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from . import notes
-from .database import Database, damage, database_errors, is_conflict, is_damage, storage_trouble
+from .backup import Backup, check_for, is_due, restore, wipe_backups
+from .database import (
+    PLAIN,
+    Database,
+    damage,
+    database_errors,
+    is_conflict,
+    is_damage,
+    is_unwritable,
+    storage_trouble,
+)
 from .errors import HistoryError, HistoryLocked
 from .wipe import wipe_deleted
 
@@ -18,8 +29,22 @@ if TYPE_CHECKING:
 
 INTERVAL = 0.4
 """Seconds between two commits while something comes: what is older is on the disk."""
+CHECK_SECONDS = 0.25
+"""How long the file is looked through before the first note is written."""
+BACKUP_AFTER = 20.0
+"""Seconds after the first note from which on a copy may be made."""
+BACKUP_PAUSE = 3600.0
+"""Seconds between two looks whether a copy is due."""
 RETRY = 2.0
 """Seconds after which writing is tried again when it failed."""
+
+LOCKED_MEANWHILE = (
+    "Another ingle has encrypted the chats. What is said is held in memory until /encrypt has the "
+    "passphrase."
+)
+
+CHAT_GONE = "A chat was deleted in another window; what is said in it is not kept."
+NOT_KEPT = "Something that was said could not be kept:"
 
 Note = Callable[["Connection"], object]
 
@@ -55,12 +80,15 @@ class HistoryWriter:
         self._hurry = 0
         self._closing = False
         self._paused = 0
+        self._writing = False
         self._thread: threading.Thread | None = None
         self._connection: Connection | None = None
         self._in_trouble = False
         self._told = False
         self._refused = False
         self._session: int | None = None
+        self._opened_at = 0.0
+        self._backup: Backup | None = None
 
     @property
     def session(self) -> int:
@@ -112,13 +140,19 @@ class HistoryWriter:
             self._in_trouble = False
             self._changed.notify_all()
 
-    def pause(self) -> None:
-        """Write what there is and close the database, until `resume`; notes wait in memory."""
+    def pause(self) -> bool:
+        """Write what there is and close the database, until `resume`; notes wait in memory.
+
+        False where the database is still being written.
+        """
         self.flush(5.0)
+        ended = self._backup is None or self._backup.stop(10.0)
         with self._changed:
             self._paused += 1
             self._changed.notify_all()
-            self._changed.wait_for(lambda: self._connection is None, 10.0)
+            return ended and self._changed.wait_for(
+                lambda: self._connection is None and not self._writing, 10.0
+            )
 
     def resume(self) -> None:
         """Go on after `pause`."""
@@ -134,6 +168,8 @@ class HistoryWriter:
             self._changed.notify_all()
         if thread is not None:
             thread.join(seconds)
+        if self._backup is not None:
+            self._backup.stop(1.0)
         return self._written >= self._taken or self._refused
 
     def _add(self, note: Note) -> None:
@@ -163,10 +199,12 @@ class HistoryWriter:
     def _next_batch(self, last: float) -> list[Note] | None:
         """What is to be written now, None at the end."""
         with self._changed:
+            self._writing = False
             while True:
-                if self._paused and self._connection is not None:
-                    self._connection.close()
-                    self._connection = None
+                if self._paused:
+                    if self._connection is not None:
+                        self._connection.close()
+                        self._connection = None
                     self._changed.notify_all()
                 if self._closing and (not self._notes or self._database.is_locked):
                     return None
@@ -175,6 +213,7 @@ class HistoryWriter:
                 wait = RETRY if self._in_trouble else INTERVAL
                 hurried = self._hurry > self._written and not self._in_trouble
                 if ready and (since >= wait or self._closing or hurried):
+                    self._writing = True
                     batch, self._notes = self._notes, []
                     self._growing.clear()
                     return batch
@@ -187,6 +226,7 @@ class HistoryWriter:
             self._commit(connection, batch)
         except HistoryLocked:
             self._put_back(batch)
+            self._tell_once(LOCKED_MEANWHILE)
             return False
         except (HistoryError, OSError, *database_errors()) as error:
             return self._fail(batch, error)
@@ -197,7 +237,20 @@ class HistoryWriter:
         if recovered:
             self._on_trouble("Chats are kept again; nothing is missing.")
         wipe_deleted(connection)
+        self._back_up()
         return True
+
+    def _back_up(self) -> None:
+        """Begin the day's copy, once this program is more than a moment's look."""
+        database, now = self._database, time.monotonic()
+        if now - self._opened_at < BACKUP_AFTER or database.path.name != PLAIN:
+            return
+        if self._backup is not None and self._backup.is_running:
+            return
+        self._opened_at = now + BACKUP_PAUSE - BACKUP_AFTER
+        with suppress(*database_errors()):  # at the next look, then
+            if is_due(database.folder, time.time()):
+                self._backup = Backup(database.folder)
 
     def _commit(self, connection: Connection, batch: list[Note]) -> None:
         try:
@@ -205,30 +258,33 @@ class HistoryWriter:
             for note in batch:
                 note(connection)
             connection.execute("COMMIT")
-        except database_errors() as error:
+        except Exception as error:
             _roll_back(connection)
-            if not is_conflict(error):
+            if not is_conflict(error) and not is_unwritable(error):
                 raise
             self._commit_one_by_one(connection, batch)
 
     def _commit_one_by_one(self, connection: Connection, batch: list[Note]) -> None:
-        """Leave out what does not fit what is there: its chat was deleted by another program."""
+        """Leave out what cannot be written: one such note must not keep all others from it."""
+        left_out: list[Exception] = []
         connection.execute("BEGIN IMMEDIATE")
         try:
             for note in batch:
                 connection.execute("SAVEPOINT note")
                 try:
                     note(connection)
-                except database_errors() as error:
-                    if not is_conflict(error):
+                except Exception as error:
+                    if not is_conflict(error) and not is_unwritable(error):
                         raise
+                    left_out.append(error)
                     connection.execute("ROLLBACK TO note")
                 connection.execute("RELEASE note")
             connection.execute("COMMIT")
         except BaseException:
             _roll_back(connection)
             raise
-        self._on_trouble("A chat was deleted in another window; what is said in it is not kept.")
+        for error in left_out[-1:]:
+            self._on_trouble(CHAT_GONE if is_conflict(error) else f"{NOT_KEPT} {error}")
 
     def _open(self) -> Connection:
         if self._connection is None:
@@ -241,6 +297,11 @@ class HistoryWriter:
                 connection.close()
                 raise
             self._connection = connection
+            self._opened_at = time.monotonic()
+            if self._database.path.name != PLAIN:  # none is kept in the clear
+                wipe_backups(self._database.folder)
+            if (found := check_for(connection, CHECK_SECONDS)) != "ok":
+                raise damage(found)
             wipe_deleted(connection)
         return self._connection
 
@@ -249,35 +310,60 @@ class HistoryWriter:
             self._connection.close()
             self._connection = None
         if is_damage(error):
-            self._set_aside()
-            self._put_back(batch)
+            self._put_back(batch, in_trouble=not self._mend())
             return False
         if isinstance(error, HistoryError):
             self._refuse(error)
             return False
         self._put_back(batch, in_trouble=True)
+        self._tell_once(
+            f"Chats cannot be kept now: {storage_trouble(error)}. "
+            "What is said is held in memory, and written as soon as that works."
+        )
+        return False
+
+    def _tell_once(self, trouble: str) -> None:
         if not self._told:
             self._told = True
-            self._on_trouble(
-                f"Chats cannot be kept now: {storage_trouble(error)}. "
-                "What is said is held in memory, and written as soon as that works."
-            )
-        return False
+            self._on_trouble(trouble)
 
     def check(self) -> None:
         """Look whether the file is damaged, since reading it failed."""
-        self.put(_check)
+        from .mending import mend
 
-    def _set_aside(self) -> None:
+        self.put(mend)
+
+    def _mend(self) -> bool:
+        """Mend a damaged file, or begin a new one; False where neither can be done now."""
+        from .mending import mend
+
+        try:
+            with closing(self._database.connect()) as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                mend(connection)
+                connection.execute("COMMIT")
+        except (HistoryError, OSError, *database_errors()) as error:
+            return is_damage(error) and self._set_aside()
+        # It is sound now, or another program has set the damaged one aside.
+        return True
+
+    def _set_aside(self) -> bool:
         """Begin a new database where the old one is damaged, and say so."""
         try:
             kept = self._database.set_aside()
-        except OSError:
-            return
+            # There is no copy of encrypted chats.
+            made = None if self._database.is_encrypted else restore(self._database.folder)
+        except OSError as error:
+            self._tell_once(f"The chats on the disk are damaged, and {storage_trouble(error)}.")
+            return False
+        now = "new ones are kept from now on"
+        if made is not None:
+            when = time.strftime("%Y-%m-%d %H:%M", time.localtime(made))
+            now = f"those of {when} are back in their place; what was said later is only there"
         self._on_trouble(
-            f"The chats on the disk are damaged. They were set aside as {kept.name}, "
-            "and new ones are kept from now on."
+            f"The chats on the disk are damaged. They were set aside as {kept.name}, and {now}."
         )
+        return True
 
     def _refuse(self, error: HistoryError) -> None:
         with self._changed:
@@ -297,9 +383,3 @@ class HistoryWriter:
 def _roll_back(connection: Connection) -> None:
     if connection.in_transaction:
         connection.execute("ROLLBACK")
-
-
-def _check(connection: Connection) -> None:
-    found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if found != "ok":
-        raise damage(found)

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable
 from typing import TextIO
 
+from .. import wording
+from ..transcript.cleaning import clean
 from .output import PlainOutput
 
 CONTINUES = "\\"
 """At its end a line says that the prompt goes on."""
+LONGEST_LINE = 4_000_000
+"""Characters of one line; a longer one is not text for a model."""
+_MARK = "\ufeff"
+"""Some programs begin a file with it; it is no word of anybody."""
 
 
 class LineReader:
@@ -18,6 +25,7 @@ class LineReader:
     def __init__(self, output: PlainOutput, source: TextIO | None = None) -> None:
         self._output = output
         self._source = source or sys.stdin
+        self._is_first = True
         self.is_person = self._source.isatty()
         if self.is_person:
             _load_readline()
@@ -31,6 +39,20 @@ class LineReader:
                 break
             lines[-1] = line.removesuffix(CONTINUES)
         return "\n".join(lines) if lines else None
+
+    def edit(self, label: str, text: str) -> str | None:
+        """What `text`, of one line, was changed to; None at the end of the input."""
+        try:
+            import readline
+        except ImportError:  # not on Windows: it is typed anew
+            return self._line(label)
+        if not self.is_person:
+            return self._line(label)
+        readline.set_startup_hook(lambda: readline.insert_text(text))
+        try:
+            return self._line(label)
+        finally:
+            readline.set_startup_hook()
 
     def remember(self, prompts: Iterable[str]) -> None:
         """Offer earlier prompts, the oldest first, to the key up."""
@@ -61,15 +83,32 @@ class LineReader:
         answer = self._line(f"{question} Yes or no: ")
         return answer is not None and answer.strip().lower() in ("y", "yes")
 
+    def ask(self, question: str) -> str:
+        """One line of text, "" for none."""
+        return (self._line(question) or "").strip()
+
     def _line(self, label: str) -> str | None:
         if not self.is_person:
-            line = self._source.readline()
-            return line.rstrip("\n") if line else None
+            return self._read()
         try:
-            return input(label)
+            return input(clean(label))
         except EOFError:
             self._output.line()
             return None
+
+    def _read(self) -> str | None:
+        """The next line that is not too long, None at the end."""
+        while line := self._source.readline(LONGEST_LINE + 1):
+            if self._is_first:
+                self._is_first = False
+                line = line.removeprefix(_MARK)
+            if len(line) <= LONGEST_LINE:
+                return line.rstrip("\n")
+            while line and not line.endswith("\n"):
+                line = self._source.readline(LONGEST_LINE)
+            limit = wording.tokens(LONGEST_LINE)
+            self._output.error(f"A line of more than {limit} characters is left out.")
+        return None
 
 
 def _load_readline() -> None:
@@ -78,5 +117,7 @@ def _load_readline() -> None:
         import readline
     except ImportError:
         return
-    # What is pasted must not run as several prompts one after the other.
-    readline.parse_and_bind("set enable-bracketed-paste on")
+    # What is pasted must not run as several prompts one after the other. A simple terminal would
+    # show what asks for that.
+    pasting = "off" if os.environ.get("TERM", "dumb") == "dumb" else "on"
+    readline.parse_and_bind(f"set enable-bracketed-paste {pasting}")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
+
+from ..ending_signals import ending_signals
 
 if TYPE_CHECKING:
     from ..folders import Folders
@@ -26,7 +29,8 @@ def run_plain(
     from .output import PlainOutput
     from .session import PlainSession
 
-    signal.signal(signal.SIGTERM, _leave)
+    _end_on_signals()
+    _forgive_bytes()
     output = PlainOutput()
     store = None
     if folders is not None:
@@ -41,18 +45,35 @@ def run_plain(
         DaemonClient(socket_path, address),
         output,
         LineReader(output),
+        folders=folders,
         model=model,
         temporary=temporary,
         store=store,
         start_daemon=start_daemon,
     )
+    status = 1
     try:
-        return session.run()
+        status = session.run()
     finally:
-        if store is not None:
-            store.close()
+        if store is not None and not store.close():
+            output.error("The end of the last chat could not be written.")
+            status = 1
+    return status
 
 
-def _leave(_signal: int, _frame: object) -> None:
+def _forgive_bytes() -> None:
+    """Put marks in the place of bytes that are no text, and of letters that have no bytes here."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _end_on_signals() -> None:
+    """Let a `kill` and a closed terminal end us in order, so that nothing said is lost."""
+    for number in ending_signals():
+        signal.signal(number, _leave)
+
+
+def _leave(number: int, _frame: object) -> None:
     # An exception, so that the history is closed on the way out.
-    sys.exit(128 + signal.SIGTERM)
+    sys.exit(128 + number)

@@ -12,15 +12,18 @@ from ..transcript.cleaning import StreamCleaner, clean
 
 NEWS_INTERVAL = 5.0
 """Seconds between two lines about the same thing that goes on."""
+LONGEST_HELD = 400
+"""Characters of a sentence after which its words are written before it ends."""
 BELL = "\a"
-_SENTENCE = re.compile(r".*(?:\n|[.!?:;…。！？]\s)", re.DOTALL)
+_SENTENCE = re.compile(r".*(?:\n|[.!?:;…]\s|[。！？])", re.DOTALL)
+_WORDS = re.compile(r".*\s", re.DOTALL)
 
 
 class PlainOutput:
     """Writes what is said; a screen reader speaks each line as it comes.
 
     Nothing is rewritten, no cursor is moved and no colour is used. Errors go to `errors`, with the
-    word in front.
+    word in front. Once a reader is gone (`BrokenPipeError`), nothing more is tried.
     """
 
     def __init__(
@@ -36,6 +39,7 @@ class PlainOutput:
         self._cleaner = StreamCleaner()
         self._held = ""
         self._open = False
+        self._gone: set[TextIO] = set()
         self.failures = 0
 
     @property
@@ -53,8 +57,7 @@ class PlainOutput:
         self.end_answer()
         self.failures += 1
         text = f"Error: {clean(message)}" + (f" {clean(hint)}" if hint else "")
-        self._errors.write(f"{text}\n")
-        self._errors.flush()
+        self._put(self._errors, f"{text}\n")
 
     def news(self, text: str) -> None:
         """Write a line about what goes on, unless the last one is fresh."""
@@ -73,6 +76,8 @@ class PlainOutput:
         """Write the sentences that are complete: half ones would be spoken in pieces."""
         self._held += self._cleaner.feed(text)
         complete = _SENTENCE.match(self._held)
+        if complete is None and len(self._held) > LONGEST_HELD:
+            complete = _WORDS.match(self._held)
         if complete is not None:
             self._held = self._held[complete.end() :]
             self._write(complete[0])
@@ -90,6 +95,20 @@ class PlainOutput:
         if self.is_terminal:
             self._write(BELL)
 
+    def ask_terminal(self, sequence: str) -> None:
+        """Write a sequence of our own that the terminal is to obey; a file gets none."""
+        if self.is_terminal:
+            self._write(sequence)
+
     def _write(self, text: str) -> None:
-        self._out.write(text)
-        self._out.flush()
+        self._put(self._out, text)
+
+    def _put(self, stream: TextIO, text: str) -> None:
+        if stream in self._gone:
+            return
+        try:
+            stream.write(text)
+            stream.flush()
+        except OSError:
+            self._gone.add(stream)
+            raise

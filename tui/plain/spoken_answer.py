@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..transcript.cleaning import clean
 from ..transcript.entries import AnswerEntry
 from .output import PlainOutput
 
@@ -19,13 +20,22 @@ class SpokenAnswer(AnswerEntry):
     def append(self, text: str) -> None:
         """Write what completes a sentence."""
         if not self._begun:
+            text = text.lstrip()
+            if not text:
+                return
             self._begun = True
             self._output.begin_answer(SPEAKER)
-            text = text.lstrip()
         self._output.answer(text)
+
+    def append_reasoning(self, text: str, tokens: int = 0) -> None:
+        """Nothing: that the model thinks is told, and not what."""
 
     def annotate(self, note: str) -> None:
         """Nothing: figures are told when they are asked for."""
+
+    def answered_by(self, model: str) -> None:
+        """Say that it is not answered here."""
+        self._output.line(f"Answered by {clean(model)}, not on this machine.")
 
     def finish(self, ending: str = "") -> None:
         """End the answer, and say why where it did not end by itself."""

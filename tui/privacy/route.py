@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from .routing import Explanation, Routing
+
 _THIS_MACHINE = frozenset({"127.0.0.1", "::1", "[::1]", "localhost"})
+
+LOCAL, AUTO, ASK = "local", "auto", "ask"
+"""What a chat's route can be, beside the name of a route or of a provider's model."""
 
 
 class Route(NamedTuple):
@@ -42,3 +47,57 @@ def route_to(endpoint: str) -> Route:
         "no cloud provider is configured.",
         "its daemon",
     )
+
+
+def chosen_route(endpoint: str, routing: Routing, choice: str) -> Route:
+    """Where messages of a chat go whose route is `choice`, "" where nobody chose one."""
+    base = route_to(endpoint)
+    if base.kind != "local" or not routing.has_choice:
+        return base
+    clouds = ", ".join(provider.name for provider in routing.providers)
+    if choice in ("", LOCAL):
+        return base._replace(
+            reason=f"This chat is answered here. /route auto would let {clouds} answer what "
+            "the policy lets go.",
+            short="chosen",
+        )
+    if choice == AUTO:
+        return Route(
+            "auto",
+            "⇄",
+            "AUTO",
+            "what is sensitive stays here",
+            f"The policy looks at each message: what it lets go may be answered by {clouds}.",
+            "policy",
+        )
+    if choice == ASK:
+        return Route(
+            "ask",
+            "⇄",
+            "ASK",
+            "you are asked before anything leaves",
+            f"Before a message goes to {clouds} you see what would leave, and decide.",
+            "asked",
+        )
+    return Route(
+        "named",
+        "☁",
+        choice.upper(),
+        "goes there if the policy lets it",
+        f"You chose {choice}; what the policy keeps here is not sent.",
+        "chosen",
+    )
+
+
+def previewed(route: Route, said: Explanation) -> Route:
+    """What the daemon says of a draft, in the place of what holds for all drafts."""
+    verdict = "local" if said.goes_to == "local" and said.verdict == "cloud" else said.verdict
+    found = said.kinds or route.promise
+    target = said.target or "the cloud"
+    mark, word, promise = {
+        "redact": ("⇄", "WITH PLACEHOLDERS", f"{target} gets none of: {found}"),
+        "ask": ("⇄", "ASKS FIRST", found),
+        "cloud": ("☁", "GOES OUT", f"to {target}"),
+    }.get(verdict, ("⌂", "STAYS HERE", found))
+    kind = "local" if mark == "⌂" else route.kind
+    return Route(kind, mark, word, promise, said.reason or route.reason, said.rule or route.short)

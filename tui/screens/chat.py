@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from collections.abc import Callable, Coroutine
@@ -24,7 +23,8 @@ from ..chats.message import Attachment, Message
 from ..client import DaemonClient
 from ..commands import COMMANDS, find_slash, parse_slash
 from ..daemon_link import DaemonLink
-from ..features.feature import Feature, Handler
+from ..features.feature import Feature
+from ..features.feature_set import FeatureSet
 from ..folders import Folders
 from ..history.store import open_history
 from ..keys import default_key
@@ -54,6 +54,7 @@ from ..widgets.route_line import RouteLine
 from ..widgets.status_line import ChatStatus, StatusLine
 from ..widgets.title_bar import TitleBar
 from ..widgets.welcome import Welcome
+from .prompt_screen import PromptScreen
 
 QUIT_WINDOW = 2.0
 """Seconds within which a second ctrl+c leaves the chat."""
@@ -64,7 +65,7 @@ F = TypeVar("F", bound=Feature)
 R = TypeVar("R")
 
 
-class ChatScreen(Screen[None]):
+class ChatScreen(PromptScreen[None]):
     """A chat with a model of the daemon behind `client`; see `ChatHost` for what features use.
 
     `start_daemon` blocks until a daemon runs or raises; it is called in a thread, at the start
@@ -112,16 +113,16 @@ class ChatScreen(Screen[None]):
         self._interrupted_at = 0.0
         self.painter = Painter(self._paint)
         self._draft_saved = ""
-        self.features: list[Feature] = []
-        self._early: list[tuple[str, str]] | None = []
         self._gauges: GaugesEvent | None = None
-        self._handlers: dict[str, Handler] = {
-            "stop": lambda _: self._stop_or_cancel(),
-            "new": lambda _: self.open_chat(Chat()),
-            "temp": lambda _: self.open_chat(Chat(temporary=True)),
-            "interrupt": lambda _: self._interrupt(),
-            "quit": lambda _: self.chat_app.exit(),
-        }
+        self.features = FeatureSet(
+            {
+                "stop": lambda _: self._stop_or_cancel(),
+                "new": lambda _: self.open_chat(Chat()),
+                "temp": lambda _: self.open_chat(Chat(temporary=True)),
+                "interrupt": lambda _: self._interrupt(),
+                "quit": lambda _: self.chat_app.exit(),
+            }
+        )
 
     def compose(self) -> ComposeResult:
         yield TitleBar()
@@ -151,29 +152,23 @@ class ChatScreen(Screen[None]):
         self.run_worker(self._load_features(), group="features")
 
     async def _load_features(self) -> None:
-        """Learn to do everything else, behind the first keys; commands given before are kept."""
-        kinds = await asyncio.to_thread(import_features)
-        self.features = [kind(self) for kind in kinds]
-        for feature in self.features:
-            self._handlers.update(feature.handlers())
-            await asyncio.sleep(0)
-        for feature in self.features:
-            feature.on_ready()
-            if self.state.connected:
-                feature.on_connected()
-            if self._gauges is not None:
-                feature.on_gauges(self._gauges)
-            await asyncio.sleep(0)
-        early, self._early = self._early or [], None
-        for name, argument in early:
+        """Learn to do everything else, behind the first keys."""
+        for name, argument in await self.features.load(self, self._greet):
             self.run_command(name, argument)
         self.show_state()
         self.send_next()
 
+    def _greet(self, feature: Feature) -> None:
+        """Tell a feature what it has missed."""
+        if self.state.connected:
+            feature.on_connected()
+        if self._gauges is not None:
+            feature.on_gauges(self._gauges)
+
     @property
     def is_complete(self) -> bool:
         """Whether it can do everything; until then prompts and commands wait."""
-        return self._early is None
+        return self.features.is_complete
 
     def close(self) -> None:
         """Leave nothing unsaved."""
@@ -223,13 +218,18 @@ class ChatScreen(Screen[None]):
         return self.query_one(Composer)
 
     @property
+    def typed_in(self) -> Composer:
+        """Its letters are painted at once."""
+        return self.composer
+
+    @property
     def queue(self) -> PromptQueue:
         """The prompts that wait."""
         return self.query_one(PromptQueue)
 
     def feature(self, kind: type[F]) -> F:
         """The feature of this class."""
-        return next(feature for feature in self.features if isinstance(feature, kind))
+        return self.features.find(kind)
 
     def tell(
         self, text: str, severity: Literal["information", "warning", "error"] = "information"
@@ -255,11 +255,7 @@ class ChatScreen(Screen[None]):
 
     def run_command(self, name: str, argument: str = "") -> None:
         """Run a command; one that waits goes on in the background."""
-        if self._early is not None and name not in self._handlers:
-            self._early.append((name, argument))
-            return
-        handler = self._handlers.get(name)
-        result = handler(argument) if handler is not None else None
+        result = self.features.run(name, argument)
         if result is not None:
             self.run_worker(_awaited(result), group=f"command-{name}")
 
@@ -271,7 +267,7 @@ class ChatScreen(Screen[None]):
 
     def can_run(self, name: str) -> bool:
         """Whether some feature answers this command."""
-        return name in self._handlers
+        return self.features.can_run(name)
 
     def _run_slash(self, typed: str, name: str, argument: str) -> None:
         command = find_slash(name)
@@ -430,7 +426,7 @@ class ChatScreen(Screen[None]):
         self.run_worker(import_markdown, thread=True, group="import")
 
     def _save_draft(self) -> None:
-        text = self.composer.kept_draft
+        text = self.composer.kept_draft(self.queue.texts)
         if text != self._draft_saved:
             self._draft_saved = text
             self.history.save_draft(self.chat.id, text)
@@ -439,7 +435,7 @@ class ChatScreen(Screen[None]):
 
     def open_chat(self, chat: Chat, *, at: str | None = None) -> None:
         """Show another chat; a draft stays with its chat, or comes along where it had none."""
-        self.stop()
+        self._turns.leave()
         self.return_queue()  # what waits was meant for the chat that is left
         self._editing = None
         if self.chat.messages:
@@ -505,6 +501,11 @@ class ChatScreen(Screen[None]):
         self.state.choose(event.model)
         self.show_state()
 
+    @on(Welcome.Left)
+    def back_to_draft(self) -> None:
+        """Let keys go to the draft again."""
+        self.composer.focus()
+
     @on(Welcome.Wanted)
     def fetch_offered(self) -> None:
         """Fetch the model that is offered."""
@@ -557,11 +558,18 @@ class ChatScreen(Screen[None]):
         self.query_one(TitleBar).chat_title = clean(self.chat.title)
         for feature in self.features:
             feature.on_state()
-        composer = self.composer
-        composer.placeholder = self.state.placeholder
-        hints = key_hints(self.turn is not None, self.size.width, self.preferences.enter_sends)
-        composer.hints = "editing · esc leaves it as it was" if self._editing else hints
+        self.composer.placeholder = self.state.placeholder
+        self._show_hints(self.size.width)
         self._show_status(turn or self.turn)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Tell as many keys as there is room for now."""
+        if self.is_mounted:
+            self._show_hints(event.size.width)
+
+    def _show_hints(self, width: int) -> None:
+        hints = key_hints(self.turn is not None, width, self.preferences.enter_sends)
+        self.composer.hints = "editing · esc leaves it as it was" if self._editing else hints
 
     def _show_status(self, turn: Turn | None) -> None:
         line = self.query_one(StatusLine)
@@ -598,13 +606,6 @@ class ChatScreen(Screen[None]):
     def follow_requested(self) -> None:
         """Go to the end."""
         self.transcript.follow()
-
-
-def import_features() -> tuple[type[Feature], ...]:
-    """Everything the chat can do; slow the first time."""
-    from ..features.all_features import FEATURES
-
-    return FEATURES
 
 
 async def _awaited(result: Any) -> None:

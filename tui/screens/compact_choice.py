@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -13,14 +13,8 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from .. import wording
+from ..compaction.choices import CHOICES, Choice, full_sentence
 
-Choice = Literal["compact", "send", "trim"]
-CHOICES: tuple[tuple[Choice, str, str], ...] = (
-    ("compact", "Compact, then send", "sums up what was said earlier"),
-    ("send", "Send anyway", "it may be refused"),
-    ("trim", "Trim, then send", "drops old files and long texts"),
-)
 LEGEND = "enter chooses  ·  esc gives the prompt back"
 
 
@@ -31,10 +25,7 @@ class CompactChoice(ModalScreen[Choice | None]):
 
     def __init__(self, used: int, prompt: int, context: int) -> None:
         super().__init__()
-        self._sentence = (
-            f"About {wording.tokens(used + prompt)} of {wording.tokens(context)} tokens: this "
-            "prompt leaves no room for an answer."
-        )
+        self._sentence = full_sentence(used, prompt, context)
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):

@@ -15,8 +15,9 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from .. import wording
-from ..gauges.context_use import ContextPart, ContextUse, Savings
+from ..gauges.context_use import ContextPart, ContextUse, Role, Savings
 from ..transcript.cleaning import clean
+from ..transcript.preview import preview
 from ..widgets.context_ribbon import ribbon_line, role_legend
 from ..widgets.signs import signs
 
@@ -36,7 +37,6 @@ class ContextTable(ModalScreen[str | None]):
     ]
     DEFAULT_CSS = """
     ContextTable {
-        & .dialog { width: 100; }
         & #ribbon { height: auto; margin-bottom: 1; }
         & OptionList { height: auto; text-wrap: nowrap; text-overflow: ellipsis; }
     }
@@ -106,13 +106,16 @@ class ContextTable(ModalScreen[str | None]):
         about = "" if part.exact else "≈ "
         share = part.tokens / max(1, sum(other.tokens for other in self._parts))
         files = f"  files ≈ {wording.tokens(part.files)}" if part.files else ""
-        text = " ".join(clean(part.text[:PREVIEW]).split())
+        if part.role in (Role.ASSISTANT, Role.SUMMARY):
+            text = preview(part.text, PREVIEW)
+        else:
+            text = " ".join(clean(part.text[:PREVIEW]).split())
         return signs(
             [
                 (part.role.glyph, part.role.style),
                 f" {part.role.word:<10}",
                 f"{about + wording.tokens(part.tokens):>9}",
-                (f"{share * 100:>4.0f} %  ", "$muted"),
+                (f"{wording.percent(share):>6}  ", "$muted"),
                 (files.strip() + "  " if files else "", "$success"),
                 (text, "$muted"),
             ]

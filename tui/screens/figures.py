@@ -21,7 +21,6 @@ class FiguresScreen(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter", "dismiss", "Close", show=False)
     ]
-    DEFAULT_CSS = "FiguresScreen .dialog { width: 64; }"
 
     def __init__(self, tables: dict[str, Rows]) -> None:
         super().__init__()

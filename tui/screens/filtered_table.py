@@ -47,7 +47,6 @@ class FilteredTable(ModalScreen[None]):
     """Shows sections of rows; what is typed leaves the rows that contain it."""
 
     DEFAULT_CSS = """
-    FilteredTable .dialog { width: 100; height: 90%; }
     FilteredTable #filter {
         border: none; height: 1; padding: 0; background: $surface; margin-bottom: 1;
     }

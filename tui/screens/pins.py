@@ -16,9 +16,11 @@ from textual.widgets.option_list import Option
 
 from ..chats.message import Message
 from ..transcript.cleaning import clean
+from ..transcript.preview import preview
 
 LEGEND = "enter goes there  ·  delete unpins  ·  esc closes"
 NONE = "Nothing is pinned. /pin keeps the last message word for word, p the block you are on."
+NONE_LEGEND = "esc closes"
 SHOWN = 200
 
 
@@ -38,8 +40,10 @@ class PinsScreen(ModalScreen[tuple[str, str] | None]):
         with Vertical(classes="dialog"):
             title = Content("Kept word for word").stylize("bold $primary")
             yield Static(title, classes="dialog-title")
+            if not self._pinned:
+                yield Static(NONE, markup=False)
             yield OptionList(*(Option(self._row(m)) for m in self._pinned), markup=False)
-            legend = LEGEND if self._pinned else NONE
+            legend = LEGEND if self._pinned else NONE_LEGEND
             yield Static(Content(legend).stylize("$muted"), classes="dialog-hint")
 
     def on_mount(self) -> None:
@@ -51,8 +55,10 @@ class PinsScreen(ModalScreen[tuple[str, str] | None]):
 
     @staticmethod
     def _row(message: Message) -> Content:
-        words = " ".join(clean(message.content[:SHOWN]).split())
-        who = "you" if message.role == "user" else message.model or "model"
+        if message.role == "user":
+            who, words = "you", " ".join(clean(message.content[:SHOWN]).split())
+        else:
+            who, words = message.model or "model", preview(message.content, SHOWN)
         return Content.assemble(("◆ ", "$secondary"), (f"{clean(who)}  ", "$muted"), words)
 
     @on(OptionList.OptionSelected)

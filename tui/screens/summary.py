@@ -34,7 +34,6 @@ class SummaryScreen(ModalScreen[SummaryWish | None]):
     """Shows one compaction; ends with a wish, or None where everything stays."""
 
     DEFAULT_CSS = """
-    SummaryScreen .dialog { width: 100; height: 90%; }
     SummaryScreen TextArea, SummaryScreen TextArea:focus {
         height: 1fr; border: none; background: $surface; padding: 0;
     }

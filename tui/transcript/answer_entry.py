@@ -70,6 +70,11 @@ class AnswerEntry(MessageEntry):
         self._changed()
         return self
 
+    def answered_by(self, model: str) -> None:
+        """Another model writes it than was asked."""
+        self.model = clean(model).replace("\n", " ")
+        self._changed()
+
     @property
     def text(self) -> str:
         if self._cleaner is None:

@@ -37,25 +37,7 @@ class SeamEntry(Entry):
         return ""
 
     def _facts(self) -> list[str]:
-        """What is said, the most important first."""
-        made = self.compaction
-        turns = f"{made.turns} turn{'' if made.turns == 1 else 's'}"
-        verb = "trimmed" if made.trims else "compacted"
-        facts = [f"{verb} {turns}"]
-        if made.tokens_before:
-            change = round(100 * (made.tokens_after / made.tokens_before - 1))
-            sign = "−" if change < 0 else "+"
-            before, after = wording.tokens(made.tokens_before), wording.tokens(made.tokens_after)
-            facts.append(f"{before} → {after} tok ({sign}{abs(change)} %)")
-        if self._undone:
-            facts.append("undone")
-        if made.seconds:
-            facts.append(wording.duration(made.seconds))
-        if self._kept:
-            facts.append(f"kept: {self._kept}")
-        if made.kv_pages:
-            facts.append(f"KV −{wording.tokens(made.kv_pages)} pages")
-        return facts
+        return seam_facts(self.compaction, self._kept, undone=self._undone)
 
     def _render(self, look: Look) -> list[Line]:
         block = Block("seam", "seam", self.text)
@@ -70,3 +52,24 @@ class SeamEntry(Entry):
         if not self._undone:
             rows += wrap(keys, look.width + 1)[:1]
         return [*(line.within(block) for line in rows), BLANK]
+
+
+def seam_facts(made: Compaction, kept: str = "", *, undone: bool = False) -> list[str]:
+    """What is said of a compaction, the most important first."""
+    turns = f"{made.turns} turn{'' if made.turns == 1 else 's'}"
+    verb = "trimmed" if made.trims else "compacted"
+    facts = [f"{verb} {turns}"]
+    if made.tokens_before:
+        change = made.tokens_after / made.tokens_before - 1
+        sign = "−" if change < 0 else "+"
+        before, after = wording.tokens(made.tokens_before), wording.tokens(made.tokens_after)
+        facts.append(f"{before} → {after} tok ({sign}{wording.percent(abs(change))})")
+    if undone:
+        facts.append("undone")
+    if made.seconds:
+        facts.append(wording.duration(made.seconds))
+    if kept:
+        facts.append(f"kept: {kept}")
+    if made.kv_pages:
+        facts.append(f"KV −{wording.tokens(made.kv_pages)} pages")
+    return facts

@@ -419,6 +419,20 @@ class TranscriptView(ScrollView):
         self._strips.clear()
         self.refresh()
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """What is in `crop`, straight from the kept strips.
+
+        What Textual does between the two, for borders, padding and tints, which this widget has
+        not, makes new strips each time, and they forget how they are cut and written.
+        """
+        _, background = self.background_colors
+        strips = [self.render_line(y) for y in crop.line_range]
+        for line_filter in self.get_line_filters():
+            strips = [strip.apply_filter(line_filter, background) for strip in strips]
+        if crop.column_span == (0, self.region.width):
+            return strips
+        return [strip.crop(*crop.column_span) for strip in strips]
+
     def render_line(self, y: int) -> Strip:
         """One line of the view: a line of an entry, centred, with its marks."""
         width = self.size.width

@@ -53,14 +53,13 @@ class CompactionBar(Widget):
 
 def suggestion_text(share: float) -> BarText:
     """That compacting would be a good idea; `share` of the context is full."""
-    return BarText(
-        f"{share:.0%} of the context is full", "F6 compacts · esc hides this", "F6 compacts · esc"
-    )
+    words = f"{wording.percent(share)} of the context is full"
+    return BarText(words, "F6 compacts · esc hides this", "F6 compacts · esc")
 
 
 def notice_text(share: float, seconds: int) -> BarText:
     """That it will begin by itself."""
-    words = f"{share:.0%} of the context is full: compacting in {seconds} s"
+    words = f"{wording.percent(share)} of the context is full: compacting in {seconds} s"
     return BarText(words, "esc holds it off", "esc: no", style="$warning")
 
 

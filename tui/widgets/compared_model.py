@@ -152,7 +152,7 @@ class ComparedModel(Vertical):
             return ""
         if turn.ending is None and turn.first_token_seconds is None:
             if turn.loading is not None and turn.loading < 1:
-                return f"starting {turn.loading:.0%}"
+                return f"starting {wording.percent(turn.loading)}"
             return "reading" if turn.prompt_tokens else "waiting"
         parts = [
             wording.speed(turn.speed) if turn.speed else "",

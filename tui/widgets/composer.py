@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 
 from textual import events, on
@@ -99,10 +99,9 @@ class Composer(ChipEditor):
         """Whether it shows an earlier prompt as it was sent."""
         return self._walk is not None and not self._walk.is_at_draft
 
-    @property
-    def kept_draft(self) -> str:
-        """The draft with what its chips stand for; `replace_text` takes it back."""
-        return self.chips.pack(self.text)
+    def kept_draft(self, waiting: Iterable[str] = ()) -> str:
+        """The draft behind what waits, with what chips stand for; `replace_text` takes it back."""
+        return self.chips.pack("\n\n".join(filter(None, (*waiting, self.text))))
 
     def remember(self, text: str) -> None:
         """Keep a prompt for recalling."""
@@ -271,6 +270,13 @@ class Composer(ChipEditor):
             # Left to the app, it would run behind the letters that were typed after it.
             self._take(event)
             await self.run_action(binding.action)
+        elif self._means_nothing(event):
+            self._take(event)
+
+    def _means_nothing(self, event: events.Key) -> bool:
+        """A letter with alt that nobody asked for, which would else be typed as the letter."""
+        chord = event.key.startswith("alt+") and event.is_printable
+        return chord and event.key not in self.screen.active_bindings
 
     @staticmethod
     def _take(event: events.Key) -> None:
@@ -360,6 +366,7 @@ class Composer(ChipEditor):
         self._keep_cursor_in_sight()
 
     def on_resize(self) -> None:
+        self.show_facts()
         self._keep_cursor_in_sight()
 
     def _keep_cursor_in_sight(self) -> None:

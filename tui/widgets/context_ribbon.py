@@ -19,7 +19,7 @@ def percent(use: ContextUse) -> str:
     """The part in use; `<1 %` is not 0 %."""
     if 0 < use.fraction < 0.01:
         return "<1 %"
-    return f"{use.fraction * 100:.0f} %"
+    return wording.percent(use.fraction)
 
 
 def number_style(use: ContextUse) -> str:
@@ -91,7 +91,7 @@ class ContextRibbon(Widget):
                 signs([("╌", "$edge"), " reply", (f" {wording.tokens(use.reserve)}", "$muted")])
             )
         legend.append(
-            signs([("┆", "$edge"), (f" compacting at {SUGGEST_AT * 100:.0f} %", "$muted")])
+            signs([("┆", "$edge"), (f" compacting at {wording.percent(SUGGEST_AT)}", "$muted")])
         )
         below = Content("   ").join(legend).truncate(width, ellipsis=True)
         return Content("\n").join([ribbon_line(use, width, widest=width), below])

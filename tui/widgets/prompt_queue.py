@@ -36,6 +36,11 @@ class PromptQueue(Widget):
         return True
 
     @property
+    def texts(self) -> list[str]:
+        """What waits, the first first."""
+        return [prompt.text for prompt in self._prompts]
+
+    @property
     def first(self) -> Prompt | None:
         """The prompt whose turn is next."""
         return self._prompts[0] if self._prompts else None

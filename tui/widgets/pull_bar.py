@@ -47,7 +47,7 @@ class PullBar(Widget):
         parts: list[str] = []
         wide = self.size.width >= 70
         if progress.total:
-            parts.append(f"{progress.received / progress.total:.0%}")
+            parts.append(wording.percent(progress.received / progress.total))
             if wide:
                 done, total = wording.size(progress.received), wording.size(progress.total)
                 parts.append(f"{done} of {total}")

@@ -76,7 +76,7 @@ class SpeedChart(Lines):
         if last is not None and last.prompt_tokens:
             facts.append(f"last send: {reuse(last)}")
         if speed.acceptance is not None:
-            facts.append(f"guesses {speed.acceptance * 100:.0f} % right")
+            facts.append(f"guesses {wording.percent(speed.acceptance)} right")
         if speed.running or speed.waiting:
             waiting = f", {speed.waiting} waiting" if speed.waiting else ""
             facts.append(f"{speed.running} running{waiting}")

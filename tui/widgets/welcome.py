@@ -34,15 +34,20 @@ class Welcome(Widget, can_focus=False):
 
     HELP_TITLE = "Your first model"
     HELP_KEYS = (
-        ("↑ ↓", "Another of the models that fit this machine"),
+        ("tab  ↑ ↓", "Another of the models that fit this machine"),
         ("enter", "Download it, and talk to it once it is here"),
-        ("tab", "Back to the draft"),
+        ("esc", "Back to the draft"),
     )
+    FOCUS_ON_CLICK = False  # only tab leads here, and it chooses
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "move(-1)", "Up", show=False),
-        Binding("down", "move(1)", "Down", show=False),
+        Binding("up,shift+tab", "move(-1)", "Up", show=False),
+        Binding("down,tab", "move(1)", "Down", show=False),
         Binding("enter", "choose", "Download", show=False),
+        Binding("escape", "leave", "Back", show=False),
     ]
+
+    class Left(Message):
+        """Back to the draft."""
 
     class Wanted(Message):
         """The model that is shown is to be fetched."""
@@ -134,7 +139,7 @@ class Welcome(Widget, can_focus=False):
         return line
 
     def _others(self, model: ModelEntry) -> list[Content]:
-        """The other offers, one of which tab and the arrows choose."""
+        """The other offers, among which tab and the arrows choose."""
         offers = self.offers
         if len(offers) < 2 or self.size.height < 16:
             hint = Content.assemble(("ctrl+o", "$secondary"), (" shows others", "$muted"))
@@ -142,7 +147,7 @@ class Welcome(Widget, can_focus=False):
         width = max(len(offer.model.name) for offer in offers)
         rows = [self._offer_row(offer, width, offer.model.name == model.name) for offer in offers]
         keys = (
-            (("↑↓", "$secondary"), (" choose  ", "$muted"), ("enter", "$secondary"))
+            (("tab ↑↓", "$secondary"), (" choose  ", "$muted"), ("enter", "$secondary"))
             if self.has_focus
             else (("tab", "$secondary"), (" chooses another  ", "$muted"), ("ctrl+o", "$secondary"))
         )
@@ -156,8 +161,9 @@ class Welcome(Widget, can_focus=False):
         return Content.assemble(mark, name, (f"  {size:>7}  {offer.reason:<26}", "$muted"))
 
     def on_focus(self) -> None:
-        """Other keys count now."""
+        """Other keys count now, and the one that led here has chosen."""
         self.refresh()
+        self.action_move(1)
 
     def on_blur(self) -> None:
         """The keys of the composer count again."""
@@ -175,3 +181,7 @@ class Welcome(Widget, can_focus=False):
         """Fetch the one that is shown."""
         if self.model is not None:
             self.post_message(self.Wanted())
+
+    def action_leave(self) -> None:
+        """Choose no more."""
+        self.post_message(self.Left())

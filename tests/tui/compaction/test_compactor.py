@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -9,11 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingle.tui.chats.chat import Chat
+from ingle.tui.chats.message import Attachment
 from ingle.tui.chats.view import request_messages
 from ingle.tui.client import DaemonClient
 from ingle.tui.compaction.check import Refused
-from ingle.tui.compaction.compactor import Compactor
+from ingle.tui.compaction.compactor import Compactor, Progress
 from ingle.tui.compaction.instruction import VERBATIM
+from ingle.tui.compaction.trim import trim
+from ingle.tui.errors import ClientError
 
 if TYPE_CHECKING:
     from ..conftest import FakeDaemon
@@ -98,6 +102,66 @@ async def test_a_third_summary_tells_all(
     assert json.dumps(request_messages(chat)).startswith(before[:-1])
 
 
+async def test_what_was_trimmed_stays_so_when_all_is_told_anew(
+    fake_daemon: FakeDaemon,
+    client: DaemonClient,
+    make_chat: MakeChat,
+    more_turns: Callable[..., None],
+    notes: Callable[..., str],
+) -> None:
+    chat = make_chat(*PROMPTS)
+    for number in (1, 2):
+        fake_daemon.script(notes(facts=f"round {number}"))
+        chat.add_compaction(await Compactor(client, chat, None).run())
+        more_turns(chat, *(f"Topic {number}{letter}?" for letter in "abcdefgh"))
+    more_turns(chat, "Read this.", answer="I have.")
+    chat.path[-2].attachments = (Attachment(name="log.txt", text="a line of the log\n" * 400),)
+    more_turns(chat, "Hm.", answer="Yes?")
+    chat.add_compaction(trim(chat))
+    assert "a line of the log" not in json.dumps(request_messages(chat))
+    fake_daemon.script(notes(facts="round 3"))
+    compaction = await Compactor(client, chat, None).run()
+    chat.add_compaction(compaction)
+    assert compaction.after is None
+    assert "a line of the log" not in json.dumps(request_messages(chat))
+
+
+async def test_a_pin_set_after_a_summary_is_kept_by_the_next(
+    fake_daemon: FakeDaemon,
+    client: DaemonClient,
+    make_chat: MakeChat,
+    more_turns: Callable[..., None],
+    notes: Callable[..., str],
+) -> None:
+    chat = make_chat(*PROMPTS)
+    fake_daemon.script(notes(facts="round 1"))
+    chat.add_compaction(await Compactor(client, chat, None).run())
+    chat.path[2].pinned = True
+    more_turns(chat, *(f"Topic {letter}?" for letter in "abcd"))
+    fake_daemon.script(notes(facts="round 2"))
+    second = await Compactor(client, chat, None).run()
+    assert second.after is not None
+    assert second.kept == (chat.path[2].id,)
+
+
+async def test_a_summary_of_what_was_changed_meanwhile_is_not_used(
+    fake_daemon: FakeDaemon,
+    client: DaemonClient,
+    make_chat: MakeChat,
+    more_turns: Callable[..., None],
+    notes: Callable[..., str],
+) -> None:
+    chat = make_chat(*PROMPTS)
+    fake_daemon.script(notes(facts="round 1"))
+    first = await Compactor(client, chat, None).run()
+    chat.add_compaction(first)
+    more_turns(chat, *(f"Topic {letter}?" for letter in "abcd"))
+    fake_daemon.script(notes(facts="round 2"))
+    meanwhile = Compactor(client, chat, None, changed=lambda _: chat.undo_compaction(first.id))
+    with pytest.raises(Refused, match="meanwhile"):
+        await meanwhile.run()
+
+
 @pytest.mark.parametrize(
     ("texts", "words"), [([""], "empty"), (["Facts:\n- gate"], "lacks"), (["x" * 40], "lacks")]
 )
@@ -114,6 +178,31 @@ async def test_what_is_no_summary_changes_nothing(
     with pytest.raises(Refused, match=words):
         await Compactor(client, chat, None).run()
     assert request_messages(chat) == before
+    assert chat.compactions == {}
+
+
+async def test_a_reply_that_is_lost_costs_nothing(
+    fake_daemon: FakeDaemon, client: DaemonClient, make_chat: MakeChat, notes: Callable[..., str]
+) -> None:
+    fake_daemon.script(notes(facts="there is a gate"), reply_lost=True)
+    compaction = await Compactor(client, make_chat(*PROMPTS), None).run()
+    assert "there is a gate" in compaction.summary
+
+
+async def test_a_daemon_that_goes_away_while_it_writes_changes_nothing(
+    fake_daemon: FakeDaemon, client: DaemonClient, make_chat: MakeChat, notes: Callable[..., str]
+) -> None:
+    chat = make_chat(*PROMPTS)
+    fake_daemon.script("User and goal:\n", notes(facts="there is a gate"), gate_before=1)
+    stops: list[asyncio.Task[None]] = []
+
+    def changed(progress: Progress) -> None:
+        if progress.words == "writing" and not stops:
+            stops.append(asyncio.create_task(fake_daemon.stop()))
+
+    with pytest.raises(ClientError):
+        await Compactor(client, chat, None, changed=changed).run()
+    assert stops
     assert chat.compactions == {}
 
 

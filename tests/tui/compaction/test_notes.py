@@ -8,6 +8,7 @@ import pytest
 
 from ingle.tui.chats.message import Message
 from ingle.tui.compaction.check import Refused, check_answer, check_saving
+from ingle.tui.compaction.corrections import corrections
 from ingle.tui.compaction.instruction import HEADINGS, VERBATIM
 from ingle.tui.compaction.notes import Notes
 from ingle.tui.compaction.quotes import find_quotes
@@ -48,7 +49,7 @@ def test_bullets_with_an_old_value_go() -> None:
         Message(role="user", content="Actually the dentist appointment moved to 19 May."),
     ]
     notes = Notes.parse("Facts:\n- Dentist appointment: 12 May\n- The house has a garden")
-    notes.drop_stale(find_quotes(messages))
+    notes.drop_stale(corrections(find_quotes(messages)))
     assert notes.text == "Facts:\n- The house has a garden"
 
 
@@ -77,6 +78,7 @@ def test_whole_notes_pass(notes: Callable[..., str]) -> None:
         ("  \n", "stop", "empty"),
         ("Facts:\n- a", "length", "cut off"),
         ("Facts:\n- a", "stop", "lacks"),
+        ("\n".join(f"{heading}:\n- a b" for heading in HEADINGS), "cancelled", "broken off"),
         ("\n".join(f"{heading}:\n- none" for heading in HEADINGS), "stop", "nothing to write down"),
     ],
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ingle.tui.chats.message import Message
-from ingle.tui.compaction.quotes import find_quotes, missing, within, without_corrected
+from ingle.tui.compaction.quotes import find_quotes, missing, within
 
 
 def said(*prompts: str) -> list[Message]:
@@ -41,6 +41,7 @@ def test_what_matters_is_kept(sentence: str) -> None:
         "Could you tell me more about that?",
         "Thank you so much.",
         "Hm, fine.",
+        "Oh, and one more thing.",
     ],
 )
 def test_small_talk_is_not(sentence: str) -> None:
@@ -73,18 +74,24 @@ def test_a_code_may_end_a_sentence() -> None:
     ]
 
 
-def test_what_was_corrected_no_longer_holds() -> None:
-    quotes = find_quotes(
-        said(
-            "The dentist appointment is on 12 May.",
-            "We need 14 chairs for the terrace.",
-            "Actually, the dentist appointment moved to 19 May.",
-        )
-    )
-    assert [quote.text for quote in without_corrected(quotes)] == [
-        "We need 14 chairs for the terrace.",
-        "Actually, the dentist appointment moved to 19 May.",
-    ]
+def test_what_is_said_again_is_said_later() -> None:
+    quotes = find_quotes(said("The code is 4417.", "The lock is new.", "The code is 4417."))
+    assert [quote.text for quote in quotes] == ["The lock is new.", "The code is 4417."]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "keys"),
+    [
+        ("14:50 is when the dentist expects me.", ("14:50",)),
+        ("The printer takes hedge-44.", ("hedge-44",)),
+        ("We fly on 3 March.", ("3 March",)),
+        ("The parcel weighs 12 kg.", ("12 kg",)),
+    ],
+)
+def test_values_are_found_whole_and_without_their_neighbours(
+    sentence: str, keys: tuple[str, ...]
+) -> None:
+    assert [quote.keys for quote in find_quotes(said(sentence))] == [keys]
 
 
 def test_a_short_reply_is_kept_with_its_question() -> None:

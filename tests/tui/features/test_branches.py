@@ -142,3 +142,56 @@ async def test_without_branches_a_sentence_says_so(open_chat: OpenChat) -> None:
         await chat.until_shown("one branch only")
         await chat.pilot.press("f5")
         await chat.until_shown("There is no prompt to ask again.")
+
+
+async def test_what_is_asked_again_without_a_daemon_waits_for_it(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.send("question")
+        await chat.until_shown("Hello there.")
+        await chat.until(lambda: chat.screen.turn is None)
+        tree = chat.screen.chat
+        path = list(tree.path)
+        await fake_daemon.stop()
+        await chat.until(lambda: chat.screen.state.trouble is not None)
+        await fake_daemon.start()
+        chat.screen.run_command("again")
+        assert tree.path == path
+        await chat.until_told("as soon as")
+        await chat.until(lambda: len(fake_daemon.prompts) == 2 and chat.screen.turn is None)
+        assert len(tree.children(None)) == 1
+        assert len(tree.siblings(path[-1])) == 2
+
+
+async def test_what_is_asked_again_is_given_up_with_the_daemon(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.send("question")
+        await chat.until_shown("Hello there.")
+        await chat.until(lambda: chat.screen.turn is None)
+        await fake_daemon.stop()
+        await chat.until(lambda: chat.screen.state.trouble is not None)
+        await chat.pilot.press("f5")
+        await chat.until(lambda: chat.screen.state.trouble is not None)  # it does not start
+        await fake_daemon.start()
+        chat.screen.wake_daemon()
+        await chat.until(lambda: chat.screen.state.connected)
+        assert len(fake_daemon.prompts) == 1
+
+
+async def test_a_prompt_that_waits_when_the_daemon_is_lost_comes_back(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.script("The first half", "never", gate_before=1)
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.send("tell me")
+        await chat.until_shown("The first half")
+        await chat.send("and then?")
+        await chat.until(lambda: len(chat.screen.queue) == 1)
+        await chat.pilot.press(*"more")
+        await fake_daemon.stop()
+        await chat.until(lambda: chat.draft == "and then?\n\nmore")
+        assert len(chat.screen.queue) == 0
+    assert len(fake_daemon.prompts) == 1

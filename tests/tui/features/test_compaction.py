@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,8 @@ from ingle.tui.chats.view import request_messages
 from ingle.tui.compaction.instruction import HEADINGS
 from ingle.tui.features import compaction
 from ingle.tui.features.compaction import CompactionFeature
+from ingle.tui.folders import Folders
+from ingle.tui.messages import DaemonConnected
 from ingle.tui.screens.compact_choice import CompactChoice
 from ingle.tui.screens.pins import PinsScreen
 from ingle.tui.screens.summary import SummaryScreen
@@ -109,6 +112,59 @@ async def test_a_question_waits_for_the_summary_it_was_asked_with(
         assert "- The gate code is 4417." in asked[0]["content"]
 
 
+async def test_a_question_comes_back_where_its_summary_is_broken_off(
+    fake_daemon: FakeDaemon, open_chat: OpenChat
+) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        made = await begin(chat)
+        before = request_messages(made)
+        fake_daemon.script(NOTES, gate_before=0)
+        await chat.send("/compact+ What is the code?")
+        await chat.until(lambda: len(chat.screen.queue) == 1)
+        await chat.pilot.press("escape")
+        await chat.until(lambda: chat.draft == "What is the code?")
+        assert request_messages(made) == before
+        assert not made.compactions
+        assert not any(p[-1]["content"] == "What is the code?" for p in fake_daemon.prompts)
+
+
+async def test_a_question_waits_for_a_summary_that_was_begun_by_itself(
+    fake_daemon: FakeDaemon, open_chat: OpenChat
+) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        made = await begin(chat)
+        fake_daemon.script(NOTES, gate_before=0)
+        chat.screen.feature(CompactionFeature).compact(by_itself=True)
+        await chat.send("/compact+ What is the code?")
+        await chat.until(lambda: len(chat.screen.queue) == 1)
+        fake_daemon.gate.set()
+        await chat.until(lambda: made.path[-1].ending == "answered" and len(made.path) == 8)
+        assert made.compaction_chain()
+
+
+async def test_a_branch_keeps_the_compactions_on_its_path(
+    fake_daemon: FakeDaemon, open_chat: OpenChat, tmp_path: Path
+) -> None:
+    folders = Folders(tmp_path / "chats", tmp_path / "config")
+    async with open_chat(size=(100, 30), folders=folders) as chat:
+        made = await compacted(chat, fake_daemon)
+        sent = request_messages(made)
+        await chat.send("/branch")
+        await chat.until(lambda: chat.screen.chat is not made)
+        branch = chat.screen.chat
+        assert request_messages(branch) == sent
+        store = chat.screen.store
+        assert store is not None
+        kept = store.load(branch.id)
+        assert kept is not None
+        assert request_messages(kept) == sent
+        (step,) = kept.compaction_chain()
+        chat.screen.run_command("undo")
+        await chat.until(lambda: step.id in branch.undone)
+        assert request_messages(branch) != sent
+        assert request_messages(made) == sent
+
+
 @pytest.fixture
 def brief_notice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Announcements of no length."""
@@ -166,6 +222,23 @@ async def test_a_prompt_that_does_not_fit_asks_what_to_do(
         await chat.until(lambda: len(made.path) == 10 and made.path[-1].ending == "answered")
         assert made.compaction_chain()
         assert made.path[-2].content == "One more question?"
+
+
+async def test_a_daemon_that_is_back_does_not_ask_a_second_time(
+    fake_daemon: FakeDaemon, open_chat: OpenChat
+) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await begin(chat)
+        fake_daemon.script("Hello there.")
+        await full_answer(chat, fake_daemon, 0.95)
+        await chat.send("One more question?")
+        await chat.until(lambda: isinstance(chat.app.screen, CompactChoice))
+        chat.screen.post_message(DaemonConnected(chat.screen.state.models))
+        chat.screen.call_later(chat.screen.send_next)
+        await chat.pilot.pause()
+        await chat.pilot.press("escape")
+        await chat.until(lambda: chat.draft == "One more question?")
+        assert chat.app.screen is chat.screen
 
 
 async def test_a_prompt_that_does_not_fit_can_come_back(
@@ -249,6 +322,8 @@ async def test_pins_are_listed_and_taken_back(open_chat: OpenChat) -> None:
         assert chat.app.screen.query_one(OptionList).option_count == 1
         await chat.pilot.press("delete")
         await chat.until(lambda: not made.path[-1].pinned)
+        await chat.until_shown("Nothing is pinned.")
+        assert "esc closes" in chat.screen_text
 
 
 async def test_there_is_nothing_to_undo_at_first(open_chat: OpenChat) -> None:

@@ -139,6 +139,30 @@ async def test_the_doctor_tells_and_copies(
         await chat.pilot.press("y")
         await chat.until(lambda: "glyphs" in chat.app.clipboard)
         assert "192.0.2" not in chat.app.clipboard
+        await chat.pilot.resize_terminal(100, 40)
+        await chat.until_shown("100 × 40")
+        await chat.pilot.press("y")
+        await chat.until(lambda: "100 × 40" in chat.app.clipboard)
+
+
+async def test_the_doctor_tells_what_the_daemon_found(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    finding = {
+        "severity": "warning",
+        "what": "llama.cpp was built without a GPU.",
+        "mend": "Build it for CUDA:",
+        "commands": ["CMAKE_ARGS=x pip install y"],
+    }
+    fake_daemon.doctor = {"findings": [finding], "fine": ["disk", "clock"]}
+    async with open_chat(size=(120, 50)) as chat:
+        await chat.until_shown("on disk")
+        await chat.send("/doctor")
+        await chat.until_shown("llama.cpp was built without a GPU. Build it for CUDA:")
+        for words in ("CMAKE_ARGS=x pip install y", "disk, clock"):
+            assert words in chat.screen_text
+        await chat.pilot.press("y")
+        await chat.until(lambda: "CMAKE_ARGS=x" in chat.app.clipboard)
 
 
 async def test_what_is_shown_of_messages_is_set(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ingle.tui.widgets.composer import Composer
 from ingle.tui.widgets.title_bar import TitleBar
 
 if TYPE_CHECKING:
@@ -20,10 +21,10 @@ async def test_a_download_of_an_earlier_chat_is_found_again(
     fake_daemon.pulls = [_progress("far:2b")]
     async with open_chat() as chat:
         await chat.until_shown("↓ far:2b")
-        assert "25%" in chat.screen_text
+        assert "25 %" in chat.screen_text
         assert chat.app.query_one(TitleBar).pulls == 1
         fake_daemon.broadcast("pull", _progress("far:2b", received=75))
-        await chat.until_shown("75%")
+        await chat.until_shown("75 %")
         fake_daemon.broadcast("pull", _progress("far:2b", "verifying", 100))
         await chat.until_shown("checking that it arrived whole")
         fake_daemon.broadcast("pull", _progress("far:2b", "done", 100))
@@ -49,13 +50,13 @@ async def test_a_download_beside_the_chat(open_chat: OpenChat, fake_daemon: Fake
     async with open_chat(size=(100, 30)) as chat:
         await chat.until_shown("smollm2:135m on disk")
         await chat.send("/pull far:2b")
-        await chat.until_shown("41%")
+        await chat.until_shown("41 %")
         await chat.send("hello")
         await chat.until_shown("Hello there.")
         assert chat.screen.state.model_name == "smollm2:135m"
         fake_daemon.pull_gate.set()
         await chat.until_told("far:2b is here; ctrl+o goes over to it.")
-        await chat.until(lambda: "41%" not in chat.screen_text)
+        await chat.until(lambda: "41 %" not in chat.screen_text)
 
 
 async def test_pull_asks_before_it_stops_one(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
@@ -65,16 +66,16 @@ async def test_pull_asks_before_it_stops_one(open_chat: OpenChat, fake_daemon: F
         await chat.send("/pull")
         await chat.until_told("/pull NAME downloads a model")
         await chat.send("/pull far:2b")
-        await chat.until_shown("41%")
+        await chat.until_shown("41 %")
         await chat.send("/pull")
         await chat.until_shown("Stop the download of far:2b?")
         await chat.pilot.press("escape")
-        await chat.until_shown("41%")
+        await chat.until_shown("41 %")
         await chat.send("/pull")
         await chat.until_shown("Stop the download of far:2b?")
         await chat.pilot.press("enter")
         await chat.until_told("what arrived is kept")
-        await chat.until(lambda: "41%" not in chat.screen_text)
+        await chat.until(lambda: "41 %" not in chat.screen_text)
     assert [r for r in fake_daemon.requests if r.target == "/ingle/v1/pull/cancel"]
 
 
@@ -98,7 +99,7 @@ async def test_a_download_goes_on_after_the_daemon_came_back(
     async with open_chat(size=(100, 30)) as chat:
         await chat.until_shown("enter downloads")
         await chat.pilot.press("enter")
-        await chat.until_shown("41%")
+        await chat.until_shown("41 %")
         await fake_daemon.stop()
         await fake_daemon.start()
         await chat.until_told("goes on where it stopped")
@@ -122,11 +123,18 @@ async def test_the_first_run_offers_what_fits(open_chat: OpenChat, fake_daemon: 
         assert "smallest, here soonest" in chat.screen_text
         assert "huge" not in chat.screen_text
         await chat.pilot.press("tab")
-        await chat.until_shown("↑↓ choose")
+        await chat.until_shown("tab ↑↓ choose")
+        await chat.until_shown("enter downloads smollm2:135m")
+        await chat.pilot.press("tab")
+        await chat.until_shown("enter downloads mid:3b")
         await chat.pilot.press("down")
         await chat.until_shown("enter downloads smollm2:135m")
+        await chat.pilot.press("escape", "o", "k")
+        assert chat.app.query_one(Composer).text == "ok"
+        await chat.pilot.press("ctrl+u", "tab", "up")
+        await chat.until_shown("enter downloads smollm2:135m")
         await chat.pilot.press("enter")
-        await chat.until_shown("41%")
+        await chat.until_shown("41 %")
         fake_daemon.pull_gate.set()
         await chat.send("Hi")
         await chat.until_shown("Hello there.")

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
+import sqlite3
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from ingle.tui.chats.chat import Chat
+from ingle.tui.chats.chat import Chat as ChatTree
 from ingle.tui.folders import Folders
+from ingle.tui.generation import Generation
 from ingle.tui.prompt import Prompt
 
 from ..conftest import Answer, FakeGeneration
 
 if TYPE_CHECKING:
-    from ..conftest import FakeDaemon, OpenChat
+    from ..conftest import Chat, FakeDaemon, OpenChat
 
 
 @pytest.fixture
@@ -116,7 +121,7 @@ async def test_what_was_said_is_kept_and_a_draft_comes_back(
         await screen.until(lambda: screen.screen.turn is None)
         await screen.pilot.press(*"draft")
         chat = screen.screen.chat
-        screen.screen.open_chat(Chat())
+        screen.screen.open_chat(ChatTree())
         assert screen.draft == ""
         store = screen.screen.store
         assert store is not None
@@ -170,7 +175,7 @@ async def test_what_waits_does_not_go_to_another_chat_and_an_edit_stays_one(
         await screen.pilot.press("enter")
         await screen.until(lambda: chat.turn is None and len(chat.chat.children(None)) == 2)
         chat.queue.push(Prompt("for this chat"))
-        chat.open_chat(Chat())
+        chat.open_chat(ChatTree())
         assert len(chat.queue) == 0
 
 
@@ -209,3 +214,212 @@ async def test_an_answer_followed_in_the_background_is_noted_once_when_its_chat_
         kept = store.load(chat)
     assert kept is not None
     assert kept.path[1].content == "The first half and the rest."
+
+
+async def test_an_answer_is_known_by_name_before_the_daemon_replies(
+    open_chat: OpenChat, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def without_reply(_client: object, _request: object, name: str) -> None:
+        asked.append(name)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Generation, "start", without_reply)
+    async with open_chat(folders=folders) as screen:
+        await screen.send("tell me")
+        await screen.until(lambda: asked)
+        store = screen.screen.store
+        assert store is not None
+        kept = store.load(screen.screen.chat.id)
+    assert kept is not None
+    assert [kept.path[1].generation] == asked
+
+
+WRITE_ON = """
+import sys
+from pathlib import Path
+from ingle.tui.chats.chat import Chat
+from ingle.tui.chats.message import Message, MessageFacts
+from ingle.tui.history.store import open_history
+
+store, chat = open_history(Path(sys.argv[1]), print), Chat()
+store.add_chat(chat)
+prompt = chat.add(Message(role="user", content="tell me"))
+store.add_message(chat.id, prompt)
+answer = chat.add(Message(role="assistant", parent=prompt.id, model="smollm2:135m"))
+store.add_message(chat.id, answer)
+store.set_generation(answer.id, "gen-1")
+store.append(answer.id, "The first ")
+store.flush(10)
+print(chat.id, flush=True)
+for line in sys.stdin:
+    if line.strip() == "end":
+        store.end_message(answer.id, "answered", MessageFacts())
+    else:
+        store.append(answer.id, line[:-1])
+    store.flush(10)
+    print("done", flush=True)
+"""
+
+
+class Writer:
+    """Another program that is alive and writes an answer down."""
+
+    def __init__(self, folders: Folders) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", WRITE_ON, str(folders.chats)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.chat = self._said()
+
+    def _said(self) -> str:
+        assert self._process.stdout is not None
+        return self._process.stdout.readline().strip()
+
+    def tell(self, line: str) -> None:
+        """Have a piece written, or with "end" the end."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+        assert self._said() == "done"
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture
+def writer(folders: Folders) -> Iterator[Writer]:
+    made = Writer(folders)
+    yield made
+    made.kill()
+
+
+def rows_of(folders: Folders, table: str) -> int:
+    """How many rows say something of an answer."""
+    with closing(sqlite3.connect(folders.chats / "history.db")) as connection:
+        return connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+
+
+async def watch(screen: Chat, fake_daemon: FakeDaemon, writer: Writer) -> FakeGeneration:
+    """Open the chat in which another program is answered."""
+    generation = fake_daemon.generations["gen-1"] = FakeGeneration(Answer())
+    generation.push("delta", {"text": "The first ", "tokens": 2})
+    store = screen.screen.store
+    assert store is not None
+    await screen.until(lambda: screen.screen.state.connected)
+    loaded = store.load(writer.chat)
+    assert loaded is not None
+    screen.screen.open_chat(loaded)
+    await screen.until_shown("The first")
+    generation.push("delta", {"text": "half.", "tokens": 2})
+    await screen.until_shown("The first half.")
+    return generation
+
+
+async def test_an_answer_that_another_program_writes_is_shown_and_not_written_twice(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders, writer: Writer
+) -> None:
+    async with open_chat(folders=folders) as screen:
+        generation = await watch(screen, fake_daemon, writer)
+        generation.push("finished", {"reason": "stop", "completion_tokens": 4})
+        await screen.until(lambda: screen.screen.turn is None)
+        writer.tell("half, as it wrote it.")
+        writer.tell("end")
+        await screen.until_shown("The first half, as it wrote it.")
+        assert rows_of(folders, "pieces") == 2
+        assert rows_of(folders, "endings") == 1
+        store = screen.screen.store
+        assert store is not None
+        kept = store.load(writer.chat)
+    assert kept is not None
+    assert kept.path[1].content == "The first half, as it wrote it."
+
+
+async def test_leaving_a_chat_does_not_stop_what_another_program_asked_for(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders, writer: Writer
+) -> None:
+    async with open_chat(folders=folders) as screen:
+        await watch(screen, fake_daemon, writer)
+        screen.screen.open_chat(ChatTree())
+        writer.tell("half.")
+        writer.tell("end")
+        store = screen.screen.store
+        assert store is not None
+        assert store.flush()
+        await screen.screen.client.request_json("GET", "/health")
+        assert fake_daemon.cancelled == []
+        assert screen.screen.turn is None
+    assert rows_of(folders, "endings") == 1
+
+
+async def test_where_the_writer_dies_the_one_that_looks_on_takes_its_place(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders, writer: Writer
+) -> None:
+    async with open_chat(folders=folders) as screen:
+        generation = await watch(screen, fake_daemon, writer)
+        writer.kill()
+        generation.push("finished", {"reason": "stop", "completion_tokens": 4})
+        await screen.until(lambda: screen.screen.turn is None)
+        await screen.until(lambda: rows_of(folders, "endings") == 1)
+        store = screen.screen.store
+        assert store is not None
+        kept = store.load(writer.chat)
+    assert kept is not None
+    assert kept.path[1].content == "The first half."
+    assert kept.path[1].ending == "answered"
+
+
+@pytest.mark.parametrize("ends_first", [True, False])
+async def test_a_background_answer_that_ends_while_its_chat_is_loaded_is_noted_once(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders, ends_first: bool
+) -> None:
+    chat = _leave_open(folders, "gen-1")
+    generation = fake_daemon.generations["gen-1"] = FakeGeneration(Answer())
+    generation.push("delta", {"text": "The first half ", "tokens": 3})
+    async with open_chat(folders=folders, temporary=True) as screen:
+        await screen.until_told("goes on; ctrl+g")
+        store = screen.screen.store
+        assert store is not None
+        loaded = store.load(chat)  # and while the screen gets it, the answer ends
+        assert loaded is not None
+        if ends_first:
+            generation.push("delta", {"text": "and the rest.", "tokens": 3})
+            generation.push("finished", {"reason": "stop", "completion_tokens": 6})
+            await screen.until(lambda: store.flush() and rows_of(folders, "endings") == 1)
+        screen.screen.open_chat(loaded)
+        if not ends_first:
+            generation.push("delta", {"text": "and the rest.", "tokens": 3})
+            generation.push("finished", {"reason": "stop", "completion_tokens": 6})
+        await screen.until_shown("The first half and the rest.")
+        await screen.until(lambda: screen.screen.turn is None)
+        kept = store.load(chat)
+        asked = [r.target for r in fake_daemon.requests if "after=" in r.target]
+    assert kept is not None
+    assert kept.path[1].content == "The first half and the rest."
+    assert rows_of(folders, "endings") == 1
+    assert len(asked) == (1 if ends_first else 2)
+
+
+async def test_what_waits_in_the_queue_survives_the_program(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders
+) -> None:
+    fake_daemon.script("The first half", "never", gate_before=1)
+    async with open_chat(folders=folders) as screen:
+        await screen.send("tell me")
+        await screen.until_shown("The first half")
+        await screen.send("and then?")
+        await screen.until(lambda: len(screen.screen.queue) == 1)
+        await screen.pilot.press(*"more")
+        store, chat = screen.screen.store, screen.screen.chat
+        assert store is not None
+        await screen.until(lambda: store.draft(chat.id) == "and then?\n\nmore")  # kill -9 here
+        loaded = store.load(chat.id)
+        assert loaded is not None
+        screen.screen.open_chat(ChatTree())
+        assert store.draft(chat.id) == "and then?\n\nmore"
+        screen.screen.open_chat(loaded)
+        await screen.until(lambda: screen.draft == "and then?\n\nmore")

@@ -130,13 +130,15 @@ async def test_the_drawn_map_is_the_engines_at_every_frame(daemon: DaemonClient)
     await daemon.request_json("POST", "/ingle/v1/load", body)
     recording = Recording(daemon)
     following = asyncio.create_task(recording.run())
-    await asyncio.gather(
-        first_turn(daemon, recording), answer(daemon, "tea", "What is a good tea? " * 9)
-    )
+    for _ in range(5):  # what both share may come and go between two maps
+        tea = answer(daemon, "tea", "What is a good tea? " * 9)
+        await asyncio.gather(first_turn(daemon), tea)
+        if any("◆" in expanded(event, "kyoto") for event in recording.pages):
+            break
     await answer(daemon, "kyoto@c1", "We spoke about spring in Kyoto. And autumn?")
     await recording.until_idle()
     following.cancel()
-    assert len(recording.pages) > 8
+    assert len(recording.pages) >= 4  # at most four a second, however quick the machine
     async with MapApp().run_test(size=(40, 45)) as pilot:
         drawn = pilot.app.query_one(PageMap)
         for event in recording.pages:
@@ -152,7 +154,7 @@ async def test_the_drawn_map_is_the_engines_at_every_frame(daemon: DaemonClient)
     assert {"◆", "█", "▒", "·"} <= set(seen)
 
 
-async def first_turn(daemon: DaemonClient, recording: Recording) -> None:
+async def first_turn(daemon: DaemonClient) -> None:
     """Two prompts in one chat, while another one talks."""
     question = "Tell me about Kyoto in spring. " * 6
     said = await answer(daemon, "kyoto", question)

@@ -126,6 +126,73 @@ def test_another_program_with_the_chats_open_is_not_cut_off(keeper: Keeper, fold
     keeper.store.encrypt(PASSPHRASE)
 
 
+@needs_sqlcipher
+def test_a_program_that_only_reads_is_not_cut_off_either(
+    keeper: Keeper, make_store: MakeStore
+) -> None:
+    fill(keeper)
+    assert keeper.store.flush()
+    reader = make_store()
+    assert reader.recent()
+    with pytest.raises(HistoryError, match="Another ingle"):
+        keeper.store.encrypt(PASSPHRASE)
+    reader.close()
+    keeper.store.encrypt(PASSPHRASE)
+    assert keeper.store.recent()
+    later = make_store()
+    later.unlock(PASSPHRASE)
+    with pytest.raises(HistoryError, match="Another ingle"):
+        keeper.store.decrypt()
+
+
+@needs_sqlcipher
+def test_who_opens_the_chats_while_they_are_encrypted_waits_and_loses_nothing(
+    keeper: Keeper,
+    make_store: MakeStore,
+    new_keeper: NewKeeper,
+    troubles: Troubles,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fill(keeper)
+    assert keeper.store.flush()
+    other = new_keeper(make_store())
+    replaced = encryption._put_in_place  # pyright: ignore[reportPrivateUsage]
+
+    def say_meanwhile(part: Path, target: Path) -> None:
+        # The copy is made: what is written into the old file from here on would be wiped with it.
+        other.say("in that very instant")
+        assert not other.store.flush(0.5)
+        replaced(part, target)
+
+    monkeypatch.setattr(encryption, "_put_in_place", say_meanwhile)
+    keeper.store.encrypt(PASSPHRASE)
+    deadline = time.monotonic() + 10
+    while not troubles and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert "encrypted the chats" in troubles[0]
+    other.store.unlock(PASSPHRASE)
+    assert other.store.flush(5)
+    loaded = keeper.store.load(other.chat.id)
+    assert loaded is not None
+    assert [m.content for m in loaded.path] == ["in that very instant"]
+
+
+@needs_sqlcipher
+def test_a_passphrase_that_is_no_longer_needed_makes_no_empty_chats(
+    keeper: Keeper, make_store: MakeStore, state_of: StateOf
+) -> None:
+    fill(keeper)
+    keeper.store.encrypt(PASSPHRASE)
+    before = state_of(keeper.store.load(keeper.chat.id))
+    keeper.store.close()
+    other = make_store()
+    other.unlock(PASSPHRASE)
+    other.decrypt()
+    other.close()
+    assert state_of(keeper.store.load(keeper.chat.id)) == before
+    assert keeper.store.database.path.name == "history.db"
+
+
 CONVERT = """
 import sys
 from pathlib import Path

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -130,3 +131,20 @@ def test_nothing_is_written_over(chat: Chat, tmp_path: Path) -> None:
         write_export(chat, "html", "page.html", tmp_path)
     with pytest.raises(HistoryError, match="cannot be written"):
         write_export(chat, "md", "no/such/folder.md", tmp_path)
+
+
+def test_half_a_file_is_not_left_behind(
+    chat: Chat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class FullDisk(io.BytesIO):
+        def write(self, content: object, /) -> int:
+            raise OSError(28, "No space left on device")
+
+    def open_full(path: Path, mode: str) -> FullDisk:
+        path.touch()
+        return FullDisk()
+
+    monkeypatch.setattr(Path, "open", open_full)
+    with pytest.raises(HistoryError, match="No space left"):
+        write_export(chat, "md", "notes.md", tmp_path)
+    assert list(tmp_path.iterdir()) == []

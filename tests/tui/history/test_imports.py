@@ -367,6 +367,44 @@ def test_malformed_files_are_named(
     assert store.recent() == []
 
 
+def own(*messages: dict[str, object], **changes: object) -> dict[str, object]:
+    """A chat as we export it, that somebody else may have written."""
+    hi: dict[str, object] = {"role": "user", "content": "hi", "id": "m", "created": 1.0}
+    chat: dict[str, object] = {"format": "ingle chat", "version": 1, "id": "c", "created": 1.0}
+    for name in ("chosen", "compactions", "undone"):
+        chat[name] = []
+    chat["settings"] = dict[str, object]()
+    chat["messages"] = [hi | message for message in messages] or [hi]
+    return chat | changes
+
+
+@pytest.mark.parametrize(
+    ("chat", "complaint"),
+    [
+        (own({}, {"content": "lost"}), "same id"),
+        (own({"parent": "m"}), "missing before"),
+        (own(compactions=[{"id": "k", "at": "m", "summary": "s", "after": "k"}]), "not before it"),
+    ],
+)
+def test_what_cannot_be_one_of_our_chats_is_refused(
+    store: HistoryStore, tmp_path: Path, chat: dict[str, object], complaint: str
+) -> None:
+    with pytest.raises(HistoryError, match=complaint):
+        store.import_file(write(tmp_path / "c.json", [chat]), go_on)
+    assert store.recent() == []
+
+
+def test_times_that_no_calendar_has_become_some_that_it_has(
+    store: HistoryStore, tmp_path: Path
+) -> None:
+    chat = own({"created": 1e300}, {"created": -1e300, "id": "n", "parent": "m"}, created=1e18)
+    store.import_file(write(tmp_path / "c.json", [chat]), go_on)
+    loaded = store.load("c")
+    assert loaded is not None
+    for stamp in (loaded.created, *(message.created for message in loaded.path)):
+        assert time.localtime(stamp).tm_year in (1970, 9892)
+
+
 def test_a_broken_chat_does_not_stop_the_others(store: HistoryStore, tmp_path: Path) -> None:
     report = store.import_file(write(tmp_path / "c.json", [{"mapping": 1}, chatgpt()]), go_on)
     assert (report.chats, report.failed) == (1, 1)

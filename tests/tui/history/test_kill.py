@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,9 @@ while True:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 100))]
+)
 def test_what_is_older_than_a_second_survives(
     folder: Path, make_store: MakeStore, seed: int
 ) -> None:
@@ -129,3 +132,49 @@ def test_a_deletion_cut_short_is_whole_or_not_begun(
     content = b"".join(path.read_bytes() for path in folder.iterdir())
     assert (b"goneword" in content) == bool(listed)
     assert b"keptword" in content
+
+
+MIGRATING = """
+import sqlite3, sys
+from ingle.tui.history.schema import STEPS, migrate
+
+def _grow(connection):
+    connection.execute("CREATE TABLE more(number INTEGER NOT NULL)")
+    for number in range(20_000):
+        connection.execute("INSERT INTO more VALUES (?)", (number,))
+
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA journal_mode = WAL")
+migrate(connection)
+print("made", flush=True)
+migrate(connection, (*STEPS, _grow))
+print("moved", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
+@pytest.mark.parametrize(
+    "delay",
+    [0.005, 0.02, *(pytest.param(n / 1000, marks=pytest.mark.slow) for n in range(0, 100, 2))],
+)
+def test_a_migration_cut_short_is_whole_or_not_begun(tmp_path: Path, delay: float) -> None:
+    path = tmp_path / "history.db"
+    child = subprocess.Popen(
+        [sys.executable, "-P", "-c", MIGRATING, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "made\n"
+    time.sleep(delay)
+    child.kill()
+    child.communicate()
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        tables = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'more'").fetchall()
+        assert len(tables) == version - 1
+        if tables:
+            assert connection.execute("SELECT count(*) FROM more").fetchone()[0] == 20_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+import subprocess
 import sys
 import threading
 from collections.abc import Callable
@@ -112,7 +113,7 @@ def test_only_the_owner_may_read(keeper: Keeper, folder: Path) -> None:
         os.umask(before)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
-    assert set(modes) == {"history.db", "history.db-wal", "history.db-shm"}
+    assert set(modes) == {"history.db", "history.db-wal", "history.db-shm", "history.lock"}
     assert set(modes.values()) == {0o600}
 
 
@@ -226,6 +227,27 @@ def test_two_programs_see_each_others_chats(make_store: MakeStore, new_keeper: N
     assert len(other.store.recent()) == 2
 
 
+def test_settings_that_two_programs_change_are_both_kept(
+    make_store: MakeStore, new_keeper: NewKeeper
+) -> None:
+    keeper, other = new_keeper(make_store()), make_store()
+    keeper.say("hello")
+    assert keeper.store.flush()
+    seen = other.load(keeper.chat.id)
+    assert seen is not None
+    keeper.chat.settings.system = "Be brief."
+    keeper.store.set_settings(keeper.chat.id, keeper.chat.settings)
+    assert keeper.store.flush()
+    seen.settings.pinned = True
+    other.set_settings(seen.id, seen.settings)
+    assert other.flush()
+    keeper.chat.settings.title = "Greetings"
+    keeper.store.set_settings(keeper.chat.id, keeper.chat.settings)
+    assert keeper.store.settings(keeper.chat.id) == ChatSettings(
+        title="Greetings", system="Be brief.", pinned=True
+    )
+
+
 def test_a_chat_deleted_elsewhere_is_told_and_does_not_stop_the_others(
     make_store: MakeStore, new_keeper: NewKeeper, troubles: Troubles
 ) -> None:
@@ -295,6 +317,49 @@ def test_damage_found_while_reading_is_set_aside(
     assert "set aside" in troubles[0]
 
 
+def test_a_damaged_index_is_made_anew(
+    keeper: Keeper, raw: sqlite3.Connection, troubles: Troubles
+) -> None:
+    for number in range(50):
+        keeper.say(f"the word xylophone{number} is here")
+        keeper.answer(f"and zither{number} there")
+    keeper.answer("half of an answer", end=False)
+    assert keeper.store.flush()
+    raw.execute("PRAGMA busy_timeout = 5000")
+    raw.execute("DELETE FROM words_data WHERE id > 10")
+    with pytest.raises(HistoryError):
+        keeper.store.search("xylophone7")
+    assert keeper.store.flush(10)
+    assert len(keeper.store.search("xylophone7")) == 1
+    assert len(keeper.store.search("zither31")) == 1
+    keeper.store.delete_chat(keeper.chat.id)
+    assert keeper.store.flush()
+    raw.execute("INSERT INTO words(words) VALUES ('integrity-check')")
+    assert keeper.store.search("xylophone7") == []
+    assert troubles == []
+
+
+def test_a_sound_database_is_not_set_aside_for_one_that_another_program_has_replaced(
+    make_store: MakeStore, new_keeper: NewKeeper, folder: Path, troubles: Troubles
+) -> None:
+    late = new_keeper(make_store())
+    late.say("fill the pages " * 200)
+    assert late.store.flush()
+    for name in ("history.db", "history.db-wal", "history.db-shm"):
+        (folder / name).rename(folder / f"aside-{name}")
+    early = new_keeper(make_store())
+    early.say("a new beginning")
+    assert early.store.flush()
+    for path in folder.glob("aside-*"):
+        path.write_bytes(b"\xff" * path.stat().st_size)
+    other = new_keeper(late.store)
+    other.say("behind the others")
+    assert late.store.flush(10)
+    assert list(folder.glob("*.damaged-*")) == []
+    titles = {summary.title for summary in early.store.recent()}
+    assert titles == {"A new beginning", "Behind the others"}
+
+
 def test_what_cannot_be_written_is_told_once_and_written_later(
     keeper: Keeper, folder: Path, troubles: Troubles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -348,3 +413,47 @@ def test_a_full_disk_is_survived(
     assert keeper.store.flush(10)  # the limit was that connection's
     assert raw.execute("SELECT count(*) FROM messages").fetchone()[0] == 2
     assert raw.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+
+
+READ_AND_LEAVE = """
+import sys
+from pathlib import Path
+from ingle.tui.history.store import open_history
+
+store = open_history(Path(sys.argv[1]), print)
+print(sum(summary.messages for summary in store.recent()))
+store.close()
+"""
+
+
+def test_a_program_that_looks_and_leaves_cuts_nobody_off(keeper: Keeper, folder: Path) -> None:
+    def read_elsewhere() -> int:
+        command = [sys.executable, "-P", "-c", READ_AND_LEAVE, str(folder)]
+        return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    keeper.say("one")
+    assert keeper.store.recent()  # over a second connection
+    assert read_elsewhere() == 1
+    keeper.say("two")
+    assert keeper.store.flush()
+    assert read_elsewhere() == 2
+
+
+def test_the_chats_themselves_are_no_file_to_import(keeper: Keeper) -> None:
+    keeper.say("one")
+    assert keeper.store.flush()
+    with pytest.raises(HistoryError, match="own"):
+        keeper.store.import_file(keeper.store.database.path, lambda _: True)
+
+
+def test_a_note_that_cannot_be_written_keeps_no_other_from_it(
+    keeper: Keeper, troubles: Troubles
+) -> None:
+    keeper.say("before")
+    keeper.store.add_message(keeper.chat.id, Message(role="user", content="odd", created=1 << 70))
+    keeper.say("behind")
+    assert keeper.store.flush()
+    loaded = keeper.store.load(keeper.chat.id)
+    assert loaded is not None
+    assert [message.content for message in loaded.path] == ["before", "behind"]
+    assert "could not be kept" in troubles[0]

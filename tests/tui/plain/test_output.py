@@ -51,6 +51,38 @@ def test_numbers_and_names_are_not_torn(output: PlainOutput, out: StringIO) -> N
     assert out.getvalue() == "Model: "
 
 
+def test_languages_without_spaces_have_sentences(output: PlainOutput, out: StringIO) -> None:
+    output.begin_answer("Model")
+    output.answer("你好。我")
+    assert out.getvalue() == "Model: 你好。"
+
+
+def test_what_has_no_end_is_not_held_for_ever(output: PlainOutput, out: StringIO) -> None:
+    output.begin_answer("Model")
+    for _ in range(200):
+        output.answer("on and ")
+    said = out.getvalue().removeprefix("Model: ")
+    assert len(said) > 900
+    assert said.endswith("and ")
+
+
+def test_nothing_more_is_tried_when_the_reader_is_gone(clock: Clock) -> None:
+    class Gone(StringIO):
+        tries = 0
+
+        def write(self, text: str, /) -> int:
+            self.tries += 1
+            raise BrokenPipeError
+
+    gone, errors = Gone(), StringIO()
+    output = PlainOutput(gone, errors, clock)
+    with pytest.raises(BrokenPipeError):
+        output.line("Hi")
+    output.line("Hi")
+    output.error("It broke.")
+    assert (gone.tries, errors.getvalue()) == (1, "Error: It broke.\n")
+
+
 def test_news_are_rare(output: PlainOutput, out: StringIO, clock: Clock) -> None:
     for second in range(11):
         clock.now = float(second)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,64 +15,36 @@ from ingle.tui.history.store import open_history
 
 if TYPE_CHECKING:
     from ..conftest import FakeDaemon, OpenTerminal
+    from .conftest import Piped
 
-PROGRAM = """
-import sys
-from pathlib import Path
-from ingle.tui.folders import Folders
-from ingle.tui.plain.main import run_plain
-
-home = Path(sys.argv[2])
-status = run_plain(socket_path=sys.argv[1], folders=Folders(home / "chats", home / "config"))
-assert "textual" not in sys.modules
-sys.exit(status)
-"""
-PASTING = re.compile(rb"\x1b\[\?2004[hl]\r?")
 needs_terminal = pytest.mark.skipif(sys.platform == "win32", reason="needs pseudo-terminals")
 
 
-@pytest.fixture
-def arguments(tmp_path: Path, fake_daemon: FakeDaemon) -> list[str]:
-    return [sys.executable, "-P", "-c", PROGRAM, str(fake_daemon.path), str(tmp_path)]
-
-
-async def piped(arguments: list[str], text: str) -> tuple[int, str, str]:
-    """Status, output and errors."""
-    process = await asyncio.create_subprocess_exec(
-        *arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    out, errors = await process.communicate(text.encode())
-    assert process.returncode is not None
-    return process.returncode, out.decode(), errors.decode()
-
-
-async def test_prompts_from_a_pipe(arguments: list[str], fake_daemon: FakeDaemon) -> None:
+async def test_prompts_from_a_pipe(piped: Piped, fake_daemon: FakeDaemon) -> None:
     fake_daemon.script("One. ", "Two.")
     fake_daemon.script("Three.")
-    status, out, errors = await piped(arguments, "First\nSecond \\\nline\n")
+    status, out, errors = await piped("First\nSecond \\\nline\n")
     assert out == "You: First\nModel: One. Two.\nYou: Second \nline\nModel: Three.\n"
     assert (status, errors) == (0, "")
     assert [m["content"] for m in fake_daemon.prompts[1]] == ["First", "One. Two.", "Second \nline"]
 
 
-async def test_a_failure_is_announced(arguments: list[str], fake_daemon: FakeDaemon) -> None:
+async def test_a_failure_is_announced(piped: Piped, fake_daemon: FakeDaemon) -> None:
     error = {"code": "context_full", "message": "The context is full.", "hint": "Begin anew."}
     fake_daemon.script("It ", "never ends", error=error, error_after=1)
-    status, out, errors = await piped(arguments, "First\n")
+    status, out, errors = await piped("First\n")
     assert out == "You: First\nModel: It \nBroke off.\n"
     assert errors == "Error: The context is full. Begin anew.\n"
     assert status == 1
 
 
-async def test_commands(arguments: list[str], fake_daemon: FakeDaemon) -> None:
+async def test_commands(piped: Piped, fake_daemon: FakeDaemon) -> None:
     fake_daemon.add_model("qwen:1b", size=10**9)
     commands = ["/system Be brief.", "/sampling temperature=0.5", "/model qwen", "Hi", "/again"]
-    status, out, errors = await piped(
-        arguments, "\n".join([*commands, "/stats", "/bogus", "/help"])
-    )
+    status, out, errors = await piped("\n".join([*commands, "/stats", "/bogus", "/help"]))
     assert "Talking to qwen:1b from now on." in out
     assert "Sampling: temperature=0.5." in out
-    assert "Last answer: 2 tokens" in out
+    assert "answer: 2 tokens\n" in out
     assert "/open: Chats, newest first." in out
     assert errors == "Error: There is no command /bogus here. /help lists them.\n"
     assert status == 1
@@ -87,11 +57,11 @@ async def test_commands(arguments: list[str], fake_daemon: FakeDaemon) -> None:
 
 
 async def test_chats_are_kept_and_opened(
-    arguments: list[str], fake_daemon: FakeDaemon, tmp_path: Path
+    piped: Piped, fake_daemon: FakeDaemon, tmp_path: Path
 ) -> None:
-    await piped(arguments, "Keep this\n/rename About keeping\n/temp\nForget this\n")
+    await piped("Keep this\n/rename About keeping\n/temp\nForget this\n")
     fake_daemon.prompts.clear()
-    _, out, _ = await piped(arguments, "/open\n1\nGo on\n")
+    _, out, _ = await piped("/open\n1\nGo on\n")
     assert "1. About keeping, 2 messages" in out
     assert "You: Keep this\nModel: Hello there.\n" in out
     assert "Forget" not in out
@@ -102,10 +72,10 @@ async def test_chats_are_kept_and_opened(
 
 
 async def test_a_missing_model_is_not_fetched_unasked(
-    arguments: list[str], fake_daemon: FakeDaemon
+    piped: Piped, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.add_model("smollm2:135m", installed=False)
-    status, _, errors = await piped(arguments, "Hi\n")
+    status, _, errors = await piped("Hi\n")
     assert status == 1
     assert "smollm2:135m is missing." in errors
     assert fake_daemon.pull_done == []
@@ -134,7 +104,7 @@ async def test_in_a_terminal(
             assert b"\a" in terminal.raw
 
     await asyncio.to_thread(drive)
-    assert fake_daemon.cancelled == ["gen-1"]
+    assert len(fake_daemon.cancelled) == 1
 
 
 @needs_terminal
@@ -154,9 +124,10 @@ async def test_a_simple_terminal_gets_nothing_but_text(
             terminal.until(lambda screen: "Download it? Yes or no:" in screen)
             terminal.type("yes\n")
             terminal.until(lambda screen: "qwen:1b is here." in screen)
+            terminal.until(lambda screen: screen.rstrip().endswith("You:"))
             terminal.type("\x04")
             assert terminal.wait() == 0
-            assert b"\x1b" not in PASTING.sub(b"", terminal.raw)
+            assert b"\x1b" not in terminal.raw
 
     await asyncio.to_thread(drive)
     assert fake_daemon.pull_done == ["qwen:1b"]

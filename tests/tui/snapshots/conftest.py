@@ -20,6 +20,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 from rich.style import Style
+from textual import events
+from textual._context import visible_screen_stack
+from textual.drivers.headless_driver import HeadlessDriver
+from textual.geometry import Size
 from textual.widgets import Input
 
 from ingle.tui.chats.chat import Chat as ChatTree
@@ -35,8 +39,64 @@ FOLDER = Path(__file__).parent
 SIZES = ((60, 20), (80, 24), (160, 45))
 THEMES = (EMBER.name, DAYLIGHT.name)
 UPDATES = bool(os.environ.get("UPDATE_SNAPSHOTS"))
-CALM, LONG_CALM = 0.02, 0.4
-"""Seconds without a change after which a screen is taken for what it will be, and surely is."""
+HUGE = (300, 90)
+MAIN = {
+    "answering",
+    "chats",
+    "compacted",
+    "compare",
+    "conversation",
+    "gauges",
+    "gauges_beside",
+    "help_screen",
+    "models",
+    "search",
+    "welcome",
+}
+"""The scenes that are looked at on a huge screen as well."""
+SHOWN = {
+    "block_menu": "BlockMenu",
+    "chats": "ChatListScreen",
+    "compact_choice": "CompactChoice",
+    "compare": "CompareScreen",
+    "compare_empty": "CompareScreen",
+    "context": "ContextTable",
+    "delete": "ConfirmScreen",
+    "doctor": "DoctorScreen",
+    "encrypt": "AskLine",
+    "encrypt_off": "ConfirmScreen",
+    "gauges": "GaugesScreen",
+    "help_screen": "HelpScreen",
+    "import": "AskLine",
+    "import_progress": "ProgressScreen",
+    "keys": "KeysScreen",
+    "kv": "PageMapScreen",
+    "models": "ModelPicker",
+    "models_delete": "ConfirmScreen",
+    "models_doubt": "ConfirmScreen",
+    "models_keys": "ModelPicker",
+    "no_pins": "PinsScreen",
+    "palette": "CommandPalette",
+    "pins": "PinsScreen",
+    "price": "ConfirmScreen",
+    "pull_stop": "ConfirmScreen",
+    "redaction": "RedactionScreen",
+    "rename": "AskLine",
+    "rewind": "RewindScreen",
+    "route_choice": "RouteChoiceScreen",
+    "search": "SearchScreen",
+    "search_help": "SearchScreen",
+    "settings": "SettingsScreen",
+    "stats": "FiguresScreen",
+    "summary": "SummaryScreen",
+    "system_prompt": "TextEditor",
+    "unlock": "AskLine",
+}
+"""The screen of each scene; where none is named it is the chat itself."""
+CALM = 0.4
+"""Seconds without a change after which a screen is surely what it will be."""
+STEP, PATIENCE = 0.01, 3.0
+"""Seconds between two looks for what is expected, and after which it will not come."""
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 MORNING = 1_790_000_000.0
 """Every message's time: a frozen clock."""
@@ -143,6 +203,13 @@ def tree() -> ChatTree:
     return chat
 
 
+@pytest.fixture
+def scenes() -> dict[str, str]:
+    """The scenes that are looked at, with the class of what they show."""
+    names = {file.name.rpartition("-")[0] for file in FOLDER.glob("*-*x*.txt")}
+    return {name: SHOWN.get(name, "ChatScreen") for name in names}
+
+
 Look = Callable[..., Awaitable[None]]
 
 
@@ -152,12 +219,30 @@ def look() -> Look:
     return compared
 
 
+Resize = Callable[["Chat", int, int], None]
+Draw = Callable[["Chat", str], "Picture"]
+
+
+@pytest.fixture
+def give_size() -> Resize:
+    """`give_size(chat, width, height)`, without waiting for anything to happen."""
+    return resize
+
+
+@pytest.fixture
+def draw() -> Draw:
+    """`draw(chat, theme)`: what the screen shows at this moment."""
+    return drawn
+
+
 async def compared(chat: Chat, name: str) -> None:
+    await chat.pilot.pause()  # a dialog that was asked for a moment ago is there then
+    assert type(chat.app.screen).__name__ == SHOWN.get(name, "ChatScreen")
     for field in chat.app.screen.query(Input):
         field.cursor_blink = False
     differences: list[str] = []
-    for size in SIZES:
-        await chat.pilot.resize_terminal(*size)
+    for size in (*SIZES, HUGE) if name in MAIN else SIZES:
+        resize(chat, *size)
         file = FOLDER / f"{name}-{size[0]}x{size[1]}.txt"
         before = file.read_text(encoding="utf-8") if file.exists() else ""
         now = await snapshot(chat, expected="" if UPDATES else before)
@@ -170,35 +255,59 @@ async def compared(chat: Chat, name: str) -> None:
         pytest.fail("\n".join(differences))
 
 
+def resize(chat: Chat, width: int, height: int) -> None:
+    """Give the terminal another size, without waiting for anything to happen."""
+    size = Size(width, height)
+    driver = chat.app._driver  # pyright: ignore[reportPrivateUsage]
+    assert isinstance(driver, HeadlessDriver)
+    driver._size = size  # pyright: ignore[reportPrivateUsage]
+    chat.app.post_message(events.Resize(size, size))
+
+
 async def snapshot(chat: Chat, *, expected: str) -> str:
-    """The screen in all themes; where it is not as expected, it is given more and more time."""
-    calm = CALM if expected else LONG_CALM
-    while True:
-        now = merged([await picture(chat, theme, calm) for theme in THEMES])
-        if now == expected or calm >= LONG_CALM:
-            return now
-        calm *= 3
+    """The screen in all themes, as soon as it is as expected, or for good."""
+    # Changing the theme is dear, so that it begins with the one that is there.
+    themes = sorted(THEMES, key=lambda theme: theme != chat.app.theme)
+    pictures = {theme: await picture(chat, theme, expected) for theme in themes}
+    return merged([pictures[theme] for theme in THEMES])
 
 
 Picture = tuple[str, str, str]
 """The text, the letters, and what the letters mean."""
 
 
-async def picture(chat: Chat, theme: str, calm: float) -> Picture:
-    """What the screen shows in a theme, once it stays so for `calm` seconds."""
-    chat.app.theme = theme
-    await asyncio.sleep(calm)
+async def picture(chat: Chat, theme: str, expected: str) -> Picture:
+    """What the screen shows in a theme: what is expected, or what stays so for `CALM` seconds."""
+    if chat.app.theme != theme:
+        chat.app.theme = theme
+    until = time.monotonic() + PATIENCE
+    while expected and time.monotonic() < until:
+        await asyncio.sleep(STEP)
+        if is_busy(chat):
+            continue
+        now = drawn(chat, theme)
+        if all(part in expected for part in now):
+            return now
     now = drawn(chat, theme)
     while True:
-        await asyncio.sleep(calm)
+        await asyncio.sleep(CALM)
         before, now = now, drawn(chat, theme)
         if now == before:
             return now
 
 
+def is_busy(chat: Chat) -> bool:
+    """Whether the screen is about to change: drawing it now would be in vain."""
+    screen = chat.app.screen
+    return bool(screen._dirty_widgets) or screen._layout_required  # pyright: ignore[reportPrivateUsage]
+
+
 def drawn(chat: Chat, theme: str) -> Picture:
     """What the screen shows at this moment."""
-    strips = chat.app.screen._compositor.render_strips()  # pyright: ignore[reportPrivateUsage]
+    app = chat.app
+    # What a dialog lies over is drawn with it only where the toolkit is told of it.
+    visible_screen_stack.set(app._background_screens)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType, reportUnknownArgumentType]
+    strips = app.screen._compositor.render_strips()  # pyright: ignore[reportPrivateUsage]
     letters: dict[str, str] = {}
     text: list[str] = []
     grid: list[str] = []

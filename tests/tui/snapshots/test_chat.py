@@ -9,7 +9,10 @@ import pytest
 
 from ingle.tui.chats.chat import Chat as ChatTree
 from ingle.tui.chats.compaction import Compaction
+from ingle.tui.features.privacy import PrivacyFeature
 from ingle.tui.folders import Folders
+
+from ..features.test_routes import CLOUD, PRIVATE
 
 if TYPE_CHECKING:
     from ..conftest import Chat, FakeDaemon, OpenChat
@@ -94,6 +97,18 @@ async def rewind(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
 async def system_prompt(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
     await conversation(chat, daemon, tree)
     chat.screen.run_command("system")
+
+
+async def route_choice(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
+    daemon.routing = CLOUD
+    daemon.explanation = PRIVATE
+    await chat.until_shown("smollm2:135m on disk")
+    chat.screen.chat.settings.route = "auto"
+    await chat.screen.feature(PrivacyFeature).choose_route("ask")
+    await chat.until_shown("⇄ ASK")
+    chat.app.clear_notifications()
+    await chat.send("John Smith was here")
+    await chat.until_shown("May acme/big see this?")
 
 
 async def redaction(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
@@ -220,6 +235,7 @@ SCENES: dict[str, Scene] = {name: shows(name) for name in ("settings", "keys")} 
         rewind,
         system_prompt,
         redaction,
+        route_choice,
         completion,
         blocks,
         block_menu,

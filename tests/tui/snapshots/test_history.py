@@ -133,10 +133,13 @@ async def test_import(
         released.set()
 
 
-@pytest.mark.skipif(
+needs_sqlcipher = pytest.mark.skipif(
     importlib.util.find_spec("sqlcipher3") is None, reason="SQLCipher is not installed"
 )
-async def test_passphrases(
+
+
+@needs_sqlcipher
+async def test_a_new_passphrase(
     open_chat: OpenChat, fake_daemon: FakeDaemon, kept: Folders, look: Look
 ) -> None:
     async with open_chat(size=(80, 24), folders=kept) as chat:
@@ -145,7 +148,12 @@ async def test_passphrases(
         await chat.until_shown("New passphrase")
         await chat.pilot.press(*"open")
         await look(chat, "encrypt")
-        await back(chat)
+
+
+@needs_sqlcipher
+async def test_locked_chats(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, kept: Folders, look: Look
+) -> None:
     store = open_history(kept.chats, pytest.fail)
     store.encrypt("open sesame")
     store.close()
@@ -153,3 +161,14 @@ async def test_passphrases(
         await chat.until_shown("Passphrase of your chats")
         await chat.until_shown("smollm2:135m on disk")
         await look(chat, "unlock")
+        await chat.pilot.press(*"open sesame", "enter")
+        await chat.until(lambda: chat.app.screen is chat.screen)
+        await chat.until(lambda: not store_of(chat).database.is_locked)
+        chat.screen.run_command("encrypt", "off")
+        await chat.until_shown("Keep the chats in the clear?")
+        await look(chat, "encrypt_off")
+
+
+def store_of(chat: Chat) -> HistoryStore:
+    assert chat.screen.store is not None
+    return chat.screen.store

@@ -3,6 +3,10 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
+import pytest
+from textual.geometry import Region
+from textual.widget import Widget
+
 from ingle.tui.transcript.entries import AnswerEntry, Entry, PromptEntry
 from ingle.tui.transcript.kept_lines import KeptLines
 
@@ -184,3 +188,19 @@ async def test_folds_and_the_cursor_outlive_drawing_again(open_transcript: OpenT
         await shown.pilot.pause()
         assert shown.transcript.cursor is None
         assert not shown.transcript.has_focus
+
+
+@pytest.mark.parametrize("crop", [Region(0, 0, 80, 24), Region(7, 3, 30, 12)])
+async def test_lines_are_those_that_textual_would_draw(
+    open_transcript: OpenTranscript, crop: Region
+) -> None:
+    async with open_transcript(*long_chat(20)) as shown:
+        transcript = shown.transcript
+        transcript.mark("answer")
+        usual = Widget.render_lines(transcript, crop)
+        own = transcript.render_lines(crop)
+        assert [list(strip) for strip in own] == [list(strip) for strip in usual]
+        assert any("answer" in strip.text for strip in own)
+        # A line that stays is the same strip, which still knows how it is written.
+        again = transcript.render_lines(crop)
+        assert all(before is after for before, after in zip(own, again, strict=True))

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from textual import events
 
 from ingle.tui.chats.message import Attachment
 
@@ -56,6 +57,14 @@ async def test_keys_of_shells_edit(open_desk: OpenDesk) -> None:
         assert desk.text == "one  three"
         await desk.press("alt+r")
         assert desk.text == ""
+
+
+async def test_alt_and_a_letter_that_nobody_bound_types_nothing(open_desk: OpenDesk) -> None:
+    async with open_desk() as desk:
+        await desk.press("a")
+        desk.composer.post_message(events.Key("alt+q", "q"))  # as terminals send it
+        await desk.press("b")
+        assert desk.text == "ab"
 
 
 async def test_escape_twice_clears_and_everything_comes_back(open_desk: OpenDesk) -> None:
@@ -208,7 +217,7 @@ async def test_the_draft_is_kept_with_what_its_chips_stand_for(open_desk: OpenDe
     async with open_desk() as desk:
         await desk.type("see ")
         await desk.paste(LONG)
-        kept = desk.composer.kept_draft
+        kept = desk.composer.kept_draft()
     async with open_desk() as desk:
         desk.composer.replace_text(kept)
         assert desk.text == "see [pasted 120 lines #1]"

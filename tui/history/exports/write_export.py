@@ -36,8 +36,7 @@ def write_export(chat: Chat, kind: str, path: str, folder: Path) -> Path:
     try:
         if not path or target.is_dir():
             return _write_beside(target, file_name(chat.title), kind, content)
-        with target.open("xb") as file:
-            file.write(content)
+        _write_new(target, content)
     except FileExistsError as error:
         raise HistoryError(f"{target} exists already.", "Give another name.") from error
     except OSError as error:
@@ -57,12 +56,22 @@ def _write_beside(folder: Path, name: str, kind: str, content: bytes) -> Path:
     while True:
         target = folder / (f"{name}.{kind}" if number == 1 else f"{name}-{number}.{kind}")
         try:
-            with target.open("xb") as file:
-                file.write(content)
+            _write_new(target, content)
         except FileExistsError:
             number += 1
         else:
             return target
+
+
+def _write_new(target: Path, content: bytes) -> None:
+    """Write a file that is not there yet, whole or not at all."""
+    with target.open("xb") as file:
+        try:
+            file.write(content)
+            file.flush()
+        except OSError:
+            target.unlink(missing_ok=True)
+            raise
 
 
 def _exporter(kind: str) -> Callable[[Chat], str]:

@@ -1,0 +1,135 @@
+"""Branches, files, templates and the rest of what the open chat is held with."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ingle.tui.commands import COMMANDS
+
+from .test_session import needs_terminal
+
+if TYPE_CHECKING:
+    from ..conftest import FakeDaemon, OpenTerminal
+    from .conftest import Piped
+
+
+async def test_edited_prompts_are_branches(piped: Piped, fake_daemon: FakeDaemon) -> None:
+    for text in ("First.", "Second.", "Third."):
+        fake_daemon.script(text)
+    lines = ["One?", "/edit Two?", "/previous", "/next", "And?"]
+    status, out, errors = await piped("\n".join(lines))
+    assert (status, errors) == (0, "")
+    assert "Branch 1 of 2.\nYou: One?\nModel: First.\n" in out
+    assert "Branch 2 of 2.\nYou: Two?\nModel: Second.\n" in out
+    assert [m["content"] for m in fake_daemon.prompts[-1]] == ["Two?", "Second.", "And?"]
+
+
+async def test_rewinding_asks_for_other_words(piped: Piped, fake_daemon: FakeDaemon) -> None:
+    lines = ["One?", "Two?", "/rewind", "1", "One, please?"]
+    _, out, errors = await piped("\n".join(lines))
+    assert errors == ""
+    assert "1. One?\n2. Two?\n" in out
+    assert [m["content"] for m in fake_daemon.prompts[-1]] == ["One, please?"]
+
+
+async def test_going_on_and_branching_off(piped: Piped, fake_daemon: FakeDaemon) -> None:
+    fake_daemon.script("Once upon")
+    fake_daemon.script(" a time.")
+    lines = ["Tell", "/continue", "/branch", "And?", "/open"]
+    _, out, errors = await piped("\n".join(lines))
+    assert errors == ""
+    asked = [r.body for r in fake_daemon.requests if r.target == "/ingle/v1/generations"]
+    assert asked[1]["continues"] is True
+    said = ["Tell", "Once upon a time.", "And?"]
+    assert [m["content"] for m in fake_daemon.prompts[-1]] == said
+    assert "1. Tell (branch), 4 messages" in out
+    assert "2. Tell, 3 messages" in out
+
+
+async def test_files_go_along(piped: Piped, fake_daemon: FakeDaemon, tmp_path: Path) -> None:
+    (tmp_path / "two words.txt").write_text("inside")
+    (tmp_path / "data.bin").write_bytes(b"\0\1")
+    lines = [
+        "/attach two words.txt",
+        "What is it? @data.bin",
+        "/attach nothing",
+        "/attach data.bin",
+    ]
+    _, out, errors = await piped("\n".join(lines))
+    assert "Attached: two words.txt, 6 B." in out
+    content = fake_daemon.prompts[0][0]["content"]
+    assert content == '<file name="two words.txt">\ninside\n</file>\n\nWhat is it? @data.bin'
+    assert "data.bin is binary" in errors
+    assert "nothing" in errors
+
+
+async def test_templates_ask_for_their_places(
+    piped: Piped, fake_daemon: FakeDaemon, tmp_path: Path
+) -> None:
+    (tmp_path / "config" / "prompts").mkdir(parents=True)
+    (tmp_path / "config" / "prompts" / "translate.md").write_text("Say {{what}} in {{language}}.")
+    _, out, errors = await piped("/template translate\nhello\nFrench\n/template\n")
+    assert errors == ""
+    assert fake_daemon.prompts[0][-1]["content"] == "Say hello in French."
+    assert "Templates: translate." in out
+
+
+async def test_the_model_is_kept_with_the_chat(piped: Piped, fake_daemon: FakeDaemon) -> None:
+    fake_daemon.add_model("qwen:1b")
+    await piped("Hi\n/model qwen\n/new\n/model smollm2\nBye\n")
+    await piped("/open Hi\n1\nMore\n")
+    asked = [r.body["model"] for r in fake_daemon.requests if r.target.endswith("/generations")]
+    assert asked == ["smollm2:135m", "smollm2:135m", "qwen:1b"]
+
+
+async def test_help_names_every_command(piped: Piped) -> None:
+    _, out, errors = await piped("/help\n/kv\n")
+    for command in COMMANDS:
+        if command.slash is not None:
+            assert f"/{command.slash}" in out
+    assert "On the full screen only: " in out
+    assert errors == "Error: /kv is there on the full screen only.\n"
+
+
+async def test_what_is_known_of_machine_and_route(piped: Piped, fake_daemon: FakeDaemon) -> None:
+    fake_daemon.status = {"version": "0.1.0", "pid": 4242, "socket": "/run/ingle.sock"}
+    lines = ["/doctor", "/why", "/sent", "/redact My card is 4111 1111 1111 1111", "/copy"]
+    _, out, errors = await piped("\n".join(["Hi", *lines]))
+    assert "process 4242" in out
+    assert "The model runs on this machine" in out
+    assert "Nothing of this chat left this machine: 1 answer, all made here." in out
+    assert "My card is ⟦card number⟧" in out
+    assert errors == ""
+
+
+async def test_models_give_their_memory_back(piped: Piped, fake_daemon: FakeDaemon) -> None:
+    fake_daemon.loaded_context = 8192
+    _, out, errors = await piped("Hi\n/unload\n/ctx 16384\n/ctx many\n")
+    assert "smollm2:135m is unloaded." in out
+    assert "smollm2:135m has 8 192 tokens of context, not the 16 384 asked for." in out
+    assert errors == "Error: /ctx takes a number of tokens, as in /ctx 16384.\n"
+
+
+@needs_terminal
+async def test_a_prompt_is_edited_where_it_stands(
+    arguments: list[str], fake_daemon: FakeDaemon, open_terminal: OpenTerminal, tmp_path: Path
+) -> None:
+    def drive() -> None:
+        with open_terminal(arguments, HOME=str(tmp_path)) as terminal:
+            terminal.until(lambda screen: screen.rstrip().endswith("You:"))
+            terminal.type("Why is it so?\n")
+            terminal.until(lambda screen: "Model: Hello there.\n" in screen)
+            terminal.type("/edit\n")
+            terminal.until(lambda screen: "You, edited: Why is it so?" in screen)
+            terminal.type("\x7f now?\n")
+            terminal.until(lambda screen: screen.count("Model: Hello there.") == 2)
+            terminal.type(f"Look at @{tmp_path}/missing and @config\n")
+            terminal.until(lambda screen: screen.count("Model: Hello there.") == 3)
+            terminal.until(lambda screen: screen.rstrip().endswith("You:"))
+            terminal.type("\x04")
+            assert terminal.wait() == 0
+
+    await asyncio.to_thread(drive)
+    assert fake_daemon.prompts[1] == [{"role": "user", "content": "Why is it so now?"}]

@@ -1,0 +1,77 @@
+"""Routes in the chat as lines: chosen, asked about where somebody sits there, told of."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ..features.test_routes import CLOUD, FREE, PRIVATE, asked
+from .test_session import needs_terminal
+
+if TYPE_CHECKING:
+    from ..conftest import FakeDaemon, OpenTerminal
+    from .conftest import Piped
+
+
+@pytest.fixture
+def cloud(fake_daemon: FakeDaemon) -> FakeDaemon:
+    """A daemon with a provider, whose policy asks about names."""
+    fake_daemon.routing = CLOUD
+    fake_daemon.explanation = PRIVATE
+    return fake_daemon
+
+
+async def test_without_a_provider_there_is_one_route(piped: Piped) -> None:
+    status, out, errors = await piped("/route auto\n/why\n/sent")
+    assert (status, errors) == (0, "")
+    assert out.count("no cloud provider is configured") == 2
+    assert "Nothing of this chat left this machine" in out
+
+
+async def test_where_nobody_sits_nothing_leaves(piped: Piped, cloud: FakeDaemon) -> None:
+    status, out, errors = await piped("/route auto\nJohn Smith was here\n2")
+    assert (status, errors) == (0, "")
+    assert "Route: auto." in out
+    assert "Answered here: nobody is there to ask. A name is asked about" in out
+    assert [request["content"] for request in cloud.prompts[0]] == ["John Smith was here"]
+    assert asked(cloud)["route"] == "local"
+
+
+async def test_who_answers_elsewhere_is_told(piped: Piped, cloud: FakeDaemon) -> None:
+    cloud.explanation = FREE
+    cloud.routed = {"verdict": "cloud", "rule": "default", "provider": "acme", "model": "big"}
+    status, out, errors = await piped("/route auto\nWhat is 2 + 2?\n/sent")
+    assert (status, errors) == (0, "")
+    assert "Answered by acme/big, not on this machine." in out
+    assert "Answered elsewhere in this chat: 1 by acme/big; here: 0." in out
+
+
+async def test_an_unknown_route_names_those_there_are(piped: Piped, cloud: FakeDaemon) -> None:
+    status, out, errors = await piped("/route moon")
+    assert status == 1
+    assert "There is no route moon." in errors
+    assert "acme/big" in errors
+    assert "Route:" not in out
+
+
+@needs_terminal
+async def test_a_person_is_asked(
+    arguments: list[str], cloud: FakeDaemon, open_terminal: OpenTerminal
+) -> None:
+    def drive() -> None:
+        with open_terminal(arguments) as terminal:
+            terminal.until(lambda shown: "You:" in shown)
+            terminal.type("/route ask\r")
+            terminal.until(lambda shown: "Route: ask." in shown)
+            terminal.type("John Smith was here\r")
+            terminal.until(lambda shown: "2. Send with placeholders." in shown)
+            assert "[PERSON_1] was here" in terminal.text
+            terminal.type("2\r")
+            terminal.until(lambda shown: "Hello there." in shown)
+            terminal.type("/quit\r")
+            assert terminal.wait() == 0
+
+    await asyncio.to_thread(drive)
+    assert asked(cloud)["consent"] == "token-r"

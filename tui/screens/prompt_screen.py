@@ -1,0 +1,34 @@
+"""`PromptScreen`: a screen that paints what is typed at once, also while it is busy painting.
+
+Textual paints at ticks of a clock, sixty a second; a change that comes soon after a painting waits
+for the second tick from there, up to 33 ms. While an answer streams in, that is nearly every key.
+"""
+
+from __future__ import annotations
+
+from textual.screen import Screen, ScreenResultType
+from textual.widget import Widget
+
+
+class PromptScreen(Screen[ScreenResultType]):
+    """A screen with a place to type in, whose letters never wait for the rest of the screen."""
+
+    @property
+    def typed_in(self) -> Widget | None:
+        """The widget that is painted at once, where nothing else covers or moves it."""
+        return None
+
+    def on_idle(self) -> None:
+        """Paint it, and leave what else changed to the next tick."""
+        typed_in = self.typed_in if self._dirty_widgets else None
+        if typed_in is None or typed_in not in self._dirty_widgets:
+            return
+        # The app swallows what is painted in a batch, and a screen that is covered has no terminal.
+        if not self.is_current or self.app._batch_count:  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType]
+            return
+        if any(typed_in in moved for moved in self._layout_widgets.values()):
+            return  # it grows or shrinks: where it is now, its lines would be seen shifted
+        waiting = self._dirty_widgets - {typed_in}
+        self._compositor.update_widgets({typed_in})
+        self._compositor_refresh()  # which takes all that is dirty for painted
+        self._dirty_widgets.update(waiting)
