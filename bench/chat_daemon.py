@@ -73,7 +73,9 @@ class Answer:
 
     def __init__(self, messages: list[Json]) -> None:
         self.prompt_tokens = 20 + sum(len(str(m.get("content", ""))) // 4 for m in messages)
-        order = _ORDER.search(_text_of(messages[-1]) if messages else "")
+        # Agents send what they add to a prompt in messages of its own; some ask for a title, too.
+        wanted = " ".join(map(_text_of, messages[-3:]))
+        order = None if _asks_for_title(messages) else _ORDER.search(wanted)
         self.count, self.rate = (int(order[1]), int(order[2])) if order else (30, 0)
         self.cancelled = False
 
@@ -110,6 +112,8 @@ class ChatDaemon:
             ("GET /v1/models", self._openai_models),
             ("POST /v1/chat/completions", self._openai_chat),
             ("POST /v1/responses", self._openai_responses),
+            (r"POST /v1/messages(\?.*)?", self._anthropic_messages),
+            (r"POST /v1/messages/count_tokens.*", self._anthropic_count),
             ("GET /api/tags", self._ollama_models),
             ("POST /api/show", self._ollama_show),
             ("POST /api/chat", self._ollama_chat),
@@ -292,6 +296,32 @@ class ChatDaemon:
         await exchange.event({"type": "response.completed", "response": response})
         await exchange.send("")
 
+    async def _anthropic_count(self, exchange: Exchange) -> None:
+        await exchange.answer({"input_tokens": Answer(exchange.body["messages"]).prompt_tokens})
+
+    async def _anthropic_messages(self, exchange: Exchange) -> None:
+        system: Json = {"content": exchange.body.get("system", "")}
+        answer = Answer([system, *exchange.body["messages"]])
+        usage = {"input_tokens": answer.prompt_tokens, "output_tokens": 1}
+        base = {"id": "m", "type": "message", "role": "assistant", "model": MODEL, "usage": usage}
+        if not exchange.body.get("stream"):
+            block = {"type": "text", "text": "A title"}
+            await exchange.answer({**base, "content": [block], "stop_reason": "end_turn"})
+            return
+        await exchange.start()
+
+        async def send(kind: str, **more: object) -> None:
+            await exchange.event({"type": kind, **more}, kind)
+
+        await send("message_start", message={**base, "content": [], "stop_reason": None})
+        await send("content_block_start", index=0, content_block={"type": "text", "text": ""})
+        async for token in answer.tokens():
+            await send("content_block_delta", index=0, delta={"type": "text_delta", "text": token})
+        await send("content_block_stop", index=0)
+        await send("message_delta", delta={"stop_reason": "end_turn"}, usage={"output_tokens": 9})
+        await send("message_stop")
+        await exchange.send("")
+
     async def _ollama_models(self, exchange: Exchange) -> None:
         entry = {"name": MODEL, "model": MODEL, "size": 1, "digest": "0", "details": _DETAILS}
         await exchange.answer({"models": [{**entry, "modified_at": "2026-01-01T00:00:00Z"}]})
@@ -338,6 +368,11 @@ def _text_of(message: Json) -> str:
     if isinstance(content, list):
         return " ".join(str(part.get("text", "")) for part in content)  # pyright: ignore
     return str(content)
+
+
+def _asks_for_title(messages: list[Json]) -> bool:
+    first = messages[0] if messages else {}
+    return first.get("role", "system") == "system" and "title" in _text_of(first)[:2000].lower()
 
 
 def _note(what: str) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
+import uuid
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import ClassVar
 
 from chat_daemon import MODEL
-from chat_program import ChatProgram
+from chat_program import HERE, ChatProgram
 from peer_environment import npm_program, python_program
 from pseudo_terminal import PseudoTerminal
 
@@ -64,7 +68,20 @@ class Gptme(ChatProgram):
         }
 
     def can_be_typed_in(self, screen: str) -> bool:
-        return MODEL in screen
+        return "Enter send" in screen
+
+    def keep_turns(self, turns: Iterable[tuple[str, str]]) -> list[str]:
+        """A conversation as it writes one."""
+        at = "2026-01-01T00:00:00"
+        folder = self.folder / ".local" / "share" / "gptme" / "logs" / "kept"
+        folder.mkdir(parents=True, exist_ok=True)
+        records = [
+            {"role": role, "content": content, "timestamp": at}
+            for turn in turns
+            for role, content in zip(("user", "assistant"), turn, strict=True)
+        ]
+        _write_lines(folder / "conversation.jsonl", records)
+        return [*self.command, "--resume", "kept"]
 
 
 class Codex(ChatProgram):
@@ -92,6 +109,29 @@ class Codex(ChatProgram):
 
     def can_be_typed_in(self, screen: str) -> bool:
         return "›" in screen and MODEL in screen
+
+    def keep_turns(self, turns: Iterable[tuple[str, str]]) -> list[str]:
+        """A rollout as it writes one: what the model is told, and what the screen shows."""
+        name, at = str(uuid.uuid4()), "2026-01-01T00:00:00.000Z"
+        about = {"session_id": name, "id": name, "timestamp": at, "cwd": str(self.folder)}
+        about |= {"originator": "codex-tui", "cli_version": self.version, "source": "cli"}
+        lines: list[tuple[str, Mapping[str, object]]] = [
+            ("session_meta", {**about, "model_provider": "bench"})
+        ]
+        for prompt, answer in turns:
+            asked = [{"type": "input_text", "text": prompt}]
+            said = [{"type": "output_text", "text": answer}]
+            lines += [
+                ("response_item", {"type": "message", "role": "user", "content": asked}),
+                ("event_msg", {"type": "user_message", "message": prompt}),
+                ("event_msg", {"type": "agent_message", "message": answer}),
+                ("response_item", {"type": "message", "role": "assistant", "content": said}),
+            ]
+        folder = self.folder / ".codex" / "sessions" / "2026" / "01" / "01"
+        folder.mkdir(parents=True, exist_ok=True)
+        records = [{"timestamp": at, "type": kind, "payload": what} for kind, what in lines]
+        _write_lines(folder / f"rollout-2026-01-01T00-00-00-{name}.jsonl", records)
+        return [*self.command, "resume", name]
 
 
 class Opencode(ChatProgram):
@@ -122,7 +162,7 @@ class Opencode(ChatProgram):
 
 
 class Oterm(ChatProgram):
-    """oterm; a chat needs a form of many fields first, so that only its start is measured."""
+    """oterm, which asks in a form what a chat shall be."""
 
     name = "oterm"
     version: ClassVar[str] = "0.26.1"
@@ -144,18 +184,185 @@ class Oterm(ChatProgram):
         }
 
     def can_be_typed_in(self, screen: str) -> bool:
-        return "New chat" in screen or "Ctrl+N" in screen or "^n" in screen
+        """It can be given commands; there is no chat yet."""
+        return "Ctrl+N" in screen or "submit" in screen
 
     def open_chat(self, terminal: PseudoTerminal) -> None:
-        """Only its start is measured."""
-        raise RuntimeError("a chat needs a form of ten fields first; only its start is measured")
+        """Fill in the form with the only model there is."""
+        if "submit" in terminal.text:
+            return  # it opens the chats of the last time
+        terminal.type("\x0e")
+        if terminal.wait_for_screen(lambda screen: MODEL in screen and "Save" in screen) is None:
+            raise RuntimeError(f"its form did not come; the screen:\n{terminal.text}")
+        terminal.click(MODEL)
+        terminal.rest(0.5)
+        terminal.click("Save")
+        if terminal.wait_for_screen(lambda screen: "submit" in screen) is None:
+            raise RuntimeError(f"its form was not taken; the screen:\n{terminal.text}")
 
 
-PEERS: tuple[type[ChatProgram], ...] = (Codex, Opencode, Elia, Gptme, Oterm)
-NOT_MEASURED = {"toad": "needs Python 3.14, and an agent that speaks ACP"}
+class ClaudeCode(ChatProgram):
+    """Claude Code, with the scripted daemon in the place of its service."""
+
+    name = "claude-code"
+    whole_screen = False
+    version: ClassVar[str] = "2.1.197"
+    """The newest one that runs on Node 20."""
+
+    def prepare(self) -> None:
+        """Answer what it asks the first time, and trust the folder it works in."""
+        self._program = npm_program("@anthropic-ai/claude-code", self.version, "claude")
+        trusted = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
+        settings = {
+            "hasCompletedOnboarding": True,
+            "theme": "dark",
+            "autoUpdates": False,
+            "projects": {str(self.folder): trusted},
+        }
+        (self.folder / ".claude.json").write_text(json.dumps(settings))
+
+    @property
+    def command(self) -> list[str]:
+        return [str(self._program)]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            **super().environment,
+            "ANTHROPIC_BASE_URL": f"http://127.0.0.1:{self.port}",
+            "ANTHROPIC_AUTH_TOKEN": "none",
+            "ANTHROPIC_MODEL": MODEL,
+            "ANTHROPIC_SMALL_FAST_MODEL": MODEL,
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_AUTOUPDATER": "1",
+        }
+
+    def can_be_typed_in(self, screen: str) -> bool:
+        return "❯" in screen or "> " in screen
+
+    def keep_turns(self, turns: Iterable[tuple[str, str]]) -> list[str]:
+        """A transcript as it writes one."""
+        session, at = str(uuid.uuid4()), "2026-01-01T00:00:00.000Z"
+        about = {"isSidechain": False, "userType": "external", "cwd": str(self.folder)}
+        about |= {"sessionId": session, "version": self.version, "timestamp": at}
+        records: list[dict[str, object]] = []
+        parent: str | None = None
+        for prompt, answer in turns:
+            usage = {"input_tokens": 9, "output_tokens": 9}
+            said = [{"type": "text", "text": answer}]
+            head = {"id": "m", "type": "message", "model": MODEL, "usage": usage}
+            messages = (
+                {"role": "user", "content": prompt},
+                {**head, "role": "assistant", "content": said, "stop_reason": "end_turn"},
+            )
+            for message in messages:
+                own = str(uuid.uuid4())
+                links = {"type": message["role"], "uuid": own, "parentUuid": parent}
+                records.append({**about, **links, "message": message})
+                parent = own
+        folder = self.folder / ".claude" / "projects" / re.sub(r"[^\w]|_", "-", str(self.folder))
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_lines(folder / f"{session}.jsonl", records)
+        return [*self.command, "--resume", session]
+
+
+class Aider(ChatProgram):
+    """aider: a prompt of prompt_toolkit's, which is away while it answers."""
+
+    name = "aider"
+    whole_screen = False
+    takes_keys_while_answering = False
+    version: ClassVar[str] = "0.86.2"
+
+    def prepare(self) -> None:
+        """Nothing but the program."""
+        self._bin = python_program("aider-chat", self.version)
+
+    @property
+    def command(self) -> list[str]:
+        quiet = ["--no-git", "--no-check-update", "--no-show-model-warnings", "--yes-always"]
+        model = ["--model", f"openai/{MODEL}", "--edit-format", "ask"]
+        return [str(self._bin / "aider"), *model, *quiet, "--analytics-disable", "--no-gitignore"]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            **super().environment,
+            "OPENAI_API_BASE": f"http://127.0.0.1:{self.port}/v1",
+            "OPENAI_API_KEY": "none",
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        }
+
+    def can_be_typed_in(self, screen: str) -> bool:
+        return any(line.startswith(("> ", "ask> ", "ask>")) for line in screen.splitlines())
+
+
+class Llm(ChatProgram):
+    """`llm chat`: a line that is read, an answer that is printed."""
+
+    name = "llm-chat"
+    whole_screen = False
+    takes_keys_while_answering = False
+    version: ClassVar[str] = "0.36"
+
+    def prepare(self) -> None:
+        """Name the scripted daemon as a model of OpenAI's kind."""
+        self._bin = python_program("llm", self.version)
+        (self.folder / "extra-openai-models.yaml").write_text(
+            f"- model_id: bench\n  model_name: {MODEL}\n"
+            f"  api_base: http://127.0.0.1:{self.port}/v1\n"
+        )
+
+    @property
+    def command(self) -> list[str]:
+        return [str(self._bin / "llm"), "chat", "-m", "bench"]
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**super().environment, "LLM_USER_PATH": str(self.folder), "OPENAI_API_KEY": "none"}
+
+    def can_be_typed_in(self, screen: str) -> bool:
+        return any(line.startswith(">") for line in screen.splitlines())
+
+
+class Toad(ChatProgram):
+    """toad, with an agent that passes prompts to the scripted daemon; it needs Python 3.14."""
+
+    name = "toad"
+    version: ClassVar[str] = "0.6.20"
+
+    def prepare(self) -> None:
+        """Nothing but the program."""
+        self._bin = python_program("batrachian-toad", self.version, python="3.14")
+
+    @property
+    def command(self) -> list[str]:
+        agent = f"{sys.executable} {HERE / 'acp_agent.py'} {self.port}"
+        return [str(self._bin / "toad"), "acp", agent, str(self.folder)]
+
+    def can_be_typed_in(self, screen: str) -> bool:
+        return "⏎ Send" in screen
+
+
+PEERS: tuple[type[ChatProgram], ...] = (
+    Codex,
+    ClaudeCode,
+    Opencode,
+    Elia,
+    Gptme,
+    Oterm,
+    Aider,
+    Llm,
+    Toad,
+)
+NOT_MEASURED = {"crush": "its package downloads the program from a place of its own"}
 """Chats that are known, and why they are not among the peers."""
 
 
 def make_peers(folder: Path, port: int) -> list[ChatProgram]:
     """All peers, not prepared yet."""
     return [kind(folder / kind.name, port) for kind in PEERS]
+
+
+def _write_lines(path: Path, records: Iterable[Mapping[str, object]]) -> None:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 import sys
 import sysconfig
 from abc import ABC, abstractmethod
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import ClassVar
 
+from kept_chats import END, keep_chat
 from pseudo_terminal import PseudoTerminal
 
 from ingle.daemon.paths import find_paths
@@ -39,11 +41,9 @@ class ScriptedDaemon:
 
     def sent(self, what: str) -> list[float]:
         """When it sent each "first" or "last" token."""
-        try:
+        with suppress(BlockingIOError):  # it has told no more yet
             while data := os.read(self._out, 1 << 16):
                 self._told += data
-        except BlockingIOError:
-            pass
         lines = [json.loads(line) for line in self._told.splitlines()]
         return [line[what] for line in lines if what in line]
 
@@ -51,6 +51,8 @@ class ScriptedDaemon:
         """End it."""
         self._process.terminate()
         self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
 
 
 class ChatProgram(ABC):
@@ -60,6 +62,7 @@ class ChatProgram(ABC):
     submit: ClassVar[str] = "\r"
     whole_screen: ClassVar[bool] = True
     """Whether it takes the terminal's second screen; before that, the terminal echoes keys."""
+    takes_keys_while_answering: ClassVar[bool] = True
 
     def __init__(self, folder: Path, port: int) -> None:
         self.folder = folder
@@ -91,17 +94,39 @@ class ChatProgram(ABC):
     def open_chat(self, terminal: PseudoTerminal) -> None:  # noqa: B027 - most begin there
         """Get from its first screen to one where a prompt can be typed."""
 
+    def keep_turns(self, turns: Iterable[tuple[str, str]]) -> list[str] | None:
+        """Write a chat where it looks for one; the command that opens it, None where it cannot."""
+        return None
+
+    def open_kept(self, terminal: PseudoTerminal) -> None:  # noqa: B027 - most commands opened it
+        """Get to the chat that was kept."""
+
     @contextmanager
-    def running(self) -> Generator[PseudoTerminal]:
+    def running(self, command: Sequence[str] = ()) -> Generator[PseudoTerminal]:
         """It in a terminal of its own."""
-        with PseudoTerminal(self.command, self.environment, folder=self.folder) as terminal:
+        started = command or self.command
+        with PseudoTerminal(started, self.environment, folder=self.folder) as terminal:
             yield terminal
+
+
+def open_chat_of(program: ChatProgram, terminal: PseudoTerminal, title: str) -> float:
+    """Seconds from enter in the list of chats to the end of a kept chat on the screen."""
+    terminal.type("\x07")
+    terminal.wait_for_screen(lambda screen: "Filter by title" in screen or title in screen)
+    terminal.type(title)
+    terminal.settle(0.3, 5)
+    at = terminal.type(program.submit)
+    shown = terminal.wait_for_bytes(END.encode(), 30)
+    if shown is None:
+        raise RuntimeError(f"{title} was not opened; the screen:\n{terminal.text}")
+    return shown - at
 
 
 class Ingle(ChatProgram):
     """The installed script; its daemon's socket lies where it looks for one."""
 
     name = "ingle"
+    _kept: str = ""
 
     def prepare(self) -> None:
         find_paths(self.environment).make_private()
@@ -121,3 +146,13 @@ class Ingle(ChatProgram):
 
     def can_be_typed_in(self, screen: str) -> bool:
         return "╰" in screen and "scripted:1" in screen
+
+    def keep_turns(self, turns: Iterable[tuple[str, str]]) -> list[str]:
+        """A chat in its history, of which no other has the title."""
+        self._kept = f"Kept for round {secrets.token_hex(4)}"
+        keep_chat(find_paths(self.environment).chats, self._kept, turns)
+        return self.command
+
+    def open_kept(self, terminal: PseudoTerminal) -> None:
+        """Choose the chat in the list of all."""
+        open_chat_of(self, terminal, self._kept)

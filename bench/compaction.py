@@ -8,15 +8,18 @@ import os
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from compaction_cases.chat_maker import MadeChat, make_chat
+import msgspec
+from compaction_cases.chat_maker import Fact, MadeChat, make_chat
 from compaction_cases.probing import Messages, Prober
 from compaction_cases.rounds import Cost, Round, gates, summary, table
 from compaction_cases.slots import load_slots
 from compaction_cases.surprise import Surprise
 from compaction_cases.views import PlainSummary, add_turns, as_messages, cut_off
+from compaction_cases.without_model import count_values, lines
 from ingle_server import IngleServer
 from machine import save
 from server import Settings
@@ -43,12 +46,17 @@ class Case:
         made: MadeChat,
         views: Sequence[str],
         moved: Callable[[], object],
+        *,
+        beside: Sequence[int] = (),
+        every: int = 1,
     ) -> None:
         self._client = client
         self._model = model
         self.made = made
         self._views = views
         self._moved = moved
+        self._beside = beside
+        self._facts = probed(made.facts, every)
         self._prober = Prober(client, model)
         self._plain = PlainSummary(self._prober)
         self._plain_from = 0
@@ -115,6 +123,8 @@ class Case:
     async def _compact_plainly(self, result: Round) -> None:
         if "plain summary" not in self._views:
             return
+        if self._beside and result.number > max(self._beside):
+            return  # nobody asks about it any more
         tail = len([m for m in tail_messages(self.chat) if m.text])
         end = len(self._full) - tail
         view = request_messages(self.chat)
@@ -123,11 +133,13 @@ class Case:
         self._plain_from = end
 
     async def _ask(self, result: Round) -> None:
-        views = {name: list(await self._view(name, result)) for name in self._views}
+        names = self._views if not self._beside or result.number in self._beside else ["compacted"]
+        views = {name: list(await self._view(name, result)) for name in names}
         self.shown.append((result, views))
+        result.tokens["full"] = await self._prober.size(self._full)
         for name, view in views.items():
             result.tokens[name] = await self._prober.size(view)
-            result.scores[name] = await self._prober.score(view, self.made.facts, result.number)
+            result.scores[name] = await self._prober.score(view, self._facts, result.number)
             score = result.scores[name]
             print(
                 f"  round {result.number} {name:13} {result.tokens[name]:5} tok  "
@@ -146,6 +158,17 @@ class Case:
             full = await self._prober.size(self._full)
             return cut_off(self._full, result.cost.after / full)
         return [*self._plain.head(), *self._full[self._plain_from :]]
+
+
+def probed(facts: Sequence[Fact], every: int) -> list[Fact]:
+    """All that was corrected or never said, and every so manieth of the other classes."""
+    seen: Counter[str] = Counter()
+    found: list[Fact] = []
+    for fact in facts:
+        if fact.kind in ("correction", "never said") or seen[fact.kind] % every == 0:
+            found.append(fact)
+        seen[fact.kind] += 1
+    return found
 
 
 def _tokens_of(part: Messages, view: Messages, result: Round) -> int:
@@ -168,8 +191,10 @@ async def measure(arguments: argparse.Namespace, server: IngleServer) -> list[Ca
             client,
             server.model_name(),
             made,
-            arguments.views,
+            arguments.views if len(cases) < arguments.compared else VIEWS[:2],
             lambda: save_cases(arguments, cases) if arguments.save else None,
+            beside=arguments.beside,
+            every=arguments.every,
         )
         cases.append(case)
         await case.run(arguments.rounds, max(arguments.rounds))
@@ -206,6 +231,7 @@ def save_cases(arguments: argparse.Namespace, cases: Sequence[Case]) -> Path:
         "seeds": arguments.seeds[: len(cases)],
         "slots": "tune" if arguments.tune else "report",
         "tokens": arguments.tokens,
+        "every": arguments.every,
         "does_not_hold": gates(rounds),
     }
     return save(f"compaction-{arguments.model.stem}", figures)
@@ -214,10 +240,23 @@ def save_cases(arguments: argparse.Namespace, cases: Sequence[Case]) -> Path:
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("model", type=Path, help="a GGUF file")
+    parser.add_argument("model", type=Path, nargs="?", default=Path(), help="a GGUF file")
+    parser.add_argument(
+        "--without-model", action="store_true", help="only count which values are still sent"
+    )
+    parser.add_argument("--fresh", action="store_true", help="corrections worded when all was done")
     parser.add_argument("--seeds", type=int, nargs="+", default=[101, 102])
     parser.add_argument("--rounds", type=int, nargs="+", default=[1, 3])
     parser.add_argument("--views", nargs="+", default=list(VIEWS), choices=VIEWS)
+    parser.add_argument(
+        "--beside", type=int, nargs="+", default=[], help="ask the other views in these rounds only"
+    )
+    parser.add_argument(
+        "--every", type=int, default=1, help="ask every so manieth question of a class only"
+    )
+    parser.add_argument(
+        "--compared", type=int, default=99, help="ask the other views in so many chats only"
+    )
     parser.add_argument("--tokens", type=int, default=4000)
     parser.add_argument("--tune", action="store_true", help="the slots that are not reported")
     parser.add_argument("--show", action="store_true", help="summaries and wrong answers")
@@ -226,6 +265,8 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 2)
     parser.add_argument("--save", action="store_true")
     arguments = parser.parse_args(argv)
+    if arguments.model == Path() and not arguments.without_model:
+        parser.error("name a GGUF file, or count --without-model")
     if arguments.long:
         arguments.seeds, arguments.rounds = [101, 102, 103, 104, 105], [1, 2, 3, 5]
         arguments.surprise = True
@@ -235,6 +276,14 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 def main() -> None:
     """Start a daemon of our own, measure, print and save."""
     arguments = parse(sys.argv[1:])
+    if arguments.without_model:
+        slots = load_slots()
+        half = slots.tune if arguments.tune else slots.report
+        if arguments.fresh:
+            half = tuple(msgspec.structs.replace(s, correct=s.fresh or s.correct) for s in half)
+        chats = [make_chat(seed, half, tokens=arguments.tokens) for seed in arguments.seeds]
+        print(*lines(asyncio.run(count_values(chats, max(arguments.rounds)))), sep="\n")
+        return
     settings = Settings(threads=arguments.threads, slots=8, context=16384)
     with tempfile.TemporaryDirectory(prefix="ingle-bench-") as folder:
         server = IngleServer(settings, Path(folder))

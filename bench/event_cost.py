@@ -28,6 +28,7 @@ from ingle.daemon.config import Config
 from ingle.daemon.http import server
 from ingle.daemon.paths import find_paths
 from ingle.daemon.preparation import LoadOptions, Preparation
+from ingle.models.memory_needs import MemoryNeeds
 from ingle.models.store import StoredModel
 from ingle.models.stored_model import Manifest, write_manifest
 
@@ -90,7 +91,9 @@ class ScriptedPreparer:
     def __init__(self, *_: object) -> None:
         """Nothing that a real model needs to know matters here."""
 
-    def __call__(self, model: StoredModel, options: LoadOptions, *, available: int) -> Preparation:
+    def __call__(
+        self, model: StoredModel, options: LoadOptions, *, available: MemoryNeeds
+    ) -> Preparation:
         script = {"reply": "x" * CONTEXT, "step_seconds": self.step_seconds}
         spec = LoadSpec(
             engine=EngineKind.SCRIPTED,
@@ -100,7 +103,7 @@ class ScriptedPreparer:
             kv_capacity=CONTEXT * max(STREAMS),
             script=json.dumps(script),
         )
-        return Preparation(spec, 2**20)
+        return Preparation(spec, MemoryNeeds(2**20))
 
 
 def serve(step_seconds: float) -> None:

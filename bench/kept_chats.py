@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable
 from pathlib import Path
 
 from answer_text import answer_text
@@ -14,19 +15,26 @@ END = "Ѭ"
 """The last word of every kept chat; the letter is nowhere else."""
 
 
-def keep_chat(folder: Path, title: str, messages: int) -> None:
-    """Write a chat of prompts and of answers of 60 to 200 tokens under the folder of chats."""
+def kept_turns(messages: int) -> Generator[tuple[str, str], None, None]:
+    """Prompts, and answers of 60 to 200 tokens, which are so many messages together."""
+    for number in range(messages // 2):
+        text = answer_text(60 + number * 37 % 140)
+        last = number == messages // 2 - 1
+        yield f"Turn {number}", f"{text}\n\n{END}" if last else text
+
+
+def keep_chat(folder: Path, title: str, turns: Iterable[tuple[str, str]]) -> None:
+    """Write a chat under the folder of chats."""
     store = open_history(folder, _fail)
     chat = Chat(ChatSettings(title=title))
     store.add_chat(chat)
     facts = MessageFacts(completion_tokens=120, decode_seconds=2.0)
     parent: str | None = None
-    for number in range(messages // 2):
-        prompt = Message(role="user", content=f"Turn {number}", parent=parent)
-        text = answer_text(60 + number * 37 % 140)
+    for asked, text in turns:
+        prompt = Message(role="user", content=asked, parent=parent)
         answer = Message(
             role="assistant",
-            content=f"{text}\n\n{END}" if number == messages // 2 - 1 else text,
+            content=text,
             parent=prompt.id,
             model="scripted:1",
             ending="answered",

@@ -40,9 +40,22 @@ def llama_cpp_python_server() -> tuple[Path, Path]:
     return python, library
 
 
-def python_program(package: str, version: str, *more: str) -> Path:
-    """The folder with the programs of a package, installed with what it needs."""
-    return _environment(f"{package}-{version}", [f"{package}=={version}", *more]).parent
+def python_program(package: str, version: str, *more: str, python: str = sys.executable) -> Path:
+    """The folder with the programs of a package, installed with what it needs.
+
+    `python` is the interpreter to run it, or its version; raises `FileNotFoundError` where there is
+    none.
+    """
+    packages = [f"{package}=={version}", *more]
+    return _environment(f"{package}-{version}", packages, find_python(python)).parent
+
+
+def find_python(wanted: str) -> str:
+    """The interpreter of this path, or of this version on PATH."""
+    found = shutil.which(wanted) or shutil.which(f"python{wanted}")
+    if found is None:
+        raise FileNotFoundError(f"it needs Python {wanted}, and there is no python{wanted} on PATH")
+    return found
 
 
 def npm_program(package: str, version: str, program: str) -> Path:
@@ -57,27 +70,27 @@ def npm_program(package: str, version: str, program: str) -> Path:
     return folder / "node_modules" / ".bin" / program
 
 
-def _environment(name: str, packages: list[str]) -> Path:
+def _environment(name: str, packages: list[str], base: str = sys.executable) -> Path:
     folder = platformdirs.user_cache_path("ingle") / "bench" / name
     python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     if not (folder / _DONE).exists():
         shutil.rmtree(folder, ignore_errors=True)
         print(f"Installing {name} into {folder} …", file=sys.stderr)
-        for command in _install(folder, python, packages):
+        for command in _install(folder, python, packages, base):
             subprocess.run(command, check=True, stdout=sys.stderr)
         (folder / _DONE).touch()
     return python
 
 
-def _install(folder: Path, python: Path, packages: list[str]) -> list[list[str]]:
+def _install(folder: Path, python: Path, packages: list[str], base: str) -> list[list[str]]:
     uv = shutil.which("uv")
     if uv is None:
         return [
-            [sys.executable, "-m", "venv", str(folder)],
+            [base, "-m", "venv", str(folder)],
             [str(python), "-m", "pip", "install", "--quiet", *packages],
         ]
     return [
-        [uv, "venv", "--no-config", "--quiet", "--python", sys.executable, str(folder)],
+        [uv, "venv", "--no-config", "--quiet", "--python", base, str(folder)],
         # Our own pins, which uv would find in the folder we are in, are not theirs.
         [uv, "pip", "install", "--no-config", "--quiet", "--python", str(python), *packages],
     ]

@@ -101,6 +101,14 @@ class PseudoTerminal:
         os.write(self._fd, keys.encode())
         return at
 
+    def click(self, label: str) -> None:
+        """Press the mouse on the first place where the screen says so."""
+        for row, line in enumerate(self.text.splitlines(), 1):
+            if (column := line.find(label) + 1) > 0:
+                self.type(f"\x1b[<0;{column};{row}M\x1b[<0;{column};{row}m")
+                return
+        raise RuntimeError(f"There is no {label!r} to click on; the screen:\n{self.text}")
+
     def read(self, seconds: float) -> bytes:
         """What comes within so long, b"" for nothing; the terminal's own replies go out at once."""
         if self.ended or not select.select([self._fd], [], [], seconds)[0]:

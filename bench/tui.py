@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import argparse
-import random
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from chat_daemon import LAST
-from chat_peers import NOT_MEASURED, make_peers
-from chat_program import ChatProgram, Ingle, ScriptedDaemon
-from kept_chats import END, keep_chat
+from chat_comparison import TYPED_AHEAD, compare
+from chat_measures import (
+    ALTERNATE_SCREEN,
+    Figures,
+    empty_composer,
+    measure_idle,
+    measure_stream,
+    press_keys,
+    summary,
+)
+from chat_peers import PEERS
+from chat_program import ChatProgram, Ingle, ScriptedDaemon, open_chat_of
+from kept_chats import keep_chat, kept_turns
 from machine import median, save
 from pseudo_terminal import LETTERS, PseudoTerminal
 from server import free_port
 
 from ingle.daemon.paths import find_paths
 
-TYPED_AHEAD = "ДЖЗИЙ"
-ALTERNATE_SCREEN = b"\x1b[?1049h"
 GOALS = {
     "first_frame_over_interpreter_ms": 30,
     "live_ms": 300,
@@ -32,28 +37,8 @@ GOALS = {
     "idle_cpu_percent": 0.5,
     "memory_mb": 80,
 }
-SEED = 7
 LONG = 5000
 """Messages of a chat that is long."""
-
-Figures = dict[str, object]
-
-
-def percentile(values: list[float], share: float) -> float:
-    """The value below which `share` of them lie."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
-
-
-def summary(seconds: list[float]) -> Figures:
-    """Milliseconds: median, p95, the longest."""
-    return {
-        "median_ms": round(median(seconds) * 1000, 1),
-        "p95_ms": round(percentile(seconds, 0.95) * 1000, 1),
-        "max_ms": round(max(seconds) * 1000, 1),
-        "count": len(seconds),
-    }
-
 
 # Starting
 
@@ -115,87 +100,6 @@ def measure_start(ingle: Ingle, rounds: int) -> Figures:
     }
 
 
-# Typing and streaming
-
-
-def ask(program: ChatProgram, terminal: PseudoTerminal, prompt: str) -> None:
-    """Type a prompt and send it."""
-    terminal.type(prompt)
-    terminal.rest(0.05)
-    terminal.type(program.submit)
-
-
-def empty_composer(terminal: PseudoTerminal) -> None:
-    """Take back what was typed."""
-    terminal.rest(0.5)
-    terminal.type("\x15")
-    terminal.rest(0.5)
-
-
-def open_kept(program: ChatProgram, terminal: PseudoTerminal, title: str) -> float:
-    """Seconds from enter in the list of chats to the end of a kept chat on the screen."""
-    terminal.type("\x07")
-    terminal.wait_for_screen(lambda screen: "Filter by title" in screen or title in screen)
-    terminal.type(title)
-    terminal.settle(0.3, 5)
-    at = terminal.type(program.submit)
-    shown = terminal.wait_for_bytes(END.encode(), 30)
-    if shown is None:
-        raise RuntimeError(f"{title} was not opened; the screen:\n{terminal.text}")
-    return shown - at
-
-
-def press_keys(terminal: PseudoTerminal, letters: str, pause: float) -> list[float]:
-    """Seconds from each key to its letter on the terminal; a key that is lost counts ten."""
-    generator = random.Random(SEED)
-    waits: list[float] = []
-    for letter in letters:
-        wait = terminal.press_and_wait(letter)
-        waits.append(10.0 if wait is None else wait)
-        terminal.rest(pause * generator.uniform(0.5, 1.5))
-    return waits
-
-
-def measure_stream(
-    program: ChatProgram,
-    terminal: PseudoTerminal,
-    daemon: ScriptedDaemon,
-    *,
-    tokens: int,
-    rate: int,
-    letters: str,
-) -> Figures:
-    """Keys while an answer streams in, and how late its last token is on the screen."""
-    before = len(daemon.sent("first"))
-    ask(program, terminal, f"Go: {tokens} tokens at {rate}/s")
-    while len(daemon.sent("first")) == before:
-        terminal.rest(0.01)
-    terminal.rest(0.5)
-    start, bytes_before, cpu_before = time.perf_counter(), terminal.bytes_read, None
-    cpu_before = terminal.cpu_seconds()
-    keys = press_keys(terminal, letters, 0.6 * tokens / rate / max(1, len(letters)))
-    elapsed = time.perf_counter() - start
-    cpu = (terminal.cpu_seconds() - cpu_before) / elapsed
-    written = (terminal.bytes_read - bytes_before) / elapsed
-    painted = terminal.wait_for_bytes(LAST.encode(), 60)
-    sent = daemon.sent("last")
-    figures: Figures = {"tokens_a_second": rate, "tokens": tokens, "keys": summary(keys)}
-    if painted is not None and len(sent):
-        figures["last_token_ms"] = round((painted - sent[-1]) * 1000, 1)
-    return figures | {
-        "cpu_percent": round(cpu * 100, 1),
-        "kilobytes_a_second": round(written / 1000, 1),
-    }
-
-
-def measure_idle(terminal: PseudoTerminal, seconds: float) -> float:
-    """Percent of one core that it takes while nobody does anything."""
-    terminal.settle(1.0)
-    before, start = terminal.cpu_seconds(), time.perf_counter()
-    terminal.rest(seconds)
-    return (terminal.cpu_seconds() - before) / (time.perf_counter() - start) * 100
-
-
 def wait_for_composer(program: ChatProgram, terminal: PseudoTerminal) -> None:
     """Until it can be typed in."""
     if terminal.wait_for_screen(program.can_be_typed_in) is None:
@@ -208,7 +112,7 @@ def measure_chat(ingle: Ingle, daemon: ScriptedDaemon, arguments: argparse.Names
     """All that is measured in a chat with earlier messages, in one process."""
     with ingle.running() as terminal:
         wait_for_composer(ingle, terminal)
-        opened = open_kept(ingle, terminal, f"Kept {arguments.messages}")
+        opened = open_chat_of(ingle, terminal, f"Kept {arguments.messages}")
         figures: Figures = {"messages": arguments.messages, "open_ms": round(opened * 1000, 1)}
         terminal.settle(1.0)
         figures["idle_keys"] = summary(press_keys(terminal, LETTERS[:20], 0.1))
@@ -234,7 +138,7 @@ def measure_long(ingle: Ingle, _daemon: ScriptedDaemon, arguments: argparse.Name
     for _ in range(max(1, arguments.rounds // 3)):
         with ingle.running() as terminal:
             wait_for_composer(ingle, terminal)
-            opened.append(open_kept(ingle, terminal, f"Kept {LONG}"))
+            opened.append(open_chat_of(ingle, terminal, f"Kept {LONG}"))
             keys += press_keys(terminal, LETTERS[:20], 0.1)
             empty_composer(terminal)
             terminal.settle(2.0)
@@ -247,74 +151,15 @@ def measure_long(ingle: Ingle, _daemon: ScriptedDaemon, arguments: argparse.Name
     }
 
 
-def measure_program(program: ChatProgram, daemon: ScriptedDaemon) -> Figures:
-    """What can be measured in any chat: its start, keys while nothing happens, keys in a stream."""
-    figures: Figures = {}
-    with program.running() as terminal:
-        usable = terminal.wait_for_screen(
-            lambda screen: (
-                (ALTERNATE_SCREEN in terminal.raw or not program.whole_screen)
-                and program.can_be_typed_in(screen)
-            ),
-            40,
-        )
-        if usable is None:
-            raise RuntimeError(f"it never took keys; its screen:\n{terminal.text}")
-        figures["start_ms"] = round((usable - terminal.started) * 1000, 1)
-        try:
-            program.open_chat(terminal)
-            terminal.settle(1.0, 10)
-            figures["idle_keys"] = summary(press_keys(terminal, LETTERS[:20], 0.1))
-            terminal.type("\x7f" * 20)
-            terminal.rest(1.0)
-            letters = LETTERS[20:50]
-            figures["stream"] = measure_stream(
-                program, terminal, daemon, tokens=1500, rate=200, letters=letters
-            )
-        except RuntimeError as error:
-            figures["not_measured"] = str(error)
-        figures["memory_mb"] = round(terminal.memory(), 1)
-    return figures
-
-
 def measure_peers(ingle: Ingle, daemon: ScriptedDaemon, arguments: argparse.Namespace) -> Figures:
-    """Other chats, each next to a run of ingle; a new chat each time, which is the easy case."""
-    figures: Figures = {"not_measured": NOT_MEASURED}
-    for peer in make_peers(ingle.folder.parent, ingle.port):
-        try:
-            peer.prepare()
-            measure_program(peer, daemon)  # what a first run sets up does not count
-            pairs = [
-                (measure_program(ingle, daemon), measure_program(peer, daemon))
-                for _ in range(arguments.pairs)
-            ]
-        except (OSError, RuntimeError, subprocess.CalledProcessError) as error:
-            NOT_MEASURED[peer.name] = str(error)
-            continue
-        figures[peer.name] = compared(pairs)
-    return figures
-
-
-def compared(pairs: list[tuple[Figures, Figures]]) -> Figures:
-    """The last pair as it was, and how many times ours each figure of the peer is (median)."""
-    ours, theirs = ([flat(pair[side]) for pair in pairs] for side in (0, 1))
-    ratios = {
-        name: round(median([b[name] / a[name] for a, b in zip(ours, theirs, strict=True)]), 2)
-        for name in ours[0]
-        if all(run.get(name) for run in (*ours, *theirs))
-    }
-    return {"ingle": pairs[-1][0], "peer": pairs[-1][1], "times_ours": ratios}
-
-
-def flat(figures: Figures, before: str = "") -> dict[str, float]:
-    """The medians and single figures, by their whole names."""
-    numbers: dict[str, float] = {}
-    for name, value in figures.items():
-        if isinstance(value, dict):
-            numbers |= flat(value, f"{before}{name}.")  # pyright: ignore[reportUnknownArgumentType]
-        elif isinstance(value, (int, float)) and name not in ("count", "tokens"):
-            numbers[before + name] = float(value)
-    return numbers
+    """Other chats in rounds with ingle; a new chat each time, which is the easy case."""
+    return compare(
+        ingle,
+        daemon,
+        rounds=arguments.pairs,
+        idle=min(5.0, arguments.idle),
+        names=arguments.peers,
+    )
 
 
 def main() -> None:
@@ -323,7 +168,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9, help="starts")
     parser.add_argument("--messages", type=int, default=500, help="before the measured answer")
     parser.add_argument("--idle", type=float, default=20.0, help="seconds")
-    parser.add_argument("--pairs", type=int, default=3, help="runs of ingle and of each peer")
+    parser.add_argument("--pairs", type=int, default=3, help="rounds with the peers")
+    names = [kind.name for kind in PEERS]
+    parser.add_argument("--peers", nargs="+", default=[], choices=names, help="only these")
     parser.add_argument("--parts", nargs="+", default=list(PARTS)[:3], choices=list(PARTS))
     parser.add_argument("--save", action="store_true")
     arguments = parser.parse_args()
@@ -332,7 +179,7 @@ def main() -> None:
         ingle.prepare()
         chats = find_paths(ingle.environment).chats
         for messages in {arguments.messages, LONG}:
-            keep_chat(chats, f"Kept {messages}", messages)
+            keep_chat(chats, f"Kept {messages}", kept_turns(messages))
         daemon = ScriptedDaemon(ingle.socket, ingle.port)
         try:
             figures: Figures = {

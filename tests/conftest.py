@@ -7,18 +7,23 @@ import os
 import signal
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import platformdirs
+import psutil
 import pytest
+from numpy.typing import NDArray
 
 from ingle.models.catalog import Catalog
 from ingle.models.errors import SourceUnavailable
 from ingle.models.file_lock import FileLock
+from ingle.models.model_shape import ModelShape
+from ingle.models.recorded_shape import RecordedShape
 from ingle.models.store import ModelStore
 
 # Read before any fixture empties the environment.
@@ -29,6 +34,13 @@ Unavailable = Callable[[str], None]
 MakeBert = Callable[..., Path]
 MakeFolder = Callable[..., Path]
 FetchModel = Callable[[str], Path]
+WriteSmallLlama = Callable[..., Path]
+StillRunning = Callable[[Iterable[psutil.Process]], list[psutil.Process]]
+
+
+class _WellKnown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    context: int
+    shape: RecordedShape
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +51,23 @@ def ingle_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
             monkeypatch.delenv(name)
     home = tmp_path / "h"
     monkeypatch.setenv("INGLE_HOME", str(home))
+    monkeypatch.setenv("INGLE_IMPORT_MODELS", "false")  # nor the models of their other programs
     return home
+
+
+@pytest.fixture(scope="session")
+def machines() -> dict[str, bytes]:
+    """Machines of many kinds, written down by hand, by their names."""
+    folder = Path(__file__).parent / "machines"
+    return {path.stem: path.read_bytes() for path in sorted(folder.glob("*.toml"))}
+
+
+@pytest.fixture(scope="session")
+def well_known_shapes() -> dict[str, ModelShape]:
+    """Large models by the numbers of their public configurations, by their names."""
+    text = (Path(__file__).parent / "well_known_shapes.toml").read_bytes()
+    entries = msgspec.toml.decode(text, type=dict[str, _WellKnown])
+    return {name: entry.shape.shape(context=entry.context) for name, entry in entries.items()}
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -47,6 +75,30 @@ def interruptible() -> None:
     """Let tests send Ctrl-C to children, even where the run itself was started to ignore it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def still_running() -> StillRunning:
+    """Those of some processes that have not ended after ten seconds.
+
+    In a container whose first process does not collect orphans, an ended one stays a zombie.
+    """
+
+    def wait(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
+        end = time.monotonic() + 10
+        left = list(processes)
+        while (left := [one for one in left if _runs(one)]) and time.monotonic() < end:
+            time.sleep(0.02)
+        return left
+
+    return wait
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 @pytest.fixture(scope="session")
@@ -323,3 +375,96 @@ def _bert_tensors(*, ranks: bool) -> dict[str, tuple[int, ...]]:
         **{f"{name}.weight": shape for name, shape in linear.items()},
         **{f"{name}.bias": shape[:1] for name, shape in linear.items()},
     }
+
+
+@pytest.fixture(scope="session")
+def write_small_llama() -> WriteSmallLlama:
+    """Writes a Llama of random weights, whose vocabulary is bytes and letters.
+
+    `kind` is the type of its matrices, `seed` makes the weights, `change` may alter a tensor before
+    it is written, and `context` is what it was trained for; its feed-forward part is half as wide
+    again as the rest.
+    """
+    return _write_small_llama
+
+
+_HEADS, _KV_HEADS = 4, 2
+
+
+def _write_small_llama(
+    path: Path,
+    *,
+    kind: str = "F32",
+    seed: int = 1,
+    context: int = 512,
+    width: int = 64,
+    layers: int = 2,
+    change: Callable[[str, NDArray[np.float32]], NDArray[np.float32]] = lambda _, values: values,
+) -> Path:
+    import gguf
+
+    writer: Any = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(layers)
+    writer.add_context_length(context)
+    writer.add_embedding_length(width)
+    writer.add_feed_forward_length(width * 3 // 2)
+    writer.add_head_count(_HEADS)
+    writer.add_head_count_kv(_KV_HEADS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(width // _HEADS)
+    tokens = _add_vocabulary(writer)
+    random = np.random.default_rng(seed)
+    for name, shape in _tensors(tokens, width, layers).items():
+        spread = 0.1 if "norm" in name else shape[-1] ** -0.5
+        values = random.normal(1.0 if "norm" in name else 0.0, spread, shape)
+        if name == "token_embd.weight":
+            values *= 8  # so that logits differ by more than rounding
+        values = change(name, values.astype(np.float32))
+        number = gguf.GGMLQuantizationType["F32" if values.ndim == 1 else kind]
+        writer.add_tensor(name, gguf.quantize(values, number), raw_dtype=number)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def _add_vocabulary(writer: Any) -> int:
+    special = ["<unk>", "<s>", "</s>"]
+    byte_tokens = [f"<0x{value:02X}>" for value in range(256)]
+    letters = ["\u2581", *"abcdefghijklmnopqrstuvwxyz", "\u2581t", "th", "he", "in"]
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(special + byte_tokens + letters)
+    writer.add_token_scores([0.0] * 259 + [-float(rank) for rank in range(len(letters))])
+    import gguf
+
+    types = gguf.TokenType
+    kinds = [types.UNKNOWN, types.CONTROL, types.CONTROL]
+    writer.add_token_types(kinds + [types.BYTE] * 256 + [types.NORMAL] * len(letters))
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_add_bos_token(True)
+    return 259 + len(letters)
+
+
+def _tensors(tokens: int, width: int, layers: int) -> dict[str, tuple[int, ...]]:
+    narrow, feed = width // _HEADS * _KV_HEADS, width * 3 // 2
+    shapes: dict[str, tuple[int, ...]] = {
+        "token_embd.weight": (tokens, width),
+        "output_norm.weight": (width,),
+        "output.weight": (tokens, width),
+    }
+    for layer in range(layers):
+        block = {
+            "attn_norm": (width,),
+            "attn_q": (width, width),
+            "attn_k": (narrow, width),
+            "attn_v": (narrow, width),
+            "attn_output": (width, width),
+            "ffn_norm": (width,),
+            "ffn_gate": (feed, width),
+            "ffn_up": (feed, width),
+            "ffn_down": (width, feed),
+        }
+        shapes |= {f"blk.{layer}.{name}.weight": shape for name, shape in block.items()}
+    return shapes

@@ -21,9 +21,10 @@ from ingle.backends.base import EngineKind, LoadSpec
 from ingle.daemon.http import server
 from ingle.daemon.main import main
 from ingle.daemon.preparation import Preparation
+from ingle.models.memory_needs import MemoryNeeds
 
 class Scripted:
-    def __init__(self, config, resolve):
+    def __init__(self, config, resolve, **more):
         pass
 
     def __call__(self, model, options, *, available):
@@ -31,7 +32,7 @@ class Scripted:
             engine=EngineKind.SCRIPTED, path=str(model.path), context=4096, kv_capacity=32768,
             batch=4096, script='{"reply": "Hello."}',
         )
-        return Preparation(spec, 1 << 20)
+        return Preparation(spec, MemoryNeeds(1 << 20))
 
 server.ModelPreparer = Scripted
 sys.exit(main(["serve", "--port", sys.argv[1]]))

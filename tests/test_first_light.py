@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sysconfig
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,6 +25,8 @@ import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
 pytestmark = pytest.mark.model
+
+StillRunning = Callable[[Iterable[psutil.Process]], list[psutil.Process]]
 
 INGLE = str(Path(sysconfig.get_path("scripts")) / "ingle")
 CAPITAL: list[ChatCompletionMessageParam] = [
@@ -294,7 +296,9 @@ def test_a_prompt_beyond_the_context_says_by_how_much(daemon: RunningDaemon) -> 
     assert "too many" in error["message"]
 
 
-def test_killing_the_daemon_leaves_no_process(smollm2_path: Path) -> None:
+def test_killing_the_daemon_leaves_no_process(
+    smollm2_path: Path, still_running: StillRunning
+) -> None:
     home = smollm2_path.parents[3] / f"killed-{os.getpid()}"
     running = start(home, smollm2_path)
     try:
@@ -303,8 +307,7 @@ def test_killing_the_daemon_leaves_no_process(smollm2_path: Path) -> None:
         assert family, "a loaded model has a process"
         running.process.kill()
         running.process.wait()
-        _, alive = psutil.wait_procs(family, timeout=2)
-        assert not alive
+        assert not still_running(family)
     finally:
         running.http.close()
         shutil.rmtree(home)

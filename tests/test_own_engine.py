@@ -57,9 +57,7 @@ def test_both_engines_name_paris(ingle: Commands, smollm2_path: Path) -> None:
         loaded = ingle.loaded()
         assert loaded["engine"] == engine
         on_cpu = loaded["layers_on_gpu"] == 0
-        assert any("runs on the CPU" in text for text in loaded["warnings"]) is (
-            engine == "cuda" and on_cpu
-        )
+        assert ("since no GPU was found" in loaded["reason"]) is on_cpu
         if engine == "cuda":
             again = json.loads(ingle(*ask, "--json").stdout)
             assert again["text"] == done.stdout.rstrip("\n")

@@ -13,7 +13,7 @@ NEEDED = ("pyproject.toml", "MANIFEST.in", "README.md", "LICENSE")
 FOLDERS = ("backends", "daemon", "kernels", "models", "tui")
 
 
-def test_kernels_are_in_the_wheel_as_sources_and_as_cubins(tmp_path: Path) -> None:
+def test_kernels_and_the_data_of_detectors_are_in_the_wheel(tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
     for folder in FOLDERS:
         ignored = shutil.ignore_patterns("__pycache__", "cubins")
@@ -32,4 +32,6 @@ def test_kernels_are_in_the_wheel_as_sources_and_as_cubins(tmp_path: Path) -> No
         names = set(archive.namelist())
     sources = {f"ingle/kernels/csrc/{path.name}" for path in (ROOT / "kernels/csrc").iterdir()}
     assert sources | {f"ingle/kernels/cubins/{path.name}" for path in cubins.iterdir()} <= names
+    data = (ROOT / "daemon/routing/detectors/data").iterdir()
+    assert {f"ingle/daemon/routing/detectors/data/{path.name}" for path in data} <= names
     assert not {name for name in names if name.startswith(("tests/", "bench/"))}

@@ -17,11 +17,13 @@ COUNTS: dict[Kind, int] = {
     "preference": 4,
     "rule": 3,
     "decision": 4,
-    "correction": 5,
+    "correction": 10,
     "open": 3,
     "never said": 2,
 }
-"""Forty questions."""
+"""Forty-five questions."""
+LATE = 2
+"""So many corrections are told before the second compaction, and as many before the third."""
 CHARACTERS_A_TOKEN = 4.6
 """Of such texts, about; the true sizes are counted by the daemon."""
 
@@ -36,6 +38,8 @@ class Fact:
     stale: str = ""
     late: int = 0
     """Only before this round's compaction is it corrected."""
+    before: str = ""
+    """The sentence that told the old value."""
 
 
 @dataclass
@@ -63,7 +67,7 @@ def make_chat(seed: int, slots: Sequence[Slot], *, tokens: int, rounds: int = 4)
     facts, sentences, late = _facts(rng, slots)
     turns = _turns(rng, sentences, round(tokens * CHARACTERS_A_TOKEN))
     piece = round(tokens * CHARACTERS_A_TOKEN / 4)
-    later = [_turns(rng, [said], piece) for said in [late[:1], late[1:]]]
+    later = [_turns(rng, [[said] for said in told], piece) for told in (late[:LATE], late[LATE:])]
     more = [_turns(rng, [], piece) for _ in range(max(0, rounds - len(later)))]
     return MadeChat(turns, facts, [*later, *more][:rounds], _next_answers(rng, facts))
 
@@ -71,7 +75,7 @@ def make_chat(seed: int, slots: Sequence[Slot], *, tokens: int, rounds: int = 4)
 def _facts(
     rng: random.Random, slots: Sequence[Slot]
 ) -> tuple[list[Fact], list[list[str]], list[str]]:
-    """The facts, the groups of sentences that tell them in order, and two told later."""
+    """The facts, the groups of sentences that tell them in order, and those told later."""
     facts: list[Fact] = []
     groups: list[list[str]] = []
     late: list[str] = []
@@ -86,11 +90,11 @@ def _facts(
             if kind != "correction":
                 groups.append([_put(first, fact.value)])
                 continue
-            fact.stale = other
+            fact.stale, fact.before = other, _put(first, other)
             correction = _put(rng.choice(slot.correct), fact.value)
-            if len(late) < 2:  # told only after the first, or the second, compaction
+            if len(late) < 2 * LATE:  # told only after the first, or the second, compaction
+                fact.late = 2 + len(late) // LATE
                 late.append(correction)
-                fact.late = len(late) + 1
                 groups.append([_put(first, other)])
             else:
                 groups.append([_put(first, other), correction])

@@ -71,12 +71,16 @@ def summary(cases: Sequence[Sequence[Round]], views: Sequence[str]) -> dict[str,
     """All figures in the form of a result file."""
     return {
         "rounds": {
-            str(number): {view: _of_view(rounds, view) for view in views}
+            str(number): {view: _of_view(rounds, view) for view in views if _asked(rounds, view)}
             for number, rounds in by_number(cases).items()
         },
         "cost": _cost([done.cost for case in cases for done in case]),
         "chats": [[asdict(done) for done in case] for case in cases],
     }
+
+
+def _asked(rounds: Sequence[Round], view: str) -> bool:
+    return any(view in done.scores for done in rounds)
 
 
 def _of_view(rounds: Sequence[Round], view: str) -> dict[str, object]:
@@ -86,7 +90,7 @@ def _of_view(rounds: Sequence[Round], view: str) -> dict[str, object]:
         "tokens": round(statistics.mean(done.tokens.get(view, 0) for done in rounds)),
         "right": score.right,
         "asked": score.asked,
-        "retention": round(retention(rounds, view), 3),
+        "retention": round(retention(rounds, view), 3) if _asked(rounds, "full") else None,
         "stale": [score.stale, score.corrected],
         "false_memories": [score.false_memories, score.never_said],
         "by_kind": {kind: list(counts) for kind, counts in score.kinds.items()},
@@ -117,7 +121,7 @@ def table(cases: Sequence[Sequence[Round]], views: Sequence[str]) -> str:
     """The figures for people."""
     lines = ["after  view           tokens  right    retention  stale  false  nats a token"]
     for number, rounds in by_number(cases).items():
-        for view in views:
+        for view in (view for view in views if _asked(rounds, view)):
             score = pooled(rounds, view)
             surprise = [done.surprise[view] for done in rounds if view in done.surprise]
             nats = f"{statistics.mean(surprise):12.3f}" if surprise else ""
@@ -140,7 +144,7 @@ def gates(cases: Sequence[Sequence[Round]]) -> list[str]:
         rounds = found.get(number)
         if rounds is None:
             continue
-        if retention(rounds, "compacted") < least:
+        if _asked(rounds, "full") and retention(rounds, "compacted") < least:
             broken.append(f"retention after {number} is below {least}")
         for other in ("cut off", "plain summary"):
             if any(other in done.scores for done in rounds) and (

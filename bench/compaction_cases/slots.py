@@ -24,7 +24,8 @@ Kind = Literal[
 class Slot(msgspec.Struct, frozen=True):
     """One thing that can be said: how (the value at `{}`), how it is asked for, what it can be.
 
-    A value is `said|also right|…`. `correct` are phrasings of a new value, for corrections.
+    A value is `said|also right|…`. `correct` are phrasings of a new value, for corrections, and
+    `fresh` others that were written when the product was done.
     """
 
     kind: Kind
@@ -32,6 +33,7 @@ class Slot(msgspec.Struct, frozen=True):
     say: tuple[str, ...] = ()
     values: tuple[str, ...] = ()
     correct: tuple[str, ...] = ()
+    fresh: tuple[str, ...] = ()
 
 
 class Slots(msgspec.Struct, frozen=True):

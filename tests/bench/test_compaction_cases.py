@@ -11,12 +11,12 @@ from compaction_cases.slots import load_slots
 from compaction_cases.views import as_messages, cut_off
 
 
-def test_a_seed_gives_the_same_chat_with_forty_questions() -> None:
+def test_a_seed_gives_the_same_chat_with_so_many_questions() -> None:
     slots = load_slots().tune
     made = make_chat(1, slots, tokens=4000)
     assert made == make_chat(1, slots, tokens=4000)
     assert made != make_chat(2, slots, tokens=4000)
-    assert len(made.facts) == sum(COUNTS.values()) == 40
+    assert len(made.facts) == sum(COUNTS.values()) == 45
 
 
 def test_every_fact_is_said_and_late_corrections_come_later() -> None:

@@ -15,6 +15,7 @@ from ingle.daemon.http import server
 from ingle.daemon.main import main
 from ingle.daemon.preparation import LoadOptions, ModelPreparer, Preparation
 from ingle.models.gguf import read_header
+from ingle.models.memory_needs import MemoryNeeds
 from ingle.models.stored_model import StoredModel
 from ingle.models.task import ModelTask
 
@@ -26,7 +27,9 @@ _SIZE = 1 << 20
 class ScriptPreparer(ModelPreparer):
     """The daemon's own preparer, which gives a model that has a script to the scripted engine."""
 
-    def __call__(self, model: StoredModel, options: LoadOptions, *, available: int) -> Preparation:
+    def __call__(
+        self, model: StoredModel, options: LoadOptions, *, available: MemoryNeeds
+    ) -> Preparation:
         """The prompt is written with the chat template of the model's file."""
         script = model.path.parent / SCRIPT
         if model.task is not ModelTask.GENERATE or not script.exists():
@@ -42,7 +45,7 @@ class ScriptPreparer(ModelPreparer):
             chat_template=header.chat_template,
             script=msgspec.json.encode(msgspec.json.decode(script.read_bytes())).decode(),
         )
-        return Preparation(spec, _SIZE)
+        return Preparation(spec, MemoryNeeds(_SIZE))
 
 
 if __name__ == "__main__":

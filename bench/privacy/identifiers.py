@@ -1,0 +1,259 @@
+"""How many structured identifiers the scanner finds, also disguised, and how often it errs.
+
+    uv run --group test bench/privacy/identifiers.py [--save]
+
+Three splits with sentences, locales, makers of keys, disguises and seeds of their own: the
+detectors were improved on `tuning`, then on the misses of `second`; `held out` came last, and only
+it counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import string
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from math import sqrt
+from typing import NamedTuple
+
+import evasions
+from harmless_numbers import harmless
+from identifier_templates import LONG_BEFORE, LONG_BEHIND, SENTENCES
+from identifier_values import Values
+from machine import save
+
+from ingle.daemon.routing.finding import Finding, TextPart
+from ingle.daemon.routing.scanner import OwnWords, Scanner, structured_detectors
+
+_COVERED = 0.8
+_DISGUISED = ("card", "email", "us_ssn", "iban", "key")
+
+
+class Sample(NamedTuple):
+    """A text, and where its identifiers stand, of which kinds."""
+
+    text: str
+    spans: tuple[tuple[int, int, str], ...]
+
+
+class Rate(NamedTuple):
+    """`hits` of `total`."""
+
+    hits: int
+    total: int
+
+    @property
+    def share(self) -> float:
+        """Between 0 and 1."""
+        return self.hits / self.total if self.total else 0.0
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Wilson's score interval at 95 %."""
+        if not self.total:
+            return 0.0, 1.0
+        z, share = 1.96, self.share
+        middle = share + z * z / (2 * self.total)
+        reach = z * sqrt(share * (1 - share) / self.total + z * z / (4 * self.total**2))
+        scale = 1 + z * z / self.total
+        return max(0.0, (middle - reach) / scale), min(1.0, (middle + reach) / scale)
+
+    def described(self) -> dict[str, object]:
+        """For JSON."""
+        low, high = self.interval
+        return {
+            "hits": self.hits,
+            "total": self.total,
+            "share": round(self.share, 4),
+            "interval": [round(low, 4), round(high, 4)],
+        }
+
+
+def scanner() -> Scanner:
+    """With the structured detectors only: names and topics are measured elsewhere."""
+    return Scanner(structured_detectors(OwnWords()))
+
+
+def samples(split: str, rounds: int, seed: int = 1) -> list[Sample]:
+    """Every template of a split so many times."""
+    values = Values(split, seed)
+    return [_filled(template, values) for _ in range(rounds) for template in SENTENCES[split]]
+
+
+def _filled(template: str, values: Values) -> Sample:
+    text = values.random.choice(LONG_BEFORE)
+    spans: list[tuple[int, int, str]] = []
+    for literal, kind, _form, _conversion in string.Formatter().parse(template):
+        text += literal
+        if kind is not None:
+            value = values.make(kind)
+            spans.append((len(text), len(text) + len(value), kind))
+            text += value
+    return Sample(text + values.random.choice(LONG_BEHIND), tuple(spans))
+
+
+def found(scan: Scanner, text: str) -> list[Finding]:
+    """The findings in one text."""
+    return scan.scan([TextPart("messages[0].content", text)])
+
+
+class Measured(NamedTuple):
+    """Rates by name, rates by kind or way, and examples of what went wrong."""
+
+    rates: dict[str, Rate]
+    parts: dict[str, Rate]
+    wrong: list[str]
+
+
+def measure(scan: Scanner, split: Sequence[Sample], clean: Sequence[str]) -> Measured:
+    """Recall of spans and of prompts, precision of findings, and false alarms on clean texts."""
+    hits: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
+    right = false = prompts = 0
+    wrong: list[str] = []
+    for sample in split:
+        findings = found(scan, sample.text)
+        prompts += bool(findings)
+        for start, end, kind in sample.spans:
+            totals[kind] += 1
+            hits[kind] += (covered := _is_covered(sample.text, start, end, findings))
+            if not covered:
+                wrong.append(f"missed {kind}: {sample.text[max(0, start - 30) : end + 15]!r}")
+        inside = sum(_is_inside(finding, sample.spans) for finding in findings)
+        right, false = right + inside, false + len(findings) - inside
+    alarms = [(text, findings) for text in clean if (findings := found(scan, text))]
+    false += sum(len(findings) for _, findings in alarms)
+    wrong += [f"alarm {text!r}: {[f.kind.value for f in findings]}" for text, findings in alarms]
+    rates = {
+        "span recall": Rate(sum(hits.values()), sum(totals.values())),
+        "prompt recall": Rate(prompts, len(split)),
+        "precision": Rate(right, right + false),
+        "false alarms on harmless prompts": Rate(len(alarms), len(clean)),
+    }
+    return Measured(rates, {kind: Rate(hits[kind], totals[kind]) for kind in sorted(totals)}, wrong)
+
+
+def _is_inside(finding: Finding, spans: Sequence[tuple[int, int, str]]) -> bool:
+    return any(finding.start < end and start < finding.end for start, end, _ in spans)
+
+
+def _is_covered(text: str, start: int, end: int, findings: Sequence[Finding]) -> bool:
+    places = [place for place in range(start, end) if text[place].isalnum()]
+    covered = sum(any(f.start <= place < f.end for f in findings) for place in places)
+    return covered >= _COVERED * len(places)
+
+
+def measure_evasions(scan: Scanner, split: str, rounds: int) -> Measured:
+    """How many disguised values are caught at all, by the way of the disguise."""
+    hits: Counter[str] = Counter()
+    totals: Counter[str] = Counter()
+    wrong: list[str] = []
+    for way, texts in disguised(split, rounds):
+        totals[way] += 1
+        parts = [TextPart(f"messages[{n}].content", text) for n, text in enumerate(texts)]
+        if scan.scan(parts):
+            hits[way] += 1
+        else:
+            wrong.append(f"{way}: {texts!r}")
+    rates = {"caught": Rate(sum(hits.values()), sum(totals.values()))}
+    return Measured(rates, {way: Rate(hits[way], totals[way]) for way in totals}, wrong)
+
+
+def disguised(split: str, rounds: int) -> Iterator[tuple[str, list[str]]]:
+    """The way, and the texts of a request's messages."""
+    values, source = Values(split, 2), random.Random(3)
+    for way, (suits, change) in evasions.WAYS[split].items():
+        for kind in _DISGUISED:
+            digits = kind in ("card", "us_ssn")
+            if suits != evasions.ANY and (suits == evasions.DIGITS) != digits:
+                continue
+            if way == "at and dot" and kind != "email":
+                continue
+            for _ in range(rounds):
+                text = source.choice(evasions.CARRIERS[split]).format(
+                    change(values.make(kind), source)
+                )
+                yield way, ["my SSN: " + text if kind == "us_ssn" else text]
+    for way in evasions.SPLITS[split]:
+        for kind in ("card", "email", "iban", "key"):
+            for _ in range(rounds):
+                yield way, _split(values.make(kind), way)
+
+
+def _split(value: str, way: str) -> list[str]:
+    half = len(value) // 2
+    pieces = 4 if way == "four messages" else 3
+    step = -(-len(value) // pieces)
+    parts = [value[place : place + step] for place in range(0, len(value), step)]
+    if way in ("four messages", "thirds in a row"):
+        return parts
+    if way == "three messages with answers":
+        return [part for piece in parts for part in (piece, "OK, go on please.")]
+    if way == "with an answer between":
+        return ["here is the first half: " + value[:half], "Go on.", value[half:] + " was the rest"]
+    return ["it is " + value[:half], value[half:] + " , see?"]
+
+
+def latency(scan: Scanner, texts: Sequence[str]) -> dict[str, float]:
+    """Milliseconds of processor time for 4 kB, made of the texts."""
+    times: list[float] = []
+    source = random.Random(5)
+    for _ in range(200):
+        text = ""
+        while len(text) < 4096:
+            text += source.choice(texts) + "\n"
+        begin = time.process_time()
+        found(scan, text[:4096])
+        times.append((time.process_time() - begin) * 1000)
+    times.sort()
+    return {"median": round(times[100], 2), "p95": round(times[190], 2)}
+
+
+def main() -> None:
+    """Prints the tables; `--save` writes them too."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--save", action="store_true")
+    parser.add_argument("--rounds", type=int, default=40)
+    parser.add_argument("--split", choices=tuple(SENTENCES), action="append")
+    parser.add_argument("--show", action="store_true", help="what was missed, and false alarms")
+    options = parser.parse_args()
+    scan = scanner()
+    results: dict[str, object] = {}
+    for split in options.split or SENTENCES:
+        clean = harmless(split, 60 * options.rounds)
+        identifiers = measure(scan, samples(split, options.rounds), clean)
+        evaded = measure_evasions(scan, split, max(2, options.rounds // 4))
+        results[split] = {
+            "identifiers": _described(split, identifiers, options.show),
+            "evasions": _described(split, evaded, options.show),
+        }
+    milliseconds = {
+        "harmless": latency(scanner(), harmless("held out", 300)),
+        "full of identifiers": latency(scanner(), [s.text for s in samples("held out", 4)]),
+    }
+    print("milliseconds of 4 kB:", milliseconds)
+    if options.save:
+        save("privacy-identifiers", {**results, "milliseconds of 4 kB": milliseconds})
+
+
+def _described(split: str, measured: Measured, show: bool) -> dict[str, object]:
+    """Prints what was measured, and gives it as plain values."""
+    for name, rate in measured.rates.items():
+        low, high = rate.interval
+        print(f"{split:9} {name:33} {rate.share:.4f} [{low:.4f}, {high:.4f}] of {rate.total}")
+    for name, rate in measured.parts.items():
+        if rate.share < 1:
+            print(f"{'':13} {name:29} {rate.share:.3f} of {rate.total}")
+    for line in measured.wrong if show else ():
+        print("   ", line)
+    rates, parts = (
+        {name: rate.described() for name, rate in group.items()}
+        for group in (measured.rates, measured.parts)
+    )
+    return {**rates, "of": parts}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+"""Whether a local model helps the detectors: its opinion on the prompts that they let go.
+
+PYTHONPATH=bench python bench/privacy/judge.py MODEL.gguf [--save]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import sys
+from pathlib import Path
+
+from machine import median, save
+from topics import own_sets
+
+from ingle.backends.base import EngineKind
+from ingle.backends.loading import create_backend, describe, make_load_spec
+from ingle.daemon.routing.detectors.classifier import PersonalClassifier
+from ingle.daemon.routing.judge import Opinion, judge
+
+PROMPTS = 60
+
+
+async def measure(path: Path, prompts: int) -> dict[str, object]:
+    """The judge alone, and beside the classifier, on some prompts of each of our sets."""
+    source = random.Random(7)
+    classifier = PersonalClassifier()
+    spec = make_load_spec(describe(path), engine=EngineKind.LLAMA_CPP, context=2048, slots=1)
+    backend = create_backend(spec)
+    await backend.start()
+    figures: dict[str, object] = {"model": path.name}
+    times: list[float] = []
+    try:
+        for name in ("sensitive", "harmless"):
+            texts = [
+                prompt
+                for one in own_sets()
+                if one.sensitive == (name == "sensitive")
+                for group in one.groups
+                for prompt in group
+            ]
+            chosen = source.sample(texts, prompts)
+            kept = alone = without = 0
+            for text in chosen:
+                opinion = await judge(backend.generate, text, seconds=60)
+                times.append(opinion.seconds)
+                said = opinion.opinion is Opinion.PRIVATE
+                alone += said
+                found = bool(list(classifier.find(text)))
+                without += found
+                kept += said or found
+            figures[name] = {
+                "prompts": prompts,
+                "classifier": without,
+                "judge": alone,
+                "either": kept,
+            }
+    finally:
+        await backend.stop()
+    return {**figures, "median_seconds": round(median(times), 2)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model", type=Path, nargs="+")
+    parser.add_argument("--prompts", type=int, default=PROMPTS)
+    parser.add_argument("--save", action="store_true")
+    options = parser.parse_args()
+    rows = [asyncio.run(measure(path, options.prompts)) for path in options.model]
+    for row in rows:
+        print(row)
+    if options.save:
+        print(save("privacy-judge", {"models": rows}), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

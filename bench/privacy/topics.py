@@ -1,0 +1,216 @@
+"""How many sensitive prompts would leave, and how many harmless ones stay for nothing.
+
+    python bench/privacy/topics.py [--save] [--pupa FILE] [--gsm8k FILE] [--mt-bench FILE]
+
+Judges every prompt with all detectors and the default policy. The two sets of ours are only
+measured on: `held_out` are grammars, with up to five prompts a line, and intervals over lines;
+`second` is a list that was written before anything was tuned, and whose errors nobody reads. The
+outside sets are files of PUPA (csv), GSM8K and MT-Bench (jsonl), if you have them; no text of
+theirs is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from fillers import for_measuring
+from grammar import Grammar, plain
+from machine import save  # bench/, on the path beside this folder
+
+from ingle.daemon.routing.decision import Verdict
+from ingle.daemon.routing.detectors.classifier import PersonalClassifier
+from ingle.daemon.routing.detectors.names import NameDetector
+from ingle.daemon.routing.detectors.reading import Reader
+from ingle.daemon.routing.detectors.topics import TopicDetector
+from ingle.daemon.routing.finding import TextPart
+from ingle.daemon.routing.policy import Policy
+from ingle.daemon.routing.scanner import OwnWords, Scanner, make_scanner
+
+SEED = 2026
+EACH = 5
+_RESAMPLES = 2000
+
+
+class Prompts(msgspec.Struct, frozen=True):
+    """A set with a verdict that is right: `sensitive`, or not. Prompts of a group are alike."""
+
+    name: str
+    sensitive: bool
+    groups: tuple[tuple[str, ...], ...]
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """How many of a set were judged wrong, with the 95 % interval of their share."""
+
+    name: str
+    sensitive: bool
+    prompts: int
+    groups: int
+    wrong: int
+    share: float
+    low: float
+    high: float
+    found_by: dict[str, int]
+
+
+def own_sets(each: int = EACH) -> list[Prompts]:
+    """The held-out and the second set."""
+    sets: list[Prompts] = []
+    for kind in ("sensitive", "harmless"):
+        lines: dict[int, list[str]] = {}
+        grammar = Grammar.load(f"held_out.{kind}")
+        for line, prompt in grammar.prompts(each, SEED, for_measuring(SEED)):
+            lines.setdefault(line, []).append(prompt)
+        groups = tuple(tuple(prompts) for prompts in lines.values())
+        sets.append(Prompts("held_out", kind == "sensitive", groups))
+        alone = tuple((prompt,) for prompt in plain(f"second.{kind}"))
+        sets.append(Prompts("second", kind == "sensitive", alone))
+    return sets
+
+
+def outside_sets(pupa: Path | None, gsm8k: Path | None, mt_bench: Path | None) -> list[Prompts]:
+    """Those of other people, from the files given."""
+    sets: list[Prompts] = []
+    if pupa:
+        csv.field_size_limit(2**24)
+        with pupa.open(newline="") as rows:
+            prompts = {row["user_query"] for row in csv.DictReader(rows)}
+        sets.append(Prompts("PUPA", True, tuple((prompt,) for prompt in sorted(prompts))))
+    for name, path, field in (("GSM8K", gsm8k, "question"), ("MT-Bench", mt_bench, "turns")):
+        if path:
+            rows = [json.loads(line)[field] for line in path.read_text().splitlines()]
+            texts = [row if isinstance(row, str) else "\n".join(row) for row in rows]
+            sets.append(Prompts(name, False, tuple((text,) for text in texts)))
+    return sets
+
+
+def measure(prompts: Prompts, scanner: Scanner) -> Rate:
+    """Judge every prompt of the set."""
+    policy = Policy()
+    route = policy.routes["auto"]
+    found_by: Counter[str] = Counter()
+    groups: list[tuple[int, int]] = []
+    for group in prompts.groups:
+        wrong = 0
+        for prompt in group:
+            findings = scanner.scan([TextPart("prompt", prompt)])
+            decision = policy.decide(findings, route=route)
+            leaves = decision.verdict is Verdict.CLOUD
+            wrong += leaves == prompts.sensitive
+            if not leaves:
+                found_by.update({_family(one.detector) for one in decision.findings})
+        groups.append((wrong, len(group)))
+    total = sum(size for _, size in groups)
+    wrong = sum(count for count, _ in groups)
+    low, high = interval(groups)
+    return Rate(
+        name=prompts.name,
+        sensitive=prompts.sensitive,
+        prompts=total,
+        groups=len(groups),
+        wrong=wrong,
+        share=round(wrong / total, 4),
+        low=low,
+        high=high,
+        found_by=dict(sorted(found_by.items())),
+    )
+
+
+def interval(groups: Sequence[tuple[int, int]]) -> tuple[float, float]:
+    """The 95 % interval of a share, from (wrong, size) of each group.
+
+    By resampling groups; where nothing at all is wrong, or everything, by the rule of three.
+    """
+    total = sum(size for _, size in groups)
+    wrong = sum(count for count, _ in groups)
+    if wrong == 0:
+        return 0.0, round(3 / len(groups), 4)
+    if wrong == total:
+        return round(1 - 3 / len(groups), 4), 1.0
+    source = random.Random(SEED)
+    shares: list[float] = []
+    for _ in range(_RESAMPLES):
+        drawn = source.choices(groups, k=len(groups))
+        shares.append(sum(count for count, _ in drawn) / sum(size for _, size in drawn))
+    shares.sort()
+    return round(shares[int(0.025 * len(shares))], 4), round(shares[int(0.975 * len(shares))], 4)
+
+
+def _family(detector: str) -> str:
+    return detector if detector in ("names", "topics", "classifier") else "structured"
+
+
+def times(texts: Sequence[str], size: int = 4096) -> dict[str, object]:
+    """Milliseconds of processor time for each detector on stretches of `size` characters."""
+    source = random.Random(SEED)
+    stretches: list[str] = []
+    for _ in range(60):
+        pieces: list[str] = []
+        while sum(map(len, pieces)) < size:
+            pieces.append(source.choice(texts))
+        stretches.append(" ".join(pieces)[:size])
+    result: dict[str, object] = {}
+    together = [0.0] * len(stretches)
+    reader = Reader()
+    for detector in (NameDetector(reader), TopicDetector(reader), PersonalClassifier(reader)):
+        list(detector.find(stretches[0]))
+        spent: list[float] = []
+        for stretch in stretches:
+            # The fastest of nine: what others on the machine do is not the detector's time.
+            runs: list[float] = []
+            for _ in range(9):
+                if detector.name == "names":  # the first to ask; the others find the text read
+                    reader.forget()
+                else:
+                    reader.read(stretch)
+                start = time.process_time()
+                list(detector.find(stretch))
+                runs.append(time.process_time() - start)
+            spent.append(min(runs) * 1000)
+        together = [one + other for one, other in zip(together, spent, strict=True)]
+        result[detector.name] = _spread(spent)
+    return {**result, "together": _spread(together)}
+
+
+def _spread(values: Sequence[float]) -> dict[str, float]:
+    ordered = sorted(values)
+    return {
+        "median_ms": round(ordered[len(ordered) // 2], 2),
+        "p95_ms": round(ordered[int(0.95 * len(ordered))], 2),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--save", action="store_true", help="write results/privacy-topics.json")
+    parser.add_argument("--pupa", type=Path)
+    parser.add_argument("--gsm8k", type=Path)
+    parser.add_argument("--mt-bench", type=Path)
+    options = parser.parse_args()
+    scanner = make_scanner(OwnWords())
+    sets = [*own_sets(), *outside_sets(options.pupa, options.gsm8k, options.mt_bench)]
+    rates = [measure(prompts, scanner) for prompts in sets]
+    for rate in rates:
+        what = "would leave" if rate.sensitive else "kept for nothing"
+        print(
+            f"{rate.name:10} {rate.prompts:5} prompts: {rate.share:6.1%} {what} "
+            f"(95 % {rate.low:.1%} to {rate.high:.1%}); {rate.found_by}"
+        )
+    spent = times([prompt for one in sets for group in one.groups for prompt in group])
+    print(f"4 kB: {spent}")
+    if options.save:
+        rows = [msgspec.to_builtins(rate) for rate in rates]
+        print(save("privacy-topics", {"rates": rows, "processor_time": spent}), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

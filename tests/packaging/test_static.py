@@ -1,0 +1,64 @@
+"""Packaging that cannot be run here: checked as far as it can be read."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+from importlib.machinery import SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from ingle.daemon.main import COMMANDS
+
+PACKAGING = Path(__file__).resolve().parent.parent.parent / "packaging"
+
+
+@pytest.fixture(scope="module")
+def build() -> ModuleType:
+    """The program that builds the Debian package."""
+    loader = SourceFileLoader("debian_build", str(PACKAGING / "deb/build"))
+    spec = importlib.util.spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+def test_the_formula_is_ruby() -> None:
+    formula = PACKAGING / "homebrew/ingle.rb"
+    text = formula.read_text()
+    assert "Not yet run" in text
+    assert text.count("do\n") + text.count("def ") + text.count("class ") == text.count("end\n")
+    ruby = shutil.which("ruby")
+    if ruby is not None:
+        subprocess.run([ruby, "-wc", formula], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("name", ["prerm", "postrm"])
+def test_scripts_of_the_package_are_shell(name: str) -> None:
+    path = PACKAGING / "deb" / name
+    subprocess.run(["sh", "-n", path], check=True)
+    assert path.stat().st_mode & 0o111
+
+
+def test_the_units_of_the_package_are_for_every_user(build: ModuleType) -> None:
+    texts: dict[str, str] = build.unit_texts()
+    assert "ListenStream=%t/ingle/ingle.sock\n" in texts["ingle.socket"]
+    assert 'Environment="INGLE_SOCKET=%t/ingle/ingle.sock"' in texts["ingle.service"]
+    assert "@" not in "".join(texts.values()).replace("@system-service", "")
+
+
+def test_the_manual_page_has_every_command(build: ModuleType) -> None:
+    page: str = build.manual_page("1.2.3")
+    assert page.startswith('.TH INGLE 1 "" "ingle 1.2.3"')
+    for command in COMMANDS:
+        assert command in page
+
+
+def test_what_ingle_needs_is_in_the_package_and_tests_are_not(build: ModuleType) -> None:
+    names = {each.metadata["Name"].lower() for each in build.closure("ingle")}
+    assert {"starlette", "textual", "msgspec", "jinja2"} <= names
+    assert not {"pytest", "torch", "ingle"} & names

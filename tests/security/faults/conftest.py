@@ -1,0 +1,219 @@
+"""A daemon in a process of its own, to be killed, starved and stopped; with scripted models."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from ingle.models.stored_model import Manifest, write_manifest
+
+SERVE = """
+import os, sys
+from ingle.backends.base import EngineKind, LoadSpec
+from ingle.daemon.http import server
+from ingle.daemon.main import main
+from ingle.daemon.preparation import Preparation
+from ingle.models.memory_needs import MemoryNeeds
+
+script = os.environ["INGLE_TEST_SCRIPT"]
+
+class Scripted:
+    def __init__(self, config, resolve, **more):
+        pass
+
+    def __call__(self, model, options, *, available):
+        spec = LoadSpec(
+            engine=EngineKind.SCRIPTED, path=str(model.path), context=512, slots=32, script=script,
+            kv_capacity=32768,
+        )
+        return Preparation(spec, MemoryNeeds(1 << 20))
+
+clock = os.environ.get("INGLE_TEST_CLOCK")
+if clock:
+    import time
+    right = time.time
+    time.time = lambda: right() + (float(open(clock).read()) if os.path.exists(clock) else 0)
+
+if script:
+    server.ModelPreparer = Scripted
+sys.exit(main(["serve", "--port", os.environ["INGLE_TEST_PORT"]]))
+"""
+
+
+class FaultDaemon:
+    """`ingle serve` on a home; `script` None loads real files, named by their paths."""
+
+    def __init__(
+        self,
+        home: Path,
+        script: dict[str, Any] | None = None,
+        *,
+        failpoints: str = "",
+        port: int = -1,
+        environ: dict[str, str] | None = None,
+        preexec: Callable[[], None] | None = None,
+    ) -> None:
+        self.home = home
+        self.socket = home / "runtime" / "ingle.sock"
+        self.log = home.parent / f"{home.name}.log"
+        _install(home)
+        self.environ = {
+            **os.environ,
+            "INGLE_HOME": str(home),
+            "INGLE_TEST_SCRIPT": "" if script is None else json.dumps(script),
+            "INGLE_TEST_PORT": str(port),
+            **({"INGLE_TEST_FAILPOINTS": failpoints} if failpoints else {}),
+            **(environ or {}),
+        }
+        self._preexec = preexec
+        self.process = self._spawn()
+        self.wait_until_up()
+        self.http = self._connect()
+        """A client of the unix socket."""
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        with self.log.open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-P", "-c", SERVE],
+                cwd="/",
+                env=self.environ,
+                stderr=log,
+                preexec_fn=self._preexec,
+            )
+
+    def wait_until_up(self) -> float:
+        """Seconds until it listened; fails after twenty."""
+        began = time.monotonic()
+        while time.monotonic() < began + 20:
+            with socket.socket(socket.AF_UNIX) as probe, suppress(OSError):
+                probe.connect(str(self.socket))
+                return time.monotonic() - began
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.005)
+        raise AssertionError("the daemon does not listen")
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.process.kill()
+        self.process.wait()
+
+    def restart(self) -> float:
+        """Start it again; seconds until it listened."""
+        self.http.close()
+        self.process = self._spawn()
+        seconds = self.wait_until_up()
+        self.http = self._connect()
+        return seconds
+
+    def stop(self) -> int:
+        """End it in order; its exit status."""
+        self.http.close()
+        self.process.send_signal(signal.SIGCONT)
+        self.process.terminate()
+        try:
+            return self.process.wait(timeout=30)
+        finally:
+            self.process.kill()
+            self.process.wait()
+
+    def _connect(self) -> httpx.Client:
+        transport = httpx.HTTPTransport(uds=str(self.socket))
+        return httpx.Client(base_url="http://ingle", transport=transport, timeout=60)
+
+    def models(self) -> list[dict[str, Any]]:
+        """What `ps` shows."""
+        return self.http.get("/ingle/v1/status").json()["models"]
+
+    def worker(self) -> psutil.Process:
+        """The process of the only model."""
+        (model,) = self.models()
+        return psutil.Process(model["pid"])
+
+    def descriptors(self) -> int:
+        """How many files the daemon has open."""
+        return psutil.Process(self.process.pid).num_fds()
+
+    def zombies(self) -> list[psutil.Process]:
+        """Children that ended and were not collected."""
+        children = psutil.Process(self.process.pid).children(recursive=True)
+        return [child for child in children if _is_zombie(child)]
+
+    def until(self, condition: Callable[[], bool], seconds: float = 10.0) -> None:
+        """Wait until something is so."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    def metric(self, name: str) -> float:
+        """The sum of a metric over all models."""
+        lines = self.http.get("/metrics").text.splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith(f"{name}{{"))
+
+
+def _is_zombie(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _install(home: Path) -> None:
+    folder = home / "models" / "echo" / "1"
+    if folder.exists():
+        return
+    folder.mkdir(parents=True)
+    (folder / "model.gguf").write_bytes(b"GGUF")
+    facts: dict[str, Any] = {"licence": "", "description": "", "quantization": "", "source": "test"}
+    write_manifest(
+        folder,
+        Manifest(
+            name="echo:1",
+            file="model.gguf",
+            size=4,
+            sha256="0" * 64,
+            parameters=1,
+            architecture="llama",
+            context=256,
+            chat=True,
+            **facts,
+        ),
+    )
+
+
+MakeDaemon = Callable[..., FaultDaemon]
+
+
+@pytest.fixture
+def make_daemon(tmp_path: Path) -> Iterator[MakeDaemon]:
+    """Starts daemons, each on a home of its own unless it is told one."""
+    made: list[FaultDaemon] = []
+
+    def make(
+        script: dict[str, Any] | None = None, *, home: Path | None = None, **options: Any
+    ) -> FaultDaemon:
+        made.append(FaultDaemon(home or tmp_path / f"d{len(made)}", script, **options))
+        return made[-1]
+
+    yield make
+    for daemon in made:
+        daemon.stop()
+
+
+@pytest.fixture(autouse=True)
+def _needs_unix() -> None:  # pyright: ignore[reportUnusedFunction]
+    if sys.platform == "win32":
+        pytest.skip("needs signals and unix sockets")

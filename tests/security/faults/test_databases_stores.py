@@ -1,0 +1,195 @@
+"""Every step of every store fails once: what was there stays, and the next attempt works."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingle.daemon.atomic_file import write_atomically
+from ingle.daemon.batches.batch_results import ResultError, ResultFile, ResultLine
+from ingle.daemon.batches.file_store import FileStore, StoredFile
+from ingle.daemon.errors import StorageFull
+from ingle.models import failpoints
+from ingle.models.errors import DiskFull, PullFailed
+from ingle.models.sources.partial import PartialFile
+
+if TYPE_CHECKING:
+    from .conftest import MakeDaemon
+
+ERRORS = ("ENOSPC", "EIO", "EROFS")
+
+Fail = Callable[[str], None]
+
+
+@pytest.fixture
+def fail(monkeypatch: pytest.MonkeyPatch) -> Fail:
+    """Sets the failpoints of this process; with nothing, none."""
+
+    def set_(rules: str) -> None:
+        active = failpoints.Failpoints.parse(rules) if rules else None
+        monkeypatch.setattr(failpoints, "ACTIVE", active)
+
+    return set_
+
+
+@pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.parametrize("step", ["write", "sync", "rename"])
+def test_a_small_file_is_the_old_one_or_the_new_one(
+    tmp_path: Path, fail: Fail, step: str, error: str
+) -> None:
+    path = tmp_path / "keys.json"
+    write_atomically(path, b"old")
+    fail(f"atomic.{step}=error:{error}@1")
+    with pytest.raises(OSError, match="failpoint"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [each.name for each in tmp_path.iterdir()] == ["keys.json"]
+    write_atomically(path, b"new")
+    assert path.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("step", ["write", "sync", "rename"])
+def test_a_download_is_visible_whole_or_not_at_all(tmp_path: Path, fail: Fail, step: str) -> None:
+    target = tmp_path / "model.gguf"
+    for error, kind in (("ENOSPC", DiskFull), ("EIO", PullFailed)):
+        with PartialFile(tmp_path / "model.gguf.partial") as partial:
+            partial.append(b"first ")
+            fail(f"pull.{step}=error:{error}@1")
+            with pytest.raises(kind):
+                _finish(partial, target)
+            fail("")
+            assert not target.exists()
+    with PartialFile(tmp_path / "model.gguf.partial") as partial:
+        partial.truncate(6)
+        partial.append(b"second")
+        partial.publish(target)
+    assert target.read_bytes() == b"first second"
+
+
+def _finish(partial: PartialFile, target: Path) -> None:
+    partial.append(b"second")
+    partial.publish(target)
+
+
+def test_a_result_that_could_not_be_written_is_no_result(tmp_path: Path, fail: Fail) -> None:
+    results = ResultFile(tmp_path / "b.output.jsonl")
+    line = ResultLine(id="1", custom_id="a", error=ResultError("x", "y"))
+    fail("batch.result=error:ENOSPC@1")
+    with pytest.raises(StorageFull):
+        results.add(line)
+    assert results.done == set()
+    results.add(line)
+    results.close()
+    assert ResultFile(results.path).done == {"a"}
+
+
+@pytest.mark.parametrize("point", ["files.write", "files.commit", "atomic.write", "atomic.rename"])
+def test_a_file_that_could_not_be_kept_is_not_listed(
+    tmp_path: Path, fail: Fail, point: str
+) -> None:
+    store = FileStore(tmp_path)
+    fail(f"{point}=error:ENOSPC@1")
+    with pytest.raises((StorageFull, OSError)):
+        _keep(store)
+    assert store.list() == []
+    kept = _keep(store)
+    assert store.path(kept.id).read_bytes() == b"content"
+    assert [stored.id for stored in store.list()] == [kept.id]
+
+
+def _keep(store: FileStore) -> StoredFile:
+    writer = store.begin()
+    try:
+        writer.write(b"content")
+        return store.commit(writer.finish(), filename="f", purpose="user_data", lifetime=None)
+    finally:
+        writer.discard()
+
+
+@pytest.mark.slow
+def test_a_response_that_cannot_be_stored_is_answered_and_told_once(
+    make_daemon: MakeDaemon,
+) -> None:
+    daemon = make_daemon({"reply": "Here."}, failpoints="responses.write=error:ENOSPC@1")
+    first = daemon.http.post("/v1/responses", json={"model": "echo:1", "input": "a"}).json()
+    second = {"model": "echo:1", "input": "b", "previous_response_id": first["id"]}
+    assert daemon.http.post("/v1/responses", json=second).json()["status"] == "completed"
+    assert daemon.log.read_text().count("cannot be stored") == 1
+
+
+SYSTEM_CALLS = ("write", "fsync", "rename", "ftruncate")
+NOT_CALLED = (("file", "ftruncate"), ("results", "rename"), ("results", "ftruncate"))
+PROGRAMS = {
+    "file": """
+import sys; from pathlib import Path
+from ingle.daemon.atomic_file import write_atomically
+write_atomically(Path(sys.argv[1]) / "kept", b"new" * 1000)
+""",
+    "pull": """
+import sys; from pathlib import Path
+from ingle.models.sources.partial import PartialFile
+with PartialFile(Path(sys.argv[1]) / "kept.partial") as partial:
+    partial.restart()
+    for _ in range(3):
+        partial.append(b"new" * 1000)
+    partial.truncate(3000)
+    partial.publish(Path(sys.argv[1]) / "kept")
+""",
+    "results": """
+import sys; from pathlib import Path
+from ingle.daemon.batches.batch_results import *
+results = ResultFile(Path(sys.argv[1]) / "kept")
+for name in "ab":
+    results.add(ResultLine(id="1", custom_id=name, error=ResultError("x", "y")))
+results.close()
+""",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("error", ["ENOSPC", "EIO"])
+@pytest.mark.parametrize("call", SYSTEM_CALLS)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_whichever_system_call_fails_nothing_half_is_visible(
+    tmp_path: Path, program: str, call: str, error: str
+) -> None:
+    """The Nth call fails, for each N until the program succeeds."""
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed")
+    new = {"file": b"new" * 1000, "pull": b"new" * 1000}.get(program)
+    for number in range(1, 40):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        if program == "file":
+            (folder / "kept").write_bytes(b"old")
+        done = subprocess.run(
+            [
+                *("strace", "-f", "-qq", "-o", "/dev/null", "-e", f"trace={call}"),
+                *("-e", f"inject={call}:error={error}:when={number}"),
+                *(sys.executable, "-P", "-c", PROGRAMS[program], str(folder)),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"},
+        )
+        kept = folder / "kept"
+        content = kept.read_bytes() if kept.exists() else b""
+        if program == "results":
+            whole = ResultFile(kept).done if kept.exists() else set[str]()
+            assert whole in ({"a", "b"}, {"a"}, set())
+            assert done.returncode != 0 or whole == {"a", "b"}
+        else:
+            assert content in (new, b"old" if program == "file" else b""), done.stderr
+            assert done.returncode != 0 or content == new
+        if done.returncode == 0:
+            assert number > 1 or (program, call) in NOT_CALLED
+            return
+    raise AssertionError("the program never succeeded")

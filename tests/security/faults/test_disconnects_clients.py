@@ -1,0 +1,75 @@
+"""Clients that leave, hang and crowd: their places are free again, and others are answered."""
+
+from __future__ import annotations
+
+import random
+import socket
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import psutil
+import pytest
+
+if TYPE_CHECKING:
+    from .conftest import FaultDaemon, MakeDaemon
+
+BODY = b'{"model": "echo:1", "prompt": "Hello", "stream": true, "max_tokens": 400}'
+REQUEST = (
+    b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    b"Content-Length: %d\r\n\r\n" % len(BODY)
+)
+
+
+def connect(daemon: FaultDaemon) -> socket.socket:
+    client = socket.socket(socket.AF_UNIX)
+    client.settimeout(10)
+    try:
+        client.connect(str(daemon.socket))
+    except OSError:
+        client.close()
+        raise
+    return client
+
+
+def busy(daemon: FaultDaemon) -> int:
+    return sum(model["running"] + model["waiting"] for model in daemon.models())
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(2000, marks=pytest.mark.slow)])
+def test_who_leaves_at_any_moment_frees_its_place(make_daemon: MakeDaemon, count: int) -> None:
+    daemon = make_daemon({"reply": "word " * 80, "step_seconds": 0.005})
+    asked = {"model": "echo:1", "prompt": "Hello", "max_tokens": 3}
+    assert daemon.http.post("/v1/completions", json=asked).status_code == 200
+    before, chance = daemon.descriptors(), random.Random(7)
+    for _ in range(count):
+        with connect(daemon) as client:
+            client.sendall((REQUEST + BODY)[: chance.choice([7, len(REQUEST) + 9, 10_000])])
+            if chance.random() < 0.7:
+                time.sleep(chance.random() * 0.03)
+    daemon.until(lambda: busy(daemon) == 0)
+    daemon.until(lambda: daemon.descriptors() <= before)
+    assert daemon.http.post("/v1/completions", json=asked).status_code == 200
+    assert "Traceback" not in daemon.log.read_text()
+
+
+@pytest.mark.slow  # two hundred are in tests/security/test_socket_crowds.py
+def test_thousands_of_slow_clients_keep_nobody_out_for_good(make_daemon: MakeDaemon) -> None:
+    daemon = make_daemon({"reply": "Here."})
+    before = daemon.descriptors()
+    crowd: list[socket.socket] = []
+    try:
+        for _ in range(3000):
+            with suppress(OSError):  # too many: it was told so
+                crowd.append(connect(daemon))
+                crowd[-1].sendall(REQUEST[:30])
+            if len(crowd) % 50 == 0:
+                assert psutil.Process(daemon.process.pid).status() != psutil.STATUS_ZOMBIE
+        used = sum(psutil.Process(daemon.process.pid).cpu_times()[:2])
+        time.sleep(1)
+        assert sum(psutil.Process(daemon.process.pid).cpu_times()[:2]) - used < 0.5
+    finally:
+        for client in crowd:
+            client.close()
+    daemon.until(lambda: daemon.descriptors() <= before + 1, 20)
+    assert daemon.http.get("/health").status_code == 200

@@ -1,0 +1,244 @@
+"""Starting where something is in the way: taken, stale, full, or not to be written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import sysconfig
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from .conftest import MakeDaemon
+
+INGLE = str(Path(sysconfig.get_path("scripts")) / "ingle")
+TAKEN = 3
+UNSHARE = ("unshare", "--mount", "--map-root-user", "--user")
+
+
+def serve(home: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [INGLE, "serve", *arguments],
+        env={**os.environ, "INGLE_HOME": str(home)},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def end(processes: list[subprocess.Popen[str]]) -> None:
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+@pytest.mark.slow  # four at once are in tests/daemon/http/test_server.py
+@pytest.mark.parametrize(("count", "rounds"), [(20, 10)])
+def test_of_many_starts_one_lives_and_the_others_say_so_and_exit_with_3(
+    tmp_path: Path, count: int, rounds: int
+) -> None:
+    for number in range(rounds):
+        home = tmp_path / f"h{number}"
+        processes = [serve(home, "--port", "0") for _ in range(count)]
+        try:
+            deadline = time.monotonic() + 60
+            while sum(p.poll() is None for p in processes) > 1 and time.monotonic() < deadline:
+                time.sleep(0.02)
+            alive = [process for process in processes if process.poll() is None]
+            assert len(alive) == 1
+            for process in processes:
+                if process is not alive[0]:
+                    assert process.returncode == TAKEN
+                    assert process.stderr is not None
+                    complaint = process.stderr.read()
+                    assert "ingle" in complaint
+                    assert "Traceback" not in complaint
+        finally:
+            end(processes)
+
+
+def test_a_taken_port_is_told_with_its_owner_and_exits_with_3(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        process = serve(tmp_path / "h", "--port", str(port))
+        _, complaint = process.communicate(timeout=30)
+    assert process.returncode == TAKEN
+    assert str(port) in complaint
+    assert f"process {os.getpid()}" in complaint
+    assert "--port 0" in complaint
+
+
+@pytest.mark.slow
+def test_what_a_dead_daemon_left_is_in_nobodys_way(make_daemon: MakeDaemon, tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    runtime = home / "runtime"
+    runtime.mkdir(parents=True, mode=0o700)
+    (runtime / "ingle.lock").write_text('{"pid": 1, "socket": "/nowhere", "address": ')
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(runtime / "ingle.sock"))
+    daemon = make_daemon({}, home=home)
+    assert daemon.http.get("/health").status_code == 200
+
+
+def test_a_link_in_the_place_of_the_socket_is_not_followed(tmp_path: Path) -> None:
+    runtime = tmp_path / "h" / "runtime"
+    runtime.mkdir(parents=True, mode=0o700)
+    target = tmp_path / "precious"
+    target.write_text("kept")
+    (runtime / "ingle.sock").symlink_to(target)
+    process = serve(tmp_path / "h", "--port", "-1")
+    _, complaint = process.communicate(timeout=30)
+    assert process.returncode == 1
+    assert "is not a socket" in complaint
+    assert target.read_text() == "kept"
+
+
+def in_namespace(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a shell script where it may mount; skips where nobody may."""
+    if sys.platform != "linux" or shutil.which("unshare") is None:
+        pytest.skip("needs mount namespaces")
+    probe = subprocess.run([*UNSHARE, "mount", "-t", "tmpfs", "x", "/mnt"], capture_output=True)
+    if probe.returncode:
+        pytest.skip("this user may not mount, not even in a namespace")
+    return subprocess.run(
+        [*UNSHARE, "sh", "-euc", script, "sh", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, "INGLE": INGLE},
+    )
+
+
+WITH_DAEMON = """
+    export INGLE_HOME
+    "$INGLE" serve --port -1 2> "$LOG" & pid=$!
+    trap 'kill $pid; wait $pid' EXIT
+    until grep -q Listening "$LOG"; do kill -0 $pid || { cat "$LOG" >&2; exit 9; }; sleep 0.05; done
+"""
+
+
+@pytest.mark.model
+def test_a_read_only_home_is_told_and_served(smollm2_path: Path, tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    (home / "state").mkdir(parents=True)
+    script = f"""
+        INGLE_HOME="$1" LOG="$2"
+        mount --bind "$1" "$1"; mount -o remount,ro,bind "$1"
+        {WITH_DAEMON}
+        "$INGLE" run "$3" "What is it?" --temperature 0 --max-tokens 20 < /dev/null
+        "$INGLE" pull smollm2 || echo "status $?"
+    """
+    log = tmp_path / "log"
+    done = in_namespace(script, str(home), str(log), str(smollm2_path))
+    answer = done.stdout.splitlines()[0]
+    assert len(answer) > 10, done.stderr + log.read_text()
+    assert "status 1" in done.stdout
+    assert "Traceback" not in done.stderr
+    assert "cannot be written" in log.read_text()
+    assert "Traceback" not in log.read_text()
+
+
+def test_a_full_disk_costs_what_needs_it_and_nothing_else(tmp_path: Path) -> None:
+    home = tmp_path / "h"
+    home.mkdir()
+    script = f"""
+        INGLE_HOME="$1" LOG="$2"
+        mount -t tmpfs -o size=2m x "$1"
+        {WITH_DAEMON}
+        fill() {{ cat /dev/zero > "$1/full" || true; }}; fill "$1" 2> /dev/null
+        head -c 300000 /dev/zero > "$2.up"
+        ask() {{ curl -s --unix-socket "$INGLE_HOME/runtime/ingle.sock" "$@"; }}
+        ask -F purpose=batch -F "file=@$2.up" http://ingle/v1/files; echo
+        ask http://ingle/health; echo
+        "$INGLE" key new test || echo "status $?"
+        rm "$1/full"
+        ask -F purpose=batch -F "file=@$2.up" http://ingle/v1/files
+    """
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    log = tmp_path / "log"
+    done = in_namespace(script, str(home), str(log))
+    full, health, *rest = done.stdout.splitlines()
+    assert "disk_full" in full, done.stdout + done.stderr
+    assert "ok" in health
+    assert any("status 1" in line for line in rest), done.stdout
+    assert '"bytes":300000' in rest[-1].replace(" ", "")
+    assert "Traceback" not in done.stderr + log.read_text()
+
+
+def test_a_daemon_without_descriptors_sleeps_and_recovers(make_daemon: MakeDaemon) -> None:
+    import resource
+
+    import psutil
+
+    def starve() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (48, 48))
+
+    daemon = make_daemon({"reply": "Here."}, preexec=starve)
+    process = psutil.Process(daemon.process.pid)
+    before = process.num_fds()
+    crowd = [socket.socket(socket.AF_UNIX) for _ in range(120)]
+    try:
+        for one in crowd:
+            one.settimeout(2)
+            one.connect(str(daemon.socket))
+        time.sleep(0.3)
+        used = sum(process.cpu_times()[:2])
+        time.sleep(2)
+        assert sum(process.cpu_times()[:2]) - used < 1.0  # an accept loop that spins takes both
+    finally:
+        for one in crowd:
+            one.close()
+    daemon.until(lambda: process.num_fds() <= before + 1)
+    body = {"model": "echo:1", "prompt": "Hello"}
+    assert daemon.http.post("/v1/completions", json=body).status_code == 200
+    assert daemon.process.poll() is None
+
+
+def test_what_was_stopped_in_a_stream_goes_on(make_daemon: MakeDaemon) -> None:
+    import psutil
+
+    daemon = make_daemon({"reply": "word " * 60, "step_seconds": 0.01})
+    body = {"model": "echo:1", "prompt": "Hello", "stream": True}
+    with daemon.http.stream("POST", "/v1/completions", json=body) as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        tree = [psutil.Process(daemon.process.pid)]
+        tree += tree[0].children(recursive=True)
+        for process in tree:
+            process.send_signal(signal.SIGSTOP)
+        time.sleep(2)
+        for process in tree:
+            process.send_signal(signal.SIGCONT)
+        last = [line for line in lines if line][-1]
+    assert last == "data: [DONE]"
+    assert daemon.metric("ingle_worker_deaths_total") == 0
+
+
+@pytest.mark.parametrize("years", [pytest.param(10, marks=pytest.mark.slow), -10])
+def test_a_clock_that_jumps_ends_nothing(
+    make_daemon: MakeDaemon, tmp_path: Path, years: int
+) -> None:
+    clock = tmp_path / "clock"
+    daemon = make_daemon(
+        {"reply": "word " * 40, "step_seconds": 0.01}, environ={"INGLE_TEST_CLOCK": str(clock)}
+    )
+    stored = {"model": "echo:1", "input": "Hello"}
+    first = daemon.http.post("/v1/responses", json=stored).json()
+    body = {"model": "echo:1", "prompt": "Hello", "stream": True}
+    with daemon.http.stream("POST", "/v1/completions", json=body) as answer:
+        lines = answer.iter_lines()
+        next(lines)
+        clock.write_text(str(years * 365 * 86400))
+        last = [line for line in lines if line][-1]
+    assert last == "data: [DONE]"
+    assert [model["state"] for model in daemon.models()] == ["ready"]
+    second = {**stored, "previous_response_id": first["id"]}
+    assert daemon.http.post("/v1/responses", json=second).status_code == 200
+    assert daemon.http.get("/health/ready?model=echo:1").status_code == 200

@@ -1,0 +1,77 @@
+"""A model's file that is cut or replaced under the process that has it mapped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingle.backends.base import LoadSpec
+from ingle.backends.errors import LoadFailed
+from ingle.backends.loading import describe, make_load_spec
+from ingle.backends.process import WorkerProcess
+from ingle.models.file_stamp import FileStamp, first_changed
+
+WriteSmallLlama = Callable[..., Path]
+
+
+@pytest.fixture
+def model(tmp_path: Path, write_small_llama: WriteSmallLlama) -> Path:
+    """A few megabytes, of which the first answer does not touch every page."""
+    return write_small_llama(tmp_path / "model.gguf", width=256, layers=4)
+
+
+def test_a_file_cut_while_it_is_mapped_costs_its_own_process(strangers: Any, model: Path) -> None:
+    whole = model.read_bytes()
+    assert strangers.ask(model).status == 200
+    os.truncate(model, 4096)
+    answer = strangers.ask(model)
+    answer.assert_typed()
+    assert str(model) in answer.message
+    assert "changed while it was in use" in answer.message or "truncated" in answer.message
+    strangers.assert_lives()
+    model.write_bytes(whole)
+    assert strangers.ask(model).status == 200
+
+
+def test_a_file_replaced_after_its_check_is_not_served(model: Path, tmp_path: Path) -> None:
+    """Between the reading of its header and the loading of its weights."""
+    spec = make_load_spec(describe(model), context=128, slots=1)
+    other = tmp_path / "other.gguf"
+    other.write_bytes(model.read_bytes())
+    other.replace(model)
+    with pytest.raises(LoadFailed, match="changed while the model was loaded"):
+        asyncio.run(_start(spec))
+
+
+def test_a_file_written_to_after_its_check_is_not_served(model: Path) -> None:
+    spec = make_load_spec(describe(model), context=128, slots=1)
+    with model.open("r+b") as file:
+        file.seek(-64, os.SEEK_END)
+        file.write(bytes(64))
+    with pytest.raises(LoadFailed, match="changed"):
+        asyncio.run(_start(spec))
+
+
+async def _start(spec: LoadSpec) -> None:
+    worker = WorkerProcess(spec)
+    try:
+        await worker.start()
+    finally:
+        await worker.stop(grace=0)
+
+
+def test_stamps_tell_every_change(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"abc")
+    stamp = FileStamp.of(path, path.stat())
+    assert first_changed([stamp]) is None
+    os.utime(path, ns=(1, 1))
+    assert first_changed([stamp]) == str(path)
+    stamp = FileStamp.of(path, path.stat())
+    path.unlink()
+    assert not stamp.holds

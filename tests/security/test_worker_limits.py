@@ -1,0 +1,322 @@
+"""What a worker cannot do, tried from inside a real one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from ingle.backends.base import (
+    Delta,
+    EngineKind,
+    GenerateRequest,
+    KVStoreSpec,
+    LoadSpec,
+    ModelInfo,
+)
+from ingle.backends.confinement import confine as confine_module
+from ingle.backends.confinement.call_filter import filter_program
+from ingle.backends.confinement.confine import file_rules
+from ingle.backends.confinement.file_rules import landlock_version
+from ingle.backends.confinement.system_calls import CallNumbers, call_numbers
+from ingle.backends.confinement.workplace import Workplace, worker_workplace
+from ingle.backends.process import WorkerProcess
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="made of what Linux has")
+needs_landlock = pytest.mark.skipif(landlock_version() == 0, reason="this kernel has no Landlock")
+
+# Runs in the worker's main thread, directly behind the rules: the first thread starts then.
+SPY = """
+import threading
+report = open({report!r}, "w")
+start = threading.Thread.start
+
+def tell_first(thread):
+    if thread.name == "reader":
+        probe()
+    start(thread)
+
+threading.Thread.start = tell_first
+
+def attempt(action):
+    try:
+        return repr(action())
+    except OSError as error:
+        return f"{{type(error).__name__}} {{error.errno}}"
+
+def probe():
+    import ctypes, json, os, resource, socket, subprocess
+    from pathlib import Path
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def call(number, *arguments):
+        return libc.syscall(number, *arguments), ctypes.get_errno()
+
+    def limits(which):
+        return resource.getrlimit(which)[0]
+
+    found = {{name: attempt(action) for name, action in {{
+        "tcp": lambda: socket.socket(socket.AF_INET),
+        "tcp6": lambda: socket.socket(socket.AF_INET6),
+        "udp": lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM),
+        "raw": lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW),
+        "netlink": lambda: socket.socket(socket.AF_NETLINK, socket.SOCK_RAW),
+        "vsock": lambda: socket.socket(40),
+        "unix": lambda: socket.socket(socket.AF_UNIX).connect({socket!r}),
+        "listen": lambda: socket.socket(socket.AF_UNIX).bind({folder!r} + "/mine"),
+        "read": lambda: Path({secret!r}).read_text(),
+        "list": lambda: os.listdir({folder!r}),
+        "write": lambda: Path({folder!r}, "planted").write_text("x"),
+        "append": lambda: open({secret!r}, "a"),
+        "remove": lambda: os.unlink({secret!r}),
+        "rename": lambda: os.rename({secret!r}, {secret!r} + "2"),
+        "link": lambda: os.symlink({secret!r}, {kv!r} + "/link"),
+        "temporary": lambda: Path("/tmp", "ingle-planted").write_text("x"),
+        "shell": lambda: subprocess.run(["/bin/sh", "-c", "true"]),
+        "stored": lambda: Path({others!r}).read_text(),
+        "seen": lambda: os.listdir({kv!r}),
+        "own": lambda: Path({kv!r}, "m", "note").write_text("kept"),
+        "daemon's environment": lambda: Path("/proc", str(os.getppid()), "environ").read_bytes(),
+        "daemon's memory": lambda: open(f"/proc/{{os.getppid()}}/mem", "rb"),
+        "daemon": lambda: os.kill(os.getppid(), 0),
+    }}.items()}}
+    found["ptrace"] = call(101 if os.uname().machine == "x86_64" else 117, 16, os.getppid(), 0, 0)
+    found["io_uring"] = call(425, 1, 0)
+    found["namespace"] = call(272 if os.uname().machine == "x86_64" else 97, 0x10000000)
+    found["core"] = limits(resource.RLIMIT_CORE)
+    found["files"] = limits(resource.RLIMIT_NOFILE)
+    found["memory"] = limits(resource.RLIMIT_AS)
+    found["dumpable"] = libc.prctl(3)
+    found["privileges"] = libc.prctl(39, 0, 0, 0, 0)
+    found["oom"] = int(Path("/proc/self/oom_score_adj").read_text())
+    found["environment"] = dict(os.environ)
+    json.dump(found, report)
+    report.flush()
+"""
+
+NO = "PermissionError 13"
+
+
+async def answer(worker: WorkerProcess) -> str:
+    request = GenerateRequest(id="r", prompt="Hi")
+    events = [event async for event in worker.generate(request)]
+    return "".join(event.text for event in events if isinstance(event, Delta))
+
+
+@pytest.fixture
+def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+    """What a probe inside a real worker reports; the worker then answers as always."""
+    folder, kv, report = tmp_path / "home", tmp_path / "kv", tmp_path / "report"
+    for path in (folder, kv / "m", kv / "other", tmp_path / "site"):
+        path.mkdir(parents=True)
+    secret, others = folder / "id_ed25519", kv / "other" / "chat.kv"
+    secret.write_text("PRIVATE KEY")
+    others.write_text("somebody's conversation")
+    places = {"report": report, "secret": secret, "folder": folder, "kv": kv, "others": others}
+    spy = SPY.format(**{k: str(v) for k, v in places.items()}, socket=str(folder / "s"))
+    (tmp_path / "site" / "sitecustomize.py").write_text(spy)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site"))
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-0123abc")
+    monkeypatch.setenv("INGLE_API_KEY", "sk-0123abc")
+    monkeypatch.setenv("SSH_AUTH_SOCK", "/run/agent")
+    spec = LoadSpec(
+        engine=EngineKind.SCRIPTED,
+        path="scripted",
+        context=512,
+        script=json.dumps({"reply": "Still here."}),
+        kv_store=KVStoreSpec(folder=str(kv), model="m", disk_bytes=2**20, memory_bytes=2**20),
+    )
+
+    async def serve() -> tuple[str, ModelInfo]:
+        worker = WorkerProcess(spec)
+        info = await worker.start()
+        try:
+            return await answer(worker), info
+        finally:
+            await worker.stop()
+
+    text, _ = asyncio.run(serve())
+    assert text == "Still here."
+    assert secret.read_text() == "PRIVATE KEY"
+    return msgspec.json.decode(report.read_bytes(), type=dict[str, object])
+
+
+@needs_landlock
+def test_a_worker_reaches_nothing_but_its_model(found: dict[str, object]) -> None:
+    denied = {name: found[name] for name in found if found[name] == NO}
+    network = {"tcp", "tcp6", "udp", "raw", "netlink", "vsock", "unix", "listen"}
+    files = {"read", "list", "write", "append", "remove", "rename", "link", "temporary", "stored"}
+    assert denied.keys() == network | files | {"shell"} | {
+        "daemon's environment",
+        "daemon's memory",
+    }
+    assert found["daemon"] == "PermissionError 1", "it can signal the daemon"
+    assert found["own"] == "4"
+    assert "other" in str(found["seen"])
+    for call in ("ptrace", "io_uring", "namespace"):
+        assert found[call] == [-1, 13], call
+
+
+def test_a_worker_leaves_no_core_and_dies_first(found: dict[str, object]) -> None:
+    assert (found["core"], found["dumpable"], found["privileges"]) == (0, 0, 1)
+    assert found["oom"] == 500
+    assert found["files"] == 4096
+    memory = psutil.virtual_memory().total
+    assert isinstance(found["memory"], int)
+    assert memory < found["memory"] < 4 * memory + 2**36
+
+
+def test_a_worker_knows_no_secrets(found: dict[str, object]) -> None:
+    text = json.dumps(found["environment"])
+    assert "sk-0123abc" not in text
+    assert "SSH_AUTH_SOCK" not in text
+
+
+IN_CONFINEMENT = """
+import sys
+from pathlib import Path
+from ingle.backends.confinement.confine import confine
+from ingle.backends.confinement.workplace import Workplace
+confine(Workplace(reads=(Path(sys.argv[1]),)))
+"""
+
+
+@needs_landlock
+def test_threads_and_children_are_held_too(tmp_path: Path) -> None:
+    code = IN_CONFINEMENT + textwrap.dedent("""
+        import socket, subprocess, threading
+        codes = []
+        def connect():
+            try:
+                socket.socket()
+            except PermissionError:
+                codes.append("no")
+        thread = threading.Thread(target=connect)
+        thread.start()
+        thread.join()
+        child = subprocess.run([sys.executable, "-c", "import socket; socket.socket()"],
+                               capture_output=True)
+        print(codes, b"PermissionError" in child.stderr)
+    """)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "['no'] True\n", done.stderr
+
+
+CONFINED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from resource_limits import limit_process
+limit_process(address_space=None)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+# What the daemon reads of its workers, then what nobody may.
+LOOK = """
+import sys
+sys.path.append(sys.argv[1])
+import psutil
+process = psutil.Process(int(sys.argv[2]))
+assert process.memory_info().rss > 2**20 and process.cpu_times().user >= 0
+assert process.is_running() and process.ppid() > 0 and process.name()
+for name in ("environ", "mem", "maps"):
+    try:
+        open(f"/proc/{process.pid}/{name}", "rb").read(1)
+    except OSError:
+        continue
+    sys.exit(f"{name} can be read")
+print("well")
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs a second user")
+def test_nobody_of_the_same_user_reads_its_memory_but_all_see_its_size() -> None:
+    packages = str(Path(psutil.__file__).parents[1])
+    python = _interpreter_for_nobody(packages)
+    if python is None:
+        pytest.skip("no interpreter here is open to other users")
+    confinement = str(Path(confine_module.__file__ or "").parent)
+    with _as_nobody(python, CONFINED, confinement) as confined:
+        assert confined.stdout is not None
+        assert confined.stdout.readline() == b"ready\n"
+        with _as_nobody(python, LOOK, packages, str(confined.pid)) as looking:
+            out, errors = looking.communicate(timeout=20)
+        confined.kill()
+    assert out == b"well\n", errors.decode()
+
+
+def _as_nobody(python: str, *arguments: str) -> subprocess.Popen[bytes]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        [python, "-c", *arguments], stdin=pipe, stdout=pipe, stderr=pipe, user=65534, cwd="/"
+    )
+
+
+def _interpreter_for_nobody(packages: str) -> str | None:
+    for python in (sys.executable, "/usr/bin/python3"):
+        try:
+            with _as_nobody(
+                python, f"import sys; sys.path.append({packages!r}); import psutil"
+            ) as p:
+                p.communicate(timeout=20)
+        except OSError:
+            continue
+        if p.returncode == 0:
+            return python
+    return None
+
+
+def test_more_memory_than_there_is_is_refused_not_taken(tmp_path: Path) -> None:
+    code = IN_CONFINEMENT + "import mmap\ntry:\n    mmap.mmap(-1, 1 << 44)\n"
+    code += "except (OSError, ValueError, MemoryError):\n    print('refused')\n"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "refused\n", done.stderr
+
+
+def test_a_gpu_keeps_its_driver_s_sockets_and_loses_homes(tmp_path: Path) -> None:
+    """Not run with a GPU: that its driver works under these rules is argued, not shown."""
+    work = Workplace(reads=(tmp_path,), drives_gpu=True)
+    rules = file_rules(work)
+    assert rules is not None
+    assert rules.writes is None
+    assert rules.executes is None
+    home = Path.home()
+    assert not any(home == path or home.is_relative_to(path) for path in rules.reads)
+    assert {Path("/dev"), Path("/proc"), Path("/sys"), Path("/usr")} <= set(rules.reads)
+    assert home / ".nv" in rules.reads
+
+
+def test_filters_for_both_kinds_of_processors() -> None:
+    for architecture in (0xC000003E, 0xC00000B7):
+        numbers = CallNumbers(architecture)
+        assert len(set(numbers.denied)) == len(numbers.denied)
+        strict = filter_program(numbers, local_sockets=False)
+        lenient = filter_program(numbers, local_sockets=True)
+        assert len(strict) % 8 == len(lenient) % 8 == 0
+        assert len(strict) // 8 < 4096
+    assert call_numbers() is not None
+
+
+def test_only_what_the_model_consists_of_is_read(tmp_path: Path) -> None:
+    blob = tmp_path / "blobs" / "abc"
+    blob.parent.mkdir()
+    blob.write_bytes(b"x" * 100)
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "model.safetensors").symlink_to(blob)
+    spec = LoadSpec(engine=EngineKind.SCRIPTED, path=str(folder), context=1)
+    assert worker_workplace(spec).reads == (folder, blob)
+    shard = tmp_path / "m-00001-of-00002.gguf"
+    spec = msgspec.structs.replace(spec, path=str(shard))
+    assert worker_workplace(spec).reads == (shard, tmp_path / "m-00002-of-00002.gguf")

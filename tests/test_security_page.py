@@ -1,0 +1,45 @@
+"""`docs/security.md` names tests that exist, for every threat."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+ROWS = range(1, 31)
+
+
+def rows() -> dict[int, str]:
+    """The row of each threat, by its number."""
+    text = (ROOT / "docs/security.md").read_text()
+    return {int(number): row for number, row in re.findall(r"(?m)^\| (\d+) \|(.*)$", text)}
+
+
+def defined_in(path: Path) -> set[str]:
+    tree = ast.parse(path.read_text())
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, functions) and node.name.startswith("test_")
+    }
+
+
+def test_every_threat_has_a_proof() -> None:
+    found = rows()
+    assert sorted(found) == list(ROWS)
+    assert [number for number, row in found.items() if "`tests/" not in row] == []
+
+
+def test_every_proof_exists() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", (ROOT / "docs/security.md").read_text())
+    assert len(named) > len(ROWS)
+    for name, test in named:
+        path = ROOT / name
+        assert path.is_file(), name
+        found = defined_in(path)
+        assert found, name
+        assert not test or test in found, f"{name}::{test}"
+    # A name that the pattern does not see would be no proof.
+    assert len(named) == (ROOT / "docs/security.md").read_text().count("`tests/")

@@ -1,0 +1,86 @@
+"""Who may open a connection at all: a list of every module that can, and why it may."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = ("backends", "daemon", "kernels", "models", "tui")
+
+MAY_CONNECT = {
+    "backends/remote/channel.py": "to providers, with what was cleared",
+    "backends/remote/connection.py": "speaks HTTP over that",
+    "daemon/cli/client.py": "to our own unix socket",
+    "daemon/connect/checks.py": "to our own daemon, to prove that a client can",
+    "daemon/doctor/read_situation.py": "to ports of this machine, to see who has them",
+    "models/sources/http.py": "to where models are pulled from",
+    "models/sources/hub.py": "to where models are pulled from",
+    "models/sources/ranges.py": "to where models are pulled from",
+    "tui/client.py": "to our own daemon",
+}
+MODULES = {
+    *("aiohttp", "anyio", "ftplib", "h11", "h2", "http.client", "httpcore", "httpx", "httpx2"),
+    *("huggingface_hub", "imaplib", "poplib", "requests", "smtplib", "telnetlib", "urllib.request"),
+    *("urllib3", "websockets", "xmlrpc.client", "openai", "anthropic", "ollama"),
+}
+CALLS = {
+    *("open_connection", "create_connection", "open_unix_connection", "urlopen", "sock_connect"),
+    *("create_unix_connection", "connect_ex"),
+}
+MAKERS = {"RemoteBackend", "RemoteBackends", "post", "Clearance"}
+HARMLESS = {"urllib.request.url2pathname", "urllib.request.pathname2url"}
+
+
+def reasons(path: Path) -> set[str]:
+    """What in a module can open a connection."""
+    text = path.read_text()
+    if not any(word in text for word in MODULES | CALLS):
+        return set()  # not worth the parser's time
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Import(names):
+                found |= {each.name for each in names if _network(each.name)}
+            case ast.ImportFrom(module=str() as module, names=names, level=0):
+                names = [f"{module}.{each.name}" for each in names]
+                found |= {name for name in names if _network(name) and name not in HARMLESS}
+            case ast.Call(func=ast.Attribute(attr=name)) if name in CALLS:
+                found.add(name)
+            case _:
+                pass
+    return found
+
+
+def _network(name: str) -> bool:
+    parts = name.split(".")
+    return any(".".join(parts[:end]) in MODULES for end in range(1, len(parts) + 1))
+
+
+def test_only_these_modules_can_open_a_connection() -> None:
+    able = {
+        path.relative_to(ROOT).as_posix()
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*.py")
+        if reasons(path)
+    }
+    assert able == MAY_CONNECT.keys()
+
+
+def test_remote_backends_are_made_in_one_place() -> None:
+    """Whoever has no `RemoteBackends`, which `offline` makes impossible, has no way out."""
+    callers = {
+        path.relative_to(ROOT).as_posix(): name.id
+        for folder in FOLDERS
+        for path in (ROOT / folder).rglob("*.py")
+        if any(f"{word}(" in path.read_text() for word in MAKERS)
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(name := node.func, ast.Name)
+        and name.id in MAKERS
+    }
+    assert callers.pop("daemon/routing/egress.py") == "RemoteBackends"
+    assert callers.pop("backends/remote/remote_backends.py") == "RemoteBackend"
+    assert callers.pop("backends/remote/remote_backend.py") == "post"
+    assert set(callers.values()) <= {"Clearance"}
+    assert all(name.startswith(("daemon/routing/", "daemon/cli/provider.py")) for name in callers)
