@@ -2,29 +2,34 @@
 
     python bench/privacy/topics.py [--save] [--pupa FILE] [--gsm8k FILE] [--mt-bench FILE]
 
-Judges every prompt with all detectors and the default policy. The two sets of ours are only
-measured on: `held_out` are grammars, with up to five prompts a line, and intervals over lines;
-`second` is a list that was written before anything was tuned, and whose errors nobody reads. The
+Judges every prompt with all detectors and the default policy. The sets of ours are only measured
+on: `held_out` are grammars, with up to five prompts a line, and intervals over lines; `second` and
+`fresh` are lists, written before the tuning that followed them, whose errors nobody reads. The
 outside sets are files of PUPA (csv), GSM8K and MT-Bench (jsonl), if you have them; no text of
-theirs is kept.
+theirs is kept. PUPA and MT-Bench are halved by a hash of each prompt's beginning: only errors of
+the development half may be read. With `--save`, what a set gave when it was measured for the first
+time is kept beside its present figures.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import hashlib
 import json
 import random
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from fillers import for_measuring
 from grammar import Grammar, plain
-from machine import save  # bench/, on the path beside this folder
+from machine import RESULTS, save  # bench/, on the path beside this folder
 
 from ingle.daemon.routing.decision import Verdict
 from ingle.daemon.routing.detectors.classifier import PersonalClassifier
@@ -38,6 +43,9 @@ from ingle.daemon.routing.scanner import OwnWords, Scanner, make_scanner
 SEED = 2026
 EACH = 5
 _RESAMPLES = 2000
+_RESULT = "privacy-topics"
+_ALIKE = 48
+"""Letters at a prompt's beginning: those who share them are of one half, being variants often."""
 
 
 class Prompts(msgspec.Struct, frozen=True):
@@ -63,7 +71,7 @@ class Rate(msgspec.Struct, frozen=True):
 
 
 def own_sets(each: int = EACH) -> list[Prompts]:
-    """The held-out and the second set."""
+    """The held-out, the second and the fresh set."""
     sets: list[Prompts] = []
     for kind in ("sensitive", "harmless"):
         lines: dict[int, list[str]] = {}
@@ -72,9 +80,28 @@ def own_sets(each: int = EACH) -> list[Prompts]:
             lines.setdefault(line, []).append(prompt)
         groups = tuple(tuple(prompts) for prompts in lines.values())
         sets.append(Prompts("held_out", kind == "sensitive", groups))
-        alone = tuple((prompt,) for prompt in plain(f"second.{kind}"))
-        sets.append(Prompts("second", kind == "sensitive", alone))
+        for name in ("second", "fresh"):
+            alone = tuple((prompt,) for prompt in plain(f"{name}.{kind}"))
+            sets.append(Prompts(name, kind == "sensitive", alone))
     return sets
+
+
+def is_held_out(prompt: str) -> bool:
+    """Whether a prompt of PUPA or MT-Bench is of the half whose errors nobody reads."""
+    letters = "".join(filter(str.isalpha, prompt.casefold()))[:_ALIKE]
+    return hashlib.sha256(letters.encode()).digest()[0] % 2 == 0
+
+
+def halves(name: str, sensitive: bool, prompts: Sequence[str]) -> list[Prompts]:
+    """Both halves of an outside set."""
+    return [
+        Prompts(
+            f"{name}, {half}",
+            sensitive,
+            tuple((prompt,) for prompt in prompts if is_held_out(prompt) == held),
+        )
+        for half, held in (("held out", True), ("development", False))
+    ]
 
 
 def outside_sets(pupa: Path | None, gsm8k: Path | None, mt_bench: Path | None) -> list[Prompts]:
@@ -84,13 +111,18 @@ def outside_sets(pupa: Path | None, gsm8k: Path | None, mt_bench: Path | None) -
         csv.field_size_limit(2**24)
         with pupa.open(newline="") as rows:
             prompts = {row["user_query"] for row in csv.DictReader(rows)}
-        sets.append(Prompts("PUPA", True, tuple((prompt,) for prompt in sorted(prompts))))
-    for name, path, field in (("GSM8K", gsm8k, "question"), ("MT-Bench", mt_bench, "turns")):
-        if path:
-            rows = [json.loads(line)[field] for line in path.read_text().splitlines()]
-            texts = [row if isinstance(row, str) else "\n".join(row) for row in rows]
-            sets.append(Prompts(name, False, tuple((text,) for text in texts)))
+        sets.extend(halves("PUPA", True, sorted(prompts)))
+    if gsm8k:
+        questions = tuple((row["question"],) for row in _json_lines(gsm8k))
+        sets.append(Prompts("GSM8K", False, questions))
+    if mt_bench:
+        both_turns = ["\n".join(row["turns"]) for row in _json_lines(mt_bench)]
+        sets.extend(halves("MT-Bench", False, both_turns))
     return sets
+
+
+def _json_lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def measure(prompts: Prompts, scanner: Scanner) -> Rate:
@@ -143,6 +175,17 @@ def interval(groups: Sequence[tuple[int, int]]) -> tuple[float, float]:
         shares.append(sum(count for count, _ in drawn) / sum(size for _, size in drawn))
     shares.sort()
     return round(shares[int(0.025 * len(shares))], 4), round(shares[int(0.975 * len(shares))], 4)
+
+
+def first_measured(rates: Sequence[Rate], saved: Path) -> list[dict[str, Any]]:
+    """Each set's figures of the first time that they were saved, with the day (ISO 8601)."""
+    kept: list[dict[str, Any]] = []
+    if saved.exists():
+        kept = json.loads(saved.read_text()).get("first_measured", [])
+    known = {(one["name"], one["sensitive"]) for one in kept}
+    today = datetime.now(UTC).date().isoformat()
+    new = [rate for rate in rates if (rate.name, rate.sensitive) not in known]
+    return [*kept, *({"measured": today, **msgspec.to_builtins(rate)} for rate in new)]
 
 
 def _family(detector: str) -> str:
@@ -202,14 +245,18 @@ def main() -> None:
     for rate in rates:
         what = "would leave" if rate.sensitive else "kept for nothing"
         print(
-            f"{rate.name:10} {rate.prompts:5} prompts: {rate.share:6.1%} {what} "
+            f"{rate.name:21} {rate.prompts:5} prompts: {rate.share:6.1%} {what} "
             f"(95 % {rate.low:.1%} to {rate.high:.1%}); {rate.found_by}"
         )
     spent = times([prompt for one in sets for group in one.groups for prompt in group])
     print(f"4 kB: {spent}")
     if options.save:
-        rows = [msgspec.to_builtins(rate) for rate in rates]
-        print(save("privacy-topics", {"rates": rows, "processor_time": spent}), file=sys.stderr)
+        figures: dict[str, object] = {
+            "rates": [msgspec.to_builtins(rate) for rate in rates],
+            "first_measured": first_measured(rates, RESULTS / f"{_RESULT}.json"),
+            "processor_time": spent,
+        }
+        print(save(_RESULT, figures), file=sys.stderr)
 
 
 if __name__ == "__main__":
