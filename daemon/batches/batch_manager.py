@@ -200,7 +200,7 @@ class BatchManager:
             log.warning("The results of %s cannot be kept: %s", record.id, describe(error).message)
 
     async def _answer(self, record: BatchRecord) -> None:
-        if record.status is BatchStatus.CANCELLING:
+        if record.status is BatchStatus.CANCELLING or record.finalizing_at is not None:
             return
         source = BatchInput(self.files.path(record.input_file_id), record.endpoint)
         lines, problems = await asyncio.to_thread(source.check)
@@ -239,7 +239,9 @@ class BatchManager:
         """Turn the results into files; doing so twice is the same as once."""
         cancelled = record.status is BatchStatus.CANCELLING
         expired = record.expired_at is not None
-        record.finalizing_at = int(time.time())
+        record.finalizing_at = record.finalizing_at or int(time.time())
+        # On the disk before a result leaves its place, or the next life would miss it and ask anew.
+        self._store.save(record)
         record.output_file_id = self._leave(record, "output", record.output_id)
         record.error_file_id = self._leave(record, "errors", record.error_id)
         now = int(time.time())
@@ -259,10 +261,13 @@ class BatchManager:
             if not results.done:
                 path.unlink()
                 return None
-            if kind == "output":
-                record.usage = results.usage()
-        elif file_id not in {stored.id for stored in self.files.list()}:
+        elif file_id in {stored.id for stored in self.files.list()}:  # a former life left them
+            results = ResultFile(self.files.path(file_id))
+            results.close()
+        else:
             return None
+        if kind == "output":
+            record.usage = results.usage()
         return self.files.commit(
             path,
             filename=f"{record.id}_{kind}.jsonl",

@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from io import BufferedWriter
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from ingle.models.failpoints import failpoint
+from ingle.models.sources.partial import sync_folder
 
 from ..durable import private_file, storage_error, write_durably
 from ..errors import NotFound
@@ -69,18 +71,20 @@ class FileStore:
         target = self._content(file_id)
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         failpoint("files.commit")
-        if content.exists():
-            content.replace(target)
-        now = int(time.time())
+        is_new, now = content.exists(), int(time.time())
         stored = StoredFile(
             id=file_id,
             filename=filename,
             purpose=purpose,
-            bytes=target.stat().st_size,
+            bytes=(content if is_new else target).stat().st_size,
             created_at=now,
             expires_at=None if lifetime is None else now + lifetime,
         )
+        # The facts first: alone they are no file, where content alone would be in nobody's list.
         write_durably(self._facts(file_id), msgspec.json.encode(stored))
+        if is_new:
+            content.replace(target)
+            sync_folder(self._folder)
         return stored
 
     def get(self, file_id: str) -> StoredFile:
@@ -112,6 +116,9 @@ class FileStore:
         """Remove the files whose time is over, and what was never finished."""
         self.list()  # which looks at each, and lets those go
         self._sweep()
+        _remove_old(self._folder.glob(".file-*"))  # facts that were not whole yet
+        facts = self._folder.glob("file-*.json")
+        _remove_old(path for path in facts if not self._content(path.stem).exists())
 
     def _read(self, file_id: str) -> StoredFile | None:
         """The facts of a file that is whole; one whose time is over goes."""
@@ -125,12 +132,8 @@ class FileStore:
         return stored if self._content(file_id).exists() else None
 
     def _sweep(self) -> None:
-        """Remove what was never finished; what is being written has changed a moment ago."""
-        horizon = time.time() - _ABANDONED
-        for path in self._folder.glob("*.part"):
-            with suppress(OSError):  # somebody else removed it first
-                if path.stat().st_mtime < horizon:
-                    path.unlink()
+        """Remove uploads that were never finished."""
+        _remove_old(self._folder.glob("*.part"))
 
     def _remove(self, file_id: str) -> None:
         self._facts(file_id).unlink(missing_ok=True)
@@ -175,3 +178,12 @@ class FileWriter:
         with suppress(OSError):  # closing may fail to write what is thrown away here
             self._file.close()
         self.path.unlink(missing_ok=True)
+
+
+def _remove_old(paths: Iterable[Path]) -> None:
+    """Remove what was never finished; what is being written has changed a moment ago."""
+    horizon = time.time() - _ABANDONED
+    for path in paths:
+        with suppress(OSError):  # somebody else removed it first
+            if path.stat().st_mtime < horizon:
+                path.unlink()

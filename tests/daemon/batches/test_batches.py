@@ -350,3 +350,21 @@ def test_uploads_that_were_never_finished_go(tmp_path: Path) -> None:
     files.begin().discard()
     assert running.path.exists()
     running.discard()
+
+
+def test_what_a_kill_left_of_a_file_goes(tmp_path: Path) -> None:
+    """Facts whose content never came, and facts that were not whole; a whole file stays."""
+    files = FileStore(tmp_path)
+    writer = files.begin()
+    writer.write(b"content")
+    kept = files.commit(writer.finish(), filename="f", purpose="user_data", lifetime=None)
+    left = [tmp_path / name for name in ("file-0123.json", ".file-0123.json.x", "file-45.part")]
+    for path in left:
+        path.write_text("{}")
+    files.sweep()
+    assert all(path.exists() for path in left)  # somebody may be writing them now
+    for path in tmp_path.iterdir():
+        os.utime(path, (0, 0))
+    files.sweep()
+    assert not any(path.exists() for path in left)
+    assert files.path(kept.id).read_bytes() == b"content"

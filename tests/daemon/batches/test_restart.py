@@ -16,7 +16,9 @@ from typing import Any
 import httpx
 import pytest
 
+from ingle.daemon.batches.batch_record import BatchStatus, BatchStore
 from ingle.daemon.batches.batch_results import ResultError, ResultFile, ResultLine
+from ingle.daemon.batches.file_store import FileStore
 from ingle.models.stored_model import Manifest, write_manifest
 
 SERVE = """
@@ -157,3 +159,91 @@ def test_a_result_that_broke_off_is_made_again(ingle_home: Path) -> None:
         lines = whole[:cut].count(b"\n")
         assert len(again.done) == lines
         assert results.path.read_bytes() == b"".join(whole.splitlines(keepends=True)[:lines])
+
+
+COUNT, BEFORE_CANCEL = 20, 5
+PROGRAM = """
+import asyncio, sys
+from pathlib import Path
+from ingle.daemon.batches.batch_manager import BatchManager
+from ingle.daemon.batches.batch_record import BatchStore
+
+state, most = Path(sys.argv[1]), int(sys.argv[2])
+asked = 0
+
+async def answer(body):
+    global asked
+    if most and asked == most:
+        await asyncio.Event().wait()
+    asked += 1
+    with (state / "asked").open("ab") as file:
+        file.write(body + b"\\n")
+    return {}
+
+async def main():
+    batches = BatchManager(state, at_once=1)
+    batches.serve({"/v1/completions": answer})
+    await batches.resume()
+    if not await batches.list():
+        batch = await batches.create(
+            endpoint="/v1/completions", input_file_id=batches.files.list()[0].id,
+            completion_window="24h", metadata=None, output_lifetime=None,
+        )
+        while most and (await batches.get(batch.id)).completed < most:
+            await asyncio.sleep(0.002)
+        if most:
+            await batches.cancel(batch.id)
+    while not all(batch.status.ended for batch in BatchStore(state / "batches").list()):
+        await asyncio.sleep(0.002)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("most", [0, BEFORE_CANCEL])
+def test_a_kill_at_any_rename_loses_no_result_and_asks_nothing_twice(
+    tmp_path: Path, most: int
+) -> None:
+    """The Nth rename, until none is left; also of a batch cancelled after `most` answers."""
+    for number in range(1, 20):
+        state = tmp_path / str(number)
+        leave_input(state)
+        cut = run_program(state, most, f"atomic.rename=signal:KILL@{number}")
+        (batch,) = BatchStore(state / "batches").list() or [None]
+        if batch is None:  # killed before it was acknowledged
+            continue
+        assert run_program(state, 0, "") == 0
+        (batch,) = BatchStore(state / "batches").list()
+        expected = most if batch.status is BatchStatus.CANCELLED else COUNT
+        assert batch.status in (BatchStatus.CANCELLED, BatchStatus.COMPLETED)
+        assert len((state / "asked").read_bytes().splitlines()) == expected
+        assert batch.usage is not None
+        files = FileStore(state / "files")
+        assert batch.output_file_id is not None
+        lines = files.path(batch.output_file_id).read_bytes().splitlines()
+        assert {json.loads(line)["custom_id"] for line in lines} == {
+            f"r{n}" for n in range(expected)
+        }
+        if cut == 0:
+            assert number > 4
+            return
+    raise AssertionError("the program never came to its end")
+
+
+def leave_input(state: Path) -> None:
+    files = FileStore(state / "files")
+    writer = files.begin()
+    for number in range(COUNT):
+        body = {"model": "echo:1", "prompt": "Hi"}
+        line = {"custom_id": f"r{number}", "method": "POST", "url": "/v1/completions", "body": body}
+        writer.write(json.dumps(line).encode() + b"\n")
+    files.commit(writer.finish(), filename="in.jsonl", purpose="batch", lifetime=None)
+
+
+def run_program(state: Path, most: int, failpoints: str) -> int:
+    return subprocess.run(
+        [sys.executable, "-P", "-c", PROGRAM, state, str(most)],
+        env={**os.environ, "INGLE_TEST_FAILPOINTS": failpoints},
+        timeout=20,
+        check=False,
+    ).returncode
