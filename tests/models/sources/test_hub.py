@@ -2,10 +2,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+import socket
+import ssl
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import trustme
 
 from ingle.models.errors import ModelNotFound, Offline, SourceUnavailable
 from ingle.models.sources.base import RemoteFile
@@ -159,3 +165,87 @@ def test_the_token_stays_with_the_hub(
         ("/own/gated/resolve/main/m.gguf", "Bearer hf_secret"),
         ("/cdn", None),
     ]
+
+
+class Inside:
+    """A server of this network, with a certificate for the name of the hub."""
+
+    def __init__(self, authority: trustme.CA) -> None:
+        self.heads: list[str] = []
+        """What reached it of requests."""
+        owner = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                owner.heads.append(str(self.headers))
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(CONTENT)))
+                self.end_headers()
+                self.wfile.write(CONTENT)
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+                return
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.endpoint = f"https://hub.example:{self.server.server_port}"
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        issued: Any = authority.issue_cert("hub.example")
+        issued.configure_cert(context)
+        self.server.socket = context.wrap_socket(
+            self.server.socket, server_side=True, do_handshake_on_connect=False
+        )
+
+
+@pytest.fixture
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def inside(authority: trustme.CA, monkeypatch: pytest.MonkeyPatch) -> Iterator[Inside]:
+    """Where somebody who answers questions for names makes `hub.example` lead."""
+    found = Inside(authority)
+    resolve = socket.getaddrinfo
+
+    def lie(host: Any, *rest: Any, **more: Any) -> Any:
+        return resolve(
+            "127.0.0.1" if host in ("hub.example", b"hub.example") else host, *rest, **more
+        )
+
+    monkeypatch.setattr("socket.getaddrinfo", lie)
+    thread = Thread(target=found.server.serve_forever, args=(0.02,))
+    thread.start()
+    yield found
+    found.server.shutdown()
+    found.server.server_close()
+    thread.join()
+
+
+@pytest.mark.parametrize("trusted", [False, True])
+def test_a_hub_whose_name_leads_inside_is_told_nothing(
+    inside: Inside,
+    authority: trustme.CA,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    trusted: bool,
+) -> None:
+    """Its certificate decides; only who has one that this machine trusts is asked."""
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    if trusted:
+        authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    source = HubSource("own/Repo-GGUF", "m.gguf", endpoint=inside.endpoint)
+    with PartialFile(tmp_path / "p") as partial:
+
+        def fetch() -> None:
+            source.fetch(RemoteFile("m.gguf"), partial, lambda done, total: None, lambda: False)
+
+        if trusted:
+            fetch()
+            assert "hf_secret" in inside.heads[0]
+            return
+        with pytest.raises(SourceUnavailable, match=r"(?i)certificate"):
+            fetch()
+    with pytest.raises(SourceUnavailable, match="cannot list"):
+        find_model("own/Repo-GGUF", None, endpoint=inside.endpoint)
+    assert inside.heads == []

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import psutil
 import pytest
 
 from ingle.models.stored_model import Manifest, write_manifest
+
+if TYPE_CHECKING:
+    from ...conftest import WriteSmallLlama
+
+PIECE = 1 << 16
+"""Bytes that a server of models sends at a time."""
 
 SERVE = """
 import os, sys
@@ -46,6 +55,11 @@ if clock:
     import time
     right = time.time
     time.time = lambda: right() + (float(open(clock).read()) if os.path.exists(clock) else 0)
+
+catalog = os.environ.get("INGLE_TEST_CATALOG")
+if catalog:
+    parsed = server.Catalog.parse(open(catalog, "rb").read())
+    server.Catalog.load = lambda: parsed
 
 if script:
     server.ModelPreparer = Scripted
@@ -111,12 +125,23 @@ class FaultDaemon:
         self.process.wait()
 
     def restart(self) -> float:
-        """Start it again; seconds until it listened."""
+        """Start it again; seconds until it answered."""
         self.http.close()
+        began = time.monotonic()
         self.process = self._spawn()
-        seconds = self.wait_until_up()
+        self.wait_until_up()
         self.http = self._connect()
-        return seconds
+        assert self.http.get("/health").status_code == 200
+        return time.monotonic() - began
+
+    def start_and_kill(self, seconds: float) -> bool:
+        """Kill it so long after it was started again; whether it had made a new socket by then."""
+        self.http.close()
+        before = self.socket.stat()
+        self.process = self._spawn()
+        time.sleep(seconds)
+        self.kill()
+        return not self.socket.exists() or self.socket.stat() != before
 
     def stop(self) -> int:
         """End it in order; its exit status."""
@@ -211,6 +236,85 @@ def make_daemon(tmp_path: Path) -> Iterator[MakeDaemon]:
     yield make
     for daemon in made:
         daemon.stop()
+
+
+class ModelServer:
+    """Serves the models of a catalog on the loopback interface, in a second each, with ranges."""
+
+    def __init__(self, models: dict[str, bytes]) -> None:
+        self.models = models
+        self.starts: list[int] = []
+        """Where each request wanted to begin."""
+        owner = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                owner._answer(self)
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+                return
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,))
+        self._thread.start()
+
+    def catalog(self) -> str:
+        """The file that tells the daemon of them."""
+        text = 'default = "tiny"\n'
+        for name, content in self.models.items():
+            tag, digest = name.partition(":")[2], hashlib.sha256(content).hexdigest()
+            text += f"""
+[[models]]
+name = "tiny"
+tag = "{tag}"
+description = "A model for tests."
+licence = "MIT"
+parameters = 1
+quantization = "F32"
+context = 512
+chat = false
+file = "tiny-{tag}.gguf"
+size = {len(content)}
+sha256 = "{digest}"
+sources = [{{type = "url", url = "http://127.0.0.1:{self._server.server_port}/{name}"}}]
+"""
+        return text
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def _answer(self, handler: BaseHTTPRequestHandler) -> None:
+        content = self.models[handler.path.removeprefix("/")]
+        start = int(handler.headers.get("Range", "bytes=0-")[6:].rstrip("-"))
+        self.starts.append(start)
+        handler.send_response(206 if start else 200)
+        if start:
+            last = len(content) - 1
+            handler.send_header("Content-Range", f"bytes {start}-{last}/{len(content)}")
+        handler.send_header("ETag", f'"{handler.path}"')
+        handler.send_header("Content-Length", str(len(content) - start))
+        handler.end_headers()
+        try:
+            for begin in range(start, len(content), PIECE):
+                handler.wfile.write(content[begin : begin + PIECE])
+                time.sleep(PIECE / len(content))
+        except OSError:  # the daemon was killed
+            handler.close_connection = True
+
+
+@pytest.fixture
+def models(tmp_path: Path, write_small_llama: WriteSmallLlama) -> Iterator[ModelServer]:
+    """Two models of some megabytes, `tiny:a` and `tiny:b`."""
+    path = tmp_path / "m.gguf"
+    contents = [write_small_llama(path, seed=seed, width=256).read_bytes() for seed in (1, 2)]
+    server = ModelServer(dict(zip(("tiny:a", "tiny:b"), contents, strict=True)))
+    yield server
+    server.close()
 
 
 @pytest.fixture(autouse=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import signal
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from .conftest import MakeDaemon
+    from .conftest import MakeDaemon, ModelServer
 
 INGLE = str(Path(sysconfig.get_path("scripts")) / "ingle")
 TAKEN = 3
@@ -170,6 +171,51 @@ def test_a_full_disk_costs_what_needs_it_and_nothing_else(tmp_path: Path) -> Non
     assert any("status 1" in line for line in rest), done.stdout
     assert '"bytes":300000' in rest[-1].replace(" ", "")
     assert "Traceback" not in done.stderr + log.read_text()
+
+
+PULLS = """
+import errno, sys
+from pathlib import Path
+from ingle.models.catalog import Catalog
+from ingle.models.errors import DiskFull
+from ingle.models.store import ModelStore
+
+disk = Path(sys.argv[1])
+store = ModelStore(disk / "models", Catalog.parse(Path(sys.argv[2]).read_bytes()))
+
+def fill(progress):
+    if progress.received > 1_000_000 and not (disk / "full").exists():
+        try:
+            with (disk / "full").open("wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(1 << 12))
+        except OSError as error:
+            assert error.errno == errno.ENOSPC
+
+try:
+    store.pull("tiny:a", fill)
+except DiskFull as error:
+    print(error.message)
+left = [path.name for path in store.root.rglob("*") if path.is_file()]
+print(store.list(), [name for name in left if not name.endswith(".lock")])
+(disk / "full").unlink()
+print(store.pull("tiny:a").sha256)
+"""
+
+
+def test_a_disk_that_fills_up_under_a_download_leaves_no_half_of_it(
+    tmp_path: Path, models: ModelServer
+) -> None:
+    disk, catalog, program = tmp_path / "disk", tmp_path / "catalog.toml", tmp_path / "pulls.py"
+    disk.mkdir()
+    catalog.write_text(models.catalog())
+    program.write_text(PULLS)
+    script = 'mount -t tmpfs -o size=48m x "$1"; exec "$4" -P "$3" "$1" "$2"'
+    done = in_namespace(script, str(disk), str(catalog), str(program), sys.executable)
+    told, left, digest = done.stdout.splitlines() or [done.stderr] * 3
+    assert "The disk is full" in told, done.stderr
+    assert left == "[] []"
+    assert digest == hashlib.sha256(models.models["tiny:a"]).hexdigest()
 
 
 def test_a_daemon_without_descriptors_sleeps_and_recovers(make_daemon: MakeDaemon) -> None:
