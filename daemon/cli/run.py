@@ -242,7 +242,8 @@ def _generate_with_pull(
     except RequestFailed as error:
         if error.code != "model_not_found":
             raise
-        entry = matching_entry(client.models(), model)
+        route, wanted = _route_and_model(client, model)
+        entry = matching_entry(client.models(), wanted)
         if entry is None or entry["installed"]:
             raise
         if entry["task"] != "generate":
@@ -252,7 +253,16 @@ def _generate_with_pull(
             ) from error
     say(f"{entry['name']} is not on this machine yet.")
     pulled = pull(client, entry["name"])
-    return _load_and_generate(client, {**request, "model": pulled["name"]}, load, writer)
+    again = {**request, "model": route or pulled["name"]}
+    return _load_and_generate(client, again, load, writer)
+
+
+def _route_and_model(client: DaemonClient, name: str) -> tuple[str | None, str]:
+    """The route of that name, if it is one, and the model of this machine that it stands for."""
+    routes: dict[str, str] = {
+        route["name"]: route["local"] for route in client.get("/ingle/v1/routing")["routes"]
+    }
+    return (name, routes[name]) if name in routes else (None, name)
 
 
 def _conclude(answer: Answer, *, verbose: bool) -> int:

@@ -83,6 +83,7 @@ class SmallDaemon:
         self.pull: list[Step] = []
         self.warnings: list[str] = []
         self.missing: set[str] = set()
+        self.routes: list[Json] = []
         self.failure: tuple[int, Json] | None = None
         self.requests: list[tuple[str, str, Json | None]] = []
         self.cancelled = threading.Event()
@@ -156,6 +157,8 @@ class Handler(BaseHTTPRequestHandler):
                 self._json(200, daemon.models[0])
             case "models" | "models?compare=true":
                 self._json(200, {"models": daemon.models, "unusable": daemon.unusable})
+            case "routing":
+                self._json(200, {"routes": daemon.routes})
             case "pull":
                 self._stream(daemon, daemon.pull)
                 daemon.missing.clear()

@@ -268,6 +268,19 @@ def test_model_of_the_catalog_is_pulled_first(
     ]
 
 
+def test_the_model_of_a_route_is_pulled_first(
+    daemon: Any, ingle: Run, model_entry: Callable[..., Any]
+) -> None:
+    daemon.models = [model_entry(installed=False, state="available", path=None)]
+    daemon.routes = [{"name": "auto", "local": "smollm2", "remote": ""}]
+    daemon.missing = {"auto"}
+    daemon.pull = [("done", model_entry())]
+    done = ingle("run", "auto", "Hi")
+    assert (done.returncode, done.stdout) == (0, "Hello wörld.\n")
+    assert done.stderr.startswith("smollm2:135m is not on this machine yet.\n")
+    assert [body["model"] for body in daemon.asked("POST", GENERATIONS)] == ["auto", "auto"]
+
+
 def test_a_model_that_makes_no_text_is_not_even_pulled(
     daemon: Any, ingle: Run, model_entry: Callable[..., Any]
 ) -> None:
