@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,10 @@ if sys.platform == "win32":
     import msvcrt
 else:
     import fcntl
+
+
+_PATIENCE = 5.0
+"""Seconds to wait for the lock of a daemon that is dead."""
 
 
 class LockHolder(msgspec.Struct, frozen=True):
@@ -56,12 +61,14 @@ class InstanceLock:
             fd = os.open(self._path, flags, 0o600)
         except OSError as error:
             raise FolderUnusable(self._path, error) from error
-        try:
-            _lock(fd)
-        except OSError as error:
+        deadline = time.monotonic() + _PATIENCE
+        while not _try_lock(fd):
             holder = read_holder(self._path)
-            os.close(fd)
-            raise AlreadyRunning(holder) from error
+            # What a killed daemon was just starting has its lock until it becomes another program.
+            if holder is None or _lives(holder.pid) or time.monotonic() > deadline:
+                os.close(fd)
+                raise AlreadyRunning(holder)
+            time.sleep(0.01)
         os.ftruncate(fd, 0)
         self._fd = fd
 
@@ -95,10 +102,25 @@ def read_holder(path: Path) -> LockHolder | None:
         return None
 
 
-def _lock(fd: int) -> None:
-    if sys.platform == "win32":
-        # Windows locks keep others from reading, so the byte lies behind the text.
-        os.lseek(fd, 2**20, os.SEEK_SET)
-        msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
-    else:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+def _try_lock(fd: int) -> bool:
+    try:
+        if sys.platform == "win32":
+            # Windows locks keep others from reading, so the byte lies behind the text.
+            os.lseek(fd, 2**20, os.SEEK_SET)
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _lives(pid: int) -> bool:
+    import psutil
+
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True

@@ -146,8 +146,9 @@ def test_a_second_lock_names_the_first_holder(tmp_path: Path) -> None:
     first.acquire()
     with pytest.raises(AlreadyRunning, match="is starting"):
         second.acquire()
-    first.publish(LockHolder(4711, "/run/ingle.sock", "127.0.0.1:4645"))
-    with pytest.raises(AlreadyRunning, match=r"4711, on /run/ingle.sock and 127.0.0.1:4645"):
+    first.publish(LockHolder(os.getpid(), "/run/ingle.sock", "127.0.0.1:4645"))
+    told = rf"process {os.getpid()}, on /run/ingle.sock and 127.0.0.1:4645"
+    with pytest.raises(AlreadyRunning, match=told):
         second.acquire()
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     first.release()

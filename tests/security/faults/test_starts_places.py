@@ -87,6 +87,38 @@ def test_what_a_dead_daemon_left_is_in_nobodys_way(make_daemon: MakeDaemon, tmp_
     assert daemon.http.get("/health").status_code == 200
 
 
+HOLDS = """
+import os, socket, sys, time
+from pathlib import Path
+from ingle.daemon.lock import InstanceLock, LockHolder
+runtime = Path(sys.argv[1])
+lock = InstanceLock(runtime / "ingle.lock")
+lock.acquire()
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(str(runtime / "ingle.sock"))
+listener.listen()
+lock.publish(LockHolder(os.getpid(), str(runtime / "ingle.sock"), None))
+if os.fork():
+    print("held", flush=True)
+time.sleep(3)
+"""
+
+
+def test_what_a_killed_daemon_was_starting_is_waited_for(
+    make_daemon: MakeDaemon, tmp_path: Path
+) -> None:
+    """Until it becomes another program, a child has the lock and the socket of its parent."""
+    runtime = tmp_path / "h" / "runtime"
+    runtime.mkdir(parents=True, mode=0o700)
+    command = [sys.executable, "-P", "-c", HOLDS, str(runtime)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        holder.kill()
+    daemon = make_daemon({}, home=tmp_path / "h")
+    assert daemon.http.get("/health").status_code == 200
+
+
 def test_a_link_in_the_place_of_the_socket_is_not_followed(tmp_path: Path) -> None:
     runtime = tmp_path / "h" / "runtime"
     runtime.mkdir(parents=True, mode=0o700)
