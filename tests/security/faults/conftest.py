@@ -167,6 +167,10 @@ class FaultDaemon:
         (model,) = self.models()
         return psutil.Process(model["pid"])
 
+    def processor_seconds(self) -> float:
+        """What it has computed so far."""
+        return sum(psutil.Process(self.process.pid).cpu_times()[:2])
+
     def descriptors(self) -> int:
         """How many files the daemon has open."""
         return psutil.Process(self.process.pid).num_fds()

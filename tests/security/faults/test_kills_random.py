@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .conftest import FaultDaemon, MakeDaemon, ModelServer
 
 STARTS_WITHIN = 2.0
-"""Seconds until it answers, as the middle of many starts on a machine with nothing else to do."""
+"""Seconds of a processor until it answers: how long that takes depends on what else runs."""
 CHECKED = 10
 """Of each kind, how many of the older acknowledgements are looked at after each kill."""
 KEPT_FILES = 200
@@ -234,7 +234,8 @@ def test_nothing_acknowledged_is_lost(
         environ={"INGLE_TEST_CATALOG": str(catalog)},
     )
     pulls, before_socket = Pulls(models, daemon.home / "models"), 0
-    starts = [daemon.kill() or daemon.restart()]
+    daemon.kill()
+    starts, work = [daemon.restart()], [daemon.processor_seconds()]
     for number in range(kills):
         if number % 3 == 2:
             daemon.kill()
@@ -245,12 +246,13 @@ def test_nothing_acknowledged_is_lost(
             life.run(chance.uniform(0.0, 0.5), early=number % 3 == 0)
             pulls.killed()
         starts.append(daemon.restart())
+        work.append(daemon.processor_seconds())
         check(daemon, known, chance)
         pulls.check(daemon.http)
         if number % 20 == 19:
             print(report(number + 1, starts, known, pulls, before_socket), flush=True)
+    assert statistics.median(work) < STARTS_WITHIN
     if kills > 100:
-        assert statistics.median(starts) < STARTS_WITHIN
         assert pulls.cut > kills / 20
         assert before_socket > kills / 20
     pulls.fetch(daemon.http)
@@ -262,6 +264,7 @@ def test_nothing_acknowledged_is_lost(
         assert daemon.http.get(f"/v1/responses/{response_id}").json()["status"] == "completed"
     assert "Traceback" not in daemon.log.read_text()
     print(report(kills, starts, known, pulls, before_socket))
+    print(f"processor until it answers: median {statistics.median(work):.2f} s, {max(work):.2f} s")
 
 
 def report(
