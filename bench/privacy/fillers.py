@@ -21,6 +21,55 @@ _LOCALES = (
 )
 _FIRMS = "Northfield;Brill;Calder;Ostrava;Lumen;Harrow;Kestrel;Vantor;Pineridge;Solvay;Medix;Tarn"
 _FORMS = "Ltd;Inc;GmbH;Group;Partners;Logistics;Foods;Clinic;Systems;& Sons;Bank;Holdings"
+_SYLLABLES = [
+    "tra",
+    "vel",
+    "min",
+    "ko",
+    "zen",
+    "lu",
+    "pri",
+    "mo",
+    "fin",
+    "tek",
+    "ar",
+    "so",
+    "na",
+    "vi",
+    "del",
+    "qua",
+    "rem",
+    "bio",
+    "lo",
+    "gen",
+    "ta",
+    "sy",
+    "ix",
+    "ra",
+    "mel",
+    "gro",
+    "pay",
+    "hub",
+    "dex",
+    "san",
+    "fer",
+    "ol",
+    "ti",
+    "ca",
+    "bri",
+    "no",
+    "wen",
+    "dro",
+    "sha",
+    "mi",
+    "que",
+    "li",
+    "jor",
+    "ham",
+    "zo",
+    "pul",
+    "fa",
+]
 _ENGLISH_MONTHS = "January;February;March;April;May;June;July;August;September;October;November"
 _ENGLISH_DAYS = "Monday;Tuesday;Wednesday;Thursday;Friday;Saturday"
 
@@ -37,8 +86,22 @@ def for_training(seed: int) -> Fillers:
         "last": [fake.last_name() for _ in range(800)],
         "city": [fake.city() for _ in range(300)],
         "street": [fake.street_address().replace("\n", " ") for _ in range(200)],
-        "org": [f"{source.choice(firms)} {source.choice(forms)}" for _ in range(100)],
+        "org": [f"{source.choice(firms)} {source.choice(forms)}" for _ in range(100)]
+        + [fake.company() for _ in range(300)],
+        "brand": [_brand(source) for _ in range(500)],
     }
+
+
+def _brand(source: random.Random) -> str:
+    """A name that no list has: two or three syllables, written as firms write theirs."""
+    parts = [source.choice(_SYLLABLES) for _ in range(source.choice((2, 2, 3)))]
+    name = "".join(parts)
+    shape = source.random()
+    if shape < 0.25:
+        return name.lower()
+    if shape < 0.35:
+        return name.upper()
+    return name.capitalize() if shape < 0.85 else "".join(map(str.capitalize, parts))
 
 
 # None of these people, firms and places are in the training's lists by intention.

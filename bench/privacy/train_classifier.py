@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import random
 import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,19 +18,31 @@ from fillers import for_training
 from grammar import Grammar
 from numpy.typing import NDArray
 
-from ingle.daemon.routing.detectors.classifier import LinearWeights
+from ingle.daemon.routing.detectors.classifier import LinearWeights, best_passage
 from ingle.daemon.routing.detectors.features import BITS, features_of, features_of_whole
 from ingle.daemon.routing.detectors.reading import Reader
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "daemon" / "routing" / "detectors" / "data" / "personal.bin"
 SEED = 9
-EACH = 60
+EACH = 30
 EPOCHS = 16
 REGRESSIONS = 4  # whose weights are averaged: what one of them takes from chance evens out
 DROPPED = 0.3  # of a text's tokens: no single word may carry a verdict
+JOINED = 4  # one longer text for so many prompts
 DECAY = 1e-5
 RATE = 0.15
+
+
+def joined(
+    made: Sequence[tuple[int, str]], harmless: Sequence[tuple[int, str]], count: int
+) -> Iterator[str]:
+    """Longer texts: one of the prompts among up to four harmless ones."""
+    source = random.Random(SEED)
+    for _ in range(count):
+        texts = [text for _, text in source.sample(harmless, source.randint(1, 4))]
+        texts.insert(source.randint(0, len(texts)), source.choice(made)[1])
+        yield source.choice(("\n", " ", "\n\n")).join(texts)
 
 
 class Examples:
@@ -40,15 +54,22 @@ class Examples:
         weights: list[float] = []
         self.texts: list[str] = []
         self.whole: list[NDArray[np.uint32]] = []
-        for label, kind in ((1.0, "sensitive"), (0.0, "harmless")):
+        harmless: list[tuple[int, str]] = []
+        for label, kind in ((0.0, "harmless"), (1.0, "sensitive")):
             grammar = Grammar.load(f"{name}.{kind}")
             made = list(grammar.prompts(each, SEED, for_training(SEED)))
-            for _, text in made:
+            harmless = made if label == 0 else harmless
+            made += [(-1, text) for text in joined(made, harmless, len(made) // JOINED)]
+            prompts_of = Counter(line for line, _ in made)
+            sizes = [prompts_of[line] ** -0.5 if line >= 0 else each**-0.5 for line, _ in made]
+            total = sum(sizes)
+            for (_, text), size in zip(made, sizes, strict=True):
                 reading = reader.read(text)
                 features.append(features_of(reading))
                 self.whole.append(features_of_whole(reading))
                 labels.append(label)
-                weights.append(1 / len(made))
+                # A line that has few prompts would else hardly count.
+                weights.append(size / total)
                 self.texts.append(text)
         self.features = features
         self.labels = np.array(labels, np.float32)
@@ -74,7 +95,7 @@ class Regression:
 
     def _step(self, examples: Examples, batch: list[int]) -> float:
         """Learn from these examples; returns the sum of their errors."""
-        kept = [self._some_of(examples.features[at]) for at in batch]
+        kept = [self._some_of(self._passage(examples.features[at])) for at in batch]
         whole = [self._some_of(examples.whole[at][None]) for at in batch]
         places = np.concatenate([one.ravel() for one in (*kept, *whole)]).astype(np.int64)
         owners = np.concatenate(
@@ -93,6 +114,13 @@ class Regression:
         self.table[touched] -= RATE * gradient / np.sqrt(self._seen[touched])
         self.bias -= 0.02 * float(error.sum()) / len(batch)
         return float(np.abs(error).sum())
+
+    def _passage(self, features: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """What is most personal by the present weights: by that a text is judged."""
+        if features.shape[1] == 0:
+            return features
+        _, start, end = best_passage(self.table[features].sum(axis=0))
+        return features[:, start:end]
 
     def _some_of(self, features: NDArray[np.uint32]) -> NDArray[np.uint32]:
         return features[:, self._source.random(features.shape[1]) > DROPPED]

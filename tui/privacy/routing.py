@@ -12,6 +12,30 @@ from ..client import DaemonClient
 
 _MESSAGE = re.compile(r"messages\[(\d{1,9})\]\.content")
 
+# What the daemon's names of kinds do not say well by themselves, after "Found:".
+_KIND_WORDS = {
+    "api_key": "API key",
+    "jwt": "signed token",
+    "card": "card number",
+    "iban": "IBAN",
+    "national_id": "national ID",
+    "tax_id": "tax number",
+    "health_id": "health insurance number",
+    "email": "e-mail address",
+    "phone": "phone number",
+    "vehicle": "number plate",
+    "ip_address": "IP address",
+    "mac_address": "hardware address",
+    "secret_path": "path of a secret file",
+    "law": "legal matter",
+    "work": "work papers",
+    "confidential": "marked confidential",
+    "personal": "personal matters",
+    "own_word": "word from your list",
+    "own_folder": "folder from your list",
+    "uninspectable": "something unreadable",
+}
+
 Choice = str
 """What somebody answers when asked: a verdict that `Explanation.consents` has, or "local"."""
 
@@ -108,7 +132,8 @@ class Explanation(Payload, frozen=True, kw_only=True):
     @property
     def kinds(self) -> str:
         """What was found, each kind once, in words."""
-        return ", ".join(dict.fromkeys(found.kind.replace("_", " ") for found in self.findings))
+        kinds = dict.fromkeys(found.kind for found in self.findings)
+        return ", ".join(_KIND_WORDS.get(kind, kind.replace("_", " ")) for kind in kinds)
 
 
 class ProviderTotal(Payload, frozen=True, kw_only=True):

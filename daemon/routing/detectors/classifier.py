@@ -19,8 +19,21 @@ from .shipped import shipped
 _HEADER = struct.Struct("<8sffff")
 _MAGIC = b"INGLEPC1"
 _ODDS = math.log(2)
-_EXERCISE = 1.5  # people of word problems have children and debts too
+_EXERCISE = 2.5  # people of word problems have children and debts too
 _PASSAGES = (28, 84)  # tokens: one or two sentences, and a few
+
+
+def best_passage(weights: NDArray[np.float32]) -> tuple[float, int, int]:
+    """The highest score of a passage of tokens with these weights, where it starts and ends."""
+    sums = np.concatenate(([0.0], np.cumsum(weights)))
+    best = -math.inf, 0, 0
+    for length in _PASSAGES:
+        starts = np.arange(0, max(1, len(weights) - length // 2), length // 2)
+        ends = np.minimum(starts + length, len(weights))
+        scores = (sums[ends] - sums[starts]) / np.sqrt(ends - starts)
+        at = int(scores.argmax())
+        best = max(best, (float(scores[at]), int(starts[at]), int(ends[at])))
+    return best
 
 
 class LinearWeights:
@@ -34,15 +47,9 @@ class LinearWeights:
 
     def score(self, features: NDArray[np.uint32], whole: NDArray[np.uint32]) -> float:
         """The score of the most personal passage of features [kinds, tokens] in its text."""
-        count = features.shape[1]
-        if count == 0:
+        if features.shape[1] == 0:
             return -10.0
-        sums = np.concatenate(([0.0], np.cumsum(self.table[features].sum(axis=0))))
-        best = -np.inf
-        for length in _PASSAGES:
-            starts = np.arange(0, max(1, count - length // 2), length // 2)
-            ends = np.minimum(starts + length, count)
-            best = max(best, float(((sums[ends] - sums[starts]) / np.sqrt(ends - starts)).max()))
+        best, _, _ = best_passage(self.table[features].sum(axis=0))
         return best + float(self.table[whole].sum()) + self.bias
 
     @staticmethod

@@ -7,12 +7,12 @@ import zlib
 import numpy as np
 from numpy.typing import NDArray
 
-from .gazetteer import FIRST, LAST, WORD, fold
+from .gazetteer import FIRST, LAST, PLACE, WORD, fold
 from .introductions import RELATIONS
 from .reading import Reading
 from .words import word_set
 
-BITS = 16
+BITS = 18
 _MASK = (1 << BITS) - 1
 _STEM = 5
 _QUOTES = '"“„«'
@@ -54,9 +54,11 @@ def features_of(reading: Reading) -> NDArray[np.uint32]:
         words[at] = word
     classes = [_CLASSES.get(word, "") for word in words]
     for number, flag in reading.flags.items():
+        at = reading.places[number]
         if flag & (FIRST | LAST) and not flag & WORD:
-            words[reading.places[number]] = "<name>"
-            classes[reading.places[number]] = "name"
+            words[at], classes[at] = "<name>", "name"
+        elif flag in (0, PLACE):
+            classes[at] = classes[at] or ("place" if flag else "unknown name")
     for hit in reading.hits:
         for at in reading.places[hit.at : hit.at + hit.length]:
             classes[at] = classes[at] or (hit.topic if hit.weight > 1 else f"{hit.topic} 1")

@@ -40,7 +40,9 @@ _SMALL_WORDS = {
     ),
     "it": word_set(
         "il lo gli della delle degli di che è sono nel nella per con una un non mio mia come "
-        "perché quando questo questa anche ma più ho hai hanno si al alla dal suo sua ci e"
+        "perché quando questo questa anche ma più ho hai hanno si al alla dal suo sua ci e "
+        "alle agli dai dalla sulla quanto quanti quali quale dove sai posso puoi vorrei ciao sei "
+        "essere fare molto tutto cosa"
     ),
     "pt": word_set(
         "o os as um uma do da dos das em no na nos nas para por com não que é são foi meu minha "
@@ -73,6 +75,10 @@ _SMALL_WORDS = {
     "cs": word_set(
         "a je se na v že to s z do ne jsem jsou byl byla jak co proč když můj moje pro ale nebo "
         "jako po od už tak"
+    ),
+    "hr": word_set(
+        "je se na da su za od kako što šta ali ili nije sam smo koji koja moj moja mi kao iz po "
+        "zašto gdje gde mogu treba"
     ),
     "ro": word_set(
         "și este sunt nu că în la de pe cu un o care mai din pentru ce cum eu meu mea am ai are "

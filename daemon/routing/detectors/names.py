@@ -8,7 +8,7 @@ from functools import cached_property
 from ..finding import Finding, Kind
 from .addresses import find_addresses
 from .gazetteer import PLACE, fold
-from .organisations import find_organisations
+from .organisations import find_organisations, find_strangers, has_kind
 from .people import PeopleFinder
 from .reading import Reader
 from .words import Word
@@ -34,8 +34,12 @@ class NameDetector:
         if not reading.setting.code:
             yield from self._people.find(text, reading.words, reading.flags, reading.setting)
         yield from find_addresses(text, reading.words, frozenset(reading.small), self.name)
-        if not reading.setting.made_up:
+        if reading.setting.own or not reading.setting.exercise:
             yield from find_organisations(text, reading.words, reading.small, self.name)
+            if not reading.setting.code and has_kind(reading.folded) and reading.language == "en":
+                gazetteer = self._reader.tables.gazetteer
+                yield from find_strangers(text, reading.words, reading.folded, gazetteer, self.name)
+        if not reading.setting.made_up:
             yield from self._places(text, reading.words, reading.flags)
 
     def _places(self, text: str, words: list[Word], flags: dict[int, int]) -> Iterator[Finding]:

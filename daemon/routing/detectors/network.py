@@ -1,4 +1,4 @@
-"""Addresses of machines: IP, MAC, and hosts that only their own network knows."""
+"""Addresses of machines: IP, MAC, hosts only their own network knows, and rented ones."""
 
 from __future__ import annotations
 
@@ -28,6 +28,25 @@ _OWN_HOST = re.compile(
     r"|[a-z0-9][\w-]{0,40}\.(?:corp|intranet|internal"
     r"|int)\.[a-z0-9][a-z0-9-]{1,40}\.[a-z]{2,12}(?![\w-])",
     re.IGNORECASE,
+)
+# Where a provider gives each of its customers a host of their own: the name says whose it is.
+_RENTED = (
+    ".mongodb.net", ".rds.amazonaws.com", ".elb.amazonaws.com", ".cache.amazonaws.com",
+    ".database.windows.net", ".azurewebsites.net", ".blob.core.windows.net",
+    ".vault.azure.net", ".azurecr.io", ".servicebus.windows.net", ".documents.azure.com",
+    ".firebaseio.com", ".cloudfunctions.net", ".a.run.app", ".supabase.co", ".hf.space",
+    ".snowflakecomputing.com", ".cloud.databricks.com", ".azuredatabricks.net", ".onrender.com",
+    ".atlassian.net", ".sharepoint.com", ".okta.com", ".my.salesforce.com", ".service-now.com",
+    ".zendesk.com", ".myshopify.com", ".upstash.io", ".neon.tech", ".aivencloud.com",
+)  # fmt: skip
+_RENTED_ENDS = (".com", ".net", ".io", ".app", ".co", ".space", ".tech")
+_RENTED_HOST = re.compile(
+    r"(?<![\w.-])(?:[a-z0-9_][a-z0-9_-]{0,62}\.){0,5}?([a-z0-9_][a-z0-9-]{0,62})"
+    + "(?:" + "|".join(re.escape(one) for one in _RENTED) + r")(?![\w-])",
+    re.IGNORECASE,
+)  # fmt: skip
+_NOBODYS = frozenset(
+    {"www", "docs", "support", "help", "blog", "community", "example", "your", "yourdomain"}
 )
 _ONE_LABEL = re.compile(r"://([A-Za-z][A-Za-z0-9-]{1,40})(?::\d{2,5})?(?:/|\s|$|[\"'`)])")
 _SHARE = re.compile(r"\\\\([A-Za-z0-9][\w.-]{1,60})\\[\w$.-]{1,60}")
@@ -102,6 +121,10 @@ class NetworkDetector:
                     yield self._finding(Kind.INTERNAL_HOST, *match.span(), match[0].lower())
             for match in _OWN_HOST.finditer(text):
                 if not text[max(0, match.start() - 1) : match.start()].isalnum():
+                    yield self._finding(Kind.INTERNAL_HOST, *match.span(), match[0].lower())
+        if any(end in text for end in _RENTED_ENDS) and any(one in text for one in _RENTED):
+            for match in _RENTED_HOST.finditer(text):
+                if match[1].lower().removesuffix("-") not in _NOBODYS:
                     yield self._finding(Kind.INTERNAL_HOST, *match.span(), match[0].lower())
         if "://" in text:
             for match in _ONE_LABEL.finditer(text):

@@ -1,4 +1,4 @@
-"""Firms and employers: by their legal form, and by how people speak of where they work."""
+"""Firms and employers: by legal form, by where people work, by a strange word beside "company"."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from ..finding import Finding, Kind
+from .gazetteer import Gazetteer, fold
 from .words import Word, phrase_set, word_set
 
 _PIECE = r"[A-ZÄÖÜÉ][\w&'’.-]{0,24}"
@@ -36,8 +37,15 @@ _WELL_KNOWN = phrase_set(
     "starbucks;tencent;tesla;toyota;twitter;uber;unilever;visa;volkswagen;volvo;walmart;"
     "wikipedia;x;yahoo;youtube;zoom;toys r us;enron;lehman brothers;theranos;standard oil;"
     "east india;acme;contoso;foo;example;python;java;javascript;rust;linux;postgres;"
-    "kubernetes;docker;react"
+    "kubernetes;docker;react;whatsapp;telegram;discord;slack;reddit;instagram;tiktok;aws;azure;"
+    "bitcoin;ethereum;fintech;biotech;saas;b2b;b2c;csv;json;regex;fmcg;ngo;uk;us;usa;eu;it;hr"
 )
+_KINDS = word_set(
+    "company corporation startup brand university college hospital group hotel boutique"
+)
+_NAMING = word_set("called named is")
+_STRANGE = 4
+"""Letters of a name: shorter words that no list has are abbreviations, and variables of sums."""
 
 
 _LEGAL_FORMS = word_set(
@@ -84,3 +92,44 @@ def _matches(
     for at, word in enumerate(small):
         if word in _EMPLOYMENT and (match := _EMPLOYER.match(text, words[at].start)):
             yield match, 0.7
+
+
+def has_kind(folded: Sequence[str]) -> bool:
+    """Whether one of these words is a kind of firm, so that a look for strangers is worth it."""
+    return not _KINDS.isdisjoint(folded)
+
+
+def find_strangers(
+    text: str, words: Sequence[Word], folded: Sequence[str], gazetteer: Gazetteer, detector: str
+) -> Iterator[Finding]:
+    """In English, words that no list has beside "company", "university" and the like."""
+    beside = [
+        at + step
+        for at, word in enumerate(folded)
+        if word in _KINDS
+        for step in (-1, 1, 2)
+        if _is_beside(text, words, folded, at, step)
+    ]
+    flags = gazetteer.flags([fold(folded[at]) for at in beside])
+    for at in sorted({at for at, flag in zip(beside, flags, strict=True) if not flag}):
+        name = words[at].text
+        yield Finding(
+            kind=Kind.ORGANISATION,
+            start=words[at].start,
+            end=words[at].start + len(name),
+            value=name,
+            detector=detector,
+            certainty=0.6,
+        )
+
+
+def _is_beside(text: str, words: Sequence[Word], folded: Sequence[str], at: int, step: int) -> bool:
+    """Whether the word so many steps from the kind of firm with this number may be its name."""
+    other = at + step
+    if not 0 <= other < len(words) or (step == 2 and folded[at + 1] not in _NAMING):
+        return False
+    name = folded[other]
+    before = min(at, other)
+    if text[words[before].end : words[before + 1].start] != " ":
+        return False
+    return len(name) >= _STRANGE and name.isalpha() and name not in _WELL_KNOWN

@@ -65,8 +65,10 @@ class PeopleFinder:
             for span in self._sequences(text, words, flags):
                 found[span] = max(found.get(span, 0), 0.7)
             if setting.own:
-                for span in _given_names(words, flags):
-                    found.setdefault(span, 0.5)
+                for index in _given_names(words, flags):
+                    whole = fold(" ".join(word.text for word in words[index : index + 2]))
+                    if whole not in self._public:
+                        found.setdefault((words[index].start, words[index].end), 0.5)
         taken = 0
         for (start, end), certainty in sorted(
             found.items(), key=lambda one: (one[0][0], -one[0][1])
@@ -166,10 +168,10 @@ def _next_name(text: str, words: Sequence[Word], index: int) -> int | None:
     return None
 
 
-def _given_names(words: Sequence[Word], flags: Mapping[int, int]) -> Iterator[tuple[int, int]]:
-    """Given names that are nothing else, alone."""
+def _given_names(words: Sequence[Word], flags: Mapping[int, int]) -> Iterator[int]:
+    """The numbers of given names that are nothing else, alone."""
     others = WORD | PLACE
     for index, flag in flags.items():
         word = words[index]
         if flag & FIRST and not flag & others and len(word.text) > 2 and not word.text.isupper():
-            yield word.start, word.end
+            yield index

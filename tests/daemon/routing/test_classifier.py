@@ -6,7 +6,11 @@ import numpy as np
 import pytest
 from grammar import plain
 
-from ingle.daemon.routing.detectors.classifier import LinearWeights, PersonalClassifier
+from ingle.daemon.routing.detectors.classifier import (
+    LinearWeights,
+    PersonalClassifier,
+    best_passage,
+)
 from ingle.daemon.routing.detectors.features import BITS
 from ingle.daemon.routing.finding import Kind
 
@@ -35,7 +39,13 @@ def test_a_personal_passage_counts_in_a_long_text(classifier: PersonalClassifier
 
 
 @pytest.mark.parametrize(
-    "text", ["我的医生说我得了糖尿病，我该怎么办", "Il mio capo mi ha licenziato e non so che fare"]
+    "text",
+    [
+        "我的医生说我得了糖尿病，我该怎么办",
+        "Il mio capo mi ha licenziato e non so che fare",
+        "Ciao, quanto guadagna in media un barista alle prime armi?",
+        "Moj šef kaže da nije siguran kako mogu raditi iz kuće",
+    ],
 )
 def test_an_unknown_language_cannot_be_inspected(classifier: PersonalClassifier, text: str) -> None:
     assert [finding.kind for finding in classifier.find(text)] == [Kind.UNINSPECTABLE]
@@ -46,6 +56,15 @@ def test_an_unknown_language_cannot_be_inspected(classifier: PersonalClassifier,
 )
 def test_anything_is_read(classifier: PersonalClassifier, text: str) -> None:
     assert len(list(classifier.find(text))) <= 1
+
+
+def test_the_best_passage_is_where_the_weights_are() -> None:
+    weights = np.zeros(300, np.float32)
+    weights[150:160] = 1.0
+    score, start, end = best_passage(weights)
+    assert start <= 150
+    assert 160 <= end <= start + 28
+    assert score == pytest.approx(10 / np.sqrt(end - start))
 
 
 def test_weights_come_back_as_they_were_packed() -> None:

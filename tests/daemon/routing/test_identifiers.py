@@ -62,6 +62,8 @@ FOUND: list[tuple[Kind, str, str]] = [
     (Kind.IP_ADDRESS, "192.168.178.20", "ping 192.168.178.20"),
     (Kind.IP_ADDRESS, "2001:db8:85a3::8a2e:370:7334", "2001:db8:85a3::8a2e:370:7334"),
     (Kind.MAC_ADDRESS, "00:1B:44:11:3A:B7", "MAC 00:1B:44:11:3A:B7"),
+    (Kind.INTERNAL_HOST, "crm.x7k2p.mongodb.net", "no reply from crm.x7k2p.mongodb.net"),
+    (Kind.INTERNAL_HOST, "brill-hr.atlassian.net", "see https://brill-hr.atlassian.net/wiki"),
     (Kind.INTERNAL_HOST, "db-1.corp", "db-1.corp is down"),
     (Kind.INTERNAL_HOST, "build-7.prod.internal", "ssh build-7.prod.internal"),
     (Kind.INTERNAL_HOST, "jenkins", "http://jenkins:8080/job"),

@@ -53,6 +53,7 @@ def test_people_are_found(detector: NameDetector, text: str, names: list[str]) -
         "Will Grace be a word or a name? Mark the Rose.",
         "Hello World, this is Python.",
         "Dear Hiring Manager,",
+        "My favourite part of Iron Man is when Tony Stark builds it.",
         "class Alice(Bob):\n    def load(self):\n        import Carol\n    def save(self): ...\n",
         "",
     ],
@@ -94,6 +95,25 @@ def test_firms_are_found_by_their_form_or_by_who_works_there(detector: NameDetec
     )
     assert firms == ["Brennan & Sons", "Harlow Dental"]
     assert values(detector, "Google LLC bought DeepMind.", Kind.ORGANISATION) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "firms"),
+    [
+        ("Tell me about the company prefchemy in two lines.", ["prefchemy"]),
+        ("make an introduction of Ixicor company", ["Ixicor"]),
+        ("An advert for a startup called Zentravel, please.", ["Zentravel"]),
+        ("A story about Quasifin Ventures Inc. and its office", ["Quasifin Ventures"]),
+        ("Which company made the first phone? A private company may have a brand name.", []),
+        ("How do I make a WhatsApp group?", []),
+        ("Explain how a university differs from a college or a hospital group.", []),
+        ("Zorbax Company sells 40 boxes at 3 dollars. How much does it earn?", []),
+    ],
+)
+def test_a_word_that_no_list_has_beside_a_kind_of_firm_is_one(
+    detector: NameDetector, text: str, firms: list[str]
+) -> None:
+    assert values(detector, text, Kind.ORGANISATION) == firms
 
 
 def test_places_are_found_whole(detector: NameDetector) -> None:

@@ -26,6 +26,17 @@ def test_every_kind_has_a_class_and_a_name() -> None:
     assert set(DEFAULT_CLASSES) == {*Kind, IN_CONTEXT} == set(KIND_WORDS)
 
 
+def test_every_kind_reads_well_in_a_reason() -> None:
+    for key, words in KIND_WORDS.items():
+        assert words.split()[0] in ("a", "an", "the", "details", "text", "something"), key
+        assert not words.endswith((".", " ")), key
+    reason = Policy().decide(found(Kind.PERSONAL, Kind.HEALTH), route=AUTO).reason
+    assert reason == (
+        "It holds details of somebody's health and something that reads as personal, "
+        "so it stays on this machine."
+    )
+
+
 @pytest.mark.parametrize(
     ("kinds", "verdict", "rule"),
     [
