@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
+
+_DOUBLED = str.maketrans("0123456789", "0246813579")  # the sum of the digits of its double
 
 
 def luhn(digits: str) -> bool:
     """Whether the last digit is the check digit of ISO/IEC 7812."""
-    total = 0
-    for place, digit in enumerate(reversed(digits)):
-        value = int(digit) * (2 if place % 2 else 1)
-        total += value - 9 if value > 9 else value
-    return total % 10 == 0
+    doubled = digits[-2::-2].translate(_DOUBLED)
+    return (sum(map(int, digits[::-2])) + sum(map(int, doubled))) % 10 == 0
 
 
 def weighted(digits: str, weights: Sequence[int]) -> int:
     """The sum of digits times weights, as far as both go."""
-    return sum(int(digit) * weight for digit, weight in zip(digits, weights, strict=False))
+    return sum(map(operator.mul, map(int, digits), weights))
 
 
 def mod97(text: str) -> int:

@@ -10,6 +10,8 @@ import urllib.parse
 import zlib
 from collections.abc import Callable, Iterator
 
+from .text_index import digit_runs, long_words
+
 _MOST_DECODED = 65_536
 _LEAST = 5
 # In rows the first item stands alone, or a possessive repetition would take the last one along.
@@ -23,15 +25,21 @@ _BASE32 = re.compile(r"[A-Z2-7]{16,}+={0,6}")
 _HEX = re.compile(r"(?:0x)?(?:[0-9a-fA-F]{2}){6,}+(?![0-9a-zA-Z])")
 _HEX_ROW = re.compile(r"[0-9a-fA-F]{2}(?:[ ,:;]{1,2}(?:0x|\\x)?[0-9a-fA-F]{2}(?!\w)){5,}+")
 _CODE_ROW = re.compile(r"[0-9]{2,3}(?:[ ,;]{1,2}[0-9]{2,3}(?![0-9.])){5,}+")
+_LEAST_CODES = 6
+_LONGEST_CODES = 2 * (_LEAST_CODES - 1) + 3 * (_LEAST_CODES - 2)  # from the first's end to the last
 _BITS = re.compile(r"[01]{8}(?:[ ,]?[01]{8}){3,}+")
-_PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
-_ENTITY = re.compile(r"(?:&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,24});)+")
+# What repeats is written twice, since a search for a first character is many times faster.
+_PERCENT = re.compile(r"%[0-9A-Fa-f]{2}(?:%[0-9A-Fa-f]{2})*")
+_ONE_ENTITY = r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,24});"
+_ENTITY = re.compile(rf"{_ONE_ENTITY}(?:{_ONE_ENTITY})*")
 _ESCAPE = re.compile(
     r"(?:\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|\\u\{[0-9a-fA-F]{1,6}\}|\\U[0-9a-fA-F]{8}"
     r"|\\[0-3][0-7]{2})+"
 )
 _ONE_ESCAPE = re.compile(r"\\[uxU]\{?([0-9a-fA-F]+)\}?|\\([0-7]{3})")
-_QUOTED = re.compile(r"(?:=[0-9A-F]{2})+|=\r?\n")
+_QUOTED = re.compile(r"=(?:[0-9A-F]{2}(?:=[0-9A-F]{2})*|\r?\n)")
+_HEX_LETTERS = frozenset("abcdefABCDEF")
+_AROUND_WORDS = ".,;:!?()\"'"
 _PIECES = re.compile(r"([\"'`])\s{0,3}(?:\+|\.{1,2}|&|\|\||\\\n)\s{0,12}[brfu]?\1")
 
 Stretch = tuple[int, int, str]
@@ -42,6 +50,11 @@ def decoded(text: str) -> list[Stretch]:
     """All encoded stretches that say something readable, in order, without overlaps."""
     found: list[Stretch] = []
     longest = max(map(len, text.split()), default=0)
+    codes = [word for word in long_words(text) if _may_be_code(text[word[0] : word[1]])]
+    for least, finder in _IN_WORDS:
+        for start, end in codes:
+            if end - start >= least:
+                found += finder(text, start, end)
     for least, finder in _FINDERS:
         if longest >= least:
             found += finder(text)
@@ -65,6 +78,12 @@ def reads_as(code: str) -> str | None:
     return _as_text(data)
 
 
+def _may_be_code(word: str) -> bool:
+    """Whether it is more than letters with at most a capital in front, or all of them are hex."""
+    word = word.strip(_AROUND_WORDS)
+    return not (word.isalpha() and word[1:].islower()) or _HEX_LETTERS.issuperset(word)
+
+
 def _base64_lines(text: str) -> Iterator[Stretch]:
     if "\n" in text:
         for match in _BASE64_LINES.finditer(text):
@@ -73,8 +92,8 @@ def _base64_lines(text: str) -> Iterator[Stretch]:
                 yield match.start(), match.end(), said
 
 
-def _base64(text: str) -> Iterator[Stretch]:
-    for match in _BASE64.finditer(text):
+def _base64(text: str, begin: int, stop: int) -> Iterator[Stretch]:
+    for match in _BASE64.finditer(text, begin, stop):
         code = match[0]
         if not _is_mixed(code):
             continue
@@ -88,8 +107,8 @@ def _base64(text: str) -> Iterator[Stretch]:
                 yield match.start() + piece.start(), match.start() + piece.end(), said
 
 
-def _base32(text: str) -> Iterator[Stretch]:
-    for match in _BASE32.finditer(text):
+def _base32(text: str, begin: int, stop: int) -> Iterator[Stretch]:
+    for match in _BASE32.finditer(text, begin, stop):
         code = match[0].rstrip("=")
         try:
             said = _as_text(base64.b32decode(code + "=" * (-len(code) % 8)))
@@ -99,8 +118,8 @@ def _base32(text: str) -> Iterator[Stretch]:
             yield match.start(), match.end(), said
 
 
-def _hex(text: str) -> Iterator[Stretch]:
-    for match in _HEX.finditer(text):
+def _hex(text: str, begin: int, stop: int) -> Iterator[Stretch]:
+    for match in _HEX.finditer(text, begin, stop):
         yield from _of_digits(match)
 
 
@@ -121,7 +140,7 @@ def _of_digits(match: re.Match[str]) -> Iterator[Stretch]:
 
 
 def _codes(text: str) -> Iterator[Stretch]:
-    for match in _CODE_ROW.finditer(text):
+    for match in _code_rows(text):
         said = _of_codes(match[0])
         if said:
             yield match.start(), match.end(), said
@@ -131,6 +150,18 @@ def _codes(text: str) -> Iterator[Stretch]:
             said = _as_text(int(bits, 2).to_bytes(len(bits) // 8, "big"))
             if said is not None:
                 yield match.start(), match.end(), said
+
+
+def _code_rows(text: str) -> Iterator[re.Match[str]]:
+    """Matches of `_CODE_ROW`, which begin with the last three digits of a run or all of it."""
+    runs = digit_runs(text)
+    done = 0
+    for (start, end), (last, _) in zip(runs, runs[_LEAST_CODES - 1 :], strict=False):
+        near = last - end <= _LONGEST_CODES and start >= done
+        match = _CODE_ROW.match(text, max(start, end - 3)) if near else None
+        if match is not None:
+            done = match.end()
+            yield match
 
 
 def _of_codes(row: str) -> str:
@@ -185,8 +216,12 @@ def _pieces(text: str) -> Iterator[Stretch]:
             yield match.start(), match.end(), ""
 
 
+_IN_WORDS: tuple[tuple[int, Callable[[str, int, int], Iterator[Stretch]]], ...] = (
+    (8, _base64), (16, _base32), (12, _hex),
+)  # fmt: skip
+"""Those that look into one word at a time, each with the length of the shortest that it reads."""
 _FINDERS: tuple[tuple[int, Callable[[str], Iterator[Stretch]]], ...] = (
-    (40, _base64_lines), (8, _base64), (16, _base32), (12, _hex), (0, _rows), (0, _codes),
+    (40, _base64_lines), (0, _rows), (0, _codes),
     (3, _percent), (4, _entities), (4, _escapes), (3, _quoted), (0, _pieces),
 )  # fmt: skip
 """Each with the length of the shortest word that it finds anything in."""
@@ -195,9 +230,9 @@ _FINDERS: tuple[tuple[int, Callable[[str], Iterator[Stretch]]], ...] = (
 def _is_mixed(code: str) -> bool:
     """Whether it looks like a code, and not like a word, a path or a number."""
     body = code.rstrip("=")
-    upper = any(map(str.isupper, body[1:]))
-    lower = any(map(str.islower, body))
-    return (upper and lower) or (any(map(str.isdigit, body)) and (upper or lower))
+    upper = body[1:].lower() != body[1:]
+    lower = body.upper() != body
+    return (upper and lower) or ((upper or lower) and any(map(str.isdigit, body)))
 
 
 def _as_text(data: bytes) -> str | None:

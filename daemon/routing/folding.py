@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 
-_CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+from .text_index import odd_letters
+
 # Letters that are their own plain form, so that most texts need no look at each character.
 _PLAIN_RANGES = (
     (0xC0, 0x24F), (0x386, 0x3FF), (0x400, 0x52F), (0x5D0, 0x5EA), (0x621, 0x64A),
@@ -36,14 +38,7 @@ def folds(text: str) -> dict[str, str]:
     Compatibility forms (NFKC), invisible characters, marks on letters, digits of all scripts,
     and the many dashes, quotes and spaces.
     """
-    found: dict[str, str] = {}
-    if text.isascii() and not _CONTROLS.search(text):
-        return found
-    for letter in set(text):
-        plain = _fold(letter)
-        if plain != letter:
-            found[letter] = plain
-    return found
+    return {letter: plain for letter in odd_letters(text) if (plain := _fold(letter)) != letter}
 
 
 def hidden(text: str) -> list[tuple[int, int, str]]:
@@ -58,7 +53,7 @@ def hidden(text: str) -> list[tuple[int, int, str]]:
 
 def lookalikes(text: str) -> list[tuple[int, int, str]]:
     """Words that mix Latin letters or digits with letters that only look so, and their Latin."""
-    if text.isascii() or _LOOKALIKES.isdisjoint(text):
+    if text.isascii() or _LOOKALIKES.isdisjoint(odd_letters(text)):
         return []
     found: list[tuple[int, int, str]] = []
     for word in _WORD.finditer(text):
@@ -69,10 +64,9 @@ def lookalikes(text: str) -> list[tuple[int, int, str]]:
     return found
 
 
+@functools.lru_cache(maxsize=4096)
 def _fold(letter: str) -> str:
     code = ord(letter)
-    if code < 0x7F:
-        return "" if _CONTROLS.match(letter) else letter
     if any(low <= code <= high for low, high in _PLAIN_RANGES):
         return letter
     if letter in _SIGNS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -164,6 +165,7 @@ def views(text: str) -> list[View]:
 
 
 _CONTEXT = 80
+_FEW = 16
 _MOST_NESTED = 3
 _LEAST_PROSE = 24
 _BACKWARDS = (
@@ -189,11 +191,21 @@ def _folded_again(view: View) -> View:
         return view
     longer = {letter for letter, fold in plain.items() if len(fold) != 1}
     if longer:
+        any_of_them = re.compile("|".join(map(re.escape, longer)))
         edits = [
-            Edit(place, place + 1, plain[letter])
-            for place, letter in enumerate(view.text)
-            if letter in longer
+            Edit(match.start(), match.end(), plain[match[0]])
+            for match in any_of_them.finditer(view.text)
         ]
         view = view.edited(edits)
-    view.text = view.text.translate(str.maketrans(plain))
+    view.text = _written(view.text, plain)
     return view
+
+
+def _written(text: str, plain: dict[str, str]) -> str:
+    """The text with other characters for those that are in the table."""
+    # For a few this is many times faster, but it must not fold what it has just written.
+    if len(plain) <= _FEW and plain.keys().isdisjoint("".join(plain.values())):
+        for letter, fold in plain.items():
+            text = text.replace(letter, fold)
+        return text
+    return text.translate(str.maketrans(plain))

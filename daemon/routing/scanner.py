@@ -15,7 +15,6 @@ from .detectors.birthdays import BirthdayDetector
 from .detectors.cards import CardDetector
 from .detectors.classifier import PersonalClassifier
 from .detectors.contacts import EmailDetector
-from .detectors.context import forget_texts
 from .detectors.documents import DocumentDetector
 from .detectors.file_paths import PathDetector
 from .detectors.identities import IdentityDetector
@@ -31,6 +30,7 @@ from .detectors.topics import TopicDetector
 from .finding import Finding, Kind, TextPart
 from .joined_parts import joined
 from .normalised_text import views
+from .text_index import forget_texts
 
 __all__ = ["OwnWords", "Scanner", "make_scanner", "structured_detectors"]
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 from .checksums import luhn
+from .text_index import Span, digit_runs, vocabulary
 
 _DIGIT_WORDS: dict[str, str] = {
     word: digit
@@ -51,12 +54,14 @@ _ODD_ROW = re.compile(
     r"(?<![^\W_])(?<![0-9][.,])[0-9]{1,6}([^0-9A-Za-z+\"'=]{1,6})[0-9]{1,6}(?:\1[0-9]{1,6}){1,22}+"
     r"(?![^\W_])"
 )
+_LONGEST_GAP = 6
 _USUAL = frozenset({" ", "-", ".", "/", ":", ", ", "\n"})
 _GROUPS = frozenset(
     {(3, 2, 4), (3, 3, 4), (4, 6, 5), (2, 2, 2, 2, 2), (3, 3, 3), (2, 3, 3, 3), (3, 3, 3, 2)}
 )
-_LETTERED = re.compile(r"(?<!\w)[0-9](?:[ -]?[0-9OoIlSB|!]){8,22}+(?!\w)")
+_LETTERED = re.compile(r"[0-9](?<!\w[0-9])(?:[ -]?[0-9OoIlSB|!]){8,22}+(?!\w)")
 _LETTERS = str.maketrans("OoIlSB|!", "00115811")
+_GOES_ON_IN_LETTERS = re.compile(r"[0-9][ -]?[OoIlSB|!]")
 _FOURS = re.compile(r"(?<![\w.,-])[0-9]{4}(?:[^0-9]{1,48}[0-9]{4}){3}(?![\w-])")
 
 Stretch = tuple[int, int, str]
@@ -75,9 +80,12 @@ def with_digits(text: str) -> list[Stretch]:
 
 def _spelled(text: str) -> list[Stretch]:
     found: list[Stretch] = []
-    words = _WORD.findall(text.lower())
+    words = vocabulary(text).row
     hits = [place for place, word in enumerate(words) if word in _DIGIT_WORDS]
-    if not any(last - first <= _ROW for first, last in zip(hits, hits[3:], strict=False)):
+    if not any(
+        last - first <= _ROW and all(_means_digits(word, True) for word in words[first:last])
+        for first, last in zip(hits, hits[_LEAST_WORDS - 1 :], strict=False)
+    ):
         return found
     row: list[re.Match[str]] = []
     for word in _WORD.finditer(text):
@@ -135,7 +143,8 @@ def _han(text: str) -> list[Stretch]:
 def _odd_rows(text: str) -> list[Stretch]:
     """Groups of digits with the same odd sign between all of them, as no list of numbers is."""
     found: list[Stretch] = []
-    for match in _ODD_ROW.finditer(text):
+    runs = digit_runs(text)
+    for match in _matches(_ODD_ROW, text, _same_gaps(text, runs)):
         groups = re.findall(r"[0-9]+", match[0])
         digits = "".join(groups)
         sizes = tuple(map(len, groups))
@@ -146,16 +155,37 @@ def _odd_rows(text: str) -> list[Stretch]:
         if match[1] in _USUAL and not single and (len(digits) < 13 or not luhn(digits)):
             continue
         found.append((match.start(), match.end(), digits))
-    for match in _FOURS.finditer(text):
+    fours = [run for run in runs if run[1] - run[0] == 4]
+    for match in _matches(_FOURS, text, fours if len(fours) >= 4 else []):
         digits = re.sub(r"[^0-9]", "", match[0])
         if digits[0] in "3456" and luhn(digits) and len(set(digits)) > 1:
             found.append((match.start(), match.end(), digits))
     return found
 
 
+def _same_gaps(text: str, runs: Sequence[Span]) -> Iterator[Span]:
+    """Runs of digits behind which the next two have the same short gap before them."""
+    gaps = [text[before[1] : behind[0]] for before, behind in pairwise(runs)]
+    for run, gap, next_gap in zip(runs, gaps, gaps[1:], strict=False):
+        if gap == next_gap and len(gap) <= _LONGEST_GAP:
+            yield run
+
+
+def _matches(pattern: re.Pattern[str], text: str, runs: Iterable[Span]) -> Iterator[re.Match[str]]:
+    """As `finditer` of a pattern that matches from the first digit of a run or not at all."""
+    done = 0
+    for start, _ in runs:
+        match = pattern.match(text, start) if start >= done else None
+        if match is not None:
+            done = match.end()
+            yield match
+
+
 def _lettered(text: str) -> list[Stretch]:
     """`4111 llll …`: letters that look like digits, among at least as many digits."""
     found: list[Stretch] = []
+    if not _GOES_ON_IN_LETTERS.search(text):
+        return found
     for match in _LETTERED.finditer(text):
         row = match[0]
         letters = sum(map(str.isalpha, row)) + row.count("|") + row.count("!")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ..finding import Finding, Kind
-from .words import Word, phrase_set, word_set
+from .context import windows
+from .reading import Reading
+from .words import phrase_set, word_set
 
 # Every repetition is bounded, so that no text takes longer than in proportion to its length.
 _ENGLISH = re.compile(
@@ -38,6 +40,7 @@ _STREETS = word_set(
     "calle c avenida avda avd av plaza paseo carrera camino ronda via viale piazza corso rua "
     "travessa praça largo ul ulica ул улица"
 )
+_ENDS = frozenset(word[-3:] for word in (*_SUFFIXES, *_ROADS, *_STREETS))
 _STREET = re.compile(
     r"\w+[./]? ?(?:[\w.'’-]{1,24} ){0,5}?[\w'’-]{2,24},? (?:n[º°.o]{0,2} ?)?\d{1,4}\b"
 )
@@ -55,26 +58,19 @@ _ENGLISH_STREETS = word_set(
     "square close crescent gardens grove hill mews parkway pkwy highway hwy circle cir trail row "
     "walk quay parade estate nagar marg"
 )
-_NEEDED = (
-    (_ENGLISH, _ENGLISH_STREETS),
-    (_ENGLISH_SMALL, _ENGLISH_STREETS),
-    (_BOX, frozenset({"box", "postfach"})),
-)
+_BOXES = frozenset({"box", "postfach"})
+_REACH = 32  # from the digits of a postcode to the ends of all that its pattern looks at
 _PUBLIC = phrase_set(
     "10 downing street;1600 pennsylvania avenue;221b baker street;4 privet drive;"
     "742 evergreen terrace;30 rockefeller plaza;350 fifth avenue;11 wall street"
 )
 
 
-def find_addresses(
-    text: str, words: Sequence[Word], small: frozenset[str], detector: str
-) -> Iterator[Finding]:
-    """Each street address or postcode, once; `small` has the words in small letters."""
+def find_addresses(reading: Reading, detector: str) -> Iterator[Finding]:
+    """Each street address or postcode, once."""
+    text = reading.text
     taken = 0
-    patterns = [_POSTCODE, *(one for one, needed in _NEEDED if not needed.isdisjoint(small))]
-    spans = [match.span() for pattern in patterns for match in pattern.finditer(text)]
-    spans += _by_words(text, words)
-    for start, end in sorted(spans):
+    for start, end in sorted([*_postcodes(reading), *_by_number(reading), *_by_words(reading)]):
         if start < taken:
             continue
         taken = end
@@ -92,20 +88,47 @@ def find_addresses(
             )
 
 
-def _by_words(text: str, words: Sequence[Word]) -> Iterator[tuple[int, int]]:
+def _postcodes(reading: Reading) -> Iterator[tuple[int, int]]:
+    """They have digits, so that only what is around these is looked at."""
+    text = reading.text
+    for start, stop in windows(reading.numbers, _REACH, len(text)):
+        for match in _POSTCODE.finditer(text, start, stop):
+            yield match.span()
+
+
+def _by_number(reading: Reading) -> Iterator[tuple[int, int]]:
+    """Addresses that begin with the house's number, and boxes."""
+    text = reading.text
+    if not _ENGLISH_STREETS.isdisjoint(reading.vocabulary):
+        for pattern in (_ENGLISH, _ENGLISH_SMALL):
+            taken = 0
+            for start, _ in reading.numbers:
+                match = pattern.match(text, start) if start >= taken else None
+                if match is not None:
+                    taken = match.end()
+                    yield match.span()
+    if not _BOXES.isdisjoint(reading.vocabulary):
+        for match in _BOX.finditer(text):
+            yield match.span()
+
+
+def _by_words(reading: Reading) -> Iterator[tuple[int, int]]:
     """Addresses whose word for a street is part of its name, or stands before it."""
-    for at, word in enumerate(words):
-        small = word.text.lower()
-        if small.endswith(_SUFFIXES) and word.text[0].isupper():
-            house = _HOUSE.match(text, word.end)
-            if house is None or house.end() - word.end < 1:
+    text, words = reading.text, reading.words
+    streets = {word: small for word in set(words) if (small := word.lower())[-3:] in _ENDS}
+    for at in [at for at, word in enumerate(words) if word in streets]:
+        word, small = words[at], streets[words[at]]
+        start, end = reading.starts[at], reading.ends[at]
+        if small.endswith(_SUFFIXES) and word[0].isupper():
+            house = _HOUSE.match(text, end)
+            if house is None or house.end() - end < 1:
                 continue
-            alone = small in _SUFFIXES and at and words[at - 1].end + 1 == word.start
-            yield (words[at - 1].start if alone else word.start), house.end()
+            alone = small in _SUFFIXES and at and reading.ends[at - 1] + 1 == start
+            yield (reading.starts[at - 1] if alone else start), house.end()
         elif small in _ROADS:
-            before = _BEFORE_ROAD.search(text, max(0, word.start - 12), word.start)
-            road = _ROAD.match(text, word.start) if before else None
+            before = _BEFORE_ROAD.search(text, max(0, start - 12), start)
+            road = _ROAD.match(text, start) if before else None
             if before and road:
                 yield before.start(), road.end()
-        elif small in _STREETS and (street := _STREET.match(text, word.start)):
+        elif small in _STREETS and (street := _STREET.match(text, start)):
             yield street.span()

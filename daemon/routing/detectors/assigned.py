@@ -7,23 +7,24 @@ from collections.abc import Iterator
 from math import log2
 
 from ..finding import Finding, Kind
-from .context import lowered, word_ends
+from ..text_index import lowered, vocabulary
+from .context import Phrases
 
-_PASSWORD_WORDS = (
+_PASSWORD_WORDS = Phrases((
     "password", "passwort", "passwd", "passphrase", "passcode", "pwd", "kennwort", "mot de passe",
     "motdepasse", "contraseña", "contrasena", "senha", "wachtwoord", "hasło", "haslo", "lösenord",
     "adgangskode", "passord", "salasana", "heslo", "jelszó", "parola", "şifre", "пароль", "密码",
     "密碼", "パスワード", "비밀번호", "p4ssw0rd", "passw0rd", "p@ssword", "p@ssw0rd", "pa55word",
     "pin code", "pin-code", "pincode", "pin number", "mot_de_passe", "login pw",
-)  # fmt: skip
-_KEY_WORDS = (
+))  # fmt: skip
+_KEY_WORDS = Phrases((
     "api key", "api_key", "apikey", "api-key", "access key", "access_key", "access-key",
     "accesskey", "secret", "token", "private_key", "private key", "privatekey", "auth_key",
     "authkey", "signing_key", "signing key", "encryption_key", "encryption key", "master key",
     "master_key", "license_key", "licence key", "license key", "credential", "account_key",
     "accountkey", "sharedaccesskey", "session_key", "client_key", "webhook_key", "service_key",
     "schlüssel", "clave", "clé", "chave", "密钥", "recovery code", "backup code", "2fa code",
-)  # fmt: skip
+))  # fmt: skip
 _ASSIGNED = re.compile(
     r"[\w.-]{0,24}[\"'`\]*]{0,3}[^\S\n]{0,4}"
     r"(?P<sign>:=|=>|==?|：|:|-{1,2}>|\s(?:is|was|=|lautet|ist|es|est|è|é|to|zu|är|er|jest|on)\b"
@@ -85,6 +86,12 @@ _CURL_USER = re.compile(
     r"(?:\s-u|--user|--proxy-user)[\s=]{1,2}['\"]?([^\s:'\"$]{1,64}:[^\s'\"$]{3,128})"
 )
 _NETRC = re.compile(r"\blogin\s{1,4}\S{1,80}\s{1,4}password\s{1,4}(\S{3,200})")
+_SIGN = re.compile(r"[=:]")
+_LONGEST_NAME = 24
+_SESSION_ENDS = (
+    *("sid", "sessionid", "session_id", "_session", "csrftoken", "auth_token", "remember_token"),
+)
+_FIELD_ENDS = ("password", "pwd", "accountkey", "sharedaccesskey", "sharedsecretvalue")
 _HEADERS = (
     (("authorization",), _AUTHORIZATION, Kind.TOKEN),
     (("bearer",), _BEARER, Kind.TOKEN),
@@ -92,7 +99,7 @@ _HEADERS = (
     (("sid", "session", "csrftoken", "auth_token", "remember_token"), _SESSION, Kind.COOKIE),
 )
 """Words of which one is in every match, and the shape, whose group is the secret."""
-_LOGINS = ((("curl", "wget"), _CURL_USER), (("login",), _NETRC), (("pin",), _PIN))
+_LOGINS = ((("curl", "wget"), _CURL_USER), (("login",), _NETRC))
 
 
 class AssignedSecretDetector:
@@ -104,12 +111,13 @@ class AssignedSecretDetector:
         """Contract of `Detector`."""
         lower = lowered(text)
         yield from self._logins(text, lower)
-        if "password" in lower or "pwd" in lower or "key" in lower:
+        named = "password" in lower or "pwd" in lower or "key" in lower
+        if named and _is_assigned(lower, _FIELD_ENDS):
             yield from self._fields(text)
         yield from self._headers(text, lower)
-        for end in word_ends(lower, _PASSWORD_WORDS):
+        for end in _PASSWORD_WORDS.ends(text):
             yield from self._assigned(text, end, Kind.PASSWORD)
-        for end in word_ends(lower, _KEY_WORDS):
+        for end in _KEY_WORDS.ends(text):
             yield from self._assigned(text, end, Kind.API_KEY)
 
     def _assigned(self, text: str, end: int, kind: Kind) -> Iterator[Finding]:
@@ -141,6 +149,8 @@ class AssignedSecretDetector:
         for words, pattern, kind in _HEADERS:
             if not any(word in lower for word in words):
                 continue
+            if pattern is _SESSION and not _is_assigned(lower, _SESSION_ENDS):
+                continue
             for match in pattern.finditer(text):
                 if not _CODE.match(match[1]) and any(c.isdigit() for c in match[1]):
                     yield self._finding(kind, *match.span(1), match[1])
@@ -159,6 +169,9 @@ class AssignedSecretDetector:
             if any(word in lower for word in words):
                 for match in pattern.finditer(text):
                     yield self._finding(Kind.PASSWORD, *match.span(1), match[1])
+        if " pin" in f" {vocabulary(text).joined}":
+            for match in _PIN.finditer(text):
+                yield self._finding(Kind.PASSWORD, *match.span(1), match[1])
 
     def _fields(self, text: str) -> Iterator[Finding]:
         """`Server=…;Password=…`, from the first field of the line on."""
@@ -175,6 +188,13 @@ class AssignedSecretDetector:
 
     def _finding(self, kind: Kind, start: int, end: int, value: str) -> Finding:
         return Finding(kind=kind, start=start, end=end, value=value, detector=self.name)
+
+
+def _is_assigned(lower: str, names: tuple[str, ...]) -> bool:
+    """Whether an equals sign or a colon stands behind one of the names, or a quote or gap does."""
+    signs = _SIGN.finditer(lower)
+    heads = (lower[max(0, sign.start() - _LONGEST_NAME) : sign.start()] for sign in signs)
+    return any(head.rstrip().rstrip("\"'").endswith(names) for head in heads)
 
 
 def _is_secret(value: str, kind: Kind, spoken: bool, quoted: bool) -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from ..checksums import mod97
 from ..finding import Finding, Kind
-from .context import ContextWords, lowered, word_ends
+from ..text_index import digit_runs, long_words
+from .context import ContextWords, Phrases
 
 # Lengths by country, from the IBAN registry (SWIFT, release 98).
 _IBAN_LENGTHS = {
@@ -25,6 +26,7 @@ _SHORTEST_IBAN, _LONGEST_IBAN = 14, 34
 _IBAN = re.compile(
     r"(?<![A-Za-z0-9])[A-Za-z]{2}(?:[ .-]?[0-9]){2}(?:[ .\-–]{0,2}[A-Za-z0-9]){10,36}+"
 )
+_IBAN_GAPS = frozenset(" .-")
 _WALLETS = (
     ("0x", re.compile(r"0x[0-9a-fA-F]{40}(?![0-9a-zA-Z])")),
     ("bc1", re.compile(r"(?:bc|tb|ltc)1[02-9ac-hj-np-z]{25,87}(?![0-9a-zA-Z])")),
@@ -38,12 +40,12 @@ _WALLET_WORDS = ContextWords(
     "tron trx cardano ada adresse address coin* seed mnemonic private_key wif usdt brieftasche "
     "billetera cartera portefeuille portafoglio carteira кошелек 钱包"
 )
-_SEED_WORDS = (
+_SEED_WORDS = Phrases((
     "seed phrase", "seed-phrase", "seedphrase", "recovery phrase", "mnemonic", "seed words",
     "recovery words", "backup phrase", "secret phrase", "wiederherstellungs", "frase semilla",
     "phrase de récupération", "frase de recuperación", "助记词", "seed is", "wallet seed",
     "my seed",
-)  # fmt: skip
+))  # fmt: skip
 _WORD_ROW = re.compile(
     r"(?:[0-9]{1,2}[.):] ?)?[a-z]{3,8}(?:(?: {1,2}|, ?| ?\n ?)(?:[0-9]{1,2}[.):] ?)?"
     r"[a-z]{3,8}(?![a-z])){11,23}+"
@@ -65,17 +67,27 @@ class BankDetector:
 
     def find(self, text: str) -> Iterator[Finding]:
         """Contract of `Detector`."""
-        match = _IBAN.search(text)
-        while match is not None:
-            start = match.start()
+        done = 0
+        for start in _iban_starts(text):
+            match = _IBAN.match(text, start) if start >= done else None
+            if match is None:
+                continue
             end = _iban_end(match[0])
             if end:
                 value = _plain(match[0][:end])
                 yield Finding(
                     kind=Kind.IBAN, start=start, end=start + end, value=value, detector=self.name
                 )
-            # `to 200 EUR to DE89…` begins like one, and the real one is inside.
-            match = _IBAN.search(text, start + (end or 1))
+                # Else `to 200 EUR to DE89…` begins like one, and the real one is inside.
+                done = start + end
+
+
+def _iban_starts(text: str) -> Iterator[int]:
+    """Two letters before each row of digits, with at most one sign between."""
+    for digit, _ in digit_runs(text):
+        start = digit - (3 if text[digit - 1 : digit] in _IBAN_GAPS else 2)
+        if start >= 0 and text[start : start + 2].isalpha():
+            yield start
 
 
 class WalletDetector:
@@ -89,7 +101,7 @@ class WalletDetector:
             if piece in text:
                 for match in pattern.finditer(text):
                     yield self._finding(match.start(), match.end(), match[0])
-        if any(len(word) >= 25 for word in text.split()):
+        if any(end - start >= 25 for start, end in long_words(text)):
             yield from self._base58(text)
         yield from self._seeds(text)
 
@@ -112,7 +124,7 @@ class WalletDetector:
 
     def _seeds(self, text: str) -> Iterator[Finding]:
         """Behind words that say so, or as a whole line of words that are no sentence."""
-        for end in word_ends(lowered(text), _SEED_WORDS):
+        for end in _SEED_WORDS.ends(text):
             match = _WORD_ROW.search(text, end, end + 400)
             if match is not None and len(_SEED_WORD.findall(match[0])) in _SEED_LENGTHS:
                 yield self._finding(*match.span(), " ".join(_SEED_WORD.findall(match[0])))

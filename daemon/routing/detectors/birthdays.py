@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 from ..finding import Finding, Kind
-from .context import lowered, word_ends
+from .context import Phrases
 
-_WORDS = (
+_WORDS = Phrases((
     "date of birth", "birth date", "birthdate", "birthday", "dob", "d.o.b", "born", "date_of_birth",
     "geboren", "geburtsdatum", "geburtstag", "geb.", "geb", "date de naissance", "née le", "né le",
     "né(e) le", "naissance", "fecha de nacimiento", "nacido", "nacida", "nací", "nacimiento",
@@ -20,7 +20,7 @@ _WORDS = (
     "doğum tarihi",
     "doğum", "дата рождения", "родился", "родилась", "出生日期", "出生", "生年月日", "生まれ",
     "생년월일", "data nașterii", "ημερομηνία γέννησης", "тarих", "b-day", "bday", "dateofbirth",
-)  # fmt: skip
+), whole=True)  # fmt: skip
 _MONTH = r"[^\W\d_]{3,12}\.?"
 _DATE = (
     r"\d{4}[./-]\d{1,2}[./-]\d{1,2}|\d{1,2}[./-]\d{1,2}[./-](?:\d{4}|\d{2})(?!\d)"
@@ -48,7 +48,7 @@ class BirthdayDetector:
 
     def find(self, text: str) -> Iterator[Finding]:
         """Contract of `Detector`."""
-        for end in word_ends(lowered(text), _WORDS, whole=True):
+        for end in _WORDS.ends(text):
             match = _BEHIND.match(text, end)
             begin = max(0, end - 70)
             if match is None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..checksums import luhn
 from ..finding import Finding, Kind
-from .context import ContextWords, lowered, word_ends
+from .context import ContextWords, Phrases
 
 _RUN = re.compile(r"[0-9]++(?:[ .\-–/_]{1,2}[0-9]++){0,23}+")
 _GROUP = re.compile(r"[0-9]+")
@@ -50,11 +50,12 @@ _CARD_WORDS = ContextWords(
     before=60,
     after=40,
 )
-_CODE_WORDS = (
+_CODE_WORDS = Phrases((
     "cvv", "cvc", "cvn", "cvv2", "cvc2", "cid", "security code", "card code", "prüfziffer",
     "prüfnummer", "sicherheitscode", "kartenprüfnummer", "cryptogramme", "código de seguridad",
     "código de segurança", "codice di sicurezza", "security_code", "beveiligingscode",
-)  # fmt: skip
+))  # fmt: skip
+_LEAST_DIGITS = 12
 _CODE = re.compile(
     r"2?(?: (?:code|is|number|ist|est|es|è|é|number is|code "
     r"is))?[\s:=#\"'()-]{1,6}([0-9]{3,4})(?![0-9])"
@@ -71,7 +72,7 @@ class CardDetector:
         for run in _RUN.finditer(text):
             if run.end() - run.start() >= 13 and _stands_alone(text, run.start(), run.end()):
                 yield from self._in_run(text, run.start(), run[0])
-        for end in word_ends(lowered(text), _CODE_WORDS):
+        for end in _CODE_WORDS.ends(text):
             match = _CODE.match(text, end)
             if match is not None:
                 yield self._finding(match.start(1), match.end(1), match[1])
@@ -79,14 +80,17 @@ class CardDetector:
     def _in_run(self, text: str, at: int, run: str) -> Iterator[Finding]:
         """The cards in a row of groups of digits."""
         groups = list(_GROUP.finditer(run))
+        left = sum(map(str.isdigit, run))
         first = 0
-        while first < len(groups):
+        while left >= _LEAST_DIGITS:
             last = _card_from(text, at, groups, first)
             if last is None:
+                left -= len(groups[first][0])
                 first += 1
                 continue
             start, end = groups[first].start(), groups[last].end()
             yield self._finding(at + start, at + end, _digits(groups[first : last + 1]))
+            left -= sum(len(group[0]) for group in groups[first : last + 1])
             first = last + 1
 
     def _finding(self, start: int, end: int, value: str) -> Finding:
@@ -111,7 +115,7 @@ def _card_from(text: str, at: int, groups: list[re.Match[str]], first: int) -> i
         digits += groups[last][0]
         if len(digits) > 19:
             break
-        if len(digits) < 12:
+        if len(digits) < _LEAST_DIGITS:
             continue
         if not luhn(digits) or len(set(digits)) < 2:
             continue

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ..finding import Finding, Kind
-from .context import lowered
+from ..text_index import lowered, vocabulary
 
 # From the sign outwards, so that a long run of letters is looked at once.
 _LOCAL_PART = re.compile(r"[^\W_][\w.+'’&!#$%*/=?^`{|}~-]{0,63}\Z")
@@ -43,6 +43,10 @@ _HINTS = (
     "[@",
     " @", "@ ", "arroba", "arobase", "chiocciola", "(a)", "[a]", "ät",
 )  # fmt: skip
+_DOT_WORDS = frozenset({"dot", "punkt", "point", "punto", "ponto"})
+_IN_BRACKETS = re.compile(
+    rf"[\[({{<][ \t]?(?:{_AT_WORDS}|a|{'|'.join(sorted(_DOT_WORDS))}|\.)[ \t]?[\])}}>]"
+)
 _SIGNS = re.compile(rf"{_DOT}|\s", re.IGNORECASE)
 
 
@@ -60,15 +64,17 @@ class EmailDetector:
                 yield finding
             place = text.find("@", place + 1)
         lower = lowered(text)
-        if any(map(lower.__contains__, _HINTS)):
+        if any(map(lower.__contains__, _HINTS)) and _may_be_spelled(text, lower):
             yield from self._spelled(text)
 
     def _spelled(self, text: str) -> Iterator[Finding]:
         """Where signs are words; an end such as `.com` and brackets or a spelled dot are needed."""
         for sign in _AT.finditer(text):
-            name = _NAME_BEFORE.search(text[max(0, sign.start() - 100) : sign.start()])
             host = _HOST_BEHIND.match(text, sign.end())
-            if name is None or host is None or host["top"].lower() not in _TOP_NAMES.split():
+            if host is None or host["top"].lower() not in _TOP_NAMES.split():
+                continue
+            name = _NAME_BEFORE.search(text[max(0, sign.start() - 100) : sign.start()])
+            if name is None:
                 continue
             # `meet me at example.com` is no address.
             plain = sign[0].strip().isalpha() and host["dot"] is None
@@ -93,6 +99,13 @@ class EmailDetector:
         return Finding(
             kind=Kind.EMAIL, start=start, end=domain.end(), value=value, detector=self.name
         )
+
+
+def _may_be_spelled(text: str, lower: str) -> bool:
+    """Whether there is the sign, a sign's name in brackets, or a word for a dot."""
+    if "@" in text or not _DOT_WORDS.isdisjoint(vocabulary(text).runs):
+        return True
+    return _IN_BRACKETS.search(lower) is not None
 
 
 def _dot(match: re.Match[str]) -> str:

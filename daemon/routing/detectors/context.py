@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Iterable, Iterator
 
-_BEGIN = 4
+from ..text_index import lowered, vocabulary
+
 _TOKEN = re.compile(r"[^\W\d_]+")
 
 
@@ -22,6 +22,7 @@ class ContextWords:
         single = [word for word in words.split() if "_" not in word and _has_edges(word)]
         self._whole = frozenset(word for word in single if not word.endswith("*"))
         self._begins = tuple(word[:-1] for word in single if word.endswith("*"))
+        self._twos = frozenset(begin[:2] for begin in self._begins)
         others = {word.rstrip("*") for word in words.split()} - self._whole - set(self._begins)
         self._pieces = tuple(word for word in others if "_" not in word)
         self._rows = tuple(word.replace("_", " ") for word in others if "_" in word)
@@ -41,50 +42,51 @@ class ContextWords:
     def _among(self, window: str) -> bool:
         window = window.lower()
         tokens = _TOKEN.findall(window)
-        if any(token in self._whole or token.startswith(self._begins) for token in tokens):
+        if not self._whole.isdisjoint(tokens):
+            return True
+        if any(token.startswith(self._begins) for token in tokens if token[:2] in self._twos):
             return True
         row = " ".join(tokens)
         return any(map(row.__contains__, self._rows)) or any(map(row.__contains__, self._pieces))
 
 
-@functools.lru_cache(maxsize=4)
-def lowered(text: str) -> str:
-    """The text in lower case, every character in its place."""
-    lower = text.lower()
-    if len(lower) == len(text):
-        return lower
-    # A few letters are longer in lower case.
-    return "".join(low if len(low := letter.lower()) == 1 else letter for letter in text)
+class Phrases:
+    """Words and phrases in lower case that are looked for in whole texts.
 
-
-def word_ends(lower: str, words: tuple[str, ...], whole: bool = False) -> Iterator[int]:
-    """Where each of the words ends in a text in lower case.
-
-    Those that are not `whole` may be a piece of a longer name.
+    Those that are not `whole` may be a piece of a longer word.
     """
-    short, others = _by_begin(words)
-    begins = _begins(lower)
-    for begin in filter(begins.__contains__, others):
-        for word in others[begin]:
-            yield from _ends(lower, word, whole)
-    for word in short:
-        yield from _ends(lower, word, whole)
 
+    def __init__(self, phrases: Iterable[str], whole: bool = False) -> None:
+        phrases = tuple(phrases)
+        self._edged = frozenset(phrase for phrase in phrases if whole and _has_edges(phrase))
+        self._exact: dict[str, list[str]] = {}
+        self._within: dict[str, list[str]] = {}
+        for phrase in phrases:
+            core = max(_TOKEN.findall(phrase), key=len)
+            table = self._exact if phrase in self._edged else self._within
+            table.setdefault(core, []).append(phrase)
 
-def _ends(lower: str, word: str, whole: bool) -> Iterator[int]:
-    edges = whole and _has_edges(word)
-    place = lower.find(word)
-    while place >= 0:
-        end = place + len(word)
-        if not edges or _apart(lower, place, end):
-            yield end
-        place = lower.find(word, end)
+    def present(self, text: str) -> list[str]:
+        """Those whose longest word is in the text, which most texts rule nearly all out by."""
+        words = vocabulary(text)
+        cores = [(core, self._exact) for core in self._exact.keys() & words.runs]
+        cores += [(core, self._within) for core in self._within if core in words.joined]
+        return [phrase for core, table in cores for phrase in table[core]]
 
+    def ends(self, text: str) -> Iterator[int]:
+        """Where each of them ends in the text, in any case."""
+        for phrase in self.present(text):
+            yield from self.ends_of(phrase, lowered(text))
 
-def forget_texts() -> None:
-    """Drop the last texts, which are kept because every detector asks for the same."""
-    lowered.cache_clear()
-    _begins.cache_clear()
+    def ends_of(self, phrase: str, lower: str) -> Iterator[int]:
+        """Where this one ends in a text in lower case."""
+        edges = phrase in self._edged
+        place = lower.find(phrase)
+        while place >= 0:
+            end = place + len(phrase)
+            if not edges or _apart(lower, place, end):
+                yield end
+            place = lower.find(phrase, end)
 
 
 def windows(places: Iterable[tuple[int, int]], around: int, size: int) -> Iterator[tuple[int, int]]:
@@ -98,22 +100,6 @@ def windows(places: Iterable[tuple[int, int]], around: int, size: int) -> Iterat
         stop = min(size, end + around)
     if stop:
         yield begin, stop
-
-
-@functools.lru_cache(maxsize=8)
-def _begins(lower: str) -> frozenset[str]:
-    """Every four letters in a row: a look here is many times cheaper than a search of the text."""
-    return frozenset(lower[place : place + _BEGIN] for place in range(len(lower) - _BEGIN + 1))
-
-
-@functools.lru_cache(maxsize=64)
-def _by_begin(words: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, list[str]]]:
-    """The words that are too short for `_begins`, and the others by how they begin."""
-    others: dict[str, list[str]] = {}
-    for word in words:
-        if len(word) >= _BEGIN:
-            others.setdefault(word[:_BEGIN], []).append(word)
-    return tuple(word for word in words if len(word) < _BEGIN), others
 
 
 def _has_edges(word: str) -> bool:

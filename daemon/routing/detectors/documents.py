@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator
 
 from ..finding import Finding, Kind
-from .context import lowered, windows, word_ends
+from ..text_index import lowered
+from .context import Phrases, windows
 from .document_words import ABBREVIATIONS, WORDS
 
+_KINDS = [(kind, Phrases(words, whole=True)) for kind, words in WORDS]
 _BEHIND = re.compile(
     r"(?:[’'`]?s)?(?:[^\w\n]{0,3}\([^)\n]{1,20}\))?[^\w\n]{0,4}(?:[^\W\d_][\w.’']{0,12}[^\w\n]{1,4}){0,4}?"
     r"(?:\n[^\w\n]{0,4})?"
@@ -43,12 +45,14 @@ class DocumentDetector:
 
     def find(self, text: str) -> Iterator[Finding]:
         """Contract of `Detector`."""
-        numbers = (match.span() for match in _NUMBER.finditer(text))
+        numbers = [match.span() for match in _NUMBER.finditer(text)]
+        present = [(kind, words, words.present(text)) for kind, words in _KINDS] if numbers else []
         for start, stop in windows(numbers, _AROUND, len(text)):
-            lower = lowered(text[start:stop]).replace("_", " ")
-            for kind, words in WORDS:
-                for end in word_ends(lower, words, whole=True):
-                    yield from self._beside(text, kind, start + end)
+            lower = lowered(text)[start:stop].replace("_", " ")
+            for kind, words, phrases in present:
+                for phrase in phrases:
+                    for end in words.ends_of(phrase, lower):
+                        yield from self._beside(text, kind, start + end)
             for match in _ABBREVIATION.finditer(text, start, stop):
                 kind = ABBREVIATIONS.get(match[0])
                 if kind is not None and not text[match.start() - 1 : match.start()].isalnum():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,29 +50,41 @@ def features_of(reading: Reading) -> NDArray[np.uint32]:
     Names become one class, so that nobody's name is learnt; so do numbers and the words of a
     topic.
     """
-    words = ["<number>" if token.text[0].isdigit() else token.text for token in reading.tokens]
+    words = ["<number>" if token[0].isdigit() else token for token in reading.tokens]
     for at, word in zip(reading.places, reading.folded, strict=True):
         words[at] = word
-    classes = [_CLASSES.get(word, "") for word in words]
+    classes = {at: _CLASSES[word] for at, word in enumerate(words) if word in _CLASSES}
     for number, flag in reading.flags.items():
         at = reading.places[number]
         if flag & (FIRST | LAST) and not flag & WORD:
             words[at], classes[at] = "<name>", "name"
         elif flag in (0, PLACE):
-            classes[at] = classes[at] or ("place" if flag else "unknown name")
+            classes.setdefault(at, "place" if flag else "unknown name")
     for hit in reading.hits:
         for at in reading.places[hit.at : hit.at + hit.length]:
-            classes[at] = classes[at] or (hit.topic if hit.weight > 1 else f"{hit.topic} 1")
-    plain = _hashes(words)
+            classes.setdefault(at, hit.topic if hit.weight > 1 else f"{hit.topic} 1")
+    distinct = {word: number for number, word in enumerate(dict.fromkeys(words))}
+    numbers = np.array([distinct[word] for word in words], np.intp)
+    plain = _hashes(distinct)[numbers]
     rows = [
         plain,
-        _hashes([word[:_STEM] for word in words]) + np.uint32(7),
+        _hashes([word[:_STEM] for word in distinct])[numbers] + np.uint32(7),
         np.roll(plain, 1) * _GOLDEN + plain,
         np.roll(plain, 2) * _GOLDEN + plain + np.uint32(1),
-        _hashes(classes) + np.uint32(11),
-        _hashes(_pairs(classes)),
+        *_of_classes(classes, len(words)),
     ]
     return _places(np.stack(rows))
+
+
+def _of_classes(classes: dict[int, str], size: int) -> tuple[NDArray[np.uint32], ...]:
+    """Hashes of the classes of `size` tokens, and of each with the class before it."""
+    places = sorted(classes)
+    row = [classes[at] for at in places]
+    pairs = [f"{last}>{one}" for last, one in zip(["start", *row], row, strict=False)]
+    none = _hashes([""])[0]
+    alone, paired = np.full(size, none), np.full(size, none)
+    alone[places], paired[places] = _hashes(row), _hashes(pairs)
+    return alone + np.uint32(11), paired
 
 
 def features_of_whole(reading: Reading) -> NDArray[np.uint32]:
@@ -92,20 +105,9 @@ def features_of_whole(reading: Reading) -> NDArray[np.uint32]:
     return _places(_hashes([f"whole: {mark}" for mark in marks]))
 
 
-def _pairs(classes: list[str]) -> list[str]:
-    """At each token with a class: the class before it and its own."""
-    pairs: list[str] = []
-    last = "start"
-    for one in classes:
-        pairs.append(f"{last}>{one}" if one else "")
-        last = one or last
-    return pairs
-
-
 def _places(hashes: NDArray[np.uint32]) -> NDArray[np.uint32]:
     return (hashes ^ (hashes >> np.uint32(BITS))) & np.uint32(_MASK)
 
 
-def _hashes(words: list[str]) -> NDArray[np.uint32]:
-    known = {word: zlib.crc32(word.encode("utf-8", "replace")) for word in set(words)}
-    return np.array([known[word] for word in words], np.uint32)
+def _hashes(words: Iterable[str]) -> NDArray[np.uint32]:
+    return np.array([zlib.crc32(word.encode("utf-8", "replace")) for word in words], np.uint32)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
 
 from ..finding import Finding, Kind
+from ..text_index import Span
 from .context import ContextWords
 from .identity_rules import RULES, Rule, is_vin
 
@@ -17,7 +19,7 @@ _SHAPE = str.maketrans(
     "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", "9" * 10 + "A" * 52
 )
 _MOST_PIECES = 8
-_LEAST, _MOST = 8, 18
+_LEAST, _MOST, _VIN = 8, 18, 17
 _WORDS = ContextWords(
     "id_number identity identification identität* ausweis* identité identidad "
     "identidade identità identiteit* national citizen ssn social_security social_insurance "
@@ -54,49 +56,57 @@ class IdentityDetector:
             start = _left(text, region.start(), done)
             if region.end() - start < _LEAST:
                 continue
-            row: list[re.Match[str]] = []
+            row: list[Span] = []
             for piece in _PIECE.finditer(text, start, region.end()):
-                if row and text[row[-1].end() : piece.start()] not in _GAPS:
+                if row and text[row[-1][1] : piece.start()] not in _GAPS:
                     yield from self._in_row(text, row)
                     row = []
-                row.append(piece)
+                row.append(piece.span())
             yield from self._in_row(text, row)
             done = region.end()
 
-    def _in_row(self, text: str, row: list[re.Match[str]]) -> Iterator[Finding]:
+    def _in_row(self, text: str, row: list[Span]) -> Iterator[Finding]:
         """Tries every stretch of pieces with only gaps between, the longest first."""
-        first = 0
-        sizes = [len(piece[0]) for piece in row]
+        plain = "".join([text[start:end] for start, end in row])
+        if len(plain) < _LEAST:
+            return
+        shape = plain.translate(_SHAPE)
+        places = [0, *accumulate(end - start for start, end in row)]
         # One look for words around a whole row, since a table has many numbers and no words.
-        said = functools.cache(lambda: _WORDS.around(text, row[0].start(), row[-1].end()))
+        said = functools.cache(lambda: _WORDS.around(text, row[0][0], row[-1][1]))
+        first = 0
         while first < len(row):
-            taken = 1
-            size = sum(sizes[first : first + _MOST_PIECES])
-            for count in range(min(_MOST_PIECES, len(row) - first), 0, -1):
-                if _LEAST <= size <= _MOST:
-                    start, end = row[first].start(), row[first + count - 1].end()
-                    finding = self._as_id(text, start, end, said)
-                    if finding is not None:
-                        yield finding
-                        taken = count
-                        break
-                size -= sizes[first + count - 1]
+            begin, taken = places[first], 1
+            for last in range(min(first + _MOST_PIECES, len(row)), first, -1):
+                stop = places[last]
+                if not _LEAST <= stop - begin <= _MOST:
+                    continue
+                rules = self._rules.get(shape[begin:stop], ())
+                if not rules and stop - begin != _VIN:
+                    continue
+                span = row[first][0], row[last - 1][1]
+                finding = self._as_id(text, span, plain[begin:stop].upper(), rules, said)
+                if finding is not None:
+                    yield finding
+                    taken = last - first
+                    break
             first += taken
 
-    def _as_id(self, text: str, start: int, end: int, said: Callable[[], bool]) -> Finding | None:
-        raw = text[start:end]
-        plain = "".join(filter(str.isalnum, raw)).upper()
-        if len(plain) == 17 and plain[:2] != "1Z" and is_vin(plain):  # a parcel's begins so
+    def _as_id(
+        self, text: str, span: Span, plain: str, rules: Sequence[Rule], said: Callable[[], bool]
+    ) -> Finding | None:
+        start, end = span
+        if len(plain) == _VIN and plain[:2] != "1Z" and is_vin(plain):  # a parcel's begins so
             return self._finding(Kind.VEHICLE, start, end, plain)
-        rules = self._rules.get(plain.translate(_SHAPE))
-        if rules is None or not _stands_alone(text, start, end):
+        if not rules or not _stands_alone(text, start, end):
             return None
+        raw = text[start:end]
         layout = raw.translate(_SHAPE)
         if text[end : end + 1] == ")" and "(" in layout:
             layout += ")"
         for rule in rules:
             own = layout in rule.layouts or ("*" in rule.layouts and raw.upper() == raw)
-            if rule.check(plain) and (own or (said() and _WORDS.near(text, start, end))):
+            if (own or said()) and rule.check(plain) and (own or _WORDS.near(text, start, end)):
                 return self._finding(rule.kind, start, end, plain)
         return None
 

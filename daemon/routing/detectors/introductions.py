@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from .words import Word, word_set
+from .reading import Reading
+from .words import word_set
 
 _TITLES = word_set(
     "mr mrs ms miss mx dr prof professor sgt rev herr herrn frau mme mlle monsieur madame señor "
@@ -67,16 +66,21 @@ _CALLED = word_set("named called namens names nommé nommée appelé llamado lla
 _GAPS = frozenset({" ", ". ", ", ", ": ", ":", " (", ",\n", "\n"})
 
 
-def introduction(text: str, words: Sequence[Word], index: int) -> tuple[float, bool]:
+INTRODUCING = frozenset[str]().union(
+    *(_TITLES, RELATIONS, _CALLED, _GREETINGS, _CLOSINGS, _LABELS),
+    (words[-1] for words in _SELF | _SELF_PERHAPS),
+)
+
+
+def introduction(reading: Reading, index: int) -> tuple[float, bool]:
     """How sure what stands before the word makes it a person, and whether any word would do.
 
-    0 where nothing before it does. `words[index]` is the name's first word.
+    0 where nothing before it does, as where the last word before it is not `INTRODUCING`. The
+    word with the number `index`, which is not the first of the text, is the name's first.
     """
-    if index == 0:
-        return 0.0, False
-    before = [word.text.replace("’", "'").casefold() for word in words[max(0, index - 3) : index]]
-    gap = text[words[index - 1].end : words[index].start]
-    last = before[-1]
+    last = reading.small[index - 1]
+    before = reading.small[max(0, index - 3) : index]
+    gap = reading.text[reading.ends[index - 1] : reading.starts[index]]
     if gap in (" ", ". ", "."):
         if last in _TITLES:
             return 0.8, True
@@ -90,14 +94,12 @@ def introduction(text: str, words: Sequence[Word], index: int) -> tuple[float, b
             related = []
         if any(word in _POSSESSIVES for word in related):
             return 0.9, True
-    return _of_letters(text, words, index, last, gap)
+    return _of_letters(reading, index, last, gap)
 
 
-def _of_letters(
-    text: str, words: Sequence[Word], index: int, last: str, gap: str
-) -> tuple[float, bool]:
+def _of_letters(reading: Reading, index: int, last: str, gap: str) -> tuple[float, bool]:
     """As `introduction`, for what letters and forms have."""
-    if gap == " " and last in _GREETINGS and _ends(text, words, index):
+    if gap == " " and last in _GREETINGS and _ends(reading, index):
         return 0.75, True
     if "\n" in gap and not gap.strip(" ,.!\n\r-") and last in _CLOSINGS:
         return 0.8, True
@@ -106,16 +108,18 @@ def _of_letters(
     return 0.0, False
 
 
-def _ends(text: str, words: Sequence[Word], index: int) -> bool:
+def _ends(reading: Reading, index: int) -> bool:
     """Whether the greeting is over after at most three capitalised words."""
+    words = reading.words
     at = index
     while at < len(words) and at < index + 3:
-        rest = text[words[at].end : words[at].end + 2]
+        end = reading.ends[at]
+        rest = reading.text[end : end + 2]
         if not rest.strip(" ") or rest[0] in ",!:.;-\n\r":
             return True
         if rest[0] != " ":
             return False
         at += 1
-        if at < len(words) and not words[at].text[0].isupper():
+        if at < len(words) and not words[at][0].isupper():
             return False
     return False

@@ -96,11 +96,15 @@ _SMALL_WORDS = {
     "tl": word_set("ang ng sa mga ko mo na at ay hindi ako ikaw siya kami ito po para may"),
     "sw": word_set("na ya wa kwa ni la za katika kuwa mimi yangu yako hii si au kama"),
 }
+# Single letters are words of too many languages.
 _LANGUAGES_OF = {
     word: tuple(name for name, small in _SMALL_WORDS.items() if word in small)
     for word in frozenset[str]().union(*_SMALL_WORDS.values())
+    if len(word) > 1
 }
 _FOREIGN = re.compile(r"[^\W\d_\u0000-\u024f]{2,}")
+# Letters of other scripts, or marks that make such letters of Latin ones.
+_MAY_BE_FOREIGN = re.compile(r"[^\u0000-\u024f‐-‧€™]")
 _ENOUGH_FOREIGN = 8
 _WORDS_LOOKED_AT = 150
 _ENOUGH_WORDS = 12
@@ -111,14 +115,16 @@ def language_of(text: str, words: Sequence[str]) -> str:
 
     `words` are the text's, in small letters. A text too short to tell counts as English.
     """
-    foreign = sum(map(len, _FOREIGN.findall(unicodedata.normalize("NFC", text[:8000]))))
+    foreign = 0
+    if _MAY_BE_FOREIGN.search(text):
+        foreign = sum(map(len, _FOREIGN.findall(unicodedata.normalize("NFC", text[:8000]))))
     letters = sum(map(len, words))
     if foreign >= _ENOUGH_FOREIGN and foreign * 10 > letters:
         return UNKNOWN
     hits = dict.fromkeys(_SMALL_WORDS, 0)
     distinct = {*words[:_WORDS_LOOKED_AT], *words[_WORDS_LOOKED_AT:][-_WORDS_LOOKED_AT:]}
-    for word in distinct:
-        for language in _LANGUAGES_OF.get(word, ()) if len(word) > 1 else ():
+    for word in distinct & _LANGUAGES_OF.keys():
+        for language in _LANGUAGES_OF[word]:
             hits[language] += 1
     best = max(hits, key=lambda language: (hits[language], language in KNOWN))
     known = max(KNOWN, key=lambda language: hits[language])

@@ -13,7 +13,7 @@ from .shipped import shipped
 _STEM = 4
 
 
-class Hit(msgspec.Struct, frozen=True):
+class Hit(msgspec.Struct, frozen=True, gc=False):
     """A word or phrase of a topic: `length` words from the word with the number `at` on."""
 
     at: int
@@ -26,10 +26,10 @@ class Lexicon:
     """Looks words up by themselves, by their beginnings and as parts of phrases.
 
     The file has sections `[topic]` of lines `WEIGHT word word* a_phrase …`; those of the sections
-    `event`, `general` and `study` have no weight.
+    `event`, `general` and `study` have no weight. Entries of less than the `least` are left out.
     """
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, least: int = 0) -> None:
         self._words: dict[str, list[tuple[str, int]]] = {}
         self._stems: dict[str, list[tuple[str, str, int]]] = {}
         self._phrases: dict[str, list[tuple[tuple[str, ...], str, int]]] = {}
@@ -38,16 +38,19 @@ class Lexicon:
             if line.startswith("["):
                 topic = line.strip("[]")
             elif line and not line.startswith("#"):
-                self._add_line(topic, line.split())
+                self._add_line(topic, line.split(), least)
         self._first = self._words.keys() | self._phrases.keys()
+        self._seconds = {first: _seconds(found) for first, found in self._phrases.items()}
 
     @classmethod
-    def shipped(cls, language: str) -> Lexicon:
+    def shipped(cls, language: str, least: int = 0) -> Lexicon:
         """The one that comes with ingle for this language."""
-        return cls(shipped(f"topics.{language}.txt").decode())
+        return cls(shipped(f"topics.{language}.txt").decode(), least)
 
-    def _add_line(self, topic: str, entries: list[str]) -> None:
+    def _add_line(self, topic: str, entries: list[str], least: int) -> None:
         weight = int(entries.pop(0)) if topic in TOPICS else 1
+        if weight < least:
+            return
         for entry in map(fold, entries):
             first, *rest = entry.split("_")
             if rest:
@@ -62,20 +65,29 @@ class Lexicon:
 
     def hits(self, words: Sequence[str]) -> list[Hit]:
         """Everything that the folded words match, in their order; phrases before their words."""
+        first, stems = self._first, self._stems
+        known = {
+            word: self._alone(word) for word in set(words) if word in first or word[:_STEM] in stems
+        }
         found: list[Hit] = []
-        for at, word in enumerate(words):
-            stems = self._stems.get(word[:_STEM])
-            if stems is None and word not in self._first:
-                continue
-            for rest, topic, weight in self._phrases.get(word, ()):
-                if _follows(words, at, rest):
-                    found.append(Hit(at, len(rest) + 1, topic, weight))
-            for topic, weight in self._words.get(word, ()):
+        for at in [at for at, word in enumerate(words) if word in known]:
+            word = words[at]
+            if word in self._seconds and at + 1 < len(words):
+                exact, begins = self._seconds[word]
+                if words[at + 1] in exact or words[at + 1].startswith(begins):
+                    for rest, topic, weight in self._phrases[word]:
+                        if _follows(words, at, rest):
+                            found.append(Hit(at, len(rest) + 1, topic, weight))
+            for topic, weight in known[word]:
                 found.append(Hit(at, 1, topic, weight))
-            for stem, topic, weight in stems or ():
-                if word.startswith(stem):
-                    found.append(Hit(at, 1, topic, weight))
         return found
+
+    def _alone(self, word: str) -> list[tuple[str, int]]:
+        """Topics and weights of the word by itself and of its stems."""
+        stems = self._stems.get(word[:_STEM], ())
+        return self._words.get(word, []) + [
+            (topic, weight) for stem, topic, weight in stems if word.startswith(stem)
+        ]
 
 
 TOPICS = {
@@ -91,6 +103,20 @@ TOPICS = {
         Kind.RELIGION,
     )
 }
+
+
+def _seconds(
+    phrases: list[tuple[tuple[str, ...], str, int]],
+) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Which words may come second in the phrases, and how others begin that may."""
+    exact: set[str] = set()
+    begins: set[str] = set()
+    for (second, *more), _, _ in phrases:
+        if second.endswith("*") and not more:
+            begins.add(second[:-1])
+        else:
+            exact.add(second)
+    return frozenset(exact), tuple(begins)
 
 
 def _follows(words: Sequence[str], at: int, rest: tuple[str, ...]) -> bool:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from ..finding import Finding, Kind
-from .context import lowered, windows, word_ends
+from ..text_index import lowered
+from .context import Phrases, windows
 
 _THIS = (
     r"(?: (?:this|it|that|the following|any of this|all of this|these|das|dies|dieses|ceci|esto"
@@ -67,7 +68,7 @@ _CONFIDENTIAL = re.compile(
     r"|机密|機密|内部资料|社外秘|部外秘|대외비|기밀"
 )  # fmt: skip
 # A piece of every phrase: only around these is looked at all, since most texts have few.
-_PRIVATE_PIECES = (
+_PRIVATE_PIECES = Phrases((
     "local", "private", "secret", "confidential", "offline", "between", "yourself", "on my",
     "on this",
     "share", "send", "upload", "forward", "disclos", "leak", "publi", "distribut", "post", "repeat",
@@ -79,8 +80,8 @@ _PRIVATE_PIECES = (
     "lokaal", "onder ons", "udostęp", "rozpowsz", "dela inte", "del ikke", "paylaş", "распростран",
     "пересыл", "делиться", "публиков", "локально", "между нами", "外传", "分享", "转发", "上传",
     "本地", "保密", "他言", "共有", "공유",
-)  # fmt: skip
-_CONFIDENTIAL_PIECES = (
+))  # fmt: skip
+_CONFIDENTIAL_PIECES = Phrases((
     "confiden", "internal", "company", "propriet", "trade secret", "nda", "disclosure", "attorney",
     "privileged", "top secret", "tlp", "not yet public", "unreleased", "need", "embargoed",
     "classified",
@@ -91,7 +92,7 @@ _CONFIDENTIAL_PIECES = (
     "luottamuk",
     "gizli", "důvěrn", "bizalmas", "конфиденц", "служебн", "тайна", "机密", "機密", "内部", "社外",
     "部外", "대외비", "기밀",
-)  # fmt: skip
+))  # fmt: skip
 _AROUND = 60
 
 
@@ -107,7 +108,7 @@ class MarkDetector:
             (Kind.MARKED_PRIVATE, _PRIVATE_PIECES, _PRIVATE),
             (Kind.CONFIDENTIAL, _CONFIDENTIAL_PIECES, _CONFIDENTIAL),
         ):
-            places = sorted((end, end) for end in word_ends(lower, pieces))
+            places = sorted((end, end) for end in pieces.ends(text))
             for match in _in_windows(pattern, lower, places):
                 yield Finding(
                     kind=kind,

@@ -10,8 +10,7 @@ from .addresses import find_addresses
 from .gazetteer import PLACE, fold
 from .organisations import find_organisations, find_strangers, has_kind
 from .people import PeopleFinder
-from .reading import Reader
-from .words import Word
+from .reading import Reader, Reading
 
 _LONGEST_PLACE = 3
 
@@ -32,39 +31,37 @@ class NameDetector:
         """Persons, then addresses, organisations and places, each in the text's order."""
         reading = self._reader.read(text)
         if not reading.setting.code:
-            yield from self._people.find(text, reading.words, reading.flags, reading.setting)
-        yield from find_addresses(text, reading.words, frozenset(reading.small), self.name)
+            yield from self._people.find(reading)
+        yield from find_addresses(reading, self.name)
         if reading.setting.own or not reading.setting.exercise:
-            yield from find_organisations(text, reading.words, reading.small, self.name)
+            yield from find_organisations(reading, self.name)
             if not reading.setting.code and has_kind(reading.folded) and reading.language == "en":
-                gazetteer = self._reader.tables.gazetteer
-                yield from find_strangers(text, reading.words, reading.folded, gazetteer, self.name)
+                yield from find_strangers(reading, self._reader.tables.gazetteer, self.name)
         if not reading.setting.made_up:
-            yield from self._places(text, reading.words, reading.flags)
+            yield from self._places(reading)
 
-    def _places(self, text: str, words: list[Word], flags: dict[int, int]) -> Iterator[Finding]:
+    def _places(self, reading: Reading) -> Iterator[Finding]:
         """Capitalised places that are nothing else, the longest first."""
+        text, flags, words = reading.text, reading.flags, reading.words
+        starts, ends = reading.starts, reading.ends
         phrases: list[tuple[int, int]] = []
         for index in flags:
             for length in range(_LONGEST_PLACE, 1, -1):
-                last = words[index : index + length]
-                if len(last) == length and last[-1].text[0].isupper():
+                if index + length - 1 in flags:
                     phrases.append((index, length))
         names = [
-            fold(" ".join(text[words[at].start : words[at + length - 1].end].split()))
+            fold(" ".join(text[starts[at] : ends[at + length - 1]].split()))
             for at, length in phrases
         ]
         known = self._reader.tables.gazetteer.flags(names)
         spans = [span for span, found in zip(phrases, known, strict=True) if found & PLACE]
-        spans += [
-            (at, 1) for at, found in flags.items() if found == PLACE and len(words[at].text) > 2
-        ]
+        spans += [(at, 1) for at, found in flags.items() if found == PLACE and len(words[at]) > 2]
         taken = -1
         for at, length in sorted(spans, key=lambda span: (span[0], -span[1])):
             if at <= taken:
                 continue
             taken = at + length - 1
-            start, end = words[at].start, words[taken].end
+            start, end = starts[at], ends[taken]
             yield Finding(
                 kind=Kind.PLACE,
                 start=start,

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ipaddress import AddressValueError, IPv6Address
 
 from ..finding import Finding, Kind
+from ..text_index import Span, lowered
 from .context import ContextWords
 
 _IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![\w]|\.\d)")
@@ -15,6 +16,8 @@ _IPV6 = re.compile(
     r"[0-9A-Fa-f]{0,4}:(?:[0-9A-Fa-f]{0,4}:){1,7}(?:\d{1,3}(?:\.\d{1,3}){3}"
     r"|[0-9A-Fa-f]{0,4})(?![\w:])"
 )
+_COLON, _HEX_DIGITS = re.compile(":"), frozenset("0123456789abcdefABCDEF")
+_IN_MAC = re.compile(r"[:-][0-9A-Fa-f]{2}[:-]")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(?:([:-])[0-9A-Fa-f]{2})(?:\1[0-9A-Fa-f]{2}){4}(?![\w:-])")
 _DOTTED_MAC = re.compile(r"[0-9a-f]{4}\.[0-9a-f]{4}\.[0-9a-f]{4}(?![\w.])")
 _HOST = re.compile(
@@ -86,7 +89,7 @@ class NetworkDetector:
                 yield self._finding(Kind.IP_ADDRESS, start, match.end(), found)
 
     def _ipv6(self, text: str) -> Iterator[Finding]:
-        for match in _IPV6.finditer(text):
+        for match in _ipv6_matches(text):
             found, start = match[0], match.start()
             # Times and ratios have colons too; an address has a letter or a gap, and is longer.
             if len(found) < 7 or text[max(0, start - 1) : start].isalnum():
@@ -104,9 +107,9 @@ class NetworkDetector:
                 yield self._finding(Kind.IP_ADDRESS, start, match.end(), str(address))
 
     def _macs(self, text: str) -> Iterator[Finding]:
-        lower = text.lower()
+        lower = lowered(text)
         dotted = _DOTTED_MAC.finditer(text) if "mac" in lower or "interface" in lower else ()
-        pairs = _MAC.finditer(text) if max(text.count(":"), text.count("-")) >= 5 else ()
+        pairs = _MAC.finditer(text) if _IN_MAC.search(text) else ()
         for match in itertools.chain(pairs, dotted):
             before = text[max(0, match.start() - 1) : match.start()]
             plain = "".join(filter(str.isalnum, match[0])).lower()
@@ -115,11 +118,12 @@ class NetworkDetector:
             yield self._finding(Kind.MAC_ADDRESS, *match.span(), plain)
 
     def _hosts(self, text: str) -> Iterator[Finding]:
-        if any(ending in text for ending in _ENDINGS):
-            for match in _HOST.finditer(text):
+        words = _words_with_endings(text) if any(map(text.__contains__, _ENDINGS)) else ()
+        for begin, stop in words:
+            for match in _HOST.finditer(text, begin, stop):
                 if self._is_host(text, match):
                     yield self._finding(Kind.INTERNAL_HOST, *match.span(), match[0].lower())
-            for match in _OWN_HOST.finditer(text):
+            for match in _OWN_HOST.finditer(text, begin, stop):
                 if not text[max(0, match.start() - 1) : match.start()].isalnum():
                     yield self._finding(Kind.INTERNAL_HOST, *match.span(), match[0].lower())
         if any(end in text for end in _RENTED_ENDS) and any(one in text for one in _RENTED):
@@ -157,3 +161,36 @@ _ENDINGS = (
     ".local", ".internal", ".private", ".home", ".intra", ".corp", ".lan", "intranet", "internal.",
     "corp.", "vpn.", "sso.", "ldap.", "staging.", "bastion.", "jumphost.", ".int.",
 )  # fmt: skip
+
+
+def _words_with_endings(text: str) -> list[Span]:
+    """The words between spaces that have the name of an own network in any case."""
+    lower = lowered(text)
+    spans: set[Span] = set()
+    for ending in _ENDINGS:
+        place = lower.find(ending)
+        while place >= 0:
+            begin, stop = place, place + len(ending)
+            while begin and not text[begin - 1].isspace():
+                begin -= 1
+            while stop < len(text) and not text[stop].isspace():
+                stop += 1
+            spans.add((begin, stop))
+            place = lower.find(ending, stop)
+    return sorted(spans)
+
+
+def _ipv6_matches(text: str) -> Iterator[re.Match[str]]:
+    """Matches of `_IPV6`, which have up to four digits before the first of two near colons."""
+    colons = [match.start() for match in _COLON.finditer(text)]
+    done = 0
+    for colon, behind in itertools.pairwise(colons):
+        if colon < done or behind - colon > 5:
+            continue
+        start = colon
+        while start > max(done, colon - 4) and text[start - 1] in _HEX_DIGITS:
+            start -= 1
+        match = _IPV6.match(text, start)
+        if match is not None:
+            done = match.end()
+            yield match

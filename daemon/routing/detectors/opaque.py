@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..decoding import reads_as
 from ..finding import Finding, Kind
+from ..text_index import long_words
 
 _LEAST = 256
 _CODE = re.compile(
@@ -18,7 +19,8 @@ _HEX = re.compile(
 )
 _DATA = re.compile(r"data:[a-z]{1,20}/[a-z0-9.+-]{1,60};base64,", re.IGNORECASE)
 _LEAST_KINDS = 3
-_LEAST_LINE = 32
+# But for the first, every line of a code is so long, and all but the first together so much.
+_LEAST_LINE, _LEAST_LONG = 32, 200
 _HEX_LETTERS = frozenset("0123456789abcdef\r\n \t")
 
 
@@ -29,8 +31,8 @@ class OpaqueDetector:
 
     def find(self, text: str) -> Iterator[Finding]:
         """Contract of `Detector`."""
-        long = len(text) >= _LEAST and max(map(len, text.split()), default=0) >= _LEAST_LINE
-        for pattern in (_CODE, _HEX) if long else ():
+        lines = [end - start for start, end in long_words(text) if end - start >= _LEAST_LINE]
+        for pattern in (_CODE, _HEX) if sum(lines) >= _LEAST_LONG else ():
             for match in pattern.finditer(text):
                 if _is_code(match[0]) and reads_as(match[0]) is None:
                     yield self._finding(*match.span())

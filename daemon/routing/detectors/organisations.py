@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 
 from ..finding import Finding, Kind
 from .gazetteer import Gazetteer, fold
-from .words import Word, phrase_set, word_set
+from .reading import Reading
+from .words import phrase_set, word_set
 
 _PIECE = r"[A-ZÄÖÜÉ][\w&'’.-]{0,24}"
 _NAME = rf"{_PIECE}(?: (?:(?:&|and|und|et|y|of|de|für|von) )?{_PIECE}){{0,4}}"
@@ -48,10 +49,13 @@ _STRANGE = 4
 """Letters of a name: shorter words that no list has are abbreviations, and variables of sums."""
 
 
+# A word, or a piece of one, of every match of `_LEGAL`.
 _LEGAL_FORMS = word_set(
-    "inc llc l ltd limited plc llp corp corporation gmbh ggmbh ag kg ohg ug se e s sa sarl sas sl "
-    "srl spa b bv nv pty oy ab aps a kft ltda lda pvt sdn holdings solicitors associates"
+    "Inc LLC Ltd Limited PLC plc LLP Corp Corporation GmbH gGmbH AG KG OHG UG SE SA SARL SAS SL "
+    "SRL SpA BV NV Pty Oy AB ApS Kft Ltda Lda Pvt Sdn Holdings Solicitors Associates"
 )
+_DOTTED_FORMS = ("L.L.C", "e.V", "S.A", "S.L", "S.r.l", "B.V", "A/S")
+_IN_WORDS = re.compile(r"['’-]")
 # How the phrases of `_EMPLOYER` begin.
 _EMPLOYMENT = word_set(
     "i my works working employed on here team position job role application joined ich arbeite "
@@ -59,15 +63,10 @@ _EMPLOYMENT = word_set(
 )
 
 
-def find_organisations(
-    text: str, words: Sequence[Word], small: Sequence[str], detector: str
-) -> Iterator[Finding]:
-    """Each firm once; those that everybody knows only where somebody works there.
-
-    `small` are the words in small letters.
-    """
+def find_organisations(reading: Reading, detector: str) -> Iterator[Finding]:
+    """Each firm once; those that everybody knows only where somebody works there."""
     seen: set[str] = set()
-    for match, certainty in _matches(text, words, small):
+    for match, certainty in _matches(reading):
         name = match[1].rstrip(".,'’")
         key = name.casefold()
         if key in seen or (match.re is _LEGAL and key in _WELL_KNOWN):
@@ -83,15 +82,24 @@ def find_organisations(
         )
 
 
-def _matches(
-    text: str, words: Sequence[Word], small: Sequence[str]
-) -> Iterator[tuple[re.Match[str], float]]:
+def _matches(reading: Reading) -> Iterator[tuple[re.Match[str], float]]:
     """Where a pattern matches; they are slow, so only where there is a sign of it."""
-    if not _LEGAL_FORMS.isdisjoint(small):
+    text = reading.text
+    if _has_legal_form(text, reading.words):
         yield from ((match, 0.85) for match in _LEGAL.finditer(text))
-    for at, word in enumerate(small):
-        if word in _EMPLOYMENT and (match := _EMPLOYER.match(text, words[at].start)):
+    for at, word in enumerate(reading.small):
+        if word in _EMPLOYMENT and (match := _EMPLOYER.match(text, reading.starts[at])):
             yield match, 0.7
+
+
+def _has_legal_form(text: str, words: Sequence[str]) -> bool:
+    if any(map(text.__contains__, _DOTTED_FORMS)):
+        return True
+    known = frozenset(words)
+    if not _LEGAL_FORMS.isdisjoint(known):
+        return True
+    rows = [word for word in known if not word.isalpha()]
+    return any(not _LEGAL_FORMS.isdisjoint(_IN_WORDS.split(word)) for word in rows)
 
 
 def has_kind(folded: Sequence[str]) -> bool:
@@ -99,37 +107,36 @@ def has_kind(folded: Sequence[str]) -> bool:
     return not _KINDS.isdisjoint(folded)
 
 
-def find_strangers(
-    text: str, words: Sequence[Word], folded: Sequence[str], gazetteer: Gazetteer, detector: str
-) -> Iterator[Finding]:
+def find_strangers(reading: Reading, gazetteer: Gazetteer, detector: str) -> Iterator[Finding]:
     """In English, words that no list has beside "company", "university" and the like."""
+    folded = reading.folded
     beside = [
         at + step
         for at, word in enumerate(folded)
         if word in _KINDS
         for step in (-1, 1, 2)
-        if _is_beside(text, words, folded, at, step)
+        if _is_beside(reading, at, step)
     ]
     flags = gazetteer.flags([fold(folded[at]) for at in beside])
     for at in sorted({at for at, flag in zip(beside, flags, strict=True) if not flag}):
-        name = words[at].text
+        name = reading.words[at]
         yield Finding(
             kind=Kind.ORGANISATION,
-            start=words[at].start,
-            end=words[at].start + len(name),
+            start=reading.starts[at],
+            end=reading.ends[at],
             value=name,
             detector=detector,
             certainty=0.6,
         )
 
 
-def _is_beside(text: str, words: Sequence[Word], folded: Sequence[str], at: int, step: int) -> bool:
+def _is_beside(reading: Reading, at: int, step: int) -> bool:
     """Whether the word so many steps from the kind of firm with this number may be its name."""
-    other = at + step
-    if not 0 <= other < len(words) or (step == 2 and folded[at + 1] not in _NAMING):
+    folded, other = reading.folded, at + step
+    if not 0 <= other < len(folded) or (step == 2 and folded[at + 1] not in _NAMING):
         return False
     name = folded[other]
     before = min(at, other)
-    if text[words[before].end : words[before + 1].start] != " ":
+    if reading.text[reading.ends[before] : reading.starts[before + 1]] != " ":
         return False
     return len(name) >= _STRANGE and name.isalpha() and name not in _WELL_KNOWN

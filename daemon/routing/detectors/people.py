@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 from ..finding import Finding, Kind
 from .gazetteer import FIRST, LAST, PLACE, WORD, fold
-from .introductions import introduction
-from .setting import Setting
+from .introductions import INTRODUCING, introduction
+from .reading import Reading
 from .shipped import shipped
-from .words import Word, word_set
+from .words import word_set
 
 _BIOGRAPHY = word_set(
     "biography famous wikipedia nobel president philosopher composer painter inventor actor "
@@ -45,30 +45,29 @@ class PeopleFinder:
         lines = shipped("public_figures.txt").decode().splitlines()
         return cls(frozenset(fold(line) for line in lines if line and not line.startswith("#")))
 
-    def find(
-        self, text: str, words: Sequence[Word], flags: Mapping[int, int], setting: Setting
-    ) -> Iterator[Finding]:
-        """Each person with the surest sign of them; `flags` are of the capitalised words."""
+    def find(self, reading: Reading) -> Iterator[Finding]:
+        """Each person with the surest sign of them."""
+        text, setting = reading.text, reading.setting
         if setting.made_up:
             return
         found: dict[tuple[int, int], float] = {}
-        for index in flags:
-            certainty, alone = introduction(text, words, index)
-            end = self._named(text, words, index, flags, alone) if certainty else None
+        small = reading.small
+        for index in [at for at in reading.flags if at and small[at - 1] in INTRODUCING]:
+            certainty, alone = introduction(reading, index)
+            end = _named(reading, index, alone) if certainty else None
             if end is not None:
-                found[words[index].start, end] = certainty
+                found[reading.starts[index], end] = certainty
         biography = setting.own == 0 and (
-            _WHO.search(text[:500]) is not None
-            or any(word.text.casefold() in _BIOGRAPHY for word in words[:100])
+            _WHO.search(text[:500]) is not None or not _BIOGRAPHY.isdisjoint(reading.small[:100])
         )
         if not biography:
-            for span in self._sequences(text, words, flags):
+            for span in _sequences(reading):
                 found[span] = max(found.get(span, 0), 0.7)
             if setting.own:
-                for index in _given_names(words, flags):
-                    whole = fold(" ".join(word.text for word in words[index : index + 2]))
+                for index in _given_names(reading):
+                    whole = fold(" ".join(reading.words[index : index + 2]))
                     if whole not in self._public:
-                        found.setdefault((words[index].start, words[index].end), 0.5)
+                        found.setdefault((reading.starts[index], reading.ends[index]), 0.5)
         taken = 0
         for (start, end), certainty in sorted(
             found.items(), key=lambda one: (one[0][0], -one[0][1])
@@ -84,47 +83,6 @@ class PeopleFinder:
                     certainty=certainty,
                 )
 
-    def _named(
-        self, text: str, words: Sequence[Word], index: int, flags: Mapping[int, int], alone: bool
-    ) -> int | None:
-        """Where the name that something introduces ends; None if it is no name."""
-        end, strength = None, 0
-        first = index
-        while index < min(len(words), first + 5):
-            word = words[index].text
-            if index > first and text[words[index - 1].end : words[index].start] not in (" ", ". "):
-                break
-            if word[0].isupper():
-                flag = flags[index]
-                if word.casefold() in _NOBODY or _is_plain(flag, alone):
-                    break
-                end = words[index].end
-                strength += 2 if flag & (FIRST | LAST) else 1
-            elif word not in _PARTICLES:
-                break
-            index += 1
-        return end if alone or strength >= 2 else None
-
-    def _sequences(
-        self, text: str, words: Sequence[Word], flags: Mapping[int, int]
-    ) -> Iterator[tuple[int, int]]:
-        """Given name and surname next to one another, with initials and particles between."""
-        order = sorted(flags)
-        for index in order:
-            after = _next_name(text, words, index)
-            if after is None or after not in flags:
-                continue
-            first, last = words[index], words[after]
-            if (
-                min(len(first.text), len(last.text)) < 2
-                or first.text.isupper() != last.text.isupper()
-            ):
-                continue
-            straight = _strength(flags[index], FIRST) + _strength(flags[after], LAST)
-            turned = _strength(flags[index], LAST) + _strength(flags[after], FIRST)
-            if max(straight, turned - 1) >= _ENOUGH and "\n" not in text[first.start : last.end]:
-                yield first.start, last.end
-
     def _is_public(self, name: str) -> bool:
         """Whether everybody knows the name: a whole one, or a surname alone."""
         folded = fold(" ".join(name.replace(".", "").split()))
@@ -134,6 +92,51 @@ class PeopleFinder:
             or folded in self._public
             or " ".join(words[-2:]) in self._public
         )
+
+
+def _named(reading: Reading, index: int, alone: bool) -> int | None:
+    """Where the name that something introduces ends; None if it is no name."""
+    end, strength = None, 0
+    first = index
+    while index < min(len(reading.words), first + 5):
+        word = reading.words[index]
+        if index > first and _gap(reading, index) not in (" ", ". "):
+            break
+        if word[0].isupper():
+            flag = reading.flags[index]
+            if word.casefold() in _NOBODY or _is_plain(flag, alone):
+                break
+            end = reading.ends[index]
+            strength += 2 if flag & (FIRST | LAST) else 1
+        elif word not in _PARTICLES:
+            break
+        index += 1
+    return end if alone or strength >= 2 else None
+
+
+def _gap(reading: Reading, index: int) -> str:
+    """What stands between the word and the one before it."""
+    return reading.text[reading.ends[index - 1] : reading.starts[index]]
+
+
+def _sequences(reading: Reading) -> Iterator[tuple[int, int]]:
+    """Given name and surname next to one another, with initials and particles between."""
+    words, flags = reading.words, reading.flags
+    followed = [
+        at for at in flags if at + 1 in flags or not _PARTICLES.isdisjoint(words[at + 1 : at + 2])
+    ]
+    for index in followed:
+        after = _next_name(reading, index)
+        if after is None:
+            continue
+        first, last = words[index], words[after]
+        if min(len(first), len(last)) < 2 or first.isupper() != last.isupper():
+            continue
+        straight = _strength(flags[index], FIRST) + _strength(flags[after], LAST)
+        turned = _strength(flags[index], LAST) + _strength(flags[after], FIRST)
+        start, end = reading.starts[index], reading.ends[after]
+        if max(straight, turned - 1) >= _ENOUGH and "\n" not in reading.text[start:end]:
+            yield start, end
 
 
 def _is_plain(flag: int, alone: bool) -> bool:
@@ -150,28 +153,27 @@ def _strength(flag: int, wanted: int) -> int:
     return 0 if flag & WORD else 1
 
 
-def _next_name(text: str, words: Sequence[Word], index: int) -> int | None:
+def _next_name(reading: Reading, index: int) -> int | None:
     """The word that may be the surname after this one: the next but initials and particles."""
-    after = index + 1
-    while after < len(words) and after <= index + 3:
-        between = text[words[after - 1].end : words[after].start]
-        if between not in (" ", ". "):
+    words = reading.words
+    for after in range(index + 1, min(len(words), index + 4)):
+        word = words[after]
+        if after not in reading.flags and word not in _PARTICLES:
             return None
-        word = words[after].text
-        if between == ". " and not _INITIALS.match(words[after - 1].text):
+        between = _gap(reading, after)
+        if between != " " and (between != ". " or not _INITIALS.match(words[after - 1])):
             return None
         if word[0].isupper() and len(word) > 1:
             return after
         if word not in _PARTICLES and not _INITIALS.match(word):
             return None
-        after += 1
     return None
 
 
-def _given_names(words: Sequence[Word], flags: Mapping[int, int]) -> Iterator[int]:
+def _given_names(reading: Reading) -> Iterator[int]:
     """The numbers of given names that are nothing else, alone."""
     others = WORD | PLACE
-    for index, flag in flags.items():
-        word = words[index]
-        if flag & FIRST and not flag & others and len(word.text) > 2 and not word.text.isupper():
+    for index, flag in reading.flags.items():
+        word = reading.words[index]
+        if flag & FIRST and not flag & others and len(word) > 2 and not word.isupper():
             yield index

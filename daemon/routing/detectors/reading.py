@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 
 from .gazetteer import Gazetteer, fold
 from .language import KNOWN, UNKNOWN, language_of
 from .lexicon import Hit, Lexicon
 from .setting import Setting, setting_of
-from .words import Word, tokens_of
+from .words import tokens_of
+
+_DIGITS = re.compile(r"\d+")
 
 
 class Tables:
@@ -24,22 +27,41 @@ class Tables:
         """Words of topics, by language."""
         return {language: Lexicon.shipped(language) for language in KNOWN}
 
+    @cached_property
+    def strong_english(self) -> Lexicon:
+        """The English words of topics with the highest weight."""
+        return Lexicon.shipped("en", least=3)
+
 
 class Reading:
     """A text, its words, and what they say of it; each answer is worked out when first asked.
 
-    `words[n]` is the token with the number `places[n]`; `small` has the words in small letters,
-    `folded` without accents too.
+    `words[n]` is the token with the number `places[n]`, from character `starts[n]` up to `ends[n]`;
+    `small` has the words in small letters, `folded` without accents too.
     """
 
     def __init__(self, text: str, tables: Tables) -> None:
         self.text = text
-        self.tokens = tokens_of(text)
-        self.places = [at for at, token in enumerate(self.tokens) if token.text[0].isalpha()]
-        self.words: list[Word] = [self.tokens[at] for at in self.places]
-        self.small = [word.text.replace("’", "'").casefold() for word in self.words]
+        self.tokens, starts, ends = tokens_of(text)
+        self.places = [at for at, token in enumerate(self.tokens) if token[0].isalpha()]
+        self.words = [self.tokens[at] for at in self.places]
+        self.starts = [starts[at] for at in self.places]
+        self.ends = [ends[at] for at in self.places]
+        self.small: list[str] = [word.casefold() for word in self.words]
+        if "’" in text:
+            self.small = [word.replace("’", "'") for word in self.small]
         self.folded = [word if word.isascii() else fold(word) for word in self.small]
         self._tables = tables
+
+    @cached_property
+    def vocabulary(self) -> frozenset[str]:
+        """The words in small letters, each once."""
+        return frozenset(self.small)
+
+    @cached_property
+    def numbers(self) -> list[tuple[int, int]]:
+        """Where each run of digits stands."""
+        return [match.span() for match in _DIGITS.finditer(self.text)]
 
     @cached_property
     def language(self) -> str:
@@ -54,7 +76,7 @@ class Reading:
     @cached_property
     def flags(self) -> dict[int, int]:
         """What each capitalised word is used for, by its number among the words."""
-        capital = [at for at, word in enumerate(self.words) if word.text[0].isupper()]
+        capital = [at for at, word in enumerate(self.words) if word[0].isupper()]
         found = self._tables.gazetteer.flags([self.folded[at] for at in capital])
         return dict(zip(capital, found, strict=True))
 
@@ -65,9 +87,9 @@ class Reading:
         return self._tables.lexicons[language].hits(self.folded)
 
     @cached_property
-    def english_hits(self) -> list[Hit]:
-        """Words of topics in English, whatever the language."""
-        return self.hits if self.language == "en" else self._tables.lexicons["en"].hits(self.folded)
+    def strong_english_hits(self) -> list[Hit]:
+        """English words of topics with the highest weight, whatever the language."""
+        return self._tables.strong_english.hits(self.folded)
 
 
 class Reader:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ..finding import Finding, Kind
+from ..text_index import long_words
 from .token_shapes import token_shapes
 
 _BLOCKS = re.compile(
@@ -37,7 +38,8 @@ class TokenDetector:
 
     def find(self, text: str) -> Iterator[Finding]:
         """Contract of `Detector`."""
-        long = "\n".join(word for word in text.split() if len(word) >= _LEAST)
+        words = [text[start:end] for start, end in long_words(text) if end - start >= _LEAST]
+        long = "\n".join(words)
         for piece, pattern, kind in self._shapes:
             if piece not in long:
                 continue

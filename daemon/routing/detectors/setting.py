@@ -41,6 +41,14 @@ _CODE = re.compile(
     r"const |let |var |SELECT |INSERT |<\?php|<html|\$ )|[{};]\s*$|\w+\(\w*\)\s*[:{;]",
     re.MULTILINE,
 )
+# How lines begin that match `_CODE` there.
+_CODE_LINES = (
+    *("def ", "class ", "import ", "from ", "#include", "public ", "func ", "fn ", "const "),
+    *("let ", "var ", "SELECT ", "INSERT ", "<?php", "<html", "$ "),
+)
+# How all else ends that matches, but for the sign of three quotes.
+_CODE_END = re.compile(r"[{};]\s*$|\)\s*[:{;]", re.MULTILINE)
+_ENOUGH_CODE = 3
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -64,14 +72,21 @@ class Setting(msgspec.Struct, frozen=True):
 def setting_of(text: str, words: Sequence[str]) -> Setting:
     """How the text with these words, in small letters, reads."""
     own = sum(map(_OWN.__contains__, words))
-    own += sum(
-        f"{one} {two}" in _OWN_PAIRS for one, two in itertools.pairwise(words) if one in _SUBJECTS
-    )
+    pairs = [pair for pair in itertools.pairwise(words) if pair[0] in _SUBJECTS]
+    own += sum(" ".join(pair) in _OWN_PAIRS for pair in pairs)
     numbers = len(_NUMBER.findall(text)) if len(text) < _EXERCISE else 0
     exercise = numbers >= 2 and _ASKED_SUM.search(text.casefold()) is not None
     return Setting(
         own=own,
         fiction=not _FICTION.isdisjoint(words[:_HEAD]),
         exercise=exercise,
-        code=len(_CODE.findall(text[:4000])) >= 3,
+        code=_is_code(text[:4000]),
     )
+
+
+def _is_code(text: str) -> bool:
+    """Whether three or more places look like a program."""
+    lines = sum(line.lstrip().startswith(_CODE_LINES) for line in text.split("\n"))
+    # No more than so many can match, and the pattern is slow.
+    most = lines + text.count("```") + len(_CODE_END.findall(text))
+    return most >= _ENOUGH_CODE and len(_CODE.findall(text)) >= _ENOUGH_CODE

@@ -12,9 +12,9 @@ import msgspec
 from ..finding import Finding, Kind
 from .language import UNKNOWN
 from .lexicon import TOPICS, Hit
-from .reading import Reader
+from .reading import Reader, Reading
 from .setting import Setting
-from .words import Word, word_set
+from .words import word_set
 
 _SENTENCE = re.compile(r"[.!?\n]\s+")
 _REACH = 1  # a sentence and its neighbours are one situation
@@ -35,6 +35,7 @@ _THEY = word_set(
     "he she him her his they their er sie ihm ihr ihn sein seine ihre il elle lui leur sa ses "
     "ella su sus le patient patientin client mandant mandantin"
 )
+_MARKS = _OWN | _I | _THEY
 # What somebody works on is not their life: "my essay on chemotherapy".
 _STUDY_REACH = 3
 
@@ -63,19 +64,19 @@ class TopicDetector:
     def find(self, text: str) -> Iterator[Finding]:
         """At most one finding for each topic: its strongest passage."""
         reading = self._reader.read(text)
-        words, setting = reading.words, reading.setting
-        if not words or reading.language == UNKNOWN:
+        setting = reading.setting
+        if not reading.words or reading.language == UNKNOWN:
             return
         hits = reading.hits
         if reading.language != "en":
-            hits = hits + [hit for hit in reading.english_hits if hit.weight == 3]
+            hits = hits + reading.strong_english_hits
         best: dict[str, tuple[float, _Score]] = {}
-        for topic, score in _passages(text, words, reading.folded, hits, setting):
+        for topic, score in _passages(reading, hits):
             value = _value(topic, score, setting)
             if value >= _ENOUGH and value > best.get(topic, (0.0,))[0]:
                 best[topic] = value, score
         for topic, (value, score) in best.items():
-            start, end = words[score.first].start, words[score.last].end
+            start, end = reading.starts[score.first], reading.ends[score.last]
             yield Finding(
                 kind=TOPICS[topic],
                 start=start,
@@ -97,35 +98,25 @@ def _value(topic: str, score: _Score, setting: Setting) -> float:
     return min(score.weight, 8.0) * min(score.personal, 3.0) ** 0.5
 
 
-def _passages(
-    text: str,
-    words: Sequence[Word],
-    folded: Sequence[str],
-    hits: Sequence[Hit],
-    setting: Setting,
-) -> Iterator[tuple[str, _Score]]:
+def _passages(reading: Reading, hits: Sequence[Hit]) -> Iterator[tuple[str, _Score]]:
     """For each sentence with its neighbours and each topic in it, what is there."""
-    ends = [match.start() for match in _SENTENCE.finditer(text)]
-    sentence = [bisect_right(ends, word.start) for word in words]
+    ends = [match.start() for match in _SENTENCE.finditer(reading.text)]
     by_sentence: defaultdict[int, list[Hit]] = defaultdict(list)
     personal: defaultdict[int, float] = defaultdict(float)
     for hit in hits:
-        by_sentence[sentence[hit.at]].append(hit)
-    for at, value in _personal_marks(folded):
-        personal[sentence[at]] += value
-    if setting.exercise:
-        personal.clear()
-    for number in list(by_sentence):
-        near = [
-            hit for step in range(-_REACH, _REACH + 1) for hit in by_sentence.get(number + step, ())
-        ]
-        events = sum(hit.topic == "event" for hit in near)
-        general = sum(hit.topic == "general" for hit in by_sentence[number])
-        marks = sum(
-            personal[number + step] / (1 + abs(step)) for step in range(-_REACH, _REACH + 1)
-        )
-        marks += 0.5 * min(events, 2) if marks else 0.0
-        marks -= 1.0 * general
+        by_sentence[bisect_right(ends, reading.starts[hit.at])].append(hit)
+    if not reading.setting.exercise:
+        for at, value in _personal_marks(reading.folded):
+            personal[bisect_right(ends, reading.starts[at])] += value
+    events = {number: sum(hit.topic == "event" for hit in at) for number, at in by_sentence.items()}
+    for number, here in by_sentence.items():
+        around = range(number - _REACH, number + _REACH + 1)
+        marks = sum(personal.get(one, 0.0) / (1 + abs(one - number)) for one in around)
+        marks += 0.5 * min(sum(events.get(one, 0) for one in around), 2) if marks else 0.0
+        marks -= 1.0 * sum(hit.topic == "general" for hit in here)
+        near = [hit for one in around for hit in by_sentence.get(one, ())]
+        if marks <= 0:  # without anybody in it only papers of work life count
+            near = [hit for hit in near if hit.topic == Kind.WORK]
         yield from _topics(near, marks)
 
 
@@ -145,14 +136,15 @@ def _topics(near: Sequence[Hit], marks: float) -> Iterator[tuple[str, _Score]]:
 
 def _personal_marks(folded: Sequence[str]) -> Iterator[tuple[int, float]]:
     """Where the text speaks of somebody, and how much that counts."""
-    for at, word in enumerate(folded):
+    for at in [at for at, word in enumerate(folded) if word in _MARKS]:
+        word = folded[at]
         if word in _OWN:
             if _STUDIES.isdisjoint(folded[at + 1 : at + 1 + _STUDY_REACH]):
                 yield at, 1.0
         elif word in _I:
             if not _OWN_VERBS.isdisjoint(folded[at - 1 : at + 3] if at else folded[:3]):
                 yield at, 1.0
-        elif word in _THEY:
+        else:
             yield at, 0.4
 
 

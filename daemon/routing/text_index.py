@@ -1,0 +1,78 @@
+"""What many detectors ask of the same text, found out once."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import NamedTuple
+
+_WORD = re.compile(r"[^\W_]+")
+_LETTERS = re.compile(r"[^\W\d_]+")
+_DIGITS = re.compile(r"[0-9]+")
+_ODD = re.compile(r"[^\t\n\r\x20-\x7e]+")
+_LONG = 8
+
+Span = tuple[int, int]
+"""From where to where in a text."""
+
+
+class Vocabulary(NamedTuple):
+    """The words of a text in lower case: all in their order, each once, and those as one text.
+
+    In `row` and `joined` numbers are words too, and letters with digits among them are one;
+    `runs` has every run of letters.
+    """
+
+    row: list[str]
+    runs: frozenset[str]
+    joined: str
+
+
+@functools.lru_cache(maxsize=4)
+def vocabulary(text: str) -> Vocabulary:
+    """Which words there are."""
+    row = _WORD.findall(lowered(text))
+    distinct = set(row)
+    joined = " ".join(distinct)
+    mixed = [word for word in distinct if not word.isalpha()]
+    return Vocabulary(row, frozenset(distinct.union(_LETTERS.findall(" ".join(mixed)))), joined)
+
+
+@functools.lru_cache(maxsize=4)
+def lowered(text: str) -> str:
+    """The text in lower case, every character in its place."""
+    lower = text.lower()
+    if len(lower) == len(text):
+        return lower
+    # A few letters are longer in lower case.
+    return "".join(low if len(low := letter.lower()) == 1 else letter for letter in text)
+
+
+@functools.lru_cache(maxsize=4)
+def digit_runs(text: str) -> list[Span]:
+    """Where each row of digits stands, from the first digit on."""
+    return [match.span() for match in _DIGITS.finditer(text)]
+
+
+@functools.lru_cache(maxsize=4)
+def long_words(text: str) -> list[Span]:
+    """Where the words between spaces stand that have at least eight characters."""
+    found: list[Span] = []
+    place = 0
+    for word in text.split():
+        if len(word) >= _LONG:
+            start = text.index(word, place)
+            place = start + len(word)
+            found.append((start, place))
+    return found
+
+
+def odd_letters(text: str) -> set[str]:
+    """Its characters that are not printable ASCII or ends of lines."""
+    return set("".join(_ODD.findall(text)))
+
+
+def forget_texts() -> None:
+    """Drop the last texts, which are kept because every detector asks for the same."""
+    for kept in (vocabulary, lowered, digit_runs, long_words):
+        kept.cache_clear()
