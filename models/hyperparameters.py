@@ -11,6 +11,7 @@ import math
 from typing import TYPE_CHECKING, NoReturn
 
 from .errors import InvalidModel
+from .ggml import TENSOR_TYPES
 from .gguf_reader import ValueType
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ _RANGES = {
     "ssm.time_step_rank": (0, 1 << 16),
     "vocab_size": (1, 1 << 22),
 }
+_IN_BLOCKS = frozenset(kind.name for kind in TENSOR_TYPES.values() if kind.block_elements > 1)
 _NO_TOKEN = (-1, (1 << 32) - 1)
 _POSITIVE = ("rope.freq_base", "rope.freq_base_swa", "rope.scale_linear")
 
@@ -71,6 +73,7 @@ def check_hyperparameters(header: GGUFHeader) -> None:
     _check_heads(header)
     _check_experts(header)
     _check_vocabulary(header)
+    _check_vectors(header)
 
 
 def _check_architecture(header: GGUFHeader) -> None:
@@ -157,6 +160,13 @@ def _check_token_ids(header: GGUFHeader, tokens: int) -> None:
             continue
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < tokens:
             _fail(header, f"says that token {value!r} of {tokens} is its {name} token")
+
+
+def _check_vectors(header: GGUFHeader) -> None:
+    """Norms and biases are used element by element, for which ggml takes no blocks."""
+    for tensor in header.tensors:
+        if len(tensor.shape) == 1 and tensor.type in _IN_BLOCKS:
+            _fail(header, f"has the vector {tensor.name!r} as {tensor.type}")
 
 
 def _has(header: GGUFHeader, *prefixes: str) -> bool:

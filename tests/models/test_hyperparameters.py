@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -128,4 +129,16 @@ def test_a_text_begins_and_ends_with_tokens_that_there_are(
 def test_merges_must_be_text(tiny: GGUFBuilder, tmp_path: Path) -> None:
     tiny.set("tokenizer.ggml.merges", ARRAY, [1, 2], INT32)
     with pytest.raises(InvalidModel, match="merges"):
+        read_header(write(tiny, tmp_path))
+
+
+@pytest.mark.parametrize("kind", [2, 12, 39])
+def test_vectors_are_in_no_blocks(
+    tiny: GGUFBuilder, tmp_path: Path, new_tensor: Callable[..., Any], kind: int
+) -> None:
+    """llama.cpp's processor aborts over them; found by mutations of a real model's header."""
+    tiny.tensors.append(new_tensor("output.bias", (256,), 0))
+    read_header(write(tiny, tmp_path))
+    tiny.tensors[-1] = new_tensor("output.bias", (256,), kind)
+    with pytest.raises(InvalidModel, match=r"vector 'output.bias' as (Q4_0|Q4_K|MXFP4)"):
         read_header(write(tiny, tmp_path))
