@@ -64,8 +64,8 @@ def _entities(text: str) -> str:
     return "".join(f"&#{ord(letter)};" for letter in text)
 
 
-ANY, DIGITS, LETTERS = "any", "digits", "letters"
-"""What a change is for: every value, numbers only, or values with letters."""
+ANY, DIGITS, LETTERS, EMAIL = "any", "digits", "letters", "email"
+"""What a change is for: every value, numbers only, values with letters, or addresses of mail."""
 
 TUNING: Mapping[str, tuple[str, Change]] = {
     "zero width space": (ANY, _between("\u200b")),
@@ -161,7 +161,7 @@ HELD_OUT: Mapping[str, tuple[str, Change]] = {
     "percent of percent": (ANY, lambda t, _: urllib.parse.quote(_percent(t))),
     "char codes with commas": (ANY, lambda t, _: ",".join(str(b) for b in t.encode())),
     "php pieces": (ANY, lambda t, _: f"'{t[:6]}' . '{t[6:]}'"),
-    "at and dot": (LETTERS, lambda t, _: t.replace("@", " (at) ").replace(".", " (dot) ")),
+    "at and dot": (EMAIL, lambda t, _: t.replace("@", " (at) ").replace(".", " (dot) ")),
     "al revés": (ANY, lambda t, _: "al revés: " + t[::-1]),
 }  # fmt: skip
 WAYS = {"tuning": TUNING, "second": SECOND, "held out": HELD_OUT}

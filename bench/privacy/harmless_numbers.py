@@ -6,6 +6,7 @@ import hashlib
 import random
 import uuid
 
+import fresh_sentences
 from faker import Faker
 
 _TUNING = (
@@ -83,7 +84,12 @@ _HELD_OUT = (
     "the phone has {c} GB of memory and costs {a} dollars",
     "localhost:{port} and http://127.0.0.1:{port}/health answer",
 )
-_SENTENCES = {"tuning": _TUNING, "second": _SECOND, "held out": _HELD_OUT}
+_SENTENCES = {
+    "tuning": _TUNING,
+    "second": _SECOND,
+    "held out": _HELD_OUT,
+    "fresh": fresh_sentences.HARMLESS,
+}
 _SEED = 7
 
 
@@ -93,7 +99,13 @@ def harmless(split: str, count: int, seed: int = _SEED) -> list[str]:
     fake = Faker("en_US")
     fake.seed_instance(f"{split}-{seed}")
     templates = _SENTENCES[split]
-    return [templates[n % len(templates)].format_map(_slots(source, fake)) for n in range(count)]
+    texts: list[str] = []
+    for number in range(count):
+        slots = _slots(source, fake)
+        if split == "fresh":  # drawn only here, so that the other splits stay as they were
+            slots |= {"isbn10": fake.isbn10(), "ean": fake.ean13()}
+        texts.append(templates[number % len(templates)].format_map(slots))
+    return texts
 
 
 def _slots(source: random.Random, fake: Faker) -> dict[str, str]:

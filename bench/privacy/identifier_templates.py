@@ -1,10 +1,13 @@
 """Sentences around identifiers: those tuned on, and others that were not looked at meanwhile.
 
 `{kind}` is a value of `identifier_values`. `SECOND` was held out until its first run (recall .990
-at precision .974) and then learnt from; `HELD_OUT` was written after that.
+at precision .974) and then learnt from; `HELD_OUT` was written after that, and `fresh`
+after the repairs for its misses.
 """
 
 from __future__ import annotations
+
+from fresh_sentences import IDENTIFIERS
 
 TUNING: tuple[str, ...] = (
     "My card number is {card}, please book it.",
@@ -190,7 +193,7 @@ HELD_OUT: tuple[str, ...] = (
     "CV\nMail {email} | Mobile {phone} | Born {birthday}\nDriving licence: {licence}",
     '{{"iban":"{iban}","owner":{{"mail":"{email}","ip":"{ipv4}"}}}}',
 )
-SENTENCES = {"tuning": TUNING, "second": SECOND, "held out": HELD_OUT}
+SENTENCES = {"tuning": TUNING, "second": SECOND, "held out": HELD_OUT, "fresh": IDENTIFIERS}
 LONG_BEFORE: tuple[str, ...] = (
     "",
     "",

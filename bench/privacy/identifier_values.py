@@ -7,6 +7,7 @@ import random
 import string
 from collections.abc import Callable
 
+import fresh_values
 from faker import Faker
 
 TUNING_LOCALES = (
@@ -26,7 +27,12 @@ HELD_OUT_LOCALES = (
     "uz_UZ",
     "tw_GH", "ka_GE", "hy_AM", "fr_DZ", "ar_JO", "is_IS", "mt_MT", "sq_AL", "en_KE",
 )  # fmt: skip
-LOCALES = {"tuning": TUNING_LOCALES, "second": SECOND_LOCALES, "held out": HELD_OUT_LOCALES}
+LOCALES = {
+    "tuning": TUNING_LOCALES,
+    "second": SECOND_LOCALES,
+    "held out": HELD_OUT_LOCALES,
+    "fresh": fresh_values.LOCALES,
+}
 _ALNUM = string.ascii_letters + string.digits
 _BASE32 = string.ascii_uppercase + "234567"
 _HEX = "0123456789abcdef"
@@ -68,14 +74,15 @@ class Values:
     def __init__(self, split: str, seed: int) -> None:
         self.random = random.Random(f"{split}-{seed}")
         self.split = split
-        self.keys = _KEYS[split]
+        self.keys = _KEYS.get(split, ())
+        self.makers = _MAKERS | (fresh_values.MAKERS if split == "fresh" else {})
         self._fakes = [Faker(name) for name in LOCALES[split]]
         for number, fake in enumerate(self._fakes):
             fake.seed_instance(seed * 1000 + number)
 
     def make(self, kind: str) -> str:
         """One value of a kind, such as `card`."""
-        return _MAKERS[kind](self)
+        return self.makers[kind](self)
 
     def fake(self) -> Faker:
         """A locale of the split."""

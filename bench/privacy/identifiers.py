@@ -1,15 +1,17 @@
 """How many structured identifiers the scanner finds, also disguised, and how often it errs.
 
     uv run --group test bench/privacy/identifiers.py [--save]
+    uv run --group test bench/privacy/identifiers.py --split fresh --add "fresh, first run"
 
-Three splits with sentences, locales, makers of keys, disguises and seeds of their own: the
-detectors were improved on `tuning`, then on the misses of `second`; `held out` came last, and only
-it counts.
+Four splits with sentences, locales, makers of keys, disguises and seeds of their own: the
+detectors were improved on `tuning`, then on the misses of `second` and a little on those of
+`held out`; `fresh` was written after that without a look at the detectors.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import string
 import time
@@ -19,10 +21,12 @@ from math import sqrt
 from typing import NamedTuple
 
 import evasions
+import fresh_disguises
+import fresh_sentences
 from harmless_numbers import harmless
 from identifier_templates import LONG_BEFORE, LONG_BEHIND, SENTENCES
 from identifier_values import Values
-from machine import save
+from machine import RESULTS, describe, save
 from topics import own_sets
 
 from ingle.daemon.routing.finding import Finding, TextPart
@@ -30,6 +34,8 @@ from ingle.daemon.routing.scanner import OwnWords, Scanner, make_scanner, struct
 
 _COVERED = 0.8
 _DISGUISED = ("card", "email", "us_ssn", "iban", "key")
+_WAYS = evasions.WAYS | {"fresh": fresh_disguises.WAYS}
+_CARRIERS = evasions.CARRIERS | {"fresh": fresh_sentences.CARRIERS}
 
 
 class Sample(NamedTuple):
@@ -165,22 +171,22 @@ def measure_evasions(scan: Scanner, split: str, rounds: int) -> Measured:
 def disguised(split: str, rounds: int) -> Iterator[tuple[str, list[str]]]:
     """The way, and the texts of a request's messages."""
     values, source = Values(split, 2), random.Random(3)
-    for way, (suits, change) in evasions.WAYS[split].items():
+    for way, (suits, change) in _WAYS[split].items():
         for kind in _DISGUISED:
-            digits = kind in ("card", "us_ssn")
-            if suits != evasions.ANY and (suits == evasions.DIGITS) != digits:
-                continue
-            if way == "at and dot" and kind != "email":
+            sort = evasions.DIGITS if kind in ("card", "us_ssn") else evasions.LETTERS
+            if suits not in (evasions.ANY, kind, sort):
                 continue
             for _ in range(rounds):
-                text = source.choice(evasions.CARRIERS[split]).format(
-                    change(values.make(kind), source)
-                )
+                text = source.choice(_CARRIERS[split]).format(change(values.make(kind), source))
                 yield way, ["my SSN: " + text if kind == "us_ssn" else text]
-    for way in evasions.SPLITS[split]:
+    for way in evasions.SPLITS.get(split, ()):
         for kind in ("card", "email", "iban", "key"):
             for _ in range(rounds):
                 yield way, _split(values.make(kind), way)
+    for way, cut in fresh_disguises.SPLITS.items() if split == "fresh" else ():
+        for kind in ("card", "email", "iban", "key"):
+            for _ in range(rounds):
+                yield way, cut(values.make(kind))
 
 
 def _split(value: str, way: str) -> list[str]:
@@ -234,9 +240,10 @@ def latencies() -> dict[str, dict[str, dict[str, float]]]:
 
 
 def main() -> None:
-    """Prints the tables; `--save` writes them too."""
+    """Prints the tables; `--save` writes them too, `--add` one split without the latency."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--save", action="store_true")
+    parser.add_argument("--add", metavar="NAME", help="under this name beside what is saved")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--split", choices=tuple(SENTENCES), action="append")
     parser.add_argument("--show", action="store_true", help="what was missed, and false alarms")
@@ -251,10 +258,21 @@ def main() -> None:
             "identifiers": _described(split, identifiers, options.show),
             "evasions": _described(split, evaded, options.show),
         }
+    if options.add:
+        _add(options.add, results)
+        return
     milliseconds = latencies()
     print("milliseconds of 4 kB:", milliseconds)
     if options.save:
         save("privacy-identifiers", {**results, "milliseconds of 4 kB": milliseconds})
+
+
+def _add(name: str, results: dict[str, object]) -> None:
+    """Into the saved figures, which stay as they are; with its own machine and date."""
+    path = RESULTS / "privacy-identifiers.json"
+    saved: dict[str, object] = json.loads(path.read_text())
+    saved[name] = {"machine": describe(), **results}
+    path.write_text(json.dumps(saved, indent=2) + "\n")
 
 
 def _described(split: str, measured: Measured, show: bool) -> dict[str, object]:
