@@ -60,7 +60,7 @@ _PHONE_REGIONS = (
     "ZW", "ZM",
 )  # fmt: skip
 _BIRTHDAYS = (
-    "%d-%m-%Y", "%Y/%m/%d", "%d.%m.%y", "%A %d %B %Y", "%b %d, %Y", "%Y年%m月%d日", "%d %B, %Y",
+    "%d-%m-%Y", "%Y/%m/%d", "%d.%m.%y", "%d. %B %Y", "%b %d, %Y", "%Y年%m月%d日", "%d %B, %Y",
 )  # fmt: skip
 _SECRET_PATHS = (
     "~/.pypirc", "~/.vault-token", "~/.my.cnf", "/etc/wireguard/wg0.conf", ".htpasswd",

@@ -34,9 +34,21 @@ _ONE_ENTITY = r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,24});"
 _ENTITY = re.compile(rf"{_ONE_ENTITY}(?:{_ONE_ENTITY})*")
 _ESCAPE = re.compile(
     r"(?:\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|\\u\{[0-9a-fA-F]{1,6}\}|\\U[0-9a-fA-F]{8}"
-    r"|\\[0-3][0-7]{2})+"
+    r"|%u[0-9a-fA-F]{4}|\\0000[0-9a-fA-F]{2}|\\[0-3][0-7]{2})+"
 )
-_ONE_ESCAPE = re.compile(r"\\[uxU]\{?([0-9a-fA-F]+)\}?|\\([0-7]{3})")
+_ONE_ESCAPE = re.compile(
+    r"(?:[\\%][uxU]\{?|\\(?=0000))(?P<hex>[0-9a-fA-F]+)\}?|\\(?P<octal>[0-7]{3})"
+)
+_CALLS = re.compile(r"[cC]hr\(\d{2,3}\)(?:\s?[+.&]\s?[cC]hr\(\d{2,3}\)){4,}+")
+_COMMENT = re.compile(r"<!--[^>]{0,200}-->")
+_TAGS = re.compile(r"(?<=[0-9])(?:</?[a-zA-Z]{1,8}>){1,4}(?=[0-9])")
+_LISTED = re.compile(r"([\"'`])\s{0,3},\s{0,12}\1")
+_DATA_URL = "base64,"
+_DUMP = re.compile(
+    r"[0-9a-f]{6,8}:? {1,2}(?:[0-9a-f]{2,4} {1,2}){2,16}[^\n]{0,24}"
+    r"(?:\n[0-9a-f]{6,8}:? {1,2}(?:[0-9a-f]{2,4} {1,2}){1,16}[^\n]{0,24})*"
+)
+_DUMP_ROW = re.compile(r"[0-9a-f]{6,8}:? {1,2}((?:[0-9a-f]{2,4} ){1,16})")
 _QUOTED = re.compile(r"=(?:[0-9A-F]{2}(?:=[0-9A-F]{2})*|\r?\n)")
 _HEX_LETTERS = frozenset("abcdefABCDEF")
 _AROUND_WORDS = ".,;:!?()\"'"
@@ -99,7 +111,9 @@ def _base64(text: str, begin: int, stop: int) -> Iterator[Stretch]:
             continue
         said = reads_as(code)
         if said is not None:
-            yield match.start(), match.end(), said
+            # The digit and the comma of `base64,` would look like a number that goes on.
+            prefix = len(_DATA_URL) * text.startswith(_DATA_URL, match.start() - len(_DATA_URL))
+            yield match.start() - prefix, match.end(), said
             continue
         for piece in re.finditer(r"[A-Za-z0-9+]{12,}+={0,2}", code):
             said = reads_as(piece[0]) if len(piece[0]) < len(code) else None
@@ -129,6 +143,16 @@ def _rows(text: str) -> Iterator[Stretch]:
             # `50 52` may be two letters in either way of counting.
             other = _CODE_ROW.fullmatch(match[0])
             yield start, end, f"{said}\n{_of_codes(match[0])}" if other else said
+
+
+def _dumps(text: str) -> Iterator[Stretch]:
+    """Bytes as `xxd` prints them, with places before and letters behind."""
+    if "00000" in text:
+        for match in _DUMP.finditer(text):
+            digits = "".join("".join(_DUMP_ROW.findall(match[0])).split())
+            said = _as_text(bytes.fromhex(digits)) if len(digits) % 2 == 0 else None
+            if said is not None:
+                yield match.start(), match.end(), said
 
 
 def _of_digits(match: re.Match[str]) -> Iterator[Stretch]:
@@ -165,8 +189,15 @@ def _code_rows(text: str) -> Iterator[re.Match[str]]:
 
 
 def _of_codes(row: str) -> str:
-    codes = [int(code) for code in re.findall(r"[0-9]+", row)]
-    return "".join(map(chr, codes)) if all(32 <= code < 127 for code in codes) else ""
+    items = re.findall(r"[0-9]+", row)
+    readings = [[int(item) for item in items]]
+    if all(len(item) == 3 and item[0] in "01" and max(item) <= "7" for item in items):
+        readings.append([int(item, 8) for item in items])
+    return "\n".join("".join(map(chr, codes)) for codes in readings if all(map(_is_seen, codes)))
+
+
+def _is_seen(code: int) -> bool:
+    return 32 <= code < 127 or code == 160
 
 
 def _percent(text: str) -> Iterator[Stretch]:
@@ -185,13 +216,13 @@ def _entities(text: str) -> Iterator[Stretch]:
 
 
 def _escapes(text: str) -> Iterator[Stretch]:
-    if "\\" in text:
+    if "\\" in text or "%u" in text:
         for match in _ESCAPE.finditer(text):
             yield match.start(), match.end(), _visible(_ONE_ESCAPE.sub(_unescaped, match[0]))
 
 
 def _unescaped(match: re.Match[str]) -> str:
-    code = int(match[1], 16) if match[1] else int(match[2], 8)
+    code = int(match["hex"], 16) if match["hex"] else int(match["octal"], 8)
     return chr(code) if code < 0x110000 else ""
 
 
@@ -205,7 +236,7 @@ def _quoted(text: str) -> Iterator[Stretch]:
     for match in matches:
         codes = re.sub(r"[=\r\n]", "", match[0])
         said = bytes.fromhex(codes).decode("utf-8", "replace")
-        if said.isprintable():
+        if said.replace("\u00a0", " ").isprintable():
             yield match.start(), match.end(), said
 
 
@@ -213,6 +244,28 @@ def _pieces(text: str) -> Iterator[Stretch]:
     """`"sk-" + "abc"` in a program."""
     if '"' in text or "'" in text or "`" in text:
         for match in _PIECES.finditer(text):
+            yield match.start(), match.end(), ""
+        if "join(" in text:
+            for match in _LISTED.finditer(text):
+                yield match.start(), match.end(), ""
+
+
+def _calls(text: str) -> Iterator[Stretch]:
+    """`chr(52)+chr(49)` in a program."""
+    if "hr(" in text:
+        for match in _CALLS.finditer(text):
+            said = _of_codes(match[0])
+            if said:
+                yield match.start(), match.end(), said
+
+
+def _marked_up(text: str) -> Iterator[Stretch]:
+    """Comments of HTML anywhere, and its tags between digits."""
+    if "<!--" in text:
+        for match in _COMMENT.finditer(text):
+            yield match.start(), match.end(), ""
+    if "><" in text:
+        for match in _TAGS.finditer(text):
             yield match.start(), match.end(), ""
 
 
@@ -223,6 +276,7 @@ _IN_WORDS: tuple[tuple[int, Callable[[str, int, int], Iterator[Stretch]]], ...] 
 _FINDERS: tuple[tuple[int, Callable[[str], Iterator[Stretch]]], ...] = (
     (40, _base64_lines), (0, _rows), (0, _codes),
     (3, _percent), (4, _entities), (4, _escapes), (3, _quoted), (0, _pieces),
+    (0, _calls), (0, _marked_up), (0, _dumps),
 )  # fmt: skip
 """Each with the length of the shortest word that it finds anything in."""
 
@@ -243,16 +297,17 @@ def _as_text(data: bytes) -> str | None:
         except zlib.error:
             return None
     wide = len(data) >= 8 and data[1::2].count(0) > len(data) // 3
+    other = len(data) >= 8 and data[::2].count(0) > len(data) // 3
     try:
-        said = data.decode("utf-16-le" if wide else "utf-8")
+        said = data.decode("utf-16-le" if wide else "utf-16-be" if other else "utf-8")
     except UnicodeDecodeError:
         return None
     said = said[:_MOST_DECODED]
-    odd = sum(not letter.isprintable() and letter not in "\n\r\t" for letter in said)
+    odd = sum(not letter.isprintable() and not letter.isspace() for letter in said)
     return said if len(said) >= _LEAST and odd * 50 <= len(said) else None
 
 
 def _visible(said: str) -> str:
     """Without what cannot be seen and lone halves of characters."""
     whole = said.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return "".join(letter for letter in whole if letter.isprintable() or letter in "\n\r\t")
+    return "".join(letter for letter in whole if letter.isprintable() or letter.isspace())

@@ -157,10 +157,12 @@ def views(text: str) -> list[View]:
         if edits:
             found.append(view.edited(edits, _CONTEXT))
     lower = base.text.lower()
-    if any(map(lower.__contains__, _BACKWARDS)):
+    if any(map(lower.__contains__, _BACKWARDS)) or "\u202e" in text:
         found.append(_Turned(base, base.text[::-1], True))
     if "rot13" in lower or "rot-13" in lower:
         found.append(_Turned(base, base.text.translate(_ROT13), False))
+    if "rot47" in lower or "rot-47" in lower:
+        found.append(_Turned(base, base.text.translate(_ROT47), False))
     return found
 
 
@@ -170,12 +172,15 @@ _MOST_NESTED = 3
 _LEAST_PROSE = 24
 _BACKWARDS = (
     "revers", "backward", "rückwärts", "verkehrt herum", "à l'envers", "al revés", "al contrario",
+    "right to left", "von rechts nach links", "de droite à gauche", "de derecha a izquierda",
     "moc.", "gro.", "ku.oc", "ten.",
 )  # fmt: skip
 _ROT13 = str.maketrans(
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz",
     "NOPQRSTUVWXYZABCDEFGHIJKLMnopqrstuvwxyzabcdefghijklm",
 )
+
+_ROT47 = {33 + place: 33 + (place + 47) % 94 for place in range(94)}
 
 
 def _folded(text: str) -> View:

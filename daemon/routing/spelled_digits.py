@@ -51,10 +51,11 @@ _HAN = str.maketrans("〇零一二三四五六七八九壹贰叁肆伍陆柒捌�
 _HAN_DIGIT = "[〇零一二三四五六七八九壹贰叁肆伍陆柒捌玖幺]"
 _HAN_ROW = re.compile(rf"{_HAN_DIGIT}(?:[ 、,·-]?{_HAN_DIGIT}){{5,}}+")
 _ODD_ROW = re.compile(
-    r"(?<![^\W_])(?<![0-9][.,])[0-9]{1,6}([^0-9A-Za-z+\"'=]{1,6})[0-9]{1,6}(?:\1[0-9]{1,6}){1,22}+"
+    r"(?<![^\W_])(?<![0-9][.,])[0-9]{1,6}([^0-9A-Za-z]{1,6})[0-9]{1,6}(?:\1[0-9]{1,6}){1,22}+"
     r"(?![^\W_])"
 )
 _LONGEST_GAP = 6
+_SUMS = frozenset("+=\"'")  # sums and lists of texts have these between numbers
 _USUAL = frozenset({" ", "-", ".", "/", ":", ", ", "\n"})
 _GROUPS = frozenset(
     {(3, 2, 4), (3, 3, 4), (4, 6, 5), (2, 2, 2, 2, 2), (3, 3, 3), (2, 3, 3, 3), (3, 3, 3, 2)}
@@ -150,6 +151,10 @@ def _odd_rows(text: str) -> list[Stretch]:
         sizes = tuple(map(len, groups))
         even = len(set(sizes)) == 1 and sizes[0] in (1, 2, 4)
         if not (even or sizes in _GROUPS) or not 7 <= len(digits) <= 24:
+            continue
+        if _SUMS.intersection(match[1]) and not (
+            sizes[0] == 1 and len(digits) > 13 and luhn(digits)
+        ):
             continue
         single = sizes[0] == 1  # nobody writes a list of numbers below ten so often
         if match[1] in _USUAL and not single and (len(digits) < 13 or not luhn(digits)):

@@ -52,6 +52,14 @@ def test_made_up_cards_and_ibans_are_valid() -> None:
         assert int("".join(str(int(letter, 36)) for letter in iban[4:] + iban[:4])) % 97 == 1
 
 
+def test_the_fresh_set_does_not_fall_back() -> None:
+    """Somewhat below what was measured of it after its repairs; it never reached the goals."""
+    found, evaded = measured("fresh", 2)
+    assert found.rates["span recall"].share >= 0.96, found.wrong
+    assert found.rates["precision"].share >= 0.98, found.wrong
+    assert evaded.rates["caught"].share >= 0.76, evaded.wrong
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("split", ["tuning", "second", "held out"])
 def test_all_of_it_reaches_the_goals(split: str) -> None:

@@ -27,7 +27,8 @@ _KEY_WORDS = Phrases((
 ))  # fmt: skip
 _ASSIGNED = re.compile(
     r"[\w.-]{0,24}[\"'`\]*]{0,3}[^\S\n]{0,4}"
-    r"(?P<sign>:=|=>|==?|：|:|-{1,2}>|\s(?:is|was|=|lautet|ist|es|est|è|é|to|zu|är|er|jest|on)\b"
+    r"(?P<sign>>(?=[^\s<]{3,200}</[\w.:-]{0,40}(?i:pass|pwd|secret|token|key))"
+    r"|:=|=>|==?|：|:|-{1,2}>|\s(?:is|was|=|lautet|ist|es|est|è|é|to|zu|är|er|jest|on)\b"
     r"(?:[^\S\n]{1,2}(?:still|now|jetzt|set to|currently))?[^\S\n]?:?|は|是|为)"
     r"[^\S\n]{0,4}(?:\n[^\S\n]{0,8})?"
     r"(?:[brfu]?(?P<quote>[\"'`“„«])(?P<quoted>[^\"'`“”„«»\n]{3,200})[\"'`“”»]"

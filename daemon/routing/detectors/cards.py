@@ -32,6 +32,8 @@ _ISSUERS: tuple[tuple[str, str, frozenset[int]], ...] = (
     ("2200", "2204", frozenset({16, 17, 18, 19})),  # Mir
     ("508", "508", frozenset({16})),  # RuPay
     ("60", "60", frozenset({16})),
+    ("636297", "636297", frozenset({16})),  # Elo
+    ("636368", "636368", frozenset({16})),
     ("9792", "9792", frozenset({16})),  # Troy
     ("5019", "5019", frozenset({16})),  # Dankort
     ("5060", "5061", frozenset({16, 18, 19})),  # Verve

@@ -16,6 +16,7 @@ _DOMAIN = re.compile(
 )
 
 
+_PICTURE = re.compile(r"@[1-4]x\.(?:png|jpe?g|gif|webp|svg)\Z")
 _AT_WORDS = "at|@|ät|arroba|arobase|chiocciola|klammeraffe"
 _AT = re.compile(
     rf"[ \t]{{0,2}}[\[({{<][ \t]?(?:{_AT_WORDS}|a)[ \t]?[\])}}>][ \t]{{0,2}}"
@@ -71,7 +72,11 @@ class EmailDetector:
         """Where signs are words; an end such as `.com` and brackets or a spelled dot are needed."""
         for sign in _AT.finditer(text):
             host = _HOST_BEHIND.match(text, sign.end())
-            if host is None or host["top"].lower() not in _TOP_NAMES.split():
+            if host is None:
+                continue
+            # In brackets the sign is meant, so that any country will do.
+            country = len(host["top"]) == 2 and sign[0].strip()[:1] in ("[", "(", "{", "<")
+            if not country and host["top"].lower() not in _TOP_NAMES.split():
                 continue
             name = _NAME_BEFORE.search(text[max(0, sign.start() - 100) : sign.start()])
             if name is None:
@@ -96,6 +101,10 @@ class EmailDetector:
             return None
         start = sign - len(local[0])
         value = text[start : domain.end()].lower()
+        # `git@host:group/project` is everybody's login, and `icon@2x.png` a picture.
+        shared = local[0].lower() == "git" and text[domain.end() : domain.end() + 1] in (":", "/")
+        if shared or _PICTURE.search(value):
+            return None
         return Finding(
             kind=Kind.EMAIL, start=start, end=domain.end(), value=value, detector=self.name
         )

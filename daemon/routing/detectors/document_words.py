@@ -59,7 +59,10 @@ WORDS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
         "personas kods", "снилс", "удостоверение", "身份证", "身分證", "身份證",
         "マイナンバー", "個人番号",
         "주민등록번호", "teudat zehut", "nric", "hkid", "mykad", "green card", "alien registration",
-        "a-number", "uscis number", "visa number", "student id", "aufenthaltstitel",
+        "south african id", "emirates id",
+        "civil id", "cnic", "documento de identidade", "nomor identitas", "nomor ktp",
+        "namba ya kitambulisho", "số căn cước", "رقم الهوية", "الرقم القومي", "کد ملی", "a-number",
+        "uscis number", "visa number", "student id", "aufenthaltstitel",
     )),
     (Kind.BANK_ACCOUNT, (
         "account number", "account no", "account num", "account #", "acct", "acct no", "a/c",

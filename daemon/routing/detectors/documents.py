@@ -32,7 +32,11 @@ _SORT_CODE = re.compile(r"\d\d-\d\d-\d\d")
 _DATE = re.compile(
     r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}$|(?:19|20)\d\d(?:[ /-]\d{2,4})?$|\d{1,2}[.:]\d{2}$"
 )
-_NUMBER = re.compile(r"[0-9](?:[ ./–-]{0,2}[A-Z]{0,3}[0-9]){2,}+")
+# Plates have as few as two digits, between letters.
+_NUMBER = re.compile(
+    r"[0-9](?:(?:[ ./–-]{0,2}[A-Z]{0,3}[0-9]){2,}+"
+    r"|(?<=[A-Z]{2}[0-9])[0-9](?= ?[A-Z]{3}(?![A-Za-z])))"
+)
 _AROUND = 90
 _LEAST_DIGITS = {Kind.BANK_ACCOUNT: 5, Kind.VEHICLE: 1, Kind.PASSPORT: 5, Kind.DRIVING_LICENCE: 4}
 _ENOUGH = 5

@@ -14,6 +14,7 @@ _HOMES = (
     ("sers", re.compile(r"[A-Za-z]:[\\/]{1,2}[Uu]sers[\\/]{1,2}(?!Public\b|%|<)[\w. -]{1,40}?"
                         r"(?=[\\/\s\"'`]|$)"
                         r"(?:[\\/]{1,2}[^\s\"'`<>|;,:)*?]{0,300}+)?")),
+    ("/mnt/", re.compile(r"/mnt/[a-z]/Users/(?!Public\b|[$<{*])[\w.-]{1,40}" + _REST)),  # WSL
     ("/root/", re.compile(r"/root/[^\s\"'`<>|;,:)*?]{1,300}+")),
     ("~/", re.compile(r"~/(?:Documents|Dokumente|Desktop|Downloads|Schreibtisch|Pictures|Bilder|"
                       r"Videos|Dropbox|OneDrive|Nextcloud|[Pp]rivate)/[^\s\"'`<>|;,:)*?]{1,300}+")),
@@ -28,6 +29,12 @@ _SECRET_NAMES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
             r"|ssh(?:[/\\][\w.-]{1,60})?(?![\w(])|aws[/\\]credentials|netrc\b|pgpass\b|pypirc\b"
             r"|git-credentials\b|gnupg\b|htpasswd\b|kube[/\\]config|docker[/\\]config\.json"
             r"|vault-token\b|my\.cnf\b|npmrc\b|gcloud\b)"
+        ),
+    ),
+    (
+        ("wireguard/", "gh/hosts.yml", "config/database.yml", "rclone.conf"),
+        re.compile(
+            r"wireguard/[\w.-]{1,40}\.conf\b|gh/hosts\.yml\b|config/database\.yml\b|rclone\.conf\b"
         ),
     ),
     (("id_",), re.compile(r"id_(?:rsa|dsa|ecdsa|ed25519)(?:_\w{1,30})?(?!\.pub|\w)")),
@@ -58,10 +65,10 @@ _SECRET_NAMES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     ),
 )
 _SECRET_ENDINGS = re.compile(
-    r"\.(?:(?P<key>key(?![\w(.]))|(?:pem|p12|pfx|jks|kdbx?|ppk|keystore|tfvars|ovpn|asc\.key)\b)"
+    r"\.(?:(?P<key>key(?![\w(.]))|(?:pem|p12|pfx|jks|kdbx?|ppk|p8|keystore|tfvars|ovpn|asc\.key)\b)"
 )
 _STEM = re.compile(r"[\w-]{1,60}\Z")
-_KEY_STEM = re.compile(r"^(?:server|private|privkey|client|ssl|tls)")
+_KEY_STEM = re.compile(r"^(?:server|private|privkey|client|ssl|tls|master$)")
 _FRONT_OF = re.compile(r"(?:(?:~|\$HOME|[A-Za-z]:)?[/\\])?(?:[\w.@~-]{1,80}[/\\]{1,2}){1,12}\Z")
 _LONGEST_FRONT = 200
 

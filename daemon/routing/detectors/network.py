@@ -20,6 +20,7 @@ _COLON, _HEX_DIGITS = re.compile(":"), frozenset("0123456789abcdefABCDEF")
 _IN_MAC = re.compile(r"[:-][0-9A-Fa-f]{2}[:-]")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(?:([:-])[0-9A-Fa-f]{2})(?:\1[0-9A-Fa-f]{2}){4}(?![\w:-])")
 _DOTTED_MAC = re.compile(r"[0-9a-f]{4}\.[0-9a-f]{4}\.[0-9a-f]{4}(?![\w.])")
+_MAC_WORDS = ("mac", "interface", "dhcp", " lease", "arp ", "vlan")
 _HOST = re.compile(
     r"[A-Za-z0-9][\w-]{0,62}(?:\.[A-Za-z0-9][\w-]{0,62}){0,6}?\.(?:(local|internal|private|home"
     r"|intra)|"
@@ -51,7 +52,11 @@ _RENTED_HOST = re.compile(
 _NOBODYS = frozenset(
     {"www", "docs", "support", "help", "blog", "community", "example", "your", "yourdomain"}
 )
-_ONE_LABEL = re.compile(r"://([A-Za-z][A-Za-z0-9-]{1,40})(?::\d{2,5})?(?:/|\s|$|[\"'`)])")
+# Pages of a browser's own are no hosts.
+_ONE_LABEL = re.compile(
+    r"://(?<!chrome://)(?<!edge://)(?<!brave://)(?<!opera://)"
+    r"([A-Za-z][A-Za-z0-9-]{1,40})(?::\d{2,5})?(?:/|\s|$|[\"'`)])"
+)
 _SHARE = re.compile(r"\\\\([A-Za-z0-9][\w.-]{1,60})\\[\w$.-]{1,60}")
 _CODE_NAMES = frozenset({"self", "this", "cls", "super", "threading", "asyncio", "os", "module"})
 _ESCAPE = re.compile(r"u[0-9a-f]{4}|x[0-9a-f]{2}", re.IGNORECASE)
@@ -108,7 +113,7 @@ class NetworkDetector:
 
     def _macs(self, text: str) -> Iterator[Finding]:
         lower = lowered(text)
-        dotted = _DOTTED_MAC.finditer(text) if "mac" in lower or "interface" in lower else ()
+        dotted = _DOTTED_MAC.finditer(text) if any(map(lower.__contains__, _MAC_WORDS)) else ()
         pairs = _MAC.finditer(text) if _IN_MAC.search(text) else ()
         for match in itertools.chain(pairs, dotted):
             before = text[max(0, match.start() - 1) : match.start()]

@@ -158,7 +158,8 @@ def _stands_alone(text: str, start: int, end: int) -> bool:
         return False
     if behind[:1].isalpha() and behind[:1].isascii():
         return False
-    joined = (".", ",", "-", "/", ":")
+    # A comma before or behind a number with its country's code parts the columns of a table.
+    joined = (".", "-", "/", ":") if text[start] == "+" else (".", ",", "-", "/", ":")
     if len(before) == 2 and before[1] in joined and before[0].isdigit():
         return False
     return not (len(behind) == 2 and behind[0] in joined and behind[1].isdigit())

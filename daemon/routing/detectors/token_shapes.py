@@ -52,6 +52,10 @@ _PREFIXED: tuple[tuple[str, str], ...] = (
     ("cfat_", f"{_PLAIN}{{40,60}}"),
     ("tskey-", f"{_PLAIN}{{3,12}}-{_WORD}{{12,64}}"),  # Tailscale
     # Code, packages, builds
+    ("apify_api_", f"{_PLAIN}{{30,50}}"),
+    ("sgp_", f"{_HEX}{{40}}"),  # Sourcegraph
+    ("tk-us-", f"{_WORD}{{40,60}}"),  # Scalingo
+    ("AVNS_", f"{_WORD}{{15,40}}"),  # Aiven
     ("ghp_", f"{_PLAIN}{{30,255}}"),  # GitHub
     ("gho_", f"{_PLAIN}{{30,255}}"),
     ("ghu_", f"{_PLAIN}{{30,255}}"),
