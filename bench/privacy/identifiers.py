@@ -5,7 +5,8 @@
 
 Four splits with sentences, locales, makers of keys, disguises and seeds of their own: the
 detectors were improved on `tuning`, then on the misses of `second` and a little on those of
-`held out`; `fresh` was written after that without a look at the detectors.
+`held out`; `fresh` was written after that without a look at the detectors, and only its first run
+is blind.
 """
 
 from __future__ import annotations

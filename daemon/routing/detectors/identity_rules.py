@@ -197,6 +197,10 @@ def _za(d: str) -> bool:
     return _ymd(d) and d[10] in "012" and luhn(d)
 
 
+def _ae(d: str) -> bool:
+    return d.startswith("784") and luhn(d)
+
+
 def _mx_curp(s: str) -> bool:
     return s[10] in "HMX" and _ymd(s[4:10])
 
@@ -363,8 +367,7 @@ RULES: tuple[Rule, ...] = (
     Rule("AU", "9" * 11, _au_medicare, ("9999 99999 9-9", "9999 99999 9/9"), Kind.HEALTH_ID),
     Rule("CA", "9" * 9, luhn, ("999-999-999",)),
     Rule("ZA", "9" * 13, _za, ("999999 9999 999",)),
-    Rule("AE", "9" * 15, lambda d: d.startswith("784") and luhn(d), ("999-9999-9999999-9",)),
-    Rule("PK", "9" * 13, lambda d: d[0] in "1234567", ("99999-9999999-9",)),
+    Rule("AE", "9" * 15, _ae, ("999-9999-9999999-9",)),
     Rule("DO", "9" * 11, luhn, ("999-9999999-9",)),
     Rule("MX", "AAAA999999AAAAAA99", _mx_curp, ("*",)),
     Rule("MX", "AAAA999999AAAAAAA9", _mx_curp, ("*",)),
