@@ -259,6 +259,7 @@ def daemon(paths: Paths) -> Iterator[SmallDaemon]:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         yield small
+        small.cancelled.set()  # what streams until somebody cancels would be waited for
         server.shutdown()
         thread.join()
 
