@@ -32,6 +32,9 @@ from machine import save
 CLIENTS = 16
 HUNG_AFTER = 90.0
 SAMPLE_SECONDS = 2.0
+RATE = 10.0
+"""Requests a second, all clients together: what is kept for ten minutes grows with it, so it must
+not change when other programs leave or take the processors."""
 WARM_SHARE = 0.4
 """Of the time, before memory is measured: what is kept for ten minutes has come and gone."""
 MOST_MB_AN_HOUR = 1.0
@@ -68,7 +71,10 @@ class Soak:
 
     seed: int
     model: str
+    rate: float
     minutes: float = 0.0
+    late: int = 0
+    """Requests that could not be asked within a second of their time."""
     answers: Counter[str] = field(default_factory=Counter[str])
     faults: Counter[str] = field(default_factory=Counter[str])
     hung: int = 0
@@ -106,6 +112,7 @@ class Clients:
         self._model = model
         self._soak = soak
         self._chance = chance
+        self._due = 0.0
         self.stopping = False
 
     def _client(self) -> httpx.AsyncClient:
@@ -115,6 +122,7 @@ class Clients:
         """Load the model, and all that comes with a first answer."""
         async with self._client() as client:
             await self._whole(client)
+        self._due = time.monotonic()
 
     async def work(self) -> None:
         """One client after another, each with a few requests."""
@@ -138,7 +146,15 @@ class Clients:
                         self._soak.odd.append(f"{way.__name__} hung")
                     except httpx.HTTPError as error:
                         self._soak.odd.append(f"{way.__name__}: {error!r}")
-                    await asyncio.sleep(self._chance.random() * 0.2)
+                    await self._turn()
+
+    async def _turn(self) -> None:
+        """Wait for the next request's time; what was missed is not made up for."""
+        now = time.monotonic()
+        late = now > self._due + 1
+        self._soak.late += late
+        self._due = now if late else self._due + 1 / self._soak.rate
+        await asyncio.sleep(max(0.0, self._due - now))
 
     def _chat(self, **more: object) -> dict[str, object]:
         length = self._chance.randint(1, 60)
@@ -247,7 +263,8 @@ def slope(samples: list[tuple[float, float]]) -> float:
 
 async def run(options: argparse.Namespace, home: Path) -> Soak:
     """The whole soak."""
-    soak = Soak(options.seed, Path(options.model).name if options.model else "scripted")
+    model_name = Path(options.model).name if options.model else "scripted"
+    soak = Soak(options.seed, model_name, options.rate)
     chance = random.Random(options.seed)
     process = start(home, scripted=not options.model)
     socket = home / "runtime" / "ingle.sock"
@@ -336,6 +353,7 @@ def main() -> int:
     """0 where everything is as promised."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--rate", type=float, default=RATE, help="requests a second")
     parser.add_argument("--model", help="a model's file; left out, a scripted one")
     parser.add_argument("--seed", type=int, default=int(time.time()))
     parser.add_argument("--save", action="store_true", help="keep the result")
