@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
+
+import ahocorasick_rs
 
 _WORD = re.compile(r"[^\W_]+")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _DIGITS = re.compile(r"[0-9]+")
 _ODD = re.compile(r"[^\t\n\r\x20-\x7e]+")
 _LONG = 8
+
+_PIECES: dict[str, None] = {}  # in the order in which they came
 
 Span = tuple[int, int]
 """From where to where in a text."""
@@ -67,6 +72,26 @@ def long_words(text: str) -> list[Span]:
     return found
 
 
+def look_for(pieces: Iterable[str]) -> None:
+    """From now on `pieces_in` also says of these, in lower case, whether they are in a text."""
+    _PIECES.update(dict.fromkeys(pieces))
+    _automaton.cache_clear()
+
+
+@functools.lru_cache(maxsize=4)
+def pieces_in(text: str) -> frozenset[str]:
+    """Which of all pieces that somebody looks for are in the text, in any case; in one pass."""
+    pieces, automaton = _automaton()
+    matches = automaton.find_matches_as_indexes(lowered(text), overlapping=True)
+    return frozenset(pieces[number] for number, _, _ in matches)
+
+
+@functools.lru_cache(maxsize=1)
+def _automaton() -> tuple[list[str], ahocorasick_rs.AhoCorasick]:
+    pieces = list(_PIECES)
+    return pieces, ahocorasick_rs.AhoCorasick(pieces)
+
+
 def odd_letters(text: str) -> set[str]:
     """Its characters that are not printable ASCII or ends of lines."""
     return set("".join(_ODD.findall(text)))
@@ -74,5 +99,5 @@ def odd_letters(text: str) -> set[str]:
 
 def forget_texts() -> None:
     """Drop the last texts, which are kept because every detector asks for the same."""
-    for kept in (vocabulary, lowered, digit_runs, long_words):
+    for kept in (vocabulary, lowered, digit_runs, long_words, pieces_in):
         kept.cache_clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from ..text_index import lowered, vocabulary
+from ..text_index import look_for, lowered, pieces_in, vocabulary
 
 _TOKEN = re.compile(r"[^\W\d_]+")
 
@@ -65,13 +65,15 @@ class Phrases:
             core = max(_TOKEN.findall(phrase), key=len)
             table = self._exact if phrase in self._edged else self._within
             table.setdefault(core, []).append(phrase)
+        look_for(self._within)
 
     def present(self, text: str) -> list[str]:
         """Those whose longest word is in the text, which most texts rule nearly all out by."""
-        words = vocabulary(text)
-        cores = [(core, self._exact) for core in self._exact.keys() & words.runs]
-        cores += [(core, self._within) for core in self._within if core in words.joined]
-        return [phrase for core, table in cores for phrase in table[core]]
+        found = [self._within[core] for core in self._within.keys() & pieces_in(text)]
+        if self._exact:
+            runs = vocabulary(text).runs
+            found += [self._exact[core] for core in self._exact.keys() & runs]
+        return [phrase for phrases in found for phrase in phrases]
 
     def ends(self, text: str) -> Iterator[int]:
         """Where each of them ends in the text, in any case."""
