@@ -82,7 +82,10 @@ def look_for(pieces: Iterable[str]) -> None:
 def pieces_in(text: str) -> frozenset[str]:
     """Which of all pieces that somebody looks for are in the text, in any case; in one pass."""
     pieces, automaton = _automaton()
-    matches = automaton.find_matches_as_indexes(lowered(text), overlapping=True)
+    lower = lowered(text)
+    if not lower.isascii():
+        lower = lower.encode("utf-8", "replace").decode()  # it takes no half of a character
+    matches = automaton.find_matches_as_indexes(lower, overlapping=True)
     return frozenset(pieces[number] for number, _, _ in matches)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from ..finding import Finding, Kind
 from .context import windows
 from .reading import Reading
+from .word_table import matching, members
 from .words import phrase_set, word_set
 
 # Every repetition is bounded, so that no text takes longer than in proportion to its length.
@@ -41,6 +42,7 @@ _STREETS = word_set(
     "travessa praça largo ul ulica ул улица"
 )
 _ENDS = frozenset(word[-3:] for word in (*_SUFFIXES, *_ROADS, *_STREETS))
+_MAY_BE_STREET = matching(lambda word: word.lower()[-3:] in _ENDS)
 _STREET = re.compile(
     r"\w+[./]? ?(?:[\w.'’-]{1,24} ){0,5}?[\w'’-]{2,24},? (?:n[º°.o]{0,2} ?)?\d{1,4}\b"
 )
@@ -53,12 +55,12 @@ _POSTCODE = re.compile(
     r"N[CDEHJMVY]|O[HKR]|PA|RI|S[CD]|T[NX]|UT|V[AT]|W[AIVY]) \d{5}(?:-\d{4})?"
     r"|(?:D-|A-|CH-|F-)\d{4,5} [A-ZÄÖÜ][\wäöüßéè-]{2,20})\b"
 )
-_ENGLISH_STREETS = word_set(
+_ENGLISH_STREETS = members(word_set(
     "street st avenue ave road rd lane ln drive dr boulevard blvd court ct place pl way terrace "
     "square close crescent gardens grove hill mews parkway pkwy highway hwy circle cir trail row "
     "walk quay parade estate nagar marg"
-)
-_BOXES = frozenset({"box", "postfach"})
+))  # fmt: skip
+_BOXES = members(frozenset({"box", "postfach"}))
 _REACH = 32  # from the digits of a postcode to the ends of all that its pattern looks at
 _PUBLIC = phrase_set(
     "10 downing street;1600 pennsylvania avenue;221b baker street;4 privet drive;"
@@ -91,7 +93,7 @@ def find_addresses(reading: Reading, detector: str) -> Iterator[Finding]:
 def _postcodes(reading: Reading) -> Iterator[tuple[int, int]]:
     """They have digits, so that only what is around these is looked at."""
     text = reading.text
-    for start, stop in windows(reading.numbers, _REACH, len(text)):
+    for start, stop in windows(reading.digits, _REACH, len(text)):
         for match in _POSTCODE.finditer(text, start, stop):
             yield match.span()
 
@@ -99,15 +101,15 @@ def _postcodes(reading: Reading) -> Iterator[tuple[int, int]]:
 def _by_number(reading: Reading) -> Iterator[tuple[int, int]]:
     """Addresses that begin with the house's number, and boxes."""
     text = reading.text
-    if not _ENGLISH_STREETS.isdisjoint(reading.vocabulary):
+    if reading.digits and reading.has(_ENGLISH_STREETS):
         for pattern in (_ENGLISH, _ENGLISH_SMALL):
             taken = 0
-            for start, _ in reading.numbers:
+            for start, _ in reading.digits:
                 match = pattern.match(text, start) if start >= taken else None
                 if match is not None:
                     taken = match.end()
                     yield match.span()
-    if not _BOXES.isdisjoint(reading.vocabulary):
+    if reading.has(_BOXES):
         for match in _BOX.finditer(text):
             yield match.span()
 
@@ -115,9 +117,8 @@ def _by_number(reading: Reading) -> Iterator[tuple[int, int]]:
 def _by_words(reading: Reading) -> Iterator[tuple[int, int]]:
     """Addresses whose word for a street is part of its name, or stands before it."""
     text, words = reading.text, reading.words
-    streets = {word: small for word in set(words) if (small := word.lower())[-3:] in _ENDS}
-    for at in [at for at, word in enumerate(words) if word in streets]:
-        word, small = words[at], streets[words[at]]
+    for at in reading.where(_MAY_BE_STREET):
+        word, small = words[at], words[at].lower()
         start, end = reading.starts[at], reading.ends[at]
         if small.endswith(_SUFFIXES) and word[0].isupper():
             house = _HOUSE.match(text, end)

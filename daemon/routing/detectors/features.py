@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from .gazetteer import FIRST, LAST, PLACE, WORD, fold
 from .introductions import RELATIONS
+from .lexicon import TOPICS
 from .reading import Reading
+from .word_table import Column
 from .words import word_set
 
 BITS = 18
@@ -34,7 +36,7 @@ _GREETING = word_set(
 )
 
 
-_CLASSES = {
+_CLASS_OF = {
     **dict.fromkeys(_MONEY, "money sign"),
     **dict.fromkeys(map(fold, RELATIONS), "kin"),
     **dict.fromkeys(_GREETING, "greeting"),
@@ -42,6 +44,37 @@ _CLASSES = {
     **dict.fromkeys(_SELF, "self"),
     **dict.fromkeys(_OWN, "own"),
 }
+_TOPICS = (*TOPICS, "event", "general", "study")
+# The first stands for no class; as the one before the first class it reads `start`.
+_CLASSES = (
+    *("", "money sign", "kin", "greeting", "they", "self", "own", "name", "place", "unknown name"),
+    *_TOPICS,
+    *(f"{topic} 1" for topic in _TOPICS),
+)
+_CLASS_NUMBERS = {name: number for number, name in enumerate(_CLASSES)}
+_NAME, _PLACE = _CLASS_NUMBERS["name"], _CLASS_NUMBERS["place"]
+_UNKNOWN = _CLASS_NUMBERS["unknown name"]
+
+
+def _hashes(words: Iterable[str]) -> NDArray[np.uint32]:
+    return np.array([zlib.crc32(word.encode("utf-8", "replace")) for word in words], np.uint32)
+
+
+_ALONE = _hashes(_CLASSES)
+_PAIRED = np.stack(
+    [_hashes(f"{last or 'start'}>{one}" for one in _CLASSES) for last in _CLASSES]
+)  # [the class before, the class]
+_CLASS = Column(
+    np.intp,
+    lambda words, small, folded: (
+        _CLASS_NUMBERS[_CLASS_OF[word]] if word in _CLASS_OF else 0 for word in folded
+    ),
+)
+_PLAIN = Column(np.uint32, lambda words, small, folded: _hashes(folded))
+_STEMS = Column(
+    np.uint32, lambda words, small, folded: _hashes(word[:_STEM] for word in folded) + np.uint32(7)
+)
+_OF_NAME = np.uint32(zlib.crc32(b"<name>")), np.uint32(zlib.crc32(b"<name>"[:_STEM]) + 7)
 
 
 def features_of(reading: Reading) -> NDArray[np.uint32]:
@@ -50,41 +83,39 @@ def features_of(reading: Reading) -> NDArray[np.uint32]:
     Names become one class, so that nobody's name is learnt; so do numbers and the words of a
     topic.
     """
-    words = ["<number>" if token[0].isdigit() else token for token in reading.tokens]
-    for at, word in zip(reading.places, reading.folded, strict=True):
-        words[at] = word
-    classes = {at: _CLASSES[word] for at, word in enumerate(words) if word in _CLASSES}
-    for number, flag in reading.flags.items():
-        at = reading.places[number]
-        if flag & (FIRST | LAST) and not flag & WORD:
-            words[at], classes[at] = "<name>", "name"
-        elif flag in (0, PLACE):
-            classes.setdefault(at, "place" if flag else "unknown name")
+    table, numbers = reading.table, reading.numbers
+    plain, stems = table.column(_PLAIN)[numbers], table.column(_STEMS)[numbers]
+    classes = table.column(_CLASS)[numbers]
+    capital = reading.places[list(reading.flags)]
+    flags = np.array(list(reading.flags.values()), np.uint8)
+    names = capital[((flags & (FIRST | LAST)) != 0) & ((flags & WORD) == 0)]
+    plain[names], stems[names] = _OF_NAME
+    classes[names] = _NAME
+    for flag, number in ((PLACE, _PLACE), (0, _UNKNOWN)):
+        free = capital[flags == flag]
+        classes[free[classes[free] == 0]] = number
     for hit in reading.hits:
-        for at in reading.places[hit.at : hit.at + hit.length]:
-            classes.setdefault(at, hit.topic if hit.weight > 1 else f"{hit.topic} 1")
-    distinct = {word: number for number, word in enumerate(dict.fromkeys(words))}
-    numbers = np.array([distinct[word] for word in words], np.intp)
-    plain = _hashes(distinct)[numbers]
+        number = _CLASS_NUMBERS[hit.topic if hit.weight > 1 else f"{hit.topic} 1"]
+        for at in reading.places[hit.at : hit.at + hit.length].tolist():
+            if not classes[at]:
+                classes[at] = number
     rows = [
         plain,
-        _hashes([word[:_STEM] for word in distinct])[numbers] + np.uint32(7),
+        stems,
         np.roll(plain, 1) * _GOLDEN + plain,
         np.roll(plain, 2) * _GOLDEN + plain + np.uint32(1),
-        *_of_classes(classes, len(words)),
+        *_of_classes(classes),
     ]
     return _places(np.stack(rows))
 
 
-def _of_classes(classes: dict[int, str], size: int) -> tuple[NDArray[np.uint32], ...]:
-    """Hashes of the classes of `size` tokens, and of each with the class before it."""
-    places = sorted(classes)
-    row = [classes[at] for at in places]
-    pairs = [f"{last}>{one}" for last, one in zip(["start", *row], row, strict=False)]
-    none = _hashes([""])[0]
-    alone, paired = np.full(size, none), np.full(size, none)
-    alone[places], paired[places] = _hashes(row), _hashes(pairs)
-    return alone + np.uint32(11), paired
+def _of_classes(classes: NDArray[np.intp]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """Hashes of each token's class, and of each class with the one before it."""
+    paired = np.full(len(classes), _ALONE[0])
+    places = np.flatnonzero(classes)
+    row = classes[places]
+    paired[places] = _PAIRED[np.concatenate(([0], row[:-1])), row] if len(row) else 0
+    return _ALONE[classes] + np.uint32(11), paired
 
 
 def features_of_whole(reading: Reading) -> NDArray[np.uint32]:
@@ -107,7 +138,3 @@ def features_of_whole(reading: Reading) -> NDArray[np.uint32]:
 
 def _places(hashes: NDArray[np.uint32]) -> NDArray[np.uint32]:
     return (hashes ^ (hashes >> np.uint32(BITS))) & np.uint32(_MASK)
-
-
-def _hashes(words: Iterable[str]) -> NDArray[np.uint32]:
-    return np.array([zlib.crc32(word.encode("utf-8", "replace")) for word in words], np.uint32)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+import numpy as np
 
 from ..finding import Kind
 from .gazetteer import fold
 from .shipped import shipped
+from .word_table import Column
 
 _STEM = 4
 
@@ -39,8 +41,11 @@ class Lexicon:
                 topic = line.strip("[]")
             elif line and not line.startswith("#"):
                 self._add_line(topic, line.split(), least)
-        self._first = self._words.keys() | self._phrases.keys()
         self._seconds = {first: _seconds(found) for first, found in self._phrases.items()}
+        self._found: list[_Entry] = [((), None)]
+        self._known: dict[_Entry, int] = {self._found[0]: 0}
+        self.entries = Column(np.intp, lambda words, small, folded: map(self._entry, folded))
+        """For each word the number of what there is for it; 0 for nothing."""
 
     @classmethod
     def shipped(cls, language: str, least: int = 0) -> Lexicon:
@@ -63,32 +68,37 @@ class Lexicon:
                 if entry.endswith("*"):  # too short for a stem: its plural only
                     self._words.setdefault(f"{entry[:-1]}s", []).append((topic, weight))
 
-    def hits(self, words: Sequence[str]) -> list[Hit]:
-        """Everything that the folded words match, in their order; phrases before their words."""
-        first, stems = self._first, self._stems
-        known = {
-            word: self._alone(word) for word in set(words) if word in first or word[:_STEM] in stems
-        }
+    def hits(self, words: Sequence[str], entries: Sequence[int]) -> list[Hit]:
+        """Everything that folded words with these entries match; phrases before their words."""
         found: list[Hit] = []
-        for at in [at for at, word in enumerate(words) if word in known]:
-            word = words[at]
-            if word in self._seconds and at + 1 < len(words):
-                exact, begins = self._seconds[word]
+        for at in [at for at, entry in enumerate(entries) if entry]:
+            alone, phrases = self._found[entries[at]]
+            if phrases is not None and at + 1 < len(words):
+                exact, begins = self._seconds[phrases]
                 if words[at + 1] in exact or words[at + 1].startswith(begins):
-                    for rest, topic, weight in self._phrases[word]:
+                    for rest, topic, weight in self._phrases[phrases]:
                         if _follows(words, at, rest):
                             found.append(Hit(at, len(rest) + 1, topic, weight))
-            for topic, weight in known[word]:
+            for topic, weight in alone:
                 found.append(Hit(at, 1, topic, weight))
         return found
 
-    def _alone(self, word: str) -> list[tuple[str, int]]:
-        """Topics and weights of the word by itself and of its stems."""
+    def _entry(self, word: str) -> int:
+        """The number of what there is for the word: a few hundred things for all words."""
         stems = self._stems.get(word[:_STEM], ())
-        return self._words.get(word, []) + [
-            (topic, weight) for stem, topic, weight in stems if word.startswith(stem)
-        ]
+        alone = (
+            *self._words.get(word, ()),
+            *((topic, weight) for stem, topic, weight in stems if word.startswith(stem)),
+        )
+        entry = alone, word if word in self._phrases else None
+        number = self._known.setdefault(entry, len(self._found))
+        if number == len(self._found):
+            self._found.append(entry)
+        return number
 
+
+_Entry = tuple[tuple[tuple[str, int], ...], str | None]
+"""Topics and weights of a word by itself, and the word where phrases begin with it."""
 
 TOPICS = {
     kind.value: kind

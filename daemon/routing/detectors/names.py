@@ -8,7 +8,7 @@ from functools import cached_property
 from ..finding import Finding, Kind
 from .addresses import find_addresses
 from .gazetteer import PLACE, fold
-from .organisations import find_organisations, find_strangers, has_kind
+from .organisations import find_organisations, find_strangers
 from .people import PeopleFinder
 from .reading import Reader, Reading
 
@@ -35,7 +35,7 @@ class NameDetector:
         yield from find_addresses(reading, self.name)
         if reading.setting.own or not reading.setting.exercise:
             yield from find_organisations(reading, self.name)
-            if not reading.setting.code and has_kind(reading.folded) and reading.language == "en":
+            if not reading.setting.code and reading.language == "en":
                 yield from find_strangers(reading, self._reader.tables.gazetteer, self.name)
         if not reading.setting.made_up:
             yield from self._places(reading)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ..finding import Finding, Kind
 from .gazetteer import Gazetteer, fold
 from .reading import Reading
+from .word_table import matching, members
 from .words import phrase_set, word_set
 
 _PIECE = r"[A-ZÄÖÜÉ][\w&'’.-]{0,24}"
@@ -44,6 +45,7 @@ _WELL_KNOWN = phrase_set(
 _KINDS = word_set(
     "company corporation startup brand university college hospital group hotel boutique"
 )
+_IS_KIND = members(_KINDS, folded=True)
 _NAMING = word_set("called named is")
 _STRANGE = 4
 """Letters of a name: shorter words that no list has are abbreviations, and variables of sums."""
@@ -56,11 +58,12 @@ _LEGAL_FORMS = word_set(
 )
 _DOTTED_FORMS = ("L.L.C", "e.V", "S.A", "S.L", "S.r.l", "B.V", "A/S")
 _IN_WORDS = re.compile(r"['’-]")
+_IS_LEGAL_FORM = matching(lambda word: not _LEGAL_FORMS.isdisjoint(_IN_WORDS.split(word)))
 # How the phrases of `_EMPLOYER` begin.
-_EMPLOYMENT = word_set(
+_EMPLOYMENT = members(word_set(
     "i my works working employed on here team position job role application joined ich arbeite "
     "angestellt stelle meine mein je employé employée poste trabajo empleado puesto"
-)
+))  # fmt: skip
 
 
 def find_organisations(reading: Reading, detector: str) -> Iterator[Finding]:
@@ -85,26 +88,11 @@ def find_organisations(reading: Reading, detector: str) -> Iterator[Finding]:
 def _matches(reading: Reading) -> Iterator[tuple[re.Match[str], float]]:
     """Where a pattern matches; they are slow, so only where there is a sign of it."""
     text = reading.text
-    if _has_legal_form(text, reading.words):
+    if reading.has(_IS_LEGAL_FORM) or any(map(text.__contains__, _DOTTED_FORMS)):
         yield from ((match, 0.85) for match in _LEGAL.finditer(text))
-    for at, word in enumerate(reading.small):
-        if word in _EMPLOYMENT and (match := _EMPLOYER.match(text, reading.starts[at])):
+    for at in reading.where(_EMPLOYMENT):
+        if match := _EMPLOYER.match(text, reading.starts[at]):
             yield match, 0.7
-
-
-def _has_legal_form(text: str, words: Sequence[str]) -> bool:
-    if any(map(text.__contains__, _DOTTED_FORMS)):
-        return True
-    known = frozenset(words)
-    if not _LEGAL_FORMS.isdisjoint(known):
-        return True
-    rows = [word for word in known if not word.isalpha()]
-    return any(not _LEGAL_FORMS.isdisjoint(_IN_WORDS.split(word)) for word in rows)
-
-
-def has_kind(folded: Sequence[str]) -> bool:
-    """Whether one of these words is a kind of firm, so that a look for strangers is worth it."""
-    return not _KINDS.isdisjoint(folded)
 
 
 def find_strangers(reading: Reading, gazetteer: Gazetteer, detector: str) -> Iterator[Finding]:
@@ -112,8 +100,7 @@ def find_strangers(reading: Reading, gazetteer: Gazetteer, detector: str) -> Ite
     folded = reading.folded
     beside = [
         at + step
-        for at, word in enumerate(folded)
-        if word in _KINDS
+        for at in reading.where(_IS_KIND)
         for step in (-1, 1, 2)
         if _is_beside(reading, at, step)
     ]

@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
+import numpy as np
 
+from .word_table import Column, members
 from .words import phrase_set, word_set
 
 _HEAD = 100
 _EXERCISE = 1500
 
 # First person beyond the "I want" of any request: what is possessed, what somebody is.
-_OWN = word_set(
+_OWN = members(word_set(
     "my our mine ours i'm i've we're we've mein meine meinem meinen meiner meines unser "
     "unsere unserem unseren unserer mon mes notre nos j'ai j'étais mi mis nuestro nuestra "
     "nuestros soy estoy tengo trabajo vivo hemos"
-)
+))  # fmt: skip
 _OWN_PAIRS = phrase_set(
     "i am;i have;i was;we are;we were;we have;ich bin;ich habe;ich wurde;ich war;ich arbeite;"
     "ich wohne;wir sind;wir haben;je suis;je travaille;je vis;nous sommes;nous avons;me han"
 )
-_SUBJECTS = frozenset(pair.split()[0] for pair in _OWN_PAIRS)
-_FICTION = word_set(
+_SUBJECTS = members(frozenset(pair.split()[0] for pair in _OWN_PAIRS))
+_FICTION = members(word_set(
     "story stories fairy novel novella fanfic fanfiction fiction fictional poem limerick haiku "
     "sonnet screenplay protagonist character characters villain roleplay role-play pretend imagine "
     "dungeon wizard dragon detective superhero sitcom kurzgeschichte märchen roman romanfigur "
     "gedicht rollenspiel stell geschichte histoire conte poème personnage nouvelle imaginez cuento "
     "novela poema personaje imagina historia"
-)
+))  # fmt: skip
 _ASKED_SUM = re.compile(
     r"how (?:many|much|long|far|old|fast|tall)|what (?:is|was|percent|fraction)|calculate|find the|"
     r"wie ?viele?|wie (?:lange|alt|weit)|berechne|combien|calcule|cu[áa]nt[oa]s?|quel (?:est|âge)"
@@ -69,16 +70,17 @@ class Setting(msgspec.Struct, frozen=True):
         return self.own == 0 and (self.fiction or self.exercise)
 
 
-def setting_of(text: str, words: Sequence[str]) -> Setting:
-    """How the text with these words, in small letters, reads."""
-    own = sum(map(_OWN.__contains__, words))
-    pairs = [pair for pair in itertools.pairwise(words) if pair[0] in _SUBJECTS]
-    own += sum(" ".join(pair) in _OWN_PAIRS for pair in pairs)
+def setting_of(
+    text: str, words: Sequence[str], where: Callable[[Column[np.bool_]], list[int]]
+) -> Setting:
+    """How the text with these words, in small letters, reads; `where` tells words' places."""
+    own = len(where(_OWN))
+    own += sum(" ".join(words[at : at + 2]) in _OWN_PAIRS for at in where(_SUBJECTS))
     numbers = len(_NUMBER.findall(text)) if len(text) < _EXERCISE else 0
     exercise = numbers >= 2 and _ASKED_SUM.search(text.casefold()) is not None
     return Setting(
         own=own,
-        fiction=not _FICTION.isdisjoint(words[:_HEAD]),
+        fiction=any(at < _HEAD for at in where(_FICTION)[:1]),
         exercise=exercise,
         code=_is_code(text[:4000]),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -14,6 +14,7 @@ from .language import UNKNOWN
 from .lexicon import TOPICS, Hit
 from .reading import Reader, Reading
 from .setting import Setting
+from .word_table import members
 from .words import word_set
 
 _SENTENCE = re.compile(r"[.!?\n]\s+")
@@ -35,7 +36,7 @@ _THEY = word_set(
     "he she him her his they their er sie ihm ihr ihn sein seine ihre il elle lui leur sa ses "
     "ella su sus le patient patientin client mandant mandantin"
 )
-_MARKS = _OWN | _I | _THEY
+_MARKS = members(_OWN | _I | _THEY, folded=True)
 # What somebody works on is not their life: "my essay on chemotherapy".
 _STUDY_REACH = 3
 
@@ -101,20 +102,27 @@ def _value(topic: str, score: _Score, setting: Setting) -> float:
 def _passages(reading: Reading, hits: Sequence[Hit]) -> Iterator[tuple[str, _Score]]:
     """For each sentence with its neighbours and each topic in it, what is there."""
     ends = [match.start() for match in _SENTENCE.finditer(reading.text)]
-    by_sentence: defaultdict[int, list[Hit]] = defaultdict(list)
-    personal: defaultdict[int, float] = defaultdict(float)
+    by_sentence: dict[int, list[Hit]] = {}
+    others: Counter[tuple[str, int]] = Counter()
     for hit in hits:
-        by_sentence[bisect_right(ends, reading.starts[hit.at])].append(hit)
+        number = bisect_right(ends, reading.starts[hit.at])
+        here = by_sentence.setdefault(number, [])
+        if hit.topic in TOPICS:
+            here.append(hit)
+        else:
+            others[hit.topic, number] += 1
+    personal: defaultdict[int, float] = defaultdict(float)
     if not reading.setting.exercise:
-        for at, value in _personal_marks(reading.folded):
+        for at, value in _personal_marks(reading):
             personal[bisect_right(ends, reading.starts[at])] += value
-    events = {number: sum(hit.topic == "event" for hit in at) for number, at in by_sentence.items()}
-    for number, here in by_sentence.items():
+    for number in by_sentence:
         around = range(number - _REACH, number + _REACH + 1)
-        marks = sum(personal.get(one, 0.0) / (1 + abs(one - number)) for one in around)
-        marks += 0.5 * min(sum(events.get(one, 0) for one in around), 2) if marks else 0.0
-        marks -= 1.0 * sum(hit.topic == "general" for hit in here)
         near = [hit for one in around for hit in by_sentence.get(one, ())]
+        if not near:
+            continue
+        marks = sum(personal.get(one, 0.0) / (1 + abs(one - number)) for one in around)
+        marks += 0.5 * min(sum(others["event", one] for one in around), 2) if marks else 0.0
+        marks -= 1.0 * others["general", number]
         if marks <= 0:  # without anybody in it only papers of work life count
             near = [hit for hit in near if hit.topic == Kind.WORK]
         yield from _topics(near, marks)
@@ -124,19 +132,23 @@ def _topics(near: Sequence[Hit], marks: float) -> Iterator[tuple[str, _Score]]:
     scores: dict[str, _Score] = {}
     counted: set[tuple[str, int]] = set()
     for hit in near:
-        if hit.topic not in TOPICS or (hit.topic, hit.at) in counted:
+        if (hit.topic, hit.at) in counted:
             continue
-        counted.update((hit.topic, hit.at + step) for step in range(hit.length))
-        score = scores.setdefault(hit.topic, _Score(personal=marks))
+        for at in range(hit.at, hit.at + hit.length):
+            counted.add((hit.topic, at))
+        score = scores.get(hit.topic)
+        if score is None:
+            score = scores[hit.topic] = _Score(personal=marks, first=hit.at)
         score.weight += hit.weight
-        score.first = hit.at if score.first < 0 else min(score.first, hit.at)
+        score.first = min(score.first, hit.at)
         score.last = max(score.last, hit.at + hit.length - 1)
     yield from scores.items()
 
 
-def _personal_marks(folded: Sequence[str]) -> Iterator[tuple[int, float]]:
+def _personal_marks(reading: Reading) -> Iterator[tuple[int, float]]:
     """Where the text speaks of somebody, and how much that counts."""
-    for at in [at for at, word in enumerate(folded) if word in _MARKS]:
+    folded = reading.folded
+    for at in reading.where(_MARKS):
         word = folded[at]
         if word in _OWN:
             if _STUDIES.isdisjoint(folded[at + 1 : at + 1 + _STUDY_REACH]):
