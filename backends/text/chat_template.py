@@ -27,6 +27,8 @@ CHATML = (
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
 )
 LONGEST_SOURCE = 2**20
+HOSTILE_SECONDS = 10.0
+"""How long a template is not tried again that overstepped a limit with our own short messages."""
 RESERVED_VARIABLES = frozenset(
     {
         "add_generation_prompt",
@@ -69,6 +71,7 @@ class ChatTemplate:
         self._limits = limits or RenderLimits()
         self._renderer = TemplateRenderer(source, self._limits)
         self._habits: TemplateHabits | None = None
+        self._overstepped: tuple[float, LimitExceeded] | None = None
         self._lock = threading.Lock()
         self._closed = False
 
@@ -160,12 +163,18 @@ class ChatTemplate:
         self._refuse_if_closed()
         if len(self.source) > LONGEST_SOURCE:
             raise TemplateError("The model's chat template is longer than a million characters.")
+        if self._overstepped is not None and time.monotonic() < self._overstepped[0]:
+            raise self._overstepped[1].with_traceback(None)
         try:
             self._renderer.compile()
+            if self._habits is None:
+                self._habits = self._probe()
         except UnicodeEncodeError as error:
             raise TemplateError("The model's chat template holds a lone surrogate.") from error
-        if self._habits is None:
-            self._habits = self._probe()
+        except LimitExceeded as error:
+            # Whoever waits for the lock, or asks again at once, need not wait as long again.
+            self._overstepped = time.monotonic() + HOSTILE_SECONDS, error
+            raise
 
     def _refuse_if_closed(self) -> None:
         if self._closed:

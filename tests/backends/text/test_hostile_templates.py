@@ -15,9 +15,10 @@ import pytest
 
 from ingle.backends.base import ChatMessage
 from ingle.backends.errors import RequestRejected
+from ingle.backends.text import chat_template, template_renderer
 from ingle.backends.text.chat_template import ChatTemplate
 from ingle.backends.text.template_errors import TemplateError
-from ingle.backends.text.template_helper import RenderLimits
+from ingle.backends.text.template_helper import RenderLimits, TemplateHelper
 
 MakeTemplate = Callable[..., ChatTemplate]
 
@@ -249,6 +250,26 @@ def test_an_attack_now_and_then_does_not_spoil_the_rest(make_template: MakeTempl
         with pytest.raises(TemplateError, match="memory"):
             template.render([ChatMessage("user", "attack")])
     assert template.render(HI) == "Hi"
+
+
+@pytest.mark.parametrize(("remembered", "helpers"), [(60.0, 1), (0.0, 2)])
+def test_a_template_that_hangs_on_our_own_messages_is_not_tried_again_at_once(
+    make_template: MakeTemplate,
+    monkeypatch: pytest.MonkeyPatch,
+    remembered: float,
+    helpers: int,
+) -> None:
+    started: list[TemplateHelper] = []
+
+    def start(limits: RenderLimits) -> TemplateHelper:
+        started.append(TemplateHelper(limits))
+        return started[-1]
+
+    monkeypatch.setattr(template_renderer, "TemplateHelper", start)
+    monkeypatch.setattr(chat_template, "HOSTILE_SECONDS", remembered)
+    template = make_template(HANGING["nested ranges"], limits=IMPATIENT)
+    assert rejected(template).message == rejected(template).message
+    assert len(started) == helpers
 
 
 def test_a_lone_surrogate_from_the_template(make_template: MakeTemplate) -> None:
