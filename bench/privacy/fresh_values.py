@@ -23,8 +23,11 @@ _UPPER = string.ascii_uppercase + string.digits
 _LOWER = string.ascii_lowercase + string.digits
 _URL = _ALNUM + "-_"
 _HEX = "0123456789abcdef"
-_ALPHABETS = {"a": _ALNUM, "u": _URL, "h": _HEX, "C": _UPPER, "l": _LOWER, "d": string.digits}
-# As the makers document them: text as it stands, and `{a40}` for so many of an alphabet.
+_ALPHABETS = {
+    "a": _ALNUM, "u": _URL, "h": _HEX, "C": _UPPER, "l": _LOWER, "d": string.digits,
+    "L": string.ascii_uppercase, "P": "BCDFGHJKLMNPRSTVWXYZ", "b": _ALNUM + "+/",
+}  # fmt: skip
+# As the makers document them, for `formatted`.
 _KEYS = (
     "SG.{u22}.{u43}", "{h32}-us14", "{d10}:AA{u33}", "glsa_{a32}_{h8}", "{a14}.atlasv1.{u67}",
     "pat{a14}.{h64}", "pscale_tkn_{u43}", "EZAK{a54}", "dt0c01.{C24}.{C64}",
@@ -78,9 +81,10 @@ _MAIL_HOSTS = (
 _BASE58 = "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 
 
-def _key(values: Values) -> str:
+def formatted(values: Values, form: str) -> str:
+    """Text as it stands, `{uuid}`, and `{a40}` for so many letters of an alphabet."""
     text = ""
-    for literal, field, _form, _conversion in string.Formatter().parse(values.random.choice(_KEYS)):
+    for literal, field, _form, _conversion in string.Formatter().parse(form):
         text += literal
         if field == "uuid":
             text += str(uuid.UUID(int=values.random.getrandbits(128), version=4))
@@ -89,7 +93,7 @@ def _key(values: Values) -> str:
     return text
 
 
-def _luhn(digits: str) -> str:
+def luhn(digits: str) -> str:
     """The digit behind these."""
     doubled = sum(sum(divmod(2 * int(digit), 10)) for digit in digits[::-2])
     return str(-(doubled + sum(map(int, digits[-2::-2]))) % 10)
@@ -98,7 +102,7 @@ def _luhn(digits: str) -> str:
 def _card(values: Values) -> str:
     begin, length = values.random.choice(_CARDS)
     digits = begin + values.letters(string.digits, length - len(begin) - 1)
-    digits += _luhn(digits)
+    digits += luhn(digits)
     gap = values.random.choice(("", " ", " ", "-", "\u00a0", "."))
     if length in (14, 15):
         return gap.join((digits[:4], digits[4:10], digits[10:]))
@@ -107,9 +111,13 @@ def _card(values: Values) -> str:
 
 def _iban(values: Values) -> str:
     country = values.random.choice(list(_IBANS))
-    sorts = {"d": string.digits, "L": string.ascii_uppercase, "C": _UPPER}
-    parts = _IBANS[country].split()
-    body = "".join(values.letters(sorts[part[0]], int(part[1:])) for part in parts)
+    return iban_of(values, country, _IBANS[country])
+
+
+def iban_of(values: Values, country: str, shape: str) -> str:
+    """A valid one of a country, whose body has a shape such as `L4 d14`."""
+    parts = shape.split()
+    body = "".join(values.letters(_ALPHABETS[part[0]], int(part[1:])) for part in parts)
     number = int("".join(str(int(letter, 36)) for letter in body + country + "00"))
     plain = f"{country}{98 - number % 97:02d}{body}"
     gap = values.random.choice(("", " ", "\u00a0"))
@@ -157,17 +165,17 @@ def _day(values: Values, form: str) -> str:
 
 def _south_africa(values: Values) -> str:
     digits = _day(values, "%y%m%d") + values.letters(string.digits, 4) + "08"
-    return digits + _luhn(digits)
+    return digits + luhn(digits)
 
 
 def _emirates(values: Values) -> str:
     year, rest = _day(values, "%Y"), values.letters(string.digits, 7)
-    return f"784-{year}-{rest}-{_luhn('784' + year + rest)}"
+    return f"784-{year}-{rest}-{luhn('784' + year + rest)}"
 
 
 def _saudi(values: Values) -> str:
     digits = values.random.choice("12") + values.letters(string.digits, 8)
-    return digits + _luhn(digits)
+    return digits + luhn(digits)
 
 
 def _pakistan(values: Values) -> str:
@@ -183,7 +191,7 @@ def _malaysia(values: Values) -> str:
 def _ecuador(values: Values) -> str:
     digits = f"{values.random.randrange(1, 25):02d}{values.random.randrange(6)}"
     digits += values.letters(string.digits, 6)
-    return digits + _luhn(digits)
+    return digits + luhn(digits)
 
 
 def _uruguay(values: Values) -> str:
@@ -194,7 +202,7 @@ def _uruguay(values: Values) -> str:
 
 def _dominican(values: Values) -> str:
     begin, rest = f"{values.random.randrange(1, 120):03d}", values.letters(string.digits, 7)
-    return f"{begin}-{rest}-{_luhn(begin + rest)}"
+    return f"{begin}-{rest}-{luhn(begin + rest)}"
 
 
 def _iran(values: Values) -> str:
@@ -233,9 +241,8 @@ def _email(values: Values) -> str:
     return f"{name}@{values.random.choice(_MAIL_HOSTS)}"
 
 
-def _bitcoin(values: Values) -> str:
-    """Pay-to-public-key-hash, with its check sum."""
-    body = b"\0" + values.random.randbytes(20)
+def base58_check(body: bytes) -> str:
+    """In the letters of Bitcoin, with its check sum."""
     body += hashlib.sha256(hashlib.sha256(body).digest()).digest()[:4]
     number, text = int.from_bytes(body, "big"), ""
     while number:
@@ -295,7 +302,7 @@ MAKERS: dict[str, Callable[[Values], str]] = {
     "card": _card,
     "iban": _iban,
     "phone": _phone,
-    "key": _key,
+    "key": lambda v: formatted(v, v.random.choice(_KEYS)),
     "national_id": lambda v: v.random.choice(_NATIONAL)(v),
     "nric": _nric,
     "south_africa_id": _south_africa,
@@ -304,7 +311,7 @@ MAKERS: dict[str, Callable[[Values], str]] = {
     "mykad": _malaysia,
     "cedula": lambda v: v.random.choice((_ecuador, _uruguay, _dominican))(v),
     "email": _email,
-    "bitcoin": _bitcoin,
+    "bitcoin": lambda v: base58_check(b"\0" + v.random.randbytes(20)),
     "pem": _pem,
     "password": _password,
     "password_hash": lambda v: f"$2b$12${v.letters(_ALNUM + './', 53)}",

@@ -7,6 +7,7 @@ import random
 import uuid
 
 import fresh_sentences
+import unseen_harmless
 from faker import Faker
 
 _TUNING = (
@@ -89,6 +90,7 @@ _SENTENCES = {
     "second": _SECOND,
     "held out": _HELD_OUT,
     "fresh": fresh_sentences.HARMLESS,
+    "unseen": unseen_harmless.HARMLESS,
 }
 _SEED = 7
 
@@ -102,7 +104,7 @@ def harmless(split: str, count: int, seed: int = _SEED) -> list[str]:
     texts: list[str] = []
     for number in range(count):
         slots = _slots(source, fake)
-        if split == "fresh":  # drawn only here, so that the other splits stay as they were
+        if split in ("fresh", "unseen"):  # only here, so that the other splits stay as they were
             slots |= {"isbn10": fake.isbn10(), "ean": fake.ean13()}
         texts.append(templates[number % len(templates)].format_map(slots))
     return texts

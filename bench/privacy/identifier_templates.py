@@ -1,13 +1,15 @@
 """Sentences around identifiers: those tuned on, and others that were not looked at meanwhile.
 
-`{kind}` is a value of `identifier_values`. `SECOND` was held out until its first run (recall .990
-at precision .974) and then learnt from; `HELD_OUT` was written after that, and `fresh`
-after the repairs for its misses.
+`{kind}` is a value of `identifier_values`, `{kind:DE}` one of a state or language. `SECOND` was
+held out until its first run (recall .990 at precision .974) and then learnt from; `HELD_OUT` was
+written after that, and `fresh` after the repairs for its misses; `unseen` was again written blind,
+after those for the misses of `fresh`.
 """
 
 from __future__ import annotations
 
-from fresh_sentences import IDENTIFIERS
+import fresh_sentences
+import unseen_sentences
 
 TUNING: tuple[str, ...] = (
     "My card number is {card}, please book it.",
@@ -193,7 +195,13 @@ HELD_OUT: tuple[str, ...] = (
     "CV\nMail {email} | Mobile {phone} | Born {birthday}\nDriving licence: {licence}",
     '{{"iban":"{iban}","owner":{{"mail":"{email}","ip":"{ipv4}"}}}}',
 )
-SENTENCES = {"tuning": TUNING, "second": SECOND, "held out": HELD_OUT, "fresh": IDENTIFIERS}
+SENTENCES = {
+    "tuning": TUNING,
+    "second": SECOND,
+    "held out": HELD_OUT,
+    "fresh": fresh_sentences.IDENTIFIERS,
+    "unseen": unseen_sentences.IDENTIFIERS,
+}
 LONG_BEFORE: tuple[str, ...] = (
     "",
     "",

@@ -8,6 +8,7 @@ import string
 from collections.abc import Callable
 
 import fresh_values
+import unseen_values
 from faker import Faker
 
 TUNING_LOCALES = (
@@ -32,6 +33,7 @@ LOCALES = {
     "second": SECOND_LOCALES,
     "held out": HELD_OUT_LOCALES,
     "fresh": fresh_values.LOCALES,
+    "unseen": unseen_values.LOCALES,
 }
 _ALNUM = string.ascii_letters + string.digits
 _BASE32 = string.ascii_uppercase + "234567"
@@ -75,13 +77,13 @@ class Values:
         self.random = random.Random(f"{split}-{seed}")
         self.split = split
         self.keys = _KEYS.get(split, ())
-        self.makers = _MAKERS | (fresh_values.MAKERS if split == "fresh" else {})
+        self.makers = _MAKERS | _OF_SPLIT.get(split, {})
         self._fakes = [Faker(name) for name in LOCALES[split]]
         for number, fake in enumerate(self._fakes):
             fake.seed_instance(seed * 1000 + number)
 
     def make(self, kind: str) -> str:
-        """One value of a kind, such as `card`."""
+        """One value of a kind, such as `card`, or in `unseen` also `phone:DE`."""
         return self.makers[kind](self)
 
     def fake(self) -> Faker:
@@ -223,5 +225,6 @@ _MAKERS: dict[str, Callable[[Values], str]] = {
 }
 
 
+_OF_SPLIT = {"fresh": fresh_values.MAKERS, "unseen": unseen_values.MAKERS}
 KINDS = tuple(_MAKERS)
 """What `Values.make` knows."""
