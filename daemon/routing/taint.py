@@ -81,8 +81,9 @@ class TaintStore:
         """Note that these belong to something of this class; `private` ones only in memory."""
         with self._lock:
             if private:
-                for trace in traces:
-                    self._private[self._private_of(trace)] = sensitivity
+                for trace in map(self._private_of, traces):
+                    before = self._private.pop(trace, sensitivity)
+                    self._private[trace] = min(before, sensitivity, key=_CLASSES.index)
                 while len(self._private) > KEPT_IN_MEMORY:
                     self._private.popitem(last=False)
                 return

@@ -110,6 +110,14 @@ def test_marks_outlive_the_daemon_and_hold_no_text(tmp_path: Path, store: TaintS
     assert not rows[0] & rows[1]
 
 
+@pytest.mark.parametrize("private", [True, False])
+def test_a_mark_only_becomes_stricter(store: TaintStore, private: bool) -> None:
+    asked = request("one", conversation="c1")
+    for sensitivity in (Sensitivity.ASK, Sensitivity.NEVER, Sensitivity.REDACT):
+        store.mark(marks_of(asked, [""]), sensitivity, private=private)
+    assert store.strictest(traces(asked)) is Sensitivity.NEVER
+
+
 def test_private_marks_are_only_in_memory(tmp_path: Path, store: TaintStore) -> None:
     marks = marks_of(request("a", conversation="p"), [""])
     store.mark(marks, Sensitivity.NEVER, private=True)
