@@ -1,4 +1,7 @@
-"""A copy of the database, made once a day beside it, and put in its place where it is damaged."""
+"""A copy of the database, made once a day beside it, and put in its place where it is damaged.
+
+That of encrypted chats is encrypted with the same passphrase.
+"""
 
 from __future__ import annotations
 
@@ -10,23 +13,30 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .database import PLAIN, database_errors
-from .encryption import wipe_file
+from .database import ENCRYPTED, PLAIN, database_errors
+from .encryption import load_sqlcipher, quoted, wipe_file
 from .schema import STEPS
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
 
-BACKUP = "history.backup.db"
+_COPIES = "history.backup."
+BACKUP = f"{_COPIES}db"
+ENCRYPTED_BACKUP = f"{_COPIES}sqlcipher.db"
 DAY = 24 * 3600.0
 ABANDONED = 3600.0
 """Seconds after which half a copy is what a killed program left."""
 
 
-def is_due(folder: Path, now: float) -> bool:
+def copy_of(folder: Path, passphrase: str | None) -> Path:
+    """Where the copy of chats that need this passphrase is, or would be."""
+    return folder / (BACKUP if passphrase is None else ENCRYPTED_BACKUP)
+
+
+def is_due(copy: Path, now: float) -> bool:
     """Whether the copy is missing, older than a day, or of a time to come (Unix seconds)."""
     try:
-        made = (folder / BACKUP).stat().st_mtime
+        made = copy.stat().st_mtime
     except OSError:
         return True
     return not 0 <= now - made < DAY
@@ -35,9 +45,9 @@ def is_due(folder: Path, now: float) -> bool:
 class Backup:
     """One copy in the making, in a thread of its own: whoever writes need not wait."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._connection = _open(folder / PLAIN)
+    def __init__(self, folder: Path, passphrase: str | None) -> None:
+        self._folder, self._passphrase = folder, passphrase
+        self._connection = _open(_original(folder, passphrase), passphrase)
         self._thread = threading.Thread(target=self._run, name="history backup", daemon=True)
         self._thread.start()
 
@@ -57,52 +67,57 @@ class Backup:
     def _run(self) -> None:
         # The old copy is as good as it was, and tomorrow is another day.
         with suppress(OSError, *database_errors()), closing(self._connection):
-            back_up(self._folder, self._connection)
+            back_up(self._folder, self._passphrase, self._connection)
 
 
-def back_up(folder: Path, connection: Connection | None = None) -> bool:
+def back_up(
+    folder: Path, passphrase: str | None = None, connection: Connection | None = None
+) -> bool:
     """Copy the database as it is now; False where it is damaged, or chats were deleted meanwhile.
 
     The copy takes the old one's place once it is whole, checked and on the disk. Raises errors of
     the database and `OSError`, and then the old copy is as it was.
     """
     if connection is None:
-        with closing(_open(folder / PLAIN)) as own:
-            return back_up(folder, own)
-    part = folder / f"{BACKUP}.{os.getpid()}.part"
-    for left in folder.glob(f"{BACKUP}.*.part"):
+        with closing(_open(_original(folder, passphrase), passphrase)) as own:
+            return back_up(folder, passphrase, own)
+    target = copy_of(folder, passphrase)
+    part = folder / f"{target.name}.{os.getpid()}.part"
+    for left in folder.glob(f"{target.name}.*.part"):
         if left == part or time.time() - left.stat().st_mtime > ABANDONED:
             _remove(left)
     try:
         if not _is_sound(connection):
             return False
         os.close(os.open(part, os.O_CREAT | os.O_EXCL, 0o600))
+        # SQLCipher gives the new file the key of the old one.
         connection.execute("VACUUM INTO ?", (str(part),))
-        with closing(_open(part)) as copy:
+        with closing(_open(part, passphrase)) as copy:
             if not _is_sound(copy):
                 return False
         with part.open("rb+") as file:
             os.fsync(file.fileno())
         if _has_deleted(connection, part):
             return False
-        part.replace(folder / BACKUP)
-        if _has_deleted(connection, folder / BACKUP):
-            _remove(folder / BACKUP)
+        part.replace(target)
+        if _has_deleted(connection, target):
+            _remove(target)
             return False
         return True
     finally:
         _remove(part)
 
 
-def restore(folder: Path) -> float | None:
+def restore(folder: Path, passphrase: str | None = None) -> float | None:
     """Begin the database with the copy, where there is a good one; when that was made.
 
     There must be no database. Raises `OSError`.
     """
-    source, part = folder / BACKUP, folder / f"{PLAIN}.part"
+    source, target = copy_of(folder, passphrase), _original(folder, passphrase)
+    part = folder / f"{target.name}.part"
     if not source.exists():
         return None
-    with suppress(*database_errors()), closing(_open(source)) as connection:
+    with suppress(*database_errors()), closing(_open(source, passphrase)) as connection:
         if _is_sound(connection) and _version(connection) <= len(STEPS):
             made = source.stat().st_mtime
             _remove(part)
@@ -111,7 +126,7 @@ def restore(folder: Path) -> float | None:
             with part.open("rb+") as file:
                 os.fsync(file.fileno())
             try:
-                os.link(part, folder / PLAIN)
+                os.link(part, target)
             except FileExistsError:  # another program was quicker
                 made = None
             part.unlink()
@@ -119,10 +134,20 @@ def restore(folder: Path) -> float | None:
     return None
 
 
-def wipe_backups(folder: Path) -> None:
-    """Overwrite and remove the copies; raises `OSError`."""
-    for path in folder.glob(f"{BACKUP}*"):
-        _remove(path)
+def opens_copy(folder: Path, passphrase: str) -> bool:
+    """Whether there is a copy that this passphrase opens."""
+    copy = copy_of(folder, passphrase)
+    if copy.exists():
+        with suppress(*database_errors()), closing(_open(copy, passphrase)) as connection:
+            return _version(connection) > 0
+    return False
+
+
+def wipe_backups(folder: Path, but: Path | None = None) -> None:
+    """Overwrite and remove the copies, but for one and its parts; raises `OSError`."""
+    for path in folder.glob(f"{_COPIES}*"):
+        if but is None or not path.name.startswith(but.name):
+            _remove(path)
 
 
 def check_for(connection: Connection, seconds: float) -> str:
@@ -139,10 +164,20 @@ def check_for(connection: Connection, seconds: float) -> str:
         connection.set_progress_handler(None, 0)
 
 
-def _open(path: Path) -> Connection:
-    import sqlite3
+def _original(folder: Path, passphrase: str | None) -> Path:
+    return folder / (PLAIN if passphrase is None else ENCRYPTED)
 
-    return sqlite3.connect(path, timeout=5, isolation_level=None, check_same_thread=False)
+
+def _open(path: Path, passphrase: str | None) -> Connection:
+    if passphrase is None:
+        import sqlite3
+
+        return sqlite3.connect(path, timeout=5, isolation_level=None, check_same_thread=False)
+    connection: Connection = load_sqlcipher().connect(
+        str(path), timeout=5, isolation_level=None, check_same_thread=False
+    )
+    connection.execute(f"PRAGMA key = {quoted(passphrase)}")
+    return connection
 
 
 def _is_sound(connection: Connection) -> bool:

@@ -41,6 +41,7 @@ class Database:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._passphrase: str | None = None
+        self._is_right = False
         self._lock = FolderLock(folder)
 
     @property
@@ -64,13 +65,22 @@ class Database:
         """What opens the database, None where nothing is needed or it is not known."""
         return self._passphrase
 
-    def unlock(self, passphrase: str) -> None:
-        """Keep the passphrase for later connections; raises `WrongPassphrase`."""
+    @property
+    def key(self) -> str | None:
+        """The passphrase of the database as it is now, None where it needs none."""
+        return self._passphrase if self.path.name == ENCRYPTED else None
+
+    def unlock(self, passphrase: str, *, is_right: bool = False) -> None:
+        """Keep the passphrase for later connections; raises `WrongPassphrase`.
+
+        Where the passphrase `is_right` for sure, a file that it does not open is damaged.
+        """
         # From here on nobody else makes another file of it.
         self._lock.share()
         if self.is_encrypted:
-            self._open(self.folder / ENCRYPTED, passphrase).close()
-            self._passphrase = passphrase
+            if not is_right:
+                self._open(self.folder / ENCRYPTED, passphrase).close()
+            self._passphrase, self._is_right = passphrase, True
 
     def connect(self) -> Connection:
         """A connection to tables of this version, made where there is no database yet.
@@ -89,8 +99,7 @@ class Database:
 
     def _connect(self) -> Connection:
         """A connection for one who shares the folder, or has it alone."""
-        path = self.path
-        passphrase = self._passphrase if path.name == ENCRYPTED else None
+        path, passphrase = self.path, self.key
         if path.name == ENCRYPTED and path.exists() and (self.folder / PLAIN).exists():
             # A crash in the middle of encrypting, or of the way back: the encrypted one counts.
             wipe_file(self.folder / PLAIN)
@@ -107,6 +116,7 @@ class Database:
 
     def leave(self) -> None:
         """Let other programs encrypt or decrypt the chats; no connection may be open any more."""
+        self._is_right = False
         self._lock.release()
 
     def encrypt(self, passphrase: str) -> None:
@@ -145,7 +155,7 @@ class Database:
         try:
             yield
         finally:
-            self._lock.release()
+            self.leave()
 
     def left_in_the_clear(self) -> list[str]:
         """Names of databases that were set aside as damaged, which stay as they were."""
@@ -171,7 +181,7 @@ class Database:
         connection = _connect(path, encrypted=passphrase is not None)
         try:
             if passphrase is not None:
-                _give_key(connection, passphrase)
+                _give_key(connection, passphrase, self._is_right)
             connection.execute(f"PRAGMA busy_timeout = {BUSY_MILLISECONDS}")
             connection.execute("PRAGMA foreign_keys = ON")
             connection.execute("PRAGMA secure_delete = ON")
@@ -196,12 +206,12 @@ def _connect(path: Path, *, encrypted: bool) -> Connection:
     return sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
 
 
-def _give_key(connection: Connection, passphrase: str) -> None:
+def _give_key(connection: Connection, passphrase: str, is_right: bool) -> None:
     connection.execute(f"PRAGMA key = {quoted(passphrase)}")
     try:
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except database_errors() as error:
-        if is_damage(error):
+        if is_damage(error) and not is_right:
             raise WrongPassphrase from error
         raise
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ..chats.history import History
 from . import answers, notes, reading
-from .backup import wipe_backups
+from .backup import opens_copy, wipe_backups
 from .database import Database, database_errors, is_damage, storage_trouble
-from .errors import HistoryError, SearchSuperseded
+from .errors import HistoryError, SearchSuperseded, WrongPassphrase
 from .writer import HistoryWriter
 
 if TYPE_CHECKING:
@@ -250,8 +250,15 @@ class HistoryStore(History):
 
     def unlock(self, passphrase: str) -> None:
         """Open encrypted chats, and write what was said meanwhile; raises `WrongPassphrase`."""
+        folder = self.database.folder
         try:
             self.database.unlock(passphrase)
+        except WrongPassphrase:
+            if not opens_copy(folder, passphrase):
+                raise
+            # What opens the copy is right: so the chats themselves are damaged.
+            self.database.unlock(passphrase, is_right=True)
+            self._writer.check()
         except (OSError, *database_errors()) as error:
             raise self._reading_failed(error) from error
         self._writer.wake()
@@ -294,6 +301,7 @@ class HistoryStore(History):
             with self._reading, self._searching, self._importing:
                 self._close_reader()
                 self._close_searcher()
+                wipe_backups(self.database.folder)  # no copy may outlast its passphrase
                 conversion()
                 if self.database.is_encrypted:
                     wipe_backups(self.database.folder)

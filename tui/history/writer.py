@@ -10,9 +10,8 @@ from contextlib import closing, suppress
 from typing import TYPE_CHECKING
 
 from . import notes
-from .backup import Backup, check_for, is_due, restore, wipe_backups
+from .backup import Backup, check_for, copy_of, is_due, restore, wipe_backups
 from .database import (
-    PLAIN,
     Database,
     damage,
     database_errors,
@@ -243,14 +242,15 @@ class HistoryWriter:
     def _back_up(self) -> None:
         """Begin the day's copy, once this program is more than a moment's look."""
         database, now = self._database, time.monotonic()
-        if now - self._opened_at < BACKUP_AFTER or database.path.name != PLAIN:
+        if now - self._opened_at < BACKUP_AFTER:
             return
         if self._backup is not None and self._backup.is_running:
             return
         self._opened_at = now + BACKUP_PAUSE - BACKUP_AFTER
         with suppress(*database_errors()):  # at the next look, then
-            if is_due(database.folder, time.time()):
-                self._backup = Backup(database.folder)
+            key = database.key
+            if is_due(copy_of(database.folder, key), time.time()):
+                self._backup = Backup(database.folder, key)
 
     def _commit(self, connection: Connection, batch: list[Note]) -> None:
         try:
@@ -298,8 +298,8 @@ class HistoryWriter:
                 raise
             self._connection = connection
             self._opened_at = time.monotonic()
-            if self._database.path.name != PLAIN:  # none is kept in the clear
-                wipe_backups(self._database.folder)
+            folder = self._database.folder
+            wipe_backups(folder, but=copy_of(folder, self._database.key))  # none in the clear
             if (found := check_for(connection, CHECK_SECONDS)) != "ok":
                 raise damage(found)
             wipe_deleted(connection)
@@ -350,9 +350,9 @@ class HistoryWriter:
     def _set_aside(self) -> bool:
         """Begin a new database where the old one is damaged, and say so."""
         try:
+            key = self._database.key
             kept = self._database.set_aside()
-            # There is no copy of encrypted chats.
-            made = None if self._database.is_encrypted else restore(self._database.folder)
+            made = restore(self._database.folder, key)
         except OSError as error:
             self._tell_once(f"The chats on the disk are damaged, and {storage_trouble(error)}.")
             return False

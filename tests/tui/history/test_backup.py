@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import random
 import sqlite3
@@ -14,13 +15,23 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingle.tui.history import writer
-from ingle.tui.history.backup import BACKUP, DAY, back_up, is_due, restore
-from ingle.tui.history.errors import HistoryError
+from ingle.tui.history.backup import BACKUP, DAY, back_up, copy_of, is_due, restore
+from ingle.tui.history.database import ENCRYPTED, PLAIN
+from ingle.tui.history.errors import HistoryError, WrongPassphrase
+from ingle.tui.history.store import HistoryStore
 
 if TYPE_CHECKING:
     from .conftest import Keeper, MakeStore, NewKeeper, Troubles
 
 PAGE = 4096
+PASSPHRASE = "it's a 'long' one"
+ENCRYPTING = pytest.param(
+    PASSPHRASE,
+    marks=pytest.mark.skipif(
+        importlib.util.find_spec("sqlcipher3") is None, reason="SQLCipher is not installed"
+    ),
+    id="encrypted",
+)
 
 
 def flip(path: Path) -> None:
@@ -50,20 +61,46 @@ def empty(path: Path) -> None:
     os.truncate(path, 0)
 
 
+@pytest.fixture(params=[pytest.param(None, id="plain")])
+def passphrase(request: pytest.FixtureRequest) -> str | None:
+    """Of the chats; `both_ways` has tests run with and without one."""
+    return request.param
+
+
+both_ways = pytest.mark.parametrize(
+    "passphrase", [pytest.param(None, id="plain"), ENCRYPTING], indirect=True
+)
+
+
+def opened(make_store: MakeStore, passphrase: str | None) -> HistoryStore:
+    """Another program that opens the chats."""
+    store = make_store()
+    if passphrase is not None:
+        store.unlock(passphrase)
+    return store
+
+
+def original(folder: Path, passphrase: str | None) -> Path:
+    return folder / (PLAIN if passphrase is None else ENCRYPTED)
+
+
 @pytest.fixture
-def said(make_store: MakeStore, new_keeper: NewKeeper, folder: Path) -> str:
+def said(make_store: MakeStore, new_keeper: NewKeeper, folder: Path, passphrase: str | None) -> str:
     """A chat of two hundred messages that has a copy, and ten more since; its id."""
     keeper = new_keeper(make_store())
+    if passphrase is not None:
+        keeper.store.encrypt(passphrase)
     for number in range(200):
         keeper.say(f"number {number} " * 20)
     assert keeper.store.flush(10)
-    assert back_up(folder)
+    assert back_up(folder, passphrase)
     for number in range(10):
         keeper.say(f"later {number}")
     assert keeper.store.close()
     return keeper.chat.id
 
 
+@both_ways
 @pytest.mark.parametrize("break_", [flip, zero_a_page, cut, scribble])
 def test_what_was_copied_comes_back(
     said: str,
@@ -71,10 +108,12 @@ def test_what_was_copied_comes_back(
     make_store: MakeStore,
     new_keeper: NewKeeper,
     troubles: Troubles,
+    passphrase: str | None,
     break_: Callable[[Path], None],
 ) -> None:
-    break_(folder / "history.db")
-    store = make_store()
+    database = original(folder, passphrase)
+    break_(database)
+    store = opened(make_store, passphrase)
     keeper = new_keeper(store)
     keeper.say("a new beginning")
     assert store.flush(10)
@@ -85,13 +124,56 @@ def test_what_was_copied_comes_back(
     assert len(chat.messages) == 200
     assert len(troubles) == 1
     assert "are back in their place" in troubles[0]
-    aside = [path.name for path in folder.glob("history.damaged-*.db")]
+    aside = [path.name for path in folder.glob("history.*damaged-*.db")]
     assert len(aside) == 1
     assert aside[0] in troubles[0]
-    assert store.close()
-    with closing(sqlite3.connect(folder / "history.db")) as connection:
+    assert len(store.load(keeper.chat.id).messages) == 1  # pyright: ignore[reportOptionalMemberAccess]
+    with closing(store.database.connect()) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
-    assert (folder / "history.db").stat().st_mode & 0o077 == 0
+    assert store.close()
+    assert database.stat().st_mode & 0o077 == 0
+
+
+@both_ways
+def test_nothing_of_an_encrypted_copy_can_be_read(
+    said: str, folder: Path, passphrase: str | None, bytes_on_disk: Callable[[], bytes]
+) -> None:
+    in_the_clear = passphrase is None
+    assert copy_of(folder, passphrase).exists()
+    assert (b"number 7 " in bytes_on_disk()) is in_the_clear
+    assert (b"CREATE TABLE" in copy_of(folder, passphrase).read_bytes()) is in_the_clear
+
+
+@pytest.mark.parametrize("passphrase", [ENCRYPTING], indirect=True)
+def test_another_passphrase_is_wrong_even_where_the_chats_are_damaged(
+    said: str, folder: Path, make_store: MakeStore, passphrase: str
+) -> None:
+    scribble(folder / ENCRYPTED)
+    store = make_store()
+    with pytest.raises(WrongPassphrase):
+        store.unlock("it's a wrong one")
+    assert store.database.is_locked
+    assert [path.name for path in folder.glob("*damaged*")] == []
+
+
+@pytest.mark.parametrize("passphrase", [ENCRYPTING], indirect=True)
+def test_no_copy_outlasts_its_passphrase(
+    said: str, folder: Path, make_store: MakeStore, passphrase: str
+) -> None:
+    store = opened(make_store, passphrase)
+    store.decrypt()
+    assert not copy_of(folder, passphrase).exists()
+    assert back_up(folder)
+    store.encrypt("quite another one")
+    assert store.close()
+    assert list(folder.glob("*backup*")) == []
+    again = make_store()
+    with pytest.raises(WrongPassphrase):
+        again.unlock(passphrase)
+    again.unlock("quite another one")
+    chat = again.load(said)
+    assert chat is not None
+    assert len(chat.messages) == 210
 
 
 def test_a_log_that_was_deleted_costs_its_messages_only(
@@ -148,26 +230,34 @@ def test_what_is_deleted_goes_from_the_copy(
     assert b"xylophone" not in bytes_on_disk()
 
 
+@both_ways
 def test_one_copy_a_day_is_made_while_chatting(
-    monkeypatch: pytest.MonkeyPatch, make_store: MakeStore, new_keeper: NewKeeper, folder: Path
+    monkeypatch: pytest.MonkeyPatch,
+    make_store: MakeStore,
+    new_keeper: NewKeeper,
+    folder: Path,
+    passphrase: str | None,
 ) -> None:
+    copy = copy_of(folder, passphrase)
     monkeypatch.setattr(writer, "BACKUP_AFTER", 0.0)
     monkeypatch.setattr(writer, "BACKUP_PAUSE", 0.0)
     keeper = new_keeper(make_store())
+    if passphrase is not None:
+        keeper.store.encrypt(passphrase)
     keeper.say("hello")
     assert keeper.store.flush()
     deadline = time.monotonic() + 10
-    while not (folder / BACKUP).exists():
+    while not copy.exists():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    made = (folder / BACKUP).stat()
+    made = copy.stat()
     keeper.say("more")
     assert keeper.store.close()
-    assert (folder / BACKUP).stat().st_ino == made.st_ino
+    assert copy.stat().st_ino == made.st_ino
     assert made.st_mode & 0o077 == 0
-    assert not is_due(folder, made.st_mtime + DAY - 1)
-    assert is_due(folder, made.st_mtime + DAY)
-    assert is_due(folder, made.st_mtime - 3600)  # the clock was wrong once
+    assert not is_due(copy, made.st_mtime + DAY - 1)
+    assert is_due(copy, made.st_mtime + DAY)
+    assert is_due(copy, made.st_mtime - 3600)  # the clock was wrong once
 
 
 def test_a_folder_that_is_read_only_is_told_and_read(
