@@ -7,13 +7,12 @@ import binascii
 import html
 import re
 import urllib.parse
-import zlib
 from collections.abc import Callable, Iterator
 
-from .text_index import digit_runs, long_words
+from .rare_codes import base85, encoded_words, morse, named_85, uuencoded
+from .readable import as_text
+from .text_index import digit_runs, long_words, vocabulary
 
-_MOST_DECODED = 65_536
-_LEAST = 5
 # In rows the first item stands alone, or a possessive repetition would take the last one along.
 _BASE64_LINES = re.compile(
     r"[A-Za-z0-9+/]{40,}+(?:\r?\n[ \t]{0,8}[A-Za-z0-9+/]{40,}+)*+"
@@ -28,6 +27,7 @@ _CODE_ROW = re.compile(r"[0-9]{2,3}(?:[ ,;]{1,2}[0-9]{2,3}(?![0-9.])){5,}+")
 _LEAST_CODES = 6
 _LONGEST_CODES = 2 * (_LEAST_CODES - 1) + 3 * (_LEAST_CODES - 2)  # from the first's end to the last
 _BITS = re.compile(r"[01]{8}(?:[ ,]?[01]{8}){3,}+")
+_BIT_ROW = re.compile(r"(?<![\w.,])[01]{4,8}(?:[ ,]{1,2}[01]{4,8}){7,}+(?!\w)")
 # What repeats is written twice, since a search for a first character is many times faster.
 _PERCENT = re.compile(r"%[0-9A-Fa-f]{2}(?:%[0-9A-Fa-f]{2})*")
 _ONE_ENTITY = r"&(?:#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6}|[A-Za-z]{2,24});"
@@ -50,7 +50,10 @@ _DUMP = re.compile(
 )
 _DUMP_ROW = re.compile(r"[0-9a-f]{6,8}:? {1,2}((?:[0-9a-f]{2,4} ){1,16})")
 _QUOTED = re.compile(r"=(?:[0-9A-F]{2}(?:=[0-9A-F]{2})*|\r?\n)")
+_LEAST_HEX = 12
 _HEX_LETTERS = frozenset("abcdefABCDEF")
+_HEX_LETTERS_OR_DIGITS = frozenset("0123456789abcdef")
+_PAIRS = frozenset({2, 3, 4})
 _AROUND_WORDS = ".,;:!?()\"'"
 _PIECES = re.compile(r"([\"'`])\s{0,3}(?:\+|\.{1,2}|&|\|\||\\\n)\s{0,12}[brfu]?\1")
 
@@ -61,8 +64,10 @@ Stretch = tuple[int, int, str]
 def decoded(text: str) -> list[Stretch]:
     """All encoded stretches that say something readable, in order, without overlaps."""
     found: list[Stretch] = []
-    longest = max(map(len, text.split()), default=0)
-    codes = [word for word in long_words(text) if _may_be_code(text[word[0] : word[1]])]
+    words = long_words(text)
+    codes = [word for word in words if _may_be_code(text[word[0] : word[1]])]
+    # Shorter words than these are not counted.
+    longest = max((end - start for start, end in words), default=8)
     for least, finder in _IN_WORDS:
         for start, end in codes:
             if end - start >= least:
@@ -87,13 +92,16 @@ def reads_as(code: str) -> str | None:
         data = base64.b64decode(plain + "=" * (-len(plain) % 4), validate=True)
     except (binascii.Error, ValueError):
         return None
-    return _as_text(data)
+    return as_text(data)
 
 
 def _may_be_code(word: str) -> bool:
     """Whether it is more than letters with at most a capital in front, or all of them are hex."""
-    word = word.strip(_AROUND_WORDS)
-    return not (word.isalpha() and word[1:].islower()) or _HEX_LETTERS.issuperset(word)
+    if not word.isalpha():
+        word = word.strip(_AROUND_WORDS)
+    if not word.isalpha() or not word[1:].islower():
+        return True
+    return len(word) >= _LEAST_HEX and _HEX_LETTERS.issuperset(word)
 
 
 def _base64_lines(text: str) -> Iterator[Stretch]:
@@ -125,7 +133,7 @@ def _base32(text: str, begin: int, stop: int) -> Iterator[Stretch]:
     for match in _BASE32.finditer(text, begin, stop):
         code = match[0].rstrip("=")
         try:
-            said = _as_text(base64.b32decode(code + "=" * (-len(code) % 8)))
+            said = as_text(base64.b32decode(code + "=" * (-len(code) % 8)))
         except binascii.Error:
             continue
         if said is not None:
@@ -138,6 +146,10 @@ def _hex(text: str, begin: int, stop: int) -> Iterator[Stretch]:
 
 
 def _rows(text: str) -> Iterator[Stretch]:
+    # Two or four characters are with and without what says that it is a code.
+    pairs = [word for word in vocabulary(text).row if len(word) in _PAIRS]
+    if sum(_HEX_LETTERS_OR_DIGITS.issuperset(word[-2:]) for word in pairs) < _LEAST_CODES:
+        return
     for match in _HEX_ROW.finditer(text):
         for start, end, said in _of_digits(match):
             # `50 52` may be two letters in either way of counting.
@@ -150,14 +162,14 @@ def _dumps(text: str) -> Iterator[Stretch]:
     if "00000" in text:
         for match in _DUMP.finditer(text):
             digits = "".join("".join(_DUMP_ROW.findall(match[0])).split())
-            said = _as_text(bytes.fromhex(digits)) if len(digits) % 2 == 0 else None
+            said = as_text(bytes.fromhex(digits)) if len(digits) % 2 == 0 else None
             if said is not None:
                 yield match.start(), match.end(), said
 
 
 def _of_digits(match: re.Match[str]) -> Iterator[Stretch]:
     digits = re.sub(r"0x|\\x|[^0-9a-fA-F]", "", match[0])
-    said = _as_text(bytes.fromhex(digits)) if len(digits) % 2 == 0 else None
+    said = as_text(bytes.fromhex(digits)) if len(digits) % 2 == 0 else None
     if said is not None:
         first = match.string[max(0, match.start() - 2) : match.start()] in ("0x", "\\x")
         yield match.start() - 2 * first, match.end(), said
@@ -168,11 +180,18 @@ def _codes(text: str) -> Iterator[Stretch]:
         said = _of_codes(match[0])
         if said:
             yield match.start(), match.end(), said
-    if "0110" in text or "0011" in text:
+    if "0110" in text or "0011" in text or "0001" in text:
         for match in _BITS.finditer(text):
             bits = re.sub(r"[ ,]", "", match[0])
-            said = _as_text(int(bits, 2).to_bytes(len(bits) // 8, "big"))
+            said = as_text(int(bits, 2).to_bytes(len(bits) // 8, "big"))
             if said is not None:
+                yield match.start(), match.end(), said
+        for match in _BIT_ROW.finditer(text):
+            groups = re.findall(r"[01]+", match[0])
+            codes = [int(bits, 2) for bits in groups]
+            # Four bits are a digit, and more without the zeros before them a letter.
+            said = "".join(map(str, codes)) if max(codes) < 10 else _as_letters(codes)
+            if said:
                 yield match.start(), match.end(), said
 
 
@@ -191,13 +210,22 @@ def _code_rows(text: str) -> Iterator[re.Match[str]]:
 def _of_codes(row: str) -> str:
     items = re.findall(r"[0-9]+", row)
     readings = [[int(item) for item in items]]
-    if all(len(item) == 3 and item[0] in "01" and max(item) <= "7" for item in items):
+    if all(len(item) == 3 and item[0] in "0123" and max(item) <= "7" for item in items):
         readings.append([int(item, 8) for item in items])
-    return "\n".join("".join(map(chr, codes)) for codes in readings if all(map(_is_seen, codes)))
+    return "\n".join(filter(None, map(_as_letters, readings)))
 
 
-def _is_seen(code: int) -> bool:
-    return 32 <= code < 127 or code == 160
+def _as_letters(codes: list[int]) -> str:
+    """What codes of letters say, as they are or as bytes of UTF-8; "" where one is no letter."""
+    if max(codes) > 255 or min(codes) < 32:
+        return ""
+    if all(code < 127 or code == 160 for code in codes):
+        return "".join(map(chr, codes))
+    try:
+        said = bytes(codes).decode()
+    except UnicodeDecodeError:
+        return ""
+    return said if said.replace("\u00a0", " ").isprintable() else ""
 
 
 def _percent(text: str) -> Iterator[Stretch]:
@@ -270,13 +298,14 @@ def _marked_up(text: str) -> Iterator[Stretch]:
 
 
 _IN_WORDS: tuple[tuple[int, Callable[[str, int, int], Iterator[Stretch]]], ...] = (
-    (8, _base64), (16, _base32), (12, _hex),
+    (8, _base64), (16, _base32), (12, _hex), (10, base85),
 )  # fmt: skip
 """Those that look into one word at a time, each with the length of the shortest that it reads."""
 _FINDERS: tuple[tuple[int, Callable[[str], Iterator[Stretch]]], ...] = (
     (40, _base64_lines), (0, _rows), (0, _codes),
     (3, _percent), (4, _entities), (4, _escapes), (3, _quoted), (0, _pieces),
-    (0, _calls), (0, _marked_up), (0, _dumps),
+    (0, _calls), (0, _marked_up), (0, _dumps), (8, encoded_words), (9, named_85), (2, uuencoded),
+    (0, morse),
 )  # fmt: skip
 """Each with the length of the shortest word that it finds anything in."""
 
@@ -287,24 +316,6 @@ def _is_mixed(code: str) -> bool:
     upper = body[1:].lower() != body[1:]
     lower = body.upper() != body
     return (upper and lower) or ((upper or lower) and any(map(str.isdigit, body)))
-
-
-def _as_text(data: bytes) -> str | None:
-    """Data as readable text, unpacked when it is compressed; None when it is none."""
-    if data[:2] in (b"\x1f\x8b", b"x\x9c", b"x\x01", b"x\xda"):
-        try:
-            data = zlib.decompressobj(wbits=47).decompress(data, _MOST_DECODED)
-        except zlib.error:
-            return None
-    wide = len(data) >= 8 and data[1::2].count(0) > len(data) // 3
-    other = len(data) >= 8 and data[::2].count(0) > len(data) // 3
-    try:
-        said = data.decode("utf-16-le" if wide else "utf-16-be" if other else "utf-8")
-    except UnicodeDecodeError:
-        return None
-    said = said[:_MOST_DECODED]
-    odd = sum(not letter.isprintable() and not letter.isspace() for letter in said)
-    return said if len(said) >= _LEAST and odd * 50 <= len(said) else None
 
 
 def _visible(said: str) -> str:

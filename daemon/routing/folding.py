@@ -28,6 +28,7 @@ _LATIN_LOOKALIKES = dict(
     )
 )
 _LOOKALIKES = frozenset(_LATIN_LOOKALIKES)
+_LOOKALIKE = re.compile(f"[{''.join(_LOOKALIKES)}]")
 _LOOKALIKE_TABLE = str.maketrans(_LATIN_LOOKALIKES)
 _WORD = re.compile(r"\S+")
 
@@ -53,7 +54,7 @@ def hidden(text: str) -> list[tuple[int, int, str]]:
 
 def lookalikes(text: str) -> list[tuple[int, int, str]]:
     """Words that mix Latin letters or digits with letters that only look so, and their Latin."""
-    if text.isascii() or _LOOKALIKES.isdisjoint(odd_letters(text)):
+    if text.isascii() or _LOOKALIKE.search(text) is None:
         return []
     found: list[tuple[int, int, str]] = []
     for word in _WORD.finditer(text):

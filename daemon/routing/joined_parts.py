@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from .cut_pieces import piece_of
 from .finding import Finding, TextPart
 
 _REACH = 120
 _NEIGHBOURS = (1, 2)  # the answer in between is a part too
-_SHORT, _LEAST_DIGITS = 64, 2
+_SHORT, _LONGEST, _LEAST_DIGITS = 64, 128, 2
 _MOST_PIECES = 24
 
 
@@ -39,6 +40,16 @@ class Joined(NamedTuple):
         return found if len(found) > 1 else []
 
 
+class _Cut(NamedTuple):
+    """From `start` up to `end` of the text of a part; `marked` where signs around it are not."""
+
+    part: int
+    text: str
+    start: int
+    end: int
+    marked: bool
+
+
 def joined(parts: Sequence[TextPart]) -> Iterator[Joined]:
     """The ends and beginnings of parts that follow one another, and rows of short ones.
 
@@ -47,25 +58,55 @@ def joined(parts: Sequence[TextPart]) -> Iterator[Joined]:
     for number, part in enumerate(parts):
         for step in _NEIGHBOURS:
             if number + step < len(parts) and _may_go_on(part.text, parts[number + step].text):
-                yield _join([(number, part.text), (number + step, parts[number + step].text)], "")
-                yield _join([(number, part.text), (number + step, parts[number + step].text)], " ")
+                pair = [
+                    _trimmed(number, part.text),
+                    _trimmed(number + step, parts[number + step].text),
+                ]
+                yield _join(pair, "")
+                yield _join(pair, " ")
     for row in _rows(parts):
         yield _join(row, "")
         yield _join(row, " ")
 
 
-def _rows(parts: Sequence[TextPart]) -> Iterator[list[tuple[int, str]]]:
-    """Three or more short parts that are pieces, with at most one other part between them."""
-    row: list[tuple[int, str]] = []
+def _rows(parts: Sequence[TextPart]) -> Iterator[list[_Cut]]:
+    """Short parts that are pieces, three or more or with marks, at most one other between them."""
+    row: list[_Cut] = []
     for number, part in enumerate(parts):
-        if _may_be_a_piece(part.text.strip()):
-            if (row and number - row[-1][0] > max(_NEIGHBOURS)) or len(row) == _MOST_PIECES:
-                if len(row) > 2:
-                    yield row
+        cut = _cut(number, part.text)
+        if cut is not None:
+            if (row and number - row[-1].part > max(_NEIGHBOURS)) or len(row) == _MOST_PIECES:
+                yield from _as_row(row)
                 row = []
-            row.append((number, part.text))
-    if len(row) > 2:
+            row.append(cut)
+    yield from _as_row(row)
+
+
+def _as_row(row: list[_Cut]) -> Iterator[list[_Cut]]:
+    """Only those with marks where there are some: the others are answers between."""
+    marked = [cut for cut in row if cut.marked]
+    if len(marked) > 1:
+        yield marked
+    elif len(row) > 2:
         yield row
+
+
+def _trimmed(number: int, text: str) -> _Cut:
+    start = len(text) - len(text.lstrip())
+    return _Cut(number, text, start, max(start, len(text.rstrip())), False)
+
+
+def _cut(number: int, text: str) -> _Cut | None:
+    """What of a short part may be a piece, without `2/3:` or `second half:` before it."""
+    if not text or len(text) > _LONGEST:
+        return None
+    whole = _trimmed(number, text)
+    piece = piece_of(text, 0, len(text))
+    if piece is None or len(piece.text) > _SHORT:
+        return whole if _may_be_a_piece(text.strip()) else None
+    if piece.start > whole.start:
+        return _Cut(number, text, piece.start, piece.end, True)
+    return whole if _may_be_a_piece(piece.text) or piece.text.isupper() else None
 
 
 def _may_be_a_piece(text: str) -> bool:
@@ -75,19 +116,18 @@ def _may_be_a_piece(text: str) -> bool:
     return sum(map(str.isdigit, text)) >= _LEAST_DIGITS or not any(map(str.isspace, text))
 
 
-def _join(texts: list[tuple[int, str]], gap: str) -> Joined:
+def _join(cuts: Sequence[_Cut], gap: str) -> Joined:
+    """With what stands before the first and behind the last, since that may say what it is."""
     pieces: list[Piece] = []
     said: list[str] = []
     place = 0
-    for index, (part, text) in enumerate(texts):
-        start = len(text) - len(text.lstrip()) if index else max(0, len(text) - _REACH)
-        last = index == len(texts) - 1
-        end = min(len(text), start + _REACH) if last else len(text.rstrip())
-        if index and not last:
-            end = min(end, start + _REACH)
+    for index, cut in enumerate(cuts):
+        last = index == len(cuts) - 1
+        start = cut.start if index else max(0, cut.end - _REACH)
+        end = min(len(cut.text) if last else cut.end, start + _REACH)
         end = max(start, end)
-        pieces.append(Piece(part, start, place, end - start))
-        said.append(text[start:end])
+        pieces.append(Piece(cut.part, start, place, end - start))
+        said.append(cut.text[start:end])
         place += end - start + len(gap)
     return Joined(gap.join(said), tuple(pieces))
 

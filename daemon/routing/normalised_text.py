@@ -10,6 +10,7 @@ from typing import NamedTuple
 from .decoding import decoded
 from .folding import folds, hidden, lookalikes
 from .spelled_digits import with_digits
+from .tables import labelled_cells
 
 
 class Edit(NamedTuple):
@@ -25,12 +26,14 @@ class View:
 
     It is a row of segments. A kept one has the characters of the original, one for one; all of
     an edited one stands for all of what it replaced. `is_prose` says that there are sentences in
-    it that stand nowhere else, so that what they are about is worth a look.
+    it that stand nowhere else, so that what they are about is worth a look; `is_moved`, that what
+    was kept stands beside other words now, so that it may be something else.
     """
 
     def __init__(self, original: str) -> None:
         self.text = original
         self.is_prose = False
+        self.is_moved = False
         self._places = [0]
         self._spans = [(0, len(original))]
         self._kept = [True]
@@ -47,7 +50,9 @@ class View:
         return begin, stop
 
     def touches_an_edit(self, start: int, end: int) -> bool:
-        """Whether any of these characters is not the original's."""
+        """Whether any of these characters is not the original's, or may read otherwise."""
+        if self.is_moved:
+            return True
         first = bisect_right(self._places, start) - 1
         last = bisect_right(self._places, end - 1) - 1
         return first != last or not self._kept[first]
@@ -134,8 +139,8 @@ def views(text: str) -> list[View]:
     """The text as it reads, first, and then what else can be read in it.
 
     The others have only what is different in them, with some text around it: lookalike letters,
-    what is encoded (codes within codes too), digits in words, and the text backwards where it
-    says that it is.
+    what is encoded (codes within codes too), digits in words, what was cut in pieces, the cells of
+    tables with the names of their columns, and the text backwards where it says that it is.
     """
     base = _folded(text)
     base.is_prose = True
@@ -156,6 +161,10 @@ def views(text: str) -> list[View]:
         edits = [Edit(*stretch) for stretch in with_digits(view.text)]
         if edits:
             found.append(view.edited(edits, _CONTEXT))
+    edits = [Edit(*stretch) for stretch in labelled_cells(base.text)]
+    if edits:
+        found.append(base.edited(edits, _CONTEXT))
+        found[-1].is_moved = True
     lower = base.text.lower()
     if any(map(lower.__contains__, _BACKWARDS)) or "\u202e" in text:
         found.append(_Turned(base, base.text[::-1], True))
@@ -163,6 +172,15 @@ def views(text: str) -> list[View]:
         found.append(_Turned(base, base.text.translate(_ROT13), False))
     if "rot47" in lower or "rot-47" in lower:
         found.append(_Turned(base, base.text.translate(_ROT47), False))
+        # What stands about it is other letters when it is turned too.
+        edits = [Edit(*match.span(), " ") for match in _AROUND.finditer(base.text)]
+        if edits:
+            bare = base.edited(edits)
+            found.append(_Turned(bare, bare.text.translate(_ROT47), False))
+        numbers = _ROT47_NUMBER.finditer(base.text)
+        edits = [Edit(*match.span(), match[0].translate(_ROT47)) for match in numbers]
+        if edits:
+            found.append(base.edited(edits, _CONTEXT))
     return found
 
 
@@ -181,6 +199,8 @@ _ROT13 = str.maketrans(
 )
 
 _ROT47 = {33 + place: 33 + (place + 47) % 94 for place in range(94)}
+_AROUND = re.compile(r"</?[A-Za-z]{1,8}>|[\"'](?=[,;)]?\s*(?:\n|\Z))")
+_ROT47_NUMBER = re.compile(r"(?<!\w)[\[\\\]_`a-h]{2,}(?!\w)")
 
 
 def _folded(text: str) -> View:

@@ -158,13 +158,17 @@ def _iban_end(run: str) -> int:
         if not letter.isalnum() or run[place + 1 : place + 2].isalnum():
             continue
         if _SHORTEST_IBAN <= seen <= _LONGEST_IBAN:
-            plain = _plain(run[: place + 1])
-            known = length is not None or run[: place + 1].isupper()
-            if known and mod97(plain[4:] + plain[:4]) == 1:
-                if seen == length:
+            whole = seen == length
+            if (whole or run[: place + 1].isupper()) and _is_iban(run[: place + 1]):
+                if whole:
                     return place + 1
                 longest = place + 1
     return longest
+
+
+def _is_iban(run: str) -> bool:
+    plain = _plain(run)
+    return mod97(plain[4:] + plain[:4]) == 1
 
 
 def _plain(text: str) -> str:

@@ -17,7 +17,7 @@ _DOMAIN = re.compile(
 
 
 _PICTURE = re.compile(r"@[1-4]x\.(?:png|jpe?g|gif|webp|svg)\Z")
-_AT_WORDS = "at|@|ät|arroba|arobase|chiocciola|klammeraffe"
+_AT_WORDS = "at[ -]sign|at|@|ät|arroba|arobase|chiocciola|klammeraffe"
 _AT = re.compile(
     rf"[ \t]{{0,2}}[\[({{<][ \t]?(?:{_AT_WORDS}|a)[ \t]?[\])}}>][ \t]{{0,2}}"
     rf"|[ \t]{{1,2}}(?:{_AT_WORDS})[ \t]{{1,2}}|[ \t]{{1,2}}@[ \t]?|[ \t]?@[ \t]{{1,2}}",
@@ -30,14 +30,18 @@ _DOT = (
 _NAME_BEFORE = re.compile(
     rf"[^\W_][\w+-]{{0,40}}(?:(?:\.|{_DOT})[\w+-]{{1,40}}){{0,3}}\Z", re.IGNORECASE
 )
-_HOST_BEHIND = re.compile(
-    rf"[\w-]{{1,40}}(?:(?:\.|{_DOT})[\w-]{{1,40}}){{0,3}}?(?:(?P<dot>{_DOT})"
-    rf"|\s?\.\s?)(?P<top>[a-z]{{2,12}})(?!\w)",
-    re.IGNORECASE,
-)
 _TOP_NAMES = (
     "com org net de uk fr es it nl pl se no dk fi ch at be pt br in cn jp kr au ca us ru io dev ai "
-    "eu edu gov info me co tv app cloud mail example test online"
+    "eu edu gov info me co tv app cloud mail example test online sg ee ke my mx za nz ie gr cz ro "
+    "hu bg hr rs ua tr il ae sa eg ng pk bd lk ph id th vn tw hk cl ar pe ec uy ve lu lt lv is biz "
+    "name"
+)
+TOP_NAMES = frozenset(_TOP_NAMES.split())
+"""Ends of the names of hosts, of those that are common in addresses."""
+_HOST_BEHIND = re.compile(
+    rf"[\w-]{{1,40}}(?:(?:\.|{_DOT})[\w-]{{1,40}}){{0,3}}(?:(?P<dot>{_DOT})"
+    rf"|\s?\.\s?)(?P<top>{'|'.join(sorted(TOP_NAMES))}|[a-z]{{2}})(?!\w)",
+    re.IGNORECASE,
 )
 _HINTS = (
     "dot", "punkt", "punto", "ponto", "point", "[at", "(at", "{at", "<at", "[ at", "( at", "(@",
@@ -76,7 +80,7 @@ class EmailDetector:
                 continue
             # In brackets the sign is meant, so that any country will do.
             country = len(host["top"]) == 2 and sign[0].strip()[:1] in ("[", "(", "{", "<")
-            if not country and host["top"].lower() not in _TOP_NAMES.split():
+            if not country and host["top"].lower() not in TOP_NAMES:
                 continue
             name = _NAME_BEFORE.search(text[max(0, sign.start() - 100) : sign.start()])
             if name is None:

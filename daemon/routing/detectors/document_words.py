@@ -91,6 +91,23 @@ WORDS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
 )  # fmt: skip
 """The order decides nothing; each list is looked for whole."""
 
+ACCOUNT_WORDS = (
+    "account",
+    "accounts",
+    "acc",
+    "compte",
+    "conto",
+    "conta",
+    "cta",
+    "rekening",
+    "kto",
+    "número",
+    "numero",
+    "number",
+    "nr",
+)
+"""Words that may be said of a bank's account, and of much else."""
+
 ABBREVIATIONS: dict[str, Kind] = {
     **dict.fromkeys(("SSN", "SIN", "NI", "NIE", "NIR", "RG", "DNI", "CNP", "EGN", "RRN", "NIK"),
                     Kind.NATIONAL_ID),

@@ -8,9 +8,17 @@ from collections.abc import Iterator
 from ..finding import Finding, Kind
 from ..text_index import lowered
 from .context import Phrases, windows
-from .document_words import ABBREVIATIONS, WORDS
+from .document_words import ABBREVIATIONS, ACCOUNT_WORDS, WORDS
 
 _KINDS = [(kind, Phrases(words, whole=True)) for kind, words in WORDS]
+_ACCOUNTS = Phrases(ACCOUNT_WORDS, whole=True)
+# What stands beside an account's number in a bank's own words.
+_OF_A_BANK = re.compile(
+    r"(?<!\d)\d\d-\d\d-\d\d(?!\d)|\b(?:sort code|routing|aba|bsb|bic|swift|iban|ifsc|blz|bank"
+    r"|banque|banco|banca|bankleitzahl)\b",
+    re.IGNORECASE,
+)
+_LEAST_OF_ACCOUNTS, _NEAR_A_BANK = 6, 60
 _BEHIND = re.compile(
     r"(?:[’'`]?s)?(?:[^\w\n]{0,3}\([^)\n]{1,20}\))?[^\w\n]{0,4}(?:[^\W\d_][\w.’']{0,12}[^\w\n]{1,4}){0,4}?"
     r"(?:\n[^\w\n]{0,4})?"
@@ -51,16 +59,27 @@ class DocumentDetector:
         """Contract of `Detector`."""
         numbers = [match.span() for match in _NUMBER.finditer(text)]
         present = [(kind, words, words.present(text)) for kind, words in _KINDS] if numbers else []
+        accounts = _ACCOUNTS.present(text) if numbers else []
         for start, stop in windows(numbers, _AROUND, len(text)):
             lower = lowered(text)[start:stop].replace("_", " ")
             for kind, words, phrases in present:
                 for phrase in phrases:
                     for end in words.ends_of(phrase, lower):
                         yield from self._beside(text, kind, start + end)
+            for phrase in accounts:
+                for end in _ACCOUNTS.ends_of(phrase, lower):
+                    yield from self._account(text, start + end)
             for match in _ABBREVIATION.finditer(text, start, stop):
                 kind = ABBREVIATIONS.get(match[0])
                 if kind is not None and not text[match.start() - 1 : match.start()].isalnum():
                     yield from self._beside(text, kind, match.end())
+
+    def _account(self, text: str, end: int) -> Iterator[Finding]:
+        """Behind a word that has other meanings too, where a bank is spoken of."""
+        if _OF_A_BANK.search(text, max(0, end - _NEAR_A_BANK), end + _NEAR_A_BANK):
+            for finding in self._beside(text, Kind.BANK_ACCOUNT, end):
+                if sum(map(str.isdigit, finding.value)) >= _LEAST_OF_ACCOUNTS:
+                    yield finding
 
     def _beside(self, text: str, kind: Kind, end: int) -> Iterator[Finding]:
         match = (_PLATE if kind is Kind.VEHICLE else _BEHIND).match(text, end)

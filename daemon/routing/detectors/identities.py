@@ -37,6 +37,14 @@ _WORDS = ContextWords(
     before=60,
     after=24,
 )
+_OF_GOODS = re.compile(r"\b(?:isbn|issn|ean|gtin|upc)\b", re.IGNORECASE)
+# These say so much that they do so from far.
+_CLEAR_WORDS = ContextWords(
+    "ssn social_security national_insurance nino nhs aadhaar aadhar pesel personnummer "
+    "burgerservicenummer steueridentifikationsnummer sozialversicherungsnummer cpf curp",
+    before=120,
+    after=0,
+)
 
 
 class IdentityDetector:
@@ -73,7 +81,7 @@ class IdentityDetector:
         shape = plain.translate(_SHAPE)
         places = [0, *accumulate(end - start for start, end in row)]
         # One look for words around a whole row, since a table has many numbers and no words.
-        said = functools.cache(lambda: _WORDS.around(text, row[0][0], row[-1][1]))
+        said = functools.cache(lambda: _is_said(text, row[0][0], row[-1][1]))
         first = 0
         while first < len(row):
             begin, taken = places[first], 1
@@ -106,12 +114,20 @@ class IdentityDetector:
             layout += ")"
         for rule in rules:
             own = layout in rule.layouts or ("*" in rule.layouts and raw.upper() == raw)
-            if (own or said()) and rule.check(plain) and (own or _WORDS.near(text, start, end)):
+            if not (own or said()) or not rule.check(plain):
+                continue
+            if _OF_GOODS.search(text, max(0, start - 12), start):
+                return None
+            if own or _WORDS.near(text, start, end) or _CLEAR_WORDS.before(text, start):
                 return self._finding(rule.kind, start, end, plain)
         return None
 
     def _finding(self, kind: Kind, start: int, end: int, value: str) -> Finding:
         return Finding(kind=kind, start=start, end=end, value=value, detector=self.name)
+
+
+def _is_said(text: str, start: int, end: int) -> bool:
+    return _WORDS.around(text, start, end) or _CLEAR_WORDS.before(text, start)
 
 
 def _left(text: str, start: int, least: int) -> int:

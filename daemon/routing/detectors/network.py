@@ -63,6 +63,7 @@ _ESCAPE = re.compile(r"u[0-9a-f]{4}|x[0-9a-f]{2}", re.IGNORECASE)
 _NO_HOSTS = ("localhost", "example", "host", "hostname", "server", "domain", "url", "proxy")
 _HARMLESS = ("127.", "0.", "255.")
 _PUBLIC_NAMESERVERS = ("8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1", "9.9.9.9")
+_PRODUCT = re.compile(r"(?<![\w/.])[A-Z][A-Za-z]{2,20}/\Z")  # `Chrome/120.0.6099.1` is a version
 _VERSIONS = ContextWords("version* v ver release* rev build firmware driver section §", 12, 0)
 _HOST_WORDS = ContextWords("host* server* ssh ping url connect* http* node dns machine vpn", 30, 20)
 
@@ -86,6 +87,8 @@ class NetworkDetector:
             found, start = match[0], match.start()
             before = text[max(0, start - 2) : start]
             if before[-1:].isalnum() or before[-1:] in ("_", ".", "-"):
+                continue
+            if before[-1:] == "/" and _PRODUCT.search(text, max(0, start - 24), start):
                 continue
             if found.startswith(_HARMLESS) or found in _PUBLIC_NAMESERVERS:
                 continue

@@ -35,7 +35,7 @@ _WORDS = ContextWords(
 _OTHER_WORDS = ContextWords(
     "order invoice isbn issn tracking serial sku version build bestell* rechnung* ticket po ref "
     "case lot batch part article artikel* commit page pages seite lines rows tokens bytes ms steps "
-    "account acct konto* iban card karte passport ssn tax",
+    "account acct konto* iban card karte passport ssn tax ean gtin upc barcode",
     before=18,
     after=0,
 )
@@ -90,7 +90,8 @@ class PhoneDetector:
         """How much of the candidate is a telephone number; 0 for nothing of it."""
         plain = _plain(raw)
         if raw.startswith(("+", "(+")) or (raw.startswith("00") and digits >= 10):
-            length = _international(raw)
+            other = raw[0] == "0" and _OTHER_WORDS.before(text, start)
+            length = 0 if other else _international(raw)
             if length or raw[0] != "0":
                 return length or (
                     len(raw) if 8 <= digits <= 15 and self._said(text, start, raw) else 0

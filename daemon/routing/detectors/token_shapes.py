@@ -81,6 +81,7 @@ _PREFIXED: tuple[tuple[str, str], ...] = (
     ("dckr_oat_", f"{_WORD}{{20,64}}"),
     ("CLOJARS_", "[a-z0-9]{60}"),
     ("AKCp", f"{_PLAIN}{{60,80}}"),  # JFrog
+    ("API-", "[A-Z0-9]{25,33}"),  # Octopus
     ("CCIPAT_", f"{_WORD}{{30,100}}"),  # CircleCI
     ("bkua_", f"{_HEX}{{40}}"),  # Buildkite
     ("sqp_", f"{_HEX}{{40}}"),  # Sonar
@@ -97,6 +98,7 @@ _PREFIXED: tuple[tuple[str, str], ...] = (
     ("glsa_", f"{_PLAIN}{{32}}_{_HEX}{{8}}"),  # Grafana
     ("glc_", "[A-Za-z0-9+/=]{32,400}"),
     ("NRAK-", "[A-Z0-9]{27}"),  # New Relic
+    ("NRII-", f"{_WORD}{{32}}"),
     ("dt0c01.", r"[A-Z0-9]{24}\.[A-Z0-9]{64}"),  # Dynatrace
     ("phx_", f"{_PLAIN}{{40,60}}"),  # PostHog
     # Models
@@ -174,6 +176,8 @@ _PREFIXED: tuple[tuple[str, str], ...] = (
     ("napi_", f"{_PLAIN}{{40,80}}"),  # Neon
     ("ico-", f"{_PLAIN}{{32}}"),
     ("rdme_", "[a-z0-9]{70}"),
+    ("waka_", _UUID),  # WakaTime
+    ("aio_", f"{_PLAIN}{{28}}"),  # Adafruit
     ("pnu_", f"{_PLAIN}{{36}}"),
     ("fio-u-", f"{_WORD}{{64}}"),
     ("BBFF-", f"{_PLAIN}{{30}}"),
