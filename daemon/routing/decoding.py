@@ -52,8 +52,7 @@ _DUMP_ROW = re.compile(r"[0-9a-f]{6,8}:? {1,2}((?:[0-9a-f]{2,4} ){1,16})")
 _QUOTED = re.compile(r"=(?:[0-9A-F]{2}(?:=[0-9A-F]{2})*|\r?\n)")
 _LEAST_HEX = 12
 _HEX_LETTERS = frozenset("abcdefABCDEF")
-_HEX_LETTERS_OR_DIGITS = frozenset("0123456789abcdef")
-_PAIRS = frozenset({2, 3, 4})
+_HEX_DIGITS = frozenset("0123456789abcdef")
 _AROUND_WORDS = ".,;:!?()\"'"
 _PIECES = re.compile(r"([\"'`])\s{0,3}(?:\+|\.{1,2}|&|\|\||\\\n)\s{0,12}[brfu]?\1")
 
@@ -146,10 +145,10 @@ def _hex(text: str, begin: int, stop: int) -> Iterator[Stretch]:
 
 
 def _rows(text: str) -> Iterator[Stretch]:
-    # Two or four characters are with and without what says that it is a code.
-    pairs = [word for word in vocabulary(text).row if len(word) in _PAIRS]
-    if sum(_HEX_LETTERS_OR_DIGITS.issuperset(word[-2:]) for word in pairs) < _LEAST_CODES:
-        return
+    if "0x" not in text and "\\x" not in text:
+        pairs = [word for word in vocabulary(text).row if len(word) == 2]
+        if sum(map(_HEX_DIGITS.issuperset, pairs)) < _LEAST_CODES:
+            return
     for match in _HEX_ROW.finditer(text):
         for start, end, said in _of_digits(match):
             # `50 52` may be two letters in either way of counting.

@@ -57,7 +57,7 @@ _CODE_WORDS = Phrases((
     "prüfnummer", "sicherheitscode", "kartenprüfnummer", "cryptogramme", "código de seguridad",
     "código de segurança", "codice di sicurezza", "security_code", "beveiligingscode",
 ))  # fmt: skip
-_LEAST_DIGITS = 12
+_LEAST_DIGITS, _FEW = 12, 6
 _CODE = re.compile(
     r"2?(?: (?:code|is|number|ist|est|es|è|é|number is|code "
     r"is))?[\s:=#\"'()-]{1,6}([0-9]{3,4})(?![0-9])"
@@ -82,10 +82,12 @@ class CardDetector:
     def _in_run(self, text: str, at: int, run: str) -> Iterator[Finding]:
         """The cards in a row of groups of digits."""
         groups = list(_GROUP.finditer(run))
+        # One look around a whole row, since a table has many numbers and no words.
+        said = len(groups) < _FEW or _CARD_WORDS.around(text, at, at + len(run))
         left = sum(map(str.isdigit, run))
         first = 0
         while left >= _LEAST_DIGITS:
-            last = _card_from(text, at, groups, first)
+            last = _card_from(text, at, groups, first, said)
             if last is None:
                 left -= len(groups[first][0])
                 first += 1
@@ -109,8 +111,13 @@ def is_card(digits: str) -> bool:
     ) and luhn(digits)
 
 
-def _card_from(text: str, at: int, groups: list[re.Match[str]], first: int) -> int | None:
-    """The last group of a card that begins with this one; None for no card."""
+def _card_from(
+    text: str, at: int, groups: list[re.Match[str]], first: int, said: bool
+) -> int | None:
+    """The last group of a card that begins with this one; None for no card.
+
+    Where words have `said` nothing, only the groups that cards have are looked at.
+    """
     digits = ""
     longest = None
     for last in range(first, min(len(groups), first + 19)):
@@ -119,11 +126,11 @@ def _card_from(text: str, at: int, groups: list[re.Match[str]], first: int) -> i
             break
         if len(digits) < _LEAST_DIGITS:
             continue
-        if not luhn(digits) or len(set(digits)) < 2:
-            continue
-        sizes = tuple(len(group[0]) for group in groups[first : last + 1])
+        sizes = tuple([len(group[0]) for group in groups[first : last + 1]])
         alone = first == 0 and last == len(groups) - 1
         usual = len(sizes) == 1 or sizes in _GROUPINGS or (alone and max(sizes) <= 5)
+        if not (usual or said) or not luhn(digits) or len(set(digits)) < 2:
+            continue
         if (usual and is_card(digits)) or sizes == _FOURS:
             longest = last
             continue

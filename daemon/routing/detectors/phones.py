@@ -19,6 +19,8 @@ _NORTH_AMERICA = re.compile(
 )
 _TRUNK = re.compile(r"\(?0[1-9]\d{0,4}\)?(?:[ ./–-]{1,3}\d{2,8}){1,5}")
 _DATE = re.compile(r"(?:\d{1,2}|\d{4})([./-])\d{1,2}\1(?:\d{4}|\d{1,2})|(?:19|20)\d\d([./-])\d\d")
+_EXTENSION = re.compile(r"[xe#]")
+_IN_NUMBERS = frozenset("0123456789+").__contains__
 _DOTTED = re.compile(r"[0-9]+\.[0-9]+|[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
 _WORDS = ContextWords(
     "phone* telephone* tel tél telefon* teléfono* téléphone* telefono* telefone* mobile* mobil "
@@ -145,8 +147,8 @@ def _valid_somewhere(raw: str) -> bool:
 
 
 def _plain(raw: str) -> str:
-    number = re.split(r"x|ext|#", raw)[0]
-    return "".join(letter for letter in number if letter.isdigit() or letter == "+")
+    extension = _EXTENSION.search(raw)
+    return "".join(filter(_IN_NUMBERS, raw if extension is None else raw[: extension.start()]))
 
 
 def _stands_alone(text: str, start: int, end: int) -> bool:
