@@ -54,10 +54,11 @@ def named_85(text: str) -> Iterator[Stretch]:
             said = _decoded(base64.a85decode, match[1].encode())
             if said is not None:
                 yield match.start(), match.end(), said
-    place = text.find("85")
+    place, done = text.find("85"), 0
     while place >= 0:
         if _NAMED_85.search(text[max(0, place - 8) : place + 3]) is not None:
-            yield from _named_85(text, place + 2, place + 2 + _NEAR_ITS_NAME)
+            begin, done = max(done, place + 2), place + 2 + _NEAR_ITS_NAME
+            yield from _named_85(text, begin, done)
         place = text.find("85", place + 2)
 
 
