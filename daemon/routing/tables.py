@@ -19,6 +19,11 @@ _WORDS = re.compile(r"[^\W_]+")
 _QUOTED = re.compile(r"(?<![^\s,;(\[|])([\"'])[^\"'\n]*\1(?=[\s,;)\]|]|$)")
 _WIDE_GAP = re.compile(r" {2,}|\t+")
 _AROUND_CELLS = " \t\r\"'`*[]"
+_IMPERSONAL_NAMES = (
+    "id qty quantity price cost total sum amount count value date time timestamp epoch step loss "
+    "acc open high low close volume size width height length weight status x y z n sku rank score"
+)
+_IMPERSONAL = frozenset(_IMPERSONAL_NAMES.split())
 _VALUES = re.compile(r"\(([^()\n]{3,400})\)\s{0,8}values(?=\s{0,8}\()", re.IGNORECASE)
 _TUPLE = re.compile(r"[\s,]{0,16}\(([^()]{1,1000})\)")
 _TAG = re.compile(r"<(table|tr|th|td)\b[^>]{0,99}>([^<]{0,40})", re.IGNORECASE)
@@ -75,7 +80,12 @@ def _head(line: str, following: str) -> tuple[list[str], str]:
     names = [line[start:end] for start, end in _cells(line, sign)]
     short = all(name and len(_WORDS.findall(name)) <= _MOST_WORDS for name in names)
     named = short and sum(map(str.isdigit, line)) <= len(names)
-    return (names, sign) if named and len(names) > 1 else ([], "")
+    return (names, sign) if named and len(names) > 1 and _are_of_people(names) else ([], "")
+
+
+def _are_of_people(names: Sequence[str]) -> bool:
+    """Whether a table may be about people: one of things alone needs no second look."""
+    return not _IMPERSONAL.issuperset(map(str.lower, names))
 
 
 def _cells(line: str, sign: str) -> list[Span]:
@@ -110,7 +120,7 @@ def _beside(names: Sequence[str], cells: Sequence[Span], place: int) -> Iterator
 def _of_inserts(text: str) -> Iterator[Stretch]:
     for head in _VALUES.finditer(text):
         names = [head[1][start:end] for start, end in _cells(head[1], ",")]
-        row = _TUPLE.match(text, head.end())
+        row = _TUPLE.match(text, head.end()) if _are_of_people(names) else None
         while row is not None:
             cells = _cells(row[1], ",")
             if len(cells) == len(names):
