@@ -61,11 +61,11 @@ def chi_square(counts: NDArray[np.int64], chances: Probabilities) -> float:
 @pytest.mark.parametrize(
     "fields",
     [
-        {},
-        {"temperature": 0.6},
-        {"top_k": 30},
+        pytest.param({}, marks=pytest.mark.slow),
+        pytest.param({"temperature": 0.6}, marks=pytest.mark.slow),
+        pytest.param({"top_k": 30}, marks=pytest.mark.slow),
         {"top_p": 0.9},
-        {"min_p": 0.01},
+        pytest.param({"min_p": 0.01}, marks=pytest.mark.slow),
         {"top_k": 40, "top_p": 0.95, "min_p": 0.005, "temperature": 1.2},
     ],
 )
@@ -212,7 +212,13 @@ GUESSES: dict[str, tuple[Callable[[torch.Tensor], Guess], float, float]] = {
 }
 
 
-@pytest.mark.parametrize("name", GUESSES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "the likeliest",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in list(GUESSES)[1:]),
+    ],
+)
 def test_drafts_leave_the_distribution_alone(sampler: BatchSampler, name: str) -> None:
     make_guess, low, high = GUESSES[name]
     transitions = markov()
