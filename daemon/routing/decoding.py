@@ -26,6 +26,7 @@ _HEX_ROW = re.compile(r"[0-9a-fA-F]{2}(?:[ ,:;]{1,2}(?:0x|\\x)?[0-9a-fA-F]{2}(?!
 _CODE_ROW = re.compile(r"[0-9]{2,3}(?:[ ,;]{1,2}[0-9]{2,3}(?![0-9.])){5,}+")
 _LEAST_CODES = 6
 _LONGEST_CODES = 2 * (_LEAST_CODES - 1) + 3 * (_LEAST_CODES - 2)  # from the first's end to the last
+_LONGEST_PAIRS = 6 * (_LEAST_CODES - 1)  # with `, ` and `\\x` before each but the first
 _BITS = re.compile(r"[01]{8}(?:[ ,]?[01]{8}){3,}+")
 _BIT_ROW = re.compile(r"(?<![\w.,])[01]{4,8}(?:[ ,]{1,2}[01]{4,8}){7,}+(?!\w)")
 # What repeats is written twice, since a search for a first character is many times faster.
@@ -145,6 +146,12 @@ def _hex(text: str, begin: int, stop: int) -> Iterator[Stretch]:
 
 
 def _rows(text: str) -> Iterator[Stretch]:
+    runs = digit_runs(text)  # bytes of text have a digit each, but for very few
+    if not any(
+        last - end <= _LONGEST_PAIRS
+        for (_, end), (last, _) in zip(runs, runs[_LEAST_CODES - 1 :], strict=False)
+    ):
+        return
     if "0x" not in text and "\\x" not in text:
         pairs = [word for word in vocabulary(text).row if len(word) == 2]
         if sum(map(_HEX_DIGITS.issuperset, pairs)) < _LEAST_CODES:

@@ -11,6 +11,7 @@ from .decoding import decoded
 from .folding import folds, hidden, lookalikes
 from .spelled_digits import with_digits
 from .tables import labelled_cells
+from .text_index import look_for, pieces_in
 
 
 class Edit(NamedTuple):
@@ -165,12 +166,12 @@ def views(text: str) -> list[View]:
     if edits:
         found.append(base.edited(edits, _CONTEXT))
         found[-1].is_moved = True
-    lower = base.text.lower()
-    if any(map(lower.__contains__, _BACKWARDS)) or "\u202e" in text:
+    said = pieces_in(base.text)
+    if not said.isdisjoint(_BACKWARDS) or "\u202e" in text:
         found.append(_Turned(base, base.text[::-1], True))
-    if "rot13" in lower or "rot-13" in lower:
+    if "rot13" in said or "rot-13" in said:
         found.append(_Turned(base, base.text.translate(_ROT13), False))
-    if "rot47" in lower or "rot-47" in lower:
+    if "rot47" in said or "rot-47" in said:
         found.append(_Turned(base, base.text.translate(_ROT47), False))
         # What stands about it is other letters when it is turned too.
         edits = [Edit(*match.span(), " ") for match in _AROUND.finditer(base.text)]
@@ -193,6 +194,7 @@ _BACKWARDS = (
     "right to left", "von rechts nach links", "de droite à gauche", "de derecha a izquierda",
     "moc.", "gro.", "ku.oc", "ten.",
 )  # fmt: skip
+look_for((*_BACKWARDS, "rot13", "rot-13", "rot47", "rot-47"))
 _ROT13 = str.maketrans(
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz",
     "NOPQRSTUVWXYZABCDEFGHIJKLMnopqrstuvwxyzabcdefghijklm",

@@ -9,7 +9,7 @@ from itertools import pairwise
 from .checksums import luhn
 from .number_words import number_words
 from .rejoined import rejoined
-from .text_index import Span, digit_runs, long_words, vocabulary
+from .text_index import Span, digit_runs, long_words, odd_letters, vocabulary
 
 _DIGIT_WORDS = number_words()
 _IN_A_ROW = {"oh": "0", "o": "0", "hundred": "00", "thousand": "000"}
@@ -37,6 +37,7 @@ _HAN = str.maketrans("〇零一二三四五六七八九壹贰叁肆伍陆柒捌�
 _HAN_DIGIT = "[〇零一二三四五六七八九壹贰叁肆伍陆柒捌玖幺]"
 _HAN_ROW = re.compile(rf"{_HAN_DIGIT}(?:[ 、,·-]?{_HAN_DIGIT}){{5,}}+")
 _SYMBOL = r"[^\w\s\x00-\x7f·•–—“”„‘’«»]"
+_ONE_SYMBOL, _LEAST_SYMBOLS = re.compile(_SYMBOL), 3
 _SYMBOL_ROW = re.compile(
     rf"(?<![\x21-\x7e])[\x21-\x7e]{{1,6}}(?:{_SYMBOL}{{1,3}}[\x21-\x7e]{{1,6}}(?![\x21-\x7e])){{3,}}+"
 )
@@ -198,7 +199,7 @@ def _taken_apart(word: str) -> str:
 
 def _spaced_out(text: str) -> Iterator[Stretch]:
     """`j a n e @ …`, `D-E-8-9-…`: single letters with the same sign between all of them."""
-    if _SINGLE_WORDS not in bytes([len(word) == 1 for word in vocabulary(text).row]):
+    if _SINGLE_WORDS not in bytes(map((1).__eq__, map(len, vocabulary(text).row))):
         return
     for match in _SPACED_OUT.finditer(text):
         row = match[0].removesuffix(match[1] + ".")  # the end of a sentence
@@ -216,6 +217,9 @@ def _han(text: str) -> list[Stretch]:
 
 def _between_symbols(text: str) -> list[Stretch]:
     """Letters or digits with pictures between, or other signs that nobody writes in words."""
+    symbols = filter(_ONE_SYMBOL.match, odd_letters(text))
+    if sum(map(text.count, symbols)) < _LEAST_SYMBOLS:
+        return []
     return [
         (match.start(), match.end(), re.sub(_SYMBOL, "", match[0]))
         for match in _SYMBOL_ROW.finditer(text)

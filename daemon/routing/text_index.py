@@ -95,12 +95,13 @@ def _automaton() -> tuple[list[str], ahocorasick_rs.AhoCorasick]:
     return pieces, ahocorasick_rs.AhoCorasick(pieces)
 
 
-def odd_letters(text: str) -> set[str]:
+@functools.lru_cache(maxsize=4)
+def odd_letters(text: str) -> frozenset[str]:
     """Its characters that are not printable ASCII or ends of lines."""
-    return set("".join(_ODD.findall(text)))
+    return frozenset("".join(_ODD.findall(text)))
 
 
 def forget_texts() -> None:
     """Drop the last texts, which are kept because every detector asks for the same."""
-    for kept in (vocabulary, lowered, digit_runs, long_words, pieces_in):
+    for kept in (vocabulary, lowered, digit_runs, long_words, pieces_in, odd_letters):
         kept.cache_clear()
