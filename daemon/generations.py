@@ -27,6 +27,7 @@ from ingle.backends.base import (
 from ingle.backends.conversation import ToolCall
 
 from .errors import Conflict, ErrorDetail, NotFound, TooManyGenerations, describe
+from .event_log import EventLog, LoggedEvent
 from .lifecycle import Lease, ModelManager
 from .request_queue import Place
 from .routing.route_lease import OpenLocal
@@ -37,8 +38,6 @@ KEEP_SECONDS = 600.0
 KEEP_BYTES = 64 * 2**20
 MAX_AT_ONCE = 256
 """Events that go to a follower in one piece."""
-EVENT_BYTES = 230
-"""What an event and its piece of text take in memory beside what is sent of it, as measured."""
 
 GenerationState = Literal["running", "finished", "failed"]
 
@@ -118,14 +117,6 @@ class GenerationStatus(msgspec.Struct, frozen=True, kw_only=True):
     error: ErrorDetail | None
 
 
-class LoggedEvent(msgspec.Struct, frozen=True):
-    """One event, encoded once for everybody who follows."""
-
-    number: int
-    name: str
-    data: bytes
-
-
 @dataclass(frozen=True)
 class Way:
     """A route that a generation takes: `open` makes its lease, `note` says where it leads."""
@@ -152,11 +143,10 @@ class Generation:
         self.finished: FinishedEvent | None = None
         self.error: ErrorDetail | None = None
         self.ended_at: float | None = None
-        self.size = 0
         self._text: list[str] = []
         self._thoughts: list[str] = []
         self._calls: list[tuple[ToolCallEvent, list[str]]] = []
-        self._log: list[LoggedEvent] = []
+        self._log = EventLog()
         self._news = asyncio.Event()
         self._encoder = msgspec.json.Encoder()
         self._loaded = -1.0
@@ -187,6 +177,12 @@ class Generation:
         )
 
     @property
+    def size(self) -> int:
+        """What it takes in memory, in bytes, as far as that grows with its answer."""
+        texts = 0 if self.state == "running" else len(self._text[0]) + len(self._thoughts[0])
+        return self._log.size + texts
+
+    @property
     def events(self) -> int:
         """The number of the newest event."""
         return len(self._log)
@@ -195,7 +191,7 @@ class Generation:
         """Every event behind number `after`, as many at a time as there are, until the last."""
         position = after
         while True:
-            while news := self._log[position : position + MAX_AT_ONCE]:
+            while news := self._log.behind(position, MAX_AT_ONCE):
                 position += len(news)
                 yield news
             if self.state != "running":
@@ -319,25 +315,24 @@ class Generation:
         if self.state != "running":
             return
         self.finished = event
-        self._end("finished")
-        self._append("finished", event)
+        self._end("finished", event)
 
     def _fail(self, error: Exception) -> None:
         if self.state != "running":
             return
         self._tell_way()
         self.error = describe(error).native().error
-        self._end("failed")
-        self._append("error", ErrorEvent(self.error))
+        self._end("error", ErrorEvent(self.error))
 
-    def _end(self, state: GenerationState) -> None:
-        self.state = state
+    def _end(self, name: Literal["finished", "error"], event: FinishedEvent | ErrorEvent) -> None:
+        self.state = "finished" if name == "finished" else "failed"
         self.ended_at = time.monotonic()
+        self._append(name, event)
+        self._log.pack()
+        self._text, self._thoughts = ["".join(self._text)], ["".join(self._thoughts)]
 
     def _append(self, name: str, event: msgspec.Struct) -> None:
-        logged = LoggedEvent(len(self._log) + 1, name, self._encoder.encode(event))
-        self._log.append(logged)
-        self.size += len(logged.data) + EVENT_BYTES
+        self._log.append(name, self._encoder.encode(event))
         self._news.set()
 
 
