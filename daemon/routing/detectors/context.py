@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from ..folding import folds
 from ..text_index import look_for, lowered, pieces_in, vocabulary
 
 _TOKEN = re.compile(r"[^\W\d_]+")
@@ -19,12 +20,14 @@ class ContextWords:
 
     def __init__(self, words: str, before: int = 48, after: int = 20) -> None:
         self._before, self._after = before, after
+        words = _folded(words)
         single = [word for word in words.split() if "_" not in word and _has_edges(word)]
         self._whole = frozenset(word for word in single if not word.endswith("*"))
         self._begins = tuple(word[:-1] for word in single if word.endswith("*"))
         self._twos = frozenset(begin[:2] for begin in self._begins)
         others = {word.rstrip("*") for word in words.split()} - self._whole - set(self._begins)
-        self._pieces = tuple(word for word in others if "_" not in word)
+        pieces = (word.replace("-", " ") for word in others if "_" not in word)
+        self._pieces = tuple(pieces)
         self._rows = tuple(word.replace("_", " ") for word in others if "_" in word)
 
     def near(self, text: str, start: int, end: int) -> bool:
@@ -57,7 +60,7 @@ class Phrases:
     """
 
     def __init__(self, phrases: Iterable[str], whole: bool = False) -> None:
-        phrases = tuple(phrases)
+        phrases = tuple(map(_folded, phrases))
         self._edged = frozenset(phrase for phrase in phrases if whole and _has_edges(phrase))
         self._exact: dict[str, list[str]] = {}
         self._within: dict[str, list[str]] = {}
@@ -72,7 +75,8 @@ class Phrases:
         found = [self._within[core] for core in self._within.keys() & pieces_in(text)]
         if self._exact:
             runs = vocabulary(text).runs
-            found += [self._exact[core] for core in self._exact.keys() & runs]
+            # It goes through the smaller one, which `&` does not for a set that never changes.
+            found += [self._exact[core] for core in runs.intersection(self._exact)]
         return [phrase for phrases in found for phrase in phrases]
 
     def ends(self, text: str) -> Iterator[int]:
@@ -102,6 +106,11 @@ def windows(places: Iterable[tuple[int, int]], around: int, size: int) -> Iterat
         stop = min(size, end + around)
     if stop:
         yield begin, stop
+
+
+def _folded(words: str) -> str:
+    """As texts are when detectors see them: else a word with such a letter is never found."""
+    return words.translate(str.maketrans(folds(words)))
 
 
 def _has_edges(word: str) -> bool:
