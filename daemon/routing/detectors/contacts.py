@@ -55,6 +55,13 @@ _IN_BRACKETS = re.compile(
     rf"[\[({{<][ \t]?(?:{_AT_WORDS}|a|{'|'.join(sorted(_DOT_WORDS))}|\.)[ \t]?[\])}}>]"
 )
 _SIGNS = re.compile(rf"{_DOT}|\s", re.IGNORECASE)
+# Of a domain that nobody can have (RFC 2606), with a name that is nobody's.
+_NOBODYS = re.compile(
+    r"(?:user(?:name)?|you(?:r\.?(?:name|email|mail))?|your[-_]email|e?-?mail|name|info|test|admin|foo|bar|"
+    r"someone|somebody|me|contact|support|hello|sender|recipient|root|git|deploy|"
+    r"postmaster|webmaster|noreply|no-reply|address|example)"
+    r"@example\.(?:com|org|net|edu)"
+)
 
 
 class EmailDetector:
@@ -109,7 +116,7 @@ class EmailDetector:
         value = text[start : domain.end()].lower()
         # `git@host:group/project` is everybody's login, and `icon@2x.png` a picture.
         shared = local[0].lower() == "git" and text[domain.end() : domain.end() + 1] in (":", "/")
-        if shared or _PICTURE.search(value):
+        if shared or _NOBODYS.fullmatch(value) or _PICTURE.search(value):
             return None
         return Finding(
             kind=Kind.EMAIL, start=start, end=domain.end(), value=value, detector=self.name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from ipaddress import AddressValueError, IPv6Address
+from ipaddress import AddressValueError, IPv6Address, IPv6Network
 
 from ..finding import Finding, Kind
 from ..text_index import Span, lowered
@@ -20,7 +20,21 @@ _COLON, _HEX_DIGITS = re.compile(":"), frozenset("0123456789abcdefABCDEF")
 _IN_MAC = re.compile(r"[:-][0-9A-Fa-f]{2}[:-]")
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(?:([:-])[0-9A-Fa-f]{2})(?:\1[0-9A-Fa-f]{2}){4}(?![\w:-])")
 _DOTTED_MAC = re.compile(r"[0-9a-f]{4}\.[0-9a-f]{4}\.[0-9a-f]{4}(?![\w.])")
-_MAC_WORDS = ("mac", "interface", "dhcp", " lease", "arp ", "vlan")
+_MAC_WORDS = (
+    "mac",
+    "ether",
+    "bluetooth",
+    "wlan",
+    "wifi",
+    "hwaddr",
+    "bssid",
+    "lladdr",
+    "interface",
+    "dhcp",
+    " lease",
+    "arp ",
+    "vlan",
+)
 _HOST = re.compile(
     r"[A-Za-z0-9][\w-]{0,62}(?:\.[A-Za-z0-9][\w-]{0,62}){0,6}?\.(?:(local|internal|private|home"
     r"|intra)|"
@@ -61,7 +75,9 @@ _SHARE = re.compile(r"\\\\([A-Za-z0-9][\w.-]{1,60})\\[\w$.-]{1,60}")
 _CODE_NAMES = frozenset({"self", "this", "cls", "super", "threading", "asyncio", "os", "module"})
 _ESCAPE = re.compile(r"u[0-9a-f]{4}|x[0-9a-f]{2}", re.IGNORECASE)
 _NO_HOSTS = ("localhost", "example", "host", "hostname", "server", "domain", "url", "proxy")
-_HARMLESS = ("127.", "0.", "255.")
+# Loops, and what is only for documentation (RFC 5737, RFC 3849, RFC 9637).
+_HARMLESS = ("127.", "0.", "255.", "192.0.2.", "198.51.100.", "203.0.113.")
+_DOCUMENTATION = (IPv6Network("2001:db8::/32"), IPv6Network("3fff::/20"))
 _PUBLIC_NAMESERVERS = ("8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1", "9.9.9.9")
 _PRODUCT = re.compile(r"(?<![\w/.])[A-Z][A-Za-z]{2,20}/\Z")  # `Chrome/120.0.6099.1` is a version
 _VERSIONS = ContextWords("version* v ver release* rev build firmware driver section §", 12, 0)
@@ -110,6 +126,8 @@ class NetworkDetector:
                 continue
             mapped = address.ipv4_mapped
             if mapped is not None and mapped.is_loopback:
+                continue
+            if any(address in network for network in _DOCUMENTATION):
                 continue
             if not address.is_loopback and not address.is_unspecified:
                 yield self._finding(Kind.IP_ADDRESS, start, match.end(), str(address))
