@@ -15,6 +15,7 @@ from .detectors.birthdays import BirthdayDetector
 from .detectors.cards import CardDetector
 from .detectors.classifier import PersonalClassifier
 from .detectors.contacts import EmailDetector
+from .detectors.direct_documents import DirectDocumentDetector
 from .detectors.documents import DocumentDetector
 from .detectors.file_paths import PathDetector
 from .detectors.identities import IdentityDetector
@@ -24,6 +25,7 @@ from .detectors.network import NetworkDetector
 from .detectors.opaque import OpaqueDetector
 from .detectors.own_words import OwnWordDetector, OwnWords
 from .detectors.phones import PhoneDetector
+from .detectors.plates import PlateDetector
 from .detectors.reading import Reader
 from .detectors.secrets import PrivateKeyDetector, TokenDetector
 from .detectors.topics import TopicDetector
@@ -184,6 +186,8 @@ def structured_detectors(owner: OwnWords) -> list[Detector]:
         WalletDetector(),
         IdentityDetector(),
         DocumentDetector(),
+        DirectDocumentDetector(),
+        PlateDetector(),
         PhoneDetector(),
         EmailDetector(),
         BirthdayDetector(),

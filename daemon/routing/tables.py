@@ -25,7 +25,7 @@ _IMPERSONAL_NAMES = (
 )
 _IMPERSONAL = frozenset(_IMPERSONAL_NAMES.split())
 _VALUES = re.compile(r"\(([^()\n]{3,400})\)\s{0,8}values(?=\s{0,8}\()", re.IGNORECASE)
-_TUPLE = re.compile(r"[\s,]{0,16}\(([^()]{1,1000})\)")
+_TUPLE = re.compile(r"[\s,]{0,16}\(((?:[^()'\"]++|'[^'\n]*+'|\"[^\"\n]*+\")++)\)")
 _TAG = re.compile(r"<(table|tr|th|td)\b[^>]{0,99}>([^<]{0,40})", re.IGNORECASE)
 
 Stretch = tuple[int, int, str]
@@ -55,6 +55,8 @@ def _of_lines(text: str) -> Iterator[Stretch]:
         if sign == "," and 0 < len(cells) - len(names) <= 2:
             # `March 5, 1990` at the end, which somebody forgot to quote.
             cells = [*cells[: len(names) - 1], (cells[len(names) - 1][0], cells[-1][1])]
+        if sign == "|" and len(cells) == len(names) + 1:
+            cells = cells[:-1]  # what somebody went on to write behind the last bar
         if names and len(cells) == len(names):
             if any(map(str.isdigit, line)):
                 yield from _beside(names, cells, place)

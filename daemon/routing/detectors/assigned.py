@@ -8,23 +8,10 @@ from math import log2
 
 from ..finding import Finding, Kind
 from ..text_index import lowered, vocabulary
-from .context import Phrases
+from .command_passwords import commands_in
+from .made_up import is_a_standard, is_made_up
+from .secret_words import KEYS, PASSWORDS, SHORT_PASSWORDS
 
-_PASSWORD_WORDS = Phrases((
-    "password", "passwort", "passwd", "passphrase", "passcode", "pwd", "kennwort", "mot de passe",
-    "motdepasse", "contraseña", "contrasena", "senha", "wachtwoord", "hasło", "haslo", "lösenord",
-    "adgangskode", "passord", "salasana", "heslo", "jelszó", "parola", "şifre", "пароль", "密码",
-    "密碼", "パスワード", "비밀번호", "p4ssw0rd", "passw0rd", "p@ssword", "p@ssw0rd", "pa55word",
-    "pin code", "pin-code", "pincode", "pin number", "mot_de_passe", "login pw",
-))  # fmt: skip
-_KEY_WORDS = Phrases((
-    "api key", "api_key", "apikey", "api-key", "access key", "access_key", "access-key",
-    "accesskey", "secret", "token", "private_key", "private key", "privatekey", "auth_key",
-    "authkey", "signing_key", "signing key", "encryption_key", "encryption key", "master key",
-    "master_key", "license_key", "licence key", "license key", "credential", "account_key",
-    "accountkey", "sharedaccesskey", "session_key", "client_key", "webhook_key", "service_key",
-    "schlüssel", "clave", "clé", "chave", "密钥", "recovery code", "backup code", "2fa code",
-))  # fmt: skip
 _ASSIGNED = re.compile(
     r"[\w.-]{0,24}[\"'`\]*]{0,3}[^\S\n]{0,4}"
     r"(?P<sign>>(?=[^\s<]{3,200}</[\w.:-]{0,40}(?i:pass|pwd|secret|token|key))"
@@ -33,6 +20,33 @@ _ASSIGNED = re.compile(
     r"[^\S\n]{0,4}(?:\n[^\S\n]{0,8})?"
     r"(?:[brfu]?(?P<quote>[\"'`“„«])(?P<quoted>[^\"'`“”„«»\n]{3,200})[\"'`“”»]"
     r"|\\\"(?P<escaped>[^\"\\\n]{3,200})\\\"|[*_]{0,2}(?P<bare>[^\s\"'`,;<>{}|\\，。；]{3,200}))"
+)
+# Behind a name for it there may be what it is for, or whose; only what is no word counts then.
+_SAID = re.compile(
+    r"(?![\"'`]?[^\S\n]{0,2}[=:({\[])[^\s\"'`:=<>(){}\[\],;]{0,16}[\"'`\])*]{0,3}"
+    r"(?:,?(?:[^\S\n]{1,2}[^\W\d_][\w’'./-]{0,15}){0,5}?,?[^\S\n]{1,2}"
+    r"(?:is|was|being|lautet|ist|war|heißt|es|era|est|était|c['’]est|è|era|é|to|jest|brzmi|je|är|var"
+    r"|er|on|oli|adalah|là|هو|هي|είναι|הוא|היא|—|–|-)"
+    r"|[^\S\n](?:от|для|к|на|до|від|od|dla|do|na|pre|za|til|till|for|of|de|du|zum|für)"
+    r"(?:[^\S\n]{1,2}[^\W\d_][\w’'./-]{0,15}){1,3}?"
+    r"|(?:[^\S\n]{1,2}[^\W\d_][\w’'./-]{0,15}){1,4}?[^\S\n]{0,2}[:=])?"
+    r"[^\S\n]{1,3}(?P<quote>[\"'`“„«])?(?P<value>[^\s\"'`<>{}|\\，。；”»]{6,128})"
+)
+_OF_A_KEY = re.compile(
+    r"[\w’'-]{0,16}(?:[^\S\n]{1,2}[^\W\d_][\w’'-]{0,11}){1,2}[^\S\n]{1,3}(?P<value>[^\s\"'`<>{}|\\，。；]{16,400})"
+)
+_SHORT = re.compile(
+    r"[\"'\]]{0,2}[^\S\n]{0,3}(?P<sign>=>|:=|[:=])[^\S\n]{0,3}[\"']?(?P<value>[^\s\"'`<>{}|\\,;]{6,128})"
+)
+_FORMULA = re.compile(r"[\w.]+(?:[*+/]{1,2}[\w.]+)+\Z|\w*_\w*\Z")
+_PAIR = re.compile(
+    r"[\w.-]{0,24}[\"']?[,\s]\s{0,16}[\"']?value[\"']?\s{0,2}[:=]\s{0,2}[\"']?(?P<value>[^\s\"'<>{}]{4,200})",
+    re.IGNORECASE,
+)
+_QUERY = re.compile(
+    r"([A-Za-z][\w+.:-]{1,30})://[^\s\"'<>]{1,200}?[?&;](?:password|passwd|pwd)=([^\s\"'<>&;]{3,128})"
+    r"[^\s\"'<>]{0,200}",
+    re.IGNORECASE,
 )
 _ENDS = re.compile(r"[.!]?[^\S\n]*(?:$|\n|,|;)")
 _PIN = re.compile(
@@ -116,10 +130,19 @@ class AssignedSecretDetector:
         if named and _is_assigned(lower, _FIELD_ENDS):
             yield from self._fields(text)
         yield from self._headers(text, lower)
-        for end in _PASSWORD_WORDS.ends(text):
-            yield from self._assigned(text, end, Kind.PASSWORD)
-        for end in _KEY_WORDS.ends(text):
-            yield from self._assigned(text, end, Kind.API_KEY)
+        pairs = "value" in lower
+        for words, kind in ((PASSWORDS, Kind.PASSWORD), (KEYS, Kind.API_KEY)):
+            for end in words.ends(text):
+                yield from self._assigned(text, end, kind)
+                yield from self._made_up(text, _SAID.match(text, end), kind)
+                if kind is Kind.API_KEY:
+                    yield from self._made_up(text, _OF_A_KEY.match(text, end), kind)
+                if pairs and (pair := _PAIR.match(text, end)):
+                    yield from self._made_up(text, pair, kind)
+        for end in SHORT_PASSWORDS.ends(text):
+            match = _SHORT.match(text, end)
+            if match and not _is_result(text, end, match):
+                yield from self._made_up(text, match, Kind.PASSWORD)
 
     def _assigned(self, text: str, end: int, kind: Kind) -> Iterator[Finding]:
         match = _ASSIGNED.match(text, end)
@@ -140,11 +163,23 @@ class AssignedSecretDetector:
             and value.islower()
         ):
             return  # `self.password = password` is code
-        if match["quote"] == "`" and " " in value:
+        if (match["quote"] == "`" and " " in value) or (spoken and is_a_standard(value)):
             return
         ends = group != "bare" or match["sign"] in "==>" or _ENDS.match(text, start + len(value))
         if _is_secret(value, kind, spoken or not ends, group != "bare"):
             yield self._finding(kind, start, start + len(value), value)
+
+    def _made_up(self, text: str, match: re.Match[str] | None, kind: Kind) -> Iterator[Finding]:
+        """What stands where a secret may, and is nothing that anybody would write else."""
+        if match is None:
+            return
+        value = _trimmed(match["value"])
+        if _DUMMY.match(value) or _CODE.match(value) or not is_made_up(value):
+            return
+        if kind is Kind.API_KEY and not _is_random(value):
+            return
+        start = match.start("value")
+        yield self._finding(kind, start, start + len(value), value)
 
     def _headers(self, text: str, lower: str) -> Iterator[Finding]:
         for words, pattern, kind in _HEADERS:
@@ -166,6 +201,16 @@ class AssignedSecretDetector:
                 start = place - len(scheme[0])
                 yield self._finding(kind, start, match.end(), text[start : match.end()])
             place = text.find("://", place + 3)
+        if "://" in text and ("password=" in lower or "passwd=" in lower or "pwd=" in lower):
+            for match in _QUERY.finditer(text):
+                if not _CODE.match(match[2]):
+                    web = match[1].lower() in _WEB
+                    kind = Kind.PASSWORD if web else Kind.CONNECTION_STRING
+                    yield self._finding(kind, *match.span(), match[0])
+        for pattern in commands_in(text):
+            for match in pattern.finditer(text):
+                if not _CODE.match(match[1]) and not _DUMMY.match(match[1]):
+                    yield self._finding(Kind.PASSWORD, *match.span(1), match[1])
         for words, pattern in _LOGINS:
             if any(word in lower for word in words):
                 for match in pattern.finditer(text):
@@ -191,6 +236,12 @@ class AssignedSecretDetector:
         return Finding(kind=kind, start=start, end=end, value=value, detector=self.name)
 
 
+def _is_result(text: str, end: int, match: re.Match[str]) -> bool:
+    """Whether a test passed, or numbers are computed: `PASS: test_login`, `pw = 2*p+q`."""
+    shouted = text[max(0, end - 5) : end].lstrip("\"'").rpartition(" ")[2] == "PASS"
+    return (shouted and match["sign"] == ":") or _FORMULA.match(match["value"]) is not None
+
+
 def _is_assigned(lower: str, names: tuple[str, ...]) -> bool:
     """Whether an equals sign or a colon stands behind one of the names, or a quote or gap does."""
     signs = _SIGN.finditer(lower)
@@ -206,7 +257,7 @@ def _is_secret(value: str, kind: Kind, spoken: bool, quoted: bool) -> bool:
     if kind is Kind.API_KEY:
         # Tokens are counted and secrets are talked about, so that a number or a word is none.
         letters = any(map(str.isalpha, value)) and value[0] != "/" and not set(value) & set("()[]")
-        return len(value) >= 8 and " " not in value and letters and (digits or _is_random(value))
+        return len(value) >= 8 and " " not in value and letters and (digits or is_made_up(value))
     # `password is needed` is said of one, while `password: needed` may be one.
     return digits or not (spoken or " " in value) or quoted or _mixed(value)
 

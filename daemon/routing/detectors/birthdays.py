@@ -20,12 +20,28 @@ _WORDS = Phrases((
     "doğum tarihi",
     "doğum", "дата рождения", "родился", "родилась", "出生日期", "出生", "生年月日", "生まれ",
     "생년월일", "data nașterii", "ημερομηνία γέννησης", "тarих", "b-day", "bday", "dateofbirth",
+    "birth_date", "birth-date", "d.o.b.", "geb.-datum", "gebdat", "geb.dat", "geburtsdat", "ddn",
+    "né(e)", "f. nac", "f.nac", "fecha nac", "nac.", "nasc.", "dt nasc", "data nasc", "dt. nasc",
+    "data urodzin", "ur. dnia", "födelsedag", "fødd", "syntymäpäivä", "született", "születésnap",
+    "datum rođenja", "rođen", "rođena", "rojen", "rojena", "datum rojstva", "dátum narodenia",
+    "narodený", "narodená", "narozena", "narozený", "gimimo data", "gimęs", "gimusi",
+    "dzimšanas datums", "dzimis", "dzimusi", "sünniaeg", "sünnikuupäev", "sündinud", "născut",
+    "născută", "data nasterii", "datëlindja", "дата народження", "народився", "народилася",
+    "народилась", "дата на раждане", "роден", "родена", "рођен", "рођена", "датум рођења", "д.р.",
+    "г.р.", "γεννήθηκα", "γεννήθηκε", "ημ. γέννησης", "γεννηθείς", "תאריך לידה", "נולד", "נולדה",
+    "נולדתי", "تاريخ الميلاد", "مواليد", "تاریخ تولد", "متولد", "जन्म तिथि", "जन्मतिथि", "जन्म",
+    "জন্ম তারিখ", "பிறந்த தேதி", "วันเกิด", "วันเดือนปีเกิด", "ngày sinh", "sinh ngày",
+    "tanggal lahir", "tgl lahir", "lahir", "tarikh lahir", "petsa ng kapanganakan",
+    "tarehe ya kuzaliwa", "doğum günü", "doğumlu", "誕生日", "出生年月日", "生日", "생일", "출생",
 ), whole=True)  # fmt: skip
 _MONTH = r"[^\W\d_]{3,12}\.?"
 _DATE = (
-    r"\d{4}[./-]\d{1,2}[./-]\d{1,2}|\d{1,2}[./-]\d{1,2}[./-](?:\d{4}|\d{2})(?!\d)"
+    r"\d{4}[./-]\d{1,2}[./-]\d{1,2}|\d{4}\. \d{1,2}\. \d{1,2}\.?"
+    r"|(?:明治|大正|昭和|平成|令和)\s?(?:\d{1,2}|元)\s?年\s?\d{1,2}\s?月\s?\d{1,2}\s?日?"
+    r"|[MTSHR]\d{1,2}\.\d{1,2}\.\d{1,2}(?![\d.])|\d{1,2}[./-]\d{1,2}[./-](?:\d{4}|\d{2})(?!\d)"
     r"|\d{1,2}-[A-Za-z]{3}-\d{2,4}"
-    rf"|\d{{1,2}}(?:st|nd|rd|th|\.|er|º)?,? (?:of |de |d'|di )?{_MONTH},?(?: de| del| of)? \d{{4}}"
+    rf"|\d{{1,2}}(?:st|nd|rd|th|\.|er|º)?,? (?:of |de |d'|di )?{_MONTH},?(?: de| del"
+    rf"| of)? \d{{4}}(?: (?:года?|року|г\.|р\.|r\.|godine))?"
     rf"|{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}}|\d{{4}} {_MONTH} \d{{1,2}}"
     r"|\d{4}\s?[年년]\s?\d{1,2}\s?[月월]\s?\d{1,2}\s?[日일]?|\d{2} \d{2} \d{4}|(?:19|20)\d{6}(?!\d)"
 )

@@ -37,6 +37,11 @@ _ISSUERS: tuple[tuple[str, str, frozenset[int]], ...] = (
     ("9792", "9792", frozenset({16})),  # Troy
     ("5019", "5019", frozenset({16})),  # Dankort
     ("5060", "5061", frozenset({16, 18, 19})),  # Verve
+    ("5078", "5079", frozenset({16, 18, 19})),
+    ("5067", "5067", frozenset({16})),  # Elo
+    ("8600", "8600", frozenset({16})),  # Uzcard
+    ("9860", "9860", frozenset({16})),  # Humo
+    ("9704", "9704", frozenset({16, 19})),  # Napas
 )
 # Maestro has nearly every length, and old Visa cards had 13: only where words say so.
 _RARE_ISSUERS = re.compile(r"4|5[06-9]|6|1|2014|2149")
@@ -48,7 +53,8 @@ _GROUPINGS = frozenset(
 _CARD_WORDS = ContextWords(
     "card* visa mastercard amex maestro diners discover jcb unionpay kreditkarte* karte* "
     "kartennummer* carte* tarjeta* cartão cartao carta* kaart* karta* kort* luottokort* "
-    "kart карт* 卡 カード 카드 cc ccn pan credit debit kredit*",
+    "kart карт* 卡 カード 카드 cc ccn pan credit debit kredit* kartu kartı* kad कार्ड بطاق* כרטיס* "
+    "บัตร κάρτα* thẻ bancontact girocard ec-karte card* karty kartę kártya* kortti* karte*",
     before=60,
     after=40,
 )
@@ -57,6 +63,14 @@ _CODE_WORDS = Phrases((
     "prüfnummer", "sicherheitscode", "kartenprüfnummer", "cryptogramme", "código de seguridad",
     "código de segurança", "codice di sicurezza", "security_code", "beveiligingscode",
 ))  # fmt: skip
+# These are words of many other things, but not behind the number of a card.
+_SOFT_CODE_WORDS = Phrases((
+    "crypto", "on the back", "three digits", "last three", "back digits", "dos de la carte", "code",
+    "au dos", "rückseite", "prüfnr", "al reverso", "código", "codice", "no verso", "achterkant",
+    "kod", "код", "背面", "コード", "코드", "校验码", "安全码", "secure code", "sec",
+), whole=True)  # fmt: skip
+_NEAR_A_CARD = 120
+_NO_SPACES = 0x0E00  # Thai, Chinese, Japanese, Korean and their neighbours
 _LEAST_DIGITS, _FEW = 12, 6
 _CODE = re.compile(
     r"2?(?: (?:code|is|number|ist|est|es|è|é|number is|code "
@@ -71,12 +85,23 @@ class CardDetector:
 
     def find(self, text: str) -> Iterator[Finding]:
         """Contract of `Detector`."""
+        last: list[int] = []
         for run in _RUN.finditer(text):
             if run.end() - run.start() >= 13 and _stands_alone(text, run.start(), run.end()):
-                yield from self._in_run(text, run.start(), run[0])
+                for card in self._in_run(text, run.start(), run[0]):
+                    last.append(card.end)
+                    yield card
+        if last:
+            yield from self._soft_codes(text, last)
         for end in _CODE_WORDS.ends(text):
             match = _CODE.match(text, end)
             if match is not None:
+                yield self._finding(match.start(1), match.end(1), match[1])
+
+    def _soft_codes(self, text: str, cards: list[int]) -> Iterator[Finding]:
+        for end in _SOFT_CODE_WORDS.ends(text):
+            match = _CODE.match(text, end)
+            if match and any(0 < end - card <= _NEAR_A_CARD for card in cards):
                 yield self._finding(match.start(1), match.end(1), match[1])
 
     def _in_run(self, text: str, at: int, run: str) -> Iterator[Finding]:
@@ -148,8 +173,13 @@ def _digits(groups: list[re.Match[str]]) -> str:
 def _stands_alone(text: str, start: int, end: int) -> bool:
     """Whether it is no piece of a word, of a hexadecimal number or of a fraction."""
     before, behind = text[max(0, start - 2) : start], text[end : end + 2]
-    if before and (before[-1].isalnum() or before[-1] in "_+"):
+    if before and (_is_of_a_word(before[-1]) or before[-1] in "_+"):
         return False
-    if behind and (behind[0].isalpha() or behind[0] == "_"):
+    if behind and (_is_of_a_word(behind[0]) or behind[0] == "_"):
         return False
     return not (len(before) == 2 and before[1] in ".," and before[0].isdigit())
+
+
+def _is_of_a_word(letter: str) -> bool:
+    """Whether a number beside it is a piece of its word; scripts without spaces have none."""
+    return letter.isalnum() and ord(letter) < _NO_SPACES

@@ -30,6 +30,9 @@ _WORDS = ContextWords(
     "appel* joindre joignable llam* llám* contact* chiama* ligar ligue bel bellen gsm tlf "
     "tfn puhelin* puh voicemail phone_number 电话* 手机* 電話* 携帯* 전화* 휴대* тел "
     "телефон* звон* τηλέφωνο* téléphon* zadzwoń komórk* soita ringa ringe my_number "
+    "cel zap zapzap جوال* هاتف* موبايل رقمي мій_номер мой_номер моб* rappel* fono fone no_hp "
+    "nomor_hp nomor_wa "
+    "sđt điện_thoại เบอร์ โทร טלפון נייד मोबाइल फोन nr_tel matkapuhelin* mobiili* mobitel* "
     "meine_nummer mon_numéro mi_número mio_numero number_changed new_number номер_телефона",
     before=44,
     after=16,

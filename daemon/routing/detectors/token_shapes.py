@@ -50,6 +50,12 @@ _PREFIXED: tuple[tuple[str, str], ...] = (
     ("v1.0-", f"{_HEX}{{24}}-{_HEX}{{100,200}}"),  # Cloudflare
     ("cfut_", f"{_PLAIN}{{40,60}}"),
     ("cfat_", f"{_PLAIN}{{40,60}}"),
+    ("SCW", "[A-Z0-9]{17}"),  # Scaleway
+    ("K00", f"{_WORD}{{28}}"),  # Backblaze
+    ("sqa_", f"{_HEX}{{40}}"),
+    ("YCA", f"{_WORD}{{38}}"),
+    ("sha256~", f"{_WORD}{{43}}"),  # OpenShift
+    ("vercel_blob_rw_", f"{_PLAIN}{{12,20}}_{_PLAIN}{{24,40}}"),
     ("tskey-", f"{_PLAIN}{{3,12}}-{_WORD}{{12,64}}"),  # Tailscale
     # Code, packages, builds
     ("apify_api_", f"{_PLAIN}{{30,50}}"),
@@ -69,6 +75,15 @@ _PREFIXED: tuple[tuple[str, str], ...] = (
     ("glcbt-", f"{_WORD}{{20,64}}"),
     ("glagent-", f"{_WORD}{{40,64}}"),
     ("gloas-", f"{_WORD}{{40,64}}"),
+    ("glft-", f"{_WORD}{{20,64}}"),
+    ("glimt-", f"{_WORD}{{20,64}}"),
+    ("glsoat-", f"{_WORD}{{20,64}}"),
+    ("glffct-", f"{_WORD}{{20,64}}"),
+    ("glrtr-", f"{_WORD}{{20,64}}"),
+    ("ATTA", f"{_HEX}{{64,80}}"),  # Trello
+    ("cmVmdGtu", f"{_PLAIN}{{48,64}}"),  # JFrog
+    ("hvr.", f"{_WORD}{{24,300}}"),
+    ("dp.", f"(?:sa|ct|scim|audit)\\.{_PLAIN}{{40,44}}"),
     ("GR1348941", f"{_WORD}{{20}}"),
     ("ATATT3", "[A-Za-z0-9_=-]{60,300}"),  # Atlassian
     ("ATCTT3", "[A-Za-z0-9_=-]{60,300}"),
@@ -119,13 +134,17 @@ _PREFIXED: tuple[tuple[str, str], ...] = (
     ("tgp_v1_", f"{_WORD}{{40,60}}"),  # Together
     ("pcsk_", f"{_WORD}{{40,90}}"),  # Pinecone
     ("lsv2_", f"(?:pt|sk)_{_HEX}{{32}}_{_HEX}{{10}}"),  # LangSmith
+    ("llx-", f"{_PLAIN}{{40,64}}"),  # LlamaIndex
+    ("pa-", f"{_WORD}{{43}}"),  # Voyage
+    ("BSA", f"{_WORD}{{28}}"),  # Brave
+    ("hcaik_01", f"{_PLAIN}{{58}}"),  # Honeycomb
     ("tvly-", f"{_WORD}{{24,64}}"),
     ("jina_", f"{_WORD}{{40,80}}"),
     ("fc-", f"{_HEX}{{32}}"),
     ("e2b_", f"{_HEX}{{40}}"),
     ("KGAT_", f"{_HEX}{{32}}"),
     # Talk and mail
-    ("xox", "[abeoprs]-[A-Za-z0-9-]{10,255}"),  # Slack
+    ("xox", "[abceoprs]-[A-Za-z0-9-]{10,255}"),  # Slack
     ("xoxe.xox", "[bp]-[A-Za-z0-9-]{20,255}"),
     ("xapp-", r"\d-[A-Z0-9]+-\d+-[a-z0-9]{20,100}"),
     ("SG.", f"{_WORD}{{16,32}}\\.{_WORD}{{30,64}}"),  # SendGrid
@@ -153,6 +172,11 @@ _PREFIXED: tuple[tuple[str, str], ...] = (
     ("rzp_live_", f"{_PLAIN}{{14,24}}"),
     ("FLWSECK", f"(?:_TEST)?-{_PLAIN}{{12,64}}(?:-X)?"),
     ("EZAK", f"{_PLAIN}{{54}}"),
+    ("EZTK", f"{_PLAIN}{{54}}"),
+    ("APP_USR-", f"\\d{{12,20}}-\\d{{6}}-{_HEX}{{32}}-\\d{{6,12}}"),  # Mercado Pago
+    ("xnd_", f"(?:production|development)_{_PLAIN}{{40,64}}"),
+    ("pdl_", f"(?:live|sdbx)_apikey_{_PLAIN}{{26}}_{_PLAIN}{{22}}_{_PLAIN}{{3}}"),  # Paddle
+    ("sk_car_", f"{_PLAIN}{{20,24}}"),  # Cartesia
     ("shippo_live_", f"{_HEX}{{40}}"),
     ("duffel_live_", f"{_WORD}{{43}}"),
     # Work, data and people
@@ -173,6 +197,16 @@ _PREFIXED: tuple[tuple[str, str], ...] = (
     ("sb_secret_", f"{_WORD}{{20,60}}"),
     ("pscale_tkn_", f"{_WORD}{{30,64}}"),
     ("pscale_pw_", f"{_WORD}{{30,64}}"),
+    ("pscale_oauth_", f"{_WORD}{{30,64}}"),
+    ("pat.", f"{_WORD}{{20,24}}\\.{_HEX}{{24}}\\.{_PLAIN}{{20}}"),  # Harness
+    ("sdk-", _UUID),  # LaunchDarkly
+    ("s-s4t2ud-", f"{_HEX}{{64}}"),
+    ("signkey-prod-", f"{_HEX}{{64}}"),  # Inngest
+    ("tr_", f"(?:prod|dev|stg)_{_PLAIN}{{20,32}}"),
+    ("bb_live_", f"{_WORD}{{24,40}}"),
+    ("zpka_", f"{_HEX}{{32}}_{_HEX}{{8}}"),  # Zuplo
+    ("sm_pat_", f"{_PLAIN}{{16,40}}"),
+    ("pk_", r"\d{6,12}_[A-Z0-9]{30,34}"),  # ClickUp
     ("napi_", f"{_PLAIN}{{40,80}}"),  # Neon
     ("ico-", f"{_PLAIN}{{32}}"),
     ("rdme_", "[a-z0-9]{70}"),
@@ -194,6 +228,16 @@ _UNLIKE_OTHERS: tuple[tuple[str, str, Kind], ...] = (
     ("JQQJ99", r"[A-Za-z0-9]{50,54}JQQJ99[A-Za-z0-9]{20,26}", Kind.API_KEY),
     ("-us", r"[0-9a-f]{32}-us\d{1,2}", Kind.API_KEY),  # Mailchimp
     (".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{60,70}", Kind.TOKEN),  # Terraform
+    ("AAAAAAAAAAAAAAAAAAAAA", r"A{21,24}[A-Za-z0-9%]{60,110}", Kind.TOKEN),  # X
+    ("AZDO", r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}", Kind.API_KEY),
+    ("_mmk", r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk", Kind.API_KEY),  # MaxMind
+    ("sk.eyJ", r"sk\.eyJ[\w-]{40,200}\.[\w-]{20,30}", Kind.API_KEY),  # Mapbox
+    ("{SSHA", r"\{S?SHA(?:256|384|512)?\}[A-Za-z0-9+/]{24,180}={0,2}", Kind.PASSWORD),
+    ("{SMD5", r"\{SMD5\}[A-Za-z0-9+/]{20,60}={0,2}", Kind.PASSWORD),
+    ("scrypt:", r"scrypt:\d{3,8}:\d{1,3}:\d{1,3}\$[^\s$]{4,64}\$[0-9a-f]{64,256}", Kind.PASSWORD),
+    ("pbkdf2", r"pbkdf2[:_]sha\d{1,3}[:$]\d{3,8}\$[^\s$]{4,64}\$[A-Za-z0-9+/=]{32,256}",
+     Kind.PASSWORD),
+    ("aad3b435b51404ee", r"[0-9a-f]{32}:[0-9a-f]{32}", Kind.PASSWORD),  # Windows
     ("AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[0-9A-Z]{50,60}", Kind.PRIVATE_KEY),
     ("AGE-PLUGIN-", r"AGE-PLUGIN-[A-Z0-9-]{2,20}-1[0-9A-Z]{20,200}", Kind.PRIVATE_KEY),
     ("sig=", r"(?<=[?&])sig=[\w%+/-]{40,120}", Kind.TOKEN),  # Azure's signed addresses

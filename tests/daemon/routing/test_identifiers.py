@@ -73,7 +73,7 @@ FOUND: list[tuple[Kind, str, str]] = [
     (Kind.PHONE, "01 42 68 53 00", "01 42 68 53 00"),
     (Kind.PHONE, "5551234567", "call me on 5551234567"),
     (Kind.IP_ADDRESS, "192.168.178.20", "ping 192.168.178.20"),
-    (Kind.IP_ADDRESS, "2001:db8:85a3::8a2e:370:7334", "2001:db8:85a3::8a2e:370:7334"),
+    (Kind.IP_ADDRESS, "2a01:4f8:85a3::8a2e:370:7334", "2a01:4f8:85a3::8a2e:370:7334"),
     (Kind.MAC_ADDRESS, "00:1B:44:11:3A:B7", "MAC 00:1B:44:11:3A:B7"),
     (Kind.MAC_ADDRESS, "02f7.cb13.c48b", "dhcp: lease for 02f7.cb13.c48b"),
     (Kind.INTERNAL_HOST, "crm.x7k2p.mongodb.net", "no reply from crm.x7k2p.mongodb.net"),
