@@ -13,7 +13,7 @@ _WORD = re.compile(r"[^\W_]+")
 _LETTERS = re.compile(r"[^\W\d_]+")
 _DIGITS = re.compile(r"[0-9]+")
 _ODD = re.compile(r"[^\t\n\r\x20-\x7e]+")
-_LONG = 8
+_LONG, _GAP = 8, 3
 
 _PIECES: dict[str, None] = {}  # in the order in which they came
 
@@ -60,6 +60,17 @@ def digit_runs(text: str) -> list[Span]:
 
 
 @functools.lru_cache(maxsize=4)
+def digits_together(text: str) -> int:
+    """The most digits in a row that has at most three other characters between any two."""
+    most, here, last = 0, 0, -_GAP
+    for start, end in digit_runs(text):
+        here = end - start + (here if start - last <= _GAP else 0)
+        most = max(most, here)
+        last = end
+    return most
+
+
+@functools.lru_cache(maxsize=4)
 def long_words(text: str) -> list[Span]:
     """Where the words between spaces stand that have at least eight characters."""
     found: list[Span] = []
@@ -103,5 +114,7 @@ def odd_letters(text: str) -> frozenset[str]:
 
 def forget_texts() -> None:
     """Drop the last texts, which are kept because every detector asks for the same."""
-    for kept in (vocabulary, lowered, digit_runs, long_words, pieces_in, odd_letters):
+    for kept in (lowered, digit_runs, digits_together, long_words, odd_letters):
         kept.cache_clear()
+    vocabulary.cache_clear()
+    pieces_in.cache_clear()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..checksums import luhn
 from ..finding import Finding, Kind
+from ..text_index import digits_together
 from .context import ContextWords, Phrases
 
 _RUN = re.compile(r"[0-9]++(?:[ .\-–/_]{1,2}[0-9]++){0,23}+")
@@ -85,8 +86,9 @@ class CardDetector:
 
     def find(self, text: str) -> Iterator[Finding]:
         """Contract of `Detector`."""
+        runs = _RUN.finditer(text) if digits_together(text) >= _LEAST_DIGITS else ()
         last: list[int] = []
-        for run in _RUN.finditer(text):
+        for run in runs:
             if run.end() - run.start() >= 13 and _stands_alone(text, run.start(), run.end()):
                 for card in self._in_run(text, run.start(), run[0]):
                     last.append(card.end)

@@ -69,14 +69,15 @@ class Phrases:
             table = self._exact if phrase in self._edged else self._within
             table.setdefault(core, []).append(phrase)
         look_for(self._within)
+        # Sets, since an intersection with the keys of a dict looks at every word of the text.
+        self._cores_within, self._cores = frozenset(self._within), frozenset(self._exact)
 
     def present(self, text: str) -> list[str]:
         """Those whose longest word is in the text, which most texts rule nearly all out by."""
-        found = [self._within[core] for core in self._within.keys() & pieces_in(text)]
+        found = [self._within[core] for core in self._cores_within & pieces_in(text)]
         if self._exact:
             runs = vocabulary(text).runs
-            # It goes through the smaller one, which `&` does not for a set that never changes.
-            found += [self._exact[core] for core in runs.intersection(self._exact)]
+            found += [self._exact[core] for core in self._cores & runs]
         return [phrase for phrases in found for phrase in phrases]
 
     def ends(self, text: str) -> Iterator[int]:

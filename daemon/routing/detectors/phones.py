@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 from ..checksums import isbn
 from ..finding import Finding, Kind
+from ..text_index import digits_together
 from .context import ContextWords
 
 _CANDIDATE = re.compile(
     r"[+(]?[0-9](?:[ .\-/–()\u00a0]{0,3}[0-9]){5,18}+(?:[ ,]{0,2}(?:x|ext\.?|#)[ "
     r".]{0,2}[0-9]{1,6})?"
 )
+_LEAST = 6
 _NORTH_AMERICA = re.compile(
     r"(?:\+?1[ .-]?)?(?:\([2-9]\d\d\)[ .-]?\d{3}[ .-]?\d{4}|[2-9]\d\d([.-])\d{3}\1\d{4})"
     r"(?:[ ,]{0,2}(?:x|ext\.?|#)[ .]{0,2}\d{1,6})?"
@@ -71,10 +73,12 @@ class PhoneDetector:
 
     def find(self, text: str) -> Iterator[Finding]:
         """Contract of `Detector`."""
+        if digits_together(text) < _LEAST:
+            return
         for match in _CANDIDATE.finditer(text):
             raw = match[0]
             digits = sum(map(str.isdigit, raw))
-            if digits < 6 or not _stands_alone(text, match.start(), match.end()):
+            if digits < _LEAST or not _stands_alone(text, match.start(), match.end()):
                 continue
             length = self._length(text, match.start(), raw, digits)
             if length:
