@@ -16,7 +16,7 @@ from .word_table import Column, Known, WordTable, matching
 from .words import tokens_of
 
 _DIGITS = re.compile(r"\d+")
-_MOST_WORDS = 32_768  # that are remembered: some four megabytes
+_MOST_WORDS = 16_384  # that are remembered: some five megabytes
 _IS_WORD = matching(lambda word: word[0].isalpha())
 _IS_CAPITALISED = matching(lambda word: word[0].isalpha() and word[0].isupper())
 
