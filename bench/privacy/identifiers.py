@@ -19,7 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from math import sqrt
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import evasions
 import fresh_disguises
@@ -86,6 +86,20 @@ class Rate(NamedTuple):
         }
 
 
+class Placed(Protocol):
+    """What stands somewhere in a text."""
+
+    @property
+    def start(self) -> int:
+        """Its first character."""
+        ...
+
+    @property
+    def end(self) -> int:
+        """The one behind its last."""
+        ...
+
+
 def scanner() -> Scanner:
     """With the structured detectors only: names and topics are measured elsewhere."""
     return Scanner(structured_detectors(OwnWords()))
@@ -133,7 +147,7 @@ def measure(scan: Scanner, split: Sequence[Sample], clean: Sequence[str]) -> Mea
         prompts += bool(findings)
         for start, end, kind in sample.spans:
             totals[kind] += 1
-            hits[kind] += (covered := _is_covered(sample.text, start, end, findings))
+            hits[kind] += (covered := is_covered(sample.text, start, end, findings))
             if not covered:
                 wrong.append(f"missed {kind}: {sample.text[max(0, start - 30) : end + 15]!r}")
         inside = sum(_is_inside(finding, sample.spans) for finding in findings)
@@ -154,7 +168,8 @@ def _is_inside(finding: Finding, spans: Sequence[tuple[int, int, str]]) -> bool:
     return any(finding.start < end and start < finding.end for start, end, _ in spans)
 
 
-def _is_covered(text: str, start: int, end: int, findings: Sequence[Finding]) -> bool:
+def is_covered(text: str, start: int, end: int, findings: Sequence[Placed]) -> bool:
+    """Whether most letters and digits of a stretch are in findings."""
     places = [place for place in range(start, end) if text[place].isalnum()]
     covered = sum(any(f.start <= place < f.end for f in findings) for place in places)
     return covered >= _COVERED * len(places)
