@@ -1,6 +1,6 @@
 """Our structured detectors beside Microsoft Presidio's, on the same texts in the same run.
 
-    uv run --group test bench/privacy/peers.py [--save]
+    PYTHONPATH=bench uv run --group test bench/privacy/peers.py [--save]
 
 Presidio runs in an environment of its own that is made in the user's cache, with all of its
 recognisers for English that need no model (`presidio_child.py`). Only kinds that both know count
@@ -13,7 +13,6 @@ import argparse
 import json
 import random
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Generator, Sequence
@@ -21,8 +20,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from harmless_numbers import harmless
 from identifier_templates import SENTENCES

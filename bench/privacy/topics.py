@@ -1,5 +1,6 @@
 """How many sensitive prompts would leave, and how many harmless ones stay for nothing.
 
+    export PYTHONPATH=bench
     python bench/privacy/topics.py [--save] [--pupa FILE] [--gsm8k FILE] [--mt-bench FILE]
 
 Judges every prompt with all detectors and the default policy. The sets of ours are only measured
