@@ -75,7 +75,7 @@ def presidio() -> Generator[Presidio]:
         child.kill()
 
 
-def compare(peer: Presidio, split: str, rounds: int) -> dict[str, dict[str, object]]:
+def compare(peer: Presidio, split: str, rounds: int) -> dict[str, dict[str, Rate]]:
     """Of the kinds that both know: recall by kind, and harmless prompts with an alarm."""
     scan = scanner()
     totals: Counter[str] = Counter()
@@ -98,10 +98,7 @@ def compare(peer: Presidio, split: str, rounds: int) -> dict[str, dict[str, obje
     }
     both["all of these"] = Rate(ours.total(), totals.total()), Rate(theirs.total(), totals.total())
     both["alarms"] = Rate(alarms, len(clean)), Rate(other_alarms, len(clean))
-    return {
-        name: {"ingle": own.described(), "presidio": other.described()}
-        for name, (own, other) in both.items()
-    }
+    return {name: {"ingle": own, "presidio": other} for name, (own, other) in both.items()}
 
 
 def times(peer: Presidio, texts: Sequence[str], count: int = 60) -> dict[str, float]:
@@ -139,11 +136,18 @@ def main() -> None:
         milliseconds = times(peer, prompts)
     for split, rates in splits.items():
         for name, rate in rates.items():
-            shares = {who: one["share"] for who, one in rate.items()}  # pyright: ignore
+            shares = {who: round(one.share, 4) for who, one in rate.items()}
             print(f"{split:9} {name:14} {shares}")
     print("milliseconds of 4 kB:", milliseconds)
     if options.save:
-        save("privacy-peers", {"presidio": PRESIDIO, "splits": splits, "times": milliseconds})
+        described = {
+            split: {
+                name: {who: one.described() for who, one in rate.items()}
+                for name, rate in rates.items()
+            }
+            for split, rates in splits.items()
+        }
+        save("privacy-peers", {"presidio": PRESIDIO, "splits": described, "times": milliseconds})
 
 
 if __name__ == "__main__":

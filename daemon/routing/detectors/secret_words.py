@@ -20,19 +20,7 @@ PASSWORDS = Phrases((
 ))  # fmt: skip
 """Those that are about nothing else, wherever they stand."""
 SHORT_PASSWORDS = Phrases(
-    (
-        "pass",
-        "pw",
-        "psw",
-        "psk",
-        "mdp",
-        "pword",
-        "passkey",
-        "contra",
-        "parol",
-        "sandi",
-        "requirepass",
-    ),
+    "pass pw psw psk mdp pword passkey contra parol sandi requirepass".split(),  # noqa: SIM905
     whole=True,
 )
 """Those that are common words or pieces too, so that a sign of assignment must follow."""
