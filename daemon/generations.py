@@ -234,6 +234,8 @@ class Generation:
 
     def _take(self, lease: Lease, events: list[Event]) -> None:
         for event in events:
+            if self.state != "running":
+                return  # it was cancelled: its log is packed, and its last event has been told
             match event:
                 case Started():
                     self._tell_way()
@@ -275,6 +277,8 @@ class Generation:
 
     def _loading(self, fraction: float) -> None:
         # A worker may report every tensor; a hundred steps are enough to see it move.
+        if self.state != "running":
+            return
         if fraction - self._loaded >= 0.01 or (fraction == 1.0 and self._loaded < 1.0):
             self._loaded = fraction
             self._append("loading", LoadingEvent(self.model, fraction))
