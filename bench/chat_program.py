@@ -17,7 +17,7 @@ from typing import ClassVar
 from kept_chats import END, keep_chat
 from pseudo_terminal import PseudoTerminal
 
-from ingle.daemon.paths import find_paths
+from ingle.daemon.settings.paths import find_paths
 
 HERE = Path(__file__).parent
 

@@ -25,11 +25,11 @@ from machine import save
 from server import Settings
 
 from ingle.tui.chats.chat import Chat
-from ingle.tui.chats.compaction import Compaction
-from ingle.tui.chats.view import request_messages, tail_messages
-from ingle.tui.client import DaemonClient
-from ingle.tui.compaction.check import Refused
+from ingle.tui.chats.compaction_record import Compaction
+from ingle.tui.chats.context_view import request_messages, tail_messages
+from ingle.tui.client.daemon_client import DaemonClient
 from ingle.tui.compaction.compactor import Compactor
+from ingle.tui.compaction.summary_check import Refused
 
 VIEWS = ("full", "compacted", "cut off", "plain summary")
 RESTATED = "What were we talking about just now?"

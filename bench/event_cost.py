@@ -23,14 +23,14 @@ from typing import Any
 import psutil
 from machine import median, save
 
-from ingle.backends.base import EngineKind, LoadSpec
-from ingle.daemon.config import Config
-from ingle.daemon.http import server
-from ingle.daemon.paths import find_paths
-from ingle.daemon.preparation import LoadOptions, Preparation
-from ingle.models.memory_needs import MemoryNeeds
-from ingle.models.store import StoredModel
-from ingle.models.stored_model import Manifest, write_manifest
+from ingle.backends.base.backend import EngineKind, LoadSpec
+from ingle.daemon.load_planning.load_planner import LoadOptions, Preparation
+from ingle.daemon.server import daemon_server
+from ingle.daemon.settings.config import Config
+from ingle.daemon.settings.paths import find_paths
+from ingle.models.fit.memory_needs import MemoryNeeds
+from ingle.models.metadata.stored_model import Manifest, write_manifest
+from ingle.models.store.model_store import StoredModel
 
 MODEL = "scripted:1"
 STREAMS = (1, 4, 32)
@@ -129,8 +129,8 @@ def serve(step_seconds: float) -> None:
     )
     write_manifest(folder, manifest)
     ScriptedPreparer.step_seconds = step_seconds
-    server.ModelPreparer = ScriptedPreparer  # pyright: ignore[reportAttributeAccessIssue]
-    server.run(Config(paths=paths, port=-1, log_level="warning"))
+    daemon_server.ModelPreparer = ScriptedPreparer  # pyright: ignore[reportAttributeAccessIssue]
+    daemon_server.run(Config(paths=paths, port=-1, log_level="warning"))
 
 
 async def stream(socket: Path, wire: Wire, tokens: int) -> None:

@@ -1,4 +1,4 @@
-"""Memory as `models/fit.py` foretells it, beside what a worker really takes."""
+"""Memory as `models/fit/llama_cpp_fit.py` foretells it, beside what a worker really takes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 
 from machine import RESULTS, save
 
-from ingle.backends.base import Backend, EmbedRequest, EngineKind, GenerateRequest, LoadSpec
+from ingle.backends.base.backend import Backend, EmbedRequest, EngineKind, GenerateRequest, LoadSpec
 from ingle.backends.hardware.read_cpu import read_cpu
-from ingle.backends.loading import create_backend, describe, make_load_spec
-from ingle.backends.model_costs import ModelCosts
-from ingle.models.fit import LoadShape, MemoryEstimate
-from ingle.models.model_folder import is_model_folder
-from ingle.models.runtime_fit import repacked_types
-from ingle.models.task import ModelTask
+from ingle.backends.selection.load_spec_builder import create_backend, describe, make_load_spec
+from ingle.backends.selection.model_costs import ModelCosts
+from ingle.models.fit.llama_cpp_fit import LoadShape, MemoryEstimate
+from ingle.models.fit.process_overhead import repacked_types
+from ingle.models.model_task import ModelTask
+from ingle.models.safetensors.model_folder import is_model_folder
 
 MIB = 2**20
 CONTEXTS = {EngineKind.LLAMA_CPP: (1024, 4096, 8192), EngineKind.CUDA: (512, 2048, 4096)}

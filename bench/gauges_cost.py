@@ -31,11 +31,11 @@ import psutil
 from event_cost import seconds_computed, worker_of
 from machine import median, save
 
-from ingle.backends.base import SamplingParams
+from ingle.backends.base.backend import SamplingParams
 from ingle.backends.engine.batch import Batch
-from ingle.backends.engine.cell_cache import CellCache
+from ingle.backends.engine.kv.cell_cache import CellCache
+from ingle.backends.engine.kv.paged_cache import PagedCache
 from ingle.backends.engine.kv_cache import KVCache
-from ingle.backends.engine.paged_cache import PagedCache
 from ingle.backends.engine.sequence import Sequence
 
 _INGLE = str(Path(sysconfig.get_path("scripts")) / "ingle")

@@ -16,8 +16,8 @@ from machine import save
 
 from ingle.tui.chats.chat import ChatSettings
 from ingle.tui.chats.message import Message, MessageFacts
-from ingle.tui.history import notes
-from ingle.tui.history.store import HistoryStore, open_history
+from ingle.tui.history.database import row_writes
+from ingle.tui.history.history_store import HistoryStore, open_history
 
 MESSAGES_IN_A_CHAT = 50
 PIECES = 20
@@ -87,7 +87,7 @@ def fill(store: HistoryStore, messages: int) -> float:
         )
         connection.execute("BEGIN")
         chat = f"chat{number}"
-        notes.add_chat(connection, chat, created, notes.encode_settings(settings))
+        row_writes.add_chat(connection, chat, created, row_writes.encode_settings(settings))
         write_messages(connection, writer, chat, created, MESSAGES_IN_A_CHAT, settings.model or "")
         connection.execute("COMMIT")
     connection.close()
@@ -108,13 +108,15 @@ def write_messages(
             message.model = model
         else:
             message.content = text
-        notes.MessageNote.of(chat, message).write(connection, 0)
+        row_writes.MessageNote.of(chat, message).write(connection, 0)
         if place % 2:
             step = max(1, len(text) // PIECES)
             for start in range(0, len(text), step):
-                notes.add_piece(connection, message.id, text[start : start + step], "")
+                row_writes.add_piece(connection, message.id, text[start : start + step], "")
             facts = MessageFacts(completion_tokens=100, decode_seconds=2.0, first_token=0.2)
-            notes.add_ending(connection, message.id, "answered", notes.encode_facts(facts))
+            row_writes.add_ending(
+                connection, message.id, "answered", row_writes.encode_facts(facts)
+            )
         parent = message.id
 
 
@@ -140,7 +142,7 @@ def measure(folder: Path, messages: int, times: int) -> dict[str, Any]:
     result: dict[str, Any] = {"messages": messages, "fill_seconds": round(fill(store, messages), 1)}
     connection = store.database.connect()
     connection.execute("BEGIN")
-    notes.add_chat(connection, "long", time.time(), notes.encode_settings(ChatSettings()))
+    row_writes.add_chat(connection, "long", time.time(), row_writes.encode_settings(ChatSettings()))
     write_messages(connection, Writer(3), "long", time.time(), 5000, "model-1")
     connection.execute("COMMIT")
     connection.close()

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from machine import median, save
 
-from ingle.backends.base import EngineKind, LoadSpec, SamplingParams
-from ingle.backends.engine.chunk_budget import ChunkBudget
+from ingle.backends.base.backend import EngineKind, LoadSpec, SamplingParams
 from ingle.backends.engine.engine import Engine
+from ingle.backends.engine.scheduling.prefill_budget import ChunkBudget
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
 

@@ -9,7 +9,7 @@ from answer_text import answer_text
 
 from ingle.tui.chats.chat import Chat, ChatSettings
 from ingle.tui.chats.message import Message, MessageFacts
-from ingle.tui.history.store import open_history
+from ingle.tui.history.history_store import open_history
 
 END = "Ѭ"
 """The last word of every kept chat; the letter is nowhere else."""

@@ -16,21 +16,21 @@ import msgspec
 import torch
 from machine import median
 
-from ingle.backends.base import GenerateRequest, ModelInfo, SamplingParams
-from ingle.backends.cuda.sampler import BatchSampler, PendingSamples
-from ingle.backends.cuda.step_inputs import StepInputs
+from ingle.backends.base.backend import GenerateRequest, ModelInfo, SamplingParams
+from ingle.backends.cuda.graphs.step_inputs import StepInputs
+from ingle.backends.cuda.sampling.batch_sampler import BatchSampler, PendingSamples
 from ingle.backends.engine.batch import Batch, Sampled
 from ingle.backends.engine.engine import Engine
-from ingle.backends.engine.kv_store import KVStore
-from ingle.backends.engine.paged_cache import PagedCache
-from ingle.backends.engine.scheduler import SequenceOutput
+from ingle.backends.engine.kv.paged_cache import PagedCache
+from ingle.backends.engine.kv_store.kv_store import KVStore
+from ingle.backends.engine.scheduling.scheduler import SequenceOutput
 from ingle.backends.engine.sequence import Sequence
-from ingle.backends.messages import FromWorker, Generate
-from ingle.backends.scripted.byte_tokenizer import ByteTokenizer
-from ingle.backends.text.answer_form import AnswerForms
-from ingle.backends.text.prompt import PromptBuilder
-from ingle.backends.worker_loop import Inbox, Stop, WorkerLoop
-from ingle.models.paged_fit import PAGE_SIZE
+from ingle.backends.testing.byte_tokenizer import ByteTokenizer
+from ingle.backends.text.answers.answer_format import AnswerForms
+from ingle.backends.text.prompts.prompt_builder import PromptBuilder
+from ingle.backends.worker.worker_loop import Inbox, Stop, WorkerLoop
+from ingle.backends.worker.worker_protocol import FromWorker, Generate
+from ingle.models.fit.paged_fit import PAGE_SIZE
 
 CONTEXT = 1024
 ANSWER = 300

@@ -41,11 +41,11 @@ MOST_MB_AN_HOUR = 1.0
 
 SERVE = """
 import os, sys
-from ingle.backends.base import EngineKind, LoadSpec
+from ingle.backends.base.backend import EngineKind, LoadSpec
 from ingle.daemon.http import server
 from ingle.daemon.main import main
-from ingle.daemon.preparation import Preparation
-from ingle.models.memory_needs import MemoryNeeds
+from ingle.daemon.load_planning.load_planner import Preparation
+from ingle.models.fit.memory_needs import MemoryNeeds
 
 class Scripted:
     def __init__(self, config, resolve, **more):
@@ -316,7 +316,7 @@ def wait_for(socket: Path) -> None:
 
 def start(home: Path, *, scripted: bool) -> subprocess.Popen[bytes]:
     """The daemon; the name of its scripted model is `echo:1`."""
-    from ingle.models.stored_model import Manifest, write_manifest
+    from ingle.models.metadata.stored_model import Manifest, write_manifest
 
     folder = home / "models" / "echo" / "1"
     folder.mkdir(parents=True)

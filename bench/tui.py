@@ -26,7 +26,7 @@ from machine import median, save
 from pseudo_terminal import LETTERS, PseudoTerminal
 from server import free_port
 
-from ingle.daemon.paths import find_paths
+from ingle.daemon.settings.paths import find_paths
 
 GOALS = {
     "first_frame_over_interpreter_ms": 30,

@@ -33,7 +33,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ingle.backends import errors as backends
+from ingle.backends.base import errors as backends
 from ingle.backends.remote import errors as remote
 from ingle.models import errors as models
 

@@ -11,36 +11,36 @@ import sys
 from collections.abc import Sequence
 
 COMMANDS = {
-    "chat": "chat",
-    "chats": "chats",
-    "run": "run",
-    "pull": "pull",
-    "add": "add",
-    "list": "list",
-    "ls": "list",
-    "show": "show",
-    "rm": "rm",
-    "ps": "ps",
-    "load": "load",
-    "unload": "unload",
-    "serve": "serve",
-    "service": "service",
-    "stop": "stop",
-    "connect": "connect",
-    "key": "key",
-    "route": "route",
-    "provider": "provider",
-    "ledger": "ledger",
-    "doctor": "doctor",
-    "forget": "forget",
-    "quantize": "quantize",
-    "bench": "bench",
-    "eval": "eval",
-    "advise": "advise",
-    "verify": "verify",
-    "version": "version",
+    "chat": "chat.chat",
+    "chats": "chat.chats",
+    "run": "chat.run",
+    "pull": "models.pull",
+    "add": "models.add",
+    "list": "models.list",
+    "ls": "models.list",
+    "show": "models.show",
+    "rm": "models.rm",
+    "ps": "server.ps",
+    "load": "models.load",
+    "unload": "models.unload",
+    "serve": "server.serve",
+    "service": "server.service",
+    "stop": "server.stop",
+    "connect": "server.connect",
+    "key": "server.key",
+    "route": "routing.route",
+    "provider": "routing.provider",
+    "ledger": "routing.ledger",
+    "doctor": "server.doctor",
+    "forget": "chat.forget",
+    "quantize": "models.quantize",
+    "bench": "evaluation.bench",
+    "eval": "evaluation.eval",
+    "advise": "evaluation.advise",
+    "verify": "evaluation.verify",
+    "version": "server.version",
 }
-"""Command to module of `ingle.daemon.cli`; each has a `main(arguments) -> int`."""
+"""Command to module below `ingle.daemon.cli`; each has a `main(arguments) -> int`."""
 CHAT_OPTIONS = ("--plain", "--temp", "--prompt", "-p")
 """What may stand behind `ingle` without a command: all of it is for `ingle chat`."""
 
@@ -165,7 +165,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
 def _unknown_command(command: str) -> int:
     from difflib import get_close_matches
 
-    from .cli.output import print_error
+    from .terminal.terminal_output import print_error
 
     kind = "option" if command.startswith("-") else "command"
     nearest = get_close_matches(command, COMMANDS, n=1)
@@ -176,8 +176,8 @@ def _unknown_command(command: str) -> int:
 
 def _report(error: Exception) -> int:
     """Print an error that has a sentence for people; any other is ours, and shows its trace."""
-    from .cli.errors import UsageError
-    from .cli.output import print_error
+    from .cli.command_errors import UsageError
+    from .terminal.terminal_output import print_error
 
     if isinstance(error, OSError) and error.errno in NO_ROOM and error.filename is None:
         # Commands write to no file but standard output.

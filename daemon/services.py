@@ -7,24 +7,24 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 from ingle.models.catalog import Catalog
-from ingle.models.store import ModelStore
-from ingle.models.stored_model import StoredModel
+from ingle.models.metadata.stored_model import StoredModel
+from ingle.models.store.model_store import ModelStore
 
-from .aliases import AliasTable
+from .access.permission import current
 from .batches.batch_manager import BatchManager
-from .config import Config
-from .device_meters import DeviceMeters
-from .events import EventHub
-from .generations import GenerationRegistry
-from .lifecycle import ModelManager
-from .memory import MemoryReader
-from .model_fit import FitForecaster
-from .permission import current
-from .preparation import ModelPreparer, Preparer
-from .protocols.responses.response_store import ResponseStore
-from .pulls import PullManager
-from .routing.egress import Egress
+from .event_hub import EventHub
+from .generations.generation import GenerationRegistry
+from .library.aliases import AliasTable
+from .library.pulls import PullManager
+from .lifecycle.model_manager import ModelManager
+from .load_planning.fit_forecast import FitForecaster
+from .load_planning.load_planner import ModelPreparer, Preparer
+from .machine.device_meters import DeviceMeters
+from .machine.memory_reader import MemoryReader
+from .routing.egress.provider_egress import Egress
 from .routing.router import Router
+from .settings.config import Config
+from .stores.response_store import ResponseStore
 
 
 @dataclass(frozen=True, kw_only=True)

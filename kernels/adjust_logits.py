@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import torch
 
-from .arguments import pointer
-from .kernel_library import KernelLibrary
+from .launch.kernel_arguments import pointer
+from .launch.kernel_library import KernelLibrary
 
 KINDS = 3
 """In their order: added (bias), penalised (divided, then taken off), taken off."""

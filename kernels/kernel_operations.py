@@ -6,32 +6,32 @@ from itertools import accumulate, pairwise
 
 import torch
 
-from .activations import Activations
-from .attention_input import AttentionInput
-from .attention_step import AttentionStep
-from .dequantize_rows import DequantizeRows
-from .embedding import embedding
+from .attention.attention_input import AttentionInput
+from .attention.attention_metadata import AttentionStep
+from .attention.layer_attention import KernelAttention
+from .elementwise.activations import Activations
+from .elementwise.gated_activation import GateActivation
+from .elementwise.norm_quantize import NormQuantize, Wanted
+from .elementwise.rotary_tables import RotaryTableMaker
 from .errors import KernelError
-from .gated_activation import GateActivation
-from .kernel_attention import KernelAttention
-from .kernel_library import KernelLibrary
-from .kernel_products import KernelProducts
-from .linear_layer import LinearLayer
-from .nf4_tensor import NF4Tensor
-from .norm_quantize import NormQuantize, Wanted
-from .pages import Pages
-from .prepared_weight import PreparedWeight
-from .product_table import ProductTable
-from .quantized_gemv import QuantizedGemv
-from .quantized_tensor import QuantizedTensor
-from .repacked_nf4 import RepackedNF4, can_repack_nf4, repack_nf4
-from .repacked_tensor import REPACKED_TYPES, RepackedTensor, repack
-from .rotary_table_maker import RotaryTableMaker
+from .formats.nf4_tensor import NF4Tensor
+from .formats.prepared_weight import PreparedWeight
+from .formats.quantized_tensor import QuantizedTensor
+from .formats.repacked_nf4 import RepackedNF4, can_repack_nf4, repack_nf4
+from .formats.repacked_tensor import REPACKED_TYPES, RepackedTensor, repack
+from .formats.weight import Weight
+from .formats.weight_kind import kind_of
+from .kv_cache.kv_pages import Pages
+from .launch.kernel_library import KernelLibrary
+from .launch.triton_library import TritonLibrary
+from .matmul.dequantize_rows import DequantizeRows
+from .matmul.embedding_lookup import embedding
+from .matmul.linear_layer import LinearLayer
+from .matmul.matmul_dispatch import KernelProducts
+from .matmul.matmul_tuning import ProductTable
+from .matmul.quantized_gemv import QuantizedGemv
+from .matmul.stacked_layers import join_layers, stack_layers
 from .self_check import HeadShape, SelfCheck
-from .stacked_layers import join_layers, stack_layers
-from .triton_library import TritonLibrary
-from .weight import Weight
-from .weight_kind import kind_of
 
 
 class KernelOperations:

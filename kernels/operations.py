@@ -6,14 +6,14 @@ from typing import Protocol
 
 import torch
 
-from .activations import Activations
-from .attention_input import AttentionInput
-from .attention_step import AttentionStep
-from .gated_activation import GateActivation
-from .linear_layer import LinearLayer
-from .pages import Pages
-from .prepared_weight import PreparedWeight
-from .weight import Weight
+from .attention.attention_input import AttentionInput
+from .attention.attention_metadata import AttentionStep
+from .elementwise.activations import Activations
+from .elementwise.gated_activation import GateActivation
+from .formats.prepared_weight import PreparedWeight
+from .formats.weight import Weight
+from .kv_cache.kv_pages import Pages
+from .matmul.linear_layer import LinearLayer
 
 
 class Operations(Protocol):

@@ -16,13 +16,13 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .attention_variant import AttentionVariant, attention_variants
-from .build import find_compiler
-from .compilable_attention import CompilableAttention
-from .compiled_kernel_file import read_compiled_kernel, write_compiled_kernel
-from .cubin_finder import PREBUILT, prebuilt_path
-from .kernel_source import kernel_source, kernel_sources
-from .whole_file import write_whole_file
+from .attention.attention_variant import AttentionVariant, attention_variants
+from .attention.compilable_attention import CompilableAttention
+from .build.atomic_write import write_whole_file
+from .build.compiled_kernel_file import read_compiled_kernel, write_compiled_kernel
+from .build.cubin_finder import PREBUILT, prebuilt_path
+from .build.cuda_compilers import find_compiler
+from .build.kernel_source import kernel_source, kernel_sources
 
 # RTX 30 and 40, H100 and H200, RTX 50: see `CubinFinder`.
 PREBUILT_ARCHITECTURES = ("sm_86", "sm_90", "sm_120")

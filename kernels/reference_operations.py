@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import torch
 
-from .activations import Activations
-from .attention_input import AttentionInput
-from .attention_step import AttentionStep
-from .embedding import embedding
-from .gated_activation import GateActivation, gated_activation
-from .kv_append import kv_append
-from .linear import linear
-from .linear_layer import LinearLayer
-from .paged_attention import paged_attention
-from .pages import Pages
-from .prepare_heads import prepare_heads_reference
-from .prepared_weight import PreparedWeight
-from .repacked_nf4 import RepackedNF4
-from .repacked_tensor import RepackedTensor
-from .rms_norm import rms_norm
-from .rope import rotary_tables
-from .weight import Weight
+from .attention.attention_input import AttentionInput
+from .attention.attention_metadata import AttentionStep
+from .attention.norm_rope import prepare_heads_reference
+from .attention.paged_attention_reference import paged_attention
+from .elementwise.activations import Activations
+from .elementwise.gated_activation import GateActivation, gated_activation
+from .elementwise.rms_norm import rms_norm
+from .elementwise.rope import rotary_tables
+from .formats.prepared_weight import PreparedWeight
+from .formats.repacked_nf4 import RepackedNF4
+from .formats.repacked_tensor import RepackedTensor
+from .formats.weight import Weight
+from .kv_cache.kv_append import kv_append
+from .kv_cache.kv_pages import Pages
+from .matmul.embedding_lookup import embedding
+from .matmul.linear import linear
+from .matmul.linear_layer import LinearLayer
 
 
 class ReferenceOperations:

@@ -8,22 +8,22 @@ from itertools import permutations
 
 import torch
 
-from .activations import Activations
-from .attention_input import AttentionInput
-from .attention_step import AttentionStep
-from .dequantize import dequantize
-from .linear import linear_reference
-from .linear_layer import LinearLayer
+from .attention.attention_input import AttentionInput
+from .attention.attention_metadata import AttentionStep
+from .elementwise.activations import Activations
+from .elementwise.q8_activations import dequantize_q8
+from .elementwise.rms_norm import rms_norm_reference
+from .formats.dequantize import dequantize
+from .formats.prepared_weight import PreparedWeight
+from .formats.repacked_nf4 import RepackedNF4, unpack_nf4
+from .formats.repacked_tensor import RepackedTensor, unpack
+from .formats.weight_kind import kind_of
+from .kv_cache.kv_pages import Pages
+from .kv_cache.quantized_kv_pages import QuantizedPages
+from .matmul.linear import linear_reference
+from .matmul.linear_layer import LinearLayer
 from .operations import Operations
-from .pages import Pages
-from .prepared_weight import PreparedWeight
-from .q8_activations import dequantize_q8
-from .quantized_pages import QuantizedPages
 from .reference_operations import ReferenceOperations
-from .repacked_nf4 import RepackedNF4, unpack_nf4
-from .repacked_tensor import RepackedTensor, unpack
-from .rms_norm import rms_norm_reference
-from .weight_kind import kind_of
 
 # Activations in bytes alone make 5e-5 of the square of a product, bfloat16 about as much, codes of
 # keys and values of 4 bits 1e-2; what is wrong is of the size of the result.

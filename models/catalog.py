@@ -8,8 +8,8 @@ from importlib import resources
 
 import msgspec
 
-from .recorded_shape import RecordedShape
-from .task import ModelTask
+from .fit.catalog_shape import RecordedShape
+from .model_task import ModelTask
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?")
 FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}\.gguf")

@@ -6,7 +6,7 @@ import stat
 from pathlib import Path
 
 from .errors import InvalidModel
-from .safetensors_header import parse_json_object
+from .safetensors.safetensors_header import parse_json_object
 
 _LARGEST = 16 << 20
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from ingle.kernels.page_format import PageFormat
+from ingle.kernels.kv_cache.kv_page_format import PageFormat
 
-from .ggml import TENSOR_TYPES
+from .gguf.ggml_types import TENSOR_TYPES
 
 _BITS = {"q8_0": 8, "q4_0": 4}
 

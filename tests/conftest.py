@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from ingle.models.catalog import Catalog
 from ingle.models.errors import SourceUnavailable
 from ingle.models.file_lock import FileLock
-from ingle.models.model_shape import ModelShape
-from ingle.models.recorded_shape import RecordedShape
-from ingle.models.store import ModelStore
+from ingle.models.fit.catalog_shape import RecordedShape
+from ingle.models.fit.model_shape import ModelShape
+from ingle.models.store.model_store import ModelStore
 
 # Read before any fixture empties the environment.
 _MODELS = os.environ.get("INGLE_TEST_MODELS")
@@ -179,10 +179,10 @@ def _write_folder(path: Path, folder: Path) -> None:
     from safetensors.torch import save_file  # pyright: ignore[reportUnknownVariableType]
     from tokenizers import pre_tokenizers
 
-    from ingle.models.dequantized_weights import DequantizedWeights
-    from ingle.models.gguf_config import config_from_gguf
-    from ingle.models.gguf_conventions import GGUFConventions
-    from ingle.models.gguf_weights import GGUFWeights
+    from ingle.models.config.gguf_config import config_from_gguf
+    from ingle.models.weights.dequantized_weights import DequantizedWeights
+    from ingle.models.weights.gguf_tensor_names import GGUFConventions
+    from ingle.models.weights.gguf_weights import GGUFWeights
 
     transformers: Any = import_module("transformers")
     file = GGUFWeights(path)

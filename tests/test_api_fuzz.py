@@ -17,11 +17,11 @@ import pytest
 SERVE = """
 import os, sys
 from pathlib import Path
-from ingle.backends.base import EngineKind, LoadSpec
+from ingle.backends.base.backend import EngineKind, LoadSpec
 from ingle.daemon.http import server
 from ingle.daemon.main import main
-from ingle.daemon.preparation import Preparation
-from ingle.models.memory_needs import MemoryNeeds
+from ingle.daemon.load_planning.load_planner import Preparation
+from ingle.models.fit.memory_needs import MemoryNeeds
 
 class Scripted:
     def __init__(self, config, resolve, **more):
@@ -70,7 +70,7 @@ def port(ingle_home: Path) -> Generator[int]:
 
 
 def _install(folder: Path) -> None:
-    from ingle.models.stored_model import Manifest, write_manifest
+    from ingle.models.metadata.stored_model import Manifest, write_manifest
 
     (folder / "model.gguf").write_bytes(b"GGUF")
     write_manifest(

@@ -48,7 +48,7 @@ def test_packaging_has_no_init() -> None:
 
 
 @pytest.mark.parametrize(
-    "module", ["ingle.daemon.http.server", "ingle.daemon.main", "ingle.tui.main"]
+    "module", ["ingle.daemon.server.daemon_server", "ingle.daemon.main", "ingle.tui.main"]
 )
 def test_no_engine_is_loaded_outside_workers(module: str) -> None:
     code = (

@@ -9,15 +9,15 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("backends", "daemon", "kernels", "models", "tui")
 
 MAY_CONNECT = {
-    "backends/remote/channel.py": "to providers, with what was cleared",
-    "backends/remote/connection.py": "speaks HTTP over that",
-    "daemon/cli/client.py": "to our own unix socket",
-    "daemon/connect/checks.py": "to our own daemon, to prove that a client can",
-    "daemon/doctor/read_situation.py": "to ports of this machine, to see who has them",
-    "models/sources/http.py": "to where models are pulled from",
-    "models/sources/hub.py": "to where models are pulled from",
-    "models/sources/ranges.py": "to where models are pulled from",
-    "tui/client.py": "to our own daemon",
+    "backends/remote/metered_connection.py": "to providers, with what was cleared",
+    "backends/remote/http_client.py": "speaks HTTP over that",
+    "daemon/client/daemon_client.py": "to our own unix socket",
+    "daemon/connect/connection_probe.py": "to our own daemon, to prove that a client can",
+    "daemon/doctor/read_system_state.py": "to ports of this machine, to see who has them",
+    "models/sources/http_source.py": "to where models are pulled from",
+    "models/sources/hub_source.py": "to where models are pulled from",
+    "models/sources/ranged_file.py": "to where models are pulled from",
+    "tui/client/daemon_client.py": "to our own daemon",
 }
 MODULES = {
     *("aiohttp", "anyio", "ftplib", "h11", "h2", "http.client", "httpcore", "httpx", "httpx2"),
@@ -79,8 +79,10 @@ def test_remote_backends_are_made_in_one_place() -> None:
         and isinstance(name := node.func, ast.Name)
         and name.id in MAKERS
     }
-    assert callers.pop("daemon/routing/egress.py") == "RemoteBackends"
-    assert callers.pop("backends/remote/remote_backends.py") == "RemoteBackend"
+    assert callers.pop("daemon/routing/egress/provider_egress.py") == "RemoteBackends"
+    assert callers.pop("backends/remote/remote_backend_factory.py") == "RemoteBackend"
     assert callers.pop("backends/remote/remote_backend.py") == "post"
     assert set(callers.values()) <= {"Clearance"}
-    assert all(name.startswith(("daemon/routing/", "daemon/cli/provider.py")) for name in callers)
+    assert all(
+        name.startswith(("daemon/routing/", "daemon/cli/routing/provider.py")) for name in callers
+    )

@@ -11,17 +11,17 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .ending_signals import ending_signals
-from .preferences import load_preferences
-from .theme_choice import choose_theme
+from .settings.preferences import load_preferences
+from .settings.theme_choice import choose_theme
+from .terminal.exit_signals import ending_signals
 
 SETTLED = 2.0
 """Seconds after which what a chat needs has been imported."""
 
 if TYPE_CHECKING:
-    from .app import ChatApp
-    from .first_frame import FirstFrame
-    from .folders import Folders
+    from .app.chat_app import ChatApp
+    from .app.first_frame import FirstFrame
+    from .settings.chat_folders import Folders
 
 
 def run_chat(
@@ -51,8 +51,8 @@ def run_chat(
     app: ChatApp | None = None
     try:
         with _first_frame(theme) as first_frame:
-            from .app import ChatApp
-            from .client import DaemonClient
+            from .app.chat_app import ChatApp
+            from .client.daemon_client import DaemonClient
 
             app = ChatApp(
                 DaemonClient(socket_path, address),
@@ -125,6 +125,6 @@ def _leave(number: int, _frame: object) -> None:
 def _first_frame(theme: str) -> AbstractContextManager[FirstFrame | None]:
     if sys.platform == "win32":
         return nullcontext()
-    from .first_frame import FirstFrame
+    from .app.first_frame import FirstFrame
 
     return FirstFrame(theme)

@@ -9,16 +9,16 @@ from typing import Literal
 
 import msgspec
 
-from ingle.models.fit import DEFAULT_SLOTS
+from ingle.models.fit.llama_cpp_fit import DEFAULT_SLOTS
+from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.kv_type import KVType
-from ingle.models.memory_needs import MemoryNeeds
 
-from ..base import EngineKind, Quantize
-from ..selection import Selection, Wanted, select
-from .request import AdviceRequest, Candidate, MeasuredSpeed
-from .site import Site, corrected
-from .speed import Speed, predict_speed
-from .worth import batch_rate, quality_of, worth_of
+from ..base.backend import EngineKind, Quantize
+from ..selection.model_placement import Selection, Wanted, select
+from .advice_request import AdviceRequest, Candidate, MeasuredSpeed
+from .machine_capacity import Site, corrected
+from .option_score import batch_rate, quality_of, worth_of
+from .speed_prediction import Speed, predict_speed
 
 FILLED = 1000
 """Tokens in the context for which an answer's speed is told."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import log, sqrt
 
-from ingle.models.config import LayerConfig, ModelConfig
-from ingle.models.model_shape import LayerShape, ModelShape
-from ingle.models.task import ModelTask
+from ingle.models.config.model_config import LayerConfig, ModelConfig
+from ingle.models.fit.model_shape import LayerShape, ModelShape
+from ingle.models.model_task import ModelTask
 
-from ..model_costs import ModelCosts
+from ..selection.model_costs import ModelCosts
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from .call_filter import forbid_network
-from .file_rules import FileRules, restrict_files
+from .access_policy import Workplace
+from .landlock_rules import FileRules, restrict_files
 from .resource_limits import limit_process, sane_address_space
+from .seccomp_filter import forbid_network
 from .system_files import SINK, all_but_homes, interpreter_files, library_files
-from .workplace import Workplace
 
 
 def confine(workplace: Workplace) -> None:

@@ -10,24 +10,24 @@ from types import MappingProxyType
 
 import torch
 
-from ingle.kernels.attention_variant import QueryType
-from ingle.kernels.compilable_attention import CompilableAttention
+from ingle.kernels.attention.attention_variant import QueryType
+from ingle.kernels.attention.compilable_attention import CompilableAttention
+from ingle.kernels.build.kernel_source import kernel_sources
 from ingle.kernels.errors import KernelError
-from ingle.kernels.gpu_library import GPULibrary
-from ingle.kernels.kernel_library import KernelLibrary
 from ingle.kernels.kernel_operations import KernelOperations
-from ingle.kernels.kernel_source import kernel_sources
+from ingle.kernels.launch.gpu_library import GPULibrary
+from ingle.kernels.launch.kernel_library import KernelLibrary
+from ingle.kernels.matmul.matmul_tuning import ProductTable
 from ingle.kernels.operations import Operations
-from ingle.kernels.product_table import ProductTable
 from ingle.kernels.reference_operations import ReferenceOperations
-from ingle.models.config import ModelConfig
+from ingle.models.config.model_config import ModelConfig
 
-from ..base import LoadSpec
-from ..errors import LoadFailed
-from ..kernel_coverage import OLDEST_GPU, attention_kernels, why_no_kernels
+from ..base.backend import LoadSpec
+from ..base.errors import LoadFailed
 from .device import ComputeDevice
-from .graph_recorder import GraphRecorder
-from .step_graphs import Recorder
+from .graphs.graph_recorder import GraphRecorder
+from .graphs.step_graphs import Recorder
+from .kernel_coverage import OLDEST_GPU, attention_kernels, why_no_kernels
 
 _TYPES: Mapping[torch.dtype, QueryType] = MappingProxyType(
     {torch.float16: "f16", torch.bfloat16: "bf16"}

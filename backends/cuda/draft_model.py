@@ -6,11 +6,11 @@ from typing import cast
 
 import torch
 
-from ..base import LoadSpec
-from ..draft_pairing import pair_drafter
+from ..base.backend import LoadSpec
 from ..engine.batch import Batch
-from ..engine.model_drafter import ModelDrafter
-from ..engine.step_costs import StepCosts
+from ..engine.speculation.draft_pairing import pair_drafter
+from ..engine.speculation.model_drafter import ModelDrafter
+from ..engine.speculation.step_costs import StepCosts
 from .model_runner import CudaModelRunner
 from .model_source import ModelSource
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence as Numbers
 
 import torch
 
-from ingle.kernels.key_bias import KeyBias
-from ingle.kernels.pages import Pages
-from ingle.kernels.quantized_pages import QuantizedPages
+from ingle.kernels.kv_cache.key_bias import KeyBias
+from ingle.kernels.kv_cache.kv_pages import Pages
+from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedPages
+from ingle.models.fit.paged_fit import PAGE_SIZE
 from ingle.models.kv_type import KVType
-from ingle.models.paged_fit import PAGE_SIZE
 
 _FLOATS = {
     KVType.F32: torch.float32,

@@ -10,22 +10,22 @@ import psutil
 import torch
 
 from ingle.kernels.operations import Operations
-from ingle.models.architectures.registry import load_architecture
-from ingle.models.bitsandbytes_weights import BitsandbytesWeights
-from ingle.models.config import ModelConfig
-from ingle.models.dequantized_weights import DequantizedWeights
-from ingle.models.gguf_config import config_from_gguf
-from ingle.models.gguf_conventions import GGUFConventions
-from ingle.models.gguf_weights import GGUFWeights
-from ingle.models.hf_conventions import HFConventions
+from ingle.models.config.gguf_config import config_from_gguf
+from ingle.models.config.model_config import ModelConfig
+from ingle.models.families.family_registry import load_architecture
+from ingle.models.fit.paged_fit import weights_on_cpu
 from ingle.models.layers.transformer import Transformer
-from ingle.models.model_folder import read_folder
-from ingle.models.paged_fit import weights_on_cpu
-from ingle.models.quantize import NF4Weights
-from ingle.models.safetensors_weights import SafetensorsWeights
-from ingle.models.weights import Weight, Weights
+from ingle.models.safetensors.model_folder import read_folder
+from ingle.models.weights.bitsandbytes_weights import BitsandbytesWeights
+from ingle.models.weights.dequantized_weights import DequantizedWeights
+from ingle.models.weights.gguf_tensor_names import GGUFConventions
+from ingle.models.weights.gguf_weights import GGUFWeights
+from ingle.models.weights.hf_tensor_names import HFConventions
+from ingle.models.weights.nf4_weights import NF4Weights
+from ingle.models.weights.safetensors_weights import SafetensorsWeights
+from ingle.models.weights.weights import Weight, Weights
 
-from ..base import Quantize
+from ..base.backend import Quantize
 
 
 @dataclass(frozen=True)

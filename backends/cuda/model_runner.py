@@ -15,31 +15,31 @@ import torch
 
 from ingle.kernels.errors import KernelError
 from ingle.kernels.kernel_operations import KernelOperations
-from ingle.kernels.key_bias import KeyBias
+from ingle.kernels.kv_cache.key_bias import KeyBias
 from ingle.kernels.self_check import CHECKED_PAGES, HeadShape
 from ingle.models.errors import ModelError
-from ingle.models.paged_fit import PAGE_SIZE, check_paged_kv_type
+from ingle.models.fit.paged_fit import PAGE_SIZE, check_paged_kv_type
 
-from ..base import LoadSpec, ModelInfo, SamplingParams
-from ..cpu_inventory import read_inventory
+from ..base.backend import LoadSpec, ModelInfo, SamplingParams
+from ..base.errors import LoadFailed, OutOfMemory
 from ..engine.batch import Batch, Sampled
-from ..engine.kv_store import KVStore
+from ..engine.kv.paged_cache import PagedCache
+from ..engine.kv_store.kv_store import KVStore
 from ..engine.model_runner import KVCacheFull
-from ..engine.paged_cache import PagedCache
 from ..engine.sequence import Sequence
-from ..errors import LoadFailed, OutOfMemory
-from ..topology import plan_threads
+from ..hardware.cpu_inventory import read_inventory
+from ..hardware.thread_plan import plan_threads
 from .compute_backend import ComputeBackend, open_compute_backend
 from .device import choose_device
+from .graphs.step_graphs import StepGraphs
+from .graphs.step_inputs import StepInputs
+from .graphs.step_shape import StepShapes, rounded_up
 from .kv_pool import KVPool
 from .load_warnings import load_warnings
 from .model_source import ModelSource, open_source
 from .page_budget import PageBudget
 from .paged_context import PagedContext
-from .sampler import BatchSampler, PendingSamples
-from .step_graphs import StepGraphs
-from .step_inputs import StepInputs
-from .step_shape import StepShapes, rounded_up
+from .sampling.batch_sampler import BatchSampler, PendingSamples
 
 _MAX_DRAFTS = 15
 _GRAPH_TOKENS = 64

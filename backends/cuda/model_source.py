@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..text.tokenizer import Tokenizer
+from ..text.tokenization.tokenizer import Tokenizer
 from .model_files import ModelFiles, open_model
 from .open_tokenizer import open_tokenizer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..text.tokenizer import Tokenizer
+from ..text.tokenization.tokenizer import Tokenizer
 
 
 def open_tokenizer(path: Path, vocab_size: int) -> Tokenizer:
@@ -13,7 +13,7 @@ def open_tokenizer(path: Path, vocab_size: int) -> Tokenizer:
     Raises `LoadFailed`, `InvalidModel` and `UnsupportedModel`.
     """
     if path.is_dir():
-        from ..text.hf_tokenizer import HFTokenizer
+        from ..text.tokenization.hf_tokenizer import HFTokenizer
 
         return HFTokenizer(path, vocab_size)
     from ..llama_cpp.vocabulary import LlamaVocabulary

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import torch
 
-from ingle.models.paged_fit import PAGE_SIZE
+from ingle.models.fit.paged_fit import PAGE_SIZE
 
-from ..errors import OutOfMemory
+from ..base.errors import OutOfMemory
 from .device import ComputeDevice
 
 _RESERVE = 256 * 2**20

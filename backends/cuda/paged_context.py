@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ingle.kernels.activations import Activations
-from ingle.kernels.attention_input import AttentionInput
+from ingle.kernels.attention.attention_input import AttentionInput
+from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.operations import Operations
-from ingle.models.config import ModelConfig
+from ingle.models.config.model_config import ModelConfig
 
+from .graphs.step_inputs import StepInputs
 from .kv_pool import KVPool
-from .step_inputs import StepInputs
 
 
 class PagedContext:

@@ -6,15 +6,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..base import FinishReason, Gauges
-from ..page_map import PageMap
+from ..base.backend import FinishReason, Gauges
+from ..base.kv_page_map import PageMap
 from .batch import Batch
-from .kv_store import KVStore
+from .kv_store.kv_store import KVStore
 from .model_runner import KVCacheFull, ModelRunner
-from .rates import Rates
-from .scheduler import Scheduler, SequenceOutput
+from .scheduling.scheduler import Scheduler, SequenceOutput
 from .sequence import Sequence
-from .speculator import Speculator
+from .speculation.speculator import Speculator
+from .throughput_meter import Rates
 
 
 @dataclass(frozen=True)

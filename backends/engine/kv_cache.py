@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..page_map import PageMap
+from ..base.kv_page_map import PageMap
 from .batch import Batch
 from .sequence import Sequence
 

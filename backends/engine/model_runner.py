@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ..base import SamplingParams
+from ..base.backend import SamplingParams
 from .batch import Batch, Sampled
 from .kv_cache import KVCache
-from .kv_store import KVStore
+from .kv_store.kv_store import KVStore
 from .sequence import Sequence
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from ..base import FinishReason, Priority, SamplingParams
-from .chunk_file import CHUNK_TOKENS
+from ..base.backend import FinishReason, Priority, SamplingParams
 from .constraint import Constraint
-from .stored_part import StoredPart
+from .kv_store.kv_chunk_file import CHUNK_TOKENS
+from .kv_store.stored_part import StoredPart
 
 
 @dataclass(eq=False)

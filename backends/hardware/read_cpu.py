@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from ..cpu_inventory import read_inventory
-from ..topology import CpuInventory, plan_threads
+from .cpu_inventory import read_inventory
 from .machine import Cpu
 from .sysctl import sysctl_number, sysctl_text
+from .thread_plan import CpuInventory, plan_threads
 
 _LINUX_FLAGS = {
     "avx": "AVX",

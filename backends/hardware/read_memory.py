@@ -6,7 +6,7 @@ from pathlib import Path
 
 import psutil
 
-from ..control_groups import control_groups
+from .cgroups import control_groups
 from .machine import Memory
 
 _NO_LIMIT = 2**60

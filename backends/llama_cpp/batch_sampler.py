@@ -6,13 +6,13 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from ..base import SamplingParams, TokenLogprobs
+from ..base.backend import SamplingParams, TokenLogprobs
 from ..engine.batch import Chunk, Sampled
 from ..engine.constraint import Constraint
 from ..engine.logprobs import token_logprobs
 from ..engine.sequence import Sequence
 from .dry_samplers import DrySamplers
-from .sampler import SamplerChain
+from .sampler_chain import SamplerChain
 
 Logits = NDArray[np.float32]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import llama_cpp
 
-from ..errors import LoadFailed
+from ..base.errors import LoadFailed
 
 
 def check_byte_tokens(vocab: llama_cpp.llama_vocab_p) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import llama_cpp
 import numpy as np
 
-from ..base import LoadSpec
-from ..draft_pairing import pair_drafter
-from ..engine.model_drafter import ModelDrafter
-from ..engine.step_costs import StepCosts
+from ..base.backend import LoadSpec
+from ..engine.speculation.draft_pairing import pair_drafter
+from ..engine.speculation.model_drafter import ModelDrafter
+from ..engine.speculation.step_costs import StepCosts
 from .model_runner import LlamaModelRunner
 
 

@@ -11,19 +11,19 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from ingle.models.task import ENCODERS, ModelTask, Pooling
+from ingle.models.model_task import ENCODERS, ModelTask, Pooling
 
-from ..base import LoadSpec, ModelInfo
-from ..cpu_inventory import read_inventory
-from ..errors import LoadFailed, OutOfMemory
-from ..text.text_inputs import TextInputs
-from ..text.text_pairs import TextPairs
-from ..topology import plan_threads
-from .model import LlamaModel
+from ..base.backend import LoadSpec, ModelInfo
+from ..base.errors import LoadFailed, OutOfMemory
+from ..hardware.cpu_inventory import read_inventory
+from ..hardware.thread_plan import plan_threads
+from ..text.tokenization.embedding_inputs import TextInputs
+from ..text.tokenization.rerank_pairs import TextPairs
+from .llama_model import LlamaModel
+from .llama_tokenizer import LlamaTokenizer
 from .model_runner import FLASH_ATTENTION
 from .native_log import NativeLog
 from .text_batch import Piece, TextBatch
-from .tokenizer import LlamaTokenizer
 
 _POOLING = {
     Pooling.MEAN: llama_cpp.LLAMA_POOLING_TYPE_MEAN,

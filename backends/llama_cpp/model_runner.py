@@ -11,25 +11,25 @@ from pathlib import Path
 import llama_cpp
 import numpy as np
 
-from ingle.models.fit import KEPT_SLOTS, KEPT_STATES
+from ingle.models.fit.llama_cpp_fit import KEPT_SLOTS, KEPT_STATES
 from ingle.models.kv_type import KVType
 
-from ..base import LoadSpec, ModelInfo, SamplingParams
-from ..cpu_inventory import read_inventory
+from ..base.backend import LoadSpec, ModelInfo, SamplingParams
+from ..base.errors import LoadFailed, OutOfMemory
 from ..engine.batch import Batch, Chunk, Sampled
-from ..engine.cell_cache import CellCache
-from ..engine.kv_store import KVStore
+from ..engine.kv.cell_cache import CellCache
+from ..engine.kv_store.kv_store import KVStore
 from ..engine.model_runner import KVCacheFull
 from ..engine.sequence import Sequence
-from ..errors import LoadFailed, OutOfMemory
-from ..topology import plan_threads
+from ..hardware.cpu_inventory import read_inventory
+from ..hardware.thread_plan import plan_threads
 from .batch_sampler import BatchSampler
+from .llama_model import LlamaModel
+from .llama_tokenizer import LlamaTokenizer
 from .load_warnings import load_warnings
-from .model import LlamaModel
 from .native_log import NativeLog
 from .sequence_state import SequenceState
 from .token_batch import TokenBatch
-from .tokenizer import LlamaTokenizer
 
 _NO_ROOM = 1
 _MAX_DRAFTS = 16

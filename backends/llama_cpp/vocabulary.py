@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .model import LlamaModel
+from .llama_model import LlamaModel
+from .llama_tokenizer import LlamaTokenizer
 from .native_log import NativeLog
-from .tokenizer import LlamaTokenizer
 
 
 class LlamaVocabulary(LlamaTokenizer):

@@ -11,7 +11,7 @@ RemoteError               (a `BackendError`)
 
 from __future__ import annotations
 
-from ..errors import BackendError
+from ..base.errors import BackendError
 
 
 class RemoteError(BackendError):

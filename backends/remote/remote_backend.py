@@ -9,7 +9,7 @@ from contextlib import aclosing
 from functools import partial
 from typing import Literal
 
-from ..base import (
+from ..base.backend import (
     Embedded,
     EmbedRequest,
     Event,
@@ -24,22 +24,22 @@ from ..base import (
     Tokenized,
     TokenizeRequest,
 )
-from ..errors import RequestRejected
-from ..generated import generated
-from ..page_map import PagesSink
-from .anthropic_wire import AnthropicWire
-from .channel import CouldNotConnect, Meter
+from ..base.errors import RequestRejected
+from ..base.event_stream import generated
+from ..base.kv_page_map import PagesSink
 from .clearance import Clearance, request_digest
-from .connection import Answer, Patience, post, trust
 from .errors import NotCleared, ProviderMisbehaved, ProviderRefused, ProviderUnreachable
-from .openai_wire import OpenAIWire
+from .http_client import Answer, Patience, post, trust
+from .metered_connection import CouldNotConnect, Meter
+from .provider_refusal import refusal_of, said_by
 from .providers import Provider, ProviderKind
 from .receipt import Outcome, Receipt, TokenUsage
-from .refusal import refusal_of, said_by
-from .responses_wire import ResponsesWire
-from .retrying import LONGEST_WAIT, RETRIED, backoff, retry_after
+from .retry_backoff import LONGEST_WAIT, RETRIED, backoff, retry_after
 from .sse_reader import SseReader
-from .wire import LARGEST_ANSWER, AnswerReader, Wire
+from .wire_formats.anthropic_wire import AnthropicWire
+from .wire_formats.openai_wire import OpenAIWire
+from .wire_formats.responses_wire import ResponsesWire
+from .wire_formats.wire_format import LARGEST_ANSWER, AnswerReader, Wire
 
 USER_AGENT = "ingle"
 """The same for everybody: neither a version nor a system tells people apart."""

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from compaction_cases.chat_maker import Fact
 from compaction_cases.grading import abstains, says
-from ingle.tui.api import Delta, Finished, GenerationCreated, TokenCounts
-from ingle.tui.client import DaemonClient
-from ingle.tui.generation import Generation
+from ingle.tui.client.api_types import Delta, Finished, GenerationCreated, TokenCounts
+from ingle.tui.client.daemon_client import DaemonClient
+from ingle.tui.client.generation_stream import Generation
 
 QUESTION = "Question about what I told you earlier: {ask} Answer in a few words."
 UNTOLD = (

@@ -13,8 +13,8 @@ import numpy as np
 
 from compaction_cases.chat_maker import Turn
 from compaction_cases.probing import Messages
-from ingle.backends.conversation import ChatMessage
-from ingle.backends.text.chat_template import ChatTemplate
+from ingle.backends.base.conversation import ChatMessage
+from ingle.backends.text.templates.chat_template import ChatTemplate
 
 BATCH = 512
 

@@ -10,11 +10,11 @@ from compaction_cases.chat_maker import MadeChat
 from compaction_cases.grading import says
 from compaction_cases.views import add_turns
 from ingle.tui.chats.chat import Chat
-from ingle.tui.chats.view import request_messages
-from ingle.tui.client import DaemonClient
+from ingle.tui.chats.context_view import request_messages
+from ingle.tui.client.client_errors import DaemonError
+from ingle.tui.client.daemon_client import DaemonClient
 from ingle.tui.compaction.compactor import Compactor
-from ingle.tui.compaction.instruction import HEADINGS
-from ingle.tui.errors import DaemonError
+from ingle.tui.compaction.summary_prompt import HEADINGS
 
 T = TypeVar("T")
 GIST = "The user chats about house, food and journeys and wants help with all of it."

@@ -12,17 +12,17 @@ from typing import Any
 import torch
 from gpu.session import Session, Skipped
 
-from ingle.kernels.attention import PagedAttention
-from ingle.kernels.attention_partials import combine_partials_reference
-from ingle.kernels.attention_step import AttentionStep
-from ingle.kernels.attention_variant import attention_variants
-from ingle.kernels.hadamard import hadamard_reference
-from ingle.kernels.key_bias import KeyBias
-from ingle.kernels.page_format import PageFormat
-from ingle.kernels.paged_attention import paged_attention_reference
-from ingle.kernels.pages import Pages
-from ingle.kernels.quantized_pages import QuantizedPages
-from ingle.kernels.rope import rotary_tables
+from ingle.kernels.attention.attention_metadata import AttentionStep
+from ingle.kernels.attention.attention_partials import combine_partials_reference
+from ingle.kernels.attention.attention_variant import attention_variants
+from ingle.kernels.attention.paged_attention_reference import paged_attention_reference
+from ingle.kernels.attention.triton_attention import PagedAttention
+from ingle.kernels.elementwise.rope import rotary_tables
+from ingle.kernels.kv_cache.hadamard import hadamard_reference
+from ingle.kernels.kv_cache.key_bias import KeyBias
+from ingle.kernels.kv_cache.kv_page_format import PageFormat
+from ingle.kernels.kv_cache.kv_pages import Pages
+from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedPages
 
 PAGE = 32
 HEADS, KV_HEADS, SIZE = 32, 8, 128

@@ -9,7 +9,7 @@ import torch
 from gpu.primitives import PRIMITIVES, Primitive, Words, arguments, differences, random_input
 from gpu.session import Session
 
-from ingle.kernels.kernel_library import KernelLibrary
+from ingle.kernels.launch.kernel_library import KernelLibrary
 
 SOURCE = "conformance.cuh"
 WARPS, SEEDS = 512, (0, 1)

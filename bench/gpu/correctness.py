@@ -15,12 +15,12 @@ from gpu.sampling import wrong_draws
 from gpu.session import Session
 from gpu.weights import KINDS, random_weight, repacked
 
-from ingle.kernels.dense_gated import DenseGate, DenseGated
-from ingle.kernels.dense_gemv import DENSE_VARIANTS, DenseGemv
-from ingle.kernels.dequantize import dequantize
-from ingle.kernels.nf4_tensor import NF4Tensor
-from ingle.kernels.q8_activations import quantize_q8_reference
-from ingle.kernels.quantized_gemv import GemvVariant, QuantizedGemv, quantized_gemv_reference
+from ingle.kernels.elementwise.q8_activations import quantize_q8_reference
+from ingle.kernels.formats.dequantize import dequantize
+from ingle.kernels.formats.nf4_tensor import NF4Tensor
+from ingle.kernels.matmul.dense_gated import DenseGate, DenseGated
+from ingle.kernels.matmul.dense_gemv import DENSE_VARIANTS, DenseGemv
+from ingle.kernels.matmul.quantized_gemv import GemvVariant, QuantizedGemv, quantized_gemv_reference
 
 # Relative in the Euclidean norm; NF4's values as one byte or two differ from exact ones.
 TOLERANCES = dict.fromkeys(KINDS, 1e-5) | {"NF4": 7e-3, "NF4 exact": 1e-4}

@@ -18,15 +18,15 @@ from gpu.random_model import all_bf16, all_nf4, q4_k_m
 from gpu.session import Session
 from gpu.synthetic import EIGHT_B, ONE_B, TINIER, TINY, source, spec
 
-from ingle.backends.base import SamplingParams
+from ingle.backends.base.backend import SamplingParams
 from ingle.backends.cuda.model_runner import CudaModelRunner
-from ingle.backends.engine.calibration import measure_steps
 from ingle.backends.engine.engine import Engine
-from ingle.backends.engine.model_drafter import ModelDrafter
 from ingle.backends.engine.sequence import Sequence
-from ingle.backends.engine.speculation import Speculation
-from ingle.backends.engine.step_costs import StepCosts
-from ingle.models.config import ModelConfig
+from ingle.backends.engine.speculation.adaptive_speculator import Speculation
+from ingle.backends.engine.speculation.model_drafter import ModelDrafter
+from ingle.backends.engine.speculation.step_calibration import measure_steps
+from ingle.backends.engine.speculation.step_costs import StepCosts
+from ingle.models.config.model_config import ModelConfig
 
 KINDS: dict[str, Callable[[str], str]] = {"Q4_K_M": q4_k_m, "NF4": all_nf4, "bfloat16": all_bf16}
 STREAMS = (1, 4, 16, 64)

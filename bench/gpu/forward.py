@@ -16,8 +16,8 @@ from gpu.session import Session
 
 from ingle.kernels.operations import Operations
 from ingle.kernels.reference_operations import ReferenceOperations
-from ingle.models.architectures.registry import load_architecture
-from ingle.models.config import ModelConfig
+from ingle.models.config.model_config import ModelConfig
+from ingle.models.families.family_registry import load_architecture
 from ingle.models.layers.transformer import Transformer
 
 SMALL = llama_config(layers=3, hidden=256, heads=8, kv_heads=2, intermediate=512, vocabulary=1000)

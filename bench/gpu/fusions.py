@@ -9,14 +9,14 @@ import torch
 from gpu.session import Session, copies_for
 from gpu.weights import random_weight, repacked
 
-from ingle.kernels.activations import Activations
-from ingle.kernels.gate_quantize import GateQuantize
-from ingle.kernels.gated_activation import GateActivation, gated_activation_reference
-from ingle.kernels.gated_gemv import GatedGemv, GatedLayer
-from ingle.kernels.norm_quantize import NormQuantize, Wanted
-from ingle.kernels.paired_gemv import PairedGemv
-from ingle.kernels.q8_activations import q8_groups, quantize_q8_reference
-from ingle.kernels.quantized_gemv import GemvVariant, quantized_gemv_reference
+from ingle.kernels.elementwise.activations import Activations
+from ingle.kernels.elementwise.gate_quantize import GateQuantize
+from ingle.kernels.elementwise.gated_activation import GateActivation, gated_activation_reference
+from ingle.kernels.elementwise.norm_quantize import NormQuantize, Wanted
+from ingle.kernels.elementwise.q8_activations import q8_groups, quantize_q8_reference
+from ingle.kernels.matmul.gated_gemv import GatedGemv, GatedLayer
+from ingle.kernels.matmul.paired_gemv import PairedGemv
+from ingle.kernels.matmul.quantized_gemv import GemvVariant, quantized_gemv_reference
 
 # Relative in the Euclidean norm, of float32 sums and of approximate exponentials.
 TOLERANCE = 1e-5

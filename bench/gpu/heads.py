@@ -10,17 +10,17 @@ from typing import Any
 import torch
 from gpu.session import Session, Skipped
 
-from ingle.kernels.attention_combine import AttentionCombine, attention_combine_reference
-from ingle.kernels.attention_input import AttentionInput
-from ingle.kernels.attention_partials import AttentionPartials
-from ingle.kernels.key_bias import KeyBias
-from ingle.kernels.page_format import PageFormat
-from ingle.kernels.pages import Pages
-from ingle.kernels.q8_activations import dequantize_q8, quantize_q8_reference
-from ingle.kernels.quantized_pages import QuantizedPages
-from ingle.kernels.rope import rotary_tables
-from ingle.kernels.rope_append import RopeAppend, rope_append_reference
-from ingle.kernels.rotary_table_maker import RotaryTableMaker
+from ingle.kernels.attention.attention_combine import AttentionCombine, attention_combine_reference
+from ingle.kernels.attention.attention_input import AttentionInput
+from ingle.kernels.attention.attention_partials import AttentionPartials
+from ingle.kernels.attention.rope_append import RopeAppend, rope_append_reference
+from ingle.kernels.elementwise.q8_activations import dequantize_q8, quantize_q8_reference
+from ingle.kernels.elementwise.rope import rotary_tables
+from ingle.kernels.elementwise.rotary_tables import RotaryTableMaker
+from ingle.kernels.kv_cache.key_bias import KeyBias
+from ingle.kernels.kv_cache.kv_page_format import PageFormat
+from ingle.kernels.kv_cache.kv_pages import Pages
+from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedPages
 
 PAGE = 32
 KINDS = ("f16", "bf16", "q8_0", "q4_0")

@@ -18,11 +18,11 @@ import torch
 from gpu.fake_driver import build_fake_driver
 from gpu.session import Session
 
-from ingle.kernels.arguments import pointer
-from ingle.kernels.cubin_finder import CubinFinder
-from ingle.kernels.gpu_library import GPULibrary
-from ingle.kernels.host_build import build_host_library
-from ingle.kernels.launch import Argument, Driver
+from ingle.kernels.build.cubin_finder import CubinFinder
+from ingle.kernels.launch.cuda_driver import Argument, Driver
+from ingle.kernels.launch.gpu_library import GPULibrary
+from ingle.kernels.launch.kernel_arguments import pointer
+from ingle.kernels.testing.host_build import build_host_library
 
 SOURCE, KERNEL = "quantize_q8.cuh", "quantize_q8"
 # Few enough to fit into a stream's queue: behind that a launch waits for the GPU.

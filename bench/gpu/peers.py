@@ -14,7 +14,7 @@ from gpu.session import Session, Skipped
 from gpu.synthetic import EIGHT_B, TINY
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from ingle.models.config import ModelConfig
+from ingle.models.config.model_config import ModelConfig
 
 STREAMS = (1, 4, 16)
 PROMPT, ANSWER, LONG_PROMPT = 128, 48, 4096

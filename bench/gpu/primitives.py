@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingle.kernels.launch import Argument
+from ingle.kernels.launch.cuda_driver import Argument
 
 Words = NDArray[np.uint32]
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 import torch
 from gpu.weights import random_weight
 
-from ingle.kernels.activations import Activations
-from ingle.kernels.attention_input import AttentionInput
-from ingle.kernels.attention_step import AttentionStep
+from ingle.kernels.attention.attention_input import AttentionInput
+from ingle.kernels.attention.attention_metadata import AttentionStep
+from ingle.kernels.elementwise.activations import Activations
+from ingle.kernels.formats.weight import Weight
 from ingle.kernels.operations import Operations
-from ingle.kernels.weight import Weight
-from ingle.models.config import LayerConfig, ModelConfig, RopeConfig
+from ingle.models.config.model_config import LayerConfig, ModelConfig, RopeConfig
 
 PAGE = 32
 

@@ -17,8 +17,8 @@ from gpu.part import PARTS
 from gpu.plot import svg
 from machine import RESULTS, describe
 
-from ingle.daemon.paths import find_paths
-from ingle.kernels.product_table import ProductTable
+from ingle.daemon.settings.paths import find_paths
+from ingle.kernels.matmul.matmul_tuning import ProductTable
 
 # What a part takes at most, of the time that is left.
 SHARES = {

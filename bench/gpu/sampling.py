@@ -12,15 +12,15 @@ import torch
 from gpu.session import Session, Skipped, copies_for
 from numpy.typing import NDArray
 
-from ingle.backends.base import SamplingParams
-from ingle.backends.cuda.sampler import BatchSampler
+from ingle.backends.base.backend import SamplingParams
+from ingle.backends.cuda.sampling.batch_sampler import BatchSampler
 from ingle.backends.engine.batch import Chunk
 from ingle.backends.engine.sequence import Sequence as Answer
-from ingle.backends.scripted.byte_tokenizer import ByteTokenizer
+from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.kernels.adjust_logits import KINDS, AdjustLogits, LogitEntries
-from ingle.kernels.host_library import HostLibrary
-from ingle.kernels.kernel_library import KernelLibrary
-from ingle.kernels.sample import SAMPLE_ROW, Sample, sample_row
+from ingle.kernels.launch.kernel_library import KernelLibrary
+from ingle.kernels.testing.host_library import HostLibrary
+from ingle.kernels.token_sampling import SAMPLE_ROW, Sample, sample_row
 
 FIELDS: dict[str, dict[str, Any]] = {
     "greedy": {"temperature": 0.0},

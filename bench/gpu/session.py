@@ -16,17 +16,17 @@ from typing import Any
 
 import torch
 
-from ingle.kernels.attention_variant import AttentionVariant
-from ingle.kernels.compilable_attention import CompilableAttention
-from ingle.kernels.cubin_finder import CubinFinder
-from ingle.kernels.gpu_library import GPULibrary
-from ingle.kernels.host_build import HostModule, build_host_library
-from ingle.kernels.host_library import HostLibrary
-from ingle.kernels.kernel_library import KernelLibrary
-from ingle.kernels.kernel_source import NO_DEFINES, kernel_source, kernel_sources
-from ingle.kernels.launch import Driver
-from ingle.kernels.quantized_gemv import QuantizedGemv
-from ingle.kernels.triton_library import TritonLibrary
+from ingle.kernels.attention.attention_variant import AttentionVariant
+from ingle.kernels.attention.compilable_attention import CompilableAttention
+from ingle.kernels.build.cubin_finder import CubinFinder
+from ingle.kernels.build.kernel_source import NO_DEFINES, kernel_source, kernel_sources
+from ingle.kernels.launch.cuda_driver import Driver
+from ingle.kernels.launch.gpu_library import GPULibrary
+from ingle.kernels.launch.kernel_library import KernelLibrary
+from ingle.kernels.launch.triton_library import TritonLibrary
+from ingle.kernels.matmul.quantized_gemv import QuantizedGemv
+from ingle.kernels.testing.host_build import HostModule, build_host_library
+from ingle.kernels.testing.host_library import HostLibrary
 
 # Measured weights rotate among so many bytes, several times every GPU's L2.
 _COLD_BYTES = 512 << 20
@@ -109,7 +109,7 @@ class Session:
         """Attention kernels on this device; on a CPU in Triton's interpreter."""
         if self.on_cpu:
             # Only for this: what it imports may be missing where there is a GPU.
-            interpreted: Any = importlib.import_module("ingle.kernels.interpreted_library")
+            interpreted: Any = importlib.import_module("ingle.kernels.testing.interpreted_library")
             return interpreted.InterpretedLibrary(variants)
         library = GPULibrary(self.driver, self._finder)
         library.prepare([], [CompilableAttention(variant) for variant in variants])

@@ -8,11 +8,11 @@ import torch
 from gpu.random_model import RandomWeights, llama_config
 from gpu.session import Session
 
-from ingle.backends.base import EngineKind, LoadSpec
+from ingle.backends.base.backend import EngineKind, LoadSpec
 from ingle.backends.cuda.model_files import ModelFiles
 from ingle.backends.cuda.model_source import ModelSource
-from ingle.backends.text.tokenizer import GapMark
-from ingle.models.config import ModelConfig
+from ingle.backends.text.tokenization.tokenizer import GapMark
+from ingle.models.config.model_config import ModelConfig
 from ingle.models.kv_type import KVType
 
 EIGHT_B = llama_config(

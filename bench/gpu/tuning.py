@@ -9,7 +9,7 @@ from gpu.bandwidth import cold_weights, copy_rate, product_launches
 from gpu.session import Session, Skipped
 from gpu.weights import KINDS, SHAPES, kinds_of
 
-from ingle.kernels.quantized_gemv import GemvVariant
+from ingle.kernels.matmul.quantized_gemv import GemvVariant
 
 SOURCES = {kind: f"{kind.lower()}.cuh" for kind in KINDS}
 COLUMNS = (1, 4, 8)

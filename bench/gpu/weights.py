@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import torch
 
-from ingle.kernels.dequantize import BLOCK_TYPES
-from ingle.kernels.nf4 import dynamic_values
-from ingle.kernels.nf4_tensor import NestedAbsmax, NF4Tensor
-from ingle.kernels.quantized_gemv import Repacked
-from ingle.kernels.quantized_tensor import QuantizedTensor
-from ingle.kernels.repacked_nf4 import repack_nf4
-from ingle.kernels.repacked_tensor import repack
+from ingle.kernels.formats.dequantize import BLOCK_TYPES
+from ingle.kernels.formats.nf4 import dynamic_values
+from ingle.kernels.formats.nf4_tensor import NestedAbsmax, NF4Tensor
+from ingle.kernels.formats.quantized_tensor import QuantizedTensor
+from ingle.kernels.formats.repacked_nf4 import repack_nf4
+from ingle.kernels.formats.repacked_tensor import repack
+from ingle.kernels.matmul.quantized_gemv import Repacked
 
 COMMON_KINDS = ("Q4_K", "Q6_K", "NF4")
 KINDS = (*COMMON_KINDS, "Q5_K", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1")

@@ -33,8 +33,13 @@ from identifier_values import Values
 from machine import RESULTS, describe, save
 from topics import own_sets
 
-from ingle.daemon.routing.finding import Finding, TextPart
-from ingle.daemon.routing.scanner import OwnWords, Scanner, make_scanner, structured_detectors
+from ingle.daemon.routing.detectors.finding import Finding, TextPart
+from ingle.daemon.routing.inspection.text_scanner import (
+    OwnWords,
+    Scanner,
+    make_scanner,
+    structured_detectors,
+)
 
 _COVERED = 0.8
 _RESULT = RESULTS / "privacy-identifiers.json"

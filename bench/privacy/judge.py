@@ -14,10 +14,10 @@ from pathlib import Path
 from machine import median, save
 from topics import own_sets
 
-from ingle.backends.base import EngineKind
-from ingle.backends.loading import create_backend, describe, make_load_spec
-from ingle.daemon.routing.detectors.classifier import PersonalClassifier
-from ingle.daemon.routing.judge import Opinion, judge
+from ingle.backends.base.backend import EngineKind
+from ingle.backends.selection.load_spec_builder import create_backend, describe, make_load_spec
+from ingle.daemon.routing.detectors.natural_language.personal_classifier import PersonalClassifier
+from ingle.daemon.routing.inspection.privacy_judge import Opinion, judge
 
 PROMPTS = 60
 

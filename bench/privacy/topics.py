@@ -32,14 +32,14 @@ from fillers import for_measuring
 from grammar import Grammar, plain
 from machine import RESULTS, save  # bench/, on the path beside this folder
 
-from ingle.daemon.routing.decision import Verdict
-from ingle.daemon.routing.detectors.classifier import PersonalClassifier
-from ingle.daemon.routing.detectors.names import NameDetector
-from ingle.daemon.routing.detectors.reading import Reader
-from ingle.daemon.routing.detectors.topics import TopicDetector
-from ingle.daemon.routing.finding import TextPart
-from ingle.daemon.routing.policy import Policy
-from ingle.daemon.routing.scanner import OwnWords, Scanner, make_scanner
+from ingle.daemon.routing.detectors.finding import TextPart
+from ingle.daemon.routing.detectors.natural_language.annotated_text import Reader
+from ingle.daemon.routing.detectors.natural_language.name_detector import NameDetector
+from ingle.daemon.routing.detectors.natural_language.personal_classifier import PersonalClassifier
+from ingle.daemon.routing.detectors.natural_language.topic_detector import TopicDetector
+from ingle.daemon.routing.inspection.text_scanner import OwnWords, Scanner, make_scanner
+from ingle.daemon.routing.policy.policy import Policy
+from ingle.daemon.routing.policy.policy_decision import Verdict
 
 SEED = 2026
 EACH = 5

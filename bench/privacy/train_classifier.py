@@ -18,9 +18,16 @@ from fillers import for_training
 from grammar import Grammar
 from numpy.typing import NDArray
 
-from ingle.daemon.routing.detectors.classifier import LinearWeights, best_passage
-from ingle.daemon.routing.detectors.features import BITS, features_of, features_of_whole
-from ingle.daemon.routing.detectors.reading import Reader
+from ingle.daemon.routing.detectors.natural_language.annotated_text import Reader
+from ingle.daemon.routing.detectors.natural_language.classifier_features import (
+    BITS,
+    features_of,
+    features_of_whole,
+)
+from ingle.daemon.routing.detectors.natural_language.personal_classifier import (
+    LinearWeights,
+    best_passage,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "daemon" / "routing" / "detectors" / "data" / "personal.bin"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from ..durable import write_durably
 from ..errors import NotFound
+from ..stores.durable_file import write_durably
 
 _ID = re.compile(r"batch_[0-9a-f]{24}")
 

@@ -11,7 +11,7 @@ import msgspec
 
 from ingle.models.failpoints import failpoint
 
-from ..durable import storage_error
+from ..stores.durable_file import storage_error
 from .batch_record import BatchUsage
 
 

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from ingle.backends.errors import WorkerDied
+from ingle.backends.base.errors import WorkerDied
 
 from ..errors import Problem, QueueFull, ShuttingDown, describe
 from .batch_input import BatchInput, BatchLine

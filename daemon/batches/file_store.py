@@ -14,10 +14,10 @@ from pathlib import Path
 import msgspec
 
 from ingle.models.failpoints import failpoint
-from ingle.models.sources.partial import sync_folder
+from ingle.models.sources.partial_file import sync_folder
 
-from ..durable import private_file, storage_error, write_durably
 from ..errors import NotFound
+from ..stores.durable_file import private_file, storage_error, write_durably
 
 PURPOSES = ("assistants", "batch", "fine-tune", "vision", "user_data", "evals")
 BATCH_LIFETIME = 30 * 24 * 3600

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .errors import UsageError
-from .output import visible
+from ..terminal.terminal_output import visible
+from .command_errors import UsageError
 
 _LARGEST = 1 << 24
 

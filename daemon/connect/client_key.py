@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ..keys import KeyLimitation, KeyRing, KeyStore
-from ..permission import Scope
-from .client import Client
-from .data_path import CannotEdit
+from ..access.api_keys import KeyLimitation, KeyRing, KeyStore
+from ..access.permission import Scope
+from ..config_editing.document_path import CannotEdit
+from .client_program import Client
 from .settings_file import SettingsFile
 
 ENOUGH = KeyLimitation(scopes=(Scope.INFERENCE, Scope.READ))

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from .block_document import BLOCK
-from .client import Client
-from .data_path import ABSENT, Item, find
+from ..config_editing.block_document import BLOCK
+from ..config_editing.document_path import ABSENT, Item, find
+from .client_program import Client
+from .connect_target import Places, Target
 from .settings_file import Setting, SettingsFile
-from .target import Places, Target
 
 
 def _continue_files(target: Target, places: Places) -> list[SettingsFile]:

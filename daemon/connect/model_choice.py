@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .client import Client
+from .client_program import Client
 
 _CODER = re.compile(r"cod(?:e|er|ing|estral)(?![a-z])|starcoder|devstral", re.IGNORECASE)
 _ROOM = 1.25

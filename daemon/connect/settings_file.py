@@ -8,9 +8,17 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from .block_document import BLOCK, BlockDocument
-from .data_path import ABSENT, CannotEdit, Item, changed, find, without, without_empty
-from .data_path import Path as DataPath
+from ..config_editing.block_document import BLOCK, BlockDocument
+from ..config_editing.document_path import (
+    ABSENT,
+    CannotEdit,
+    Item,
+    changed,
+    find,
+    without,
+    without_empty,
+)
+from ..config_editing.document_path import Path as DataPath
 
 NO_DARING = "It is written in a way that ingle does not dare to change."
 
@@ -143,15 +151,15 @@ def parse(text: str, form: str) -> Document:
 def _parser(form: str) -> Callable[[str], Document]:
     # Each brings a parser that the others need not wait for.
     if form == "json":
-        from .json_document import JSONDocument
+        from ..config_editing.json_document import JSONDocument
 
         return JSONDocument
     if form == "toml":
-        from .toml_document import TOMLDocument
+        from ..config_editing.toml_document import TOMLDocument
 
         return TOMLDocument
     if form == "yaml":
-        from .yaml_document import YAMLDocument
+        from ..config_editing.yaml_document import YAMLDocument
 
         return YAMLDocument
     return partial(BlockDocument, comment="--" if form == "lua" else '"')

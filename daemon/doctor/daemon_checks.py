@@ -5,9 +5,9 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from ..cli.output import format_bytes
-from .finding import Finding
-from .situation import Situation
+from ..terminal.terminal_output import format_bytes
+from .diagnostic import Finding
+from .system_state import Situation
 
 _FEWEST_FILES, _FEW_FILES = 128, 512
 _WORTH_TELLING = 512 * 2**20

@@ -14,7 +14,7 @@ from .daemon_checks import (
     check_port,
     check_settings,
 )
-from .finding import Finding
+from .diagnostic import Finding
 from .gpu_checks import (
     check_driver,
     check_gpu_memory,
@@ -30,7 +30,7 @@ from .machine_checks import (
     check_processor,
     check_wsl,
 )
-from .situation import Situation
+from .system_state import Situation
 
 CHECKS: dict[str, Callable[[Situation], Iterator[Finding]]] = {
     "settings": check_settings,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ..cli.client import DaemonClient
-from ..cli.errors import CommandError
-from ..config import Config
-from .situation import Daemon
+from ..cli.command_errors import CommandError
+from ..client.daemon_client import DaemonClient
+from ..settings.config import Config
+from .system_state import Daemon
 
 
 def find_daemon(config: Config) -> Daemon:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ingle.backends.hardware.machine import Gpu, LlamaBuild, Software
-from ingle.backends.own_engine import OLDEST_CAPABILITY, is_capable
+from ingle.backends.selection.own_engine import OLDEST_CAPABILITY, is_capable
 
-from ..cli.output import format_bytes
-from .commands import (
+from ..terminal.terminal_output import format_bytes
+from .diagnostic import Finding
+from .repair_commands import (
     install_cuda_extra,
     install_nvidia_driver,
     rebuild_llama_cpp,
     reinstall_llama_cpp,
     reinstall_torch,
 )
-from .finding import Finding
-from .situation import Situation
+from .system_state import Situation
 
 _DRIVERS = {"11": "450.80", "12": "525.60", "13": "580.65"}
 """The oldest driver for each major CUDA, which runs what was built for any minor one of it."""

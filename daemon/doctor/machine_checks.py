@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from ..cli.output import format_bytes
-from .finding import Finding
-from .situation import Situation
+from ..terminal.terminal_output import format_bytes
+from .diagnostic import Finding
+from .system_state import Situation
 
 GIB = 2**30
 _LEAST_MEMORY = 2 * GIB

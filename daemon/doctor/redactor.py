@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from ..routing.detectors.finding import TextPart
 from ..routing.detectors.own_words import OwnWords
-from ..routing.finding import TextPart
-from ..routing.scanner import make_scanner
+from ..routing.inspection.text_scanner import make_scanner
 
 _PATH = re.compile(r"(?<![\w.:/])(?:~|[A-Za-z]:)?[/\\](?:[^\s'\"(),:;]+)")
 _QUOTED = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"|“[^”\n]*”|`[^`\n]*`")

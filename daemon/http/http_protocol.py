@@ -13,8 +13,8 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from ..transport.peer import Connection, identify, own_uid
 from .body_writer import BodyWriter
-from .peer import Connection, identify, own_uid
 
 CONNECTION = "connection"
 """The key of the `Connection` in the ASGI scope's state."""

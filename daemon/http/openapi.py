@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from .error_shapes import SHAPES, error_type
+from .error_format import SHAPES, error_type
 from .route_spec import Parameter, RouteSpec, Stream
 
 ALWAYS = (400, 401, 403, 500)

@@ -8,10 +8,10 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ingle.backends.base import Priority
+from ingle.backends.base.backend import Priority
 
 from ..http.route_spec import Parameter
-from ..routing.wish import NO_WISH, ConsentToken, RouteWish, Wish
+from ..routing.policy.routing_preference import NO_WISH, ConsentToken, RouteWish, Wish
 
 _NO = frozenset({"", "0", "false", "no"})
 ClientName = Annotated[str, Meta(min_length=1, max_length=200)]

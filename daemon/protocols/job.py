@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from ingle.backends.base import GenerateRequest, SamplingParams
-from ingle.backends.conversation import Infill
+from ingle.backends.base.backend import GenerateRequest, SamplingParams
+from ingle.backends.base.conversation import Infill
 
-from ..lifecycle import Lease
-from ..routing.wish import NO_WISH, Wish
-from ..sampling import SamplingOptions, merge_sampling
+from ..lifecycle.model_manager import Lease
+from ..routing.policy.routing_preference import NO_WISH, Wish
+from .sampling_options import SamplingOptions, merge_sampling
 
 
 @dataclass(frozen=True, kw_only=True)

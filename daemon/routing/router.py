@@ -7,29 +7,29 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ingle.backends.base import EventSink, GenerateRequest
+from ingle.backends.base.backend import EventSink, GenerateRequest
 from ingle.backends.remote.providers import Provider
 
+from ..access.permission import current
 from ..errors import RouteRefused
-from ..permission import current
-from .consent import Agreement, ConsentBook, consent_binding
-from .decision import Verdict
-from .departure import Departure, depart
+from .detectors.finding import Sensitivity
 from .detectors.own_words import OwnWords
-from .exits import Exits
-from .finding import Sensitivity
-from .inspection import Inspected, Inspector
-from .judge import Generate, judge
-from .placeholders import PlaceholderMemories
-from .plan import Consideration, Plan
-from .policy import Policy, strictest
-from .policy_file import PolicyError
-from .request_parts import parts_digest
-from .route import AUTO
-from .route_names import PolicySource, RouteNames, Target
-from .taint import TaintStore, marks_of, request_traces, text_traces
-from .uncertainty import task_value
-from .wish import NO_WISH, Wish
+from .egress.egress_gateway import Exits
+from .egress.outbound_request import Departure, depart
+from .egress.placeholders import PlaceholderMemories
+from .escalation import task_value
+from .inspection.privacy_judge import Generate, judge
+from .inspection.request_inspector import Inspected, Inspector
+from .inspection.request_parts import parts_digest
+from .policy.consents import Agreement, ConsentBook, consent_binding
+from .policy.conversation_taint import TaintStore, marks_of, request_traces, text_traces
+from .policy.policy import Policy, strictest
+from .policy.policy_decision import Verdict
+from .policy.policy_file import PolicyError
+from .policy.route_definition import AUTO
+from .policy.route_resolver import PolicySource, RouteNames, Target
+from .policy.routing_plan import Consideration, Plan
+from .policy.routing_preference import NO_WISH, Wish
 
 log = logging.getLogger("ingle.daemon")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import plistlib
 from pathlib import Path
 
-from .launch import Launch
-from .service_system import ServiceFile, ServiceState
-from .system_command import Runner, must, run_command
+from .launch_command import Launch
+from .manager_command import Runner, must, run_command
+from .service_manager import ServiceFile, ServiceState
 
 LABEL = "org.ingle.daemon"
 

@@ -6,9 +6,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from .launch import Launch
-from .service_system import ServiceFile, ServiceState
-from .system_command import Runner, must, run_command
+from .launch_command import Launch
+from .manager_command import Runner, must, run_command
+from .service_manager import ServiceFile, ServiceState
 
 SOCKET, SERVICE = "ingle.socket", "ingle.service"
 _GRACE = 15

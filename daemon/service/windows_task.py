@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import PureWindowsPath
 from xml.sax.saxutils import escape
 
-from .launch import Launch
-from .service_system import ServiceFile, ServiceState
-from .system_command import Runner, must, run_command
+from .launch_command import Launch
+from .manager_command import Runner, must, run_command
+from .service_manager import ServiceFile, ServiceState
 
 TASK = "ingle"
 

@@ -1,5 +1,5 @@
 // Puts the parts of split attention together, rotates them back, and leaves them as the product after
-// them wants them. See kernels/attention_combine.py.
+// them wants them. See kernels/attention/attention_combine.py.
 #pragma once
 #include "hadamard.cuh"
 #include "head.cuh"

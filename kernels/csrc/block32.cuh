@@ -1,4 +1,4 @@
-// Q4_0, Q4_1, Q5_0 and Q5_1 weights as kernels/repacked_blocks.py lays them out (drawn in
+// Q4_0, Q4_1, Q5_0 and Q5_1 weights as kernels/formats/repacked_blocks.py lays them out (drawn in
 // docs/kernels.md): a row is tiles of 32 groups, the last one maybe of fewer; a tile is 16 bytes of
 // nibbles for each of its groups, 4 bytes of fifth bits for each where there are any, and the factor
 // (f16) of each, with the minimum (f16) behind it where there is one.

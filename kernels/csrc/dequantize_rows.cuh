@@ -1,5 +1,5 @@
 // Rows of weights as numbers: those that token ids name (an embedding), or some that follow one
-// another (for a product with a plain matrix). Every value is the one that kernels/dequantize.py
+// another (for a product with a plain matrix). Every value is the one that kernels/formats/dequantize.py
 // has, bit for bit; 16-bit ones are it, rounded once.
 //
 // A thread takes 16 weights, half of a group of 32: eight bytes of nibbles, and what its neighbour

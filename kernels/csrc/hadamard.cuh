@@ -1,4 +1,4 @@
-// The rotation of kernels/hadamard.py, in the order that is part of its contract.
+// The rotation of kernels/kv_cache/hadamard.py, in the order that is part of its contract.
 #pragma once
 #include "portable.cuh"
 

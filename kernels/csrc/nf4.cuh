@@ -1,4 +1,4 @@
-// NF4 weights as kernels/repacked_nf4.py lays them out (drawn in docs/kernels.md): a row is tiles of
+// NF4 weights as kernels/formats/repacked_nf4.py lays them out (drawn in docs/kernels.md): a row is tiles of
 // 1024 weights, the last one maybe shorter; a tile is 16 bytes of codes for each of its groups of 32,
 // low nibbles first, then one byte for each of its blocks of 64.
 //

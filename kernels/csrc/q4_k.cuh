@@ -1,4 +1,4 @@
-// Q4_K weights as kernels/repacked_super_blocks.py lays them out (drawn in docs/kernels.md): a row is tiles of four
+// Q4_K weights as kernels/formats/repacked_k_quants.py lays them out (drawn in docs/kernels.md): a row is tiles of four
 // super-blocks, the last one maybe of fewer; a tile is 16 bytes of nibbles for each of its groups,
 // then a header of 16 bytes for each of its super-blocks.
 #pragma once

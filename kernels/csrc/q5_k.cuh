@@ -1,4 +1,4 @@
-// Q5_K weights as kernels/repacked_super_blocks.py lays them out (drawn in docs/kernels.md): as Q4_K, with 4
+// Q5_K weights as kernels/formats/repacked_k_quants.py lays them out (drawn in docs/kernels.md): as Q4_K, with 4
 // bytes of fifth bits for each group of a tile between the nibbles and the headers.
 #pragma once
 #include "gemv.cuh"

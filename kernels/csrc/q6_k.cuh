@@ -1,4 +1,4 @@
-// Q6_K weights as kernels/repacked_super_blocks.py lays them out (drawn in docs/kernels.md): a row is tiles of
+// Q6_K weights as kernels/formats/repacked_k_quants.py lays them out (drawn in docs/kernels.md): a row is tiles of
 // four super-blocks, the last one maybe of fewer, then the scales (f16) of all its super-blocks. A
 // tile is 16 bytes of nibbles for each of its groups, 8 bytes of pairs of bits for each, and 2 signed
 // bytes of scales for each.

@@ -1,4 +1,4 @@
-// Q8_0 weights as kernels/repacked_blocks.py lays them out (drawn in docs/kernels.md): a row is tiles of 32
+// Q8_0 weights as kernels/formats/repacked_blocks.py lays them out (drawn in docs/kernels.md): a row is tiles of 32
 // groups, the last one maybe of fewer; a tile is the first 16 bytes of each of its groups, the last 16
 // of each, and the factor (f16) of each.
 #pragma once

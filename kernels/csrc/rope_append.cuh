@@ -1,6 +1,6 @@
 // What lies between the projections and the attention of a layer, in one launch: heads of queries and
 // keys are brought to length and rotated to their positions; keys and values go to their pages, in
-// the pages' type, and queries stay where they were. See kernels/rope_append.py.
+// the pages' type, and queries stay where they were. See kernels/attention/rope_append.py.
 #pragma once
 #include "hadamard.cuh"
 #include "head.cuh"

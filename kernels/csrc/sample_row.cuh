@@ -6,7 +6,7 @@
 #define BY_PLACE 1   // a draw along the vocabulary
 #define BY_RANK 2    // a draw along the logits in descending order
 
-// Parameters of one draw; kernels/sample.py fills them in.
+// Parameters of one draw; kernels/token_sampling.py fills them in.
 struct SampleRow {
   u64 seed, place;               // of the random number: a stream, and where in it
   u64 top_p;                     // times 2^53; that much or more keeps all

@@ -6,11 +6,11 @@ from enum import Enum
 
 import torch
 
-from ingle.kernels.activations import Activations
-from ingle.kernels.attention_input import AttentionInput
-from ingle.kernels.linear_layer import LinearLayer
+from ingle.kernels.attention.attention_input import AttentionInput
+from ingle.kernels.elementwise.activations import Activations
+from ingle.kernels.matmul.linear_layer import LinearLayer
 
-from ..config import ModelConfig
+from ..config.model_config import ModelConfig
 from .attention_context import AttentionContext
 from .parameters import Parameters
 from .rms_norm import RMSNorm

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ingle.kernels.activations import Activations
-from ingle.kernels.attention_input import AttentionInput
+from ingle.kernels.attention.attention_input import AttentionInput
+from ingle.kernels.elementwise.activations import Activations
 
 
 class AttentionContext(Protocol):

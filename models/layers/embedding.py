@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
+from ingle.kernels.formats.prepared_weight import PreparedWeight
 from ingle.kernels.operations import Operations
-from ingle.kernels.prepared_weight import PreparedWeight
 
 
 class Embedding:

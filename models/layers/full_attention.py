@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from ingle.kernels.activations import Activations
-from ingle.kernels.attention_input import AttentionInput
-from ingle.kernels.prepare_heads import prepare_heads_reference
+from ingle.kernels.attention.attention_input import AttentionInput
+from ingle.kernels.attention.norm_rope import prepare_heads_reference
+from ingle.kernels.elementwise.activations import Activations
 
-from ..config import ModelConfig
+from ..config.model_config import ModelConfig
 
 # Scores of so many queries at a time, so that memory grows with the sequence, not its square.
 _QUERIES = 256

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ingle.kernels.activations import Activations
-from ingle.kernels.gated_activation import GateActivation
+from ingle.kernels.elementwise.activations import Activations
+from ingle.kernels.elementwise.gated_activation import GateActivation
 
-from ..config import Activation, ModelConfig
+from ..config.model_config import Activation, ModelConfig
 from .parameters import Parameters
 
 

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import torch
 
-from ingle.kernels.linear_layer import LinearLayer
+from ingle.kernels.formats.prepared_weight import PreparedWeight
+from ingle.kernels.matmul.linear_layer import LinearLayer
 from ingle.kernels.operations import Operations
-from ingle.kernels.prepared_weight import PreparedWeight
 
 from ..errors import InvalidModel, UnsupportedModel
-from ..weights import Weight, Weights
+from ..weights.weights import Weight, Weights
 from .embedding import Embedding
 from .rms_norm import RMSNorm
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from ingle.kernels.activations import Activations
+from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.operations import Operations
 
 

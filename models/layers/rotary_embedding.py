@@ -6,7 +6,7 @@ import torch
 
 from ingle.kernels.operations import Operations
 
-from ..config import RopeConfig
+from ..config.model_config import RopeConfig
 
 RotaryTables = tuple[torch.Tensor, torch.Tensor]
 

@@ -7,12 +7,12 @@ from typing import ClassVar, Protocol
 
 import torch
 
-from ingle.kernels.key_bias import KeyBias
-from ingle.kernels.linear_layer import LinearLayer
+from ingle.kernels.kv_cache.key_bias import KeyBias
+from ingle.kernels.matmul.linear_layer import LinearLayer
 from ingle.kernels.operations import Operations
 
-from ..config import ModelConfig
-from ..weights import Weights
+from ..config.model_config import ModelConfig
+from ..weights.weights import Weights
 from .attention import Attention
 from .attention_context import AttentionContext
 from .parameters import Parameters

@@ -13,10 +13,10 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ..folder_files import CONFIG
-from ..reference import SAFETENSORS
-from .finding import Finding, file_findings, hub_file_name, hub_name, plain_name
-from .tree import files_below
+from ..model_reference import SAFETENSORS
+from ..safetensors.folder_files import CONFIG
+from .folder_walk import files_below
+from .found_model import Finding, file_findings, hub_file_name, hub_name, plain_name
 
 _PREFIX = "models--"
 _COMMIT = re.compile("[0-9a-f]{40}")

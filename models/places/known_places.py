@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from .finding import Place
+from .found_model import Place
 from .hugging_face import find_in_hugging_face_cache
 from .llama_cpp_cache import find_in_llama_cpp_cache
 from .lm_studio import find_in_lm_studio

@@ -15,7 +15,7 @@ from typing import cast
 
 import msgspec
 
-from .finding import Finding, file_findings, hub_file_name, plain_name
+from .found_model import Finding, file_findings, hub_file_name, plain_name
 
 _LARGEST_NOTE = 1 << 20
 _DIGEST = re.compile("[0-9a-f]{64}")

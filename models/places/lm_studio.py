@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from ..folder_files import CONFIG
-from ..reference import SAFETENSORS
-from .finding import Finding, file_findings, hub_file_name, hub_name, plain_name
+from ..model_reference import SAFETENSORS
+from ..safetensors.folder_files import CONFIG
+from .found_model import Finding, file_findings, hub_file_name, hub_name, plain_name
 
 
 def find_in_lm_studio(folder: Path) -> Iterator[Finding]:

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from ..errors import ModelError
-from ..path_descriptions import PathDescriptions, as_text
-from ..stored_model import StoredModel, clean_text
-from .finding import Finding, Place
-from .naming import free_name
+from ..metadata.description_cache import PathDescriptions, as_text
+from ..metadata.stored_model import StoredModel, clean_text
+from .found_model import Finding, Place
+from .place_names import free_name
 
 logger = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from ..stored_model import FirstMessage
-from .finding import Finding, hub_name, unreadable
+from ..metadata.stored_model import FirstMessage
+from .found_model import Finding, hub_name, unreadable
 
 _KIND = "application/vnd.ollama.image."
 _DIGEST = re.compile("sha256[:-]([0-9a-f]{64})")

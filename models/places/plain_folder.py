@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..folder_files import CONFIG
-from .finding import Finding, file_findings, plain_name
-from .tree import files_below
+from ..safetensors.folder_files import CONFIG
+from .folder_walk import files_below
+from .found_model import Finding, file_findings, plain_name
 
 _DEPTH = 4
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from ingle.backends.base import EngineKind, LoadSpec
+from ingle.backends.base.backend import EngineKind, LoadSpec
 from ingle.models.errors import SourceUnavailable
 from ingle.models.file_lock import FileLock
-from ingle.models.sources.package_index import (
+from ingle.models.sources.package_index_source import (
     _ClientRun,  # pyright: ignore[reportPrivateUsage]  # a source keeps one file of the archive
     find_client,
 )

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from ingle.backends.base import Delta, EngineKind, GenerateRequest, LoadSpec
-from ingle.backends.errors import LoadFailed, WorkerDied
-from ingle.backends.local import LocalBackend
+from ingle.backends.base.backend import Delta, EngineKind, GenerateRequest, LoadSpec
+from ingle.backends.base.errors import LoadFailed, WorkerDied
+from tests.harness.local_backend import LocalBackend
 
 MakeSpec = Callable[..., LoadSpec]
 

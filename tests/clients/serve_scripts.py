@@ -10,14 +10,14 @@ import sys
 
 import msgspec
 
-from ingle.backends.base import EngineKind, LoadSpec
-from ingle.daemon.http import server
+from ingle.backends.base.backend import EngineKind, LoadSpec
+from ingle.daemon.load_planning.load_planner import LoadOptions, ModelPreparer, Preparation
 from ingle.daemon.main import main
-from ingle.daemon.preparation import LoadOptions, ModelPreparer, Preparation
-from ingle.models.gguf import read_header
-from ingle.models.memory_needs import MemoryNeeds
-from ingle.models.stored_model import StoredModel
-from ingle.models.task import ModelTask
+from ingle.daemon.server import daemon_server
+from ingle.models.fit.memory_needs import MemoryNeeds
+from ingle.models.gguf.gguf_header import read_header
+from ingle.models.metadata.stored_model import StoredModel
+from ingle.models.model_task import ModelTask
 
 SCRIPT = "script.json"
 _BATCH = 8192
@@ -49,5 +49,5 @@ class ScriptPreparer(ModelPreparer):
 
 
 if __name__ == "__main__":
-    server.ModelPreparer = ScriptPreparer  # where the daemon builds its parts
+    daemon_server.ModelPreparer = ScriptPreparer  # where the daemon builds its parts
     sys.exit(main(["serve", *sys.argv[1:]]))

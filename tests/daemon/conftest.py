@@ -16,7 +16,7 @@ import httpx
 import msgspec
 import pytest
 
-from ingle.backends.base import (
+from ingle.backends.base.backend import (
     Backend,
     Delta,
     Embedded,
@@ -37,35 +37,40 @@ from ingle.backends.base import (
     Tokenized,
     TokenizeRequest,
 )
-from ingle.backends.errors import BackendError, WorkerDied, WrongTask
-from ingle.backends.local import LocalBackend
-from ingle.backends.page_map import PagesSink
-from ingle.daemon.aliases import AliasTable
+from ingle.backends.base.errors import BackendError, WorkerDied, WrongTask
+from ingle.backends.base.kv_page_map import PagesSink
 from ingle.daemon.batches.batch_manager import BatchManager
-from ingle.daemon.config import Config
-from ingle.daemon.events import EventHub
-from ingle.daemon.gauges import GaugePublisher
-from ingle.daemon.generations import GenerationRegistry
-from ingle.daemon.http.server import Server, batch_width, make_server
-from ingle.daemon.http.sockets import bind_tcp, bind_unix
-from ingle.daemon.lifecycle import ModelManager
-from ingle.daemon.limits import Limits
-from ingle.daemon.loaded_model import LoadedModel
-from ingle.daemon.memory import MemorySnapshot
-from ingle.daemon.paths import find_paths
-from ingle.daemon.preparation import LoadOptions, ModelPreparer, Preparation, Preparer
-from ingle.daemon.pulls import PullManager
-from ingle.daemon.room import RoomTimes
-from ingle.daemon.routing.exits import Exits
-from ingle.daemon.routing.make_router import make_router
+from ingle.daemon.event_hub import EventHub
+from ingle.daemon.generations.generation import GenerationRegistry
+from ingle.daemon.library.aliases import AliasTable
+from ingle.daemon.library.pulls import PullManager
+from ingle.daemon.lifecycle.model_manager import ModelManager
+from ingle.daemon.lifecycle.owner_limits import Limits
+from ingle.daemon.load_planning.load_planner import (
+    LoadOptions,
+    ModelPreparer,
+    Preparation,
+    Preparer,
+)
+from ingle.daemon.machine.memory_reader import MemorySnapshot
+from ingle.daemon.memory.memory_allocator import RoomTimes
+from ingle.daemon.model_process.loaded_model import LoadedModel
+from ingle.daemon.routing.egress.egress_gateway import Exits
+from ingle.daemon.routing.router_factory import make_router
+from ingle.daemon.server.daemon_server import Server, batch_width, make_server
+from ingle.daemon.server.gauge_publisher import GaugePublisher
 from ingle.daemon.services import Services, canonical_name
+from ingle.daemon.settings.config import Config
+from ingle.daemon.settings.paths import find_paths
+from ingle.daemon.transport.sockets import bind_tcp, bind_unix
 from ingle.models.catalog import Catalog
 from ingle.models.errors import ModelNotFound
+from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.kv_type import KVType
-from ingle.models.memory_needs import MemoryNeeds
-from ingle.models.store import ModelStore
-from ingle.models.stored_model import Manifest, StoredModel, write_manifest
-from ingle.models.task import ModelTask
+from ingle.models.metadata.stored_model import Manifest, StoredModel, write_manifest
+from ingle.models.model_task import ModelTask
+from ingle.models.store.model_store import ModelStore
+from tests.harness.local_backend import LocalBackend
 
 MIB = 2**20
 GIB = 2**30

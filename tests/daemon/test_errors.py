@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ingle.backends import errors as backends
+from ingle.backends.base import errors as backends
 from ingle.daemon import errors
 from ingle.models import errors as models
-from ingle.models.task import ModelTask
+from ingle.models.model_task import ModelTask
 
 TREES: list[Any] = [
     kind

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from ingle.daemon.cli.chat import find_socket
-from ingle.daemon.config import load_config
+from ingle.daemon.cli.chat.chat import find_socket
 from ingle.daemon.main import COMMANDS, main
+from ingle.daemon.settings.config import load_config
 
 HEAVY = [
     *("httpx", "starlette", "uvicorn", "msgspec", "textual", "rich", "huggingface_hub", "torch"),
@@ -111,7 +111,7 @@ def test_help_of_each_command(capsys: pytest.CaptureFixture[str], command: str) 
     assert main([command, "--help"]) == 0
     captured = capsys.readouterr()
     assert captured.err == ""
-    assert captured.out.startswith(f"usage: ingle {COMMANDS[command]}")
+    assert captured.out.startswith(f"usage: ingle {COMMANDS[command].rpartition('.')[2]}")
     assert max(map(len, captured.out.splitlines())) <= 80
     assert main(["help", command]) == 0
     assert capsys.readouterr().out == captured.out
@@ -142,7 +142,7 @@ def test_failure_that_nobody_expected_keeps_its_trace(monkeypatch: pytest.Monkey
     def fail(arguments: list[str]) -> int:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("ingle.daemon.cli.ps.main", fail)
+    monkeypatch.setattr("ingle.daemon.cli.server.ps.main", fail)
     with pytest.raises(ZeroDivisionError):
         main(["ps"])
 
@@ -174,7 +174,7 @@ def test_interrupt_is_quiet(
     def interrupt(arguments: list[str]) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ingle.daemon.cli.ps.main", interrupt)
+    monkeypatch.setattr("ingle.daemon.cli.server.ps.main", interrupt)
     assert main(["ps"]) == 130
     assert capsys.readouterr() == ("", "")
 
@@ -200,7 +200,7 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
 
 
 def test_commands_import_nothing_heavy(tmp_path: Path) -> None:
-    modules = sorted(set(COMMANDS.values()) - {"serve"})
+    modules = sorted(set(COMMANDS.values()) - {"server.serve"})
     program = "from importlib import import_module as load\n" + "\n".join(
         f"load('ingle.daemon.cli.{module}')" for module in modules
     )
@@ -247,7 +247,7 @@ def test_plain_is_chosen(
         chosen.update(options)
         return 0
 
-    monkeypatch.setattr("ingle.tui.plain.main.run_plain", run_plain)
+    monkeypatch.setattr("ingle.tui.plain.plain_main.run_plain", run_plain)
     assert main([*arguments, "--temp", "smollm2"] if arguments else []) == 0
     assert chosen["temporary"] == bool(arguments)
     assert chosen["model"] == ("smollm2" if arguments else None)

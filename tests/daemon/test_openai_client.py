@@ -90,7 +90,7 @@ async def test_the_client_raises_its_own_errors(daemon: RunningDaemon) -> None:
 
 
 async def test_an_error_in_a_stream_is_raised_by_the_client(run_daemon: DaemonFactory) -> None:
-    from ingle.backends.process import WorkerProcess
+    from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 
     async with (
         run_daemon(script={"die_at": 5}, create_backend=WorkerProcess) as daemon,

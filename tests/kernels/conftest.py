@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from ingle.kernels.dequantize import BLOCK_TYPES
-from ingle.kernels.quantized_tensor import QuantizedTensor
+from ingle.kernels.formats.dequantize import BLOCK_TYPES
+from ingle.kernels.formats.quantized_tensor import QuantizedTensor
 
 MakeQuantized = Callable[..., QuantizedTensor]
 

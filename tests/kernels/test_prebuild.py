@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ingle.kernels.attention_variant import AttentionVariant, attention_variants
-from ingle.kernels.build import Compiler
-from ingle.kernels.compilable_attention import CompilableAttention
-from ingle.kernels.cubin_finder import CubinFinder, prebuilt_path
+from ingle.kernels.attention.attention_variant import AttentionVariant, attention_variants
+from ingle.kernels.attention.compilable_attention import CompilableAttention
+from ingle.kernels.build.cubin_finder import CubinFinder, prebuilt_path
+from ingle.kernels.build.cuda_compilers import Compiler
+from ingle.kernels.build.kernel_source import kernel_source, kernel_sources
 from ingle.kernels.errors import CompileFailed
-from ingle.kernels.kernel_source import kernel_source, kernel_sources
 from ingle.kernels.prebuild import MANIFEST, Job, all_jobs, prebuild
 
 SMALL = AttentionVariant("attend_split", 64, "f16", "f16", 16)

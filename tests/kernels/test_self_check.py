@@ -9,18 +9,18 @@ import pytest
 import torch
 from gpu.weights import random_weight
 
-from ingle.kernels.activations import Activations
-from ingle.kernels.key_bias import KeyBias
-from ingle.kernels.kv_append import kv_append
-from ingle.kernels.pages import Pages
-from ingle.kernels.prepared_weight import PreparedWeight
-from ingle.kernels.quantized_pages import QuantizedPages
-from ingle.kernels.quantized_tensor import QuantizedTensor
+from ingle.kernels.elementwise.activations import Activations
+from ingle.kernels.elementwise.rope import rotary_tables
+from ingle.kernels.formats.prepared_weight import PreparedWeight
+from ingle.kernels.formats.quantized_tensor import QuantizedTensor
+from ingle.kernels.formats.repacked_tensor import repack
+from ingle.kernels.formats.weight_kind import kind_of
+from ingle.kernels.kv_cache.key_bias import KeyBias
+from ingle.kernels.kv_cache.kv_append import kv_append
+from ingle.kernels.kv_cache.kv_pages import Pages
+from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedPages
 from ingle.kernels.reference_operations import ReferenceOperations
-from ingle.kernels.repacked_tensor import repack
-from ingle.kernels.rope import rotary_tables
 from ingle.kernels.self_check import CHECKED_PAGES, HeadShape, SelfCheck
-from ingle.kernels.weight_kind import kind_of
 
 CPU = torch.device("cpu")
 HEADS = HeadShape(heads=4, kv_heads=2, head_size=64)

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from ingle.models.catalog import Catalog, CatalogEntry, Location, URLLocation
-from ingle.models.ggml import TENSOR_TYPES
-from ingle.models.store import ModelStore
+from ingle.models.gguf.ggml_types import TENSOR_TYPES
+from ingle.models.store.model_store import ModelStore
 
 UINT32, INT32, FLOAT32, BOOL, STRING, ARRAY, UINT64 = 4, 5, 6, 7, 8, 9, 10
 _CODES = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}

@@ -19,7 +19,7 @@ import pytest
 
 from ingle.models.catalog import Catalog
 from ingle.models.errors import HashMismatch, InvalidModel, ModelError, SourceUnavailable
-from ingle.models.store import ModelStore
+from ingle.models.store.model_store import ModelStore
 
 if TYPE_CHECKING:
     from .conftest import FileServer, GGUFBuilder, MakeStore, ServeHub
@@ -32,7 +32,7 @@ import os, sys
 import httpx
 from pathlib import Path
 from ingle.models.catalog import Catalog, CatalogEntry, URLLocation
-from ingle.models.store import ModelStore
+from ingle.models.store.model_store import ModelStore
 root, source, size, digest = sys.argv[1:]
 entry = CatalogEntry(
     name="tiny", tag="1b", description="d", licence="MIT", parameters=1, quantization="q",
@@ -54,7 +54,7 @@ def quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_wait(seconds: float, cancelled: object) -> None:
         return
 
-    monkeypatch.setattr("ingle.models.sources.http._wait", no_wait)
+    monkeypatch.setattr("ingle.models.sources.http_source._wait", no_wait)
 
 
 @pytest.fixture

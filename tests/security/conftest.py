@@ -17,15 +17,15 @@ from typing import Any
 import httpx
 import pytest
 
-from ingle.models.stored_model import Manifest, write_manifest
+from ingle.models.metadata.stored_model import Manifest, write_manifest
 
 SERVE = """
 import sys
-from ingle.backends.base import EngineKind, LoadSpec
+from ingle.backends.base.backend import EngineKind, LoadSpec
 from ingle.daemon.http import server
 from ingle.daemon.main import main
-from ingle.daemon.preparation import Preparation
-from ingle.models.memory_needs import MemoryNeeds
+from ingle.daemon.load_planning.load_planner import Preparation
+from ingle.models.fit.memory_needs import MemoryNeeds
 
 class Scripted:
     def __init__(self, config, resolve, **more):

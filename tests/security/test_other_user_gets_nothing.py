@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import pytest
 
-from ingle.daemon.keys import KeyStore
-from ingle.daemon.paths import UnsafeFolder, make_private_folder
+from ingle.daemon.access.api_keys import KeyStore
+from ingle.daemon.settings.paths import UnsafeFolder, make_private_folder
 
 if TYPE_CHECKING:
     from .conftest import WatchedDaemon
@@ -260,9 +260,10 @@ def test_what_another_user_put_into_tmp_is_not_used(
     shared = open_home.parent / "tmp"
     shared.mkdir()
     shared.chmod(0o1777)
-    monkeypatch.setattr("ingle.daemon.paths.TEMPORARY", shared)
+    monkeypatch.setattr("ingle.daemon.settings.paths.TEMPORARY", shared)
     monkeypatch.setattr(
-        "ingle.daemon.paths.private_temporary_folder", lambda temporary=shared: shared / "ingle-0"
+        "ingle.daemon.settings.paths.private_temporary_folder",
+        lambda temporary=shared: shared / "ingle-0",
     )
     ours = shared / "ingle-0"
 

@@ -13,8 +13,8 @@ import httpx
 import pytest
 import trustme
 
-from ingle.daemon.keys import KeyLimitation, KeyStore
-from ingle.daemon.permission import Scope
+from ingle.daemon.access.api_keys import KeyLimitation, KeyStore
+from ingle.daemon.access.permission import Scope
 
 if TYPE_CHECKING:
     from .conftest import WatchedDaemon

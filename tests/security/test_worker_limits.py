@@ -14,7 +14,7 @@ import msgspec
 import psutil
 import pytest
 
-from ingle.backends.base import (
+from ingle.backends.base.backend import (
     Delta,
     EngineKind,
     GenerateRequest,
@@ -23,12 +23,12 @@ from ingle.backends.base import (
     ModelInfo,
 )
 from ingle.backends.confinement import confine as confine_module
-from ingle.backends.confinement.call_filter import filter_program
+from ingle.backends.confinement.access_policy import Workplace, worker_workplace
 from ingle.backends.confinement.confine import file_rules
-from ingle.backends.confinement.file_rules import landlock_version
-from ingle.backends.confinement.system_calls import CallNumbers, call_numbers
-from ingle.backends.confinement.workplace import Workplace, worker_workplace
-from ingle.backends.process import WorkerProcess
+from ingle.backends.confinement.landlock_rules import landlock_version
+from ingle.backends.confinement.seccomp_filter import filter_program
+from ingle.backends.confinement.syscall_numbers import CallNumbers, call_numbers
+from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="made of what Linux has")
 needs_landlock = pytest.mark.skipif(landlock_version() == 0, reason="this kernel has no Landlock")
@@ -184,7 +184,7 @@ IN_CONFINEMENT = """
 import sys
 from pathlib import Path
 from ingle.backends.confinement.confine import confine
-from ingle.backends.confinement.workplace import Workplace
+from ingle.backends.confinement.access_policy import Workplace
 confine(Workplace(reads=(Path(sys.argv[1]),)))
 """
 

@@ -28,11 +28,11 @@ import pyte
 import pytest
 from textual.pilot import Pilot
 
-from ingle.tui.app import ChatApp
-from ingle.tui.client import DaemonClient
-from ingle.tui.screens.chat import ChatScreen
-from ingle.tui.transcript.transcript import Transcript
-from ingle.tui.widgets.composer import Composer
+from ingle.tui.app.chat_app import ChatApp
+from ingle.tui.app.chat_screen import ChatScreen
+from ingle.tui.client.daemon_client import DaemonClient
+from ingle.tui.transcript.view.transcript import Transcript
+from ingle.tui.widgets.composer.composer import Composer
 
 Json = dict[str, Any]
 

@@ -8,10 +8,10 @@ from copy import copy
 
 import msgspec
 
-from .compaction import Compaction
-from .ids import new_id
+from .automatic_title import automatic_title
+from .compaction_record import Compaction
 from .message import Message
-from .title import automatic_title
+from .message_ids import new_id
 
 
 class ChatSettings(msgspec.Struct, kw_only=True):

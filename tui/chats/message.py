@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from .ids import new_id
+from .message_ids import new_id
 
 Role = Literal["user", "assistant"]
 Ending = Literal["answered", "length", "stopped", "failed", "interrupted"]

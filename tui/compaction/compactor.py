@@ -10,22 +10,22 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from ..api import Delta, Finished, Loading, Routed, Started, Thought
 from ..chats.chat import Chat
-from ..chats.compaction import Compaction
-from ..chats.view import ViewEntry, view_entries
-from ..client import DaemonClient
-from ..errors import ClientError
-from ..generation import Generation, new_generation_id
-from ..turn_request import TurnRequest
-from .check import Refused, check_answer, check_saving
-from .corrections import corrections, standing
-from .instruction import answer_grammar, instruction
-from .notes import Notes
-from .planner import INSTRUCTION
-from .quotes import Quote, find_quotes
-from .selection import Selection, select
-from .sizes import Sizes, measure
+from ..chats.compaction_record import Compaction
+from ..chats.context_view import ViewEntry, view_entries
+from ..chats.turn_request import TurnRequest
+from ..client.api_types import Delta, Finished, Loading, Routed, Started, Thought
+from ..client.client_errors import ClientError
+from ..client.daemon_client import DaemonClient
+from ..client.generation_stream import Generation, new_generation_id
+from .compaction_planner import INSTRUCTION
+from .compaction_range import Selection, select
+from .extraction.corrections import corrections, standing
+from .extraction.verbatim_quotes import Quote, find_quotes
+from .summary_check import Refused, check_answer, check_saving
+from .summary_notes import Notes
+from .summary_prompt import answer_grammar, instruction
+from .token_sizes import Sizes, measure
 
 MODEL_SHARE = 0.45
 """The part of the notes that the model writes; the rest is for the user's own words."""

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..commands import COMMANDS, Command
-from .completion import Completion
-from .fuzzy import rank
-from .mentions import as_mention
-from .templates import Template
-from .trigger import Trigger
+from ..commands.command_table import COMMANDS, Command
+from ..text.fuzzy_match import rank
+from .completion_item import Completion
+from .completion_trigger import Trigger
+from .file_mentions import as_mention
+from .prompt_templates import Template
 
 if TYPE_CHECKING:
     from .file_index import FileIndex

@@ -9,7 +9,7 @@ from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
-from .mentions import resolve
+from .file_mentions import resolve
 
 MAX_FILES = 50_000
 WALK_SECONDS = 2.0

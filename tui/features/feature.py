@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING
 
-from ..api import GaugesEvent, PagesEvent, PullProgress
+from ..client.api_types import GaugesEvent, PagesEvent, PullProgress
 
 if TYPE_CHECKING:
-    from ..host import ChatHost
-    from ..preferences import Preferences
-    from ..prompt import Prompt
-    from ..transcript.transcript import Transcript
-    from ..turn import Turn
-    from ..turn_request import TurnRequest
+    from ..chats.queued_prompt import Prompt
+    from ..chats.turn_request import TurnRequest
+    from ..session.turn import Turn
+    from ..settings.preferences import Preferences
+    from ..transcript.view.transcript import Transcript
+    from .chat_host import ChatHost
 
 Handler = Callable[[str], Awaitable[None] | None]
 """Runs a command with its argument, "" where none was given."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..api import TokenCounts
 from ..chats.chat import Chat
-from ..chats.view import view_entries
-from ..client import DaemonClient
-from ..errors import ClientError
-from .context_use import REPLY_RESERVE, ContextPart, ContextUse, context_parts, context_use
-from .token_ledger import TokenLedger
+from ..chats.context_view import view_entries
+from ..client.api_types import TokenCounts
+from ..client.client_errors import ClientError
+from ..client.daemon_client import DaemonClient
+from .context_usage import REPLY_RESERVE, ContextPart, ContextUse, context_parts, context_use
+from .token_count_cache import TokenLedger
 
 Request = Sequence[dict[str, str]]
 RESERVE_PARTS = 8

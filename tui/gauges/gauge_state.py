@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from .. import wording
-from ..api import GaugesEvent, LoadedModel, ModelEntry, PagesEvent, PullProgress
 from ..chats.message import MessageFacts
-from .context_use import ContextUse
-from .memory_bars import MemoryUse, binary_size, memory_uses
-from .page_cells import evicted_pages
+from ..client.api_types import GaugesEvent, LoadedModel, ModelEntry, PagesEvent, PullProgress
+from ..text import number_format
+from .context_usage import ContextUse
+from .memory_usage import MemoryUse, binary_size, memory_uses
+from .page_map_cells import evicted_pages
 from .speed_meter import Speed, SpeedMeter
 
 IDLE_MODELS = 3
@@ -103,7 +103,7 @@ class GaugeState(msgspec.Struct):
         names = {model.name for model in running}
         for name, pull in self.pulls.items():
             part = pull.received / pull.total if pull.total else 0.0
-            rows.append(ModelRow("↓", name, wording.percent(part), part))
+            rows.append(ModelRow("↓", name, number_format.percent(part), part))
         names |= self.pulls.keys()
         idle = [m for m in self.models if m.installed and m.writes and m.name not in names]
         for entry in idle[:IDLE_MODELS]:
@@ -113,7 +113,7 @@ class GaugeState(msgspec.Struct):
 
 def _process_row(model: LoadedModel, size: str) -> ModelRow:
     if model.state == "starting":
-        return ModelRow("◐", model.name, wording.percent(model.fraction), model.fraction)
+        return ModelRow("◐", model.name, number_format.percent(model.fraction), model.fraction)
     if model.state == "ready":
         return ModelRow("●", model.name, size)
     return ModelRow("○", model.name, model.state)

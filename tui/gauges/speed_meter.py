@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from ..api import GaugesEvent, LoadedModel
+from ..client.api_types import GaugesEvent, LoadedModel
 
 WINDOW = 60
 """Seconds that are remembered."""

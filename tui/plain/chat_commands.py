@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from ..chats.chat import Chat
 from ..chats.message import Message
-from ..sampling_options import THINKING, changed_sampling
+from ..commands.sampling_options import THINKING, changed_sampling
 
 if TYPE_CHECKING:
-    from .files import Files
-    from .session import PlainSession
+    from .attached_files import Files
+    from .plain_session import PlainSession
 
 TEMPLATES = "prompts"
 """The folder of templates, within the one of settings."""
@@ -97,7 +97,7 @@ class ChatCommands:
         session.send(new.strip(), prompt.attachments, edits=prompt)
 
     def _branch(self) -> None:
-        from ..chats.branch import branch_off
+        from ..chats.branch_off import branch_off
 
         session = self._session
         source = session.chat
@@ -165,7 +165,7 @@ class ChatCommands:
 
     def _template(self, name: str) -> None:
         """Send a saved prompt, after asking for what belongs into its places."""
-        from ..composing.templates import PLACE, load_templates
+        from ..composing.prompt_templates import PLACE, load_templates
 
         session = self._session
         folder = None if session.folders is None else session.folders.config / TEMPLATES
@@ -190,7 +190,7 @@ class ChatCommands:
             self._session.send(text.strip())
 
     def _in_editor(self, text: str) -> str | None:
-        from ..composing.external_editor import EditorFailed, edit_text
+        from ..terminal.external_editor import EditorFailed, edit_text
 
         try:
             return edit_text(text)
@@ -199,8 +199,8 @@ class ChatCommands:
             return None
 
     def _copy(self) -> None:
-        from ..clipboard import copy
-        from ..transcript.cleaning import clean
+        from ..terminal.clipboard import copy
+        from ..text.terminal_safe_text import clean
 
         answer = self._last("assistant")
         if answer is None or not answer.content:

@@ -6,15 +6,23 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from .. import wording
-from ..chats.compaction import Compaction
+from ..chats.compaction_record import Compaction
 from ..chats.message import Message
-from ..compaction.planner import Fill, Step, fill_of, fits, is_worth_it, last_size, next_step
-from ..errors import ClientError
+from ..client.client_errors import ClientError
+from ..compaction.compaction_planner import (
+    Fill,
+    Step,
+    fill_of,
+    fits,
+    is_worth_it,
+    last_size,
+    next_step,
+)
+from ..text import number_format
 
 if TYPE_CHECKING:
     from ..compaction.compactor import Compactor, Progress
-    from .session import PlainSession
+    from .plain_session import PlainSession
 
 SHOWN_PARTS = 10
 NOTHING_CHANGED = "Nothing was changed."
@@ -57,7 +65,7 @@ class ContextCommands:
         step = next_step(fill)
         if step is Step.NOTHING or not is_worth_it(self._session.chat):
             return
-        full = f"{wording.percent(fill.share)} of the context is full."
+        full = f"{number_format.percent(fill.share)} of the context is full."
         if step is Step.COMPACT:
             self._session.output.line(f"{full} The next prompt sums up what was said earlier.")
         else:
@@ -65,7 +73,7 @@ class ContextCommands:
 
     def make_room(self, characters: int) -> bool:
         """Make room for a prompt of so many characters; False where it is not to be sent."""
-        from ..compaction.sizes import CHARACTERS_A_TOKEN
+        from ..compaction.token_sizes import CHARACTERS_A_TOKEN
 
         fill = self._fill
         if next_step(fill) is Step.COMPACT and is_worth_it(self._session.chat):
@@ -81,7 +89,7 @@ class ContextCommands:
 
     def _choose(self, fill: Fill, size: int) -> bool:
         """Have somebody say what to do with a prompt that does not fit; whether to send it."""
-        from ..compaction.choices import CHOICES, full_sentence
+        from ..compaction.context_full_choices import CHOICES, full_sentence
 
         session = self._session
         session.output.line(full_sentence(fill.used, size, fill.context))
@@ -105,10 +113,10 @@ class ContextCommands:
         self, focus: str = "", chain: Sequence[Compaction] | None = None, replaces: str = ""
     ) -> str | None:
         """Sum up what was said earlier; why it could not be, None where it was."""
-        from ..compaction.applying import apply
-        from ..compaction.check import Refused
+        from ..compaction.apply_compaction import apply
         from ..compaction.compactor import Compactor
-        from ..compaction.warm_up import begin_warm_up
+        from ..compaction.context_prefill import begin_warm_up
+        from ..compaction.summary_check import Refused
 
         session = self._session
         if not session.can_ask():
@@ -136,12 +144,15 @@ class ContextCommands:
     def _tell_progress(self, progress: Progress) -> None:
         words = progress.words
         if progress.written:
-            words = f"{wording.tokens(progress.written)} tokens written"
+            words = f"{number_format.tokens(progress.written)} tokens written"
         self._session.output.news(f"Summing up: {words}.")
 
     def _tell_made(self, made: Compaction) -> None:
         what = "trimmed" if made.trims else "summed up"
-        before, after = wording.tokens(made.tokens_before), wording.tokens(made.tokens_after)
+        before, after = (
+            number_format.tokens(made.tokens_before),
+            number_format.tokens(made.tokens_after),
+        )
         turns = f"{made.turns} turn{'' if made.turns == 1 else 's'}"
         read = "" if made.trims else " /summary reads the summary."
         self._session.output.line(
@@ -163,8 +174,8 @@ class ContextCommands:
             self._session.output.error(problem, "The question is not sent.")
 
     def _undo(self) -> None:
-        from ..compaction.applying import undo
-        from ..compaction.check import Refused
+        from ..compaction.apply_compaction import undo
+        from ..compaction.summary_check import Refused
 
         session = self._session
         try:
@@ -176,9 +187,9 @@ class ContextCommands:
 
     def _trim(self) -> str | None:
         """Leave out old attachments and long texts; why it could not be, None where it was."""
-        from ..compaction.applying import apply
-        from ..compaction.check import Refused
-        from ..compaction.trim import measured_trim
+        from ..compaction.apply_compaction import apply
+        from ..compaction.attachment_trim import measured_trim
+        from ..compaction.summary_check import Refused
 
         session = self._session
         name = session.model.name if session.model is not None else None
@@ -215,9 +226,9 @@ class ContextCommands:
             self._undo()
 
     def _edit_summary(self, shown: Compaction) -> None:
-        from ..compaction.applying import apply
-        from ..compaction.editing import edited
-        from ..composing.external_editor import EditorFailed, edit_text
+        from ..compaction.apply_compaction import apply
+        from ..compaction.edited_summary import edited
+        from ..terminal.external_editor import EditorFailed, edit_text
 
         session = self._session
         name = session.model.name if session.model is not None else None
@@ -231,7 +242,9 @@ class ContextCommands:
             return
         changed = session.wait(edited(session.client, session.chat, name, text))
         apply(session.chat, session.history, changed, replaces=shown.id)
-        session.output.line(f"Kept: {wording.tokens(changed.tokens_after)} tokens are sent now.")
+        session.output.line(
+            f"Kept: {number_format.tokens(changed.tokens_after)} tokens are sent now."
+        )
 
     # Pins
 
@@ -265,7 +278,7 @@ class ContextCommands:
 
     def _context(self) -> None:
         from ..gauges.context_counter import ContextCounter
-        from ..gauges.context_use import Role, savings
+        from ..gauges.context_usage import Role, savings
 
         session = self._session
         counter = ContextCounter()
@@ -277,23 +290,25 @@ class ContextCommands:
         counter.look(session.chat, counter.model)
         use = counter.use(last_size(session.chat)[1], session.chat.settings.sampling)
         about = "" if use.exact else "About "
-        of = f" of {wording.tokens(use.context)}" if use.context else ""
-        session.output.line(f"{about}{wording.tokens(use.used)}{of} tokens are in use.")
+        of = f" of {number_format.tokens(use.context)}" if use.context else ""
+        session.output.line(f"{about}{number_format.tokens(use.used)}{of} tokens are in use.")
         for role in Role:
             if use.roles[role]:
-                session.output.line(f"{role.word}: {wording.tokens(use.roles[role])}.")
+                session.output.line(f"{role.word}: {number_format.tokens(use.roles[role])}.")
         largest = sorted(counter.parts, key=lambda part: -part.tokens)[:SHOWN_PARTS]
         session.output.line("The largest:")
         for part in largest:
             text = " ".join(part.text[:200].split())
-            session.output.line(f"{wording.tokens(part.tokens)} tokens, {part.role.word}: {text}")
+            session.output.line(
+                f"{number_format.tokens(part.tokens)} tokens, {part.role.word}: {text}"
+            )
         saved = savings(session.chat, counter.parts, counter.estimate)
         for name, tokens in (("compact", saved.compact), ("trim", saved.trim)):
             if tokens:
-                session.output.line(f"/{name} saves about {wording.tokens(tokens)}.")
+                session.output.line(f"/{name} saves about {number_format.tokens(tokens)}.")
 
     def _stats(self) -> None:
-        from ..gauges.figures import answer_rows, chat_rows
+        from ..commands.answer_statistics import answer_rows, chat_rows
 
         path = self._session.chat.path
         answers = [m for m in path if m.role == "assistant" and not m.is_open]

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .. import wording
 from ..chats.chat import Chat
+from ..text import number_format
 
 if TYPE_CHECKING:
+    from ..history.chat_search import SearchHit
+    from ..history.database.row_reads import ChatSummary
+    from ..history.history_store import HistoryStore
     from ..history.imports.import_chats import ImportReport
-    from ..history.reading import ChatSummary
-    from ..history.search import SearchHit
-    from ..history.store import HistoryStore
-    from .session import PlainSession
+    from .plain_session import PlainSession
 
 SHOWN_CHATS = 20
 SHOWN_MESSAGES = 4
@@ -61,8 +61,8 @@ class HistoryCommands:
             self._show(store, hits[index].chat, hits[index].message)
 
     def _find(self, text: str) -> None:
-        from ..history.query import parse_query
-        from ..history.snippet import SnippetMaker
+        from ..history.search_query import parse_query
+        from ..history.search_snippet import SnippetMaker
 
         output = self._session.output
         terms = parse_query(text).terms
@@ -95,7 +95,7 @@ class HistoryCommands:
 
     def _show(self, store: HistoryStore, name: str, at: str | None) -> None:
         """Go over to a chat, and read out the end of it, or what was found in it."""
-        from ..history.opening import load_at
+        from ..history.chat_opening import load_at
 
         session = self._session
         chat = load_at(store, name, at)
@@ -180,13 +180,13 @@ class HistoryCommands:
         if store is None:
             return
         if not argument:
-            from ..history.imports.read_file import KNOWN
+            from ..history.imports.import_file_reader import KNOWN
 
             session.output.error("Say which file: /import FILE.", KNOWN)
             return
 
         def progress(report: ImportReport) -> bool:
-            read, new = wording.tokens(report.seen), wording.tokens(report.messages)
+            read, new = number_format.tokens(report.seen), number_format.tokens(report.messages)
             session.output.news(f"{read} chats read, {new} messages new.")
             return True
 
@@ -203,7 +203,7 @@ class HistoryCommands:
         elif not self._session.reader.is_person:
             output.error("/encrypt needs somebody who types.")
         else:
-            from .unlock import change_encryption
+            from .passphrase_prompt import change_encryption
 
             change_encryption(store, argument, self._session)
 

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterable
 from typing import TextIO
 
-from .. import wording
-from ..transcript.cleaning import clean
-from .output import PlainOutput
+from ..text import number_format
+from ..text.terminal_safe_text import clean
+from .plain_output import PlainOutput
 
 CONTINUES = "\\"
 """At its end a line says that the prompt goes on."""
@@ -106,7 +106,7 @@ class LineReader:
                 return line.rstrip("\n")
             while line and not line.endswith("\n"):
                 line = self._source.readline(LONGEST_LINE)
-            limit = wording.tokens(LONGEST_LINE)
+            limit = number_format.tokens(LONGEST_LINE)
             self._output.error(f"A line of more than {limit} characters is left out.")
         return None
 

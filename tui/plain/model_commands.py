@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from .. import wording
-from ..api import ModelEntry, PullProgress
-from ..model_choice import custom_model, find_model
-from ..model_requests import load_with, parse_context, unload
-from ..pulling import pull
+from ..client.api_types import ModelEntry, PullProgress
+from ..client.model_pull import pull
+from ..client.model_requests import load_with, parse_context, unload
+from ..session.model_choice import custom_model, find_model
+from ..text import number_format
 
 if TYPE_CHECKING:
-    from .session import PlainSession
+    from .plain_session import PlainSession
 
 
 class ModelCommands:
@@ -69,10 +69,10 @@ class ModelCommands:
         if not session.can_ask():
             return
         assert session.model is not None
-        name, wanted = session.model.name, wording.tokens(context)
+        name, wanted = session.model.name, number_format.tokens(context)
         session.output.line(f"Loading {name} with {wanted} tokens of context; its cache is lost.")
         loaded = session.wait(load_with(session.client, name, context))
-        got = wording.tokens(loaded.context)
+        got = number_format.tokens(loaded.context)
         asked = "" if loaded.context == context else f", not the {wanted} asked for"
         session.output.line(f"{name} has {got} tokens of context{asked}.")
 
@@ -94,7 +94,7 @@ class ModelCommands:
 
     def offer_pull(self, model: ModelEntry) -> bool:
         """Ask whether to fetch the model that is talked to, and do so; whether it is here then."""
-        size = f" ({wording.size(model.size)})" if model.size else ""
+        size = f" ({number_format.size(model.size)})" if model.size else ""
         self._session.output.line(f"{model.name}{size} is not on this machine yet.")
         if not self._session.reader.is_person:
             self._session.output.error(f"{model.name} is missing.", f"`ingle pull {model.name}`.")
@@ -124,14 +124,14 @@ def _described(model: ModelEntry) -> str:
     where = "on this machine" if model.installed else "can be downloaded"
     if model.state == "ready":
         where = "loaded"
-    size = f", {wording.size(model.size)}" if model.size else ""
+    size = f", {number_format.size(model.size)}" if model.size else ""
     return f"{model.name}{size}, {where}"
 
 
 def _pull_line(progress: PullProgress) -> str:
     parts = [f"Downloading {progress.model}"]
     if progress.total:
-        parts.append(wording.percent(progress.received / progress.total))
+        parts.append(number_format.percent(progress.received / progress.total))
     if progress.eta is not None:
-        parts.append(f"{wording.remaining(progress.eta)} left")
+        parts.append(f"{number_format.remaining(progress.eta)} left")
     return f"{', '.join(parts)}."

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .session import PlainSession
+    from .plain_session import PlainSession
 
 
 class ProgramCommands:
@@ -25,8 +25,8 @@ class ProgramCommands:
         }
 
     def _redact(self, text: str) -> None:
-        from ..privacy.redaction import redact
-        from ..privacy.scanner import scan
+        from ..privacy.pii_scanner import scan
+        from ..privacy.text_redaction import redact
 
         prompts = [message for message in self._session.chat.path if message.role == "user"]
         text = text or (prompts[-1].text if prompts else "")
@@ -39,24 +39,24 @@ class ProgramCommands:
         self._session.output.line(redact(text, findings))
 
     def _doctor(self) -> None:
-        from .. import examination
+        from ..commands import doctor_report
 
         session = self._session
         env = dict(os.environ)
         size = shutil.get_terminal_size()
-        shown = examination.size_fact(env, size.columns, size.lines, sync=False)
-        daemon, memory = session.wait(examination.daemon_facts(session.client))
+        shown = doctor_report.size_fact(env, size.columns, size.lines, sync=False)
+        daemon, memory = session.wait(doctor_report.daemon_facts(session.client))
         name = session.model.name if session.model is not None else None
         facts = [
-            *examination.program_facts(),
-            *examination.terminal_facts(env, shown)[:-1],
-            *examination.clipboard_facts(env),
-            *examination.machine_facts([], memory),
+            *doctor_report.program_facts(),
+            *doctor_report.terminal_facts(env, shown)[:-1],
+            *doctor_report.clipboard_facts(env),
+            *doctor_report.machine_facts([], memory),
             *daemon,
             ("model", name or "none"),
-            *examination.place_facts(session.folders),
+            *doctor_report.place_facts(session.folders),
         ]
-        speed = examination.speed_of(session.chat.path)
+        speed = doctor_report.speed_of(session.chat.path)
         if speed:
             facts.append(("last answer", speed))
         for title, value in facts:

@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ..errors import ClientError
-from ..history.errors import HistoryError
-from ..privacy.route import ASK, AUTO, LOCAL, chosen_route
-from ..privacy.routed_request import routed
-from ..privacy.routing import Explanation, LedgerTotals, Routing, read_routing, read_totals
-from ..privacy.sent import ledger_sentence, sent_sentence
+from ..client.client_errors import ClientError
+from ..client.routing_requests import Explanation, LedgerTotals, Routing, read_routing, read_totals
+from ..history.database.history_errors import HistoryError
+from ..privacy.chat_route import ASK, AUTO, LOCAL, chosen_route
+from ..privacy.egress_summary import ledger_sentence, sent_sentence
+from ..privacy.route_consent import routed
 
 if TYPE_CHECKING:
-    from ..turn_request import TurnRequest
-    from .session import PlainSession
+    from ..chats.turn_request import TurnRequest
+    from .plain_session import PlainSession
 
 CHOICES = (AUTO, LOCAL, ASK)
 

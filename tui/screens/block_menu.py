@@ -13,9 +13,9 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from ..features.block_actions import actions
-from ..transcript.block_walk import Stop
-from ..transcript.transcript import KEYS, Action
+from ..transcript.view.block_actions import actions
+from ..transcript.view.block_navigation import Stop
+from ..transcript.view.transcript import KEYS, Action
 
 WORDS: dict[Action, str] = {
     "copy": "Copy",

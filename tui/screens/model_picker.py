@@ -14,10 +14,9 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from .. import wording
-from ..api import ModelEntry, ModelList
-from ..model_choice import custom_model
-from ..model_words import (
+from ..client.api_types import ModelEntry, ModelList
+from ..session.model_choice import custom_model
+from ..session.model_descriptions import (
     WARM,
     download_sentence,
     facts,
@@ -27,7 +26,8 @@ from ..model_words import (
     group_models,
     lacks_room,
 )
-from ..transcript.cleaning import clean
+from ..text import number_format
+from ..text.terminal_safe_text import clean
 
 MARKS = {"ready": "●", "stopped": "○", "downloading": "↓", "available": "·", "failed": "✗"}
 KEYS = "p pull · u unload · d delete · c compare · / filter · esc closes"
@@ -142,7 +142,7 @@ class ModelPicker(ModalScreen[Picked | None]):
         parts: list[tuple[str, str]] = [
             (f"{mark} ", style),
             (f"{name:<{name_width}} ", "" if model.writes else "$muted"),
-            (f"{wording.size(model.size) if model.size else '':>7} ", "$muted"),
+            (f"{number_format.size(model.size) if model.size else '':>7} ", "$muted"),
         ]
         if not model.writes or not model.chat:
             parts.append(("does not chat", "$muted"))
@@ -152,9 +152,9 @@ class ModelPicker(ModalScreen[Picked | None]):
             parts.append((f"{model.quantization or '':<7}", "$muted"))
         speed = self._speeds.get(model.name)
         if width >= 80:
-            parts.append((f"{wording.speed(speed) if speed else '':<9}", "$accent"))
+            parts.append((f"{number_format.speed(speed) if speed else '':<9}", "$accent"))
         elif speed is not None and model.name != self._current:
-            parts.append((wording.speed(speed), "$accent"))
+            parts.append((number_format.speed(speed), "$accent"))
         if model.name == self._current:
             parts.append(("in use", "$primary"))
         return Content.assemble(*parts)
@@ -177,7 +177,7 @@ class ModelPicker(ModalScreen[Picked | None]):
                 )
             )
         extra = [
-            f"{wording.speed(self._speeds[model.name])} measured here"
+            f"{number_format.speed(self._speeds[model.name])} measured here"
             if model.name in self._speeds
             else "",
             f"{clean(model.draft)} guesses for it" if model.draft else "",

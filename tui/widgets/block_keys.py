@@ -7,9 +7,9 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from ..features.block_actions import actions
-from ..transcript.block_walk import Stop
-from ..transcript.transcript import KEYS
+from ..transcript.view.block_actions import actions
+from ..transcript.view.block_navigation import Stop
+from ..transcript.view.transcript import KEYS
 
 WORDS = {
     "menu": "menu",

@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from .. import wording
+from ..text import number_format
 
 if TYPE_CHECKING:
     from ..compaction.compactor import Progress
@@ -53,13 +53,13 @@ class CompactionBar(Widget):
 
 def suggestion_text(share: float) -> BarText:
     """That compacting would be a good idea; `share` of the context is full."""
-    words = f"{wording.percent(share)} of the context is full"
+    words = f"{number_format.percent(share)} of the context is full"
     return BarText(words, "F6 compacts · esc hides this", "F6 compacts · esc")
 
 
 def notice_text(share: float, seconds: int) -> BarText:
     """That it will begin by itself."""
-    words = f"{wording.percent(share)} of the context is full: compacting in {seconds} s"
+    words = f"{number_format.percent(share)} of the context is full: compacting in {seconds} s"
     return BarText(words, "esc holds it off", "esc: no", style="$warning")
 
 
@@ -68,9 +68,9 @@ def progress_text(progress: Progress) -> BarText:
     words = progress.words
     if progress.written:
         plural = "" if progress.written == 1 else "s"
-        words = f"{wording.tokens(progress.written)} token{plural} written"
+        words = f"{number_format.tokens(progress.written)} token{plural} written"
     elif progress.computed:
-        words = f"reading {wording.tokens(progress.computed)} tokens"
+        words = f"reading {number_format.tokens(progress.computed)} tokens"
     if progress.seconds >= 1:
         words += f" · {progress.seconds:.0f} s"
     keys, brief = "esc leaves all as it was", "esc stops"

@@ -10,21 +10,21 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from .. import wording
 from ..chats.message import Message
-from ..notices import answer_failed
-from ..path_entries import entry_of, path_entries
-from ..privacy.route import route_to
-from ..transcript.cleaning import clean
-from ..transcript.entries import AnswerEntry
-from ..transcript.transcript import Transcript
-from ..turn import Turn
-from ..turn_request import TurnRequest
+from ..chats.turn_request import TurnRequest
+from ..privacy.chat_route import route_to
+from ..session.failure_notices import answer_failed
+from ..session.path_entries import entry_of, path_entries
+from ..session.turn import Turn
+from ..text import number_format
+from ..text.terminal_safe_text import clean
+from ..transcript.entries.all_entries import AnswerEntry
+from ..transcript.view.transcript import Transcript
 
 if TYPE_CHECKING:
     from ..chats.chat import Chat
-    from ..chats.history import History
-    from ..client import DaemonClient
+    from ..chats.history_protocol import History
+    from ..client.daemon_client import DaemonClient
 
 NO_ROOM = frozenset({"memory_busy", "insufficient_memory"})
 """What the daemon says of a model that has no room beside those that answer."""
@@ -152,14 +152,14 @@ class ComparedModel(Vertical):
             return ""
         if turn.ending is None and turn.first_token_seconds is None:
             if turn.loading is not None and turn.loading < 1:
-                return f"starting {wording.percent(turn.loading)}"
+                return f"starting {number_format.percent(turn.loading)}"
             return "reading" if turn.prompt_tokens else "waiting"
         parts = [
-            wording.speed(turn.speed) if turn.speed else "",
-            f"first {wording.duration(turn.first_token_seconds)}"
+            number_format.speed(turn.speed) if turn.speed else "",
+            f"first {number_format.duration(turn.first_token_seconds)}"
             if turn.first_token_seconds is not None
             else "",
-            f"{wording.tokens(turn.tokens)} token{'' if turn.tokens == 1 else 's'}",
+            f"{number_format.tokens(turn.tokens)} token{'' if turn.tokens == 1 else 's'}",
             turn.ending if turn.ending in ("stopped", "failed") else "",
         ]
         return " · ".join(part for part in parts if part)

@@ -8,8 +8,8 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-from ..prompt import Prompt
-from ..transcript.cleaning import clean
+from ..chats.queued_prompt import Prompt
+from ..text.terminal_safe_text import clean
 
 SHOWN = 3
 

@@ -7,9 +7,9 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from .. import wording
-from ..api import PullProgress
-from ..transcript.cleaning import clean
+from ..client.api_types import PullProgress
+from ..text import number_format
+from ..text.terminal_safe_text import clean
 
 WORDS = {"resolving": "looking for it", "verifying": "checking that it arrived whole"}
 
@@ -38,7 +38,7 @@ class PullBar(Widget):
         room = self.size.width - name.cell_length - facts.cell_length - 2
         if not progress.total or room < 8 or progress.status != "downloading":
             return Content.assemble(name, facts).truncate(self.size.width, ellipsis=True)
-        full, empty = wording.bar(progress.received / progress.total, min(40, room))
+        full, empty = number_format.bar(progress.received / progress.total, min(40, room))
         return Content.assemble(name, (full, "$primary"), (empty, "$edge"), "  ", facts)
 
     def _facts(self, progress: PullProgress) -> str:
@@ -47,16 +47,19 @@ class PullBar(Widget):
         parts: list[str] = []
         wide = self.size.width >= 70
         if progress.total:
-            parts.append(wording.percent(progress.received / progress.total))
+            parts.append(number_format.percent(progress.received / progress.total))
             if wide:
-                done, total = wording.size(progress.received), wording.size(progress.total)
+                done, total = (
+                    number_format.size(progress.received),
+                    number_format.size(progress.total),
+                )
                 parts.append(f"{done} of {total}")
         else:
-            parts.append(wording.size(progress.received))
+            parts.append(number_format.size(progress.received))
         if progress.bytes_per_second:
-            parts.append(f"{wording.size(progress.bytes_per_second)}/s")
+            parts.append(f"{number_format.size(progress.bytes_per_second)}/s")
         if progress.eta is not None:
-            parts.append(f"{wording.remaining(progress.eta)} left")
+            parts.append(f"{number_format.remaining(progress.eta)} left")
         if self.size.width >= 100:
             parts.append("esc leaves it running")
         return " · ".join(parts)

@@ -7,7 +7,7 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from ..privacy.route import Route, route_to
+from ..privacy.chat_route import Route, route_to
 
 
 class RouteLine(Widget):

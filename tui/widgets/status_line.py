@@ -10,16 +10,16 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from .. import wording
-from ..api import LoadedModel
 from ..chats.message import MessageFacts
-from ..gauges.context_use import ContextUse, Role
-from ..gauges.figures import reuse
-from ..gauges.memory_bars import MemoryUse, binary_size
-from ..gauges.shares import shares
-from .context_ribbon import percent, ribbon_line
-from .memory_bar import memory_bar
-from .signs import Piece, signs
+from ..client.api_types import LoadedModel
+from ..commands.answer_statistics import reuse
+from ..gauges.apportionment import shares
+from ..gauges.context_usage import ContextUse, Role
+from ..gauges.memory_usage import MemoryUse, binary_size
+from ..text import number_format
+from .gauges.context_ribbon import percent, ribbon_line
+from .gauges.glyph_text import Piece, signs
+from .gauges.memory_bar import memory_bar
 
 WIDEST_RIBBON = 40
 BAR_WIDTH = 12
@@ -92,7 +92,7 @@ class StatusLine(Widget):
             return 0
         if self.size.width < 60:
             return len(percent(use))
-        return len(f"ctx {wording.tokens(use.used)} / {wording.tokens(use.context)}")
+        return len(f"ctx {number_format.tokens(use.used)} / {number_format.tokens(use.context)}")
 
     def _use(self) -> ContextUse:
         """The roles, or the numbers of the last answer where nobody told the roles."""
@@ -116,11 +116,11 @@ class StatusLine(Widget):
         return signs(pieces)
 
     def _speed(self) -> str:
-        return "" if self.status.speed is None else wording.speed(self.status.speed)
+        return "" if self.status.speed is None else number_format.speed(self.status.speed)
 
     def _first_token(self) -> str:
         seconds = self.status.first_token
-        return "" if seconds is None else f"first token {wording.duration(seconds)}"
+        return "" if seconds is None else f"first token {number_format.duration(seconds)}"
 
 
 def memory_status_line(status: MemoryStatus, width: int) -> Content:
@@ -152,5 +152,5 @@ def _cache_part(status: MemoryStatus) -> Content:
     amounts = (status.kv_used, status.kv_kept, max(0, capacity - taken))
     counted = zip("█▒·", shares(amounts, BAR_WIDTH), STYLES, strict=True)
     cells: list[Piece] = [(glyph * cells, style) for glyph, cells, style in counted if cells]
-    numbers = f" {wording.tokens(taken)}/{wording.tokens(capacity)}"
+    numbers = f" {number_format.tokens(taken)}/{number_format.tokens(capacity)}"
     return signs([("kv ", "$muted"), *cells, numbers])

@@ -11,11 +11,11 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from .. import wording
-from ..api import ModelEntry
-from ..model_choice import Offer, offered_models
-from ..model_words import download_sentence, facts, fit_sentence
-from ..transcript.cleaning import clean
+from ..client.api_types import ModelEntry
+from ..session.model_choice import Offer, offered_models
+from ..session.model_descriptions import download_sentence, facts, fit_sentence
+from ..text import number_format
+from ..text.terminal_safe_text import clean
 
 KEYS = (
     ("enter", "send"),
@@ -91,9 +91,9 @@ class Welcome(Widget, can_focus=False):
         return Content("\n").join(blocks)
 
     def _ready(self, model: ModelEntry) -> list[Content]:
-        parts = [wording.size(model.size) if model.size else "", model.licence or ""]
+        parts = [number_format.size(model.size) if model.size else "", model.licence or ""]
         if model.context:
-            parts.append(f"{wording.tokens(model.context)} tokens of context")
+            parts.append(f"{number_format.tokens(model.context)} tokens of context")
         known = " · ".join(clean(part) for part in parts if part)
         lines = [Content.assemble(clean(model.name), (f"  {known}", "$muted"))]
         if self.temporary:
@@ -157,7 +157,7 @@ class Welcome(Widget, can_focus=False):
     def _offer_row(self, offer: Offer, width: int, chosen: bool) -> Content:
         mark = ("› ", "bold $primary") if chosen else ("  ", "")
         name = (f"{clean(offer.model.name):<{width}}", "bold" if chosen else "$muted")
-        size = wording.size(offer.model.size) if offer.model.size else ""
+        size = number_format.size(offer.model.size) if offer.model.size else ""
         return Content.assemble(mark, name, (f"  {size:>7}  {offer.reason:<26}", "$muted"))
 
     def on_focus(self) -> None:

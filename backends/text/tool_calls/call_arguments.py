@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-from .json_repair import quoted, read_value
-from .json_text import read_text
-from .text_source import Steps, TextSource
+from ..streaming.json_repair import quoted, read_value
+from ..streaming.json_strings import read_text
+from ..streaming.text_source import Steps, TextSource
 
 
 def read_arguments(

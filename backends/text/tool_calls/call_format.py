@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from ..streaming.text_source import Steps, TextSource
 from .call_sink import CallSink
-from .text_source import Steps, TextSource
 
 
 class Body(Protocol):

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any, cast
 
-from ...conversation import Tool
-from ..answer_parser import CallArguments, CallStart, Part, Text
+from ...base.conversation import Tool
+from .answer_parts import CallArguments, CallStart, Part, Text
 
 
 class CallSink:

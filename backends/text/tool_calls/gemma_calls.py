@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..streaming.json_repair import read_value
+from ..streaming.text_source import Steps, TextSource
 from .call_sink import CallSink
 from .json_calls import LONGEST_NAME, JsonCalls
-from .json_repair import read_value
-from .text_source import Steps, TextSource
 
 QUOTE = '<|"|>'
 _JSON = JsonCalls()

@@ -6,12 +6,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..streaming.json_repair import read_value
+from ..streaming.json_strings import read_text
+from ..streaming.text_source import Steps, TextSource
 from .call_arguments import read_arguments
 from .call_sink import CallSink
-from .json_repair import read_value
-from .json_text import read_text
 from .pythonic_calls import read_pythonic
-from .text_source import Steps, TextSource
 
 LONGEST_NAME = 256
 _NAMES = frozenset({"name", "tool_name", "tool", "function_name"})

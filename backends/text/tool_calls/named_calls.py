@@ -6,10 +6,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..streaming.text_source import Steps, TextSource
 from .call_arguments import read_arguments
 from .call_sink import CallSink
 from .json_calls import LONGEST_NAME, JsonCalls
-from .text_source import Steps, TextSource
 
 _JSON = JsonCalls()
 _NAME = re.compile(r"[^\s<>{}\[\]\"'`|]+")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, cast
 
-from .argument_kinds import alternatives, kinds, typed
-from .json_repair import quoted
+from ..streaming.json_repair import quoted
+from .argument_types import alternatives, kinds, typed
 
 _ITEM = "item"
 _DEEPEST = 50

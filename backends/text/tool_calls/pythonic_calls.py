@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from ..streaming.json_repair import quoted, read_value
+from ..streaming.text_source import Steps, TextSource
 from .call_sink import CallSink
-from .json_repair import quoted, read_value
-from .text_source import Steps, TextSource
 
 _LONGEST_NAME = 256
 _NAME = re.compile(r"[A-Za-z_][\w.\-]*")

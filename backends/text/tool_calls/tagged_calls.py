@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from .argument_kinds import is_text, kinds, typed
+from ..streaming.json_repair import quoted
+from ..streaming.json_strings import escaped
+from ..streaming.tag_finder import pass_until
+from ..streaming.text_source import Steps, TextSource
+from .argument_types import is_text, kinds, typed
 from .call_arguments import read_arguments
 from .call_sink import CallSink
 from .json_calls import LONGEST_NAME
-from .json_repair import quoted
-from .json_text import escaped
 from .nested_tags import nested_value
-from .tag_finder import pass_until
-from .text_source import Steps, TextSource
 
 _NAME = re.compile(r"[^\s<>{}\[\]\"'`|]+")
 _SAID = re.compile(r'(string|type)="([a-z]+)"')

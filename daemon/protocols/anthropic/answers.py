@@ -6,9 +6,9 @@ import hashlib
 
 import msgspec
 
-from ingle.backends.base import FinishReason
+from ingle.backends.base.backend import FinishReason
 
-from ..collected import Collected
+from ..answer_builder import Collected
 from .types import (
     Message,
     OutputBlock,

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from ...errors import InvalidBody, UnsupportedField
-from ...http.body import parse
+from ...http.request_body import parse
 
 Identifier = Annotated[str, Meta(min_length=1, max_length=512)]
 

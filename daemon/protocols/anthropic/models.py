@@ -13,7 +13,7 @@ from starlette.responses import Response
 from ingle.models.errors import ModelError
 
 from ...errors import AnthropicError, InvalidBody, RequestError, describe
-from ...http.responses import JSON
+from ...http.json_response import JSON
 from ...http.route_spec import Endpoint, Parameter
 
 HEADER = Parameter(

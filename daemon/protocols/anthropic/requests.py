@@ -7,17 +7,17 @@ import secrets
 
 import msgspec
 
-from ingle.backends.base import GenerateRequest, Grammar, GrammarKind, Priority
-from ingle.backends.conversation import ChatMessage, Reasoning, Tool, ToolChoice
+from ingle.backends.base.backend import GenerateRequest, Grammar, GrammarKind, Priority
+from ingle.backends.base.conversation import ChatMessage, Reasoning, Tool, ToolChoice
 
 from ...errors import InvalidBody
-from ...sampling import merge_sampling, stop_strings
-from ...structured_output import only_one
 from ..ingle_options import wish_of
 from ..job import Job
-from ..origin import Origin
+from ..request_origin import Origin
+from ..sampling_options import merge_sampling, stop_strings
+from ..structured_output import only_one
 from .blocks import json_object
-from .conversation import chat_messages
+from .messages import chat_messages
 from .types import InputTool, MessagesRequest, OutputFormat, PromptRequest, ToolChoiceField
 
 # A tool of Anthropic's servers, or one whose schema only Anthropic's models know: bash_20250124.

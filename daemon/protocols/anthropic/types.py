@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from ...sampling import SamplingOptions
 from ..ingle_options import IngleOptions
-from .conversation import Content, Messages
+from ..sampling_options import SamplingOptions
+from .messages import Content, Messages
 
 ToolName = Annotated[str, Meta(min_length=1, max_length=256)]
 Effort = Literal["low", "medium", "high", "xhigh", "max"]

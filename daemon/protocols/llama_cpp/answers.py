@@ -8,12 +8,12 @@ from typing import Any, cast
 import msgspec
 from msgspec import UNSET
 
-from ingle.backends.base import Delta, Event, Finished, FinishReason, Started, TokenLogprobs
+from ingle.backends.base.backend import Delta, Event, Finished, FinishReason, Started, TokenLogprobs
 
-from ...lifecycle import Lease
-from ...sampling import merge_sampling
-from ..collected import Collected, CollectedAnswer
+from ...lifecycle.model_manager import Lease
+from ..answer_builder import Collected, CollectedAnswer
 from ..job import Job
+from ..sampling_options import merge_sampling
 from .line_guard import LineGuard
 from .types import Completion, StopType, Timings, TokenProbabilities, TokenProbability
 

@@ -10,20 +10,20 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base import ModelInfo
+from ingle.backends.base.backend import ModelInfo
 from ingle.models.errors import ModelError
-from ingle.models.gguf import read_header
-from ingle.models.stored_model import StoredModel
+from ingle.models.gguf.gguf_header import read_header
+from ingle.models.metadata.stored_model import StoredModel
 
 from ...errors import RequestError
-from ...http.responses import JSON
+from ...http.json_response import JSON
 from ...http.route_spec import Parameter, RouteSpec
-from ...loaded_model import LoadedModel
-from ...model_run import ModelState
-from ...preparation import LoadOptions
-from ...sampling import SamplingOptions, merge_sampling
+from ...load_planning.load_planner import LoadOptions
+from ...model_process.loaded_model import LoadedModel
+from ...model_process.model_run import ModelState
 from ...services import Services
-from .model_choice import chosen_model
+from ..sampling_options import SamplingOptions, merge_sampling
+from .default_model import chosen_model
 
 _MODEL = Parameter("model", "query", str, "The model; left out, the one used last, or the default.")
 

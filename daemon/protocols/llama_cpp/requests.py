@@ -5,15 +5,15 @@ from __future__ import annotations
 import secrets
 from typing import Any, cast
 
-from ingle.backends.base import GenerateRequest, Grammar, GrammarKind, Priority
-from ingle.backends.conversation import Infill, InfillFile
+from ingle.backends.base.backend import GenerateRequest, Grammar, GrammarKind, Priority
+from ingle.backends.base.conversation import Infill, InfillFile
 
 from ...errors import InvalidBody, UnsupportedField
-from ...sampling import MAX_STOPS, merge_sampling
-from ...structured_output import text_grammar
 from ..ingle_options import wish_of
 from ..job import Job
-from ..origin import Origin
+from ..request_origin import Origin
+from ..sampling_options import MAX_STOPS, merge_sampling
+from ..structured_output import text_grammar
 from .sampling import bounded, sampling_options
 from .types import CompletionRequest, GenerationFields, InfillRequest, Piece, PromptObject
 

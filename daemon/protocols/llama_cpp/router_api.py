@@ -10,16 +10,22 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import LlamaCppError, describe
-from ...http.body import read_json
-from ...http.responses import JSON
+from ...http.json_response import JSON
+from ...http.request_body import read_json
 from ...http.route_spec import RouteSpec, Stream
-from ...http.sse import EventStream, EventWriter, StreamStyle, encode_event, run_until_disconnect
-from ...loaded_model import LoadedModel
-from ...model_run import ModelState
+from ...http.sse_writer import (
+    EventStream,
+    EventWriter,
+    StreamStyle,
+    encode_event,
+    run_until_disconnect,
+)
+from ...model_process.loaded_model import LoadedModel
+from ...model_process.model_run import ModelState
 from ...services import Services
-from ..openai.models import ModelsApi
+from ..openai.models_api import ModelsApi
 from ..openai.models_types import ModelMeta
-from .api import ERRORS
+from .completions_api import ERRORS
 
 Status = Literal["unloaded", "loading", "loaded"]
 

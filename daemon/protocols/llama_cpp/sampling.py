@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from ...errors import InvalidBody
-from ...sampling import LARGEST_TOKEN_ID, SamplingOptions
+from ..sampling_options import LARGEST_TOKEN_ID, SamplingOptions
 
 Number = int | float
 Bias = Number | bool

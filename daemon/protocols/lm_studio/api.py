@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ...http.route_spec import RouteSpec
-from ...model_facts import FactsReader
+from ...library.model_facts import FactsReader
 from ...services import Services
-from .answers import AnswersApi
-from .models import ModelsApi
+from .completions_api import AnswersApi
+from .models_api import ModelsApi
 
 
 class LMStudioApi:

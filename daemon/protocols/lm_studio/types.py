@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from ...sampling import TokenCount
+from ..openai.completions.request_types import ChatCompletionRequest, CompletionRequest
+from ..openai.completions.types import ChatCompletion, Completion
 from ..openai.embeddings_types import EmbeddingsRequest
-from ..openai.request_types import ChatCompletionRequest, CompletionRequest
-from ..openai.types import ChatCompletion, Completion
+from ..sampling_options import TokenCount
 
 TimeToLive = Annotated[float, Meta(ge=-1, le=10**9, description="seconds; -1 is for ever")]
 FileFormat = Literal["gguf", "mlx"]

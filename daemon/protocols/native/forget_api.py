@@ -9,18 +9,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import InvalidBody
-from ...http.body import read_json
-from ...http.responses import JSON
+from ...http.json_response import JSON
+from ...http.request_body import read_json
 from ...http.route_spec import RouteSpec
-from ...kept.forget_request import (
+from ...retention.data_inventory import PLACES, measure
+from ...retention.forget_request import (
     BadSelection,
     ForgetRequest,
     Forgotten,
     KeptInMemory,
     KeptPlaces,
 )
-from ...kept.forgetting import Forgetter
-from ...kept.places import PLACES, measure
+from ...retention.forgetter import Forgetter
 from ...services import Services
 
 

@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import InvalidBody
-from ...http.responses import JSON
+from ...http.json_response import JSON
 from ...http.route_spec import Parameter, RouteSpec
-from ...routing.ledger_check import LedgerCheck, verify
-from ...routing.ledger_entries import LedgerEntry
-from ...routing.ledger_totals import LedgerTotals, this_month
+from ...routing.ledger.ledger_entries import LedgerEntry
+from ...routing.ledger.ledger_totals import LedgerTotals, this_month
+from ...routing.ledger.ledger_verification import LedgerCheck, verify
 from ...services import Services
 
 MOST_ENTRIES = 10_000

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from ingle.backends.base import GenerateRequest, Priority
-from ingle.backends.conversation import Reasoning
+from ingle.backends.base.backend import GenerateRequest, Priority
+from ingle.backends.base.conversation import Reasoning
 
 from ...errors import InvalidBody
-from ...generations import new_generation_id
-from ...sampling import merge_sampling, stop_strings
-from ...structured_output import format_grammar
-from ..openai.messages import chat_messages
-from ..openai.tools import called_tools
-from ..origin import Origin
+from ...generations.generation import new_generation_id
+from ..openai.completions.messages import chat_messages
+from ..openai.completions.tools import called_tools
+from ..request_origin import Origin
+from ..sampling_options import merge_sampling, stop_strings
+from ..structured_output import format_grammar
 from .types import GenerationRequest, ReasoningWish, TokensRequest
 
 

@@ -6,21 +6,21 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ingle.backends.base import GenerateRequest
-from ingle.backends.conversation import ChatMessage
+from ingle.backends.base.backend import GenerateRequest
+from ingle.backends.base.conversation import ChatMessage
 
+from ...access.client_identity import identify_client
 from ...errors import Conflict, InvalidBody
-from ...generations import new_generation_id
-from ...http.body import read_json
-from ...http.client_identity import identify_client
-from ...http.responses import JSON
+from ...generations.generation import new_generation_id
+from ...http.json_response import JSON
+from ...http.request_body import read_json
 from ...http.route_spec import RouteSpec
-from ...routing.explain import Explanation, explain
-from ...routing.policy import Policy
-from ...routing.policy_file import PolicyError
+from ...routing.policy.policy import Policy
+from ...routing.policy.policy_file import PolicyError
+from ...routing.routing_explanation import Explanation, explain
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, is_private, wish_of
-from ..origin import Origin
+from ..request_origin import Origin
 from .requests import generation_request
 from .routing_types import ExplainRequest, RoutingProvider, RoutingRoute, RoutingState
 

@@ -7,21 +7,21 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from ingle.backends.base import EngineChoice, Quantize
+from ingle.backends.base.backend import EngineChoice, Quantize
+from ingle.models.download.pull_progress import PullProgress
 from ingle.models.kv_type import KVType
+from ingle.models.model_task import ModelTask
 from ingle.models.places.local_models import UnusableModel
-from ingle.models.progress import PullProgress
-from ingle.models.task import ModelTask
 
-from ...device_meters import DeviceGauges
-from ...loaded_model import LoadedModel
-from ...memory import MemorySnapshot
-from ...model_fit import ModelFit
-from ...sampling import SamplingOptions, TokenCount
-from ...structured_output import StructuredOutputs
+from ...load_planning.fit_forecast import ModelFit
+from ...machine.device_meters import DeviceGauges
+from ...machine.memory_reader import MemorySnapshot
+from ...model_process.loaded_model import LoadedModel
 from ..ingle_options import IngleOptions
-from ..openai.messages import Conversation
-from ..openai.tools import ToolChoiceField, ToolSpec
+from ..openai.completions.messages import Conversation
+from ..openai.completions.tools import ToolChoiceField, ToolSpec
+from ..sampling_options import SamplingOptions, TokenCount
+from ..structured_output import StructuredOutputs
 
 Reference = Annotated[str, Meta(min_length=1, max_length=4096)]
 AnswerFormat = Literal["json"] | StructuredOutputs

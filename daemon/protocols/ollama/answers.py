@@ -9,7 +9,7 @@ from typing import Protocol
 import msgspec
 from msgspec import UNSET, UnsetType, structs
 
-from ingle.backends.base import (
+from ingle.backends.base.backend import (
     Delta,
     Event,
     Finished,
@@ -19,9 +19,9 @@ from ingle.backends.base import (
     TokenLogprobs,
     ToolCallStarted,
 )
-from ingle.backends.conversation import ToolCall
+from ingle.backends.base.conversation import ToolCall
 
-from ..collected import Collected
+from ..answer_builder import Collected
 from .types import (
     Alternative,
     AnswerMessage,

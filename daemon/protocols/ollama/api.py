@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from ingle.models.model_maker import ModelMaker
+from ingle.models.store.model_copies import ModelMaker
 
 from ...http.route_spec import RouteSpec
-from ...model_facts import FactsReader
+from ...library.model_facts import FactsReader
 from ...services import Services
-from .creation import CreationApi
-from .embedding import EmbedApi
-from .generation import AnswersApi
-from .library import LibraryApi
-from .pulling import PullApi
+from .create_api import CreationApi
+from .embed_api import EmbedApi
+from .generate_api import AnswersApi
+from .library_api import LibraryApi
+from .pull_api import PullApi
 
 
 class OllamaApi:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ingle.backends.conversation import ChatMessage, Tool, ToolCall
+from ingle.backends.base.conversation import ChatMessage, Tool, ToolCall
 
 from ...errors import InvalidBody, UnsupportedField
 from .types import CalledTool, InputMessage, OfferedTool

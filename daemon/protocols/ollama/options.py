@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Any, cast
 
 from ...errors import InvalidBody
-from ...sampling import SamplingOptions, stop_strings
+from ..sampling_options import SamplingOptions, stop_strings
 
 _LARGEST = 2**31 - 1
 _TINY = 1e-6

@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
-from ingle.backends.base import GenerateRequest, Grammar, GrammarKind, Priority
-from ingle.backends.conversation import ChatMessage, Infill, Reasoning
+from ingle.backends.base.backend import GenerateRequest, Grammar, GrammarKind, Priority
+from ingle.backends.base.conversation import ChatMessage, Infill, Reasoning
 
 from ...errors import InvalidBody, UnsupportedField
-from ...structured_output import ANY_OBJECT
 from ..job import Job
-from ..origin import Origin
+from ..request_origin import Origin
+from ..structured_output import ANY_OBJECT
 from .keep_alive import keep_alive_seconds
 from .messages import chat_messages, offered_tools, refuse_images
 from .options import ModelOptions, model_options

@@ -7,9 +7,9 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ingle.models.task import ModelTask
+from ingle.models.model_task import ModelTask
 
-from ...model_run import ModelState
+from ...model_process.model_run import ModelState
 
 Capability = Literal["completion", "tools", "thinking", "insert", "embedding", "rerank"]
 

@@ -9,13 +9,13 @@ from typing import Literal
 import msgspec
 from msgspec import structs
 
-from ingle.backends.conversation import ChatMessage, Reasoning, ToolChoice
+from ingle.backends.base.conversation import ChatMessage, Reasoning, ToolChoice
 
-from ..collected import Collected
+from ..answer_builder import Collected
 from ..job import Job
-from .draft import Draft
-from .item_reading import seal
+from .item_reader import seal
 from .items import CompactionItem, InputMessage
+from .response_draft import Draft
 from .response_types import InputTokensDetails, OutputTokensDetails, ResponseUsage
 
 LONGEST_SUMMARY = 1024

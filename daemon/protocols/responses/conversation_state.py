@@ -7,9 +7,9 @@ import asyncio
 import msgspec
 
 from ...errors import InvalidBody, NotFound
-from .background import BackgroundRuns
+from ...stores.response_store import ResponseStore, ResponseSummary, StoredResponse
+from .background_runs import BackgroundRuns
 from .items import ItemIds
-from .response_store import ResponseStore, ResponseSummary, StoredResponse
 from .response_types import ResponseError
 
 LOST = ResponseError("server_error", "The daemon was restarted while this response was being made.")

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ..openai.types import TokenLogprob
+from ..openai.completions.types import TokenLogprob
 
 ItemStatus = Literal["in_progress", "completed", "incomplete"]
 

@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from msgspec import UNSET, UnsetType
 
-from ..openai.types import TokenLogprob
-from .freeform import FreeformInput
-from .item_reading import seal
+from ..openai.completions.types import TokenLogprob
+from .custom_tool_input import FreeformInput
+from .item_reader import seal
 from .items import (
     CustomToolCall,
     FunctionCall,

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from ingle.backends.base import Priority
+from ingle.backends.base.backend import Priority
 
-from ...sampling import SamplingOptions, TokenCount
 from ..ingle_options import IngleOptions
 from ..openai.metadata import Metadata
+from ..sampling_options import SamplingOptions, TokenCount
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 Summary = Literal["auto", "concise", "detailed"]

@@ -9,23 +9,23 @@ from typing import Any
 
 import msgspec
 
-from ingle.backends.base import GenerateRequest, Grammar, GrammarKind
-from ingle.backends.conversation import ChatMessage, Reasoning
+from ingle.backends.base.backend import GenerateRequest, Grammar, GrammarKind
+from ingle.backends.base.conversation import ChatMessage, Reasoning
 
 from ...errors import InvalidBody, UnsupportedField
-from ...http.body import parse
-from ...sampling import merge_sampling
-from ...structured_output import ANY_OBJECT
+from ...http.request_body import parse
 from ..ingle_options import is_private, wish_of
 from ..job import Job
-from ..origin import Origin
-from .conversation import chat_messages
-from .draft import Draft
-from .fitting import Fitting
-from .item_reading import ItemReader
+from ..request_origin import Origin
+from ..sampling_options import merge_sampling
+from ..structured_output import ANY_OBJECT
+from .item_reader import ItemReader
 from .items import Item, ItemIds
+from .messages import chat_messages
 from .request_types import LOGPROBS, ReasoningOptions, ResponsesRequest, TextFormat, TextOptions
+from .response_draft import Draft
 from .tools import ToolReader, tool_choice
+from .truncation import Fitting
 
 TEMPLATE_EFFORTS = {"minimal": "low", "xhigh": "high", "max": "high"}
 """Efforts that no template knows, and the nearest word that templates do know."""

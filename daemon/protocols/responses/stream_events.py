@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ..openai.types import TokenLogprob
+from ..openai.completions.types import TokenLogprob
 from .items import OutputItem, OutputText, ReasoningText, Refusal, SummaryText
 from .response_types import Response
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from ingle.backends.conversation import NO_PARAMETERS, Tool, ToolChoice
+from ingle.backends.base.conversation import NO_PARAMETERS, Tool, ToolChoice
 
 from ...errors import InvalidBody
-from ...http.body import parse
+from ...http.request_body import parse
 from .request_types import ToolChoiceObject, ToolMode
 
 ToolName = Annotated[str, Meta(min_length=1, max_length=256)]

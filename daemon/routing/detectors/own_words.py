@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..finding import Finding, Kind
+from .finding import Finding, Kind
 
 
 class OwnWords(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from ingle.backends.advice.request import Candidate
+from ingle.backends.advice.advice_request import Candidate
 from ingle.backends.advice.typical_model import typical_costs
 from ingle.backends.hardware.machine import Machine
 

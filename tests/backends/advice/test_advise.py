@@ -10,9 +10,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ingle.backends.advice.advice_request import (
+    NEEDS,
+    AdviceRequest,
+    Candidate,
+    MeasuredSpeed,
+    Need,
+)
 from ingle.backends.advice.advise import Advice, Option, advise, calibrate
-from ingle.backends.advice.request import NEEDS, AdviceRequest, Candidate, MeasuredSpeed, Need
-from ingle.backends.advice.site import Site, site_of
+from ingle.backends.advice.machine_capacity import Site, site_of
 from ingle.backends.hardware.machine import Cpu, Gpu, Machine, Memory
 from ingle.models.kv_type import KVType
 

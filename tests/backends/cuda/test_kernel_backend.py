@@ -16,18 +16,18 @@ from gpu.synthetic import source
 from gpu.weights import random_weight
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ingle.backends.base import EngineKind, LoadSpec, SamplingParams
+from ingle.backends.base.backend import EngineKind, LoadSpec, SamplingParams
 from ingle.backends.cuda.compute_backend import ComputeBackend
 from ingle.backends.cuda.model_runner import CudaModelRunner
 from ingle.backends.engine.batch import Batch, Chunk
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
-from ingle.kernels.attention_variant import attention_variants
-from ingle.kernels.host_library import HostLibrary
-from ingle.kernels.interpreted_library import InterpretedLibrary
+from ingle.kernels.attention.attention_variant import attention_variants
+from ingle.kernels.elementwise.rms_norm import rms_norm_reference
 from ingle.kernels.kernel_operations import KernelOperations
-from ingle.kernels.launch import Argument, Grid
-from ingle.kernels.rms_norm import rms_norm_reference
+from ingle.kernels.launch.cuda_driver import Argument, Grid
+from ingle.kernels.testing.host_library import HostLibrary
+from ingle.kernels.testing.interpreted_library import InterpretedLibrary
 from ingle.models.kv_type import KVType
 from ingle.models.layers.rms_norm import RMSNorm
 

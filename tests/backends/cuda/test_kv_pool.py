@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from ingle.backends.cuda.kv_pool import KVPool
-from ingle.kernels.quantized_pages import QuantizedPages
+from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedPages
+from ingle.models.fit.paged_fit import PAGE_SIZE
 from ingle.models.kv_type import KVType
-from ingle.models.paged_fit import PAGE_SIZE
 
 LAYERS, KV_HEADS, PAGES = 3, 2, 7
 

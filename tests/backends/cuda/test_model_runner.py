@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from ingle.backends.base import (
+from ingle.backends.base.backend import (
     EngineKind,
     FinishReason,
     KVStoreSpec,
@@ -18,16 +18,16 @@ from ingle.backends.base import (
     Priority,
     SamplingParams,
 )
+from ingle.backends.base.errors import LoadFailed
 from ingle.backends.cuda.draft_model import CudaDraftRunner, open_drafter
 from ingle.backends.cuda.model_runner import CudaModelRunner
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
-from ingle.backends.engine.kv_store import KVStore
+from ingle.backends.engine.kv_store.kv_store import KVStore
 from ingle.backends.engine.model_runner import KVCacheFull
 from ingle.backends.engine.sequence import Sequence
-from ingle.backends.engine.speculation import Speculation
-from ingle.backends.engine.step_costs import StepCosts
-from ingle.backends.errors import LoadFailed
+from ingle.backends.engine.speculation.adaptive_speculator import Speculation
+from ingle.backends.engine.speculation.step_costs import StepCosts
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
 from ingle.models.kv_type import KVType
 

@@ -9,19 +9,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from ingle.backends.base import SamplingParams
+from ingle.backends.base.backend import SamplingParams
+from ingle.backends.cuda.graphs.step_inputs import StepInputs
 from ingle.backends.cuda.kv_pool import KVPool
 from ingle.backends.cuda.model_files import open_model
 from ingle.backends.cuda.open_tokenizer import open_tokenizer
 from ingle.backends.cuda.paged_context import PagedContext
-from ingle.backends.cuda.step_inputs import StepInputs
 from ingle.backends.engine.batch import Batch, Chunk
 from ingle.backends.engine.sequence import Sequence
-from ingle.backends.verification.scored_text import default_text
+from ingle.backends.jobs.verification.scored_text import default_text
 from ingle.kernels.reference_operations import ReferenceOperations
+from ingle.models.fit.paged_fit import PAGE_SIZE
 from ingle.models.kv_type import KVType
 from ingle.models.layers.transformer import Transformer
-from ingle.models.paged_fit import PAGE_SIZE
 
 pytestmark = pytest.mark.model
 

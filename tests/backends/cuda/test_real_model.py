@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from ingle.backends.base import (
+from ingle.backends.base.backend import (
     ChatMessage,
     Delta,
     EngineKind,
@@ -31,7 +31,7 @@ from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
-from ingle.backends.process import WorkerProcess
+from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.models.kv_type import KVType
 
 pytestmark = pytest.mark.model

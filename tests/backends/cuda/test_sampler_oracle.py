@@ -13,19 +13,19 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from ingle.backends.base import SamplingParams
-from ingle.backends.cuda.adjustments import Adjustments
-from ingle.backends.cuda.dry import DryPenalties
-from ingle.backends.cuda.mirostat import first_mu, mirostat_draw
-from ingle.backends.cuda.row_sampler import RowSampler
-from ingle.backends.cuda.sampling_state import Route, SamplingState
+from ingle.backends.base.backend import SamplingParams
+from ingle.backends.cuda.sampling.dry_penalties import DryPenalties
+from ingle.backends.cuda.sampling.logit_adjustments import Adjustments
+from ingle.backends.cuda.sampling.mirostat import first_mu, mirostat_draw
+from ingle.backends.cuda.sampling.row_sampler import RowSampler
+from ingle.backends.cuda.sampling.sampling_state import Route, SamplingState
 from ingle.backends.engine.batch import Chunk
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.llama_cpp.dry_samplers import DrySamplers
-from ingle.backends.llama_cpp.model import LlamaModel
+from ingle.backends.llama_cpp.llama_model import LlamaModel
+from ingle.backends.llama_cpp.llama_tokenizer import LlamaTokenizer
 from ingle.backends.llama_cpp.native_log import NativeLog
-from ingle.backends.llama_cpp.sampler import SamplerChain
-from ingle.backends.llama_cpp.tokenizer import LlamaTokenizer
+from ingle.backends.llama_cpp.sampler_chain import SamplerChain
 
 pytestmark = pytest.mark.model
 

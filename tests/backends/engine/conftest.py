@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ingle.backends.base import EngineKind, KVStoreSpec, LoadSpec, SamplingParams
+from ingle.backends.base.backend import EngineKind, KVStoreSpec, LoadSpec, SamplingParams
 from ingle.backends.engine.batch import Batch, Chunk, Sampled
 from ingle.backends.engine.engine import Engine
-from ingle.backends.engine.kv_store import KVStore
-from ingle.backends.engine.paged_cache import PagedCache
+from ingle.backends.engine.kv.paged_cache import PagedCache
+from ingle.backends.engine.kv_store.kv_store import KVStore
 from ingle.backends.engine.sequence import Sequence
-from ingle.backends.scripted.model_runner import ScriptedModelRunner
+from ingle.backends.testing.scripted_model_runner import ScriptedModelRunner
 
 GIB = 2**30
 MODEL = "ab" * 32

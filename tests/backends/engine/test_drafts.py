@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingle.backends.base import EngineKind, FinishReason, LoadSpec, SamplingParams
+from ingle.backends.base.backend import EngineKind, FinishReason, LoadSpec, SamplingParams
 from ingle.backends.engine.batch import Batch
-from ingle.backends.engine.draft import Draft
 from ingle.backends.engine.engine import Engine
-from ingle.backends.engine.model_drafter import ModelDrafter
-from ingle.backends.engine.ngram_drafter import NgramDrafter
 from ingle.backends.engine.sequence import Sequence
-from ingle.backends.engine.speculation import Speculation
-from ingle.backends.engine.speculator import Speculator
-from ingle.backends.scripted.model_runner import ScriptedModelRunner
+from ingle.backends.engine.speculation.adaptive_speculator import Speculation
+from ingle.backends.engine.speculation.draft import Draft
+from ingle.backends.engine.speculation.model_drafter import ModelDrafter
+from ingle.backends.engine.speculation.ngram_drafter import NgramDrafter
+from ingle.backends.engine.speculation.speculator import Speculator
+from ingle.backends.testing.scripted_model_runner import ScriptedModelRunner
 
 REPLY = "the cat sat on the mat and the cat sat on the hat and " * 6
 

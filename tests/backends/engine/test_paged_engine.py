@@ -13,14 +13,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingle.backends.base import FinishReason, KVStoreSpec, Priority, SamplingParams
+from ingle.backends.base.backend import FinishReason, KVStoreSpec, Priority, SamplingParams
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
-from ingle.backends.engine.kv_store import KVStore
-from ingle.backends.engine.model_drafter import ModelDrafter
-from ingle.backends.engine.paged_cache import PagedCache
+from ingle.backends.engine.kv.paged_cache import PagedCache
+from ingle.backends.engine.kv_store.kv_store import KVStore
 from ingle.backends.engine.sequence import Sequence
-from ingle.backends.engine.speculator import Speculator
+from ingle.backends.engine.speculation.model_drafter import ModelDrafter
+from ingle.backends.engine.speculation.speculator import Speculator
 
 MakeRunner = Callable[..., Any]
 GIB = 2**30

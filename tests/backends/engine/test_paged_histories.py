@@ -21,13 +21,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from ingle.backends.base import KVStoreSpec, SamplingParams
+from ingle.backends.base.backend import KVStoreSpec, SamplingParams
 from ingle.backends.engine.batch import Batch, Chunk
-from ingle.backends.engine.block_manager import Page
-from ingle.backends.engine.kv_store import KVStore
-from ingle.backends.engine.paged_cache import PagedCache
+from ingle.backends.engine.kv.block_manager import Page
+from ingle.backends.engine.kv.paged_cache import PagedCache
+from ingle.backends.engine.kv_store.kv_store import KVStore
+from ingle.backends.engine.kv_store.stored_part import StoredPart
 from ingle.backends.engine.sequence import Sequence
-from ingle.backends.engine.stored_part import StoredPart
 
 SEEDS = st.integers(0, 2**32)
 MakeRunner = Callable[..., Any]

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingle.backends.base import EngineKind, FinishReason, LoadSpec, Priority, SamplingParams
-from ingle.backends.engine.cell_cache import CellCache
+from ingle.backends.base.backend import EngineKind, FinishReason, LoadSpec, Priority, SamplingParams
 from ingle.backends.engine.engine import Engine
+from ingle.backends.engine.kv.cell_cache import CellCache
 from ingle.backends.engine.kv_cache import MIN_SHARED, Prefix, Tokens
+from ingle.backends.engine.scheduling.waiting_queue import MAX_PASSED
 from ingle.backends.engine.sequence import Sequence
-from ingle.backends.engine.waiting_queue import MAX_PASSED
-from ingle.backends.scripted.model_runner import ScriptedModelRunner
+from ingle.backends.testing.scripted_model_runner import ScriptedModelRunner
 
 REPLY = "abcdefghijklmnopqrstuvwxyz" * 10
 CONTEXT = 128

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ingle.backends.cpu_inventory import counted_inventory, linux_inventory
+from ingle.backends.hardware.cpu_inventory import counted_inventory, linux_inventory
 from ingle.backends.hardware.read_cpu import (
     apple_instruction_sets,
     describe_cpu,

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from ingle.backends.base import (
+from ingle.backends.base.backend import (
     EngineKind,
     GenerateRequest,
     LoadSpec,
@@ -19,16 +19,16 @@ from ingle.backends.base import (
     SamplingParams,
     SpeculationKind,
 )
+from ingle.backends.base.errors import LoadFailed
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
-from ingle.backends.engine.model_drafter import ModelDrafter
 from ingle.backends.engine.sequence import Sequence
-from ingle.backends.engine.speculator import Speculator
-from ingle.backends.engine.step_costs import StepCosts
-from ingle.backends.errors import LoadFailed
+from ingle.backends.engine.speculation.model_drafter import ModelDrafter
+from ingle.backends.engine.speculation.speculator import Speculator
+from ingle.backends.engine.speculation.step_costs import StepCosts
 from ingle.backends.llama_cpp.draft_model import open_drafter
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
-from ingle.backends.serving import loaded
+from ingle.backends.worker.model_loader import loaded
 
 WIDTH, VOCAB = 32, 40
 

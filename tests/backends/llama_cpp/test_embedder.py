@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ingle.backends.base import EngineKind, LoadSpec
-from ingle.backends.embedding_loop import normalized, scores
-from ingle.backends.errors import InputTooLong
+from ingle.backends.base.backend import EngineKind, LoadSpec
+from ingle.backends.base.errors import InputTooLong
 from ingle.backends.llama_cpp.embedder import LlamaEmbedder
-from ingle.models.task import ModelTask, Pooling
+from ingle.backends.worker.embedding_loop import normalized, scores
+from ingle.models.model_task import ModelTask, Pooling
 
 MakeBert = Callable[..., Path]
 Vectors = NDArray[np.float32]

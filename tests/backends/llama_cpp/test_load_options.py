@@ -12,9 +12,9 @@ from pathlib import Path
 import llama_cpp
 import pytest
 
+from ingle.backends.hardware.thread_plan import CpuInventory, LogicalCpu, plan_threads
 from ingle.backends.llama_cpp import model_runner
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
-from ingle.backends.topology import CpuInventory, LogicalCpu, plan_threads
 
 pytestmark = pytest.mark.model
 
@@ -78,7 +78,7 @@ if limit:
     header = struct.pack("Ii", 0x20080522, 0)
     ctypes.CDLL(None).capset(header, bytes(24))
     resource.setrlimit(resource.RLIMIT_MEMLOCK, (limit, limit))
-from ingle.backends.base import EngineKind, LoadSpec
+from ingle.backends.base.backend import EngineKind, LoadSpec
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
 spec = LoadSpec(engine=EngineKind.LLAMA_CPP, path=sys.argv[1], context=256, mlock=True)
 runner = LlamaModelRunner(spec)

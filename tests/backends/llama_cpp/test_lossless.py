@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ingle.backends.base import EngineKind, LoadSpec, SamplingParams
+from ingle.backends.base.backend import EngineKind, LoadSpec, SamplingParams
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from ingle.backends.base import ModelInfo
+from ingle.backends.base.backend import ModelInfo
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
-from ingle.models.fit import LoadShape, estimate_memory
-from ingle.models.gguf import read_header
+from ingle.models.fit.llama_cpp_fit import LoadShape, estimate_memory
+from ingle.models.fit.model_shape import shape_of
+from ingle.models.gguf.gguf_header import read_header
 from ingle.models.kv_type import KVType
-from ingle.models.model_shape import shape_of
 
 pytestmark = pytest.mark.model
 

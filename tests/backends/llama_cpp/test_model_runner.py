@@ -11,12 +11,12 @@ import llama_cpp
 import numpy as np
 import pytest
 
-from ingle.backends.base import EngineKind, FinishReason, LoadSpec, SamplingParams
+from ingle.backends.base.backend import EngineKind, FinishReason, LoadSpec, SamplingParams
+from ingle.backends.base.errors import LoadFailed
 from ingle.backends.engine.batch import Batch
-from ingle.backends.engine.cell_cache import CellCache
 from ingle.backends.engine.engine import Engine
+from ingle.backends.engine.kv.cell_cache import CellCache
 from ingle.backends.engine.sequence import Sequence
-from ingle.backends.errors import LoadFailed
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
 
 pytestmark = pytest.mark.model

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ingle.backends.base import EngineKind, KVStoreSpec, LoadSpec, SamplingParams
+from ingle.backends.base.backend import EngineKind, KVStoreSpec, LoadSpec, SamplingParams
 from ingle.backends.engine.engine import Engine
-from ingle.backends.engine.kv_store import KVStore
+from ingle.backends.engine.kv_store.kv_store import KVStore
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from jsonschema import Draft202012Validator, FormatChecker
 
-from ingle.backends.base import (
+from ingle.backends.base.backend import (
     EngineKind,
     FinishReason,
     Grammar,
@@ -25,7 +25,7 @@ from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
-from ingle.backends.text.grammar import GrammarCompiler
+from ingle.backends.text.structured_output.grammar_compiler import GrammarCompiler
 
 pytestmark = pytest.mark.model
 

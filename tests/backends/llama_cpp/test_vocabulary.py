@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ingle.backends.base import Grammar, GrammarKind
-from ingle.backends.errors import LoadFailed
+from ingle.backends.base.backend import Grammar, GrammarKind
+from ingle.backends.base.errors import LoadFailed
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
 from ingle.backends.llama_cpp.vocabulary import LlamaVocabulary
-from ingle.backends.text.grammar import GrammarCompiler
+from ingle.backends.text.structured_output.grammar_compiler import GrammarCompiler
 
 ReadVectors = Callable[[str], list[tuple[str, list[int]]]]
 WITH_VECTORS = [
@@ -53,9 +53,9 @@ def test_long_texts_have_the_tokens_of_whole_ones(
     text = "".join(random.Random(1).choices(words, k=1500))
     for special_ends in (True, False):
         asked: dict[str, Any] = {"add_special": special_ends, "parse_special": True}
-        monkeypatch.setattr("ingle.backends.llama_cpp.tokenizer._LONG", 10**9)
+        monkeypatch.setattr("ingle.backends.llama_cpp.llama_tokenizer._LONG", 10**9)
         whole = vocabulary.encode(text, **asked)
-        monkeypatch.setattr("ingle.backends.llama_cpp.tokenizer._LONG", 50)
+        monkeypatch.setattr("ingle.backends.llama_cpp.llama_tokenizer._LONG", 50)
         assert vocabulary.encode(text, **asked) == whole
     vocabulary.close()
 

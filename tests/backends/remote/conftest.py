@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import msgspec
 import pytest
 
-from ingle.backends.base import (
+from ingle.backends.base.backend import (
     Delta,
     Event,
     Finished,
@@ -20,7 +20,7 @@ from ingle.backends.base import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from ingle.backends.conversation import ChatMessage
+from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.remote.clearance import Clearance, request_digest
 from ingle.backends.remote.providers import Provider, ProviderKind
 from ingle.backends.remote.receipt import Receipt

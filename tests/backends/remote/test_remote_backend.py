@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from msgspec import structs
 
-from ingle.backends.base import Delta, Finished, FinishReason, GenerateRequest, Started
-from ingle.backends.remote import channel
+from ingle.backends.base.backend import Delta, Finished, FinishReason, GenerateRequest, Started
+from ingle.backends.remote import metered_connection
 from ingle.backends.remote.errors import (
     NotCleared,
     ProviderMisbehaved,
@@ -21,7 +21,7 @@ from ingle.backends.remote.errors import (
     RemoteForbidden,
 )
 from ingle.backends.remote.receipt import Outcome, TokenUsage
-from ingle.backends.remote.remote_backends import RemoteBackends
+from ingle.backends.remote.remote_backend_factory import RemoteBackends
 
 if TYPE_CHECKING:
     from .conftest import Asked, Asker, Sink, Visit
@@ -239,8 +239,8 @@ async def test_an_address_that_swallows_everything_does_not_hide_the_next(
         async def both(*_: object, **__: object) -> object:
             return addresses
 
-        monkeypatch.setattr(channel, "NEXT_ADDRESS_AFTER", 0.1)
-        monkeypatch.setattr(channel, "resolve", both)
+        monkeypatch.setattr(metered_connection, "NEXT_ADDRESS_AFTER", 0.1)
+        monkeypatch.setattr(metered_connection, "resolve", both)
         sink.always(sink.hello)
         asked = await asker.ask(question)
         for each in others:

@@ -13,14 +13,14 @@ from openai.types.chat import CompletionCreateParams
 from openai.types.responses import ResponseCreateParams
 from pydantic import TypeAdapter
 
-from ingle.backends.base import (
+from ingle.backends.base.backend import (
     FinishReason,
     GenerateRequest,
     Grammar,
     GrammarKind,
     SamplingParams,
 )
-from ingle.backends.conversation import ChatMessage, Reasoning, Tool, ToolCall, ToolChoice
+from ingle.backends.base.conversation import ChatMessage, Reasoning, Tool, ToolCall, ToolChoice
 from ingle.backends.remote.errors import CannotExpress, ProviderMisbehaved, ProviderRefused
 from ingle.backends.remote.receipt import TokenUsage
 

@@ -23,8 +23,8 @@ from tokenizers import (
     trainers,
 )
 
-from ingle.backends.text.chat_template import ChatTemplate
-from ingle.backends.text.template_helper import RenderLimits
+from ingle.backends.text.templates.chat_template import ChatTemplate
+from ingle.backends.text.templates.template_helper import RenderLimits
 
 MakeTemplate = Callable[..., ChatTemplate]
 

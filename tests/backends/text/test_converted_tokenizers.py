@@ -10,7 +10,7 @@ import pytest
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from ingle.backends.llama_cpp.vocabulary import LlamaVocabulary
-from ingle.backends.text.hf_tokenizer import HFTokenizer
+from ingle.backends.text.tokenization.hf_tokenizer import HFTokenizer
 
 ReadVectors = Callable[[str], list[tuple[str, list[int]]]]
 # How the models' own repositories cut texts into words; GGUF files only name it.

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from ingle.backends.base import GenerateRequest
-from ingle.backends.conversation import ChatMessage, Reasoning, Tool, ToolCall
-from ingle.backends.scripted.byte_tokenizer import ByteTokenizer
-from ingle.backends.text.chat_template import ChatTemplate
-from ingle.backends.text.prompt import PromptBuilder
-from ingle.backends.text.reasoning_tags import tell_reasoning
-from ingle.backends.text.template_helper import RenderLimits
-from ingle.backends.text.tool_prompt import tool_instructions
+from ingle.backends.base.backend import GenerateRequest
+from ingle.backends.base.conversation import ChatMessage, Reasoning, Tool, ToolCall
+from ingle.backends.testing.byte_tokenizer import ByteTokenizer
+from ingle.backends.text.prompts.prompt_builder import PromptBuilder
+from ingle.backends.text.templates.chat_template import ChatTemplate
+from ingle.backends.text.templates.reasoning_tags import tell_reasoning
+from ingle.backends.text.templates.template_helper import RenderLimits
+from ingle.backends.text.templates.tool_prompt import tool_instructions
 
 CONVERSATION = [
     ChatMessage("system", "SYS"),

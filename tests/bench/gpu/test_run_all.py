@@ -23,10 +23,10 @@ from gpu.synthetic import TINIER, source, spec
 from gpu.tuning import defines
 from gpu.weights import KINDS, random_weight, repacked
 
-from ingle.backends.base import SamplingParams
+from ingle.backends.base.backend import SamplingParams
 from ingle.backends.engine.batch import Batch, Chunk
 from ingle.backends.engine.sequence import Sequence
-from ingle.kernels.dequantize import dequantize
+from ingle.kernels.formats.dequantize import dequantize
 
 ROOT = Path(__file__).resolve().parents[3]
 

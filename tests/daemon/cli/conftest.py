@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from ingle.daemon.paths import Paths, find_paths
+from ingle.daemon.settings.paths import Paths, find_paths
 
 Json = dict[str, Any]
 Step = tuple[str, Json] | threading.Event

@@ -16,7 +16,7 @@ from importlib import metadata
 from socketserver import UnixStreamServer
 from threading import Thread
 
-from ingle.daemon.paths import find_paths
+from ingle.daemon.settings.paths import find_paths
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingle.daemon.cli.escape_filter import EscapeFilter
+from ingle.daemon.terminal.escape_filter import EscapeFilter
 
 CASES = [
     ("plain\n\ttext — ünï", "plain\n\ttext — ünï"),

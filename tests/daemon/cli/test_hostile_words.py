@@ -15,9 +15,9 @@ from typing import Any
 import pyte
 import pytest
 
-from ingle.daemon.cli.escape_filter import EscapeFilter
-from ingle.daemon.cli.output import format_table, print_facts, print_json, visible
-from ingle.daemon.cli.unsafe_characters import UNSAFE, with_colours_only
+from ingle.daemon.terminal.escape_filter import EscapeFilter
+from ingle.daemon.terminal.terminal_output import format_table, print_facts, print_json, visible
+from ingle.daemon.terminal.unsafe_characters import UNSAFE, with_colours_only
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs a terminal of Unix")
 

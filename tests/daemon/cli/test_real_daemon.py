@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from ingle.daemon.main import main
-from ingle.daemon.paths import Paths
+from ingle.daemon.settings.paths import Paths
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ingle.daemon.connect.target import Places, Target
+from ingle.daemon.connect.connect_target import Places, Target
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from ingle.daemon.doctor.situation import Situation
+from ingle.daemon.doctor.system_state import Situation
 
 ReadSituation = Callable[[str], Situation]
 

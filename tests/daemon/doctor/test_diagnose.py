@@ -18,8 +18,8 @@ from ingle.backends.hardware.machine import (
     Software,
 )
 from ingle.daemon.doctor.diagnose import CHECKS, Diagnosis, diagnose
-from ingle.daemon.doctor.finding import Finding
-from ingle.daemon.doctor.situation import Daemon, Folder, Limits, Port, Situation
+from ingle.daemon.doctor.diagnostic import Finding
+from ingle.daemon.doctor.system_state import Daemon, Folder, Limits, Port, Situation
 
 ReadSituation = Callable[[str], Situation]
 GIB = 2**30

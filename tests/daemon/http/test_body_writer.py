@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ingle.daemon.http import sse
+from ingle.daemon.http import sse_writer
 from ingle.daemon.http.http_protocol import GuardedProtocol
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ async def test_a_client_that_falls_behind_gets_everything(run_daemon: DaemonFact
 async def test_a_client_that_stalls_is_dropped(
     run_daemon: DaemonFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sse, "STALL_SECONDS", 0.1)
-    monkeypatch.setattr(sse.EventStream.__init__, "__kwdefaults__", {"keep_alive": 0.05})
+    monkeypatch.setattr(sse_writer, "STALL_SECONDS", 0.1)
+    monkeypatch.setattr(sse_writer.EventStream.__init__, "__kwdefaults__", {"keep_alive": 0.05})
     async with run_daemon(script=MUCH) as daemon, stalled(daemon):
         await daemon.until(lambda: not connections(daemon))
         await daemon.until(lambda: daemon.leases == 0)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from starlette.routing import Route
 
-from ingle.daemon.app import create_app
-from ingle.daemon.http.error_shapes import error_type
-from ingle.daemon.routes import route_table
+from ingle.daemon.http.error_format import error_type
+from ingle.daemon.server.app import create_app
+from ingle.daemon.server.route_table import route_table
 
 if TYPE_CHECKING:
     from ..conftest import RunningDaemon

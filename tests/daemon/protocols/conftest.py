@@ -14,8 +14,8 @@ import httpx
 import msgspec
 import pytest
 
-from ingle.backends.base import Event, EventSink, GenerateRequest
-from ingle.backends.local import LocalBackend
+from ingle.backends.base.backend import Event, EventSink, GenerateRequest
+from tests.harness.local_backend import LocalBackend
 
 if TYPE_CHECKING:
     from ..conftest import RunningDaemon

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from ingle.backends.base import Backend, GenerateRequest
+from ingle.backends.base.backend import Backend, GenerateRequest
 from ingle.backends.remote.clearance import Clearance
 from ingle.backends.remote.providers import Provider, ProviderKind
 from ingle.backends.remote.receipt import Receipt
-from ingle.backends.remote.remote_backends import RemoteBackends
+from ingle.backends.remote.remote_backend_factory import RemoteBackends
 
 
 @dataclass

@@ -165,7 +165,7 @@ async def main(home: Path, model: str, count: int, harmless: int) -> dict[str, A
 async def _rounds(
     home: Path, sink: Sink, sniffer: Sniffer, count: int, harmless: int
 ) -> dict[str, Any]:
-    from ingle.daemon.paths import find_paths
+    from ingle.daemon.settings.paths import find_paths
 
     path = find_paths({"INGLE_HOME": str(home)}).socket
     async with asyncio.timeout(60):

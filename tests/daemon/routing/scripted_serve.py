@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from ingle.daemon.config import load_config
-from ingle.daemon.http import server
+from ingle.daemon.server import daemon_server
+from ingle.daemon.settings.config import load_config
 from ingle.models.catalog import Catalog
-from ingle.models.store import ModelStore
+from ingle.models.store.model_store import ModelStore
 from tests.daemon.conftest import ScriptedPreparer, install
 
 
@@ -22,8 +22,8 @@ def main() -> None:
     def preparer(*_: Any, **__: Any) -> ScriptedPreparer:
         return ScriptedPreparer({}, config.slots)
 
-    server.ModelPreparer = preparer  # pyright: ignore[reportAttributeAccessIssue]
-    server.run(config)
+    daemon_server.ModelPreparer = preparer  # pyright: ignore[reportAttributeAccessIssue]
+    daemon_server.run(config)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ingle.backends.base import (
+from ingle.backends.base.backend import (
     Delta,
     Event,
     EventSink,
@@ -18,12 +18,12 @@ from ingle.backends.base import (
     Started,
     TokenLogprobs,
 )
-from ingle.backends.conversation import ChatMessage, Reasoning
-from ingle.backends.local import LocalBackend
-from ingle.daemon.routing.route import Route
-from ingle.daemon.routing.uncertainty import Surprise, task_value
+from ingle.backends.base.conversation import ChatMessage, Reasoning
+from ingle.daemon.routing.escalation import Surprise, task_value
+from ingle.daemon.routing.policy.route_definition import Route
 from tests.daemon.conftest import DaemonFactory, RunningDaemon
 from tests.daemon.routing.conftest import Sink, SinkExits
+from tests.harness.local_backend import LocalBackend
 
 HARMLESS = "How do tides work?"
 CARD = "My card is 4111 1111 1111 1111."

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from topics import Prompts, interval, measure, own_sets
 
-from ingle.daemon.routing.detectors.classifier import PersonalClassifier
-from ingle.daemon.routing.detectors.names import NameDetector
-from ingle.daemon.routing.detectors.reading import Reader
-from ingle.daemon.routing.detectors.topics import TopicDetector
-from ingle.daemon.routing.finding import Kind, TextPart
-from ingle.daemon.routing.scanner import OwnWords, Scanner, make_scanner
+from ingle.daemon.routing.detectors.finding import Kind, TextPart
+from ingle.daemon.routing.detectors.natural_language.annotated_text import Reader
+from ingle.daemon.routing.detectors.natural_language.name_detector import NameDetector
+from ingle.daemon.routing.detectors.natural_language.personal_classifier import PersonalClassifier
+from ingle.daemon.routing.detectors.natural_language.topic_detector import TopicDetector
+from ingle.daemon.routing.inspection.text_scanner import OwnWords, Scanner, make_scanner
 
 READER = Reader()
 DETECTORS = (NameDetector(READER), TopicDetector(READER), PersonalClassifier(READER))

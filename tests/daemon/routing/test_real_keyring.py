@@ -22,7 +22,7 @@ pytestmark = [
 
 KEEPS_AND_FORGETS = f"""
 from pathlib import Path
-from ingle.daemon.routing.provider_keys import ProviderKeys
+from ingle.daemon.routing.providers.provider_keys import ProviderKeys
 keys = ProviderKeys(Path("state").absolute())
 print(keys.set("acme", {KEY!r}))
 print(ProviderKeys(Path("state").absolute()).get("acme") == {KEY!r})

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ingle.daemon.keys import KeyLimitation, KeyStore
+from ingle.daemon.access.api_keys import KeyLimitation, KeyStore
 from tests.daemon.conftest import DaemonFactory, RunningDaemon
 from tests.daemon.routing.conftest import Sink, SinkExits
 

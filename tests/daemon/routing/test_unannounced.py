@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ingle.daemon.routing.finding import Kind, TextPart
-from ingle.daemon.routing.scanner import OwnWords, Scanner, structured_detectors
+from ingle.daemon.routing.detectors.finding import Kind, TextPart
+from ingle.daemon.routing.inspection.text_scanner import OwnWords, Scanner, structured_detectors
 
 SCANNER = Scanner(structured_detectors(OwnWords()))
 

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from ingle.daemon.config import Config, load_config
 from ingle.daemon.main import main
-from ingle.daemon.service.installing import remove_files, status_of, write_files
-from ingle.daemon.service.launch import Launch, launch_of
+from ingle.daemon.service.install_service import remove_files, status_of, write_files
+from ingle.daemon.service.launch_command import Launch, launch_of
 from ingle.daemon.service.launchd import LaunchdService
-from ingle.daemon.service.service_system import ServiceFailed
+from ingle.daemon.service.service_manager import ServiceFailed
 from ingle.daemon.service.systemd import SystemdService, service_unit, socket_unit
 from ingle.daemon.service.windows_task import WindowsTask
+from ingle.daemon.settings.config import Config, load_config
 
 WINDOWS = "{http://schemas.microsoft.com/windows/2004/02/mit/task}"
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from gpu.fake_driver import build_fake_driver
 
-from ingle.kernels.host_build import HostModule, build_host_library
-from ingle.kernels.host_library import HostLibrary
-from ingle.kernels.kernel_source import CSRC, NO_DEFINES, kernel_source
-from ingle.kernels.quantized_gemv import QuantizedGemv
+from ingle.kernels.build.kernel_source import CSRC, NO_DEFINES, kernel_source
+from ingle.kernels.matmul.quantized_gemv import QuantizedGemv
+from ingle.kernels.testing.host_build import HostModule, build_host_library
+from ingle.kernels.testing.host_library import HostLibrary
 
 LoadHost = Callable[..., HostModule]
 MakeLibrary = Callable[..., HostLibrary]

@@ -11,9 +11,9 @@ import torch
 from gpu.weights import random_weight, repacked
 from numpy.typing import NDArray
 
-from ingle.kernels.gemm_shape import GEMM_SHAPES
-from ingle.kernels.q8_activations import quantize_q8_reference
-from ingle.kernels.repacked_nf4 import RepackedNF4
+from ingle.kernels.elementwise.q8_activations import quantize_q8_reference
+from ingle.kernels.formats.repacked_nf4 import RepackedNF4
+from ingle.kernels.matmul.gemm_shape import GEMM_SHAPES
 
 from .replay import Case
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ingle.kernels.host_build import HostModule
-from ingle.kernels.launch import Argument, Grid, KernelModule
+from ingle.kernels.launch.cuda_driver import Argument, Grid, KernelModule
+from ingle.kernels.testing.host_build import HostModule
 
 
 class Case(NamedTuple):

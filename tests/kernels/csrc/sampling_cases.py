@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ingle.kernels.sample import sample_row
+from ingle.kernels.token_sampling import sample_row
 
 from .replay import Case
 

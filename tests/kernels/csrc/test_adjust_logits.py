@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from ingle.kernels.adjust_logits import KINDS, AdjustLogits, LogitEntries
-from ingle.kernels.host_library import HostLibrary
+from ingle.kernels.testing.host_library import HostLibrary
 
 MakeLibrary = Callable[..., HostLibrary]
 Logits = NDArray[np.float32]

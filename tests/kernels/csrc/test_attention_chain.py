@@ -9,22 +9,22 @@ from dataclasses import replace
 import pytest
 import torch
 
-from ingle.kernels.attention import PagedAttention
-from ingle.kernels.attention_combine import AttentionCombine
-from ingle.kernels.attention_input import AttentionInput
-from ingle.kernels.attention_step import AttentionStep
-from ingle.kernels.attention_variant import attention_variants
-from ingle.kernels.host_library import HostLibrary
-from ingle.kernels.interpreted_library import InterpretedLibrary
-from ingle.kernels.key_bias import KeyBias
-from ingle.kernels.page_format import PageFormat
-from ingle.kernels.pages import Pages
-from ingle.kernels.q8_activations import dequantize_q8
-from ingle.kernels.quantized_pages import QuantizedPages
+from ingle.kernels.attention.attention_combine import AttentionCombine
+from ingle.kernels.attention.attention_input import AttentionInput
+from ingle.kernels.attention.attention_metadata import AttentionStep
+from ingle.kernels.attention.attention_variant import attention_variants
+from ingle.kernels.attention.rope_append import RopeAppend
+from ingle.kernels.attention.triton_attention import PagedAttention
+from ingle.kernels.elementwise.q8_activations import dequantize_q8
+from ingle.kernels.elementwise.rope import rotary_tables
+from ingle.kernels.elementwise.rotary_tables import RotaryTableMaker
+from ingle.kernels.kv_cache.key_bias import KeyBias
+from ingle.kernels.kv_cache.kv_page_format import PageFormat
+from ingle.kernels.kv_cache.kv_pages import Pages
+from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedPages
 from ingle.kernels.reference_operations import ReferenceOperations
-from ingle.kernels.rope import rotary_tables
-from ingle.kernels.rope_append import RopeAppend
-from ingle.kernels.rotary_table_maker import RotaryTableMaker
+from ingle.kernels.testing.host_library import HostLibrary
+from ingle.kernels.testing.interpreted_library import InterpretedLibrary
 
 MakeLibrary = Callable[..., HostLibrary]
 

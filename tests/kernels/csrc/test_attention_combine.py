@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from ingle.kernels.attention_combine import AttentionCombine, attention_combine_reference
-from ingle.kernels.attention_partials import AttentionPartials
-from ingle.kernels.hadamard import hadamard
-from ingle.kernels.host_library import HostLibrary
-from ingle.kernels.launch import Argument, Grid
-from ingle.kernels.q8_activations import quantize_q8_reference
+from ingle.kernels.attention.attention_combine import AttentionCombine, attention_combine_reference
+from ingle.kernels.attention.attention_partials import AttentionPartials
+from ingle.kernels.elementwise.q8_activations import quantize_q8_reference
+from ingle.kernels.kv_cache.hadamard import hadamard
+from ingle.kernels.launch.cuda_driver import Argument, Grid
+from ingle.kernels.testing.host_library import HostLibrary
 
 MakeLibrary = Callable[..., HostLibrary]
 Combine = Callable[..., AttentionCombine]

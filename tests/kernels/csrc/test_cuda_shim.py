@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ingle.kernels.errors import CompileFailed, LaunchFailed
-from ingle.kernels.host_build import HostModule, build_host_library
+from ingle.kernels.testing.host_build import HostModule, build_host_library
 
 LoadHost = Callable[..., HostModule]
 MISUSE = str(Path(__file__).with_name("misuse.cuh"))

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.nn.functional import gelu, silu
 
-from ingle.kernels.dense_gated import DenseGate, DenseGated, can_gate_dense
-from ingle.kernels.gated_activation import GateActivation
-from ingle.kernels.host_library import HostLibrary
+from ingle.kernels.elementwise.gated_activation import GateActivation
+from ingle.kernels.matmul.dense_gated import DenseGate, DenseGated, can_gate_dense
+from ingle.kernels.testing.host_library import HostLibrary
 
 MakeLibrary = Callable[..., HostLibrary]
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from ingle.kernels.dense_gemv import DENSE_VARIANTS, DenseGemv, DenseVariant
-from ingle.kernels.host_library import HostLibrary
+from ingle.kernels.matmul.dense_gemv import DENSE_VARIANTS, DenseGemv, DenseVariant
+from ingle.kernels.testing.host_library import HostLibrary
 
 MakeLibrary = Callable[..., HostLibrary]
 TYPES = [torch.float16, torch.bfloat16]

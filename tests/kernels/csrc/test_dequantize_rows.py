@@ -7,14 +7,14 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from ingle.kernels.dequantize import dequantize
-from ingle.kernels.dequantize_rows import DequantizeRows
-from ingle.kernels.host_library import HostLibrary
-from ingle.kernels.nf4 import quantize_nf4
-from ingle.kernels.nf4_tensor import NF4Tensor
-from ingle.kernels.quantized_tensor import QuantizedTensor
-from ingle.kernels.repacked_nf4 import RepackedNF4, repack_nf4
-from ingle.kernels.repacked_tensor import REPACKED_TYPES, RepackedTensor, repack
+from ingle.kernels.formats.dequantize import dequantize
+from ingle.kernels.formats.nf4 import quantize_nf4
+from ingle.kernels.formats.nf4_tensor import NF4Tensor
+from ingle.kernels.formats.quantized_tensor import QuantizedTensor
+from ingle.kernels.formats.repacked_nf4 import RepackedNF4, repack_nf4
+from ingle.kernels.formats.repacked_tensor import REPACKED_TYPES, RepackedTensor, repack
+from ingle.kernels.matmul.dequantize_rows import DequantizeRows
+from ingle.kernels.testing.host_library import HostLibrary
 
 MakeLibrary = Callable[..., HostLibrary]
 MakeQuantized = Callable[..., QuantizedTensor]

@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from ingle.kernels.gate_quantize import GateQuantize
-from ingle.kernels.gated_activation import GateActivation, gated_activation_reference
-from ingle.kernels.host_library import HostLibrary
-from ingle.kernels.norm_quantize import Wanted
-from ingle.kernels.q8_activations import q8_groups, quantize_q8_reference
+from ingle.kernels.elementwise.gate_quantize import GateQuantize
+from ingle.kernels.elementwise.gated_activation import GateActivation, gated_activation_reference
+from ingle.kernels.elementwise.norm_quantize import Wanted
+from ingle.kernels.elementwise.q8_activations import q8_groups, quantize_q8_reference
+from ingle.kernels.testing.host_library import HostLibrary
 
 MakeLibrary = Callable[..., HostLibrary]
 BOTH = Wanted(torch.float32, tiles=True)

@@ -5,17 +5,17 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from ingle.kernels.gated_activation import GateActivation, gated_activation_reference
-from ingle.kernels.gated_gemv import GatedGemv, GatedLayer, can_fuse
-from ingle.kernels.host_library import HostLibrary
-from ingle.kernels.nf4 import dequantize_nf4_blocks, quantize_nf4
-from ingle.kernels.nf4_tensor import NF4Tensor
-from ingle.kernels.norm_quantize import Wanted
-from ingle.kernels.q8_activations import dequantize_q8, q8_groups, quantize_q8_reference
-from ingle.kernels.quantized_gemv import quantized_gemv_reference
-from ingle.kernels.quantized_tensor import QuantizedTensor
-from ingle.kernels.repacked_nf4 import repack_nf4
-from ingle.kernels.repacked_tensor import repack
+from ingle.kernels.elementwise.gated_activation import GateActivation, gated_activation_reference
+from ingle.kernels.elementwise.norm_quantize import Wanted
+from ingle.kernels.elementwise.q8_activations import dequantize_q8, q8_groups, quantize_q8_reference
+from ingle.kernels.formats.nf4 import dequantize_nf4_blocks, quantize_nf4
+from ingle.kernels.formats.nf4_tensor import NF4Tensor
+from ingle.kernels.formats.quantized_tensor import QuantizedTensor
+from ingle.kernels.formats.repacked_nf4 import repack_nf4
+from ingle.kernels.formats.repacked_tensor import repack
+from ingle.kernels.matmul.gated_gemv import GatedGemv, GatedLayer, can_fuse
+from ingle.kernels.matmul.quantized_gemv import quantized_gemv_reference
+from ingle.kernels.testing.host_library import HostLibrary
 
 MakeLibrary = Callable[..., HostLibrary]
 MakeQuantized = Callable[..., QuantizedTensor]

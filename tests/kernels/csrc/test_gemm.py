@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from ingle.kernels.dequantize import dequantize
-from ingle.kernels.gemm_shape import GEMM_SHAPES, GEMM_SOURCES
-from ingle.kernels.host_build import HostModule, build_host_library
-from ingle.kernels.host_library import HostLibrary
-from ingle.kernels.kernel_source import kernel_source
-from ingle.kernels.launch import Argument, Grid
-from ingle.kernels.nf4 import dequantize_nf4_blocks, quantize_nf4
-from ingle.kernels.nf4_tensor import NF4Tensor
-from ingle.kernels.q8_activations import TILE, dequantize_q8, quantize_q8_reference
-from ingle.kernels.quantized_gemm import GemmPlan, QuantizedGemm
-from ingle.kernels.quantized_gemv import quantized_gemv_reference
-from ingle.kernels.quantized_tensor import QuantizedTensor
-from ingle.kernels.repacked_nf4 import repack_nf4
-from ingle.kernels.repacked_tensor import repack
+from ingle.kernels.build.kernel_source import kernel_source
+from ingle.kernels.elementwise.q8_activations import TILE, dequantize_q8, quantize_q8_reference
+from ingle.kernels.formats.dequantize import dequantize
+from ingle.kernels.formats.nf4 import dequantize_nf4_blocks, quantize_nf4
+from ingle.kernels.formats.nf4_tensor import NF4Tensor
+from ingle.kernels.formats.quantized_tensor import QuantizedTensor
+from ingle.kernels.formats.repacked_nf4 import repack_nf4
+from ingle.kernels.formats.repacked_tensor import repack
+from ingle.kernels.launch.cuda_driver import Argument, Grid
+from ingle.kernels.matmul.gemm_shape import GEMM_SHAPES, GEMM_SOURCES
+from ingle.kernels.matmul.quantized_gemm import GemmPlan, QuantizedGemm
+from ingle.kernels.matmul.quantized_gemv import quantized_gemv_reference
+from ingle.kernels.testing.host_build import HostModule, build_host_library
+from ingle.kernels.testing.host_library import HostLibrary
 
 MakeLibrary = Callable[..., HostLibrary]
 MakeQuantized = Callable[..., QuantizedTensor]

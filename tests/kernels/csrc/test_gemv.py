@@ -9,14 +9,14 @@ import pytest
 import torch
 from gguf import GGMLQuantizationType, quants
 
-from ingle.kernels.dequantize import BLOCK_TYPES, dequantize
-from ingle.kernels.nf4 import NF4_VALUES, dequantize_nf4_blocks, quantize_nf4
-from ingle.kernels.nf4_tensor import NF4Tensor
-from ingle.kernels.q8_activations import dequantize_q8
-from ingle.kernels.quantized_gemv import GemvVariant, QuantizedGemv, quantized_gemv_reference
-from ingle.kernels.quantized_tensor import QuantizedTensor
-from ingle.kernels.repacked_nf4 import RepackedNF4, repack_nf4
-from ingle.kernels.repacked_tensor import REPACKED_TYPES, RepackedTensor, repack
+from ingle.kernels.elementwise.q8_activations import dequantize_q8
+from ingle.kernels.formats.dequantize import BLOCK_TYPES, dequantize
+from ingle.kernels.formats.nf4 import NF4_VALUES, dequantize_nf4_blocks, quantize_nf4
+from ingle.kernels.formats.nf4_tensor import NF4Tensor
+from ingle.kernels.formats.quantized_tensor import QuantizedTensor
+from ingle.kernels.formats.repacked_nf4 import RepackedNF4, repack_nf4
+from ingle.kernels.formats.repacked_tensor import REPACKED_TYPES, RepackedTensor, repack
+from ingle.kernels.matmul.quantized_gemv import GemvVariant, QuantizedGemv, quantized_gemv_reference
 
 MakeGemv = Callable[..., QuantizedGemv]
 MakeQuantized = Callable[..., QuantizedTensor]

@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 import torch
 
-from ingle.kernels.compiled_kernel import CompiledKernel
-from ingle.kernels.compiled_kernel_file import write_compiled_kernel
-from ingle.kernels.cubin_finder import CubinFinder, prebuilt_path
+from ingle.kernels.build.compiled_kernel import CompiledKernel
+from ingle.kernels.build.compiled_kernel_file import write_compiled_kernel
+from ingle.kernels.build.cubin_finder import CubinFinder, prebuilt_path
+from ingle.kernels.build.kernel_source import NO_DEFINES, kernel_source
+from ingle.kernels.elementwise.q8_activations import quantize_q8_reference
 from ingle.kernels.errors import CompileFailed, LaunchFailed
-from ingle.kernels.gpu_library import GPULibrary, current_stream
-from ingle.kernels.host_build import build_host_library
-from ingle.kernels.kernel_library import KernelLibrary
-from ingle.kernels.kernel_source import NO_DEFINES, kernel_source
-from ingle.kernels.launch import Driver
-from ingle.kernels.q8_activations import quantize_q8_reference
-from ingle.kernels.quantized_gemv import QuantizedGemv
-from ingle.kernels.triton_library import TritonLibrary
+from ingle.kernels.launch.cuda_driver import Driver
+from ingle.kernels.launch.gpu_library import GPULibrary, current_stream
+from ingle.kernels.launch.kernel_library import KernelLibrary
+from ingle.kernels.launch.triton_library import TritonLibrary
+from ingle.kernels.matmul.quantized_gemv import QuantizedGemv
+from ingle.kernels.testing.host_build import build_host_library
 
 SOURCES = ("quantize_q8.cuh", "conformance.cuh")
 FOUR = (4, 1, 1)

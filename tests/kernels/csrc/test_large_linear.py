@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from ingle.kernels.dequantize import dequantize
-from ingle.kernels.host_library import HostLibrary
-from ingle.kernels.large_linear import LargeLinear
-from ingle.kernels.quantized_tensor import QuantizedTensor
-from ingle.kernels.repacked_tensor import repack
+from ingle.kernels.formats.dequantize import dequantize
+from ingle.kernels.formats.quantized_tensor import QuantizedTensor
+from ingle.kernels.formats.repacked_tensor import repack
+from ingle.kernels.matmul.dequantized_gemm import LargeLinear
+from ingle.kernels.testing.host_library import HostLibrary
 
 MakeLibrary = Callable[..., HostLibrary]
 MakeQuantized = Callable[..., QuantizedTensor]

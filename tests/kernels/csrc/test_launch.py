@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
+from ingle.kernels.elementwise.q8_activations import quantize_q8_reference
 from ingle.kernels.errors import DriverUnavailable, LaunchFailed
-from ingle.kernels.host_build import build_host_library
-from ingle.kernels.launch import CudaModule, Driver
-from ingle.kernels.q8_activations import quantize_q8_reference
+from ingle.kernels.launch.cuda_driver import CudaModule, Driver
+from ingle.kernels.testing.host_build import build_host_library
 
 FOLDER = Path(__file__).parent
 STREAM = 0xABCDEF0123

@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from ingle.kernels.build import ARCHITECTURES, CubinCache, NvrtcCompiler
-from ingle.kernels.cubin_report import KernelReport, cubin_report
-from ingle.kernels.kernel_source import kernel_sources
-from ingle.kernels.whole_file import write_whole_file
+from ingle.kernels.build.atomic_write import write_whole_file
+from ingle.kernels.build.cuda_compilers import ARCHITECTURES, CubinCache, NvrtcCompiler
+from ingle.kernels.build.kernel_source import kernel_sources
+from ingle.kernels.testing.cubin_report import KernelReport, cubin_report
 
 LIMITS: dict[str, Any] = tomllib.loads(Path(__file__).with_name("limits.toml").read_text())
 SOURCES = [name for name in LIMITS if name.endswith(".cuh")]

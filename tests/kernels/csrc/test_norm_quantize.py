@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from ingle.kernels.host_library import HostLibrary
-from ingle.kernels.norm_quantize import NormQuantize, Wanted
-from ingle.kernels.q8_activations import q8_groups, quantize_q8_reference
-from ingle.kernels.rms_norm import rms_norm_reference
+from ingle.kernels.elementwise.norm_quantize import NormQuantize, Wanted
+from ingle.kernels.elementwise.q8_activations import q8_groups, quantize_q8_reference
+from ingle.kernels.elementwise.rms_norm import rms_norm_reference
+from ingle.kernels.testing.host_library import HostLibrary
 
 MakeLibrary = Callable[..., HostLibrary]
 BOTH = Wanted(torch.float32, tiles=True)

@@ -5,12 +5,12 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from ingle.kernels.host_library import HostLibrary
-from ingle.kernels.paired_gemv import PairedGemv, source_of
-from ingle.kernels.q8_activations import quantize_q8_reference
-from ingle.kernels.quantized_gemv import GemvVariant, quantized_gemv_reference
-from ingle.kernels.quantized_tensor import QuantizedTensor
-from ingle.kernels.repacked_tensor import repack
+from ingle.kernels.elementwise.q8_activations import quantize_q8_reference
+from ingle.kernels.formats.quantized_tensor import QuantizedTensor
+from ingle.kernels.formats.repacked_tensor import repack
+from ingle.kernels.matmul.paired_gemv import PairedGemv, source_of
+from ingle.kernels.matmul.quantized_gemv import GemvVariant, quantized_gemv_reference
+from ingle.kernels.testing.host_library import HostLibrary
 
 MakeLibrary = Callable[..., HostLibrary]
 MakeQuantized = Callable[..., QuantizedTensor]

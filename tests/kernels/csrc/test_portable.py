@@ -17,8 +17,8 @@ from gpu.primitives import (
     result,
 )
 
-from ingle.kernels.host_build import HostModule
-from ingle.kernels.kernel_source import CSRC
+from ingle.kernels.build.kernel_source import CSRC
+from ingle.kernels.testing.host_build import HostModule
 
 LoadHost = Callable[..., HostModule]
 WARPS = 64

@@ -5,8 +5,13 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from ingle.kernels.q8_activations import TILE, dequantize_q8, q8_groups, quantize_q8_reference
-from ingle.kernels.quantized_gemv import QuantizedGemv
+from ingle.kernels.elementwise.q8_activations import (
+    TILE,
+    dequantize_q8,
+    q8_groups,
+    quantize_q8_reference,
+)
+from ingle.kernels.matmul.quantized_gemv import QuantizedGemv
 
 MakeGemv = Callable[..., QuantizedGemv]
 

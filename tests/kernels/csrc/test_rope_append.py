@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from ingle.kernels.attention_input import AttentionInput
-from ingle.kernels.hadamard import hadamard
-from ingle.kernels.host_library import HostLibrary
-from ingle.kernels.key_bias import KeyBias
-from ingle.kernels.kv_append import kv_append
-from ingle.kernels.page_format import PageFormat
-from ingle.kernels.pages import Pages
-from ingle.kernels.quantize_heads import dequantize_heads_reference
-from ingle.kernels.quantized_pages import QuantizedPages
-from ingle.kernels.rms_norm import rms_norm_reference
-from ingle.kernels.rope import rope_reference, rotary_tables
-from ingle.kernels.rope_append import RopeAppend, rope_append_reference
+from ingle.kernels.attention.attention_input import AttentionInput
+from ingle.kernels.attention.rope_append import RopeAppend, rope_append_reference
+from ingle.kernels.elementwise.rms_norm import rms_norm_reference
+from ingle.kernels.elementwise.rope import rope_reference, rotary_tables
+from ingle.kernels.kv_cache.hadamard import hadamard
+from ingle.kernels.kv_cache.key_bias import KeyBias
+from ingle.kernels.kv_cache.kv_append import kv_append
+from ingle.kernels.kv_cache.kv_page_format import PageFormat
+from ingle.kernels.kv_cache.kv_pages import Pages
+from ingle.kernels.kv_cache.quantize_kv_heads import dequantize_heads_reference
+from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedPages
+from ingle.kernels.testing.host_library import HostLibrary
 
 MakeLibrary = Callable[..., HostLibrary]
 

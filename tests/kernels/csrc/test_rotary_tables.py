@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from ingle.kernels.host_library import HostLibrary
-from ingle.kernels.rope import rotary_tables
-from ingle.kernels.rotary_table_maker import RotaryTableMaker
+from ingle.kernels.elementwise.rope import rotary_tables
+from ingle.kernels.elementwise.rotary_tables import RotaryTableMaker
+from ingle.kernels.testing.host_library import HostLibrary
 
 MakeLibrary = Callable[..., HostLibrary]
 

@@ -13,8 +13,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from ingle.kernels.host_library import HostLibrary
-from ingle.kernels.sample import MAX_VOCAB, SAMPLE_ROW, Sample, sample_row
+from ingle.kernels.testing.host_library import HostLibrary
+from ingle.kernels.token_sampling import MAX_VOCAB, SAMPLE_ROW, Sample, sample_row
 
 MakeLibrary = Callable[..., HostLibrary]
 Logits = NDArray[np.float32]

@@ -14,13 +14,13 @@ import torch
 from gpu.primitives import PRIMITIVES, random_input
 from numpy.typing import NDArray
 
-from ingle.kernels.host_build import HostModule, build_host_library
-from ingle.kernels.kernel_source import NO_DEFINES, kernel_source
-from ingle.kernels.nf4 import quantize_nf4
-from ingle.kernels.q8_activations import quantize_q8_reference
-from ingle.kernels.quantized_tensor import QuantizedTensor
-from ingle.kernels.repacked_nf4 import repack_nf4
-from ingle.kernels.repacked_tensor import REPACKED_TYPES, repack
+from ingle.kernels.build.kernel_source import NO_DEFINES, kernel_source
+from ingle.kernels.elementwise.q8_activations import quantize_q8_reference
+from ingle.kernels.formats.nf4 import quantize_nf4
+from ingle.kernels.formats.quantized_tensor import QuantizedTensor
+from ingle.kernels.formats.repacked_nf4 import repack_nf4
+from ingle.kernels.formats.repacked_tensor import REPACKED_TYPES, repack
+from ingle.kernels.testing.host_build import HostModule, build_host_library
 
 from .attention_cases import ATTENTION_CASES
 from .dense_gemv_cases import dense_gated_cases, dense_gemv_cases

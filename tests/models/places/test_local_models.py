@@ -12,13 +12,13 @@ import pytest
 
 from ingle.models.catalog import Catalog
 from ingle.models.errors import ModelNotFound
-from ingle.models.path_descriptions import PathDescriptions
-from ingle.models.places.finding import Finding, Place
+from ingle.models.metadata.description_cache import PathDescriptions
+from ingle.models.places.found_model import Finding, Place
 from ingle.models.places.lm_studio import find_in_lm_studio
 from ingle.models.places.local_models import LocalModels
 from ingle.models.places.ollama import find_in_ollama
 from ingle.models.places.plain_folder import find_in_plain_folder
-from ingle.models.store import ModelStore
+from ingle.models.store.model_store import ModelStore
 
 if TYPE_CHECKING:
     from ..conftest import FileServer, MakeStore
@@ -174,16 +174,16 @@ def test_a_place_that_cannot_be_read_is_told(tmp_path: Path) -> None:
 def test_a_file_is_read_again_only_when_it_changed(
     tmp_path: Path, model: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ingle.models import path_descriptions
+    from ingle.models.metadata import description_cache
 
     read: list[Path] = []
-    real = path_descriptions.read_header
+    real = description_cache.read_header
 
     def counting(path: Path) -> object:
         read.append(path)
         return real(path)
 
-    monkeypatch.setattr(path_descriptions, "read_header", counting)
+    monkeypatch.setattr(description_cache, "read_header", counting)
     folder = tmp_path / "m"
     folder.mkdir()
     (folder / "tiny.gguf").write_bytes(model)

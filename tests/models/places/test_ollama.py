@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ingle.models.places.finding import Finding
+from ingle.models.metadata.stored_model import FirstMessage
+from ingle.models.places.found_model import Finding
 from ingle.models.places.ollama import find_in_ollama
-from ingle.models.stored_model import FirstMessage
 
 Put = Callable[..., Path]
 LIBRARY = "registry.ollama.ai/library"

@@ -20,7 +20,7 @@ import httpx
 import psutil
 import pytest
 
-from ingle.models.stored_model import Manifest, write_manifest
+from ingle.models.metadata.stored_model import Manifest, write_manifest
 
 if TYPE_CHECKING:
     from ...conftest import WriteSmallLlama
@@ -30,11 +30,11 @@ PIECE = 1 << 16
 
 SERVE = """
 import os, sys
-from ingle.backends.base import EngineKind, LoadSpec
+from ingle.backends.base.backend import EngineKind, LoadSpec
 from ingle.daemon.http import server
 from ingle.daemon.main import main
-from ingle.daemon.preparation import Preparation
-from ingle.models.memory_needs import MemoryNeeds
+from ingle.daemon.load_planning.load_planner import Preparation
+from ingle.models.fit.memory_needs import MemoryNeeds
 
 script = os.environ["INGLE_TEST_SCRIPT"]
 

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ingle.daemon.atomic_file import write_atomically
 from ingle.daemon.batches.batch_results import ResultError, ResultFile, ResultLine
 from ingle.daemon.batches.file_store import FileStore, StoredFile
 from ingle.daemon.errors import StorageFull
+from ingle.daemon.stores.atomic_file import write_atomically
 from ingle.models import failpoints
 from ingle.models.errors import DiskFull, PullFailed
-from ingle.models.sources.partial import PartialFile
+from ingle.models.sources.partial_file import PartialFile
 
 if TYPE_CHECKING:
     from .conftest import MakeDaemon
@@ -129,12 +129,12 @@ NOT_CALLED = (("file", "ftruncate"), ("results", "rename"), ("results", "ftrunca
 PROGRAMS = {
     "file": """
 import sys; from pathlib import Path
-from ingle.daemon.atomic_file import write_atomically
+from ingle.daemon.stores.atomic_file import write_atomically
 write_atomically(Path(sys.argv[1]) / "kept", b"new" * 1000)
 """,
     "pull": """
 import sys; from pathlib import Path
-from ingle.models.sources.partial import PartialFile
+from ingle.models.sources.partial_file import PartialFile
 with PartialFile(Path(sys.argv[1]) / "kept.partial") as partial:
     partial.restart()
     for _ in range(3):

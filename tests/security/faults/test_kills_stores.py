@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from ingle.daemon.keys import KeyStore
-from ingle.daemon.routing.finding import Sensitivity
-from ingle.daemon.routing.ledger import Ledger
-from ingle.daemon.routing.ledger_check import verify
-from ingle.daemon.routing.taint import TaintStore
-from ingle.tui.history import database
-from ingle.tui.history.schema import STEPS, migrate
-from ingle.tui.history.store import open_history
+from ingle.daemon.access.api_keys import KeyStore
+from ingle.daemon.routing.detectors.finding import Sensitivity
+from ingle.daemon.routing.ledger.egress_ledger import Ledger
+from ingle.daemon.routing.ledger.ledger_verification import verify
+from ingle.daemon.routing.policy.conversation_taint import TaintStore
+from ingle.tui.history.database import database
+from ingle.tui.history.database.schema import STEPS, migrate
+from ingle.tui.history.history_store import open_history
 
 LIVES_OF_A_HOME = 20
 ROWS = 20_000
@@ -32,14 +32,14 @@ CHILD = """
 import functools, itertools, json, os, secrets, sys, threading
 from pathlib import Path
 from ingle.backends.remote.clearance import Clearance
-from ingle.daemon.keys import KeyStore
-from ingle.daemon.routing.finding import Sensitivity
-from ingle.daemon.routing.ledger import Ledger, Reservation
-from ingle.daemon.routing.taint import TaintStore
+from ingle.daemon.access.api_keys import KeyStore
+from ingle.daemon.routing.detectors.finding import Sensitivity
+from ingle.daemon.routing.ledger.egress_ledger import Ledger, Reservation
+from ingle.daemon.routing.policy.conversation_taint import TaintStore
 from ingle.tui.chats.chat import Chat
 from ingle.tui.chats.message import Message, MessageFacts
 from ingle.tui.history import database, schema
-from ingle.tui.history.store import open_history
+from ingle.tui.history.history_store import open_history
 
 home, version, rows = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 

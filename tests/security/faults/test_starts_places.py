@@ -39,7 +39,7 @@ def end(processes: list[subprocess.Popen[str]]) -> None:
         process.communicate()
 
 
-@pytest.mark.slow  # four at once are in tests/daemon/http/test_server.py
+@pytest.mark.slow  # four at once are in tests/daemon/server/test_daemon_server.py
 @pytest.mark.parametrize(("count", "rounds"), [(20, 10)])
 def test_of_many_starts_one_lives_and_the_others_say_so_and_exit_with_3(
     tmp_path: Path, count: int, rounds: int
@@ -90,7 +90,7 @@ def test_what_a_dead_daemon_left_is_in_nobodys_way(make_daemon: MakeDaemon, tmp_
 HOLDS = """
 import os, socket, sys, time
 from pathlib import Path
-from ingle.daemon.lock import InstanceLock, LockHolder
+from ingle.daemon.server.instance_lock import InstanceLock, LockHolder
 runtime = Path(sys.argv[1])
 lock = InstanceLock(runtime / "ingle.lock")
 lock.acquire()
@@ -210,7 +210,7 @@ import errno, sys
 from pathlib import Path
 from ingle.models.catalog import Catalog
 from ingle.models.errors import DiskFull
-from ingle.models.store import ModelStore
+from ingle.models.store.model_store import ModelStore
 
 disk = Path(sys.argv[1])
 store = ModelStore(disk / "models", Catalog.parse(Path(sys.argv[2]).read_bytes()))

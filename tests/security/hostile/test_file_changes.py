@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from ingle.backends.base import LoadSpec
-from ingle.backends.errors import LoadFailed
-from ingle.backends.loading import describe, make_load_spec
-from ingle.backends.process import WorkerProcess
+from ingle.backends.base.backend import LoadSpec
+from ingle.backends.base.errors import LoadFailed
+from ingle.backends.selection.load_spec_builder import describe, make_load_spec
+from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.models.file_stamp import FileStamp, first_changed
 
 WriteSmallLlama = Callable[..., Path]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ingle.models.errors import ModelError
-from ingle.models.gguf import read_file_header, read_header
+from ingle.models.gguf.gguf_header import read_file_header, read_header
 
 UINT32, INT32, TEXT = 4, 5, 8
 F32, Q8_0 = 0, 8

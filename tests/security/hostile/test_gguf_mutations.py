@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingle.models.errors import ModelError
-from ingle.models.gguf import read_header
+from ingle.models.gguf.gguf_header import read_header
 
 if TYPE_CHECKING:
     from .conftest import Edit, ReadFields, StrangersDaemon

@@ -15,11 +15,11 @@ import safetensors
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ingle.backends.base import EngineKind, GenerateRequest, LoadSpec
-from ingle.backends.process import WorkerProcess
+from ingle.backends.base.backend import EngineKind, GenerateRequest, LoadSpec
+from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.models.errors import ModelError, UnsupportedModel
-from ingle.models.model_folder import read_folder
-from ingle.models.safetensors_header import read_safetensors_header
+from ingle.models.safetensors.model_folder import read_folder
+from ingle.models.safetensors.safetensors_header import read_safetensors_header
 
 MakeFolder = Callable[..., Path]
 

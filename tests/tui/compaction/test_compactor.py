@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingle.tui.chats.chat import Chat
+from ingle.tui.chats.context_view import request_messages
 from ingle.tui.chats.message import Attachment
-from ingle.tui.chats.view import request_messages
-from ingle.tui.client import DaemonClient
-from ingle.tui.compaction.check import Refused
+from ingle.tui.client.client_errors import ClientError
+from ingle.tui.client.daemon_client import DaemonClient
+from ingle.tui.compaction.attachment_trim import trim
 from ingle.tui.compaction.compactor import Compactor, Progress
-from ingle.tui.compaction.instruction import VERBATIM
-from ingle.tui.compaction.trim import trim
-from ingle.tui.errors import ClientError
+from ingle.tui.compaction.summary_check import Refused
+from ingle.tui.compaction.summary_prompt import VERBATIM
 
 if TYPE_CHECKING:
     from ..conftest import FakeDaemon

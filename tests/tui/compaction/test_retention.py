@@ -11,10 +11,10 @@ from compaction_cases.slots import load_slots
 from compaction_cases.views import add_turns
 
 from ingle.tui.chats.chat import Chat
-from ingle.tui.chats.view import request_messages
-from ingle.tui.client import DaemonClient
+from ingle.tui.chats.context_view import request_messages
+from ingle.tui.client.daemon_client import DaemonClient
 from ingle.tui.compaction.compactor import Compactor
-from ingle.tui.compaction.instruction import HEADINGS
+from ingle.tui.compaction.summary_prompt import HEADINGS
 
 if TYPE_CHECKING:
     from ..conftest import FakeDaemon

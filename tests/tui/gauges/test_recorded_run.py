@@ -16,10 +16,10 @@ import msgspec
 import pytest
 from textual.app import App, ComposeResult
 
-from ingle.tui.api import PagesEvent, Status
-from ingle.tui.client import DaemonClient
-from ingle.tui.gauges.page_cells import PageState, chat_of, page_counts
-from ingle.tui.widgets.page_map import PageMap
+from ingle.tui.client.api_types import PagesEvent, Status
+from ingle.tui.client.daemon_client import DaemonClient
+from ingle.tui.gauges.page_map_cells import PageState, chat_of, page_counts
+from ingle.tui.widgets.gauges.page_map import PageMap
 
 pytestmark = pytest.mark.model
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingle.tui.api import DeviceGauges, GaugesEvent, LoadedModel
+from ingle.tui.client.api_types import DeviceGauges, GaugesEvent, LoadedModel
 from ingle.tui.gauges.speed_meter import SpeedMeter
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from ingle.tui.chats.chat import Chat
 from ingle.tui.chats.message import Message, MessageFacts
-from ingle.tui.history.store import HistoryStore, open_history
+from ingle.tui.history.history_store import HistoryStore, open_history
 
 MakeStore = Callable[[], HistoryStore]
 

@@ -11,14 +11,14 @@ import pytest
 import yaml
 
 from ingle.tui.chats.chat import Chat, ChatSettings
-from ingle.tui.chats.compaction import Compaction
+from ingle.tui.chats.compaction_record import Compaction
 from ingle.tui.chats.message import Attachment, Message
-from ingle.tui.history.errors import HistoryError
+from ingle.tui.history.database.history_errors import HistoryError
 from ingle.tui.history.exports.export_html import export_html
 from ingle.tui.history.exports.export_json import export_json
 from ingle.tui.history.exports.export_markdown import export_markdown
 from ingle.tui.history.exports.write_export import file_name, parse_export, write_export
-from ingle.tui.history.imports.own import read_own
+from ingle.tui.history.imports.ingle_json import read_own
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ import json, sys, time
 from pathlib import Path
 from ingle.tui.chats.chat import Chat
 from ingle.tui.chats.message import Message, MessageFacts
-from ingle.tui.history.store import open_history
+from ingle.tui.history.history_store import open_history
 
 store = open_history(Path(sys.argv[1]), lambda text: print(text, file=sys.stderr))
 chat = Chat(id="chat")
@@ -89,7 +89,7 @@ import sys
 from pathlib import Path
 from ingle.tui.chats.chat import Chat
 from ingle.tui.chats.message import Message
-from ingle.tui.history.store import open_history
+from ingle.tui.history.history_store import open_history
 
 store = open_history(Path(sys.argv[1]), print)
 for name in ("gone", "kept"):
@@ -136,7 +136,7 @@ def test_a_deletion_cut_short_is_whole_or_not_begun(
 
 MIGRATING = """
 import sqlite3, sys
-from ingle.tui.history.schema import STEPS, migrate
+from ingle.tui.history.database.schema import STEPS, migrate
 
 def _grow(connection):
     connection.execute("CREATE TABLE more(number INTEGER NOT NULL)")

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingle.tui.chats.chat import Chat
-from ingle.tui.chats.compaction import Compaction
+from ingle.tui.chats.compaction_record import Compaction
 from ingle.tui.chats.message import Attachment, Message, MessageFacts
 
 if TYPE_CHECKING:
-    from ingle.tui.history.store import HistoryStore
+    from ingle.tui.history.history_store import HistoryStore
 
     from .conftest import MakeStore
 

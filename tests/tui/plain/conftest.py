@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 PROGRAM = """
 import sys
 from pathlib import Path
-from ingle.tui.folders import Folders
-from ingle.tui.plain.main import run_plain
+from ingle.tui.settings.chat_folders import Folders
+from ingle.tui.plain.plain_main import run_plain
 
 home = Path(sys.argv[2])
 status = run_plain(socket_path=sys.argv[1], folders=Folders(home / "chats", home / "config"))

@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ingle.tui.commands import COMMANDS
+from ingle.tui.commands.command_table import COMMANDS
 
-from .test_session import needs_terminal
+from .test_plain_session import needs_terminal
 
 if TYPE_CHECKING:
     from ..conftest import FakeDaemon, OpenTerminal

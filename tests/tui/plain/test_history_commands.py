@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ingle.tui.history.store import open_history
+from ingle.tui.history.history_store import open_history
 
-from .test_session import needs_terminal
+from .test_plain_session import needs_terminal
 
 if TYPE_CHECKING:
     from ..conftest import FakeDaemon, OpenTerminal

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ..features.test_routes import CLOUD, FREE, PRIVATE, asked
-from .test_session import needs_terminal
+from ..widgets.composer.test_routes import CLOUD, FREE, PRIVATE, asked
+from .test_plain_session import needs_terminal
 
 if TYPE_CHECKING:
     from ..conftest import FakeDaemon, OpenTerminal

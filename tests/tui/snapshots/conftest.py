@@ -29,8 +29,8 @@ from textual.widgets import Input
 from ingle.tui.chats.chat import Chat as ChatTree
 from ingle.tui.chats.chat import ChatSettings
 from ingle.tui.chats.message import Attachment, Message, MessageFacts
-from ingle.tui.folders import Folders
-from ingle.tui.theme import DAYLIGHT, EMBER
+from ingle.tui.settings.chat_folders import Folders
+from ingle.tui.settings.themes import DAYLIGHT, EMBER
 
 if TYPE_CHECKING:
     from ..conftest import Chat
@@ -152,14 +152,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.delenv("SSH_CONNECTION", raising=False)
     if hasattr(time, "tzset"):
         time.tzset()
-    for module in ("chat_list", "search"):
+    for module in ("chat_list_screen", "search_screen"):
         monkeypatch.setattr(f"ingle.tui.screens.{module}.datetime", Frozen)
     clock = Clock()
     for module in (
-        "features.gauges",
-        "transcript.message_entry",
-        "transcript.reasoning_block",
-        "turn",
+        "features.context.gauges_feature",
+        "transcript.entries.message_entry",
+        "transcript.entries.reasoning_block",
+        "session.turn",
     ):
         monkeypatch.setattr(f"ingle.tui.{module}.time", clock)
     progress = "ingle.tui.compaction.compactor.Progress.seconds"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingle.tui.chats.chat import Chat as ChatTree
-from ingle.tui.chats.compaction import Compaction
-from ingle.tui.features.privacy import PrivacyFeature
-from ingle.tui.folders import Folders
+from ingle.tui.chats.compaction_record import Compaction
+from ingle.tui.features.privacy_feature import PrivacyFeature
+from ingle.tui.settings.chat_folders import Folders
 
-from ..features.test_routes import CLOUD, PRIVATE
+from ..widgets.composer.test_routes import CLOUD, PRIVATE
 
 if TYPE_CHECKING:
     from ..conftest import Chat, FakeDaemon, OpenChat

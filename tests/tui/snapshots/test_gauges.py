@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ingle.tui.chats.chat import Chat as ChatTree
-from ingle.tui.features.gauges import GaugesFeature
-from ingle.tui.folders import Folders
+from ingle.tui.features.context.gauges_feature import GaugesFeature
+from ingle.tui.settings.chat_folders import Folders
 
 if TYPE_CHECKING:
     from ..conftest import Chat, FakeDaemon, OpenChat
@@ -140,9 +140,11 @@ async def test_doctor(
         "program_facts": [("versions", "ingle 0.1.0 · textual 6.0 · Python 3.11.9")],
         "clipboard_facts": [("copy", "wl-copy → OSC 52"), ("paste", "works (wl-paste)")],
     }.items():
-        monkeypatch.setattr(f"ingle.tui.examination.{name}", partial(said, facts))
-    monkeypatch.setattr("ingle.tui.examination.interpreter", lambda: "~/.venv/bin/python")
-    monkeypatch.setattr("ingle.tui.examination.os.cpu_count", lambda: 8)
+        monkeypatch.setattr(f"ingle.tui.commands.doctor_report.{name}", partial(said, facts))
+    monkeypatch.setattr(
+        "ingle.tui.commands.doctor_report.interpreter", lambda: "~/.venv/bin/python"
+    )
+    monkeypatch.setattr("ingle.tui.commands.doctor_report.os.cpu_count", lambda: 8)
     fake_daemon.status = {
         "version": "0.1.0",
         "pid": 4242,

@@ -13,9 +13,9 @@ import pytest
 from ingle.tui.chats.chat import Chat as ChatTree
 from ingle.tui.chats.chat import ChatSettings
 from ingle.tui.chats.message import Message
-from ingle.tui.folders import Folders
+from ingle.tui.history.history_store import HistoryStore, open_history
 from ingle.tui.history.imports.import_chats import ImportReport
-from ingle.tui.history.store import HistoryStore, open_history
+from ingle.tui.settings.chat_folders import Folders
 
 if TYPE_CHECKING:
     from ..conftest import Chat, FakeDaemon, OpenChat

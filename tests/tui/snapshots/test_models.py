@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from textual.widgets import OptionList
 
 from ingle.tui.chats.chat import Chat as ChatTree
-from ingle.tui.folders import Folders
-from ingle.tui.widgets.composer import Composer
+from ingle.tui.settings.chat_folders import Folders
+from ingle.tui.widgets.composer.composer import Composer
 
 if TYPE_CHECKING:
     from ..conftest import Chat, FakeDaemon, OpenChat

@@ -9,8 +9,8 @@ import pytest
 
 from ingle.tui.chats.chat import Chat as ChatTree
 from ingle.tui.chats.message import Message
-from ingle.tui.folders import Folders
-from ingle.tui.theme import EMBER
+from ingle.tui.settings.chat_folders import Folders
+from ingle.tui.settings.themes import EMBER
 from ingle.tui.widgets.status_line import StatusLine
 
 if TYPE_CHECKING:

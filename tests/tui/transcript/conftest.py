@@ -16,16 +16,16 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
 import ingle.tui
-from ingle.tui.theme import EMBER, FALLBACK_VARIABLES
-from ingle.tui.transcript.entry import Entry, Look
-from ingle.tui.transcript.styles import TranscriptStyles
-from ingle.tui.transcript.transcript import Transcript
+from ingle.tui.settings.themes import EMBER, FALLBACK_VARIABLES
+from ingle.tui.transcript.entries.entry import Entry, Look
+from ingle.tui.transcript.lines.transcript_styles import TranscriptStyles
+from ingle.tui.transcript.view.transcript import Transcript
 
 
 class TranscriptApp(App[None]):
     """Nothing but a transcript."""
 
-    CSS_PATH = Path(ingle.tui.__path__[0]) / "app.tcss"
+    CSS_PATH = Path(ingle.tui.__path__[0]) / "app" / "app.tcss"
 
     def __init__(self) -> None:
         super().__init__()

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from ingle.tui.transcript.markdown_stream import MarkdownStream, render_markdown
-from ingle.tui.transcript.math_text import math_line, math_lines
+from ingle.tui.transcript.markdown.markdown_stream import MarkdownStream, render_markdown
+from ingle.tui.transcript.math.math_text import math_line, math_lines
 
 if TYPE_CHECKING:
-    from ingle.tui.transcript.styles import TranscriptStyles
+    from ingle.tui.transcript.lines.transcript_styles import TranscriptStyles
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,14 @@ from textual.pilot import Pilot
 from textual.widgets import Static
 
 from ingle.tui.composing.completer import Completer
-from ingle.tui.theme import FALLBACK_VARIABLES
-from ingle.tui.widgets.composer import Composer
+from ingle.tui.settings.themes import FALLBACK_VARIABLES
+from ingle.tui.widgets.composer.composer import Composer
 
 
 class ComposerApp(App[None]):
     """Keeps what the composer submits, and clears it as the chat does."""
 
-    CSS_PATH = str(Path(__file__).parents[3] / "tui" / "app.tcss")
+    CSS_PATH = str(Path(__file__).parents[3] / "tui" / "app" / "app.tcss")
 
     def __init__(self, folder: Path) -> None:
         super().__init__()

@@ -7,7 +7,7 @@ from html import escape
 
 from ...chats.chat import Chat
 from ...chats.message import Message
-from ...transcript.cleaning import clean
+from ...text.terminal_safe_text import clean
 from .export_markdown import ending_note, iso_time, models_of, sibling_note
 
 # Nothing is fetched and nothing runs, whatever a message says.

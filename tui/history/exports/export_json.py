@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ...chats.chat import Chat, ChatSettings
-from ...chats.compaction import Compaction
+from ...chats.compaction_record import Compaction
 from ...chats.message import Message
 
 FORMAT = "ingle chat"

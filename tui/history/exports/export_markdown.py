@@ -9,7 +9,7 @@ from datetime import datetime
 
 from ...chats.chat import Chat
 from ...chats.message import Message
-from ...transcript.cleaning import clean
+from ...text.terminal_safe_text import clean
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ...chats.chat import Chat
-from ..errors import HistoryError
+from ..database.history_errors import HistoryError
 
 FORMATS = ("md", "json", "html")
 _UNFIT = re.compile(r"[^\w.-]+")

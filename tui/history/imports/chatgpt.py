@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .foreign_chat import (
+from .imported_chat import (
     ForeignChat,
     ForeignMessage,
     Json,

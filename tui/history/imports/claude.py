@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...chats.message import Attachment
-from .foreign_chat import (
+from .imported_chat import (
     ForeignChat,
     ForeignMessage,
     Json,

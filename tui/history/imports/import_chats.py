@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from ...chats.chat import Chat
 from ...chats.message import Message
-from .. import notes
-from ..errors import HistoryError
-from .foreign_chat import ForeignChat, MalformedChat
-from .read_file import read_chats
+from ..database import row_writes
+from ..database.history_errors import HistoryError
+from .import_file_reader import read_chats
+from .imported_chat import ForeignChat, MalformedChat
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -109,17 +109,17 @@ def _add(connection: Connection, found: ForeignChat | Chat, report: ImportReport
     connection.execute("SAVEPOINT chat")
     try:
         if is_new:
-            body = notes.encode_settings(chat.settings)
-            notes.add_chat(connection, chat.id, chat.created, body, source)
+            body = row_writes.encode_settings(chat.settings)
+            row_writes.add_chat(connection, chat.id, chat.created, body, source)
         for message in missing:
-            notes.MessageNote.of(chat.id, message).write(connection, None)
+            row_writes.MessageNote.of(chat.id, message).write(connection, None)
         if is_new:
             for compaction in chat.compactions.values():
-                notes.add_compaction(connection, chat.id, compaction)
+                row_writes.add_compaction(connection, chat.id, compaction)
             for name in sorted(chat.undone):
-                notes.add_undo(connection, name)
+                row_writes.add_undo(connection, name)
             for leaf in leaves(chat):
-                notes.add_choice(connection, leaf.id)
+                row_writes.add_choice(connection, leaf.id)
     except Exception as error:
         connection.execute("ROLLBACK TO chat")
         connection.execute("RELEASE chat")

@@ -6,7 +6,7 @@ import html
 import re
 
 from ...chats.message import Attachment
-from .foreign_chat import (
+from .imported_chat import (
     ForeignChat,
     ForeignMessage,
     Json,

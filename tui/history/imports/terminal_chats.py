@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .foreign_chat import ForeignChat, ForeignMessage, MalformedChat, seconds
+from .imported_chat import ForeignChat, ForeignMessage, MalformedChat, seconds
 
 if TYPE_CHECKING:
     from sqlite3 import Connection

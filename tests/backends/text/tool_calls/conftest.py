@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ingle.backends.conversation import Tool
-from ingle.backends.text.answer_parser import (
+from ingle.backends.base.conversation import Tool
+from ingle.backends.text.tool_calls.answer_parts import (
     AnswerParser,
     CallArguments,
     CallStart,

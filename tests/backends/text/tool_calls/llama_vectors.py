@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ingle.backends.conversation import Tool
+from ingle.backends.base.conversation import Tool
 
 _LITERAL = re.compile(r'R"([A-Za-z#]*)\((.*?)\)\1"|"((?:\\.|[^"\\])*)"', re.DOTALL)
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ingle.backends.base import GenerateRequest
-from ingle.backends.conversation import ChatMessage
-from ingle.backends.scripted.byte_tokenizer import ByteTokenizer
-from ingle.backends.text.answer_form import AnswerForms
-from ingle.backends.text.chat_template import ChatTemplate
+from ingle.backends.base.backend import GenerateRequest
+from ingle.backends.base.conversation import ChatMessage
+from ingle.backends.testing.byte_tokenizer import ByteTokenizer
+from ingle.backends.text.answers.answer_format import AnswerForms
+from ingle.backends.text.templates.chat_template import ChatTemplate
 
 from .conftest import Answer, ReadAll
 from .llama_vectors import Vector, read_vectors

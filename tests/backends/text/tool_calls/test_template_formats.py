@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from ingle.backends.base import GenerateRequest
-from ingle.backends.conversation import ChatMessage, Tool, ToolCall
-from ingle.backends.scripted.byte_tokenizer import ByteTokenizer
-from ingle.backends.text.answer_form import AnswerForms
-from ingle.backends.text.chat_template import ChatTemplate
-from ingle.backends.text.reasoning_tags import tell_reasoning
-from ingle.backends.text.template_helper import RenderLimits
-from ingle.backends.text.tool_calls.formats import tell_format
+from ingle.backends.base.backend import GenerateRequest
+from ingle.backends.base.conversation import ChatMessage, Tool, ToolCall
+from ingle.backends.testing.byte_tokenizer import ByteTokenizer
+from ingle.backends.text.answers.answer_format import AnswerForms
+from ingle.backends.text.templates.chat_template import ChatTemplate
+from ingle.backends.text.templates.reasoning_tags import tell_reasoning
+from ingle.backends.text.templates.template_helper import RenderLimits
+from ingle.backends.text.tool_calls.format_detection import tell_format
 
 from .conftest import ReadAll, parameters
 

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from ingle.backends.base import GenerateRequest, Grammar, GrammarKind, Priority
-from ingle.backends.conversation import Reasoning, Tool, ToolChoice
+from ingle.backends.base.backend import GenerateRequest, Grammar, GrammarKind, Priority
+from ingle.backends.base.conversation import Reasoning, Tool, ToolChoice
 from ingle.daemon.errors import InvalidBody
 from ingle.daemon.protocols.anthropic.requests import messages_job
 from ingle.daemon.protocols.anthropic.types import MessagesRequest
-from ingle.daemon.protocols.origin import Origin
+from ingle.daemon.protocols.request_origin import Origin
 
 HI: list[Any] = [{"role": "user", "content": "Hi"}]
 WEATHER: dict[str, Any] = {

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from ingle.backends.remote.clearance import Clearance
 from ingle.backends.remote.receipt import Outcome, Receipt, TokenUsage
-from ingle.daemon.routing.ledger import Ledger, Reservation
-from ingle.daemon.routing.ledger_totals import this_month
+from ingle.daemon.routing.ledger.egress_ledger import Ledger, Reservation
+from ingle.daemon.routing.ledger.ledger_totals import this_month
 
 if TYPE_CHECKING:
     from ...conftest import RunningDaemon

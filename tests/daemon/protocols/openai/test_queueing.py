@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from openai import AsyncOpenAI, RateLimitError
 
-from ingle.backends.base import EventSink, GenerateRequest, LoadSpec, Priority
-from ingle.backends.local import LocalBackend
+from ingle.backends.base.backend import EventSink, GenerateRequest, LoadSpec, Priority
+from tests.harness.local_backend import LocalBackend
 
 if TYPE_CHECKING:
     from ...conftest import RunningDaemon

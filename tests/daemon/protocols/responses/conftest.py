@@ -12,7 +12,7 @@ import pytest
 from openai.types.responses import Response, ResponseItem, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from ingle.backends.base import (
+from ingle.backends.base.backend import (
     Delta,
     Event,
     EventSink,
@@ -25,7 +25,7 @@ from ingle.backends.base import (
     ToolCallDelta,
     ToolCallStarted,
 )
-from ingle.backends.local import LocalBackend
+from tests.harness.local_backend import LocalBackend
 
 if TYPE_CHECKING:
     from ...conftest import RunningDaemon

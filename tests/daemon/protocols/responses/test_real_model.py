@@ -11,7 +11,7 @@ import openai
 import pytest
 from openai.types.responses import ResponseUsage
 
-from ingle.backends.loading import create_backend
+from ingle.backends.selection.load_spec_builder import create_backend
 
 if TYPE_CHECKING:
     from ...conftest import RunningDaemon

@@ -17,8 +17,8 @@ from msgspec import structs
 from openai.types.responses import CompactedResponse
 
 from ingle.daemon.protocols.responses.items import InputMessage, InputText, Item
-from ingle.daemon.protocols.responses.response_store import ResponseStore
 from ingle.daemon.protocols.responses.response_types import Response
+from ingle.daemon.stores.response_store import ResponseStore
 
 from .conftest import ITEM
 

@@ -1,0 +1,1 @@
+"""The contract of every backend: requests, events, load specs and errors."""

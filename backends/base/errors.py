@@ -1,0 +1,128 @@
+"""What can go wrong while running a model.
+
+BackendError
+├── LoadFailed            the worker could not make the model ready
+│   └── OutOfMemory       … for lack of memory
+├── WorkerDied            the model's process ended while it was needed
+└── RequestRejected       this one request cannot be served
+    ├── InputTooLong      … because a text is longer than the model can see at once
+    ├── WrongTask         … because the model was made for something else
+    └── ContextExceeded   … because its prompt does not fit
+"""
+
+from __future__ import annotations
+
+from ingle.models.model_task import ModelTask
+
+
+class BackendError(Exception):
+    """A failure with a sentence for people, a stable code, and where possible what to do next."""
+
+    code = "backend_error"
+
+    def __init__(self, message: str, *, hint: str | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        if code is not None:
+            self.code = code
+
+
+class LoadFailed(BackendError):
+    """The model could not be loaded; trying again with the same file and settings will not help."""
+
+    code = "load_failed"
+
+
+class OutOfMemory(LoadFailed):
+    """The model does not fit into the memory that is free now."""
+
+    code = "out_of_memory"
+
+
+class WorkerDied(BackendError):
+    """The worker process ended unexpectedly; `stderr_tail` holds its last lines."""
+
+    code = "worker_died"
+
+    def __init__(self, message: str, *, hint: str | None = None, stderr_tail: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.stderr_tail = stderr_tail
+
+
+class RequestRejected(BackendError):
+    """The request is wrong in itself; `param` names the field at fault."""
+
+    code = "invalid_request"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        code: str | None = None,
+        param: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint, code=code)
+        self.param = param
+
+
+class InputTooLong(RequestRejected):
+    """A text to embed or to rank has more tokens than the model's context holds."""
+
+    code = "context_length_exceeded"
+
+    def __init__(self, what: str, tokens: int, context: int, *, param: str) -> None:
+        """`what` names the text, as a sentence begins."""
+        super().__init__(
+            f"{what} is {tokens} tokens long, {tokens - context} too many: "
+            f"the model reads {context} at once.",
+            hint="Split the text, or send 'truncate': true to have its end cut off.",
+            param=param,
+        )
+
+
+_PURPOSES = {
+    ModelTask.GENERATE: ("writes text", "Ask it through /v1/chat/completions or /v1/completions"),
+    ModelTask.EMBED: ("turns texts into vectors", "Ask it through /v1/embeddings"),
+    ModelTask.RERANK: ("ranks documents for a query", "Ask it through /v1/rerank"),
+}
+_WANTED = {
+    ModelTask.GENERATE: ("cannot chat or complete text", "a model that chats"),
+    ModelTask.EMBED: ("makes no embeddings", "an embedding model such as all-minilm"),
+    ModelTask.RERANK: ("cannot rank documents", "a reranking model"),
+}
+
+
+class WrongTask(RequestRejected):
+    """The model was made for something else than the request asks for."""
+
+    code = "wrong_task"
+
+    def __init__(self, has: ModelTask, wanted: ModelTask, *, name: str | None = None) -> None:
+        purpose, door = _PURPOSES[has]
+        lack, other = _WANTED[wanted]
+        subject = f"The model '{name}'" if name else "This model"
+        super().__init__(
+            f"{subject} {purpose} and {lack}.", hint=f"{door}, or choose {other}.", param="model"
+        )
+
+
+class ContextExceeded(RequestRejected):
+    """The prompt has more tokens than the model's context holds."""
+
+    code = "context_length_exceeded"
+
+    def __init__(self, prompt_tokens: int, context: int, *, exact: bool = True) -> None:
+        """A prompt far too long is not counted to its end: `exact` is False then."""
+        at_least = "" if exact else "at least "
+        super().__init__(
+            f"The prompt is {at_least}{prompt_tokens} tokens long, "
+            f"{at_least}{prompt_tokens - context + 1} too many: "
+            f"the context holds {context}, and the answer needs room for one more.",
+            hint="Shorten the prompt, or load the model with a larger context.",
+            param="messages",
+        )
+        self.prompt_tokens = prompt_tokens
+        self.context = context
+        self.exact = exact

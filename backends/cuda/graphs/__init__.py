@@ -1,0 +1,1 @@
+"""CUDA graphs: step shapes, inputs at fixed addresses, recording and replay."""

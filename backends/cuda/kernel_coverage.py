@@ -1,0 +1,54 @@
+"""Which models ingle's kernels for GPUs know: a pure decision, without PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from ingle.kernels.attention.attention_variant import (
+    AttentionVariant,
+    PageType,
+    QueryType,
+    variants_of,
+)
+from ingle.models.config.model_config import ModelConfig
+from ingle.models.kv_type import KVType
+
+OLDEST_GPU = (8, 0)
+"""The compute capability that the kernels' instructions begin with."""
+
+_WIDEST = 16384
+_MOST_HEADS_A_KEY = 16
+_PAGES: Mapping[KVType, PageType] = MappingProxyType(
+    {
+        KVType.F16: "f16",
+        KVType.BF16: "bf16",
+        KVType.Q8_0: "q8_0",
+        KVType.Q4_0: "q4_0",
+    }
+)
+
+
+def why_no_kernels(config: ModelConfig, kv_type: KVType) -> str | None:
+    """What of a model the kernels do not know, in words for a sentence, or None."""
+    if config.hidden_size > _WIDEST or config.hidden_size % 32:
+        return f"its width is {config.hidden_size}"
+    if not attention_kernels(config, kv_type, "bf16"):
+        heads = f"{config.num_heads} heads of {config.head_size} elements"
+        return f"it has {heads}, and a {kv_type} KV cache"
+    return None
+
+
+def attention_kernels(
+    config: ModelConfig, kv_type: KVType, query: QueryType
+) -> Sequence[AttentionVariant]:
+    """The kernels that attention of such a model may start; none where they do not know it."""
+    if config.num_heads > _MOST_HEADS_A_KEY * config.num_kv_heads or kv_type not in _PAGES:
+        return ()
+    ropes = [layer.rope for layer in config.layers if layer.rope is not None]
+    return variants_of(
+        head_size=config.head_size,
+        query=query,
+        pages=_PAGES[kv_type],
+        pairs={rope.size // 2 for rope in ropes},
+    )

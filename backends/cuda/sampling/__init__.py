@@ -1,0 +1,1 @@
+"""Samplers on the device: penalties, DRY, mirostat, truncation and fused kernels."""

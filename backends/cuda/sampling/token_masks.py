@@ -1,0 +1,78 @@
+"""Which tokens the grammars of a batch allow, row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ...engine.batch import Chunk
+
+Upload = Callable[[NDArray[np.generic]], torch.Tensor]
+
+
+class TokenMasks:
+    """Masks of all rows of sequences that have a constraint, asked for on the host.
+
+    The row behind a draft has the mask that follows it; once a draft is not allowed the rows
+    behind have none, since nobody gets there.
+    """
+
+    def __init__(self, chunks: list[Chunk]) -> None:
+        self._rows: list[int] = []
+        self._masks: list[NDArray[np.bool_]] = []
+        self._nothing: set[int] = set()
+        first = 0
+        for chunk in chunks:
+            if chunk.sequence.constraint is not None:
+                self._add(first, chunk)
+            first += 1 + len(chunk.drafts)
+
+    def forbids_all(self, row: int) -> bool:
+        """Whether nothing may come in this row, so that what is drawn means nothing."""
+        return row in self._nothing
+
+    def apply(self, logits: torch.Tensor, upload: Upload, *, keep: bool) -> torch.Tensor:
+        """The logits, without what is not allowed; they are overwritten unless to `keep`."""
+        if not self._rows:
+            return logits
+        rows = upload(np.asarray(self._rows, np.int64))
+        allowed = upload(np.stack(self._masks))
+        if keep:
+            logits = logits.clone()
+        logits[rows] = logits[rows].masked_fill(~allowed, -torch.inf)
+        return logits
+
+    def bits(self) -> NDArray[np.int32] | None:
+        """The masks (masks, vocab / 32 rounded up), 32 tokens a word from the lowest bit on."""
+        if not self._masks:
+            return None
+        packed = np.packbits(np.stack(self._masks), axis=1, bitorder="little")
+        padded = np.pad(packed, ((0, 0), (0, -packed.shape[1] % 4)))
+        return padded.view(np.int32)
+
+    def numbers(self, rows: int) -> NDArray[np.int32]:
+        """Which of the masks each of `rows` rows has; -1 for none."""
+        numbers = np.full(rows, -1, np.int32)
+        numbers[self._rows] = np.arange(len(self._rows))
+        return numbers
+
+    def _add(self, first: int, chunk: Chunk) -> None:
+        constraint = chunk.sequence.constraint
+        assert constraint is not None
+        if chunk.drafts:
+            constraint = constraint.fork()
+        for offset, draft in enumerate((*chunk.drafts, None)):
+            mask = constraint.mask()
+            if not mask.any():
+                self._nothing.add(first + offset)
+                return
+            self._rows.append(first + offset)
+            self._masks.append(mask)
+            if draft is None or not mask[draft]:
+                return
+            constraint.consume(draft)
+            if constraint.complete or constraint.error:
+                return

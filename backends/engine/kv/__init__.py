@@ -1,0 +1,1 @@
+"""KV cache bookkeeping: the paged prefix cache, and the slot cache over llama.cpp's cells."""

@@ -1,0 +1,362 @@
+"""The book of a `SlotRunner`'s KV cache: tokens in slots, and cells that slots share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...base.kv_page_map import PageMap
+from ..batch import Batch
+from ..kv_cache import MIN_SHARED, Prefix, Tokens
+from ..kv_store.kv_store import KVStore
+from ..sequence import Sequence
+from .cell_page_map import PAGE_TOKENS, Stretch, cell_owners
+from .conversation_trace import Trace, remember
+from .page_groups import PageStories
+from .slot_runner import SlotRunner
+from .state_checkpoints import Checkpoint, Checkpoints
+
+_SPILL_SECONDS = 0.2
+
+_LIGHTENING_SECONDS = 0.02
+"""What moving idle conversations out may cost a step. Each step's attention is over all cells up to
+the last one in use, and those of a few ended sequences lie scattered among them: 4,000 idle cells
+cost a small model on a CPU a tenth to a third of its speed, while moving 1,000 tokens out and back
+takes about 3 ms."""
+
+
+@dataclass(eq=False)
+class _Slot:
+    """One sequence of the cache: its tokens, and the cells of their keys and values.
+
+    The first `public` tokens may be stored; `unsaved` is False when what can be saved of them is.
+    `traces` tells from which token on who ran through it last, `left_at` when the last sequence
+    ended or began from here (monotonic seconds).
+    """
+
+    index: int
+    tokens: Tokens
+    cells: NDArray[np.int32]
+    length: int = 0
+    public: int = 0
+    unsaved: bool = False
+    traces: list[tuple[int, Trace]] = field(default_factory=list[tuple[int, Trace]])
+    left_at: float = 0.0
+
+    def enter(self, conversation: str) -> None:
+        """Note whose sequence goes through all tokens, and adds those that follow."""
+        traces = [(start, remember(trace, conversation)) for start, trace in self.traces]
+        traces.append((self.length, (conversation,)))
+        self.traces = [
+            (start, trace)
+            for number, (start, trace) in enumerate(traces)
+            if not number or traces[number - 1][1] != trace
+        ]
+
+    def stretches(self, *, running: bool) -> Iterator[Stretch]:
+        """The cells by who ran through them."""
+        ends = [start for start, _ in self.traces[1:]] + [self.length]
+        for (start, trace), end in zip(self.traces, ends, strict=True):
+            yield Stretch(self.cells[start:end], trace, running, self.left_at)
+
+
+@dataclass(frozen=True)
+class CellPrefix(Prefix):
+    """The first tokens of a slot."""
+
+    slot: _Slot | None = field(default=None, repr=False)
+    checkpoint: Checkpoint | None = field(default=None, repr=False)
+
+
+class CellCache:
+    """Keeps what was computed for as long as there is room, and finds it again.
+
+    A slot is *held* by a running sequence, *kept* after its sequence ended, or empty. New sequences
+    share the cells of the longest known prefix, and nothing is copied. When cells or slots run out,
+    the slots that were kept longest without use are given up; what is in them goes to the store,
+    if there is one. The runner has no view of its cells,
+    so their book is kept here: a cell is free once no slot has it.
+    """
+
+    def __init__(self, runner: SlotRunner, store: KVStore | None = None) -> None:
+        """Take over the runner's whole cache, and empty it."""
+        self._runner = runner
+        self._checkpoints = Checkpoints(runner)
+        self._store = store
+        for index in range(runner.cache_slots):
+            runner.release(index)
+        self.capacity = runner.kv_capacity
+        room = runner.context
+        self._empty = [
+            _Slot(index, np.empty(room, np.int32), np.empty(room, np.int32))
+            for index in reversed(range(runner.cache_slots))
+        ]
+        self._held: dict[Sequence, _Slot] = {}
+        self._kept: dict[int, _Slot] = {}  # the least recently used first
+        self._holders = np.zeros(self.capacity, np.int32)
+        self._running = np.zeros(self.capacity, np.int32)
+        self._free = np.arange(self.capacity, dtype=np.int32)[::-1].copy()  # the next one last
+        self._num_free = self.capacity
+        self._evicted_cells = 0
+        self.used = 0
+        """Cells of running sequences."""
+        self.restored = 0
+        """Tokens that came back from the store."""
+
+    @property
+    def available(self) -> int:
+        """Cells that running sequences can have: free ones, and those only kept slots have."""
+        return self.capacity - self.used
+
+    @property
+    def kept(self) -> int:
+        """Cells that are kept for nobody but a request to come."""
+        return self.capacity - self._num_free - self.used
+
+    def room(self, count: int) -> int:
+        """A token takes a cell."""
+        return count
+
+    def growth(self, sequence: Sequence, count: int) -> int:
+        """A token takes a cell, wherever it stands."""
+        return count
+
+    def most(self, sequences: Iterable[Sequence], room: int) -> int:
+        """A token takes a cell, whosever it is."""
+        return room
+
+    def match(self, tokens: Tokens, minimum: int = MIN_SHARED) -> CellPrefix:
+        """The longest prefix of `tokens` but for its last one; empty below `minimum`."""
+        best = CellPrefix(length=max(minimum, 1) - 1)
+        for slot in self._sharable():
+            most = min(slot.length, len(tokens) - 1)
+            if most <= best.length:
+                continue
+            length, checkpoint = _common_length(slot.tokens[:most], tokens[:most]), None
+            if not self._runner.can_fork and length < slot.length:
+                checkpoint = self._checkpoints.find(slot.index, length)
+                length = checkpoint.length if checkpoint is not None else 0
+            if length > best.length:
+                best = CellPrefix(length, slot=slot, checkpoint=checkpoint)
+        if best.slot is None:
+            return CellPrefix()
+        active = int(np.count_nonzero(self._running[best.slot.cells[: best.length]]))
+        return replace(best, active=active)
+
+    def open(self, sequence: Sequence, prefix: Prefix) -> None:
+        """Give the sequence a slot that begins with the prefix and what was read for it."""
+        assert isinstance(prefix, CellPrefix)
+        length = sequence.useful_prefix(prefix.length)
+        self._open(sequence, replace(prefix, length=length) if length else CellPrefix())
+        self._restore(sequence)
+
+    def _open(self, sequence: Sequence, prefix: CellPrefix) -> None:
+        source = prefix.slot
+        if source is not None and self._kept.get(source.index) is source:
+            self._kept[source.index] = self._kept.pop(source.index)  # used just now
+            source.left_at = time.monotonic()
+            if prefix.length == source.length:
+                del self._kept[source.index]
+                source.enter(sequence.conversation)
+                self._hold(sequence, source)
+                return
+        slot = self._empty.pop() if self._empty else self._give_up_oldest(keep=source)
+        if source is not None:
+            state = prefix.checkpoint.state if prefix.checkpoint is not None else None
+            self._runner.fork(source.index, slot.index, prefix.length, state)
+            self._checkpoints.share(source.index, slot.index, prefix.length)
+            slot.length = prefix.length
+            slot.tokens[: slot.length] = source.tokens[: slot.length]
+            slot.cells[: slot.length] = source.cells[: slot.length]
+            self._holders[slot.cells[: slot.length]] += 1
+            slot.traces = [known for known in source.traces if known[0] < slot.length]
+        slot.enter(sequence.conversation)
+        self._hold(sequence, slot)
+
+    def _restore(self, sequence: Sequence) -> None:
+        """Put what was read behind what is there, as far as it fits."""
+        parts, sequence.stored = sequence.stored, []
+        for part in parts:
+            if part.end <= sequence.num_computed:
+                continue
+            # All of a snapshot needs room for a moment, although only a part of it may be of use.
+            if part.start != sequence.num_computed or part.size > self.available:
+                break
+            self._free_cells(part.size)
+            if not self._runner.restore(sequence.slot, part.start, part.end, part.data):
+                assert self._store is not None
+                self._store.reject(np.asarray(sequence.token_ids, np.int32), part.start)
+                break
+            self.grow(sequence, part.end - part.start)
+            self.restored += part.end - part.start
+
+    def reserve(self, batch: Batch) -> None:
+        """Make sure that the runner finds free cells for the batch."""
+        self._free_cells(batch.num_tokens)
+
+    def _free_cells(self, count: int) -> None:
+        while self._num_free < count:
+            self._empty.append(self._give_up_oldest())
+
+    def grow(self, sequence: Sequence, count: int) -> None:
+        """Book the sequence's next `count` tokens into reserved cells."""
+        slot = self._held[sequence]
+        start, end = slot.length, slot.length + count
+        self._num_free -= count
+        cells = self._free[self._num_free : self._num_free + count][::-1]
+        slot.tokens[start:end] = sequence.token_ids[start:end]
+        slot.cells[start:end] = cells
+        slot.length = end
+        sequence.num_computed = end
+        self._holders[cells] = 1
+        self._running[cells] = 1
+        self.used += count
+        self._checkpoints.take(sequence)
+
+    def trim(self, sequence: Sequence) -> None:
+        """Forget what was computed of the sequence but not booked."""
+        slot = self._held[sequence]
+        self._runner.trim(slot.index, slot.length)
+
+    def until_checkpoint(self, sequence: Sequence) -> int:
+        """Pending tokens that may be computed at once."""
+        return self._checkpoints.until_next(sequence)
+
+    def keep(self, sequence: Sequence) -> None:
+        """Take the slot back from a sequence that ended, and remember what is in it."""
+        slot = self._let_go(sequence)
+        if slot.length < MIN_SHARED:
+            self._empty.append(self._clear(slot))
+        else:
+            slot.unsaved = True
+            slot.left_at = time.monotonic()
+            self._kept[slot.index] = slot
+
+    def give_up_oldest(self) -> bool:
+        """Forget the slot that was kept longest without use; False where none is kept."""
+        if not self._kept:
+            return False
+        self._empty.append(self._give_up_oldest())
+        return True
+
+    def make_light(self) -> None:
+        """Move what was kept longest out of the way of those who run, if memory has a place.
+
+        Takes about 20 ms at most. What is not moved by then stays, and is in the next step.
+        """
+        if not self._kept or self._store is None:
+            return
+        deadline = time.monotonic() + _LIGHTENING_SECONDS
+        for slot in list(self._kept.values()):
+            if slot.public == slot.length and self._store.may_hold(slot.length):
+                if not self._store_slot(slot, deadline, to_disk=False):
+                    return
+                del self._kept[slot.index]
+                self._empty.append(self._clear(slot))
+                if time.monotonic() > deadline:
+                    return
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether something kept has not been saved to disk yet."""
+        saves = self._store is not None and self._store.writes_disk
+        return saves and any(slot.unsaved for slot in self._kept.values())
+
+    def save(self, seconds: float) -> None:
+        """Hand over what is kept to be written, newest first, for about so many seconds.
+
+        Stops early where the disk does not keep up.
+        """
+        deadline = time.monotonic() + seconds
+        for slot in reversed(self._kept.values()):
+            if slot.unsaved:
+                if not self._store_slot(slot, deadline, to_disk=True):
+                    return
+                slot.unsaved = False
+
+    def page_map(self) -> PageMap:
+        """What is in each page of 32 consecutive cells, as the book has it now."""
+        stories = PageStories()
+        held = [s for slot in self._held.values() for s in slot.stretches(running=True)]
+        kept = [s for slot in self._kept.values() for s in slot.stretches(running=False)]
+        return stories.map(
+            cell_owners([*held, *kept], self.capacity, stories),
+            PAGE_TOKENS,
+            store=self._store,
+            evicted=self._evicted_cells // PAGE_TOKENS,
+            now=time.monotonic(),
+        )
+
+    def _spill(self, slot: _Slot) -> None:
+        """Let memory have what the cache gives up."""
+        self._store_slot(slot, time.monotonic() + _SPILL_SECONDS, to_disk=False)
+
+    def _store_slot(self, slot: _Slot, deadline: float, *, to_disk: bool) -> bool:
+        """Store what is not stored yet; False where there was no time, or no place, for all."""
+        store = self._store
+        if store is None or slot.public < MIN_SHARED:
+            return True
+        tokens = slot.tokens[: slot.public]
+        for start, end in store.missing(tokens, to_disk=to_disk):
+            if time.monotonic() > deadline or (to_disk and not store.accepts_saves):
+                return False
+            data = self._runner.snapshot(slot.index, start, end)
+            if not store.put(tokens, start, end, data, to_disk=to_disk):
+                break  # there is no room for so much
+        return True
+
+    def _sharable(self) -> Iterator[_Slot]:
+        """Slots to share from, the most recently used first, since the first of equals is taken."""
+        return chain(reversed(self._kept.values()), self._held.values())
+
+    def _hold(self, sequence: Sequence, slot: _Slot) -> None:
+        cells = slot.cells[: slot.length]
+        self.used += slot.length - int(np.count_nonzero(self._running[cells]))
+        self._running[cells] += 1
+        self._held[sequence] = slot
+        sequence.slot = slot.index
+        sequence.num_computed = slot.length
+
+    def _let_go(self, sequence: Sequence) -> _Slot:
+        slot = self._held.pop(sequence)
+        if not sequence.private:
+            slot.public = slot.length
+        cells = slot.cells[: slot.length]
+        self._running[cells] -= 1
+        self.used -= slot.length - int(np.count_nonzero(self._running[cells]))
+        sequence.slot = -1
+        sequence.num_computed = 0
+        return slot
+
+    def _give_up_oldest(self, keep: _Slot | None = None) -> _Slot:
+        index = next(index for index, slot in self._kept.items() if slot is not keep)
+        slot = self._kept.pop(index)
+        self._spill(slot)
+        before = self._num_free
+        self._clear(slot)
+        self._evicted_cells += self._num_free - before
+        return slot
+
+    def _clear(self, slot: _Slot) -> _Slot:
+        self._runner.release(slot.index)
+        self._checkpoints.drop(slot.index)
+        cells = slot.cells[: slot.length]
+        self._holders[cells] -= 1
+        freed = cells[self._holders[cells] == 0]
+        self._free[self._num_free : self._num_free + len(freed)] = freed[::-1]
+        self._num_free += len(freed)
+        slot.length = slot.public = 0
+        slot.unsaved = False
+        slot.traces = []
+        return slot
+
+
+def _common_length(left: Tokens, right: Tokens) -> int:
+    """How many leading tokens two arrays of one length have in common."""
+    different = np.flatnonzero(left != right)
+    return int(different[0]) if len(different) else len(left)

@@ -1,0 +1,342 @@
+"""The book of a `PagedRunner`'s KV cache: which pages a sequence's tokens are in."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...base.kv_page_map import PageMap
+from ..batch import Batch
+from ..kv_cache import MIN_SHARED, Prefix, Tokens
+from ..kv_store.kv_chunk_file import CHUNK_TOKENS
+from ..kv_store.kv_store import KVStore
+from ..sequence import Sequence
+from .block_manager import BlockManager, Page, common_tokens
+from .conversation_trace import Trace, remember
+from .page_groups import FREE, PageStories
+from .paged_runner import PagedRunner
+
+_SPILL_SECONDS = 0.2
+_TOKEN_BYTES = 4
+
+
+@dataclass(frozen=True)
+class PagedPrefix(Prefix):
+    """All up to the end of `page`, and `count` tokens behind it that `source` has in one page."""
+
+    page: Page | None = field(default=None, repr=False)
+    source: Page | Sequence | None = field(default=None, repr=False)
+    count: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class _Running:
+    """What a running sequence has: full pages up to `last`, and `length` tokens in all.
+
+    Of the page it writes to, the first `public` tokens may be stored although it is private; those
+    of `trace` ran on it before, and last its own `conversation`.
+    """
+
+    last: Page
+    length: int
+    trace: Trace
+    conversation: str
+    public: int = 0
+
+    def turn_page(self, last: Page) -> None:
+        """Go on to a new page behind `last`, which is full."""
+        self.last = last
+        self.trace = (self.conversation,)
+        self.public = 0
+
+
+class PagedCache:
+    """Keeps what was computed for as long as there is room, and finds it again.
+
+    A sequence fills pages of its own; each one enters the tree of the `BlockManager` as soon as all
+    its tokens are booked, where every sequence that begins alike shares it. A new sequence also
+    gets what it has in common with the page behind the last full one: a copy, or the page itself
+    where nobody else needs it. A rejected draft leaves nothing but a lower length. When pages
+    run out, those that were kept longest without use are given up; what is in them goes to the
+    store, if there is one.
+    """
+
+    def __init__(self, runner: PagedRunner, store: KVStore | None = None) -> None:
+        """Take over the runner's whole cache, and empty it."""
+        self._size = runner.page_size
+        if CHUNK_TOKENS % self._size or runner.num_pages * self._size < runner.context:
+            raise ValueError(f"{runner.num_pages} pages of {self._size} tokens are no cache")
+        self._runner = runner
+        self._store = store
+        self._pages = BlockManager(runner.num_pages, self._size, self._spill)
+        self._running: dict[Sequence, _Running] = {}
+        self._rows = list(reversed(range(runner.slots)))
+        self._unsaved: dict[Page, None] = {}  # where sequences ended, the newest last
+        self.capacity = runner.num_pages * self._size
+        self.restored = 0
+        """Tokens that came back from the store."""
+
+    @property
+    def pages(self) -> BlockManager:
+        """The book of the pool."""
+        return self._pages
+
+    @property
+    def used(self) -> int:
+        """Room in pages of running sequences."""
+        return self._pages.num_used * self._size
+
+    @property
+    def kept(self) -> int:
+        """Room in pages that are kept for nobody but a request to come."""
+        return self._pages.num_kept * self._size
+
+    @property
+    def available(self) -> int:
+        """Room in pages that are free or only kept."""
+        return self.capacity - self.used
+
+    def room(self, count: int) -> int:
+        """Whole pages."""
+        return -(-count // self._size) * self._size
+
+    def growth(self, sequence: Sequence, count: int) -> int:
+        """What does not fit into the pages the sequence has."""
+        has = len(sequence.block_table) * self._size
+        return max(0, self.room(sequence.num_launched + count) - has)
+
+    def most(self, sequences: Iterable[Sequence], room: int) -> int:
+        """What is left in the pages they have, and whole pages."""
+        left = sum(len(s.block_table) * self._size - s.num_launched for s in sequences)
+        return left + room // self._size * self._size
+
+    def match(self, tokens: Tokens, minimum: int = MIN_SHARED) -> PagedPrefix:
+        """The longest prefix of `tokens` but for its last one; empty below `minimum`."""
+        wanted = tokens[:-1].tobytes()
+        page, source, count = self._pages.find(wanted)
+        rest = wanted[page.end * _TOKEN_BYTES : (page.end + self._size) * _TOKEN_BYTES]
+        found: Page | Sequence | None = source
+        for sequence, book in self._running.items():
+            if book.last is page:
+                own = _packed(sequence, page.end, book.length)
+                length = common_tokens(own, rest, count)
+                if length > count:
+                    found, count = sequence, length
+        if page.end + count < max(minimum, 1):
+            return PagedPrefix()
+        active = self._pages.held(page) * self._size
+        return PagedPrefix(page.end + count, active, page=page, source=found, count=count)
+
+    def open(self, sequence: Sequence, prefix: Prefix) -> None:
+        """Give the sequence pages that begin with the prefix and what was read for it."""
+        assert isinstance(prefix, PagedPrefix)
+        length = sequence.useful_prefix(prefix.length)
+        page = prefix.page or self._pages.root
+        while page.end > length:
+            assert page.parent is not None
+            page = page.parent
+        sequence.block_table = self._pages.hold(page, sequence.conversation)
+        label = sequence.conversation
+        book = self._running[sequence] = _Running(page, page.end, (label,), label)
+        if length > page.end:
+            self._begin_partly(sequence, book, prefix)
+        sequence.slot = self._rows.pop()
+        sequence.num_computed = book.length
+        self._restore(sequence)
+
+    def _begin_partly(self, sequence: Sequence, book: _Running, prefix: PagedPrefix) -> None:
+        """Give the sequence a page of its own that begins as the prefix's source does."""
+        source = prefix.source
+        if isinstance(source, Page):
+            whole = source.may_go and source.count == prefix.count
+            index = None if whole else self._pages.allocate_beside(source)
+            if index is not None:
+                self._runner.copy_page(source.index, index, prefix.count)
+            elif source.may_go:
+                if not whole:  # where there is no page to copy it into, the rest is given up
+                    self._spill(source)
+                book.public = min(source.public, prefix.count)
+                book.trace = remember(source.trace, book.conversation)
+                self._unsaved.pop(source, None)
+                index = self._pages.take_over(source)
+        else:
+            assert source is not None
+            index = self._pages.allocate()
+            if index is not None:
+                number = book.last.end // self._size
+                self._runner.copy_page(source.block_table[number], index, prefix.count)
+        if index is not None:
+            sequence.block_table.append(index)
+            book.length += prefix.count
+
+    def _restore(self, sequence: Sequence) -> None:
+        """Put what was read behind what is there, as far as it fits."""
+        parts, sequence.stored = sequence.stored, []
+        for part in parts:
+            if part.end <= sequence.num_computed:
+                continue
+            count = part.end - part.start
+            if part.start != sequence.num_computed or self.growth(sequence, count) > self.available:
+                break
+            self._cover(sequence, part.end)
+            pages = sequence.block_table[part.start // self._size :]
+            if not self._runner.write_pages(pages, count, part.data):
+                assert self._store is not None
+                self._store.reject(np.asarray(sequence.token_ids, np.int32), part.start)
+                self.trim(sequence)
+                break
+            self.grow(sequence, count)
+            self.restored += count
+
+    def reserve(self, batch: Batch) -> None:
+        """Give each of the batch's sequences pages for all that is computed of it."""
+        for chunk in batch.chunks:
+            self._cover(chunk.sequence, chunk.sequence.num_launched + chunk.num_tokens)
+
+    def _cover(self, sequence: Sequence, length: int) -> None:
+        table = sequence.block_table
+        while len(table) * self._size < length:
+            index = self._pages.allocate()
+            if index is None:
+                raise RuntimeError("more pages were promised than there are")
+            table.append(index)
+
+    def grow(self, sequence: Sequence, count: int) -> None:
+        """Book the sequence's next `count` tokens; pages that are full now can be shared."""
+        book = self._running[sequence]
+        book.length += count
+        sequence.num_computed = book.length
+        table = sequence.block_table
+        while (end := book.last.end + self._size) <= book.length:
+            number = book.last.end // self._size
+            tokens = _packed(sequence, book.last.end, end)
+            index = table[number]
+            book.turn_page(self._pages.add(book.last, tokens, index, book.public, book.trace))
+            table[number] = book.last.index
+
+    def trim(self, sequence: Sequence) -> None:
+        """Give back the pages behind the booked tokens; what else lies there is written over."""
+        table = sequence.block_table
+        pages = -(-self._running[sequence].length // self._size)
+        while len(table) > pages:
+            self._pages.free(table.pop())
+
+    def until_checkpoint(self, sequence: Sequence) -> int:
+        """All pending tokens: pages can be shared at any token."""
+        return sequence.num_pending
+
+    def keep(self, sequence: Sequence) -> None:
+        """Take the pages back from a sequence that ended, and remember what is in them."""
+        self.trim(sequence)
+        book = self._running.pop(sequence)
+        end = book.last
+        if book.length > end.end:
+            index = sequence.block_table[-1]
+            if book.length < MIN_SHARED:
+                self._pages.free(index)
+            else:
+                tokens = _packed(sequence, end.end, book.length)
+                public = book.public if sequence.private else len(tokens) // _TOKEN_BYTES
+                end = self._pages.leave(end, tokens, index, public, book.trace)
+        self._pages.let_go(book.last, public=not sequence.private)
+        if self._store is not None and end is not self._pages.root:
+            self._unsaved.pop(end, None)
+            self._unsaved[end] = None
+        self._rows.append(sequence.slot)
+        sequence.slot = -1
+        sequence.num_computed = 0
+        sequence.block_table = []
+
+    def give_up_oldest(self) -> bool:
+        """Forget the page that was kept longest without use; False where none is kept."""
+        return self._pages.give_up_oldest()
+
+    def make_light(self) -> None:
+        """Nothing is in the way: attention reads a sequence's own pages and no others."""
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether something kept has not been saved to disk yet."""
+        return self._store is not None and self._store.writes_disk and bool(self._unsaved)
+
+    def save(self, seconds: float) -> None:
+        """Hand over what is kept to be written, newest first, for about so many seconds.
+
+        Stops early where the disk does not keep up.
+        """
+        deadline = time.monotonic() + seconds
+        for end in reversed(list(self._unsaved)):
+            if not self._store_path(end.path(), deadline, to_disk=True):
+                return
+            del self._unsaved[end]
+
+    def page_map(self) -> PageMap:
+        """What is in each page, as the book has it now."""
+        stories, owners = PageStories(), [FREE] * self._pages.num_pages
+        number, last = FREE, self._pages.root
+        pages = list(last.children.values())
+        while pages:
+            page = pages.pop()
+            # Mostly it has been through the same as the one before it.
+            if page.trace != last.trace or page.left_at != last.left_at or page.users != last.users:
+                number = stories.number(page.trace, page.users > 0, page.left_at)
+                last = page
+            owners[page.index] = number
+            stories.tokens[number] += len(page.tokens) // _TOKEN_BYTES
+            pages.extend(page.children.values())
+        for sequence, book in self._running.items():
+            if own := sequence.block_table[book.last.end // self._size :]:
+                number = stories.number(book.trace, True, 0.0)
+                stories.tokens[number] += book.length - book.last.end
+                for index in own:
+                    owners[index] = number
+        return stories.map(
+            np.array(owners, np.int32),
+            self._size,
+            store=self._store,
+            evicted=self._pages.num_evicted,
+            now=time.monotonic(),
+        )
+
+    def _spill(self, page: Page) -> None:
+        """Let memory have what the cache gives up, and all that leads there."""
+        self._unsaved.pop(page, None)
+        if self._store is None or page.spilled:
+            return
+        path = page.path()
+        if self._store_path(path, time.monotonic() + _SPILL_SECONDS, to_disk=False):
+            for step in path:
+                step.spilled = True
+
+    def _store_path(self, path: list[Page], deadline: float, *, to_disk: bool) -> bool:
+        """Store what is not stored yet; False where there was no time, or no place, for all."""
+        tokens = _public_tokens(path)
+        store = self._store
+        if store is None or len(tokens) < MIN_SHARED:
+            return True
+        for start, end in store.missing(tokens, to_disk=to_disk):
+            if time.monotonic() > deadline or (to_disk and not store.accepts_saves):
+                return False
+            pages = path[start // self._size : -(-end // self._size)]
+            data = self._runner.read_pages([page.index for page in pages], end - start)
+            if not store.put(tokens, start, end, data, to_disk=to_disk):
+                break  # there is no room for so much
+        return True
+
+
+def _packed(sequence: Sequence, start: int, end: int) -> bytes:
+    return array("i", sequence.token_ids[start:end]).tobytes()
+
+
+def _public_tokens(path: list[Page]) -> Tokens:
+    """The tokens of these pages up to the first that may not be stored."""
+    parts: list[bytes] = []
+    for page in path:
+        parts.append(page.tokens[: page.public * _TOKEN_BYTES])
+        if page.public < page.count:
+            break
+    return np.frombuffer(b"".join(parts), np.int32)

@@ -1,0 +1,1 @@
+"""KV offload below the cache: memory and disk tiers, by chunks of tokens."""

@@ -1,0 +1,72 @@
+"""Stored chunks in memory, the least recently used of which give way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import psutil
+
+from .kv_chunk_tree import StoredChunk
+
+_MOST_RESERVE = 2**30
+
+
+class MemoryTier:
+    """A bounded number of bytes of chunks; takes nothing that the machine is short of."""
+
+    def __init__(self, limit: int, *, spare: Callable[[], int] | None = None) -> None:
+        """`spare` tells how many bytes the machine can do without, and may be asked often."""
+        self.limit = limit
+        self.spare = spare or _spare_memory
+        self._chunks: dict[StoredChunk, int] = {}  # the least recently used first
+        self.used = 0
+        self.tokens = 0
+
+    def __contains__(self, chunk: StoredChunk) -> bool:
+        return chunk in self._chunks
+
+    def __iter__(self) -> Iterator[StoredChunk]:
+        return iter(self._chunks)
+
+    def add(self, chunk: StoredChunk) -> list[StoredChunk]:
+        """Take a chunk's data in; returns the chunks that give way, maybe this one itself."""
+        assert chunk.data is not None
+        if chunk not in self._chunks:
+            self._chunks[chunk] = len(chunk.data)
+            self.used += len(chunk.data)
+            self.tokens += len(chunk.tokens)
+        self.touch(chunk)
+        limit = min(self.limit, self.used + self.spare())
+        gone: list[StoredChunk] = []
+        for other in list(self._chunks):
+            if self.used <= limit:
+                break
+            self.discard(other)
+            gone.append(other)
+        return gone
+
+    def touch(self, chunk: StoredChunk) -> None:
+        """Note a use. Chunks before it count as used later: without them it is useless."""
+        for used in reversed(chunk.path()):
+            if (size := self._chunks.pop(used, None)) is not None:
+                self._chunks[used] = size
+
+    def discard(self, chunk: StoredChunk) -> None:
+        """Forget a chunk, if it is here."""
+        size = self._chunks.pop(chunk, None)
+        if size is not None:
+            self.used -= size
+            self.tokens -= len(chunk.tokens)
+
+    def clear(self) -> list[StoredChunk]:
+        """Forget all; returns what was here, the least recently used first."""
+        chunks = list(self._chunks)
+        self._chunks.clear()
+        self.used = self.tokens = 0
+        return chunks
+
+
+def _spare_memory() -> int:
+    """What the machine has available but for a twentieth of it, at most 1 GiB."""
+    machine = psutil.virtual_memory()
+    return machine.available - min(machine.total // 20, _MOST_RESERVE)

@@ -1,0 +1,1 @@
+"""Continuous batching: queues, prefill budget and scheduler."""

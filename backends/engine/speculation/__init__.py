@@ -1,0 +1,1 @@
+"""Speculative decoding: drafters, draft lengths and step costs."""

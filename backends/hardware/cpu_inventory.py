@@ -1,0 +1,134 @@
+"""What CPUs the machine has, read from where each system says so."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+import psutil
+
+from .cgroups import control_groups
+from .sysctl import sysctl_number
+from .thread_plan import CpuInventory, LogicalCpu
+
+# A little core computes a quarter to a half of a big one; cores that merely clock differently, such
+# as AMD's compact ones or a favoured core, are all worth a thread.
+_LEAST_CAPACITY = 0.5
+_LEAST_FREQUENCY = 0.8
+
+
+def read_inventory() -> CpuInventory:
+    """The CPUs this process may use now."""
+    if sys.platform == "linux":
+        return linux_inventory(Path("/"), os.sched_getaffinity(0), platform.machine())
+    if sys.platform == "darwin":
+        return apple_inventory(sysctl_number)
+    return counted_inventory(psutil.cpu_count(logical=False), _usable_cpus())
+
+
+def linux_inventory(root: Path, allowed: Collection[int], machine: str) -> CpuInventory:
+    """From sysfs and the control groups below `root`, for the CPUs of an affinity mask."""
+    fast = _fast_cpus(root / "sys/devices", allowed, machine)
+    cpus = tuple(
+        LogicalCpu(cpu, core=min(_siblings(root, cpu), default=cpu), fast=cpu in fast)
+        for cpu in sorted(allowed)
+    )
+    return CpuInventory(cpus, quota=cpu_quota(root), can_pin=True)
+
+
+def apple_inventory(sysctl: Callable[[str], int | None]) -> CpuInventory:
+    """From the performance levels of Apple's processors; Intel Macs have none.
+
+    macOS takes no affinity masks: it keeps busy threads on performance cores by itself.
+    """
+    fast = sysctl("hw.perflevel0.physicalcpu")
+    slow = sysctl("hw.perflevel1.physicalcpu") if fast else 0
+    fast = fast or sysctl("hw.physicalcpu") or 1
+    cores = fast + (slow or 0)
+    return CpuInventory(tuple(LogicalCpu(core, core, core < fast) for core in range(cores)))
+
+
+def counted_inventory(physical: int | None, usable: int) -> CpuInventory:
+    """From counts alone: physical cores where they are known, no more than usable CPUs."""
+    cores = max(1, min(physical or usable, usable))
+    return CpuInventory(tuple(LogicalCpu(core, core) for core in range(cores)))
+
+
+def cpu_quota(root: Path) -> float | None:
+    """The CPUs that the tightest control group above this process allows; None without a limit."""
+    limits: list[float] = []
+    for version, folder in control_groups(root, "cpu"):
+        if version == 2:
+            limits += _limit(*(_text(folder / "cpu.max") or "").split())
+        else:
+            names = ("cpu.cfs_quota_us", "cpu.cfs_period_us")
+            limits += _limit(*(_text(folder / name) or "" for name in names))
+    return min(limits, default=None)
+
+
+def _limit(quota: str = "", period: str = "") -> list[float]:
+    """The one limit that the two numbers of microseconds make; none for "max", -1 and nothing."""
+    if quota.isdecimal() and period.isdecimal() and int(period):
+        return [int(quota) / int(period)]
+    return []
+
+
+def _fast_cpus(devices: Path, allowed: Collection[int], machine: str) -> set[int]:
+    """Those that are not efficiency cores."""
+    # Intel's hybrid processors have a performance counter unit for each kind of core.
+    performance = set(_cpu_list(_text(devices / "cpu_core/cpus")))
+    if performance:
+        return performance & set(allowed)
+    capacity, frequency = "cpu_capacity", "cpufreq/cpuinfo_max_freq"
+    if (rates := _rates(devices, allowed, capacity)) is not None:
+        least = _LEAST_CAPACITY
+    elif machine.startswith(("aarch64", "arm")) and (
+        (rates := _rates(devices, allowed, frequency)) is not None
+    ):
+        least = _LEAST_FREQUENCY
+    else:
+        return set(allowed)
+    fastest = max(rates.values())
+    return {cpu for cpu, rate in rates.items() if rate >= least * fastest}
+
+
+def _rates(devices: Path, allowed: Collection[int], name: str) -> dict[int, int] | None:
+    """One number for every CPU, None unless all have it."""
+    rates: dict[int, int] = {}
+    for cpu in allowed:
+        text = _text(devices / f"system/cpu/cpu{cpu}" / name)
+        if not text or not text.isdecimal():
+            return None
+        rates[cpu] = int(text)
+    return rates or None
+
+
+def _siblings(root: Path, cpu: int) -> list[int]:
+    topology = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
+    return _cpu_list(_text(topology / "thread_siblings_list"))
+
+
+def _cpu_list(text: str | None) -> list[int]:
+    """The numbers in "0-3,8"."""
+    numbers: list[int] = []
+    for part in (text or "").split(","):
+        first, _, last = part.partition("-")
+        if first.isdecimal():
+            numbers += range(int(first), int(last if last.isdecimal() else first) + 1)
+    return numbers
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except (OSError, ValueError):
+        return None
+
+
+def _usable_cpus() -> int:
+    if sys.platform == "win32":
+        return len(psutil.Process().cpu_affinity())
+    return os.cpu_count() or 1

@@ -1,0 +1,1 @@
+"""One-off work on models in confined child processes."""

@@ -1,0 +1,109 @@
+"""A piece of work in a process of its own: starts it, hears it out, and ends with it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from typing import IO, Any, Generic, TypeVar
+
+import msgspec
+
+from ..base.errors import BackendError, WorkerDied
+from ..worker.supervisor.worker_process import signal_name, worker_environment
+
+P = TypeVar("P", bound=msgspec.Struct)
+R = TypeVar("R", bound=msgspec.Struct)
+
+_LAST_WORDS = 4096
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """Why there is no result."""
+
+    code: str
+    message: str
+    hint: str | None
+
+
+class ChildTask(Generic[P, R]):
+    """What strangers' files and native code are let into: a process that does one thing.
+
+    It is told by one line of JSON on stdin, and tells lines of JSON: progress, then a result or a
+    failure. `purpose` completes the sentence "The process that …".
+    """
+
+    def __init__(self, module: str, purpose: str, progress: type[P], result: type[R]) -> None:
+        """`module` is run as `python -P -m`, and calls `run_task`."""
+        self._module = module
+        self._purpose = purpose
+        self._result = result
+        self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(progress | result | Failed)
+
+    def run(self, spec: msgspec.Struct, on_progress: Callable[[P], None]) -> R:
+        """Do it; the process ends with this call however that ends.
+
+        Raises `BackendError` with the reason where there is no result.
+        """
+        with (
+            tempfile.TemporaryDirectory(prefix="ingle-task-") as folder,
+            tempfile.TemporaryFile() as errors,
+            self._start(folder, errors) as child,
+        ):
+            try:
+                return self._hear_out(child, spec, on_progress, errors)
+            finally:
+                child.kill()
+
+    def _start(self, folder: str, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+        """The process, with a folder of its own for what is temporary."""
+        # Nothing here needs the network, and a library that can fetch models would use it.
+        offline = {"HF_HUB_OFFLINE": "1", "TMPDIR": folder, "TEMP": folder, "TMP": folder}
+        environment = worker_environment(os.environ) | offline
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", self._module, str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            cwd=folder,
+            env=environment,
+            # Ctrl-C is ours to handle, or native code would die of it with a trace.
+            start_new_session=True,
+            creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+        )
+
+    def _hear_out(
+        self,
+        child: subprocess.Popen[bytes],
+        spec: msgspec.Struct,
+        on_progress: Callable[[P], None],
+        errors: IO[bytes],
+    ) -> R:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # its end is told below
+            child.stdin.write(msgspec.json.encode(spec) + b"\n")
+            child.stdin.flush()
+        for line in child.stdout:
+            message = self._decoder.decode(line)
+            if isinstance(message, Failed):
+                raise BackendError(message.message, hint=message.hint, code=message.code)
+            if isinstance(message, self._result):
+                return message
+            on_progress(message)
+        raise self._died(child.wait(), errors)
+
+    def _died(self, status: int, errors: IO[bytes]) -> WorkerDied:
+        errors.seek(max(0, errors.seek(0, os.SEEK_END) - _LAST_WORDS))
+        tail = errors.read().decode("utf-8", "replace")
+        last = next((line.strip() for line in reversed(tail.splitlines()) if line.strip()), "")
+        killed = f"was killed by {signal_name(-status)}"
+        how = killed if status < 0 else f"ended with status {status}"
+        return WorkerDied(
+            f"The process that {self._purpose} {how}{': ' + last if last else '.'}",
+            hint="The file may be damaged: pull it again, or choose another.",
+            stderr_tail=tail,
+        )

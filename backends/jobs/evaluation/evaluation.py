@@ -1,0 +1,221 @@
+"""Lets a smaller and a fuller model answer the same prompts, and says where they part."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import psutil
+from numpy.typing import NDArray
+
+from ingle.models.gguf.gguf_header import read_header
+from ingle.models.gguf.gguf_support import check_supported
+from ingle.models.model_task import ModelTask, task_of
+from ingle.models.safetensors.model_folder import read_folder
+
+from ...base.conversation import ChatMessage
+from ...base.errors import BackendError, LoadFailed, OutOfMemory
+from ...cuda.open_tokenizer import open_tokenizer
+from ...engine.speculation.draft_pairing import vocabulary_difference
+from ...text.templates.chat_template import ChatTemplate, default_template
+from ...text.tokenization.tokenizer import Tokenizer
+from ..verification.logit_comparison import Comparison, Logits, NotNumbers
+from ..verification.scorer import Scorer, chunk_size
+from .greedy_answers import Answerer
+from .messages import EvaluationProgress, EvaluationReport, EvaluationSpec, Parting, PromptResult
+from .verdict import judge
+
+Send = Callable[[EvaluationProgress], None]
+
+_LONGEST_PROMPT = 4096
+_LONGEST_TEXT = 1 << 20
+"""Tokens that a model may see whose file does not say how many."""
+_SHOWN = 40
+"""Tokens that are shown of either answer behind the place where they part."""
+
+
+def evaluate(spec: EvaluationSpec, send: Send) -> EvaluationReport:
+    """Do what `spec` says; raises `BackendError` or `ModelError`."""
+    with ExitStack() as resources:
+        path, fuller_path = Path(spec.path), Path(spec.fuller_path)
+        _check_memory(path, fuller_path)
+        trained = min(_trained_context(fuller_path), _trained_context(path))
+        tokenizer = _tokenizer(fuller_path)
+        _check_vocabulary(tokenizer, path, fuller_path)
+        behind = spec.tokens + _SHOWN + 2
+        prompts = _encode(spec, tokenizer, min(_LONGEST_PROMPT, trained - behind))
+        context = max(map(len, prompts)) + behind
+        chunk = chunk_size(tokenizer.vocab_size)
+        send(EvaluationProgress(loading=fuller_path.name))
+        fuller = _open(fuller_path, context, chunk)
+        resources.callback(fuller.close)
+        send(EvaluationProgress(loading=path.name))
+        smaller = _open(path, context, chunk)
+        resources.callback(smaller.close)
+        pair = _Pair(smaller, fuller, tokenizer, chunk, spec.tokens)
+        results: list[PromptResult] = []
+        for number, (tokens, messages) in enumerate(zip(prompts, spec.prompts, strict=True)):
+            send(EvaluationProgress(done=number, total=len(prompts)))
+            results.append(pair.compare(tokens, messages[-1].content))
+        return judge(results, pair.certainties, pair.seconds, pair.fuller_seconds)
+
+
+class _Pair:
+    """Both models, loaded."""
+
+    def __init__(
+        self, smaller: Scorer, fuller: Scorer, tokenizer: Tokenizer, chunk: int, limit: int
+    ) -> None:
+        self._smaller, self._fuller = Answerer(smaller, chunk), Answerer(fuller, chunk)
+        self._tokenizer = tokenizer
+        self._limit = limit
+        self.certainties: list[float] = []
+        """Of each position, how likely two draws of the fuller model are the same."""
+        self.seconds = 0.0
+        self.fuller_seconds = 0.0
+
+    def compare(self, prompt: Sequence[int], text: str) -> PromptResult:
+        """The fuller model answers, the smaller one reads it and goes on where it would part."""
+        began = time.monotonic()
+        answer, expected = self._fuller.answer(prompt, self._tokenizer, self._limit)
+        turned = time.monotonic()
+        rows = self._smaller.read([*prompt, *answer], len(prompt) - 1)[: len(expected)]
+        targets = expected.argmax(axis=1)
+        width = min(rows.shape[1], expected.shape[1])  # makers round vocabularies up
+        comparison = Comparison()
+        try:
+            comparison.add(rows[:, :width], expected[:, :width], targets)
+        except NotNumbers as error:
+            raise BackendError(
+                "One of the models computes no numbers.",
+                hint="Its weights may be damaged: pull or quantise it again.",
+                code="not_numbers",
+            ) from error
+        statistics = comparison.statistics()
+        parting = None
+        if (first := statistics.first_divergence) is not None:
+            parting = self._part(prompt, answer, first.position, first.token, expected)
+        self.fuller_seconds += turned - began
+        self.seconds += time.monotonic() - turned
+        self.certainties += [float(np.square(_softmax(row)).sum()) for row in expected]
+        return PromptResult(
+            prompt=text, answer=self._text(answer), statistics=statistics, parting=parting
+        )
+
+    def _part(
+        self, prompt: Sequence[int], answer: Sequence[int], at: int, token: int, expected: Logits
+    ) -> Parting:
+        p = _softmax(expected[at])
+        own: list[int] = []
+        if not self._tokenizer.is_eog(token):
+            start = [*prompt, *answer[:at], token]
+            more, _ = self._smaller.answer(start, self._tokenizer, _SHOWN)
+            own = [token, *more]
+        return Parting(
+            shared=at,
+            likely=float(p[token]),
+            likeliest=float(p.max()),
+            common_text=self._text(answer[:at]),
+            text=self._text(own),
+            fuller_text=self._text(answer[at : at + _SHOWN]),
+        )
+
+    def _text(self, tokens: Sequence[int]) -> str:
+        raw = b"".join(self._tokenizer.token_bytes(token) for token in tokens)
+        return raw.decode("utf-8", "replace")
+
+
+def _check_vocabulary(tokenizer: Tokenizer, path: Path, fuller_path: Path) -> None:
+    different = vocabulary_difference(tokenizer, _tokenizer(path))
+    if different is not None:
+        raise LoadFailed(
+            f"{path.name} cannot be compared with {fuller_path.name}: {different}.",
+            hint="Compare editions of the same model.",
+        )
+
+
+def _encode(spec: EvaluationSpec, tokenizer: Tokenizer, most: int) -> list[list[int]]:
+    source = spec.chat_template or tokenizer.chat_template or default_template(tokenizer.has_token)
+    template = None
+    if source is not None:
+        bos, eos = tokenizer.bos_text, tokenizer.eos_text
+        template = ChatTemplate(source, bos_token=bos, eos_token=eos)
+    try:
+        prompts = [_prompt(messages, template, tokenizer) for messages in spec.prompts]
+    finally:
+        if template is not None:
+            template.close()
+    for number, prompt in enumerate(prompts, start=1):
+        if len(prompt) > most:
+            raise LoadFailed(
+                f"Prompt {number} of {len(prompts)} has {len(prompt)} tokens with all that comes "
+                f"before it, and {max(0, most)} are read at most for answers of {spec.tokens}.",
+                hint="Leave it out, cut it, or ask for shorter answers (--tokens).",
+            )
+    return prompts
+
+
+def _prompt(
+    messages: Sequence[ChatMessage], template: ChatTemplate | None, tokenizer: Tokenizer
+) -> list[int]:
+    if template is None:  # a model that only goes on with a text
+        return tokenizer.encode(messages[-1].content, add_special=True, parse_special=False)
+    text = template.render(messages)
+    begins = bool(tokenizer.bos_text) and text.startswith(tokenizer.bos_text)
+    return tokenizer.encode(text, add_special=not begins, parse_special=True)
+
+
+def _trained_context(path: Path) -> int:
+    """Tokens that the model has learned to see; raises `LoadFailed` for one that writes none."""
+    if path.is_dir():
+        return read_folder(path).config.context
+    header = read_header(path)
+    if task_of(header) is not ModelTask.GENERATE:
+        raise LoadFailed(
+            f"{path.name} writes no text, and so has no answers to compare.",
+            hint="Choose a model that chats or completes texts.",
+        )
+    return header.context or _LONGEST_TEXT
+
+
+def _tokenizer(path: Path) -> Tokenizer:
+    if path.is_dir():
+        return open_tokenizer(path, read_folder(path).config.vocab_size)
+    header = read_header(path)
+    check_supported(header)
+    return open_tokenizer(path, header.vocab_size)
+
+
+def _open(path: Path, context: int, chunk: int) -> Scorer:
+    if path.is_dir():
+        from ..verification.engine_scorer import EngineScorer  # which brings PyTorch
+
+        return EngineScorer(path, context=context, chunk=chunk)
+    from ..verification.llama_scorer import LlamaScorer
+
+    return LlamaScorer(path, context=context, chunk=chunk)
+
+
+def _check_memory(*paths: Path) -> None:
+    """Both are loaded at once: what one expects is held against the other."""
+    needed = sum(_bytes(path) for path in paths)
+    total = psutil.virtual_memory().total
+    if needed > total:
+        raise OutOfMemory(
+            f"Both models together take {needed >> 20} MiB, and this machine has {total >> 20}.",
+            hint="Compare with a Q8_0 in place of the full one.",
+        )
+
+
+def _bytes(path: Path) -> int:
+    if path.is_dir():
+        return read_folder(path).tensor_bytes
+    return read_header(path).tensor_bytes
+
+
+def _softmax(row: Logits) -> NDArray[np.float64]:
+    shifted = np.exp(row.astype(np.float64) - row.max())
+    return shifted / shifted.sum()

@@ -1,0 +1,134 @@
+"""A folder of safetensors as the source of a GGUF file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from ingle.models.config.model_config import ModelConfig
+from ingle.models.errors import UnsupportedModel
+from ingle.models.gguf.gguf_writer import PlannedTensor, encode_pair
+from ingle.models.safetensors.model_folder import NF4, ModelFolder, read_folder
+from ingle.models.weights.gguf_tensor_names import permute_for_gguf
+from ingle.models.weights.hf_tensor_names import HFConventions
+from ingle.models.weights.safetensors_weights import SafetensorsWeights
+
+from ...text.tokenization.hf_tokenizer import HFTokenizer
+from .ggml_library import Floats, GGMLLibrary, Raw
+from .hf_metadata import model_pairs, rope_tensors
+from .hf_vocabulary import vocabulary_pairs
+from .pre_tokenizer import find_pre_tokenizer
+from .tensor_source import files_stamp
+from .type_mixture import ModelShape
+
+_READ = (
+    *("*.safetensors", "*.safetensors.index.json", "*.jinja", "config.json"),
+    *("generation_config.json", "special_tokens_map.json", "tokenizer.json"),
+    "tokenizer_config.json",
+)
+# What llama.cpp wants in one piece, in the order of its parts.
+_FUSED = {"attn_qkv": ("attn_q", "attn_k", "attn_v"), "ffn_up": ("ffn_gate", "ffn_up")}
+
+
+class FolderSource:
+    """Reads one tensor at a time, by the names and in the order of rows that GGUF files have."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises what `read_folder` raises, and `UnsupportedModel`."""
+        self.path = path
+        self._folder: ModelFolder = read_folder(path)
+        if self._folder.quantization == NF4:
+            raise UnsupportedModel(
+                f"{path} is quantised to NF4 already.",
+                hint="Use the edition in BF16, F16 or F32.",
+            )
+        self.config: ModelConfig | None = self._folder.config
+        self._config = self._folder.config
+        self._weights = HFConventions(SafetensorsWeights(path), self._config)
+        self._factors = rope_tensors(self._config)
+        self.told_by_tensors = len(self._factors)
+        self._names = dict(self._find_names())
+        self.tensors = self._plan()
+
+    @property
+    def shape(self) -> ModelShape:
+        """See `TensorSource.shape`."""
+        config = self._config
+        return ModelShape(
+            config.architecture, config.num_layers, config.num_heads, config.num_kv_heads
+        )
+
+    @property
+    def quantization(self) -> str:
+        """See `TensorSource.quantization`."""
+        return self._folder.quantization
+
+    @property
+    def size(self) -> int:
+        """See `TensorSource.size`."""
+        return self._folder.tensor_bytes
+
+    @property
+    def files(self) -> Sequence[Path]:
+        """See `TensorSource.files`."""
+        # Not all that lies there: the file to be may be written into the folder itself.
+        return sorted({path for kind in _READ for path in self.path.glob(kind)})
+
+    @property
+    def stamp(self) -> str:
+        """See `TensorSource.stamp`."""
+        return files_stamp(self.files)
+
+    def pairs(self) -> Sequence[bytes]:
+        """See `TensorSource.pairs`."""
+        path, config = self.path, self._config
+        model = model_pairs(path, config, self._folder.parameters)
+        words = vocabulary_pairs(path, config.vocab_size, HFTokenizer(path, config.vocab_size))
+        words |= find_pre_tokenizer(path, config.vocab_size, model | words)
+        return [encode_pair(key, value) for key, value in (model | words).items()]
+
+    def floats(self, tensor: PlannedTensor, library: GGMLLibrary) -> Floats:
+        """See `TensorSource.floats`."""
+        if tensor.name in self._factors:
+            return np.asarray([self._factors[tensor.name]], np.float32)
+        weight = self._stacked(tensor.name)
+        return weight.float().contiguous().numpy().reshape(-1, tensor.shape[0])
+
+    def raw(self, tensor: PlannedTensor) -> Raw | None:
+        """See `TensorSource.raw`; nothing is stored here as a GGUF file has it."""
+        return None
+
+    def _plan(self) -> Sequence[PlannedTensor]:
+        plain = "BF16" if self.quantization == "BF16" else "F16"
+        planned = [PlannedTensor(name, (len(v),), "F32") for name, v in self._factors.items()]
+        for name in self._names:
+            shape = tuple(self._stacked(name).shape)[::-1]
+            planned.append(PlannedTensor(name, shape, "F32" if len(shape) == 1 else plain))
+        return planned
+
+    def _find_names(self) -> list[tuple[str, tuple[str, ...]]]:
+        """Each tensor of the file with the parts that it is made of."""
+        names = list(self._weights.names)
+        if self._config.architecture != "phi3":
+            return [(name, (name,)) for name in names]
+        found: dict[str, tuple[str, ...]] = {}
+        for name in names:
+            stem, kind = name.rsplit(".", 1)
+            prefix, _, part = stem.rpartition(".")
+            fused = next((whole for whole, parts in _FUSED.items() if part in parts), None)
+            if fused is None:
+                found[name] = (name,)
+            else:
+                parts = tuple(f"{prefix}.{part}.{kind}" for part in _FUSED[fused])
+                found[f"{prefix}.{fused}.{kind}"] = parts
+        return list(found.items())
+
+    def _stacked(self, name: str) -> torch.Tensor:
+        parts = [self._weights.get(part) for part in self._names[name]]
+        dense = [part for part in parts if isinstance(part, torch.Tensor)]
+        assert len(dense) == len(parts)  # only quantised checkpoints have others
+        weight = dense[0] if len(dense) == 1 else torch.cat(dense)
+        return permute_for_gguf(name, weight, self._config)

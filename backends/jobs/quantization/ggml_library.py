@@ -1,0 +1,125 @@
+"""ggml's own conversions between floats and blocks, from the library that llama.cpp brings."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import llama_cpp
+import numpy as np
+from numpy.typing import NDArray
+
+from ingle.models.gguf.gguf_writer import tensor_type, type_number
+
+Floats = NDArray[np.float32]
+Raw = NDArray[np.uint8]
+
+_PIECE = 1 << 18
+"""Elements that a thread takes at a time: enough to hide what handing them over costs."""
+
+
+class _TypeTraits(ctypes.Structure):
+    """The beginning of `struct ggml_type_traits`."""
+
+    _fields_ = (
+        ("type_name", ctypes.c_char_p),
+        ("block_elements", ctypes.c_int64),
+        ("block_interleave", ctypes.c_int64),
+        ("block_bytes", ctypes.c_size_t),
+        ("is_quantized", ctypes.c_bool),
+        ("to_float", ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)),
+    )
+
+
+class GGMLLibrary:
+    """Converts matrices on several threads; a context manager, which ends them."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="quantize")
+
+    def __enter__(self) -> GGMLLibrary:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._threads.shutdown(cancel_futures=True)
+
+    def encode(self, rows: Floats, kind: str) -> Raw:
+        """The rows (rows, columns) in this type; columns are whole blocks of it."""
+        rows = np.ascontiguousarray(rows)
+        count, columns = rows.shape
+        layout = tensor_type(kind)
+        out = np.empty(rows.size // layout.block_elements * layout.block_bytes, np.uint8)
+        number = type_number(kind)
+
+        def convert(start: int, end: int) -> None:
+            self._quantize_chunk(
+                number,
+                rows.ctypes.data,
+                out.ctypes.data,
+                start * columns,
+                end - start,
+                columns,
+                None,
+            )
+
+        self._in_pieces(convert, count, max(1, _PIECE // columns))
+        return out
+
+    def decode(self, raw: Raw, kind: str) -> Floats:
+        """The floats that the blocks of this type stand for, in one row."""
+        raw = np.ascontiguousarray(raw)
+        layout = tensor_type(kind)
+        blocks = raw.size // layout.block_bytes
+        out = np.empty(blocks * layout.block_elements, np.float32)
+        if kind == "F32":
+            return raw.view(np.float32).astype(np.float32)
+        to_float = self._traits(type_number(kind)).contents.to_float
+
+        def convert(start: int, end: int) -> None:
+            to_float(
+                raw.ctypes.data + start * layout.block_bytes,
+                out.ctypes.data + start * layout.block_elements * out.itemsize,
+                (end - start) * layout.block_elements,
+            )
+
+        self._in_pieces(convert, blocks, max(1, _PIECE // layout.block_elements))
+        return out
+
+    def _in_pieces(self, convert: Callable[[int, int], None], count: int, step: int) -> None:
+        starts = list(range(0, count, step))
+        ends = [*starts[1:], count]
+        list(self._threads.map(convert, starts, ends))
+
+    @cached_property
+    def _quantize_chunk(self) -> Any:
+        function = _library().ggml_quantize_chunk
+        pointer, number = ctypes.c_void_p, ctypes.c_int64
+        function.argtypes = (ctypes.c_int, pointer, pointer, number, number, number, pointer)
+        function.restype = ctypes.c_size_t
+        return function
+
+    @cached_property
+    def _traits(self) -> Any:
+        function = _library().ggml_get_type_traits
+        function.argtypes = (ctypes.c_int,)
+        function.restype = ctypes.POINTER(_TypeTraits)
+        return function
+
+
+def _library() -> ctypes.CDLL:
+    """ggml-base, which importing llama_cpp has loaded already."""
+    folder = Path(llama_cpp.__file__).parent / "lib"
+    for name in ("libggml-base.so", "libggml-base.dylib", "ggml-base.dll"):
+        if (folder / name).exists():
+            return ctypes.CDLL(str(folder / name))
+    raise FileNotFoundError(f"llama-cpp-python in {folder} has no ggml-base")

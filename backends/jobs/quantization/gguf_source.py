@@ -1,0 +1,102 @@
+"""A GGUF file, or all files of a model in several, as the source of another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ingle.models.config.model_config import ModelConfig
+from ingle.models.errors import InvalidModel, UnsupportedModel
+from ingle.models.gguf.gguf_header import GGUFHeader, TensorInfo, read_header
+from ingle.models.gguf.gguf_writer import PlannedTensor, read_pairs
+
+from .ggml_library import Floats, GGMLLibrary, Raw
+from .tensor_source import files_stamp
+from .type_mixture import ModelShape
+
+_OWN_KEYS = frozenset(("general.file_type", "general.quantization_version", "general.alignment"))
+FLOATS = frozenset(("F32", "F16", "BF16"))
+_GOOD_ENOUGH = FLOATS | {"Q8_0"}
+
+
+class GGUFSource:
+    """Reads one tensor at a time; keys that ingle does not know are handed on as they are."""
+
+    def __init__(self, path: Path, *, requantize: bool) -> None:
+        """Raises what `read_header` raises, and `UnsupportedModel` for what is quantised."""
+        self.path = path
+        self.config: ModelConfig | None = None
+        self.told_by_tensors = 0
+        self.header: GGUFHeader = read_header(path)
+        self.tensors = [PlannedTensor(t.name, t.shape, t.type) for t in self.header.tensors]
+        self._infos = {tensor.name: tensor for tensor in self.header.tensors}
+        coarse = {t.type for t in self.header.tensors} - _GOOD_ENOUGH
+        if coarse and not requantize:
+            raise UnsupportedModel(
+                f"{path.name} is quantised to {self.header.quantization} already, and would lose "
+                "more than a better source does.",
+                hint="Use the edition in F16, BF16 or Q8_0, or add --requantize.",
+            )
+
+    @property
+    def shape(self) -> ModelShape:
+        """See `TensorSource.shape`."""
+        header = self.header
+        return ModelShape(
+            architecture=header.architecture,
+            layers=header.block_count,
+            heads=max(header.head_counts, default=0),
+            kv_heads=max(header.kv_head_counts, default=0),
+            experts=header.integer("expert_count") or 0,
+        )
+
+    @property
+    def quantization(self) -> str:
+        """See `TensorSource.quantization`."""
+        return self.header.quantization
+
+    @property
+    def size(self) -> int:
+        """See `TensorSource.size`."""
+        return self.header.tensor_bytes
+
+    @property
+    def files(self) -> Sequence[Path]:
+        """See `TensorSource.files`."""
+        return self.header.files
+
+    @property
+    def stamp(self) -> str:
+        """See `TensorSource.stamp`."""
+        return files_stamp(self.files)
+
+    def pairs(self) -> Sequence[bytes]:
+        """See `TensorSource.pairs`."""
+        return [
+            pair
+            for key, pair in read_pairs(self.header.files[0])
+            if key not in _OWN_KEYS and not key.startswith("split.")
+        ]
+
+    def floats(self, tensor: PlannedTensor, library: GGMLLibrary) -> Floats:
+        """See `TensorSource.floats`."""
+        stored = self._infos[tensor.name]
+        return library.decode(self._read(stored), stored.type).reshape(-1, tensor.shape[0])
+
+    def raw(self, tensor: PlannedTensor) -> Raw | None:
+        """See `TensorSource.raw`."""
+        stored = self._infos[tensor.name]
+        return self._read(stored) if stored.type == tensor.type else None
+
+    def _read(self, tensor: TensorInfo) -> Raw:
+        path = self.header.files[tensor.file]
+        with path.open("rb") as file:
+            file.seek(tensor.offset)
+            raw = np.fromfile(file, np.uint8, tensor.bytes)
+        if raw.size != tensor.bytes:
+            raise InvalidModel(
+                f"{path} became shorter while it was read.", hint="Download it again."
+            )
+        return raw

@@ -1,0 +1,112 @@
+"""The hyper-parameters of a safetensors model as a GGUF header has them.
+
+Source: the keys that llama.cpp reads, `llama-arch.cpp` and `src/models/*.cpp` there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ingle.models.config.model_config import ModelConfig, RopeConfig
+from ingle.models.errors import UnsupportedModel
+from ingle.models.gguf.gguf_writer import Value
+from ingle.models.json_object import read_json_object
+
+Pairs = dict[str, Value]
+
+_OTHER_WAY = "Look for a GGUF edition of the model, or run the folder as it is."
+
+
+def model_pairs(folder: Path, config: ModelConfig, parameters: int) -> Pairs:
+    """The keys of the model but for its vocabulary; raises `UnsupportedModel`."""
+    shape: Pairs = {
+        "context_length": config.context,
+        "embedding_length": config.hidden_size,
+        "block_count": config.num_layers,
+        "feed_forward_length": config.intermediate_size,
+        "attention.head_count": config.num_heads,
+        "attention.head_count_kv": config.num_kv_heads,
+        "attention.key_length": config.head_size,
+        "attention.value_length": config.head_size,
+        "attention.layer_norm_rms_epsilon": config.norm_epsilon,
+        "vocab_size": config.vocab_size,
+    }
+    shape |= _rope(folder, config) | _windows(config) | _scales(config)
+    general: Pairs = {
+        "general.architecture": config.architecture,
+        "general.type": "model",
+        "general.name": _name(folder),
+        "general.parameter_count": parameters,
+    }
+    return general | {f"{config.architecture}.{key}": value for key, value in shape.items()}
+
+
+def rope_tensors(config: ModelConfig) -> Mapping[str, tuple[float, ...]]:
+    """Divisors of the rotary frequencies that no key can say, by the names of their tensors."""
+    rope = _global_rope(config)
+    if rope is None or not rope.factors:
+        return {}
+    if rope.long_factors:
+        return {
+            "rope_factors_long.weight": rope.long_factors,
+            "rope_factors_short.weight": rope.factors,
+        }
+    return {"rope_freqs.weight": rope.factors} if not _is_linear(rope) else {}
+
+
+def _rope(folder: Path, config: ModelConfig) -> Pairs:
+    rope = _global_rope(config)
+    if rope is None:
+        return {}
+    pairs: Pairs = {"rope.freq_base": rope.theta, "rope.dimension_count": rope.size}
+    if rope.long_factors:
+        pairs["rope.scaling.original_context_length"] = rope.original_context
+        pairs["rope.scaling.attn_factor"] = rope.attention_factor
+    elif rope.factors and _is_linear(rope):
+        pairs |= {"rope.scaling.type": "linear", "rope.scaling.factor": rope.factors[0]}
+    elif rope.attention_factor != 1.0:
+        raise UnsupportedModel(
+            f"{folder} stretches its context by YaRN, which cannot be written into a file here.",
+            hint=_OTHER_WAY,
+        )
+    return pairs
+
+
+def _windows(config: ModelConfig) -> Pairs:
+    windows = [layer.window for layer in config.layers if layer.window is not None]
+    return {"attention.sliding_window": max(windows)} if windows else {}
+
+
+def _scales(config: ModelConfig) -> Pairs:
+    """What only some families have; that nothing is missing is seen when it is read again."""
+    pairs: Pairs = {}
+    if config.attention_soft_cap is not None:
+        pairs["attn_logit_softcapping"] = config.attention_soft_cap
+    if config.final_soft_cap is not None:
+        pairs["final_logit_softcapping"] = config.final_soft_cap
+    if config.architecture == "granite":
+        pairs |= {
+            "attention.scale": config.attention_scale,
+            "embedding_scale": config.embedding_scale,
+            "residual_scale": config.residual_scale,
+            "logit_scale": 1 / config.logit_scale,
+        }
+    return pairs
+
+
+def _global_rope(config: ModelConfig) -> RopeConfig | None:
+    """That of the layers which see everything, or else of all; local ones differ by convention."""
+    found = [layer for layer in config.layers if layer.rope is not None]
+    everything = [layer for layer in found if layer.window is None]
+    return (everything or found)[0].rope if found else None
+
+
+def _is_linear(rope: RopeConfig) -> bool:
+    return len(set(rope.factors)) == 1
+
+
+def _name(folder: Path) -> str:
+    settings = read_json_object(folder / "config.json") or {}
+    name = settings.get("_name_or_path")
+    return name.rsplit("/", 1)[-1] if isinstance(name, str) and name else folder.name

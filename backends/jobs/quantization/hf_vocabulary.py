@@ -1,0 +1,137 @@
+"""The vocabulary of a safetensors model as a GGUF header has it.
+
+Sources: the `tokenizer.json` format of the tokenizers library, and what llama.cpp's vocabularies
+read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, cast
+
+from ingle.models.errors import UnsupportedModel
+from ingle.models.gguf.gguf_writer import Value
+from ingle.models.json_object import read_bounded
+
+from ...text.tokenization.hf_tokenizer import HFTokenizer
+
+_LARGEST = 256 << 20
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+
+
+class _Kind(IntEnum):
+    """`llama_token_type`."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+def vocabulary_pairs(folder: Path, rows: int, tokenizer: HFTokenizer) -> dict[str, Value]:
+    """The keys of the vocabulary, but how texts are cut; raises `UnsupportedModel`."""
+    fields: dict[str, Any] = json.loads(read_bounded(folder / "tokenizer.json", _LARGEST))
+    model = cast("dict[str, Any]", fields.get("model") or {})
+    if model.get("type") != "BPE":
+        raise UnsupportedModel(
+            f"{folder}/tokenizer.json is of the kind {str(model.get('type'))[:40]!r}, and only "
+            "byte-pair encodings can be put into a GGUF file here.",
+            hint="Look for a GGUF edition of the model, or run the folder as it is.",
+        )
+    merges = [_merge(entry) for entry in model.get("merges", ())]
+    tokens, kinds = _tokens(fields, model, rows)
+    pairs: dict[str, Value] = {
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": kinds,
+    }
+    if _has(fields, "ByteLevel"):
+        pairs["tokenizer.ggml.model"] = "gpt2"
+        pairs["tokenizer.ggml.merges"] = [f"{left} {right}" for left, right in merges]
+    else:
+        pairs["tokenizer.ggml.model"] = "llama"
+        pairs["tokenizer.ggml.scores"] = _scores(tokens, merges)
+        pairs["tokenizer.ggml.add_space_prefix"] = _prefixes(fields)
+    unknown = tokenizer.id_of(str(model.get("unk_token") or ""))
+    if unknown is not None:  # llama.cpp takes 0 for it otherwise
+        pairs["tokenizer.ggml.unknown_token_id"] = unknown
+    return pairs | _special(tokenizer)
+
+
+def _tokens(
+    fields: Mapping[str, Any], model: Mapping[str, Any], rows: int
+) -> tuple[list[str], list[int]]:
+    tokens = [f"[PAD{number}]" for number in range(rows)]
+    kinds = [int(_Kind.UNUSED)] * rows
+    unknown = model.get("unk_token")
+    for text, number in model.get("vocab", {}).items():
+        if number < rows:
+            tokens[number] = text
+            kinds[number] = _Kind.BYTE if _BYTE.fullmatch(text) else _Kind.NORMAL
+            if text == unknown:
+                kinds[number] = _Kind.UNKNOWN
+    for token in fields.get("added_tokens", ()):
+        number = token["id"]
+        if number < rows:
+            tokens[number] = token["content"]
+            if kinds[number] != _Kind.UNKNOWN:
+                kinds[number] = _Kind.CONTROL if token.get("special") else _Kind.USER_DEFINED
+    return tokens, [int(kind) for kind in kinds]
+
+
+def _merge(entry: Any) -> tuple[str, str]:
+    """The two halves; older files have them in one text, newer ones may hold spaces."""
+    halves = cast("list[str]", entry) if isinstance(entry, list) else str(entry).split(" ", 1)
+    left, right = (half.replace(" ", "Ġ") for half in halves)
+    return left, right
+
+
+def _scores(tokens: Sequence[str], merges: Sequence[tuple[str, str]]) -> list[float]:
+    """A token is as good as the earliest merge that makes it, which is the order of merging."""
+    ranks: dict[str, int] = {}
+    for rank, (left, right) in enumerate(merges):
+        ranks.setdefault(left + right, rank)
+    last = float(len(merges))
+    return [-float(ranks[token]) if token in ranks else -last for token in tokens]
+
+
+def _prefixes(fields: Mapping[str, Any]) -> bool:
+    """Whether a space is put before a text."""
+    for step in _steps(fields.get("normalizer")) + _steps(fields.get("pre_tokenizer")):
+        if step.get("type") == "Prepend" or step.get("prepend_scheme") in ("first", "always"):
+            return True
+    return False
+
+
+def _special(tokenizer: HFTokenizer) -> dict[str, Value]:
+    pairs: dict[str, Value] = {"tokenizer.ggml.add_bos_token": tokenizer.adds_bos}
+    for name, text in (("bos", tokenizer.bos_text), ("eos", tokenizer.eos_text)):
+        number = tokenizer.id_of(text)
+        if number is not None:
+            pairs[f"tokenizer.ggml.{name}_token_id"] = number
+    if tokenizer.chat_template:
+        pairs["tokenizer.chat_template"] = tokenizer.chat_template
+    return pairs
+
+
+def _has(fields: Mapping[str, Any], kind: str) -> bool:
+    steps = _steps(fields.get("pre_tokenizer")) + _steps(fields.get("decoder"))
+    return any(step.get("type") == kind for step in steps)
+
+
+def _steps(part: Any) -> list[Mapping[str, Any]]:
+    """The steps of a part that may be none, one, or a sequence of them."""
+    if not isinstance(part, dict):
+        return []
+    step = cast("dict[str, Any]", part)
+    inner = next(
+        (step[key] for key in ("normalizers", "pretokenizers", "decoders") if key in step), None
+    )
+    if inner is None:
+        return [step]
+    return [found for item in inner for found in _steps(item)]

@@ -1,0 +1,250 @@
+"""Makes a smaller file of a model, and sees that it can be loaded."""
+
+from __future__ import annotations
+
+import errno
+import math
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, replace
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from ingle.models.config.gguf_config import config_from_gguf
+from ingle.models.gguf.gguf_header import GGUFHeader, read_header
+from ingle.models.gguf.gguf_writer import PlannedTensor, encode_header, encode_pair
+from ingle.models.model_task import ModelTask, task_of
+
+from ...base.errors import BackendError
+from ...hardware.cpu_inventory import read_inventory
+from ...hardware.thread_plan import plan_threads
+from .ggml_library import GGMLLibrary, Raw
+from .gguf_source import FLOATS, GGUFSource
+from .messages import QuantizeProgress, QuantizeReport, QuantizeSpec
+from .quantization_target import Target
+from .resumable_file import ResumableFile
+from .tensor_source import TensorSource
+from .type_mixture import choose_types
+
+Send = Callable[[QuantizeProgress], None]
+
+_FILE_TYPES = {
+    Target.F16: 1,
+    Target.Q4_0: 2,
+    Target.Q8_0: 7,
+    Target.Q4_K_M: 15,
+    Target.Q5_K_M: 17,
+    Target.Q6_K: 18,
+    Target.BF16: 32,
+}
+_SPARE = 64 << 20
+_PROBE = 32
+"""Tokens that the finished file has to read."""
+
+
+class QuantizeFailed(BackendError):
+    """There is no file, and why."""
+
+    code = "quantize_failed"
+
+
+def quantize(spec: QuantizeSpec, send: Send) -> QuantizeReport:
+    """Do what `spec` says; raises `BackendError` or `ModelError`.
+
+    What was written before an end in the middle is taken up by the next call with the same `spec`.
+    """
+    began = time.monotonic()
+    output = Path(spec.output)
+    if output.exists() and not spec.overwrite:
+        raise QuantizeFailed(
+            f"{output} is there already.", hint="Choose another --output, or add --force."
+        )
+    if output.is_dir():
+        raise QuantizeFailed(f"{output} is a folder.", hint="Choose another --output.")
+    send(QuantizeProgress("reading the model"))
+    source = _open(spec)
+    stamp = source.stamp
+    if output.exists() and any(output.samefile(path) for path in source.files):
+        raise QuantizeFailed(
+            f"{output} is the model itself, which is only read.", hint="Choose another --output."
+        )
+    planned = _plan(source, spec.target)
+    pairs = [
+        *source.pairs(),
+        encode_pair("general.file_type", _FILE_TYPES[spec.target]),
+        encode_pair("general.quantization_version", 2),
+    ]
+    try:
+        file = ResumableFile(
+            output, encode_header(pairs, planned), planned, f"{stamp}|{spec.target}"
+        )
+        header = _write_and_check(source, stamp, planned, file, spec, send)
+    except OSError as error:
+        raise _disk_failure(error, output) from error
+    return QuantizeReport(
+        output=str(output),
+        architecture=header.architecture,
+        source_quantization=source.quantization,
+        quantization=header.quantization,
+        source_size=source.size,
+        size=output.stat().st_size,
+        parameters=header.parameters,
+        types=dict(Counter(tensor.type for tensor in planned)),
+        seconds=time.monotonic() - began,
+        writes_text=task_of(header) is ModelTask.GENERATE,
+    )
+
+
+def _open(spec: QuantizeSpec) -> TensorSource:
+    path = Path(spec.source)
+    if not path.is_dir():
+        return GGUFSource(path, requantize=spec.requantize)
+    from .folder_source import FolderSource  # which brings PyTorch
+
+    return FolderSource(path)
+
+
+def _plan(source: TensorSource, target: Target) -> Sequence[PlannedTensor]:
+    types = choose_types(source.tensors, target, source.shape)
+    return [tensor._replace(type=types[tensor.name]) for tensor in source.tensors]
+
+
+def _write_and_check(
+    source: TensorSource,
+    stamp: str,
+    planned: Sequence[PlannedTensor],
+    file: ResumableFile,
+    spec: QuantizeSpec,
+    send: Send,
+) -> GGUFHeader:
+    """The header of the file, which has its name only when all is well with it."""
+    try:
+        _write(source, planned, file, spec, send)
+        if source.stamp != stamp:
+            raise QuantizeFailed(
+                f"{source.path} changed while it was read.", hint="Start again once it is complete."
+            )
+        send(QuantizeProgress("loading what came out"))
+        header = read_header(file.part)
+        _check_loads(file.part, header)
+        file.finish()
+        return header
+    except QuantizeFailed:  # the same would come out again
+        file.discard()
+        raise
+    finally:
+        file.close()
+
+
+def _write(
+    source: TensorSource,
+    planned: Sequence[PlannedTensor],
+    file: ResumableFile,
+    spec: QuantizeSpec,
+    send: Send,
+) -> None:
+    _check_room(file)
+    total = sum(math.prod(tensor.shape) for tensor in planned)
+    done = resumed = sum(math.prod(tensor.shape) for tensor in planned[: file.done])
+    with GGMLLibrary(spec.threads or plan_threads(read_inventory()).threads) as library:
+        for number, tensor in enumerate(planned[file.done :], start=file.done):
+            if number == source.told_by_tensors:
+                _check_header(source, file)
+            send(QuantizeProgress(tensor.name, done, total, resumed))
+            file.append(_convert(source, tensor, library))
+            done += math.prod(tensor.shape)
+    send(QuantizeProgress("writing", done, total, resumed))
+
+
+def _convert(source: TensorSource, tensor: PlannedTensor, library: GGMLLibrary) -> Raw:
+    raw = source.raw(tensor)
+    if raw is not None and tensor.type not in FLOATS:
+        return raw
+    rows = source.floats(tensor, library)
+    if not np.isfinite(rows).all():
+        raise QuantizeFailed(
+            f"The tensor {tensor.name!r} holds values that are not numbers.",
+            hint="The model may be damaged: download it again.",
+        )
+    if raw is not None:
+        return raw
+    largest = max(rows.max(initial=0.0), -rows.min(initial=0.0))
+    if tensor.type == "F16" and largest > np.finfo(np.float16).max:
+        raise QuantizeFailed(
+            f"The tensor {tensor.name!r} holds values too large for float16.",
+            hint="Choose BF16, or a quantised type.",
+        )
+    return library.encode(rows, tensor.type)
+
+
+def _check_room(file: ResumableFile) -> None:
+    free = shutil.disk_usage(file.part.parent).free
+    if free < file.room_needed + _SPARE:
+        if not file.done:
+            file.discard()
+        raise OSError(errno.ENOSPC, f"{file.room_needed} bytes are needed, and {free} are free")
+
+
+def _check_header(source: TensorSource, file: ResumableFile) -> None:
+    """What a folder's header says of the model must be what its settings say, before any work."""
+    if isinstance(source, GGUFSource):
+        return  # its keys are handed on as they are
+    written, wanted = config_from_gguf(read_header(file.part)), source.config
+    assert wanted is not None
+    wanted = replace(wanted, tied_embeddings=written.tied_embeddings)
+    if not _same(astuple(written), astuple(wanted)):
+        raise QuantizeFailed(
+            f"A GGUF file cannot say all that {source.path}/config.json says of the model.",
+            hint="Look for a GGUF edition of the model, or run the folder as it is.",
+        )
+
+
+def _same(one: object, other: object) -> bool:
+    """Whether two settings are equal, numbers as far as a float32 tells them apart."""
+    if isinstance(one, float) and isinstance(other, float):
+        return math.isclose(one, other, rel_tol=1e-6)
+    if isinstance(one, tuple) and isinstance(other, tuple):
+        return _all_same(cast("tuple[object, ...]", one), cast("tuple[object, ...]", other))
+    return one == other
+
+
+def _all_same(ours: tuple[object, ...], theirs: tuple[object, ...]) -> bool:
+    return len(ours) == len(theirs) and all(map(_same, ours, theirs))
+
+
+def _check_loads(path: Path, header: GGUFHeader) -> None:
+    """llama.cpp has to load the file, and to make numbers of a few tokens."""
+    from ..verification.llama_scorer import LlamaScorer
+
+    scorer = LlamaScorer(path, context=512, chunk=_PROBE)
+    try:
+        scorer.begin()
+        tokens = [token % header.vocab_size for token in range(_PROBE)]
+        if not np.isfinite(scorer.read(tokens, 0, _PROBE)).all():
+            raise QuantizeFailed(
+                f"llama.cpp computes no numbers with {path.name}.",
+                hint="Keep the source, and tell us of it.",
+            )
+    finally:
+        scorer.close()
+
+
+def _disk_failure(error: OSError, output: Path) -> QuantizeFailed:
+    if error.errno == errno.ENOSPC:
+        return QuantizeFailed(
+            f"The disk of {output.parent} has too little room: {error.strerror}.",
+            hint="Make room, or choose another --output; what is done is kept.",
+            code="disk_full",
+        )
+    if isinstance(error, BlockingIOError):
+        return QuantizeFailed(
+            f"Another process is writing {output}.",
+            hint="Wait for it, or choose another --output.",
+            code="busy",
+        )
+    reason = error.strerror or error
+    return QuantizeFailed(f"{output} cannot be written: {reason}.", hint="Choose another --output.")

@@ -1,0 +1,117 @@
+"""A GGUF file that is written tensor by tensor, and goes on where it was left."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from ingle.models.file_lock import lock_open_file
+from ingle.models.gguf.gguf_writer import PlannedTensor, padded
+
+from .ggml_library import Raw
+
+
+class _Journal(msgspec.Struct, frozen=True):
+    """What an unfinished file is, and how many tensors of it are there."""
+
+    recipe: str
+    tensors: int
+
+
+class ResumableFile:
+    """`NAME.part` beside the file to be, with a journal; both are gone once it is finished."""
+
+    def __init__(
+        self, path: Path, header: bytes, tensors: Sequence[PlannedTensor], recipe: str
+    ) -> None:
+        """Take up what is there if it was begun with the same `recipe` and header.
+
+        Raises `OSError`, as all of it may, and `BlockingIOError` while another process writes it.
+        """
+        self._path = path
+        self.part = path.with_name(f"{path.name}.part")
+        self._journal = path.with_name(f"{path.name}.part.json")
+        self._recipe = hashlib.sha256(recipe.encode() + b"\0" + header).hexdigest()
+        ends = [len(header)]
+        for tensor in tensors:
+            ends.append(ends[-1] + padded(tensor.bytes))
+        self._ends = ends
+        self._file = self._open_alone()
+        self.done = min(self._read_journal(), len(tensors))
+        if self._size() < ends[self.done]:
+            self.done = 0
+        if not self.done:
+            self._file.truncate(0)
+            self._file.write(header)
+        self._file.truncate(ends[-1])
+        self._file.seek(ends[self.done])
+
+    @property
+    def room_needed(self) -> int:
+        """Bytes that are still to be written."""
+        return self._ends[-1] - self._ends[self.done]
+
+    def append(self, data: Raw) -> None:
+        """Write the next tensor, durably."""
+        self._file.write(data.data)
+        self.done += 1
+        self._file.seek(self._ends[self.done])
+        self._file.flush()
+        os.fdatasync(self._file.fileno())
+        journal = msgspec.json.encode(_Journal(self._recipe, self.done))
+        temporary = self._journal.with_name(f"{self._journal.name}.new")
+        temporary.write_bytes(journal)
+        temporary.replace(self._journal)
+
+    def finish(self) -> None:
+        """Give the file its name."""
+        os.fsync(self._file.fileno())
+        if sys.platform == "win32":  # where open files keep their names
+            self._file.close()
+        self.part.replace(self._path)
+        self._journal.unlink(missing_ok=True)
+        self._file.close()
+
+    def discard(self) -> None:
+        """Take away what is there: nothing good can come of it."""
+        if sys.platform == "win32":
+            self._file.close()
+        self._journal.unlink(missing_ok=True)
+        self.part.unlink(missing_ok=True)
+        self._file.close()
+
+    def close(self) -> None:
+        """Leave it as it is, to be taken up again."""
+        self._file.close()
+
+    def _open_alone(self) -> IO[bytes]:
+        """The file as it is, locked until it is closed: two writers would mix their tensors."""
+        self.part.touch()
+        file = self.part.open("r+b")
+        try:
+            # Who has just finished has given the file that we opened its name.
+            if lock_open_file(file.fileno()) and os.path.samestat(
+                os.fstat(file.fileno()), self.part.stat()
+            ):
+                return file
+            raise BlockingIOError(errno.EAGAIN, "another process is writing it")
+        except BaseException:
+            file.close()
+            raise
+
+    def _read_journal(self) -> int:
+        try:
+            journal = msgspec.json.decode(self._journal.read_bytes(), type=_Journal)
+        except (OSError, msgspec.MsgspecError):
+            return 0
+        return journal.tensors if journal.recipe == self._recipe else 0
+
+    def _size(self) -> int:
+        return os.fstat(self._file.fileno()).st_size

@@ -1,0 +1,56 @@
+"""ingle's own engine, asked what it expects behind every token: the code that serves."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence as Tokens
+from pathlib import Path
+
+from ...base.backend import EngineKind, LoadSpec, SamplingParams
+from ...cuda.model_runner import CudaModelRunner
+from ...engine.batch import Batch, Chunk
+from ...engine.sequence import Sequence
+from .logit_comparison import Logits
+
+
+class EngineScorer:
+    """The runner that serves, over pages that lie in any order, in chunks that end within pages."""
+
+    def __init__(self, path: Path, *, context: int, chunk: int) -> None:
+        """Load a file or folder for windows of `context` tokens; raises `LoadFailed`."""
+        spec = LoadSpec(
+            engine=EngineKind.CUDA,
+            path=str(path),
+            context=context,
+            kv_capacity=context,
+            slots=1,
+            batch=chunk,
+            speculation="off",
+        )
+        self._runner = CudaModelRunner(spec)
+        self._random = random.Random(context)  # noqa: S311 - only an order, and the same each time
+        self._pages: list[int] = []
+
+    @property
+    def device(self) -> str:
+        """What it computes on, in words."""
+        return self._runner.info().device
+
+    def begin(self) -> None:
+        """See `Scorer.begin`."""
+        self._pages = list(range(self._runner.num_pages))
+        self._random.shuffle(self._pages)
+
+    def read(self, window: Tokens[int], start: int, end: int) -> Logits:
+        """See `Scorer.read`."""
+        sequence = Sequence("text", 0, list(window[: start + 1]), SamplingParams())
+        sequence.num_computed = start
+        sequence.slot = 0
+        sequence.block_table = self._pages[: -(-end // self._runner.page_size)]
+        # Guesses get logits each, which is what is wanted of every token here.
+        batch = Batch([Chunk(sequence, 1, True, tuple(window[start + 1 : end]))], end - start)
+        return self._runner.compute(batch).cpu().numpy()
+
+    def close(self) -> None:
+        """Free everything."""
+        self._runner.close()

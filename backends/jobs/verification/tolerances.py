@@ -1,0 +1,49 @@
+"""How close two engines have to be."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from .logit_comparison import Statistics
+
+
+class Against(StrEnum):
+    """What an engine is compared with."""
+
+    LLAMA_CPP = "llama.cpp"
+    TRANSFORMERS = "transformers"
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """The most that a correct engine may differ.
+
+    llama.cpp multiplies quantised weights with activations that it rounds to 8 bits, which alone
+    costs 2 to 3 thousandths of a nat and some agreement on small models; 16-bit weights it reads
+    nearly as they are. `transformers` computes with dequantised weights in float32, as exactly as
+    the reference operations here do.
+    """
+
+    mean_kl: float
+    top1_agreement: float
+    perplexity_difference: float
+
+
+def limits_for(against: Against, *, quantized: bool) -> Limits:
+    """The limits for a file whose weights are `quantized`, or floating-point numbers."""
+    if against is Against.TRANSFORMERS:
+        return Limits(mean_kl=1e-4, top1_agreement=0.995, perplexity_difference=5e-3)
+    mean_kl = 5e-3 if quantized else 1e-4
+    return Limits(mean_kl=mean_kl, top1_agreement=0.95, perplexity_difference=5e-3)
+
+
+def exceeded(statistics: Statistics, limits: Limits) -> list[str]:
+    """The names of the statistics that are out of their limits."""
+    within = {
+        "mean_kl": statistics.mean_kl <= limits.mean_kl,
+        "top1_agreement": statistics.top1_agreement >= limits.top1_agreement,
+        "perplexity_difference": abs(statistics.perplexity_difference)
+        <= limits.perplexity_difference,
+    }
+    return [name for name, is_within in within.items() if not is_within]

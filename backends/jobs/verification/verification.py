@@ -1,0 +1,87 @@
+"""Lets two engines read the same tokens with the same weights, and compares what they expect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from ...base.errors import BackendError
+from .logit_comparison import NotNumbers, Statistics
+from .messages import Message, Progress, Report, VerificationSpec
+from .paired_reading import PairedReading
+from .reference_engine import choose_reference, open_reference
+from .scored_text import split_into_windows
+from .scorer import Scorer, chunk_size
+from .tolerances import Against, exceeded, limits_for
+from .verified_model import Subject, open_subject
+
+_LONGEST_WINDOW = 4096
+
+
+class NothingToCompare(BackendError):
+    """One of the engines computed no distribution."""
+
+    code = "not_numbers"
+
+
+def verify(spec: VerificationSpec, send: Callable[[Message], None]) -> Report:
+    """Compare as `spec` says; progress goes through `send`.
+
+    Raises `BackendError` or `ModelError` where there is nothing to compare.
+    """
+    with ExitStack() as resources:
+        subject = open_subject(Path(spec.path))
+        against = choose_reference(subject, spec.against)
+        windows = split_into_windows(
+            subject.encode(spec.text),
+            tokens=spec.tokens,
+            context=min(subject.config.context, _LONGEST_WINDOW),
+            bos=subject.bos,
+        )
+        longest, chunk = max(map(len, windows)), chunk_size(subject.config.vocab_size)
+        from .engine_scorer import EngineScorer  # PyTorch is slow to import, and may not be needed
+
+        send(Progress(loading="ingle"))
+        engine = EngineScorer(subject.path, context=longest, chunk=chunk)
+        resources.callback(engine.close)
+        send(Progress(loading=against))
+        reference = open_reference(subject, against, context=longest, chunk=chunk)
+        resources.callback(reference.close)
+        reading = PairedReading(engine, reference, chunk=chunk)
+        total = sum(len(window) - 1 for window in windows)
+        try:
+            statistics = reading.compare(windows, lambda n: send(Progress(compared=n, total=total)))
+        except NotNumbers as error:
+            who = "ingle's own engine" if error.engine == "ingle" else against
+            raise NothingToCompare(
+                f"The logits of {who} at position {error.position} are not numbers.",
+                hint="The weights may be damaged: pull the model again.",
+            ) from error
+        return _report(subject, against, engine, reading, statistics, longest)
+
+
+def _report(
+    subject: Subject,
+    against: Against,
+    engine: Scorer,
+    reading: PairedReading,
+    statistics: Statistics,
+    context: int,
+) -> Report:
+    limits = limits_for(against, quantized=subject.is_quantized)
+    first = statistics.first_divergence
+    choices = (first.token, first.reference_token) if first is not None else None
+    return Report(
+        architecture=subject.config.architecture,
+        quantization=subject.quantization,
+        device=engine.device,
+        against=against,
+        context=context,
+        statistics=statistics,
+        first_choices=choices and (subject.text_of(choices[0]), subject.text_of(choices[1])),
+        seconds=reading.seconds,
+        reference_seconds=reading.reference_seconds,
+        limits=limits,
+        failures=exceeded(statistics, limits),
+    )

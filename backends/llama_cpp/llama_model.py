@@ -1,0 +1,152 @@
+"""A GGUF file loaded by llama.cpp: weights and vocabulary."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import llama_cpp
+
+from ingle.models.gguf.repeated_tokens import find_repeated_token
+
+from ..base.errors import LoadFailed, OutOfMemory
+from .expert_offload import ExpertPlacement
+from .native_log import NativeLog
+
+
+class LlamaModel:
+    """The loaded weights; `close` must come after the contexts made on them are freed."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        gpu_layers: int = -1,
+        cpu_experts: int = 0,
+        mmap: bool = True,
+        mlock: bool = False,
+        vocab_only: bool = False,
+        on_progress: Callable[[float], None] | None = None,
+        log: NativeLog,
+    ) -> None:
+        """Load the file; raises `LoadFailed` with what llama.cpp says is wrong."""
+        _check_tokens(path)
+        llama_cpp.llama_backend_init()
+        params = llama_cpp.llama_model_default_params()
+        params.n_gpu_layers = gpu_layers
+        experts = ExpertPlacement(cpu_experts) if cpu_experts else None
+        if experts is not None:
+            params.tensor_buft_overrides = cast("Any", experts.address)  # an address, in truth
+        params.load_mode = _load_mode(mmap=mmap, mlock=mlock)
+        params.vocab_only = vocab_only
+
+        def report(fraction: float, _user_data: object) -> bool:
+            if on_progress is not None:
+                on_progress(fraction)
+            return True
+
+        self._report = llama_cpp.llama_progress_callback(report)
+        params.progress_callback = self._report
+        handle = llama_cpp.llama_model_load_from_file(os.fsencode(path), params)
+        if not handle:
+            raise _load_error(path, log)
+        self.handle: llama_cpp.llama_model_p | None = handle
+        vocab = llama_cpp.llama_model_get_vocab(handle)
+        assert vocab is not None
+        self.vocab: llama_cpp.llama_vocab_p = vocab
+
+    @property
+    def parameters(self) -> int:
+        """Number of weights."""
+        return llama_cpp.llama_model_n_params(self._open)
+
+    @property
+    def trained_context(self) -> int:
+        """Tokens the model was trained for."""
+        return llama_cpp.llama_model_n_ctx_train(self._open)
+
+    @property
+    def layers(self) -> int:
+        """Number of transformer blocks."""
+        return llama_cpp.llama_model_n_layer(self._open)
+
+    @property
+    def can_generate(self) -> bool:
+        """False for encoders, which have no next token."""
+        model = self._open
+        return llama_cpp.llama_model_has_decoder(model) and not (
+            llama_cpp.llama_model_has_encoder(model)
+        )
+
+    @property
+    def is_recurrent(self) -> bool:
+        """True where layers keep a running state, which cannot be cut at a token."""
+        model = self._open
+        return llama_cpp.llama_model_is_recurrent(model) or llama_cpp.llama_model_is_hybrid(model)
+
+    @property
+    def chat_template(self) -> str | None:
+        """The template in the file, as it stands there."""
+        raw = llama_cpp.llama_model_chat_template(self._open, None)
+        return raw.decode("utf-8", "replace") if raw else None
+
+    @property
+    def rerank_template(self) -> str | None:
+        """How a ranking model wants `{query}` and `{document}` to be put, where it says."""
+        raw = llama_cpp.llama_model_chat_template(self._open, b"rerank")
+        return raw.decode("utf-8", "replace") if raw else None
+
+    @property
+    def architecture(self) -> str:
+        """The file's `general.architecture`."""
+        return self.metadata("general.architecture") or "unknown"
+
+    def metadata(self, key: str) -> str | None:
+        """One value of the file's metadata as text."""
+        buffer = ctypes.create_string_buffer(4096)
+        writable = cast("bytes", buffer)  # the binding's annotation knows only the C type's twin
+        size = llama_cpp.llama_model_meta_val_str(self._open, key.encode(), writable, len(buffer))
+        return buffer.value.decode("utf-8", "replace") if size >= 0 else None
+
+    def close(self) -> None:
+        """Free the weights; a second call does nothing."""
+        if self.handle is not None:
+            llama_cpp.llama_model_free(self.handle)
+            self.handle = None
+
+    @property
+    def _open(self) -> llama_cpp.llama_model_p:
+        assert self.handle is not None, "the model is closed"
+        return self.handle
+
+
+def _check_tokens(path: Path) -> None:
+    token = find_repeated_token(path)
+    if token is not None:
+        raise LoadFailed(
+            f"{path} has the token {token!r} twice.",
+            hint="The file is damaged, or was badly converted: use another one.",
+        )
+
+
+def _load_mode(*, mmap: bool, mlock: bool) -> int:
+    if mmap:
+        # Left alone, llama.cpp maps the file unless a device is better off without.
+        mapped = llama_cpp.LLAMA_LOAD_MODE_MMAP_MLOCK
+        return mapped if mlock else llama_cpp.LLAMA_LOAD_MODE_AUTO
+    return llama_cpp.LLAMA_LOAD_MODE_MLOCK if mlock else llama_cpp.LLAMA_LOAD_MODE_NONE
+
+
+def _load_error(path: Path, log: NativeLog) -> LoadFailed:
+    if log.tells_of_memory:
+        return OutOfMemory(
+            f"There is not enough memory for {path.name}: {log.last_error}.",
+            hint="Unload another model, or choose a smaller one.",
+        )
+    return LoadFailed(
+        f"llama.cpp cannot load {path.name}: {log.last_error}.",
+        hint="Pull the model again, or choose another file.",
+    )

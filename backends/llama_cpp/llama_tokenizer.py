@@ -1,0 +1,165 @@
+"""llama.cpp's tokenizer for the vocabulary in a GGUF file."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+import llama_cpp
+
+from ..text.tokenization.rerank_pairs import PairMarks
+from ..text.tokenization.tokenizer import NEXT_FILES, GapMark
+from .byte_tokens import check_byte_tokens
+from .llama_model import LlamaModel
+
+_LONG = 2**14
+"""Characters from which on a text with control tokens is cut into tokens piece by piece."""
+
+_CONTROL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL
+_KINDS = _CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_LSTRIP
+
+
+class LlamaTokenizer:
+    """Text to token ids and back, exactly as llama.cpp does it; safe from several threads."""
+
+    def __init__(self, model: LlamaModel) -> None:
+        self._model = model
+        self._vocab = model.vocab
+        check_byte_tokens(self._vocab)
+        self.vocab_type = llama_cpp.llama_vocab_type(self._vocab)
+        self.vocab_size = llama_cpp.llama_vocab_n_tokens(self._vocab)
+        self.adds_bos = llama_cpp.llama_vocab_get_add_bos(self._vocab)
+        self.bos_text = self._text_of(_token_id(llama_cpp.llama_vocab_bos(self._vocab)))
+        self.eos_text = self._text_of(_token_id(llama_cpp.llama_vocab_eos(self._vocab)))
+        self._adds_end = llama_cpp.llama_vocab_get_add_eos(
+            self._vocab
+        ) or llama_cpp.llama_vocab_get_add_sep(self._vocab)
+        self._pieces: dict[int, bytes] = {}
+        found = (self.find_token(text) for text in NEXT_FILES)
+        self._next_files = frozenset(token_id for token_id in found if token_id is not None)
+
+    @property
+    def chat_template(self) -> str | None:
+        """The chat template that came with the vocabulary."""
+        return self._model.chat_template
+
+    @property
+    def pair_marks(self) -> PairMarks:
+        """What stands around two texts that are read together, by the vocabulary's own flags."""
+        vocab = self._vocab
+        sep = _token_id(llama_cpp.llama_vocab_sep(vocab))
+        eos = _token_id(llama_cpp.llama_vocab_eos(vocab))
+        bos = _token_id(llama_cpp.llama_vocab_bos(vocab))
+        ends = [eos if eos >= 0 else sep] if llama_cpp.llama_vocab_get_add_eos(vocab) else []
+        separators = [sep] if llama_cpp.llama_vocab_get_add_sep(vocab) else []
+        begins = [bos] if self.adds_bos else []
+        return PairMarks(begins, ends + separators, ends or separators)
+
+    def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        """The text's tokens; `parse_special` recognises special tokens written out in it."""
+        if parse_special and len(text) > _LONG and not self._adds_end:
+            first, *others = self._cut(text)
+            tokens = self._encode(first, add_special=add_special, parse_special=True)
+            for piece in others:
+                tokens += self._encode(piece, add_special=False, parse_special=True)
+            return tokens
+        return self._encode(text, add_special=add_special, parse_special=parse_special)
+
+    def _cut(self, text: str) -> Iterator[str]:
+        """A long text in pieces that begin with control tokens: it is cut into tokens there anyway.
+
+        What llama.cpp spends on control tokens grows with the square of their number.
+        """
+        begin = 0
+        while begin < len(text):
+            found = self._controls.search(text, begin + _LONG) if self._controls else None
+            end = len(text) if found is None else found.start()
+            yield text[begin:end]
+            begin = end
+
+    @cached_property
+    def _controls(self) -> re.Pattern[str] | None:
+        """Finds control tokens, but for those that take spaces before them along."""
+        ids = range(self.vocab_size)
+        attributes = ((i, llama_cpp.llama_vocab_get_attr(self._vocab, i)) for i in ids)
+        found = [self._text_of(i) for i, attribute in attributes if attribute & _KINDS == _CONTROL]
+        texts = sorted((text for text in found if text), key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, texts))) if texts else None
+
+    def _encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        data = text.encode("utf-8", "replace")
+        capacity = len(data) + 8
+        tokens = (llama_cpp.llama_token * capacity)()
+        count = llama_cpp.llama_tokenize(
+            self._vocab, data, len(data), tokens, capacity, add_special, parse_special
+        )
+        if count < 0:
+            capacity = -count
+            tokens = (llama_cpp.llama_token * capacity)()
+            count = llama_cpp.llama_tokenize(
+                self._vocab, data, len(data), tokens, capacity, add_special, parse_special
+            )
+        return list(tokens[:count])
+
+    def token_bytes(self, token_id: int, *, special: bool = False) -> bytes:
+        """The bytes a token stands for; none for control tokens unless `special`."""
+        if special:
+            return self._piece(token_id, special=True)
+        piece = self._pieces.get(token_id)
+        if piece is None:
+            piece = self._pieces[token_id] = self._piece(token_id, special=False)
+        return piece
+
+    def is_eog(self, token_id: int) -> bool:
+        """Whether the model ends its answer with this token."""
+        return token_id in self._next_files or llama_cpp.llama_vocab_is_eog(self._vocab, token_id)
+
+    def raw_text(self, token_id: int) -> bytes:
+        """The token as it stands in the vocabulary's own encoding."""
+        return llama_cpp.llama_vocab_get_text(self._vocab, token_id)
+
+    def has_token(self, text: str) -> bool:
+        """Whether the text is one special token of the vocabulary."""
+        return self.find_token(text) is not None
+
+    def find_token(self, text: str) -> int | None:
+        """The special token of the vocabulary that is written like this."""
+        tokens = self.encode(text, add_special=False, parse_special=True)
+        found = len(tokens) == 1 and self._piece(tokens[0], special=True) == text.encode()
+        return tokens[0] if found else None
+
+    @property
+    def gap_marks(self) -> Mapping[GapMark, int]:
+        """The tokens of gaps that llama.cpp knows, by the file's metadata or by their names."""
+        marks: dict[GapMark, object] = {
+            "prefix": llama_cpp.llama_vocab_fim_pre(self._vocab),
+            "suffix": llama_cpp.llama_vocab_fim_suf(self._vocab),
+            "middle": llama_cpp.llama_vocab_fim_mid(self._vocab),
+            "repository": llama_cpp.llama_vocab_fim_rep(self._vocab),
+            "file": llama_cpp.llama_vocab_fim_sep(self._vocab),
+        }
+        found: dict[GapMark, int] = {mark: _token_id(value) for mark, value in marks.items()}
+        return {mark: token_id for mark, token_id in found.items() if token_id >= 0}
+
+    def _piece(self, token_id: int, *, special: bool) -> bytes:
+        buffer = ctypes.create_string_buffer(256)
+        size = llama_cpp.llama_token_to_piece(
+            self._vocab, token_id, buffer, len(buffer), 0, special
+        )
+        if size < 0:  # the buffer is too small by that much
+            buffer = ctypes.create_string_buffer(-size)
+            size = llama_cpp.llama_token_to_piece(self._vocab, token_id, buffer, -size, 0, special)
+        return buffer.raw[:size]
+
+    def _text_of(self, token_id: int) -> str:
+        if token_id < 0:
+            return ""
+        return self._piece(token_id, special=True).decode("utf-8", "replace")
+
+
+def _token_id(value: object) -> int:
+    """Narrow what the binding annotates as a C type and ctypes returns as an int."""
+    assert isinstance(value, int)
+    return value

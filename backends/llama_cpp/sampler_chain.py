@@ -1,0 +1,161 @@
+"""llama.cpp's sampler chains, one a sequence."""
+
+from __future__ import annotations
+
+import ctypes
+import secrets
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+import llama_cpp
+import numpy as np
+from numpy.typing import NDArray
+
+from ..base.backend import SamplingParams
+from .dry_samplers import DrySamplers
+
+# The largest 32-bit number is llama.cpp's word for "any seed", so it is none.
+_SEEDS = 2**32 - 1
+# Nobody can draw what is this much less likely than the likeliest token.
+_IMPOSSIBLE = 1e-30
+_MIROSTAT_CANDIDATES = 100
+_CANDIDATE = np.dtype([("id", np.int32), ("logit", np.float32), ("p", np.float32)])
+
+Sampler: TypeAlias = "llama_cpp.llama_sampler_p"
+
+
+class SamplerChain:
+    """Draws tokens for one sequence and remembers what its penalties and random stream need.
+
+    The order is `SamplingParams`'; samplers that would do nothing are left out.
+    """
+
+    def __init__(
+        self,
+        params: SamplingParams,
+        *,
+        vocab: llama_cpp.llama_vocab_p,
+        index: int = 0,
+        prompt: Sequence[int] = (),
+        context: int,
+        dry_samplers: DrySamplers,
+    ) -> None:
+        """`index` tells sequences with one seed apart; nothing looks back beyond `context`."""
+        self._dry_samplers = dry_samplers
+        self._vocab_size = llama_cpp.llama_vocab_n_tokens(vocab)
+        self._seed = _seed(params.seed, index)
+        self._context = context
+        self._candidates: NDArray[np.void] | None = None
+        self._chain = llama_cpp.llama_sampler_chain_init(
+            llama_cpp.llama_sampler_chain_default_params()
+        )
+        for sampler in self._samplers(params, prompt):
+            if not sampler:
+                raise MemoryError("llama.cpp made no sampler")
+            llama_cpp.llama_sampler_chain_add(self._chain, sampler)
+
+    def sample(self, context: llama_cpp.llama_context_p, row: int) -> int:
+        """Draw from the logits that batch position `row` asked for."""
+        return llama_cpp.llama_sampler_sample(self._chain, context, row)
+
+    def sample_among(self, token_ids: NDArray[np.intp], logits: NDArray[np.float32]) -> int:
+        """Draw one of these tokens; `logits` are the whole vocabulary's and stay as they are."""
+        count = len(token_ids)
+        if self._candidates is None:
+            self._candidates = np.empty(self._vocab_size, _CANDIDATE)
+        candidates = self._candidates[:count]
+        candidates["id"] = token_ids
+        candidates["logit"] = logits[token_ids]
+        data = ctypes.cast(candidates.ctypes.data, llama_cpp.llama_token_data_p)
+        array = llama_cpp.llama_token_data_array(data, count, -1, False)
+        llama_cpp.llama_sampler_apply(self._chain, ctypes.pointer(array))  # pyright: ignore[reportArgumentType]
+        if not 0 <= array.selected < array.size:
+            raise RuntimeError(f"llama.cpp drew none of {count} tokens")
+        token_id = array.data[array.selected].id
+        llama_cpp.llama_sampler_accept(self._chain, token_id)
+        return token_id
+
+    def close(self) -> None:
+        """Free the chain and the samplers in it."""
+        llama_cpp.llama_sampler_free(self._chain)
+
+    def _samplers(self, params: SamplingParams, prompt: Sequence[int]) -> Iterator[Sampler]:
+        if params.logit_bias:
+            yield _logit_bias(params.logit_bias, self._vocab_size)
+        if params.has_penalties:
+            yield llama_cpp.llama_sampler_init_penalties(
+                self._vocab_size,
+                self._window(params.repeat_last_n),
+                params.repeat_penalty,
+                params.frequency_penalty,
+                params.presence_penalty,
+            )
+        if params.has_dry:
+            yield self._dry(params, prompt)
+        if params.temperature <= 0:
+            yield llama_cpp.llama_sampler_init_greedy()
+        elif params.mirostat:
+            yield from self._mirostat(params)
+        else:
+            yield from self._cuts(params)
+            yield llama_cpp.llama_sampler_init_temp_ext(
+                params.temperature, params.dynatemp_range, params.dynatemp_exponent
+            )
+            yield llama_cpp.llama_sampler_init_dist(self._seed)
+
+    def _cuts(self, params: SamplingParams) -> Iterator[Sampler]:
+        if params.top_n_sigma > 0:
+            yield llama_cpp.llama_sampler_init_top_n_sigma(params.top_n_sigma)
+        if params.top_k > 0:
+            yield llama_cpp.llama_sampler_init_top_k(params.top_k)
+        if params.typical_p < 1:
+            yield _possible()
+            yield llama_cpp.llama_sampler_init_typical(params.typical_p, 1)
+        if params.top_p < 1:
+            yield llama_cpp.llama_sampler_init_top_p(params.top_p, 1)
+        if params.min_p > 0:
+            yield llama_cpp.llama_sampler_init_min_p(params.min_p, 1)
+        if params.xtc_probability > 0:
+            yield llama_cpp.llama_sampler_init_xtc(
+                params.xtc_probability, params.xtc_threshold, 1, self._seed
+            )
+
+    def _mirostat(self, params: SamplingParams) -> Iterator[Sampler]:
+        yield _possible()
+        yield llama_cpp.llama_sampler_init_temp(params.temperature)
+        tau, eta = params.mirostat_tau, params.mirostat_eta
+        if params.mirostat == 1:
+            yield llama_cpp.llama_sampler_init_mirostat(
+                self._vocab_size, self._seed, tau, eta, _MIROSTAT_CANDIDATES
+            )
+        else:
+            yield llama_cpp.llama_sampler_init_mirostat_v2(self._seed, tau, eta)
+
+    def _dry(self, params: SamplingParams, prompt: Sequence[int]) -> Sampler:
+        dry = self._dry_samplers.new(params)
+        for token_id in prompt[-self._window(params.dry_penalty_last_n) :]:
+            llama_cpp.llama_sampler_accept(dry, token_id)
+        return dry
+
+    def _window(self, tokens: int) -> int:
+        """llama.cpp allocates as much as it is told to look back on."""
+        return self._context if tokens < 0 else min(tokens, self._context)
+
+
+def _possible() -> Sampler:
+    """Leaves out tokens whose probability is zero: what follows takes its logarithm."""
+    return llama_cpp.llama_sampler_init_min_p(_IMPOSSIBLE, 1)
+
+
+def _seed(seed: int | None, index: int) -> int:
+    if seed is None:
+        return secrets.randbelow(_SEEDS)
+    return (seed + index) % _SEEDS
+
+
+def _logit_bias(bias: dict[int, float], vocab_size: int) -> Sampler:
+    entries = (llama_cpp.llama_logit_bias * len(bias))()
+    for entry, (token, value) in zip(entries, bias.items(), strict=True):
+        entry.token = token
+        entry.bias = value
+    return llama_cpp.llama_sampler_init_logit_bias(vocab_size, len(bias), entries)

@@ -1,0 +1,85 @@
+"""A provider's error in a sentence of ours: its own words are a stranger's."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from typing import Any, cast
+
+import msgspec
+
+from .errors import ProviderRefused, RemoteError
+from .http_client import Answer
+from .providers import Provider
+
+_LONGEST_BODY = 64 * 2**10
+_LONGEST_QUOTE = 300
+
+_SENTENCES = {
+    401: ("does not accept the key", "`ingle provider key {name}` sets another."),
+    402: ("wants to be paid first", "Look at the account with the provider."),
+    403: ("does not allow this", "Look at the account with the provider, and at the model's name."),
+    404: ("knows no such model or address", "`ingle provider test {name}` tries both."),
+    408: ("gave up waiting", "Try again."),
+    413: ("finds the request too large", "Shorten the conversation."),
+    429: ("has had enough requests for now", "Try again later."),
+}
+
+
+async def refusal_of(answer: Answer, provider: Provider, key: str | None) -> ProviderRefused:
+    """The error that an answer with such a status stands for."""
+    body = b""
+    try:
+        async with aclosing(answer.pieces()) as pieces:
+            async for piece in pieces:
+                body += piece
+                if len(body) >= _LONGEST_BODY:
+                    break
+    except RemoteError:
+        body = b""  # the status says enough
+    status = answer.status
+    if 300 <= status < 400:
+        return ProviderRefused(
+            f"The provider '{provider.name}' sends its requests elsewhere, which is not followed.",
+            status=status,
+            hint="Set `base_url` to the address that it means.",
+        )
+    what, hint = _SENTENCES.get(status, (f"answered with status {status}", "Try again later."))
+    return _refused(
+        provider, what, _words(body), key, status=status, hint=hint.format(name=provider.name)
+    )
+
+
+def said_by(provider: Provider, error: ProviderRefused, key: str | None) -> ProviderRefused:
+    """The error that a provider told in the middle of its answer."""
+    what = "ended its answer with an error"
+    return _refused(provider, what, error.message, key, status=error.status, hint="Try again.")
+
+
+def _refused(
+    provider: Provider, what: str, words: str, key: str | None, *, status: int, hint: str
+) -> ProviderRefused:
+    quote = _harmless(words, key)
+    said = f": “{quote}”" if quote else ""
+    sentence = f"The provider '{provider.name}' {what}{said}."
+    return ProviderRefused(sentence, status=status, hint=hint)
+
+
+def _harmless(words: str, key: str | None) -> str:
+    """One printable line, and nothing of the key in it, which some repeat."""
+    if key:
+        words = words.replace(key, "…")
+    text = "".join(c if c.isprintable() else " " for c in words[: 4 * _LONGEST_QUOTE])
+    text = " ".join(text.split()).rstrip(".")
+    return text if len(text) <= _LONGEST_QUOTE else text[: _LONGEST_QUOTE - 1] + "…"
+
+
+def _words(body: bytes) -> str:
+    """What stands at `error.message`, or in its place; "" for anything else."""
+    try:
+        value: Any = msgspec.json.decode(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return ""
+    for name in ("error", "message"):
+        if isinstance(value, dict):
+            value = cast("dict[str, Any]", value).get(name, cast("object", value))
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,1 @@
+"""The providers' protocols, one module each."""

@@ -1,0 +1,158 @@
+"""The face of every protocol of a provider: a request in its words, its answer in ours."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from ...base.backend import (
+    Event,
+    Finished,
+    FinishReason,
+    GenerateRequest,
+    GrammarKind,
+    SamplingParams,
+)
+from ..errors import CannotExpress, ProviderMisbehaved
+from ..providers import Provider
+from ..receipt import TokenUsage
+
+MOST_CALLS = 256
+"""Calls of tools in one answer."""
+
+LARGEST_ANSWER = 64 * 2**20
+"""Bytes of one answer's body."""
+
+JsonObject = dict[str, Any]
+T = TypeVar("T")
+
+
+class AnswerReader(Protocol):
+    """Turns the provider's events of one sequence into ours."""
+
+    @property
+    def usage(self) -> TokenUsage | None:
+        """What was counted so far."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """Whether `Finished` was among the events; nothing follows it."""
+        ...
+
+    def feed(self, name: str, data: bytes) -> list[Event]:
+        """What one server-sent event says; raises `ProviderMisbehaved` and `ProviderRefused`."""
+        ...
+
+    def close(self) -> list[Event]:
+        """What the end of the body says; raises `ProviderMisbehaved` where it came too early."""
+        ...
+
+
+class Wire(Protocol):
+    """One protocol."""
+
+    path: str
+    """What stands behind the provider's address."""
+
+    def headers(self, key: str | None) -> list[tuple[str, str]]:
+        """Those that say who asks."""
+        ...
+
+    def body(self, provider: Provider, model: str, request: GenerateRequest, index: int) -> bytes:
+        """The JSON that asks for sequence `index`; raises `CannotExpress`."""
+        ...
+
+    def reader(self, request: GenerateRequest, index: int) -> AnswerReader:
+        """For the answer to it."""
+        ...
+
+
+class Ending:
+    """What all readers know of the end of their sequence."""
+
+    def __init__(self, request: GenerateRequest, index: int) -> None:
+        self.id = request.id
+        self.index = index
+        self.usage: TokenUsage | None = None
+        self.ended = False
+        self.pieces = 0
+
+    def finished(self, reason: FinishReason, stop: str | None = None) -> Finished:
+        """The last event; pieces of the answer stand for tokens where none were counted."""
+        self.ended = True
+        usage = self.usage
+        return Finished(
+            self.id,
+            self.index,
+            reason,
+            usage.completion if usage is not None else self.pieces,
+            reasoning_tokens=usage.reasoning if usage is not None else 0,
+            stop=stop,
+            prompt_tokens=usage.prompt if usage is not None else 0,
+            cached_tokens=usage.cached if usage is not None else 0,
+        )
+
+
+def decode(decoder: msgspec.json.Decoder[T], data: bytes) -> T:
+    """The event's data; raises `ProviderMisbehaved`."""
+    try:
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ProviderMisbehaved(f"The provider's answer cannot be read: {error}.") from None
+
+
+def check_expressible(provider: Provider, request: GenerateRequest) -> None:
+    """Raise `CannotExpress` for what no protocol of a provider has words for."""
+    # What is left out here would change the answer; the rest of what clouds lack only shades it.
+    lacking = {
+        "raw prompts": request.messages is None,
+        "continued answers": request.continues,
+        "raw answers": request.raw,
+        "log-probabilities": request.logprobs is not None,
+        "logit_bias": bool(request.sampling.logit_bias),
+        "ignore_eos": request.ignore_eos,
+        "template variables": bool(request.template_variables),
+        "prompts without an answer": request.max_tokens == 0,
+        "grammars other than a JSON schema": request.grammar is not None
+        and request.grammar.kind is not GrammarKind.JSON_SCHEMA,
+        "JSON schemas": request.grammar is not None and not provider.json_schema,
+    }
+    for what, found in lacking.items():
+        if found:
+            raise CannotExpress(
+                f"The provider '{provider.name}' takes no {what}.",
+                hint="A model on this machine does.",
+            )
+
+
+def answer_limit(provider: Provider, request: GenerateRequest) -> int:
+    """The most tokens of one sequence."""
+    return request.max_tokens or provider.max_tokens
+
+
+def said(sampling: SamplingParams, *names: str) -> JsonObject:
+    """Those fields that differ from ingle's defaults: the rest is the provider's own advice."""
+    defaults = SamplingParams()
+    return {
+        name: value
+        for name in names
+        if (value := getattr(sampling, name)) != getattr(defaults, name) and value is not None
+    }
+
+
+def parsed_schema(text: str) -> Any:
+    """A JSON Schema as a value; raises `CannotExpress`."""
+    try:
+        return msgspec.json.decode(text.encode())
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        raise CannotExpress("A schema in the request is not JSON.") from None
+
+
+def encoded(body: JsonObject) -> bytes:
+    """The body as JSON; raises `CannotExpress` for text that is no Unicode."""
+    try:
+        return msgspec.json.encode(body)
+    except (UnicodeEncodeError, msgspec.MsgspecError, TypeError):
+        raise CannotExpress("The request has text that is not valid Unicode.") from None

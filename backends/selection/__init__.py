@@ -1,0 +1,1 @@
+"""Which engine and device run a model, with what context and settings."""

@@ -1,0 +1,324 @@
+"""`select`: on which engine and device a model runs, with what context, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from ingle.models.fit.llama_cpp_fit import (
+    LoadShape,
+    MemoryEstimate,
+    Split,
+    SplitEstimate,
+    largest_context,
+)
+from ingle.models.fit.memory_needs import MemoryNeeds
+from ingle.models.kv_type import KVType
+from ingle.models.model_task import ModelTask
+
+from ..base.backend import EngineKind, Quantize
+from .model_costs import ModelCosts
+from .placement_reason import SelectionWords, Why
+
+_USEFUL_CONTEXT = 4096
+"""Layers go to the processor before a context that nobody asked for gets shorter than this."""
+_LEAST_CONTEXT = 512
+_CONTEXT_STEP = 256
+_LEAST_SHARE = 8
+"""A GPU that takes less than this part of the layers, one in eight, is not worth its overhead."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """What a model may have of the machine; bytes.
+
+    `gpu` is what is free, or can be made so, of the GPU called `gpu_name`; None where nobody tells,
+    0 where there is none. `llama_offloads`: llama.cpp was built for it. A `unified` GPU computes in
+    the machine's memory. `repacked` are the tensor types that llama.cpp copies for the processor.
+    """
+
+    host: int
+    gpu: int | None = 0
+    gpu_name: str = ""
+    llama_offloads: bool = False
+    unified: bool = False
+    repacked: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """How a model shall be loaded.
+
+    `engine` is the best one that can run it; unless it `must`, llama.cpp does what our engine has
+    no memory for. `why_not_own` tells why it is not ours. A `context` that somebody asked for gets
+    shorter only where the owner said that it `may_shrink`; without one there is `least_context` or
+    more. `gpu_batch` bounds a step of our engine on a GPU.
+    """
+
+    engine: EngineKind = EngineKind.LLAMA_CPP
+    must: bool = False
+    why_not_own: str = ""
+    context: int | None = None
+    least_context: int = 0
+    max_context: int = 0
+    may_shrink: bool = False
+    gpu_layers: int = -1
+    slots: int = 8
+    batch: int = 512
+    gpu_batch: int = 512
+    kv_type: KVType = KVType.F16
+    flash_attention: bool = True
+    quantize: Quantize = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selection:
+    """Where a model runs; `reason` is one sentence for people.
+
+    `gpu_layers` is llama.cpp's count, to which the output belongs: -1 for all, 0 for none.
+    """
+
+    engine: EngineKind
+    device: Literal["gpu", "cpu"]
+    gpu_layers: int
+    context: int
+    batch: int
+    estimate: SplitEstimate
+    needs: MemoryNeeds
+    reason: str
+    layers: int
+    cpu_experts: int = 0
+
+
+def select(costs: ModelCosts, room: Room, wanted: Wanted) -> Selection:
+    """Our engine where the whole model fits on the GPU, else llama.cpp with what of it fits there.
+
+    Where even the machine's memory is too little, the last choice is returned all the same: its
+    `needs` tell how much is missing.
+    """
+    return _Selector(costs, room, wanted).select()
+
+
+class _Selector:
+    def __init__(self, costs: ModelCosts, room: Room, wanted: Wanted) -> None:
+        self._costs = costs
+        self._room = room
+        self._wanted = wanted
+        self._words = SelectionWords(costs.layers, room.gpu_name)
+        own = wanted.engine is EngineKind.CUDA
+        self._why_not_own = "" if own else wanted.why_not_own
+
+    def select(self) -> Selection:
+        if self._wanted.engine is EngineKind.CUDA:
+            found = self._on_own_gpu()
+            if found is not None:
+                return found
+            if self._wanted.must or self._costs.shape is None:
+                return self._shrunk(self._on_own_cpu)
+        found = self._on_llama_gpu()
+        return found if found is not None else self._shrunk(self._on_llama_cpu)
+
+    def _why_no_gpu(self) -> Why:
+        if not self._room.gpu_name:
+            return Why.NO_GPU
+        if self._wanted.gpu_layers == 0:
+            return Why.ASKED
+        if self._wanted.engine is EngineKind.LLAMA_CPP and not self._room.llama_offloads:
+            return Why.NO_BUILD
+        return Why.TOO_SMALL if self._room.llama_offloads else Why.TOO_LARGE_AND_NO_BUILD
+
+    def _load(self, context: int, batch: int = 0) -> LoadShape:
+        wanted = self._wanted
+        return LoadShape(
+            context=context,
+            slots=wanted.slots,
+            batch=batch or wanted.batch,
+            kv_type=wanted.kv_type,
+            flash_attention=wanted.flash_attention,
+            repacked=frozenset() if self._room.llama_offloads else self._room.repacked,
+        )
+
+    @property
+    def _asked(self) -> bool:
+        return self._wanted.context is not None or self._wanted.least_context > 0
+
+    def _context(self, room: int, estimate: Callable[[int], SplitEstimate]) -> int:
+        """What was asked for, else the largest that takes half of what weights leave of `room`.
+
+        That is room on the GPU for an estimate that has something there, else in the machine.
+        """
+        wanted = self._wanted
+        if wanted.context is not None:
+            return self._bounded(max(wanted.context, wanted.least_context))
+
+        def there(context: int) -> MemoryEstimate:
+            found = estimate(context)
+            return found.gpu if found.gpu.total else found.host
+
+        def cost(context: int) -> int:
+            return there(context).kv + there(context).compute
+
+        fixed = there(_LEAST_CONTEXT)
+        weights = fixed.weights + fixed.runtime
+        found = largest_context(self._costs.context, (room - weights) // 2, cost)
+        return self._bounded(max(found, wanted.least_context))
+
+    def _bounded(self, context: int) -> int:
+        for limit in (self._costs.context, self._wanted.max_context):
+            context = min(context, limit) if limit else context
+        return context
+
+    def _fits(self, needs: MemoryNeeds) -> bool:
+        return needs.fits_in(MemoryNeeds(self._room.host, self._room.gpu or 0))
+
+    def _on_own_gpu(self) -> Selection | None:
+        wanted, gpu = self._wanted, self._room.gpu or 0
+        if wanted.gpu_layers == 0 or not gpu or self._room.unified:
+            return None
+
+        def estimate(context: int) -> SplitEstimate:
+            load = self._load(context, wanted.gpu_batch)
+            return self._costs.on_own_gpu(load, wanted.quantize)
+
+        context = self._context(gpu, estimate)
+        if not self._asked:
+            context = self._bounded(max(context, _USEFUL_CONTEXT))
+        found = estimate(context)
+        if not wanted.must and not self._fits(found.needs):
+            return None
+        return Selection(
+            engine=EngineKind.CUDA,
+            device="gpu",
+            gpu_layers=-1,
+            context=context,
+            batch=wanted.gpu_batch,
+            estimate=found,
+            needs=found.needs,
+            layers=self._costs.layers,
+            reason=self._words.on_gpu(found.gpu.total, gpu, context),
+        )
+
+    def _on_own_cpu(self, limit: int | None = None) -> Selection:
+        def estimate(context: int) -> SplitEstimate:
+            load = self._load(context)
+            return self._costs.on_own_cpu(load, self._room.host, self._wanted.quantize)
+
+        context = limit or self._context(self._room.host, estimate)
+        found = estimate(context)
+        reason = self._words.on_cpu(
+            "our engine", self._why_no_gpu(), found.host.total, self._room.host, context
+        )
+        return self._on_cpu(EngineKind.CUDA, context, found, reason)
+
+    def _on_cpu(
+        self, engine: EngineKind, context: int, found: SplitEstimate, reason: str
+    ) -> Selection:
+        return Selection(
+            engine=engine,
+            device="cpu",
+            gpu_layers=0,
+            context=context,
+            batch=self._wanted.batch,
+            estimate=found,
+            needs=found.needs,
+            layers=self._costs.layers,
+            reason=reason,
+        )
+
+    def _on_llama_cpu(self, limit: int | None = None) -> Selection:
+        def estimate(context: int) -> SplitEstimate:
+            return self._costs.on_llama(self._load(context))
+
+        context = limit or self._context(self._room.host, estimate)
+        found = estimate(context)
+        reason = self._words.on_cpu(
+            "llama.cpp", self._why_no_gpu(), found.host.total, self._room.host, context
+        )
+        return self._on_cpu(EngineKind.LLAMA_CPP, context, found, reason)
+
+    def _on_llama_gpu(self) -> Selection | None:
+        """As much on the GPU as fits there: all, all but experts, some layers; or None."""
+        wanted, room = self._wanted, self._room
+        if not (room.llama_offloads and room.gpu_name) or wanted.gpu_layers == 0:
+            return None
+        if room.gpu is None:
+            return self._left_to_llama()
+        gpu = min(room.gpu, room.host) if room.unified else room.gpu
+        whole = Split(self._costs.layers + 1)
+        split = Split(min(wanted.gpu_layers, whole.gpu_layers)) if wanted.gpu_layers > 0 else whole
+        context = self._gpu_context(gpu, split)
+        if wanted.gpu_layers < 0:
+            found = self._largest_split(gpu, context)
+            if found is None:
+                return None
+            split = found
+        return self._on_llama_split(split, context, gpu)
+
+    def _gpu_context(self, gpu: int, split: Split) -> int:
+        context = self._context(gpu, lambda tokens: self._costs.on_llama(self._load(tokens), split))
+        return context if self._asked else self._bounded(max(context, _USEFUL_CONTEXT))
+
+    def _largest_split(self, gpu: int, context: int) -> Split | None:
+        """The best split whose GPU side takes at most `gpu` bytes."""
+        layers, load = self._costs.layers, self._load(context)
+        shape = self._costs.shape
+        assert shape is not None
+
+        def fits(split: Split) -> bool:
+            return self._costs.on_llama(load, split).gpu.total <= gpu
+
+        candidates = [Split(layers + 1)]
+        if any(layer.experts for layer in shape.layers):
+            candidates += [Split(layers + 1, count) for count in range(1, layers + 1)]
+        if shape.task is ModelTask.GENERATE:  # one that embeds is small: all of it, or none
+            least = 1 + max(1, layers // _LEAST_SHARE)
+            candidates += [Split(count) for count in range(layers, least - 1, -1)]
+        return next((split for split in candidates if fits(split)), None)
+
+    def _on_llama_split(self, split: Split, context: int, gpu: int) -> Selection:
+        found = self._costs.on_llama(self._load(context), split)
+        needs = found.needs
+        if self._room.unified:
+            needs = MemoryNeeds(found.host.total + found.gpu.total)
+        whole = split.gpu_layers > self._costs.layers
+        words = self._words
+        if whole and not split.cpu_experts:
+            reason = words.on_gpu(found.gpu.total, gpu, context, self._why_not_own)
+        else:
+            reason = words.on_both(split, found, gpu, context, self._why_not_own)
+        return Selection(
+            engine=EngineKind.LLAMA_CPP,
+            device="gpu",
+            gpu_layers=-1 if whole else split.gpu_layers,
+            context=context,
+            batch=self._wanted.batch,
+            estimate=found,
+            needs=needs,
+            layers=self._costs.layers,
+            reason=reason,
+            cpu_experts=split.cpu_experts,
+        )
+
+    def _left_to_llama(self) -> Selection:
+        """On a GPU that tells nobody what is free: llama.cpp tries, and `needs` are the host's."""
+        found = self._on_llama_cpu()
+        return replace(
+            found,
+            device="gpu",
+            gpu_layers=self._wanted.gpu_layers,
+            reason=self._words.left_to_llama(found.context),
+        )
+
+    def _shrunk(self, choose: Callable[[int | None], Selection]) -> Selection:
+        """What `choose` finds, with a shorter context where that helps and the owner allows it."""
+        found = choose(None)
+        if not (self._wanted.may_shrink and self._asked) or self._fits(found.needs):
+            return found
+        asked = context = found.context
+        while context > _LEAST_CONTEXT:
+            context = max(_LEAST_CONTEXT, context // 2 // _CONTEXT_STEP * _CONTEXT_STEP)
+            smaller = choose(context)
+            if self._fits(smaller.needs):
+                return replace(smaller, reason=self._words.shrunk(smaller.reason, asked))
+        return found

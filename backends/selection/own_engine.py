@@ -1,0 +1,62 @@
+"""What this machine has for ingle's own engine, found out without loading any of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+
+from ..hardware.machine import Gpu
+from ..hardware.nvml import open_nvml
+
+OLDEST_CAPABILITY: tuple[int, int] = (7, 5)
+"""The compute capability that PyTorch's builds of today begin with."""
+_NONE = (0, (0, 0))
+
+
+@dataclass(frozen=True)
+class OwnEngine:
+    """Whether PyTorch is installed, and the GPU it would use.
+
+    `gpu_memory` is in bytes (0: none), `capability` its major and minor compute capability.
+    """
+
+    has_torch: bool = False
+    gpu_memory: int = 0
+    capability: tuple[int, int] = (0, 0)
+
+    @classmethod
+    def find(cls) -> OwnEngine:
+        """Look at what is installed, and ask the driver."""
+        return cls(find_spec("torch") is not None, *_gpu())
+
+
+def _gpu() -> tuple[int, tuple[int, int]]:
+    """Memory and capability of the NVIDIA GPU that CUDA numbers first, unless it is too old."""
+    reader = open_nvml()
+    if reader is None:
+        return _NONE
+    try:
+        gpu = first_visible(reader.describe(name_of=str), os.environ.get("CUDA_VISIBLE_DEVICES"))
+    finally:
+        reader.close()
+    capability = gpu.compute_capability if gpu is not None else None
+    if gpu is None or capability is None or not is_capable(gpu):
+        return _NONE
+    return gpu.memory_total or 0, capability
+
+
+def is_capable(gpu: Gpu) -> bool:
+    """Whether PyTorch has code for it."""
+    return gpu.compute_capability is not None and gpu.compute_capability >= OLDEST_CAPABILITY
+
+
+def first_visible(gpus: Sequence[Gpu], visible: str | None) -> Gpu | None:
+    """The first GPU that `CUDA_VISIBLE_DEVICES` lets programs see; None where it hides all."""
+    if visible is None:
+        return next(iter(gpus), None)
+    wanted = visible.split(",")[0].strip()
+    if wanted.isdecimal():
+        return gpus[int(wanted)] if int(wanted) < len(gpus) else None
+    return next((gpu for gpu in gpus if wanted and gpu.uuid.startswith(wanted)), None)

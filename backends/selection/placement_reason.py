@@ -1,0 +1,82 @@
+"""Why a model runs where it does, in one sentence with the numbers."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from ingle.models.fit.llama_cpp_fit import Split, SplitEstimate
+
+
+class Why(StrEnum):
+    """Why a model is not on a GPU, to go on after "since"."""
+
+    NO_GPU = "no GPU was found"
+    ASKED = "gpu_layers is 0"
+    NO_BUILD = "this llama.cpp was built without support for the GPU"
+    TOO_SMALL = "too little of the GPU's memory is free"
+    TOO_LARGE_AND_NO_BUILD = (
+        "the GPU has too little memory for all of it, and this llama.cpp was built without "
+        "support for the GPU"
+    )
+
+
+class SelectionWords:
+    """The sentences for a model of so many layers, and the GPU of this name."""
+
+    def __init__(self, layers: int, gpu_name: str) -> None:
+        self._layers = layers
+        self._gpu = gpu_name
+
+    def on_gpu(self, needed: int, free: int, context: int, why_not_own: str = "") -> str:
+        """All of it."""
+        all_of_it = f"all {self._layers} layers on the {self._gpu}"
+        return _sentence(f"{all_of_it}: {_of(needed, free)}, {_context(context)}", why_not_own)
+
+    def on_both(
+        self, split: Split, found: SplitEstimate, free: int, context: int, why_not_own: str = ""
+    ) -> str:
+        """Some of it."""
+        if split.cpu_experts:
+            what = f"all {self._layers} layers on the {self._gpu} but for the experts of "
+            what += f"{split.cpu_experts}"
+        else:
+            what = f"{split.gpu_layers - 1} of {self._layers} layers on the {self._gpu}"
+        rest = f"the rest takes {_gb(found.host.total)} GB of the machine's memory"
+        numbers = f"{_of(found.gpu.total, free)}, {rest}, {_context(context)}"
+        return _sentence(f"{what}: {numbers}", why_not_own)
+
+    def on_cpu(self, engine: str, why: Why, needed: int, free: int, context: int) -> str:
+        """None of it."""
+        numbers = f"{_of(needed, free)}, {_context(context)}"
+        return _sentence(f"{engine} on the CPU, since {why}: {numbers}")
+
+    def left_to_llama(self, context: int) -> str:
+        """As much of it as llama.cpp finds room for."""
+        unknown = f"the {self._gpu} does not tell how much of its memory is free"
+        return _sentence(
+            f"as many of {self._layers} layers on the GPU as llama.cpp finds room for, since "
+            f"{unknown}: {_context(context)}"
+        )
+
+    def shrunk(self, reason: str, asked: int) -> str:
+        """The same with less context than was asked for."""
+        return f"{reason.removesuffix('.')} instead of {asked:,}, which would not fit."
+
+
+def _sentence(text: str, why_not_own: str = "") -> str:
+    if why_not_own:
+        text = f"{why_not_own}, so llama.cpp does: {text}"
+    keep = text.startswith("llama.cpp")
+    return f"{text if keep else text[0].upper() + text[1:]}."
+
+
+def _of(needed: int, free: int) -> str:
+    return f"{_gb(needed)} of {_gb(max(0, free))} GB free"
+
+
+def _gb(size: int) -> str:
+    return f"{size / 1e9:.1f}"
+
+
+def _context(context: int) -> str:
+    return f"context {context:,}"

@@ -1,0 +1,1 @@
+"""From generated tokens to events: text, reasoning and tool calls."""

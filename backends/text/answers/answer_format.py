@@ -1,0 +1,163 @@
+"""How a model writes reasoning, calls and text, and what a request makes of that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...base.backend import GenerateRequest, Grammar
+from ...base.conversation import Tool
+from ...base.errors import RequestRejected
+from ..structured_output.answer_grammar import AnswerGrammar, AnswerRules
+from ..structured_output.argument_schemas import ArgumentSchemas
+from ..structured_output.control_tags import ControlTags
+from ..templates.reasoning_switches import wants_thoughts
+from ..templates.reasoning_tags import tell_reasoning
+from ..tokenization.tokenizer import Tokenizer
+from ..tool_calls.answer_parts import AnswerParser
+from ..tool_calls.format_detection import HARMONY, tell_format
+from .harmony_parser import FINAL, TURN, HarmonyParser
+from .tagged_answer_parser import CallParser
+
+
+@dataclass(frozen=True)
+class AnswerForm:
+    """What the answer to one request must match, and how it is read.
+
+    Without `new_parser` all of it is text. The control tokens in `visible` are read as the text
+    that stands for them; others write nothing. A thought that has become too long is ended by the
+    tokens in `ends_thought`. Where only calls that it begins with are held to a grammar, `holds`
+    has the names of the tools: an answer that begins otherwise needs the grammar no longer.
+    """
+
+    grammar: Grammar | AnswerGrammar | None = None
+    new_parser: Callable[[], AnswerParser] | None = None
+    visible: frozenset[int] = frozenset()
+    ends_thought: tuple[int, ...] = ()
+    holds: frozenset[str] = frozenset()
+
+
+class AnswerForms:
+    """The forms of one model's answers, told from its chat template; used from one thread."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, template: str | None, *, holds_calls: bool = True
+    ) -> None:
+        """With `holds_calls`, what a small model begins as a call is held to its tool's schema."""
+        self._tokenizer = tokenizer
+        self._holds_calls = holds_calls
+        self._controls = ControlTags(tokenizer)
+        self._schemas = ArgumentSchemas()
+        self._format = tell_format(template, tokenizer)
+        self._tags = tell_reasoning(template, tokenizer)
+
+    def of(self, request: GenerateRequest, tail: str) -> AnswerForm:
+        """The form of one request, whose prompt ends with the text `tail`.
+
+        Raises `RequestRejected` for tools that cannot be called as the request demands.
+        """
+        if request.messages is None or request.raw:
+            return AnswerForm(request.grammar)
+        tools = [] if request.tool_choice.mode == "none" else request.tools
+        if (
+            not tools
+            and self._tags is None
+            and not self._format.dropped
+            and self._format is not HARMONY
+        ):
+            return AnswerForm(request.grammar)
+        thinking = self._tags is not None and self._tags.left_open(tail, _begun(request))
+        grammar = self._grammar(request, tail, tools, thinking=thinking)
+        parser = self._parser(request, tail, tools, thinking=thinking)
+        ends_thought = self._end_of_thoughts(tools) if request.reasoning.budget is not None else ()
+        holds = isinstance(grammar, AnswerGrammar) and grammar.optional
+        names = frozenset(tool.name for tool in tools) if holds else frozenset[str]()
+        return AnswerForm(grammar, parser, self._visible, ends_thought, names)
+
+    def _end_of_thoughts(self, tools: list[Tool]) -> tuple[int, ...]:
+        """The tokens with which a thought is broken off, and the answer begins."""
+        if self._tags is None:
+            return ()
+        text = "\n" + self._tags.ending
+        if self._format is HARMONY:
+            # Where it could as well be a call, the model says itself what comes.
+            text = self._tags.ending + ("" if tools else FINAL)
+        return tuple(self._tokenizer.encode(text, add_special=False, parse_special=True))
+
+    def _parser(
+        self, request: GenerateRequest, tail: str, tools: list[Tool], *, thinking: bool
+    ) -> Callable[[], AnswerParser]:
+        """What makes readers for the sequences of a request."""
+        parallel = request.parallel_tool_calls
+        names = request.tool_choice.names
+        if self._format is HARMONY:
+            begun = tail.rpartition(TURN)[2] if TURN in tail else ""
+            return lambda: HarmonyParser(tools, parallel=parallel, names=names, begun=begun)
+        return lambda: CallParser(
+            self._format,
+            self._tags,
+            tools,
+            parallel=parallel,
+            names=names,
+            thinking=thinking,
+            lenient=request.grammar is None or not self._format.openers,
+        )
+
+    @property
+    def _visible(self) -> frozenset[int]:
+        tags = () if self._tags is None else (*self._tags.opens, *self._tags.closes)
+        return self._controls.visible((*self._format.tags, *tags))
+
+    def _grammar(
+        self, request: GenerateRequest, tail: str, tools: list[Tool], *, thinking: bool
+    ) -> Grammar | AnswerGrammar | None:
+        """What thoughts, calls and text must match, where the request says anything about it."""
+        required = request.tool_choice.mode == "required"
+        rules = AnswerRules(self._controls, self._schemas)
+        if request.grammar is None and not (tools and required):
+            # In what may be any text no control token comes, so that none may be of use for calls.
+            strays = self._format.strays and self._tags is None and not self._visible
+            if not (tools and strays and self._holds_calls) or request.continues:
+                return None
+            parallel = request.parallel_tool_calls
+            start = rules.calls_or_text(_named(request, tools), parallel=parallel)
+            return rules.finish(start, optional=True)
+        thoughts = ""
+        if self._tags is not None and (thinking or self._may_think(request, tail)):
+            thoughts = rules.thoughts(self._tags, begun=thinking)
+        if not (thoughts or tools or self._format.before_text):
+            return request.grammar
+        choices: list[str] = []
+        if tools:
+            named = _named(request, tools)
+            parallel = request.parallel_tool_calls
+            choices.append(rules.calls(self._format, named, parallel=parallel))
+        if request.grammar is not None and not (tools and required):
+            choices.append(rules.content(self._format))
+        return rules.finish(f"{thoughts} ({' | '.join(choices)})", request.grammar)
+
+    def _may_think(self, request: GenerateRequest, tail: str) -> bool:
+        """Whether the answer may begin with a thought, which the prompt did not begin."""
+        wanted = wants_thoughts(request.reasoning)
+        if wanted is False or request.continues or self._tags is None:
+            return False
+        return not tail.rstrip().endswith(self._tags.closes)
+
+
+def _begun(request: GenerateRequest) -> str:
+    """The thought that an answer goes on with."""
+    last = request.messages[-1] if request.messages and request.continues else None
+    return last.reasoning if last is not None and not last.content else ""
+
+
+def _named(request: GenerateRequest, tools: list[Tool]) -> list[Tool]:
+    """The tools that may be called."""
+    names = request.tool_choice.names
+    found = [tool for tool in tools if not names or tool.name in names]
+    if not found:
+        raise RequestRejected(
+            f"The tool {names[0]!r} that must be called is not among the tools.",
+            hint="Name a tool from 'tools', or leave the choice to the model.",
+            param="tool_choice",
+        )
+    return found

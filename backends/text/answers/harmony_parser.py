@@ -1,0 +1,118 @@
+"""Answers in channels, each message behind a header, as gpt-oss writes them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from ...base.conversation import Tool
+from ..streaming.tag_finder import pass_until
+from ..streaming.text_source import Steps, TextSource
+from ..tool_calls.answer_parts import Part, Text, Thought
+from ..tool_calls.call_arguments import read_arguments
+from ..tool_calls.call_sink import CallSink
+
+TURN = "<|start|>assistant"
+"""What an answer stands behind."""
+
+FINAL = "<|channel|>final<|message|>"
+"""What stands before what is said to the reader."""
+
+_MESSAGE = "<|message|>"
+_START = "<|start|>"
+_ENDS = ("<|end|>", "<|call|>", "<|return|>", _START)
+_HEADS = (_START, "<|channel|>", _MESSAGE, "<|constrain|>", " to=", "to=", "assistant")
+_LONGEST_HEADER = 512
+_RECIPIENT = re.compile(r"to=([^\s<]+)")
+_CHANNEL = re.compile(r"<\|channel\|>\s*([a-z]+)")
+_BLANK = re.compile(r"\s+")
+
+
+class HarmonyParser:
+    """Reads messages to the reader, to the model itself, and to tools; see `AnswerParser`.
+
+    `begun` is what the prompt already holds of the answer.
+    """
+
+    def __init__(
+        self,
+        tools: Sequence[Tool] = (),
+        *,
+        parallel: bool = True,
+        names: Sequence[str] = (),
+        begun: str = "",
+    ) -> None:
+        self._sink = CallSink(tools, parallel=parallel, names=names)
+        self._calls = bool(tools)
+        self._source = TextSource()
+        self._thinking = False
+        self._steps = self._read()
+        if begun:
+            self.push(begun)
+
+    @property
+    def thinking(self) -> bool:
+        """See `AnswerParser.thinking`."""
+        return self._thinking
+
+    def push(self, text: str) -> list[Part]:
+        """See `AnswerParser.push`."""
+        self._source.feed(text)
+        next(self._steps, None)
+        return self._sink.take()
+
+    def finish(self) -> list[Part]:
+        """See `AnswerParser.finish`."""
+        self._source.ended = True
+        next(self._steps, None)
+        return self._sink.take()
+
+    def _read(self) -> Steps[None]:
+        while not self._source.exhausted:
+            yield from self._read_message()
+        while True:
+            yield
+
+    def _read_message(self) -> Steps[None]:
+        """A header, where there is one, and what it introduces."""
+        header = ""
+        if (yield from self._source.at(_HEADS)):
+            found = yield from self._source.until((_MESSAGE,), _LONGEST_HEADER)
+            if found is None:  # it broke off, or is none
+                header = yield from self._broken_header()
+            else:
+                header = found
+                yield from self._source.accept(_MESSAGE)
+        recipients = _RECIPIENT.findall(header)
+        channels = _CHANNEL.findall(header)
+        name = recipients[-1].removeprefix("functions.") if recipients else ""
+        called = self._sink.knows(name) or (recipients and recipients[-1] != name)
+        if self._calls and name and called and self._sink.accepts(name, known_only=False):
+            yield from self._read_call(name)
+        else:
+            kind = Thought if channels[-1:] == ["analysis"] else Text
+            self._thinking = kind is Thought
+            yield from pass_until(self._source, _ENDS, self._put(kind), take=_ENDS[:-1])
+            self._thinking = False
+
+    def _broken_header(self) -> Steps[str]:
+        """Take what should have been a header: up to the next tag."""
+        tag = yield from self._source.accept(*_HEADS[:4])
+        if not tag:
+            self._put(Text)((yield from self._source.accept(*_HEADS[4:])))
+        elif tag != _MESSAGE:
+            yield from pass_until(self._source, (*_HEADS[:4], *_ENDS), lambda _: None, take=())
+        return ""
+
+    def _read_call(self, name: str) -> Steps[None]:
+        self._sink.begin(name)
+        sole = self._sink.sole_parameter(name)
+        yield from self._source.skip_space()
+        if (yield from self._source.peek()) and not (yield from self._source.at(_ENDS)):
+            yield from read_arguments(self._source, self._sink.arguments, _ENDS, sole=sole)
+        else:
+            self._sink.arguments("{}")
+        yield from pass_until(self._source, _ENDS, lambda _: None, take=_ENDS[:-1])
+
+    def _put(self, kind: type[Text] | type[Thought]) -> Callable[[str], None]:
+        return lambda text: self._sink.put(kind(text)) if text else None

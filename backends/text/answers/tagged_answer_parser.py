@@ -1,0 +1,275 @@
+"""Tells text, thoughts and calls apart in an answer, while it comes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ...base.conversation import Tool
+from ..streaming.tag_finder import pass_until
+from ..streaming.text_source import Steps, TextSource
+from ..templates.reasoning_tags import ReasoningTags
+from ..tool_calls.answer_parts import Part, Text, Thought
+from ..tool_calls.call_format import CallFormat, Opener
+from ..tool_calls.call_sink import CallSink
+from ..tool_calls.json_calls import JsonCalls
+
+_JSON = JsonCalls()
+_FENCES = tuple(
+    Opener(fence, _JSON, known_only=True)
+    for fence in ("```json", "```tool_code", "```tool_call", "```python", "```xml", "```")
+)
+_WRAPPERS = tuple(
+    Opener(tag, _JSON, known_only=True)
+    for tag in ("<tool_call>", "<function_call>", "<tools>", "<tool>", "<response>", "<json>")
+)
+_LOOSE_CLOSERS = ("```", "</tool_call>", "</function_call>", "</tools>", "</tool>", "</response>")
+_BARE = Opener("", _JSON, known_only=True)
+_BLANK = re.compile(r"\s+")
+
+
+class CallParser:
+    """Reads answers with tags: thoughts in `tags`, calls as `format` has them; see `AnswerParser`.
+
+    Without `tools` there are no calls; of those only `names`, where given, may be called. An answer
+    may begin within a thought. Where `lenient`, calls of known tools without the tags of the format
+    count if the content begins with them.
+    """
+
+    def __init__(
+        self,
+        call_format: CallFormat,
+        tags: ReasoningTags | None,
+        tools: Sequence[Tool] = (),
+        *,
+        parallel: bool = True,
+        thinking: bool = False,
+        lenient: bool = True,
+        names: Sequence[str] = (),
+    ) -> None:
+        self._format = call_format
+        self._tags = tags
+        self._sink = CallSink(tools, parallel=parallel, names=names)
+        self._source = TextSource(call_format.begins_within)
+        self._calls = bool(tools)
+        self._lenient = lenient and self._calls
+        self._thinking = thinking
+        self._fresh = True  # nothing but calls and thoughts so far
+        self._stripped = False  # whether blanks here stand behind a call or a thought
+        self._blanks: list[str] = []
+        self._openers = {opener.tag: opener for opener in self._all_openers()}
+        self._dropped = _for_tools(call_format.dropped, tools)
+        self._thoughts = _control_like(tags.opens) if tags is not None else []
+        self._anywhere_tags = [*self._dropped, *self._thoughts, *self._anywhere()]
+        names = [f"{tool.name}(" for tool in tools] if call_format.pythonic else []
+        self._words = [*names, *(f"print({name}" for name in names)]
+        self._steps = self._read()
+
+    @property
+    def thinking(self) -> bool:
+        """See `AnswerParser.thinking`."""
+        return self._thinking
+
+    def push(self, text: str) -> list[Part]:
+        """See `AnswerParser.push`."""
+        self._source.feed(text)
+        next(self._steps, None)
+        return self._sink.take()
+
+    def finish(self) -> list[Part]:
+        """See `AnswerParser.finish`."""
+        self._source.ended = True
+        next(self._steps, None)
+        return self._sink.take()
+
+    def _all_openers(self) -> list[Opener]:
+        if not self._calls:
+            return []
+        loose = [*_FENCES, *_WRAPPERS] if self._lenient else []
+        return [*loose, *self._format.openers]
+
+    def _anywhere(self) -> list[str]:
+        """The tags that open calls wherever they stand."""
+        if not self._calls:
+            return []
+        strays = self._lenient and self._format.strays
+        fences = [opener.tag for opener in (*_FENCES, *_WRAPPERS)] if strays else []
+        return [*fences, *(opener.tag for opener in self._format.openers)]
+
+    def _read(self) -> Steps[None]:
+        if self._thinking:
+            yield from self._read_thought()
+        while not self._source.exhausted:
+            if self._fresh:
+                yield from self._read_beginning()
+            else:
+                yield from self._read_text()
+        self._flush(Text)
+        while True:
+            yield
+
+    def _read_beginning(self) -> Steps[None]:
+        """The beginning of the content, or what follows a thought or a call."""
+        yield from self._skip_blanks()
+        opens = self._tags.opens if self._tags is not None else ()
+        closes = self._tags.closes if self._tags is not None else ()
+        if (yield from self._source.accept(*opens)):
+            self._thinking = True
+            self._blanks.clear()
+            yield from self._read_thought()
+            return
+        if (yield from self._source.accept(*closes, *self._dropped)):
+            self._blanks.clear()
+            self._stripped = True
+            return
+        opener = yield from self._opener()
+        if opener is not None:
+            yield from self._read_call(opener)
+        else:
+            self._fresh = False
+
+    def _skip_blanks(self) -> Steps[None]:
+        """Blanks before anything else are part of the text, if text follows."""
+        while True:
+            blanks = self._source.take_run(_BLANK)
+            if blanks and not self._stripped:
+                self._blanks.append(blanks)
+            if not self._source.empty or self._source.ended:
+                return
+            yield
+
+    def _opener(self) -> Steps[Opener | None]:
+        """What opens a call here, with a tag or without one."""
+        tag = yield from self._source.at(list(self._openers))
+        if tag:
+            return self._openers[tag]
+        char = yield from self._source.peek()
+        if self._lenient and char and (char in "{[" or (yield from self._source.at(self._words))):
+            return _BARE
+        return None
+
+    def _read_thought(self) -> Steps[None]:
+        """A thought up to its closing tag; blanks around it are dropped."""
+        closes = self._tags.closes if self._tags is not None else ()
+        opens = [opener.tag for opener in self._format.openers] if self._calls else []
+        yield from self._source.skip_space()
+        while not self._source.exhausted:
+            tag = yield from pass_until(
+                self._source, [*closes, *opens], lambda text: self._emit(text, Thought), take=closes
+            )
+            if tag in closes:
+                self._thinking = False
+                break
+            if tag:
+                yield from self._read_call_in_thought(tag, closes)
+                if not self._thinking:
+                    break
+        self._blanks.clear()
+        self._fresh = self._stripped = True
+
+    def _read_call_in_thought(self, tag: str, closes: Sequence[str]) -> Steps[None]:
+        """What a tag within a thought opens: a call only if it is complete, and the thought is not.
+
+        Models write about calls before they make them, and some forget to end the thought first.
+        """
+        self._source.take(len(tag))
+        char = yield from self._source.ahead()
+        if isinstance(self._openers[tag].body, JsonCalls | None) and char not in ("{", "[", "<"):
+            self._emit(tag, Thought)
+            return
+        held = [tag]
+        closed = yield from pass_until(self._source, closes, held.append, take=())
+        text = "".join(held)
+        ends = self._format.closers
+        complete = text.rstrip().endswith(("}", "]")) or any(end in text for end in ends)
+        if closed or not complete:
+            self._emit(text, Thought)
+        else:
+            self._source = TextSource(text, ended=True)
+            self._thinking = False
+
+    def _read_text(self) -> Steps[None]:
+        """Text up to the next call."""
+        tags = self._anywhere_tags
+        tag = yield from pass_until(self._source, tags, self._emit, take=self._dropped)
+        if tag in self._openers:
+            yield from self._read_call(self._openers[tag])
+        elif tag in self._thoughts:
+            self._source.take(len(tag))
+            self._thinking = True
+            self._flush(Text)
+            yield from self._read_thought()
+
+    def _read_call(self, opener: Opener) -> Steps[None]:
+        """Calls behind an opening tag; what is none becomes text."""
+        self._source.keep()
+        self._source.take(len(opener.tag))
+        if (yield from self._read_body(opener)):
+            self._source.kept()
+            self._blanks.clear()
+            yield from self._drop_closers()
+            self._fresh = self._stripped = True
+        else:
+            self._emit(self._source.kept(), Text)
+            self._fresh = False
+
+    def _read_body(self, opener: Opener) -> Steps[bool]:
+        while opener.body is None:
+            yield from self._source.skip_space()
+            tag = yield from self._source.accept(*(one.tag for one in self._format.openers))
+            if not tag:
+                return (
+                    yield from _JSON.read(
+                        self._source, self._sink, known_only=False, ends=self._format.closers
+                    )
+                )
+            opener = self._openers[tag]
+        ends = (*self._format.closers, *(_LOOSE_CLOSERS if opener.known_only else ()))
+        return (
+            yield from opener.body.read(
+                self._source, self._sink, known_only=opener.known_only, ends=ends
+            )
+        )
+
+    def _drop_closers(self) -> Steps[None]:
+        """Take what closes calls, with the brackets that may be too many."""
+        loose = _LOOSE_CLOSERS if self._lenient else ()
+        closers = [tag for tag in (*self._format.closers, *loose) if tag]
+        while True:
+            yield from self._source.skip_space()
+            tag = yield from self._source.at([*self._openers, *closers])
+            if tag in closers:
+                self._source.take(len(tag))
+            elif tag or not (yield from self._source.accept("}", "]", ",", ";")):
+                return
+
+    def _emit(self, text: str, kind: type[Text] | type[Thought] = Text) -> None:
+        """Pass on text; blanks at its end wait for what follows, where they may be dropped."""
+        if not text:
+            return
+        if kind is Text and not self._calls:
+            self._flush(Text)
+            self._sink.put(Text(text))
+            return
+        body = text.rstrip()
+        if body:
+            self._flush(kind)
+            self._sink.put(kind(body))
+        if len(body) < len(text):
+            self._blanks.append(text[len(body) :])
+
+    def _flush(self, kind: type[Text] | type[Thought]) -> None:
+        if self._blanks:
+            self._sink.put(kind("".join(self._blanks)))
+            self._blanks.clear()
+
+
+def _for_tools(tags: Sequence[str], tools: Sequence[Tool]) -> list[str]:
+    """The tags, those with a place for a name once for each tool."""
+    named = [tag.replace("«name»", tool.name) for tool in tools for tag in tags if "«" in tag]
+    return [*(tag for tag in tags if "«" not in tag), *named]
+
+
+def _control_like(tags: Sequence[str]) -> list[str]:
+    """Those that nobody writes in a text, so that a thought may begin anywhere."""
+    return [tag for tag in tags if tag.startswith(("<|", "["))]

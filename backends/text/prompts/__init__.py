@@ -1,0 +1,1 @@
+"""From a request to prompt tokens: chat, infill (FIM), token counts per message."""

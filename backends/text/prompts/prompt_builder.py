@@ -1,0 +1,149 @@
+"""From a request to the tokens of its prompt."""
+
+from __future__ import annotations
+
+import contextlib
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from ...base.backend import GenerateRequest
+from ...base.conversation import ChatMessage
+from ...base.errors import ContextExceeded, RequestRejected
+from ..templates.chat_template import ChatTemplate, refuse_reserved
+from ..templates.reasoning_switches import ReasoningSwitches, wants_thoughts
+from ..templates.reasoning_tags import tell_reasoning
+from ..templates.template_errors import TemplateError, TemplateRefused
+from ..tokenization.tokenizer import Tokenizer, encode_prompt
+from .infill import InfillPrompts
+
+_LONG_TEXT = 2**20
+_ANSWER = 512
+"""Tokens to leave for an answer where the request does not say."""
+
+
+class Prompt(NamedTuple):
+    """The tokens to begin with; `text` is what they were made of, where it was text."""
+
+    token_ids: list[int]
+    text: str
+
+
+class PromptBuilder:
+    """Renders, tokenises and bounds prompts; used from one thread."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, template: ChatTemplate | None, *, context: int
+    ) -> None:
+        """Without a `template`, requests with messages are rejected."""
+        self._tokenizer = tokenizer
+        self._template = template
+        self._context = context
+        self._infills = InfillPrompts(tokenizer)
+        source = None if template is None else template.source
+        self._switches = None if source is None else ReasoningSwitches(source)
+        self._tags = tell_reasoning(source, tokenizer)
+
+    @property
+    def infills(self) -> bool:
+        """Whether the model can fill gaps."""
+        return self._infills.marks is not None
+
+    def prepare(self) -> None:
+        """Compile the template ahead of the first request, which would wait for it."""
+        if self._template is not None:
+            with contextlib.suppress(TemplateError):  # each request will be told
+                self._template.check()
+
+    def build(self, request: GenerateRequest) -> Prompt:
+        """The prompt of a request; raises `RequestRejected`."""
+        if isinstance(request.prompt, list):
+            return Prompt(request.prompt, "")
+        if request.messages is not None:
+            text = self.render(request)
+            self._refuse_hopeless(text)
+            return Prompt(encode_prompt(self._tokenizer, text), text)
+        if request.infill is not None:
+            return Prompt(self._infills.build(request.infill, room=self._room(request)), "")
+        text = request.prompt or ""
+        self._refuse_hopeless(text)
+        return Prompt(self._tokenizer.encode(text, add_special=True, parse_special=True), text)
+
+    def render(self, request: GenerateRequest, *, opens_answer: bool = True) -> str:
+        """The text of a request's messages, with what opens the answer, or without.
+
+        Raises `RequestRejected`.
+        """
+        if self._template is None:
+            raise RequestRejected(
+                "This model has no chat template: it was not trained for conversations.",
+                hint="Ask it through /v1/completions, or choose an instruction-tuned model.",
+                code="no_chat_template",
+                param="messages",
+            )
+        if not opens_answer:
+            told = self._told(request)
+            messages = request.messages or []
+            return self._template.render(messages, add_generation_prompt=False, **told)
+        last = request.messages[-1] if request.messages else None
+        continues = request.continues and last is not None and last.role == "assistant"
+        if continues and last is not None and not last.tool_calls:
+            return self._continued(request, self._template, last)
+        text = self._template.render(request.messages or [], **self._told(request))
+        return self._unthinking(text) if wants_thoughts(request.reasoning) is False else text
+
+    def _told(self, request: GenerateRequest) -> dict[str, Any]:
+        """What the template is told beside the messages."""
+        refuse_reserved(request.template_variables)
+        variables = self._switches.variables(request.reasoning) if self._switches else {}
+        # What must not be called is not shown: then it is not.
+        tools = request.tools if request.tool_choice.mode != "none" else []
+        return {**variables, **request.template_variables, "tools": tools}
+
+    def _continued(
+        self, request: GenerateRequest, template: ChatTemplate, last: ChatMessage
+    ) -> str:
+        """A prompt that ends within the last message."""
+        messages, told = request.messages or [], self._told(request)
+        if last.content or not last.reasoning or self._tags is None:
+            return template.render(messages, continues=True, **told)
+        try:
+            return template.render(messages, continues=True, **told)
+        except TemplateRefused:  # it has no place for earlier thoughts
+            text = template.render(messages[:-1], **told)
+        begins = "" if self._tags.left_open(text) else f"{self._tags.opens[0]}\n"
+        return text + begins + last.reasoning
+
+    def _unthinking(self, text: str) -> str:
+        """The prompt with an empty thought where the model would begin one."""
+        tags = self._tags
+        if tags is None or self._switches is None or self._template is None:
+            return text
+        empty = f"\n\n{tags.ending}"
+        if tags.left_open(text):
+            return text.rstrip() + empty
+        # Where thoughts are messages of their own, what ends one ends any other message, too.
+        closes = tuple(close for close in tags.closes if not close[-1].isalpha())
+        closed = text.rstrip().endswith(closes)
+        if closed or self._switches.can_switch_off or tags.opens[0] not in self._template.source:
+            return text
+        return text + tags.opens[0] + empty
+
+    def _room(self, request: GenerateRequest) -> int:
+        """Tokens of a prompt that is cut to leave room for an answer."""
+        context = min(self._context, request.max_context or self._context)
+        answer = _ANSWER if request.max_tokens is None else request.max_tokens
+        return context - max(1, min(answer, context // 4))
+
+    def _refuse_hopeless(self, text: str) -> None:
+        """Refuse a text that cannot fit before spending seconds on its tokens."""
+        if len(text) < _LONG_TEXT:
+            return
+        at_least = len(text.encode("utf-8", "replace")) // self._longest_token
+        if at_least >= self._context:
+            raise ContextExceeded(at_least, self._context, exact=False)
+
+    @cached_property
+    def _longest_token(self) -> int:
+        """Bytes of the longest token in the vocabulary."""
+        tokens = range(self._tokenizer.vocab_size)
+        return max(len(self._tokenizer.token_bytes(token)) for token in tokens)

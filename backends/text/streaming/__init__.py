@@ -1,0 +1,1 @@
+"""Incremental text: detokeniser, stop strings, tag and JSON scanners over pieces."""

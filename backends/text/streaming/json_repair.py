@@ -1,0 +1,233 @@
+"""JSON as models write it, made valid while it comes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from .json_strings import escaped, read_text
+from .tag_finder import pass_until
+from .text_source import Steps, TextSource
+
+Emit = Callable[[str], None]
+
+MOST_NESTED = 100
+"""Containers within containers; readers have limits too, so what is deeper becomes null."""
+
+_LONGEST_NUMBER = 1000  # readers refuse numbers of several thousand digits
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_LITERALS = {
+    "true": "true",
+    "True": "true",
+    "false": "false",
+    "False": "false",
+    "null": "null",
+    "None": "null",
+    "undefined": "null",
+    "NaN": "null",
+    "Infinity": "null",
+    "-Infinity": "null",
+}
+_CLOSERS = {"{": "}", "[": "]", "(": ")"}
+_JSON = {"{": "{", "}": "}", "[": "[", "]": "]", "(": "[", ")": "]"}
+_QUOTES = ("'", '"')
+_Expected = Literal["key", "colon", "value", "end"]
+
+
+def read_value(
+    source: TextSource, emit: Emit, ends: Sequence[str] = (), *, mark: str = ""
+) -> Steps[None]:
+    """Take one value and emit it as JSON, whatever is wrong with it.
+
+    One of the texts in `ends`, outside of a string, or the end of the text completes it. Texts may
+    stand between two `mark`s, and nothing in them is escaped then.
+    """
+    yield from _Value(source, emit, ends, mark).read()
+
+
+def quoted(text: str) -> str:
+    """A text as a JSON string."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+def plain_value(text: str) -> str:
+    """A number, literal or bare word as JSON."""
+    literal = _LITERALS.get(text)
+    if literal is not None:
+        return literal
+    if len(text) <= _LONGEST_NUMBER:
+        if _NUMBER.fullmatch(text):
+            return text
+        try:
+            number = json.dumps(float(text.replace("_", "") if text[:1].isdigit() else text))
+        except ValueError:
+            return quoted(text)
+        return number if _NUMBER.fullmatch(number) else quoted(text)
+    return quoted(text)
+
+
+class _Value:
+    """Where one value stands: the containers that are open, and what is expected next."""
+
+    def __init__(self, source: TextSource, emit: Emit, ends: Sequence[str], mark: str) -> None:
+        self._source = source
+        self._mark = mark
+        self._emit_checked = emit
+        self._ends = ends
+        self._first_of_ends = frozenset(end[0] for end in ends)
+        self._closers: list[str] = []
+        self._has_members: list[bool] = []
+        self._expected: _Expected = "value"
+        self._done = False
+
+    def read(self) -> Steps[None]:
+        """Take the value."""
+        steps = {
+            "key": self._read_key,
+            "colon": self._read_colon,
+            "value": self._read_member,
+            "end": self._read_end,
+        }
+        while not self._done:
+            yield from self._source.skip_space()
+            char = yield from self._source.peek()
+            if not char or (yield from self._at_end(char)):
+                self._complete()
+            else:
+                yield from steps[self._expected](char)
+
+    def _at_end(self, char: str) -> Steps[bool]:
+        if char not in self._first_of_ends:
+            return False
+        return bool((yield from self._source.at(self._ends)))
+
+    def _emit(self, text: str) -> None:
+        if len(self._closers) <= MOST_NESTED:
+            self._emit_checked(text)
+
+    def _complete(self) -> None:
+        """Close all that is open."""
+        if self._expected == "colon" or (self._expected == "value" and self._in_object):
+            self._emit(":null" if self._expected == "colon" else "null")
+        elif self._expected == "value" and not self._closers:
+            self._emit("null")
+        while self._closers:
+            self._pop()
+        self._done = True
+
+    @property
+    def _in_object(self) -> bool:
+        return bool(self._closers) and self._closers[-1] == "}"
+
+    def _read_key(self, char: str) -> Steps[None]:
+        if char in "}])":
+            yield from self._close(char)
+        elif char in ",;":
+            self._source.take(1)
+        else:
+            self._separate()
+            if char in _QUOTES:
+                yield from read_text(self._source, self._emit, closed_by=":=,}", ends=self._ends)
+            elif not (yield from self._read_marked(char)):
+                self._emit(quoted((yield from self._bare(":=,}]\n"))))
+            self._expected = "colon"
+
+    def _read_colon(self, char: str) -> Steps[None]:
+        if char in ",}":
+            self._emit(":null")
+            self._expected = "end"
+            return
+        if char in ":=":
+            self._source.take(1)
+        self._emit(":")
+        self._expected = "value"
+        yield from ()
+
+    def _read_member(self, char: str) -> Steps[None]:
+        """A value: of a key, in an array, or the only one."""
+        if self._closers and not self._in_object:
+            if char in "}])":
+                yield from self._close(char)
+                return
+            if char in ",;":
+                self._source.take(1)
+                return
+            self._separate()
+        if char in _CLOSERS:
+            self._source.take(1)
+            self._open(char)
+            return
+        if char in "}]),":  # it was forgotten
+            self._emit("null")
+        elif char in _QUOTES:
+            closed_by = ",}]" + self._round if self._closers else ""
+            yield from read_text(self._source, self._emit, closed_by=closed_by, ends=self._ends)
+        elif not (yield from self._read_marked(char)):
+            self._emit(plain_value((yield from self._bare(",}]\n" + self._round))))
+        self._after_value()
+
+    def _read_marked(self, char: str) -> Steps[bool]:
+        """Take a text between marks, if one stands here."""
+        if char != self._mark[:1] or not (yield from self._source.accept(self._mark)):
+            return False
+        self._emit('"')
+        yield from pass_until(self._source, [self._mark], lambda text: self._emit(escaped(text)))
+        self._emit('"')
+        return True
+
+    @property
+    def _round(self) -> str:
+        """A round bracket where one may end a value."""
+        return ")" if not self._closers or ")" in self._closers else ""
+
+    def _read_end(self, char: str) -> Steps[None]:
+        if char in "}])":
+            yield from self._close(char)
+        elif char in ",;:":
+            self._source.take(1)
+            self._expected = "key" if self._in_object else "value"
+        else:  # a comma was forgotten
+            self._expected = "key" if self._in_object else "value"
+
+    def _separate(self) -> None:
+        """A comma is written only when something follows it."""
+        if self._has_members[-1]:
+            self._emit(",")
+        self._has_members[-1] = True
+
+    def _open(self, char: str) -> None:
+        if len(self._closers) == MOST_NESTED:
+            self._emit("null")
+        self._closers.append(_CLOSERS[char])
+        self._has_members.append(False)
+        self._emit(_JSON[char])
+        self._expected = "key" if char == "{" else "value"
+
+    def _close(self, char: str) -> Steps[None]:
+        """Close the innermost container of this kind, and those in it that were left open."""
+        self._source.take(1)
+        if char in self._closers:
+            while self._pop() != char:
+                continue
+            self._after_value()
+        yield from ()
+
+    def _pop(self) -> str:
+        self._emit(_JSON[self._closers[-1]])
+        self._has_members.pop()
+        return self._closers.pop()
+
+    def _after_value(self) -> None:
+        self._expected = "end"
+        self._done = not self._closers
+
+    def _bare(self, stops: str) -> Steps[str]:
+        """A word without quotes, up to what may follow it; at least one character."""
+        word = [self._source.take(1)]
+        while char := (yield from self._source.peek()):
+            if char in stops or (yield from self._at_end(char)):
+                break
+            word.append(self._source.take(1))
+        return "".join(word).strip()

@@ -1,0 +1,1 @@
+"""Grammars for constrained decoding: JSON schema, tool calls, Lark."""

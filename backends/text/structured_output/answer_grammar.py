@@ -1,0 +1,191 @@
+"""Grammars of answers that are calls, or thoughts and then something else."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...base.backend import Grammar, GrammarKind
+from ...base.conversation import Tool
+from ..streaming.json_strings import escaped
+from ..templates.reasoning_tags import ReasoningTags
+from ..tool_calls.argument_types import kinds, texts
+from ..tool_calls.call_format import CallFormat, WrittenCalls
+from .argument_schemas import ArgumentSchemas
+from .control_tags import ControlTags
+
+_PLACES = re.compile("(«[a-z0-9]+»)")
+_IDS = {"«id»": "/[0-9]{1,3}/", "«id9»": "/[a-zA-Z0-9]{9}/"}
+_SYNTAX = re.compile(r"[\\/.^$*+?()\[\]{}|]")
+_ANY = "/(?s:.*)/"
+_NAME_FOLLOWS = r"\{\s*\"name\"\s*:\s*"
+_FIRST_BEGINS = rf"\s*(<tool_call>\s*|```[a-z_]*\s*)?{_NAME_FOLLOWS}"
+_NEXT_BEGINS = rf"(<tool_call>\s*)?{_NAME_FOLLOWS}"
+_HELD = (
+    r"GOES_ON: /\s*,\s*\"(arguments|parameters)\"\s*:\s*/",
+    r"ENDS: /\s*\}/",
+    r'closed: BLANKS? (("```" | "</tool_call>") BLANKS?)?',
+    r"BLANKS: /\s+/",
+)
+"""No two of these that may come next begin alike: the lexer takes nothing back."""
+
+
+@dataclass(frozen=True)
+class AnswerGrammar:
+    """A grammar in Lark whose `start` may refer to that of the text as `@content`.
+
+    An `optional` one that cannot be used is left out.
+    """
+
+    lark: str
+    content: Grammar | None = None
+    optional: bool = False
+
+    @property
+    def as_lark(self) -> Grammar:
+        """Itself, as messages about it name it."""
+        return Grammar(GrammarKind.LARK, self.lark, param="tools")
+
+
+class AnswerRules:
+    """Collects the rules of one grammar."""
+
+    def __init__(self, controls: ControlTags, schemas: ArgumentSchemas) -> None:
+        self._controls = controls
+        self._schemas = schemas
+        self._rules: list[str] = []
+
+    def finish(
+        self, start: str, content: Grammar | None = None, *, optional: bool = False
+    ) -> AnswerGrammar:
+        """The grammar of what matches `start`."""
+        return AnswerGrammar("\n".join([f"start: {start}", *self._rules]), content, optional)
+
+    def thoughts(self, tags: ReasoningTags, *, begun: bool) -> str:
+        """The expression for thoughts, which may be left out if they are not `begun`."""
+        thought = self._text_until("thought", tags.closes[0])
+        blanks = "/[ \\n]{0,3}/"
+        if begun:
+            return f"{thought} {blanks}"
+        return f"({self._controls.expression(tags.opens[0])} {thought} {blanks})?"
+
+    def calls(self, call_format: CallFormat, tools: Sequence[Tool], *, parallel: bool) -> str:
+        """The expression for one call of any of the tools, or more of them where `parallel`."""
+        written = call_format.written
+        for index, tool in enumerate(tools):
+            self._rules.append(f"call_{index}: {self._call(written, index, tool)}")
+        self._rules.append("call: " + " | ".join(f"call_{index}" for index in range(len(tools))))
+        begin, between, end = map(
+            self._controls.expression, (written.begin, written.between, written.end)
+        )
+        more = f"({between} call)*" if parallel and not call_format.one_call else ""
+        return f"{begin} call {more} {end}"
+
+    def calls_or_text(self, tools: Sequence[Tool], *, parallel: bool) -> str:
+        """The expression for any text, in which a call in JSON that it begins with must be right.
+
+        What a text begins with that becomes such a call is one terminal, so that the lexer, which
+        takes the longest it can, leaves the text for the call where the name is complete.
+        """
+        names = [_pattern(escaped(tool.name)) for tool in tools]
+        self._rules.append(f'TEXT: {_ANY} & ~/(?s:{_FIRST_BEGINS}"({"|".join(names)})".*)/')
+        for index, tool in enumerate(tools):
+            name = f'"{names[index]}"'
+            self._rules.append(f"first_{index}: /{_FIRST_BEGINS}{name}/ held_{index}")
+            self._rules.append(f"next_{index}: /{_NEXT_BEGINS}{name}/ held_{index}")
+            self._rules.append(f"held_{index}: GOES_ON held_arguments_{index} ENDS closed")
+            schema = self._schemas.of(tool, flexible=True)
+            self._rules.append(f"held_arguments_{index}: %json {schema}")
+        self._rules += _HELD
+        for which in ("first", "next"):
+            choices = " | ".join(f"{which}_{index}" for index in range(len(tools)))
+            self._rules.append(f"{which}: {choices}")
+        return "TEXT | first next*" if parallel else "TEXT | first"
+
+    def content(self, call_format: CallFormat) -> str:
+        """The expression for the text that must have a form."""
+        before, behind = map(
+            self._controls.expression, (call_format.before_text, call_format.behind_text)
+        )
+        return f"{before} @content {behind}"
+
+    def _call(self, written: WrittenCalls, index: int, tool: Tool) -> str:
+        items: list[str] = []
+        for piece in _PLACES.split(written.call):
+            if piece == "«name»":
+                items.append(_literal(escaped(tool.name)))
+            elif piece == "«arguments»" and written.member is None:
+                self._rules.append(f"arguments_{index}: %json {self._schemas.of(tool)}")
+                items.append(f"arguments_{index}")
+            elif piece == "«arguments»":
+                items.append(self._members(written, index, tool))
+            else:
+                items.append(_IDS.get(piece) or self._controls.expression(piece))
+        return " ".join(item for item in items if item)
+
+    def _members(self, written: WrittenCalls, index: int, tool: Tool) -> str:
+        """The rule for a list of arguments in the order of the schema."""
+        schema = self._schemas.parsed(tool)
+        properties: dict[str, Any] = schema.get("properties") or {}
+        required: list[str] = schema.get("required") or []
+        separator = self._controls.expression(written.separator)
+        rest = first = '""'
+        for place, key in reversed(list(enumerate(properties))):
+            name = f"member_{index}_{place}"
+            self._rules.append(f"{name}: {self._member(written, name, tool, schema, key)}")
+            behind, ahead = f"rest_{index}_{place}", f"first_{index}_{place}"
+            may_lack = key not in required
+            self._rules.append(
+                f"{behind}: {separator} {name} {rest}" + (f" | {rest}" if may_lack else "")
+            )
+            self._rules.append(f"{ahead}: {name} {rest}" + (f" | {first}" if may_lack else ""))
+            rest, first = behind, ahead
+        return first
+
+    def _member(
+        self, written: WrittenCalls, name: str, tool: Tool, schema: dict[str, Any], key: str
+    ) -> str:
+        allowed = kinds(schema["properties"][key], schema)
+        is_text = "string" in allowed and (written.values == "text" or written.quotes is not None)
+        member = (written.member or "").replace("«key»", key)
+        before, _, after = member.replace("«text»", "true" if is_text else "false").partition(
+            "«value»"
+        )
+        if not is_text:
+            self._rules.append(f"{name}_value: %json {self._schemas.of_parameter(tool, key)}")
+            return self._join(before, f"{name}_value", after)
+        if written.quotes is not None:
+            before, after = before + written.quotes[0], written.quotes[1] + after
+        choices = texts(schema["properties"][key])
+        if choices:
+            return self._join(before, f"({' | '.join(map(_literal, choices))})", after)
+        # The reader ends a value at the tag, wherever it stands, so lines around it are its own.
+        tag, blanks = after.strip(), after[len(after.rstrip()) :]
+        return self._join(before, self._text_until(f"{name}_text", tag), blanks)
+
+    def _join(self, before: str, middle: str, after: str) -> str:
+        expression = self._controls.expression
+        return " ".join(filter(None, (expression(before), middle, expression(after))))
+
+    def _text_until(self, name: str, tag: str) -> str:
+        """The name of the rule for any text up to the tag, and the tag."""
+        if not tag:
+            self._rules.append(f"{name}: {_ANY}")
+        elif self._controls.holds_control(tag):
+            self._rules.append(f"{name}: {_ANY} {self._controls.expression(tag)}")
+        else:
+            self._rules.append(f"{name}[lazy]: /(?s:.*){_pattern(tag)}/")
+        return name
+
+
+def _pattern(text: str) -> str:
+    """A text within a regular expression."""
+    return _SYNTAX.sub(r"\\\g<0>", text).replace("\n", "\\n")
+
+
+def _literal(text: str) -> str:
+    """A text in quotes."""
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,1 @@
+"""Jinja chat templates: traits, message variants, and the subprocess that renders them."""

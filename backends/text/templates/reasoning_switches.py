@@ -1,0 +1,108 @@
+"""Whether and how much a model thinks, in the words of its chat template."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+from ...base.conversation import Reasoning
+
+_EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+_USUAL = ("low", "medium", "high")
+"""What a template takes that does not say what it takes."""
+
+_EFFORT_VARIABLES = ("reasoning_effort", "thinking_effort")
+_OFF_EFFORTS = ("no_think", "none", "minimal")
+_BOOLEANS = ("enable_thinking", "thinking")
+_LITERAL = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
+_NAME = re.compile(r"(?<![\w.])[a-z_]+\b")
+
+
+def wants_thoughts(reasoning: Reasoning) -> bool | None:
+    """Whether the model is to think; None leaves it to the model."""
+    if reasoning.enabled is False or reasoning.budget == 0 or reasoning.effort == "none":
+        return False
+    return True if reasoning.enabled or reasoning.effort is not None else None
+
+
+class ReasoningSwitches:
+    """The variables with which one template is told about thoughts."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+
+    @cached_property
+    def can_switch_off(self) -> bool:
+        """Whether a variable keeps the model from thinking."""
+        return any(True for _ in self._switches(on=False))
+
+    def variables(self, reasoning: Reasoning) -> dict[str, object]:
+        """What to tell the template."""
+        wanted = wants_thoughts(reasoning)
+        if wanted is False:
+            # Where it cannot be kept from thinking, it can be told to do little of it.
+            return {**dict(self._efforts("minimal")), **dict(self._switches(on=False))}
+        variables = dict(self._switches(on=True)) if wanted else {}
+        if reasoning.effort is not None:
+            variables |= self._efforts(reasoning.effort)
+        if reasoning.budget is not None and "thinking_budget" in self._names:
+            variables["thinking_budget"] = reasoning.budget
+        return variables
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        """Of the variables in the template's statements."""
+        code = (_LITERAL.sub("''", code) for code in _code(self._source))
+        return frozenset(name for piece in code for name in _NAME.findall(piece))
+
+    def _switches(self, *, on: bool) -> Iterator[tuple[str, object]]:
+        for name in _BOOLEANS:
+            if name in self._names:
+                yield name, on
+        if re.search(r"\breasoning is (not )?(un)?defined", self._source):
+            yield "reasoning", on
+        if re.search(r"thinking_mode\s*==\s*['\"]disabled", self._source):
+            yield "thinking_mode", "enabled" if on else "disabled"
+        if on:
+            # Nothing is thought there unless an effort says so.
+            for name in self._names.intersection(_EFFORT_VARIABLES):
+                if "'no_think'" in self._source:
+                    yield name, "high"
+            return
+        if "thinking_budget" in self._names:
+            yield "thinking_budget", 0
+        for name in self._names.intersection(_EFFORT_VARIABLES):
+            for effort in _OFF_EFFORTS:
+                if f"'{effort}'" in self._source or f'"{effort}"' in self._source:
+                    yield name, effort
+                    break
+
+    def _efforts(self, effort: str) -> Iterator[tuple[str, object]]:
+        for name in self._names.intersection(_EFFORT_VARIABLES):
+            yield name, _nearest(effort, self._taken(name))
+
+    def _taken(self, name: str) -> Sequence[str]:
+        """The efforts that the template takes; it refuses, or does not know, all others."""
+        listed = re.search(rf"{name}\s+not\s+in\s*[\[(]([^\])]{{0,200}})[\])]", self._source)
+        if listed is not None:
+            return [word for word in _EFFORTS if f"'{word}'" in listed[1].replace('"', "'")]
+        known = re.findall(rf"{name}\s*==\s*['\"](\w+)['\"]", self._source)
+        return [word for word in _EFFORTS if word in _USUAL or word in known]
+
+
+def _code(source: str) -> Iterator[str]:
+    """What stands between the marks of statements and expressions."""
+    for begin, end in (("{%", "%}"), ("{{", "}}")):
+        at = source.find(begin)
+        while at >= 0 and (until := source.find(end, at)) >= 0:
+            yield source[at + 2 : until]
+            at = source.find(begin, until)
+
+
+def _nearest(effort: str, taken: Sequence[str]) -> str:
+    """The effort itself where the template takes it, else one that comes close."""
+    if effort in taken or effort not in _EFFORTS or not taken:
+        return effort
+    rank = _EFFORTS.index(effort)
+    return min(taken, key=lambda word: (abs(_EFFORTS.index(word) - rank), _EFFORTS.index(word)))

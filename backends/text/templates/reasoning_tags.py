@@ -1,0 +1,81 @@
+"""How a model marks what it thinks before it answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..tokenization.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class ReasoningTags:
+    """What begins a thought, any of `opens`, and what ends it, any of `closes`, likeliest first."""
+
+    opens: tuple[str, ...]
+    closes: tuple[str, ...]
+
+    @property
+    def ending(self) -> str:
+        """What ends a thought in a prompt, and separates the answer from it."""
+        close = self.closes[0]
+        return close if close[-1].isalpha() else f"{close}\n\n"
+
+    def left_open(self, tail: str, begun: str = "") -> bool:
+        """Whether a prompt ends within a thought, of which it may already hold the text `begun`."""
+        end = tail.rstrip()
+        begun = begun.strip()
+        if begun and end.endswith(begun):
+            end = end[: -len(begun)].rstrip()
+        return end.endswith(tuple(tag.rstrip() for tag in self.opens))
+
+
+THINK = ReasoningTags(("<think>",), ("</think>",))
+HARMONY = ReasoningTags(("<|channel|>analysis<|message|>",), ("<|end|><|start|>assistant",))
+_OPENSOURCE = ReasoningTags(("<think:opensource>",), ("</think:opensource>",))
+_TOLD_BY = (
+    ("<|channel|>analysis", HARMONY),
+    ("<seed:think>", ReasoningTags(("<seed:think>",), ("</seed:think>",))),
+    ("<mm:think>", ReasoningTags(("<mm:think>",), ("</mm:think>",))),
+    ("think_begin_token = '<think{}>'", _OPENSOURCE),
+    ("[THINK]", ReasoningTags(("[THINK]",), ("[/THINK]",))),
+    ("START_THINKING", ReasoningTags(("<|START_THINKING|>",), ("<|END_THINKING|>",))),
+    (
+        "<|channel>thought",
+        ReasoningTags(("<|channel>thought\n", "<|channel>thought"), ("<channel|>",)),
+    ),
+    ("<|inner_prefix|>", ReasoningTags(("<|inner_prefix|>",), ("<|inner_suffix|>",))),
+    (
+        "open_tag('think')",
+        # It may leave the thought that the prompt began without closing it.
+        ReasoningTags(
+            ("<|open|>think<|sep|>",), ("<|close|>think<|sep|>", "<|open|>response<|sep|>")
+        ),
+    ),
+    (
+        "assistant<|think|>",
+        ReasoningTags(("<|think|>",), ("<|end|><|begin|>assistant", "<|end|>")),
+    ),
+    (
+        "to=self<|message|>",
+        ReasoningTags(
+            (" to=self<|message|>", "to=self<|message|>"), ("<|eom|><|start|>assistant", "<|eom|>")
+        ),
+    ),
+    (
+        "Here are my reasoning steps:",
+        ReasoningTags(("Here are my reasoning steps:\n",), ("[BEGIN FINAL RESPONSE]",)),
+    ),
+    ("<thinking>", ReasoningTags(("<thinking>",), ("</thinking>",))),
+    ("<reasoning>", ReasoningTags(("<reasoning>",), ("</reasoning>",))),
+)
+
+
+def tell_reasoning(template: str | None, tokenizer: Tokenizer) -> ReasoningTags | None:
+    """The tags a model uses, told from its chat template, else from its vocabulary."""
+    source = template or ""
+    for sign, tags in _TOLD_BY:
+        if sign in source:
+            return tags
+    if "<think>" in source or "</think>" in source or tokenizer.has_token("<think>"):
+        return THINK
+    return None

@@ -1,0 +1,77 @@
+"""The frames between `TemplateRenderer` and its helper process, one answer a request.
+
+Framed as the worker protocol is: a little-endian u32 length, then that many bytes of msgpack.
+"""
+
+from __future__ import annotations
+
+from typing import BinaryIO, Literal
+
+import msgspec
+
+from ...worker.worker_protocol import HEADER
+
+
+class Compile(msgspec.Struct, frozen=True, tag="compile"):
+    """The first request: the template, and the bytes of memory the helper may add to itself.
+
+    `memory` None leaves memory to the parent's watch.
+    """
+
+    source: str
+    memory: int | None
+
+
+class Render(msgspec.Struct, frozen=True, tag="render"):
+    """Render within so many CPU seconds into at most so many characters."""
+
+    variables: dict[str, object]
+    characters: int
+    cpu_seconds: int
+
+
+ToHelper = Compile | Render
+
+
+class Awake(msgspec.Struct, frozen=True, tag="awake"):
+    """Sent unasked once the helper's imports are done."""
+
+
+class Compiled(msgspec.Struct, frozen=True, tag="compiled"):
+    """The template is sound."""
+
+
+class Rendered(msgspec.Struct, frozen=True, tag="rendered"):
+    """The whole prompt."""
+
+    text: str
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """Why there is no prompt; `refused` carries the template's own words."""
+
+    kind: Literal["syntax", "refused", "error", "memory", "recursion", "output"]
+    message: str
+
+
+FromHelper = Awake | Compiled | Rendered | Failed
+
+
+def pack(message: ToHelper | FromHelper) -> bytes:
+    """One frame; raises `UnicodeEncodeError` where a text holds a lone surrogate."""
+    body = msgspec.msgpack.encode(message)
+    return HEADER.pack(len(body)) + body
+
+
+def read_body(stream: BinaryIO, limit: int) -> bytes:
+    """One frame's body; raises `EOFError` at the end of the stream or above `limit` bytes."""
+    header = stream.read(HEADER.size)
+    if len(header) < HEADER.size:
+        raise EOFError("the stream ended")
+    (length,) = HEADER.unpack(header)
+    if length > limit:
+        raise EOFError(f"a frame of {length} bytes is longer than {limit}")
+    body = stream.read(length)
+    if len(body) < length:
+        raise EOFError("the stream ended within a frame")
+    return body

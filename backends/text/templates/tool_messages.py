@@ -1,0 +1,211 @@
+"""Calls of tools and their results, put otherwise for templates that know them in one way only."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any, cast
+
+import msgspec
+
+from ...base.conversation import NO_PARAMETERS, ChatMessage, Tool, ToolCall
+from ...base.errors import RequestRejected
+
+_SHORT_ID = 9
+"""Letters and digits in the names that Mistral's templates want for calls."""
+
+_EMPTY: dict[str, object] = json.loads(NO_PARAMETERS)
+
+
+@dataclass(frozen=True, slots=True)
+class CallStyle:
+    """How a template wants calls: the defaults are what most of them take.
+
+    Arguments as JSON text instead of an object, no two calls in one message, short names for calls,
+    no text in a message with calls, no system message in a conversation that has calls.
+    """
+
+    text_arguments: bool = False
+    one_by_one: bool = False
+    short_ids: bool = False
+    apart: bool = False
+    folds_system: bool = False
+
+
+def has_calls(messages: Sequence[ChatMessage]) -> bool:
+    """Whether any message is a call of a tool, or its result."""
+    return any(message.tool_calls or message.role == "tool" for message in messages)
+
+
+def paired(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """Every call with a name of its own, and every result with those of its call and its tool.
+
+    Some protocols name no calls: their results come in the order of the calls.
+    """
+    said: list[ChatMessage] = []
+    open_calls: list[ToolCall] = []
+    for number, message in enumerate(messages):
+        if message.tool_calls:
+            calls = [
+                call if call.id else msgspec.structs.replace(call, id=f"call_{number}_{index}")
+                for index, call in enumerate(message.tool_calls)
+            ]
+            open_calls = [*calls]
+            message = msgspec.structs.replace(message, tool_calls=calls)
+        elif message.role == "tool":
+            message = _with_names(message, open_calls, number)
+        said.append(message)
+    return said
+
+
+def _with_names(result: ChatMessage, open_calls: list[ToolCall], number: int) -> ChatMessage:
+    """The result with the names of the call that it answers, which is then no longer open."""
+    call = _answered_call(result, open_calls)
+    if call is not None:
+        open_calls.remove(call)
+    call_id = result.tool_call_id or (call.id if call else f"call_{number}")
+    name = result.name or (call.name if call else None)
+    return msgspec.structs.replace(result, tool_call_id=call_id, name=name)
+
+
+def _answered_call(result: ChatMessage, open_calls: list[ToolCall]) -> ToolCall | None:
+    if result.tool_call_id:
+        return next((call for call in open_calls if call.id == result.tool_call_id), None)
+    if result.name:
+        return next((call for call in open_calls if call.name == result.name), None)
+    return open_calls[0] if open_calls else None
+
+
+def in_style(messages: Sequence[ChatMessage], style: CallStyle) -> list[ChatMessage]:
+    """The same, as the template wants calls; arguments and system messages are left alone."""
+    said = list(messages)
+    if style.apart:
+        said = list(_apart(said))
+    if style.one_by_one:
+        said = list(_one_by_one(said))
+    if style.short_ids:
+        said = [_with_short_ids(message) for message in said]
+    return said
+
+
+def _apart(messages: Sequence[ChatMessage]) -> Iterator[ChatMessage]:
+    """Text beside calls in a message of its own, before them."""
+    for message in messages:
+        if message.tool_calls and message.content:
+            yield ChatMessage("assistant", message.content, message.name)
+            message = msgspec.structs.replace(message, content="")
+        yield message
+
+
+def _one_by_one(messages: Sequence[ChatMessage]) -> Iterator[ChatMessage]:
+    """Each call in a message of its own, its result behind it."""
+    results: list[ChatMessage] = []
+    calling: ChatMessage | None = None
+    for message in messages:
+        if calling is not None and message.role == "tool":
+            results.append(message)
+            continue
+        yield from _split(calling, results)
+        calling, results = (message, []) if len(message.tool_calls) > 1 else (None, [])
+        if calling is None:
+            yield message
+    yield from _split(calling, results)
+
+
+def _split(calling: ChatMessage | None, results: list[ChatMessage]) -> Iterator[ChatMessage]:
+    if calling is None:
+        return
+    for index, call in enumerate(calling.tool_calls):
+        first = {} if index == 0 else {"content": "", "reasoning": ""}
+        yield msgspec.structs.replace(calling, tool_calls=[call], **first)
+        yield from (result for result in results if result.tool_call_id == call.id)
+    known = {call.id for call in calling.tool_calls}
+    yield from (result for result in results if result.tool_call_id not in known)
+
+
+def _with_short_ids(message: ChatMessage) -> ChatMessage:
+    calls = [
+        msgspec.structs.replace(call, id=_short_id(call.id) or "") for call in message.tool_calls
+    ]
+    call_id = _short_id(message.tool_call_id)
+    return msgspec.structs.replace(message, tool_calls=calls, tool_call_id=call_id)
+
+
+def _short_id(call_id: str | None) -> str | None:
+    if call_id is None or (len(call_id) == _SHORT_ID and call_id.isascii() and call_id.isalnum()):
+        return call_id
+    # Equal names stay equal, from one turn to the next too: the prompt begins alike.
+    return hashlib.blake2b(call_id.encode("utf-8", "replace")).hexdigest()[:_SHORT_ID]
+
+
+def answered(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    """A blank turn before a first answer, and one between a result and the user's next words.
+
+    Some templates insist on turns.
+    """
+    said: list[ChatMessage] = []
+    for message in messages:
+        if message.role == "assistant" and all(before.role == "system" for before in said):
+            said.append(ChatMessage("user", " "))
+        if message.role == "user" and said and said[-1].role == "tool":
+            said.append(ChatMessage("assistant", " "))
+        said.append(message)
+    return said
+
+
+def call_fields(call: ToolCall, *, text_arguments: bool) -> dict[str, object]:
+    """A call as templates read it."""
+    arguments = call.arguments if text_arguments else call_arguments(call)
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": arguments},
+    }
+
+
+def call_arguments(call: ToolCall) -> dict[str, Any]:
+    """The arguments as an object; a text that is none is kept as its only value."""
+    try:
+        arguments = json.loads(call.arguments or "{}")
+    except (ValueError, RecursionError):
+        arguments = call.arguments
+    return (
+        cast("dict[str, Any]", arguments) if isinstance(arguments, dict) else {"input": arguments}
+    )
+
+
+def tool_fields(tool: Tool) -> dict[str, Any]:
+    """A tool as templates read it; what they take for granted in its schema is filled in."""
+    try:
+        parameters = json.loads(tool.parameters or "{}")
+    except (ValueError, RecursionError) as error:
+        raise _bad_parameters(tool) from error
+    if not isinstance(parameters, dict | None):
+        raise _bad_parameters(tool)
+    schema = cast("dict[str, Any]", parameters or {})
+    schema = schema | {key: value for key, value in _EMPTY.items() if key not in schema}
+    function = {"name": tool.name, "description": tool.description, "parameters": schema}
+    return {"type": "function", "function": function}
+
+
+def _bad_parameters(tool: Tool) -> RequestRejected:
+    return RequestRejected(
+        f"The parameters of the tool {tool.name!r} are no JSON Schema of an object.",
+        hint='Give an object such as {"type": "object", "properties": {}}.',
+        param="tools",
+    )
+
+
+def tool_variables(tools: Sequence[Tool], variable: str | None) -> dict[str, object]:
+    """What shows the tools to a template that looks for them in `variable`."""
+    shown = [tool_fields(tool) for tool in tools]
+    match variable:
+        case None:
+            return {}
+        case "functions":  # Firefunction puts both into its text as they are
+            return {"functions": json.dumps(shown), "datetime": date.today().isoformat()}
+        case _:
+            return {variable: shown}

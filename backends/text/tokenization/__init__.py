@@ -1,0 +1,1 @@
+"""Tokenizers, and inputs of embedding and reranking models as tokens."""

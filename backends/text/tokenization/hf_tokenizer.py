@@ -1,0 +1,235 @@
+"""The tokenizer of a model folder: `tokenizer.json`, run by the `tokenizers` package."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import cast
+
+from tokenizers import AddedToken, Tokenizer
+
+from ingle.models.errors import InvalidModel
+from ingle.models.json_object import read_bounded, read_json_object
+from ingle.models.safetensors.chat_template_file import read_chat_template
+
+from .token_bytes import TokenSpelling
+from .tokenizer import NEXT_FILES, GapMark
+
+_FILE = "tokenizer.json"
+_LARGEST = 256 << 20
+_MOST_ROWS = 1 << 22
+# Tokens that end an answer in whichever model has them: many a configuration names only the one
+# that ends a document.
+_ENDS = frozenset(
+    {
+        *("<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<end_of_turn>", "<turn|>"),
+        *("<|endoftext|>", "<|end_of_text|>", "<end_of_utterance>", "<｜end▁of▁sentence｜>"),
+        *("<EOT>", "<|EOT|>", "_<EOT>", "[EOT]", "[EOS]"),
+        *NEXT_FILES,
+    }
+)
+# Where this one ends an answer, `<|end|>` ends but one of its messages.
+_HARMONY_END, _MESSAGE_END = "<|return|>", "<|end|>"
+
+
+class HFTokenizer:
+    """Text to token ids and back, exactly as transformers does it; safe from several threads."""
+
+    def __init__(self, folder: Path, vocab_size: int | None = None) -> None:
+        """`vocab_size` counts the model's rows, of which some may stand for no token.
+
+        Without it `config.json` tells. Raises `InvalidModel` and `UnsupportedModel`.
+        """
+        path = folder / _FILE
+        self._settings = {
+            **(read_json_object(folder / "special_tokens_map.json") or {}),
+            **(read_json_object(folder / "tokenizer_config.json") or {}),
+        }
+        config = read_json_object(folder / "config.json") or {}
+        rows = vocab_size or _vocab_size(config)
+        self._tokenizer = _load(path, self._settings, rows)
+        self._added = self._tokenizer.get_added_tokens_decoder()
+        self._spelling = TokenSpelling(_decoder(self._tokenizer), path)
+        self.vocab_size = rows or _count_ids(self._tokenizer)
+        self.bos_text = self._special_text("bos_token", config)
+        self.eos_text = self._special_text("eos_token", config)
+        self.chat_template = read_chat_template(folder)
+        configs = (read_json_object(folder / "generation_config.json") or {}, config)
+        self._ends = frozenset(self._find_ends(configs))
+        self._controls = self._ends | frozenset(self._find_controls())
+        self._bytes: dict[int, bytes] = {}
+        self._lock = threading.Lock()
+        bos = self.id_of(self.bos_text)
+        begins = self.encode("", add_special=True, parse_special=False)[:1]
+        self.adds_bos = bos is not None and begins == [bos]
+
+    def encode(self, text: str, *, add_special: bool, parse_special: bool) -> list[int]:
+        """The text's tokens; `parse_special` recognises special tokens written out in it."""
+        whole = text.encode("utf-8", "replace").decode()  # lone surrogates are no text
+        with self._lock:  # the switch is the tokenizer's, not the call's
+            if self._tokenizer.encode_special_tokens is parse_special:
+                self._tokenizer.encode_special_tokens = not parse_special
+            # A batch of one: only batches let other threads run meanwhile.
+            (encoding,) = self._tokenizer.encode_batch_fast([whole], add_special_tokens=add_special)
+        return encoding.ids
+
+    def token_bytes(self, token_id: int, *, special: bool = False) -> bytes:
+        """The bytes a token stands for; none for control tokens unless `special`."""
+        if not special and token_id in self._controls:
+            return b""
+        spelled = self._bytes.get(token_id)
+        if spelled is None:
+            spelled = self._bytes[token_id] = self._spell(token_id)
+        return spelled
+
+    def is_eog(self, token_id: int) -> bool:
+        """Whether the model ends its answer with this token."""
+        return token_id in self._ends
+
+    def has_token(self, text: str) -> bool:
+        """Whether the text is one of the tokens that were added to the learned ones."""
+        return self.find_token(text) is not None
+
+    def find_token(self, text: str) -> int | None:
+        """The added token that is written like this."""
+        return next((i for i, token in self._added.items() if token.content == text), None)
+
+    @property
+    def gap_marks(self) -> Mapping[GapMark, int]:
+        """Nothing: the files of these tokenizers do not say what a token is for."""
+        return {}
+
+    def _spell(self, token_id: int) -> bytes:
+        text = self._tokenizer.id_to_token(token_id) if token_id >= 0 else None
+        if text is None:  # a row beyond the tokens
+            return b""
+        if token_id in self._controls:
+            return text.encode()
+        if token_id in self._added:
+            return self._spelling.bytes_of_added(text)
+        return self._spelling.bytes_of(text)
+
+    def _special_text(self, name: str, config: Mapping[str, object]) -> str:
+        """A special token by its role; the settings may also say that there is none."""
+        if name in self._settings:
+            return _content(self._settings[name]) or ""
+        ids = _ids(config, f"{name}_id")
+        return (self._tokenizer.id_to_token(ids[0]) or "") if ids else ""
+
+    def id_of(self, text: str) -> int | None:
+        """The token that is written like this, where the model has a row for it."""
+        found = self._tokenizer.token_to_id(text) if text else None
+        return found if found is not None and found < self.vocab_size else None
+
+    def _find_ends(self, configs: tuple[Mapping[str, object], ...]) -> Iterator[int]:
+        names = {token.content: token_id for token_id, token in self._added.items()}
+        for text in _ENDS & names.keys():
+            if text != _MESSAGE_END or _HARMONY_END not in names:
+                yield names[text]
+        if (eos := self.id_of(self.eos_text)) is not None:
+            yield eos
+        for config in configs:
+            yield from (found for found in _ids(config, "eos_token_id") if found < self.vocab_size)
+
+    def _find_controls(self) -> Iterator[int]:
+        yield from (token_id for token_id, token in self._added.items() if token.special)
+        unknown = self.id_of(_content(self._settings.get("unk_token")) or "")
+        if unknown is not None:
+            yield unknown
+
+
+def _load(path: Path, settings: Mapping[str, object], rows: int | None) -> Tokenizer:
+    try:
+        raw = read_bounded(path, _LARGEST)
+    except FileNotFoundError:
+        raise _invalid(path, "is not there") from None
+    tokenizer = _parse(path, raw)
+    _add_missing(tokenizer, settings)
+    if rows is not None and _count_ids(tokenizer) > rows:
+        # Tokens of pictures and the like, which the text model has no row for.
+        fields = cast("dict[str, list[dict[str, object]]]", json.loads(raw))
+        kept = [token for token in fields["added_tokens"] if cast("int", token["id"]) < rows]
+        tokenizer = _parse(path, json.dumps({**fields, "added_tokens": kept}).encode())
+        if (count := _count_ids(tokenizer)) > rows:
+            raise _invalid(path, f"has {count} tokens, and the model {rows}")
+    # Left by whoever saved it for training.
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def _parse(path: Path, raw: bytes) -> Tokenizer:
+    try:
+        return Tokenizer.from_buffer(raw)
+    except Exception as error:  # it raises no narrower class
+        reason = " ".join(str(error).split())[:200]
+        raise _invalid(path, f"is no tokenizer: {reason}") from error
+
+
+def _add_missing(tokenizer: Tokenizer, settings: Mapping[str, object]) -> None:
+    """Add the tokens that only the settings know, where their numbers continue the file's."""
+    listed = settings.get("added_tokens_decoder")
+    tokens = cast("dict[str, object]", listed) if isinstance(listed, dict) else {}
+    numbers = {int(key): token for key, token in tokens.items() if key.isdecimal()}
+    missing = {
+        number: content
+        for number in sorted(numbers)
+        if isinstance(numbers[number], dict)
+        and (content := _content(numbers[number]))
+        and tokenizer.token_to_id(content) is None
+    }
+    count = _count_ids(tokenizer) if missing else 0
+    for number, content in missing.items():
+        if number == count:
+            special = cast("dict[str, object]", numbers[number]).get("special") is True
+            added = [AddedToken(content, special=special, normalized=False)]
+            count += tokenizer.add_tokens(added)  # pyright: ignore[reportUnknownMemberType]
+
+
+def _decoder(tokenizer: Tokenizer) -> Mapping[str, object]:
+    decoder = tokenizer.decoder
+    return {} if decoder is None else json.loads(decoder.__getstate__())
+
+
+def _count_ids(tokenizer: Tokenizer) -> int:
+    return max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+
+
+def _vocab_size(config: Mapping[str, object]) -> int | None:
+    for fields in _levels(config):
+        size = fields.get("vocab_size")
+        if isinstance(size, int) and not isinstance(size, bool) and 0 < size <= _MOST_ROWS:
+            return size
+    return None
+
+
+def _ids(config: Mapping[str, object], name: str) -> list[int]:
+    """Token ids under a name: one, or several, or none."""
+    for fields in _levels(config):
+        found = fields.get(name)
+        listed = cast("list[object]", found) if isinstance(found, list) else [found]
+        ids = [n for n in listed if isinstance(n, int) and not isinstance(n, bool) and n >= 0]
+        if ids:
+            return ids
+    return []
+
+
+def _levels(config: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
+    """A configuration, and the part of it that describes the text model, where there is one."""
+    yield config
+    inner = config.get("text_config")
+    if isinstance(inner, dict):
+        yield cast("dict[str, object]", inner)
+
+
+def _content(token: object) -> str | None:
+    """A token's text, which may stand in an object with its flags."""
+    if isinstance(token, dict):
+        token = cast("dict[str, object]", token).get("content")
+    return token if isinstance(token, str) else None
+
+
+def _invalid(path: Path, reason: str) -> InvalidModel:
+    return InvalidModel(f"{path} {reason}.", hint="Download the model again.")

@@ -1,0 +1,45 @@
+"""The tokens of a text, and what tokens stand for, for those who only want to know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...base.backend import Tokenized, TokenizeRequest
+from ...base.errors import RequestRejected
+from .tokenizer import Tokenizer
+
+LONGEST_TEXT = 2**20
+"""Characters of a text: what others wait for must not take more than a moment."""
+
+
+def token_list(tokenizer: Tokenizer, request: TokenizeRequest) -> Tokenized:
+    """What a request with a `text` or with `token_ids` asks for; raises `RequestRejected`."""
+    if request.text is None:
+        token_ids = request.token_ids or []
+        check_known(tokenizer, "tokens", token_ids)
+    else:
+        if len(request.text) > LONGEST_TEXT:
+            raise RequestRejected(
+                f"A text of {len(request.text)} characters is too long to be tokenised at once.",
+                hint=f"Split it into pieces of at most {LONGEST_TEXT} characters.",
+                param="content",
+            )
+        token_ids = tokenizer.encode(
+            request.text, add_special=request.add_special, parse_special=request.parse_special
+        )
+    return Tokenized(request.id, token_ids, pieces(tokenizer, token_ids))
+
+
+def pieces(tokenizer: Tokenizer, token_ids: Iterable[int]) -> list[bytes]:
+    """The bytes of each token; a control token's are its name."""
+    return [tokenizer.token_bytes(token_id, special=True) for token_id in token_ids]
+
+
+def check_known(tokenizer: Tokenizer, param: str, token_ids: Iterable[int]) -> None:
+    """Raise `RequestRejected` for a token that the vocabulary does not have."""
+    known = range(tokenizer.vocab_size)
+    unknown = next((token_id for token_id in token_ids if token_id not in known), None)
+    if unknown is not None:
+        raise RequestRejected(
+            f"Token {unknown} is not in the model's vocabulary of {len(known)}.", param=param
+        )

@@ -1,0 +1,133 @@
+"""What kind of value a parameter takes, where calls write values without saying so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any, cast
+
+from ..streaming.json_repair import plain_value, quoted, read_value
+from ..streaming.text_source import TextSource
+
+_ALL = frozenset({"string", "number", "integer", "boolean", "null", "array", "object"})
+
+
+def kinds(schema: object, root: dict[str, Any]) -> frozenset[str]:
+    """The JSON types that a schema allows; all of them where it does not say."""
+    found = {name for each in alternatives(schema, root) for name in _own_kinds(each)}
+    return frozenset(found & _ALL) or _ALL
+
+
+def alternatives(schema: object, root: dict[str, Any]) -> list[object]:
+    """The schemas behind references and choices; the schema itself where it has none."""
+    found: list[object] = []
+    seen: set[int] = set()
+    ahead = [schema]
+    while ahead:
+        each = ahead.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        more = _choices(each, root)
+        found += [] if more else [each]
+        ahead += more
+    return found
+
+
+def _choices(schema: object, root: dict[str, Any]) -> list[object]:
+    """What a schema without a type of its own refers to."""
+    fields = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
+    if fields.keys() & {"const", "enum", "type"}:
+        return []
+    if "$ref" in fields:
+        return [_resolve(fields["$ref"], root)]
+    choices = fields.get("anyOf") or fields.get("oneOf") or fields.get("allOf")
+    return cast("list[object]", choices) if isinstance(choices, list) else []
+
+
+def _own_kinds(schema: object) -> Iterable[str]:
+    """The types that a schema names itself; all of them if it names none."""
+    if not isinstance(schema, dict):
+        return _ALL
+    fields = cast("dict[str, Any]", schema)
+    if "const" in fields:
+        return [_kind(fields["const"])]
+    listed, named = fields.get("enum"), fields.get("type")
+    if isinstance(listed, list):
+        return [_kind(value) for value in cast("list[Any]", listed)]
+    if isinstance(named, list):
+        return [name for name in cast("list[Any]", named) if isinstance(name, str)]
+    return [named] if isinstance(named, str) else _ALL
+
+
+def texts(schema: object) -> list[str]:
+    """The texts that a value must be one of; none where anything else may be a value."""
+    if not isinstance(schema, dict):
+        return []
+    fields = cast("dict[str, Any]", schema)
+    values = [fields["const"]] if "const" in fields else fields.get("enum")
+    listed = cast("list[Any]", values) if isinstance(values, list) else []
+    found = [value for value in listed if isinstance(value, str)]
+    return found if len(found) == len(listed) else []
+
+
+def is_text(allowed: frozenset[str]) -> bool:
+    """Whether every value is a text, so that it can be passed on while it comes."""
+    return allowed == frozenset({"string"})
+
+
+def typed(text: str, allowed: frozenset[str]) -> str:
+    """The JSON for a value that was written without quotes.
+
+    Where it may be a text as well, it is anything else only if it is written exactly so.
+    """
+    bare = text.strip()
+    brackets = bare[:1] + bare[-1:]
+    value = _repaired(bare) if bare[:1] in ("{", "[", '"', "'") else plain_value(bare)
+    kind = _kind(json.loads(value))
+    if "string" in allowed:
+        exact = brackets in ("{}", "[]") or value == bare or kind == "null"
+        return value if exact and kind in allowed - {"string"} else quoted(text)
+    if kind == "string" and "string" not in allowed and bare[:1] not in ('"', "'"):
+        return quoted(text)
+    return value
+
+
+def _repaired(text: str) -> str:
+    """A value that should be JSON; a text in quotes or with more behind it is left as it is."""
+    pieces: list[str] = []
+    source = TextSource(text, ended=True)
+    for _ in read_value(source, pieces.append):
+        break  # it has no more to wait for
+    behind = source.take(len(text)).strip()
+    return quoted(text) if behind else "".join(pieces)
+
+
+def _kind(value: object) -> str:
+    match value:
+        case None:
+            return "null"
+        case str():
+            return "string"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
+def _resolve(reference: object, root: dict[str, Any]) -> object:
+    """What a reference within the schema points to; None where it does not."""
+    if not isinstance(reference, str) or not reference.startswith("#/"):
+        return None
+    target: object = root
+    for step in reference[2:].split("/"):
+        name = step.replace("~1", "/").replace("~0", "~")
+        known = cast("dict[str, object]", target) if isinstance(target, dict) else {}
+        target = known.get(name)
+    return target

@@ -1,0 +1,1 @@
+"""The worker process: one model, framed messages on stdin and stdout."""

@@ -1,0 +1,132 @@
+"""The worker process: one model, framed messages on stdin and stdout.
+
+Run as `python -P -m ingle.backends.worker PARENT_PID`. It ends when its stdin does, and with its
+parent.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import queue
+import sys
+import threading
+import traceback
+from typing import TYPE_CHECKING, BinaryIO
+
+from ..base.errors import LoadFailed
+from ..confinement.access_policy import with_temporary_files, worker_workplace
+from ..confinement.confine import confine
+from .loading_checks import check_unchanged
+from .parent_death import die_with_parent
+from .worker_protocol import (
+    HEADER,
+    MAX_FRAME,
+    Failed,
+    FromWorker,
+    Load,
+    Ready,
+    ToWorker,
+    decode_to_worker,
+    encode_frame,
+)
+
+if TYPE_CHECKING:
+    from .worker_loop import Inbox
+
+_BROKEN = 3
+
+
+class FrameChannel:
+    """Frames on a pair of pipes; `send` may be called from any thread."""
+
+    def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:
+        self._source = source
+        self._sink = sink
+        self._lock = threading.Lock()
+
+    def send(self, message: FromWorker) -> None:
+        """Write one frame."""
+        frame = encode_frame(message)
+        with self._lock:
+            self._sink.write(frame)
+            self._sink.flush()
+
+    def receive(self) -> ToWorker | None:
+        """Read one frame; None at the end of the stream; raises ValueError for a broken one."""
+        header = self._source.read(HEADER.size)
+        if len(header) < HEADER.size:
+            return None
+        (size,) = HEADER.unpack(header)
+        if size > MAX_FRAME:
+            raise ValueError(f"a frame of {size} bytes is out of bounds")
+        body = self._source.read(size)
+        return decode_to_worker(body) if len(body) == size else None
+
+
+def main() -> int:
+    """Load the model the first message names and serve until told to end."""
+    die_with_parent(int(sys.argv[1]))
+    channel = _claim_stdio()
+    first = channel.receive()
+    if not isinstance(first, Load):
+        return 2
+    if first.spec.confine:
+        confine(with_temporary_files(worker_workplace(first.spec), first.spec))
+    inbox: Inbox = queue.SimpleQueue()
+    threading.Thread(target=_pump, args=(channel, inbox), name="reader", daemon=True).start()
+    try:
+        return _serve(first, channel, inbox)
+    except BrokenPipeError:
+        return 0  # the daemon is gone
+
+
+def _serve(load: Load, channel: FrameChannel, inbox: Inbox) -> int:
+    # Libraries make threads when they are loaded, and rules hold only for those made behind them.
+    from .model_loader import loaded
+
+    try:
+        with loaded(load.spec, channel.send, inbox) as (loop, info):
+            # What was checked is what native code has opened.
+            check_unchanged(load.spec)
+            channel.send(Ready(info))
+            gc.freeze()  # what a model needs stays: no collection between two tokens has to walk it
+            loop.run()
+    except LoadFailed as error:
+        channel.send(Failed(error.code, error.message, error.hint))
+        return 1
+    return 0
+
+
+def _pump(channel: FrameChannel, inbox: Inbox) -> None:
+    """The reader thread: messages in, and the end of the process with the end of stdin."""
+    status = _BROKEN
+    try:
+        while (message := channel.receive()) is not None:
+            inbox.put(message)
+        status = 0
+    except ValueError:
+        traceback.print_exc()
+    finally:
+        # The step thread may be deep in native code for seconds; nobody waits for it any more,
+        # nor can a worker go on that hears no more.
+        os._exit(status)
+
+
+def _claim_stdio() -> FrameChannel:
+    """Keep fd 1 for frames: whatever a library prints goes to stderr."""
+    sink = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    return FrameChannel(sys.stdin.buffer, sink)
+
+
+if __name__ == "__main__":
+    status = _BROKEN
+    try:
+        status = main()
+    except Exception:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        # The reader thread sits in a read of stdin, whose lock a regular exit would abort for.
+        os._exit(status)

@@ -1,0 +1,260 @@
+"""Builds the worker loop for a load specification; runs where the model lives."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from ingle.models.failpoints import failpoint
+from ingle.models.model_task import ModelTask
+
+from ..base.backend import EngineKind, LoadSpec, ModelInfo
+from ..base.errors import LoadFailed
+from ..engine.engine import Engine
+from ..engine.kv_store.kv_store import KVStore
+from ..engine.local_runner import LocalRunner
+from ..engine.model_runner import ModelRunner
+from ..engine.speculation.adaptive_speculator import Speculation
+from ..engine.speculation.model_drafter import ModelDrafter
+from ..engine.speculation.ngram_drafter import NgramDrafter
+from ..engine.speculation.step_costs import StepCosts
+from ..text.answers.answer_format import AnswerForms
+from ..text.prompts.prompt_builder import PromptBuilder
+from ..text.templates.chat_template import ChatTemplate, default_template
+from ..text.tokenization.tokenizer import Tokenizer
+from .compute_lease import ComputeLease
+from .worker_loop import Inbox, Wake, WorkerLoop
+from .worker_protocol import FromWorker, Loading
+
+if TYPE_CHECKING:
+    from ..cuda.model_runner import CudaModelRunner
+
+_CLOSING_SECONDS = 0.2
+
+
+class Loop(Protocol):
+    """What serves a loaded model."""
+
+    def run(self) -> None:
+        """Serve until stopped, or until drained."""
+        ...
+
+
+@contextmanager
+def loaded(
+    spec: LoadSpec, send: Callable[[FromWorker], None], inbox: Inbox
+) -> Generator[tuple[Loop, ModelInfo]]:
+    """Load the model and free it at the end; progress goes through `send`; raises `LoadFailed`."""
+    _check(spec)
+    load = _generating if spec.task is ModelTask.GENERATE else _embedding
+    with load(spec, send, inbox) as loop_and_info:
+        yield loop_and_info
+
+
+@contextmanager
+def _embedding(
+    spec: LoadSpec, send: Callable[[FromWorker], None], inbox: Inbox
+) -> Generator[tuple[Loop, ModelInfo]]:
+    if spec.engine is not EngineKind.LLAMA_CPP:
+        raise LoadFailed(f"The engine {spec.engine} has no embedding models.")
+    from ..llama_cpp.embedder import LlamaEmbedder
+    from .embedding_loop import EmbeddingLoop
+
+    with ExitStack() as resources:
+        embedder = LlamaEmbedder(spec, _throttled(send))
+        resources.callback(embedder.close)
+        info = embedder.info()
+        lease = _make_lease(spec, info)
+        if lease is not None:
+            resources.callback(lease.close)
+        yield EmbeddingLoop(embedder, send, inbox, lease), info
+
+
+@contextmanager
+def _generating(
+    spec: LoadSpec, send: Callable[[FromWorker], None], inbox: Inbox
+) -> Generator[tuple[Loop, ModelInfo]]:
+    with ExitStack() as resources:
+        runner, spec, note = _open_runner(spec, _throttled(send))
+        resources.callback(runner.close)
+        template = _make_template(spec, runner.tokenizer)
+        if template is not None:
+            resources.callback(template.close)
+        prompts = PromptBuilder(runner.tokenizer, template, context=runner.context)
+        speculation, info = _make_speculation(spec, runner)
+        if speculation is not None:
+            resources.callback(speculation.close)
+        lease = _make_lease(spec, info)
+        if lease is not None:
+            resources.callback(lease.close)
+        store = _open_store(spec, runner)
+        if store is not None:
+            resources.callback(store.close, _CLOSING_SECONDS)
+        engine = Engine(runner, speculation, store, wake=lambda: inbox.put(Wake()))
+        forms = AnswerForms(
+            runner.tokenizer,
+            None if template is None else template.source,
+            # A script says what it says, right or wrong.
+            holds_calls=spec.engine is not EngineKind.SCRIPTED,
+        )
+        loop = WorkerLoop(engine, runner.tokenizer, prompts, forms, send, inbox, lease)
+        warnings = [*([note] if note else []), *info.warnings]
+        yield (
+            loop,
+            msgspec.structs.replace(
+                info,
+                has_chat_template=template is not None,
+                chat_template=None if template is None else template.source,
+                bos_token=runner.tokenizer.bos_text,
+                eos_token=runner.tokenizer.eos_text,
+                infills=prompts.infills,
+                calls_tools=template is not None and template.calls_tools,
+                reasons=template is not None and template.reasons,
+                warnings=warnings,
+            ),
+        )
+
+
+def _make_lease(spec: LoadSpec, info: ModelInfo) -> ComputeLease | None:
+    """None where no other model needs the processors that this one computes on."""
+    all_on_gpu = 0 < info.layers <= info.layers_on_gpu
+    if spec.compute_lease is None or all_on_gpu:
+        return None
+    try:
+        return ComputeLease(Path(spec.compute_lease))
+    except OSError as error:
+        print(f"No turns with other models: {error}.", file=sys.stderr)
+        return None
+
+
+def _check(spec: LoadSpec) -> None:
+    for name in ("context", "slots", "batch"):
+        if getattr(spec, name) < 1:
+            raise LoadFailed(
+                f"A model cannot be loaded with {name} {getattr(spec, name)}.",
+                hint=f"Choose a {name} of at least 1.",
+            )
+
+
+def _open_runner(
+    spec: LoadSpec, on_progress: Callable[[float], None]
+) -> tuple[LocalRunner, LoadSpec, str | None]:
+    """The runner, how it was loaded, and what to say where that is not what was wanted."""
+    try:
+        return _make_runner(spec, on_progress), spec, None
+    except LoadFailed as error:
+        if not spec.may_fall_back or spec.engine is not EngineKind.CUDA:
+            raise
+        reason = error.message
+    # Behind the handler: the error would keep what the other engine had already loaded.
+    print(f"llama.cpp takes over: {reason}", file=sys.stderr)
+    note = f"llama.cpp runs this model, since ingle's own engine could not: {reason}"
+    spec = msgspec.structs.replace(spec, engine=EngineKind.LLAMA_CPP)
+    return _make_runner(spec, on_progress), spec, note
+
+
+def _make_runner(spec: LoadSpec, on_progress: Callable[[float], None]) -> LocalRunner:
+    # Each engine's libraries are imported only in the process that runs it.
+    match spec.engine:
+        case EngineKind.LLAMA_CPP:
+            from ..llama_cpp.model_runner import LlamaModelRunner
+
+            return LlamaModelRunner(spec, on_progress)
+        case EngineKind.CUDA:
+            return _import_cuda_runner()(spec, on_progress)
+        case EngineKind.SCRIPTED:
+            from ..testing.scripted_model_runner import ScriptedModelRunner
+
+            return ScriptedModelRunner(spec, on_progress)
+
+
+def _make_speculation(spec: LoadSpec, runner: LocalRunner) -> tuple[Speculation | None, ModelInfo]:
+    """Whoever guesses for the model, and what it says of itself then."""
+    info = runner.info()
+    kind = spec.speculation
+    if kind == "auto" and spec.engine is EngineKind.SCRIPTED:
+        kind = "off"  # a script is played as it stands
+    # Guesses that were wrong have to leave the cache, which a recurrent state does not allow.
+    if kind == "off" or not runner.can_fork:
+        return None, info
+    ngrams = NgramDrafter(runner.context) if kind != "draft" else None
+    costs, model = StepCosts(), None
+    if spec.draft_path is not None and kind != "ngram":
+        try:
+            model = _open_drafter(spec, runner, costs)
+            info = msgspec.structs.replace(info, draft=spec.draft_path)
+        except LoadFailed as error:
+            print(f"No draft model: {error.message}", file=sys.stderr)
+            info = msgspec.structs.replace(info, draft_note=error.message)
+    if ngrams is None and model is None:
+        return None, info
+    used = "auto" if ngrams and model else "ngram" if ngrams else "draft"
+    speculation = Speculation(context=runner.context, costs=costs, ngrams=ngrams, model=model)
+    return speculation, msgspec.structs.replace(info, speculation=used)
+
+
+def _open_drafter(spec: LoadSpec, runner: LocalRunner, costs: StepCosts) -> ModelDrafter:
+    match spec.engine:
+        case EngineKind.LLAMA_CPP:
+            from ..llama_cpp.draft_model import open_drafter as open_llama_drafter
+            from ..llama_cpp.model_runner import LlamaModelRunner
+
+            assert isinstance(runner, LlamaModelRunner)
+            return open_llama_drafter(spec, runner, costs)
+        case EngineKind.CUDA:
+            from ..cuda.draft_model import open_drafter as open_cuda_drafter
+            from ..cuda.model_runner import CudaModelRunner
+
+            assert isinstance(runner, CudaModelRunner)
+            return open_cuda_drafter(spec, runner, costs)
+        case EngineKind.SCRIPTED:
+            raise LoadFailed("This engine knows no draft models.")
+
+
+def _import_cuda_runner() -> type[CudaModelRunner]:
+    try:
+        from ..cuda.model_runner import CudaModelRunner
+    except ImportError as error:
+        raise LoadFailed(
+            f"ingle's own engine needs packages that are not installed: {error.name} is missing.",
+            hint="Install them with `pip install 'ingle[cuda]'`, or choose the engine llama.cpp.",
+        ) from error
+    return CudaModelRunner
+
+
+def _open_store(spec: LoadSpec, runner: ModelRunner) -> KVStore | None:
+    """The store behind the KV cache; a running state cannot be put together from parts."""
+    wanted = spec.kv_store
+    if wanted is None or not runner.can_fork or not (wanted.disk_bytes or wanted.memory_bytes):
+        return None
+    return KVStore(wanted, runner.state_key)
+
+
+def _make_template(spec: LoadSpec, tokenizer: Tokenizer) -> ChatTemplate | None:
+    source = spec.chat_template or tokenizer.chat_template
+    source = source or default_template(tokenizer.has_token)
+    if source is None:
+        return None
+    template = ChatTemplate(source, bos_token=tokenizer.bos_text, eos_token=tokenizer.eos_text)
+    template.start()
+    return template
+
+
+def _throttled(send: Callable[[FromWorker], None]) -> Callable[[float], None]:
+    """Report whole percents only: llama.cpp calls once a tensor."""
+    last = -1
+
+    def report(fraction: float) -> None:
+        nonlocal last
+        percent = int(fraction * 100)
+        if percent != last:
+            last = percent
+            failpoint("worker.load")
+            send(Loading(percent / 100))
+
+    return report

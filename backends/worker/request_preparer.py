@@ -1,0 +1,165 @@
+"""From a request to what the engine begins with, in a thread of its own."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..base.backend import GenerateRequest, Grammar, Tokenized, TokenizeRequest
+from ..base.errors import BackendError, ContextExceeded, RequestRejected
+from ..engine.constraint import Constraint
+from ..engine.model_runner import ModelRunner
+from ..text.answers.answer_format import AnswerForm, AnswerForms
+from ..text.prompts.message_token_counts import MessageCounter
+from ..text.prompts.prompt_builder import PromptBuilder
+from ..text.structured_output.answer_grammar import AnswerGrammar
+from ..text.structured_output.grammar_compiler import GrammarCompiler
+from ..text.tokenization.token_list import check_known, pieces, token_list
+from ..text.tokenization.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A request on its way to the admission thread, and when it came (monotonic seconds)."""
+
+    request: GenerateRequest | TokenizeRequest
+    at: float
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What the engine needs to begin: the prompt in tokens, and what the answer must match."""
+
+    token_ids: list[int]
+    constraint: Constraint | None
+    form: AnswerForm
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """A request on its way back: what it begins with, or why it cannot."""
+
+    arrival: Arrival
+    outcome: Prepared | Tokenized | BackendError
+
+
+class Stop:
+    """Ends a thread after its current step, whatever still runs."""
+
+
+class Admission:
+    """Renders templates, tokenises and compiles grammars, one request after the other.
+
+    In a thread, so that a slow template or a huge prompt never delays the tokens of others.
+    """
+
+    def __init__(
+        self,
+        runner: ModelRunner,
+        tokenizer: Tokenizer,
+        prompts: PromptBuilder,
+        forms: AnswerForms,
+        *,
+        is_wanted: Callable[[Arrival], bool],
+        done: Callable[[Admitted], None],
+    ) -> None:
+        """Both callbacks are called in the thread: requests not wanted any more are passed over."""
+        self._runner = runner
+        self._tokenizer = tokenizer
+        self._prompts = prompts
+        self._forms = forms
+        self._grammars = GrammarCompiler(tokenizer)
+        self._counter = MessageCounter(tokenizer, prompts)
+        self._is_wanted = is_wanted
+        self._done = done
+        self._arrivals: queue.SimpleQueue[Arrival | Stop] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="admission", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def put(self, arrival: Arrival) -> None:
+        """Have a request prepared."""
+        self._arrivals.put(arrival)
+
+    def close(self) -> None:
+        """End the thread after the request it is at."""
+        self._arrivals.put(Stop())
+        self._thread.join()
+
+    def _run(self) -> None:
+        """The thread, which no request may end: those behind it would wait for ever."""
+        try:
+            self._prompts.prepare()
+        except Exception:
+            traceback.print_exc()  # each request tries again, and is told
+        while not isinstance(arrival := self._arrivals.get(), Stop):
+            if self._is_wanted(arrival):
+                self._done(Admitted(arrival, self._prepare(arrival.request)))
+
+    def _prepare(
+        self, request: GenerateRequest | TokenizeRequest
+    ) -> Prepared | Tokenized | BackendError:
+        """What the request begins with, or why it cannot."""
+        try:
+            if isinstance(request, TokenizeRequest):
+                return self._tokenize(request)
+            _check_fields(request)
+            token_ids, text = self._prompts.build(request)
+            self._check_tokens(request, token_ids)
+            form = self._forms.of(request, text)
+            constraint = None if form.grammar is None else self._constraint(form.grammar)
+            self._runner.prepare(request.sampling)
+        except RequestRejected as error:
+            return error
+        except Exception as error:
+            traceback.print_exc()
+            return BackendError(f"The prompt could not be prepared: {error!r}.")
+        return Prepared(token_ids, constraint, form)
+
+    def _constraint(self, grammar: Grammar | AnswerGrammar) -> Constraint | None:
+        """What an answer must match; None where an optional grammar cannot be used."""
+        try:
+            return self._grammars.compile(grammar)
+        except RequestRejected:
+            if isinstance(grammar, AnswerGrammar) and grammar.optional:
+                return None
+            raise
+
+    def _tokenize(self, request: TokenizeRequest) -> Tokenized:
+        """The tokens that were asked for, with what each stands for."""
+        if request.generate is None:
+            return token_list(self._tokenizer, request)
+        if request.divided:
+            counts = self._counter.count(request.generate)
+            return Tokenized(
+                request.id, [], [], message_tokens=counts.messages, rest_tokens=counts.rest
+            )
+        token_ids, text = self._prompts.build(request.generate)
+        check_known(self._tokenizer, "prompt", token_ids)
+        return Tokenized(request.id, token_ids, pieces(self._tokenizer, token_ids), text)
+
+    def _check_tokens(self, request: GenerateRequest, token_ids: list[int]) -> None:
+        context = min(self._runner.context, request.max_context or self._runner.context)
+        if len(token_ids) >= context:
+            raise ContextExceeded(len(token_ids), context)
+        if not token_ids:
+            raise RequestRejected("The prompt is empty.", param="prompt")
+        check_known(self._tokenizer, "prompt", token_ids)
+        check_known(self._tokenizer, "logit_bias", request.sampling.logit_bias)
+
+
+def _check_fields(request: GenerateRequest) -> None:
+    """Refuse what the engine cannot run: it would cost the other requests their worker."""
+    if request.n < 1:
+        raise RequestRejected("'n' must be at least 1.", param="n")
+    if request.max_tokens is not None and request.max_tokens < 0:
+        raise RequestRejected("'max_tokens' must not be negative.", param="max_tokens")
+    if request.logprobs is not None and request.logprobs < 0:
+        raise RequestRejected("'logprobs' must not be negative.", param="logprobs")
+    if not all(request.stop):
+        raise RequestRejected("A stop string must not be empty.", param="stop")

@@ -1,0 +1,1 @@
+"""The daemon's side of a worker: process, pipes, request streams and stall detection."""

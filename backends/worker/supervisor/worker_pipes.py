@@ -1,0 +1,64 @@
+"""The daemon's end of a worker's pipes; frames are handled in the very call that reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from asyncio.subprocess import SubprocessStreamProtocol
+from collections.abc import Callable
+
+import msgspec
+
+from ..worker_protocol import FromWorker
+from .frame_buffer import FrameBuffer
+
+logger = logging.getLogger(__name__)
+
+_STDOUT = 1
+
+
+class WorkerPipes(SubprocessStreamProtocol):
+    """Hands every message of a child to `receive`; its stdin and stderr are asyncio's streams.
+
+    A stream reader for stdout would cost three rounds of the event loop a token.
+    """
+
+    def __init__(
+        self, receive: Callable[[FromWorker], None], *, limit: int, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        """`limit` bounds a line of stderr, in bytes."""
+        super().__init__(limit=limit, loop=loop)
+        self._frames = FrameBuffer(receive)
+        self.over: asyncio.Future[str | None] = loop.create_future()
+        """Done when no message follows; the result says what was wrong where it ended early."""
+        self.closed = asyncio.Event()
+        """Set when the child has closed its stdout."""
+
+    def pipe_data_received(self, fd: int, data: bytes | str) -> None:
+        """Take in what the child wrote."""
+        if fd != _STDOUT:
+            super().pipe_data_received(fd, data)
+        elif not self.over.done():  # else it is only read so that the pipe comes to its end
+            assert isinstance(data, bytes)
+            self._take(data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """Note the end of the frames."""
+        super().pipe_connection_lost(fd, exc)
+        if fd == _STDOUT:
+            self.closed.set()
+            self._end(None)
+
+    def _take(self, data: bytes) -> None:
+        """Nothing is raised: whoever waits for an answer waits for the burial that follows."""
+        try:
+            self._frames.feed(data)
+        except msgspec.MsgspecError as error:
+            self._end(f"The model's process sent something that is no message: {error}.")
+        except Exception as error:
+            logger.exception("a message of a worker could not be handled")
+            self._end(f"A message of the model's process could not be handled: {error!r}.")
+
+    def _end(self, fault: str | None) -> None:
+        if not self.over.done():
+            self.over.set_result(fault)

@@ -1,0 +1,414 @@
+"""One worker process and everything that can happen to it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import AsyncGenerator, Mapping
+from typing import Literal
+
+import psutil
+
+from ingle.models.file_stamp import first_changed
+
+from ...base.backend import (
+    Embedded,
+    EmbedRequest,
+    Event,
+    EventSink,
+    Gauges,
+    GenerateRequest,
+    LoadProgress,
+    LoadSpec,
+    ModelInfo,
+    Reranked,
+    RerankRequest,
+    Tokenized,
+    TokenizeRequest,
+)
+from ...base.errors import BackendError, LoadFailed, OutOfMemory, WorkerDied
+from ...base.kv_page_map import PagesSink
+from ..worker_protocol import (
+    Drain,
+    Failed,
+    FromWorker,
+    GaugesReport,
+    Load,
+    Loading,
+    Outputs,
+    PagesReport,
+    Ping,
+    Pong,
+    Ready,
+    Rejected,
+    ToWorker,
+    Trim,
+    WatchPages,
+    encode_frame,
+)
+from .pending_answers import PendingAnswers
+from .request_streams import RequestStreams
+from .stall_detector import StepWatch, longest_step
+from .worker_pipes import WorkerPipes
+
+logger = logging.getLogger(__name__)
+
+_STDERR_LINES = 40
+_KILL_AFTER = 1.0
+_STALLED_AFTER = 180.0
+_WATCH_INTERVAL = 15.0
+_LINE_LIMIT = 2**16
+_LONGEST_LINE = 500
+_LAST_WORDS_WITHIN = 0.3
+
+# A worker sees nothing of the daemon's environment but this: no keys, no tokens.
+_INHERITED = frozenset(
+    {
+        "APPDATA",
+        "DYLD_LIBRARY_PATH",
+        "HOME",
+        "INGLE_TEST_FAILPOINTS",
+        "LANG",
+        "LANGUAGE",
+        "LD_LIBRARY_PATH",
+        "LLAMA_CPP_LIB_PATH",
+        "LOCALAPPDATA",
+        "PATH",
+        "PYTHONHOME",
+        "PYTHONPATH",
+        "PYTHONWARNINGS",
+        "SYSTEMROOT",
+        "TEMP",
+        "TMP",
+        "TMPDIR",
+        "TZ",
+        "USER",
+        "USERPROFILE",
+        "VIRTUAL_ENV",
+        "WINDIR",
+    }
+)
+_INHERITED_PREFIXES = (
+    *("LC_", "OMP_", "GOMP_", "KMP_", "GGML_"),
+    *("CUDA_", "NVIDIA_", "HIP_", "HSA_", "ROCR_", "VK_"),
+)
+
+_DEFAULTS = {
+    # Otherwise an abort inside ggml starts a debugger where one is installed.
+    "GGML_NO_BACKTRACE": "1",
+    # Idle OpenMP threads spin for long: two decoding workers would slow each other tenfold.
+    "GOMP_SPINCOUNT": "1000",
+    # As the driver counts GPUs, by which their memory is read; by itself CUDA begins with the
+    # quickest, so that a number in CUDA_VISIBLE_DEVICES could mean one here and another there.
+    "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+}
+
+
+class WorkerProcess:
+    """A `Backend` whose model lives in a child process, which dies with the daemon."""
+
+    def __init__(self, spec: LoadSpec) -> None:
+        self.spec = spec
+        self.state: Literal["new", "starting", "ready", "stopping", "dead"] = "new"
+        self.gauges = Gauges()
+        self._process: asyncio.subprocess.Process | None = None
+        self._streams = RequestStreams(self._send)
+        self._answers = PendingAnswers(self._send)
+        self._stderr: deque[str] = deque(maxlen=_STDERR_LINES)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._loading: asyncio.Future[ModelInfo] | None = None
+        self._progress: LoadProgress | None = None
+        self._pages_sink: PagesSink | None = None
+        self._heard_at = 0.0
+        self._watch: asyncio.Task[None] | None = None
+        self._dead = asyncio.Event()
+        self._cause = ""
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id, None before `start`."""
+        return self._process.pid if self._process else None
+
+    async def start(self, on_progress: LoadProgress | None = None) -> ModelInfo:
+        """Spawn the child and wait until the model is ready; a cancelled start leaves no child."""
+        assert self.state == "new", "a worker is started once"
+        self.state = "starting"
+        self._progress = on_progress
+        self._loading = asyncio.get_running_loop().create_future()
+        try:
+            self._process, pipes = await self._spawn()
+            self._tasks = [
+                asyncio.create_task(self._bury(self._process, pipes), name="worker burial"),
+                asyncio.create_task(self._read_stderr(self._process), name="worker stderr"),
+            ]
+            self._send(Load(self.spec))
+            return await self._wait_ready(self._loading)
+        except BaseException:
+            self._loading.cancel()
+            await self.stop(grace=0)
+            raise
+
+    def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
+        """See `Backend.generate`."""
+        self._begin_request()
+        return self._streams.generate(request)
+
+    async def run(self, request: GenerateRequest, sink: EventSink) -> None:
+        """See `Backend.run`."""
+        self._begin_request()
+        await self._streams.run(request, sink)
+
+    async def embed(self, request: EmbedRequest) -> Embedded:
+        """See `Backend.embed`."""
+        self._begin_request()
+        return await self._answers.embed(request)
+
+    async def rerank(self, request: RerankRequest) -> Reranked:
+        """See `Backend.rerank`."""
+        self._begin_request()
+        return await self._answers.rerank(request)
+
+    async def tokenize(self, request: TokenizeRequest) -> Tokenized:
+        """See `Backend.tokenize`."""
+        self._begin_request()
+        return await self._answers.tokenize(request)
+
+    async def wait_dead(self) -> str:
+        """See `Backend.wait_dead`."""
+        await self._dead.wait()
+        return self._cause
+
+    def trim(self) -> None:
+        """See `Backend.trim`."""
+        if self.state == "ready":
+            self._send(Trim())
+
+    def watch_pages(self, sink: PagesSink | None) -> None:
+        """See `Backend.watch_pages`."""
+        self._pages_sink = sink
+        if self.state == "ready":
+            self._send(WatchPages(sink is not None))
+
+    async def stop(self, grace: float = 5.0) -> None:
+        """Drain for `grace` seconds, then close the child's stdin, then kill it."""
+        process = self._process
+        if process is None:  # `start` ends the child if it is just being made
+            self._die("The model was stopped before it started.")
+            return
+        if self.state != "dead":
+            self.state = "stopping"
+            if grace > 0:
+                self._send(Drain(grace))
+                await _exited(process, grace)
+        if process.stdin is not None:
+            process.stdin.close()
+        if not await _exited(process, _KILL_AFTER if grace > 0 else 0):
+            _kill(process)
+        await process.wait()
+        await asyncio.gather(*self._tasks)
+
+    def _begin_request(self) -> None:
+        if self.state != "ready":
+            raise WorkerDied(self._cause or "The model is not running.", hint="Try again.")
+        if self._watch is None or self._watch.done():
+            self._watch = asyncio.create_task(self._watch_while_busy(), name="worker watch")
+
+    async def _spawn(self) -> tuple[asyncio.subprocess.Process, WorkerPipes]:
+        loop = asyncio.get_running_loop()
+        transport, pipes = await loop.subprocess_exec(
+            lambda: WorkerPipes(self._receive, limit=_LINE_LIMIT, loop=loop),
+            sys.executable,
+            "-P",
+            "-m",
+            "ingle.backends.worker",
+            str(os.getpid()),
+            cwd=tempfile.gettempdir(),
+            env=worker_environment(os.environ),
+            # Ctrl-C in the daemon's terminal is the daemon's to handle: it lets answers finish.
+            start_new_session=True,
+            # The same on Windows, where it also keeps a console window from opening.
+            creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+        )
+        return asyncio.subprocess.Process(transport, pipes, loop), pipes
+
+    def _send(self, message: ToWorker) -> None:
+        process = self._process
+        if process is None or process.stdin is None or process.stdin.is_closing():
+            return  # the reader task notices the death and tells everybody
+        process.stdin.write(encode_frame(message))
+
+    async def _wait_ready(self, loading: asyncio.Future[ModelInfo]) -> ModelInfo:
+        """Wait as long as the worker makes progress."""
+        clock = asyncio.get_running_loop().time
+        self._heard_at = clock()
+        while True:
+            remaining = self._heard_at + _STALLED_AFTER - clock()
+            if remaining <= 0:
+                raise LoadFailed(
+                    f"The model made no progress while loading for {_STALLED_AFTER:.0f} seconds.",
+                    hint="The file may be damaged: pull it again.",
+                )
+            with contextlib.suppress(TimeoutError):
+                return await asyncio.wait_for(asyncio.shield(loading), remaining)
+
+    async def _bury(self, process: asyncio.subprocess.Process, pipes: WorkerPipes) -> None:
+        """The burial task: waits until the child says no more, and tells everybody."""
+        fault = await pipes.over
+        if fault is not None:
+            logger.error("worker %s: %s", process.pid, fault)
+            _kill(process)
+            await pipes.closed.wait()
+        status = await process.wait()
+        await asyncio.wait(self._tasks[1:], timeout=_LAST_WORDS_WITHIN)
+        self._die(fault or self._epitaph(status))
+
+    async def _read_stderr(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stderr is not None
+        while True:
+            try:
+                line = await process.stderr.readline()
+            except ValueError:  # a line longer than the buffer, of which asyncio drops a part
+                continue
+            if not line:
+                return
+            text = _printable(line.decode("utf-8", "replace").rstrip()[:_LONGEST_LINE])
+            self._stderr.append(text)
+            logger.debug("worker %s: %s", process.pid, text)
+
+    async def _watch_while_busy(self) -> None:
+        """Kill a worker that is waited for, yet says nothing and computes nothing.
+
+        A step of a large model on a slow machine may be silent for minutes, but not idle, and not
+        much longer than its speed lets expect.
+        """
+        clock = asyncio.get_running_loop().time
+        watch = StepWatch(_WATCH_INTERVAL)
+        watch.begin(clock(), self._seconds_computed())
+        while self.state == "ready":
+            self._send(Ping(0))
+            await asyncio.sleep(_WATCH_INTERVAL)
+            if not self._streams.busy and not self._answers.busy:
+                return
+            bound = longest_step(self.spec.batch, self.gauges.prompt_rate)
+            fault = watch.look(clock(), self._heard_at, self._seconds_computed(), bound)
+            if fault is not None:
+                self._cause = fault
+                assert self._process is not None
+                _kill(self._process)
+                return
+
+    def _seconds_computed(self) -> float:
+        """CPU time of the child so far."""
+        try:
+            times = psutil.Process(self.pid).cpu_times()
+        except psutil.NoSuchProcess:
+            return 0.0
+        return times.user + times.system
+
+    def _receive(self, message: FromWorker) -> None:
+        self._heard_at = asyncio.get_running_loop().time()
+        match message:
+            case Embedded() | Reranked() | Tokenized():
+                self._answers.settle(message)
+            case Rejected() if self._answers.settle(message):
+                pass
+            case Outputs() | Rejected():
+                self._streams.dispatch(message)
+            case GaugesReport(gauges):
+                self.gauges = gauges
+            case PagesReport(pages):
+                if self._pages_sink is not None:
+                    self._pages_sink(pages)
+            case Loading(fraction):
+                if self._progress is not None:
+                    self._progress(fraction)
+            case Ready(info):
+                self._settle(info)
+            case Failed():
+                kind = OutOfMemory if message.code == OutOfMemory.code else LoadFailed
+                self._settle(kind(message.message, hint=message.hint))
+            case Pong():
+                pass
+
+    def _settle(self, outcome: ModelInfo | BackendError) -> None:
+        """Decide the start, once."""
+        if self._loading is None or self._loading.done():
+            return
+        if isinstance(outcome, BackendError):
+            self._loading.set_exception(outcome)
+        elif self.state == "starting":  # and not stopped meanwhile
+            self.state = "ready"
+            self._loading.set_result(outcome)
+
+    def _die(self, cause: str) -> None:
+        self.state = "dead"
+        self._cause = self._cause or cause
+        if self._watch is not None:
+            self._watch.cancel()
+        error = WorkerDied(
+            self._cause,
+            hint="The next request starts the model again.",
+            stderr_tail="\n".join(self._stderr),
+        )
+        self._settle(error)
+        self._streams.fail_all(error)
+        self._answers.fail_all(error)
+        self._dead.set()
+
+    def _epitaph(self, status: int) -> str:
+        if self.state == "stopping":
+            return "The model was unloaded."
+        if status < 0:
+            how = f"was killed by {signal_name(-status)}"
+            changed = first_changed(self.spec.stamps)
+            if changed is not None:
+                return f"The model's process {how}: the file {changed} changed while it was in use."
+        else:
+            how = f"ended with status {status}"
+        last = next((line for line in reversed(self._stderr) if line.strip()), "")
+        return f"The model's process {how}{': ' + last if last else '.'}"
+
+
+def worker_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What of the daemon's environment a worker may see, with our defaults below it."""
+    inherited = {
+        name: value
+        for name, value in environ.items()
+        if name in _INHERITED or name.startswith(_INHERITED_PREFIXES)
+    }
+    return _DEFAULTS | inherited
+
+
+async def _exited(process: asyncio.subprocess.Process, seconds: float) -> bool:
+    if process.returncode is not None:
+        return True
+    try:
+        await asyncio.wait_for(process.wait(), seconds)
+    except TimeoutError:
+        return False
+    return True
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it was faster
+        process.kill()
+
+
+def _printable(text: str) -> str:
+    """The text without what could steer a terminal."""
+    return "".join(c if c.isprintable() else " " for c in text)
+
+
+def signal_name(number: int) -> str:
+    """The signal's name, such as SIGKILL."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

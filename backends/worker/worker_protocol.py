@@ -1,0 +1,191 @@
+"""The worker protocol: msgpack frames on the child's stdin and stdout.
+
+A frame is a little-endian u32 length followed by that many bytes of msgpack, one message each. The
+daemon sends `ToWorker`, the worker sends `FromWorker`; the pair of unions is the protocol.
+"""
+
+from __future__ import annotations
+
+import struct
+
+import msgspec
+
+from ..base.backend import (
+    Embedded,
+    EmbedRequest,
+    Event,
+    Gauges,
+    GenerateRequest,
+    LoadSpec,
+    ModelInfo,
+    Reranked,
+    RerankRequest,
+    Tokenized,
+    TokenizeRequest,
+)
+from ..base.kv_page_map import PageMap
+
+HEADER = struct.Struct("<I")
+MAX_FRAME = 256 * 2**20
+
+
+class Load(msgspec.Struct, frozen=True, tag="load"):
+    """The first message to a worker, and sent only once."""
+
+    spec: LoadSpec
+
+
+class Generate(msgspec.Struct, frozen=True, tag="generate"):
+    """Admit a request; answered by events, or by `Rejected`."""
+
+    request: GenerateRequest
+
+
+class Embed(msgspec.Struct, frozen=True, tag="embed"):
+    """Answered by `Embedded` or by `Rejected`."""
+
+    request: EmbedRequest
+
+
+class Rerank(msgspec.Struct, frozen=True, tag="rerank"):
+    """Answered by `Reranked` or by `Rejected`."""
+
+    request: RerankRequest
+
+
+class Tokenize(msgspec.Struct, frozen=True, tag="tokenize"):
+    """Answered by `Tokenized` or by `Rejected`."""
+
+    request: TokenizeRequest
+
+
+class Cancel(msgspec.Struct, frozen=True, tag="cancel"):
+    """Stop a request between two steps; unknown ids are ignored."""
+
+    id: str
+
+
+class Ping(msgspec.Struct, frozen=True, tag="ping"):
+    """Ask the step loop for a sign of life."""
+
+    nonce: int
+
+
+class Trim(msgspec.Struct, frozen=True, tag="trim"):
+    """Give back the memory that only serves to compute less later."""
+
+
+class WatchPages(msgspec.Struct, frozen=True, tag="watch_pages"):
+    """Whether somebody looks at the pages of the KV cache; answered by a `PagesReport` at once."""
+
+    on: bool
+
+
+class Drain(msgspec.Struct, frozen=True, tag="drain"):
+    """Finish what runs, save what it computed, and exit; new requests are rejected.
+
+    After `grace` seconds the daemon ends the worker.
+    """
+
+    grace: float = 5.0
+
+
+ToWorker = Load | Generate | Embed | Rerank | Tokenize | Cancel | Ping | Trim | WatchPages | Drain
+
+
+class Loading(msgspec.Struct, frozen=True, tag="loading"):
+    """Fraction of the weights that is loaded, 0 to 1."""
+
+    fraction: float
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    """The model answers from now on."""
+
+    info: ModelInfo
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """The model could not be loaded; the worker exits."""
+
+    code: str
+    message: str
+    hint: str | None = None
+
+
+class Rejected(msgspec.Struct, frozen=True, tag="rejected"):
+    """A request was refused before its first event, or failed alone later."""
+
+    id: str
+    code: str
+    message: str
+    hint: str | None = None
+    param: str | None = None
+    prompt_tokens: int | None = None
+    context: int | None = None
+    exact: bool = True
+
+
+class Outputs(msgspec.Struct, frozen=True, tag="outputs"):
+    """All events of one step, in order."""
+
+    events: list[Event]
+
+
+class GaugesReport(msgspec.Struct, frozen=True, tag="gauges"):
+    """Sent a few times a second while the worker is busy, and once when it falls idle."""
+
+    gauges: Gauges
+
+
+class PagesReport(msgspec.Struct, frozen=True, tag="pages"):
+    """Sent only while somebody looks: at most four times a second, and once when falling idle."""
+
+    pages: PageMap
+
+
+class Pong(msgspec.Struct, frozen=True, tag="pong"):
+    """The answer to `Ping`, sent between two steps."""
+
+    nonce: int
+
+
+FromWorker = (
+    Loading
+    | Ready
+    | Failed
+    | Rejected
+    | Outputs
+    | Embedded
+    | Reranked
+    | Tokenized
+    | GaugesReport
+    | PagesReport
+    | Pong
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_to_worker = msgspec.msgpack.Decoder(ToWorker)
+_from_worker = msgspec.msgpack.Decoder(FromWorker)
+
+
+def encode_frame(message: ToWorker | FromWorker) -> bytes:
+    """The whole frame of one message, ready to write.
+
+    Raises ValueError above `MAX_FRAME` and for text with lone surrogates, OverflowError for an
+    integer beyond 64 bits.
+    """
+    body = _encoder.encode(message)
+    if len(body) > MAX_FRAME:
+        raise ValueError(f"a message of {len(body)} bytes is longer than {MAX_FRAME}")
+    return HEADER.pack(len(body)) + body
+
+
+def decode_to_worker(body: bytes) -> ToWorker:
+    """One frame's body as the worker reads it; raises `msgspec.MsgspecError`."""
+    return _to_worker.decode(body)
+
+
+def decode_from_worker(body: bytes | bytearray) -> FromWorker:
+    """One frame's body as the daemon reads it; raises `msgspec.MsgspecError`."""
+    return _from_worker.decode(body)

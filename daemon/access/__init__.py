@@ -1,0 +1,1 @@
+"""Authentication and authorisation: API keys, scopes, Host check, rate limits and exposure."""

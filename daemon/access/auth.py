@@ -1,0 +1,257 @@
+"""Who may ask at all, decided from the connection and the headers before any body is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import ExitStack
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..errors import (
+    BodyTooLarge,
+    Forbidden,
+    InvalidBody,
+    RequestError,
+    Unauthorized,
+    UnsupportedMediaType,
+    describe,
+)
+from ..http.http_protocol import CONNECTION, TARGET_IS_PATH
+from ..http.json_response import error_response
+from ..transport.peer import Connection, own_uid
+from .api_keys import PREFIX as KEY_PREFIX
+from .api_keys import KeyRecord, KeyRing
+from .host_check import HostCheck
+from .permission import OWNER, holding
+from .rate_limit import KeyLimits
+from .route_scopes import check_route
+
+# Every browser sends Sec-Fetch-Site and no page can leave it out. Sec-Fetch-Mode alone is no
+# sign: Node's fetch sends it, and with it many editors and agents.
+BROWSER_SIGNS = ("origin", "referer", "sec-fetch-site", "sec-fetch-dest", "sec-fetch-user")
+
+UPLOADS = ("/v1/files", "/api/blobs/")
+"""Paths whose bodies go to a file as they come."""
+
+METHODS = "GET, POST, DELETE"
+# OpenAI's clients, Anthropic's, and those of Azure.
+KEY_HEADERS = ("authorization", "x-api-key", "api-key")
+CHALLENGE = {"www-authenticate": "Bearer"}
+HEADER_LIST = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]*")
+
+
+class Gate:
+    """ASGI middleware that passes a request on only if its sender may use this daemon."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        allowed_origins: Collection[str],
+        max_body_bytes: int,
+        max_upload_bytes: int,
+        allowed_hosts: Collection[str] = (),
+        keys: KeyRing | None = None,
+        limits: KeyLimits | None = None,
+        uid: Callable[[], int] | None = None,
+    ) -> None:
+        self._app = app
+        # A sandboxed frame says "null", so that word can name nobody.
+        self._origins = frozenset(allowed_origins) - {"null", "*"}
+        self._max_body_bytes = max_body_bytes
+        self._max_upload_bytes = max_upload_bytes
+        self._hosts = HostCheck(allowed_hosts)
+        self._keys = keys
+        self._limits = limits or KeyLimits()
+        self._uid = uid or own_uid
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse, answer a preflight, or pass on."""
+        if scope["type"] != "http":
+            raise RuntimeError(f"The daemon speaks no {scope['type']}.")
+        headers = Headers(scope=scope)
+        with ExitStack() as counted:
+            try:
+                origin, key = self._admit(scope, headers)
+                # Always said: a pipelined request starts in the context of the one before it.
+                counted.enter_context(holding(key.permission() if key else OWNER))
+                if key is not None:
+                    counted.enter_context(self._limits.request(key))
+            except RequestError as error:
+                # Closing drops an unread body, and with it for some clients the answer: an honest
+                # one whose body is too large may send it to the end, to be thrown away.
+                close = not isinstance(error, BodyTooLarge)
+                refusal = error_response(describe(error), scope["path"], close=close)
+                await refusal(scope, receive, send)
+                return
+            if origin is None:
+                await self._app(scope, receive, send)
+            elif _asks_first(scope, headers):
+                await _preflight(headers, origin)(scope, receive, send)
+            else:
+                await self._app(scope, receive, _sharing_with(origin, send))
+
+    def _admit(self, scope: Scope, headers: Headers) -> tuple[str | None, KeyRecord | None]:
+        """The listed origin of a browser's request, and the key that came along.
+
+        All of it is decided before a byte of the body is read.
+        """
+        state = scope.get("state", {})
+        connection: Connection | None = state.get(CONNECTION)
+        if connection is None:
+            raise Unauthorized("Nobody can tell whose connection this is.")
+        key = self._check_user(connection, scope, headers)
+        if not state.get(TARGET_IS_PATH, True):
+            raise InvalidBody("The request line must hold a path, not a whole address.")
+        self._hosts.check(connection, headers)
+        origin = self._check_origin(headers)
+        if key is not None and not _asks_first(scope, headers):
+            check_route(key.permission(), scope["method"], scope["path"])
+        self._check_length(scope["path"], headers)
+        if origin is not None:
+            _check_media_type(scope, headers)
+        return origin, key
+
+    def _check_user(
+        self, connection: Connection, scope: Scope, headers: Headers
+    ) -> KeyRecord | None:
+        """A key stands in for the user where the system does not name one, or names another.
+
+        A key that is wrong is refused even where none is needed: whoever set one wants it to count.
+        """
+        key = self._key_of(headers)
+        if connection.uid is None:
+            # A browser asks without its key first, and gets no more than the answer to that.
+            if key is not None or self._is_preflight(scope, headers):
+                return key
+            raise Unauthorized(
+                "The system does not tell which user this connection belongs to.",
+                hint="Send a key that `ingle key new` made, as `Authorization: Bearer`, or use the "
+                "unix socket; `ingle ps` prints where it is.",
+                headers=CHALLENGE,
+            )
+        if connection.uid != self._uid() and not (key is not None and connection.kind == "tcp"):
+            raise Forbidden(
+                "This daemon belongs to another user.",
+                hint="Start your own: `ingle serve --port 0`.",
+                code="wrong_user",
+            )
+        return key
+
+    def _key_of(self, headers: Headers) -> KeyRecord | None:
+        """The key that came along; raises `Unauthorized` for one that is not, or no more, valid.
+
+        Other words in its place are no keys: clients that need none send `x`, `ollama` or `sk-…`.
+        """
+        said = {key for name in KEY_HEADERS for key in _keys_said(headers.getlist(name))}
+        if not said:
+            return None
+        record = self._keys.find(said.pop()) if self._keys is not None else None
+        if record is None or said:  # of two keys nobody could say which one counts
+            raise Unauthorized(
+                "This key is not, or no longer, valid.",
+                hint="`ingle key list` shows which there are, `ingle key new` makes one.",
+                code="invalid_api_key",
+                headers=CHALLENGE,
+            )
+        assert self._keys is not None
+        if self._keys.expired(record):
+            raise Unauthorized(
+                f"The key '{record.name}' has expired.",
+                hint="`ingle key new` makes another.",
+                code="invalid_api_key",
+                headers=CHALLENGE,
+            )
+        self._keys.note_use(record)
+        return record
+
+    def _is_preflight(self, scope: Scope, headers: Headers) -> bool:
+        origins = headers.getlist("origin")
+        return _asks_first(scope, headers) and len(origins) == 1 and origins[0] in self._origins
+
+    def _check_origin(self, headers: Headers) -> str | None:
+        if not any(sign in headers for sign in BROWSER_SIGNS):
+            return None
+        origins = headers.getlist("origin")
+        if len(origins) == 1 and origins[0] in self._origins:
+            return origins[0]
+        raise Forbidden(
+            "This request comes from a web page that may not use the daemon.",
+            hint="If you trust the page, list its origin in `allowed_origins`.",
+            code="origin_not_allowed",
+        )
+
+    def _check_length(self, path: str, headers: Headers) -> None:
+        length = headers.get("content-length", "0")
+        if not length.isascii() or not length.isdigit() or len(length) > 18:
+            raise InvalidBody("The Content-Length header is not a number.")
+        uploads = path.startswith(UPLOADS)
+        limit = self._max_upload_bytes if uploads else self._max_body_bytes
+        if int(length) > limit:
+            raise body_too_large(limit, "max_upload_bytes" if uploads else "max_body_bytes")
+
+
+def _keys_said(values: Iterable[str]) -> Iterator[str]:
+    for value in values:
+        scheme, _, rest = value.strip().partition(" ")
+        word = rest.strip() if scheme.lower() == "bearer" else value.strip()
+        if word.startswith(KEY_PREFIX):
+            yield word
+
+
+def body_too_large(limit: int, setting: str = "max_body_bytes") -> BodyTooLarge:
+    """The refusal of a body above `limit` bytes, which the setting says."""
+    return BodyTooLarge(
+        f"The request's body is larger than the {limit} bytes that are allowed.",
+        hint=f"Send less, or raise `{setting}`.",
+    )
+
+
+def _check_media_type(scope: Scope, headers: Headers) -> None:
+    """Pages can send any text without asking first, but JSON only after a preflight."""
+    if scope["method"] in ("GET", "HEAD", "OPTIONS"):
+        return
+    has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+    if has_body and not is_json(headers):
+        raise UnsupportedMediaType(
+            "A web page's request must be labelled as JSON.",
+            hint="Set the header `Content-Type: application/json`.",
+        )
+
+
+def is_json(headers: Headers) -> bool:
+    """Whether the body is labelled as JSON."""
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    return media_type == "application/json" or media_type.endswith("+json")
+
+
+def _asks_first(scope: Scope, headers: Headers) -> bool:
+    """Whether a browser asks what a page may send."""
+    return "access-control-request-method" in headers and scope["method"] == "OPTIONS"
+
+
+def _preflight(headers: Headers, origin: str) -> Response:
+    asked = headers.get("access-control-request-headers", "")
+    answer = {
+        "access-control-allow-origin": origin,
+        "access-control-allow-methods": METHODS,
+        "access-control-max-age": "600",
+        "vary": "Origin",
+    }
+    if asked and HEADER_LIST.fullmatch(asked):
+        answer["access-control-allow-headers"] = asked
+    return Response(status_code=204, headers=answer)
+
+
+def _sharing_with(origin: str, send: Send) -> Send:
+    async def send_shared(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            headers["access-control-allow-origin"] = origin
+            headers.add_vary_header("Origin")
+        await send(message)
+
+    return send_shared

@@ -1,0 +1,1 @@
+"""`ingle advise`: candidates, choice, text, and writing it into config.toml."""

@@ -1,0 +1,150 @@
+"""What `ingle advise` prints: the choice, the others, and how the numbers come about."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator
+
+from ingle.backends.advice.advice_request import NEEDS
+from ingle.backends.advice.advise import Option
+from ingle.backends.advice.machine_capacity import Site
+
+from ..terminal.terminal_colors import Paint
+from ..terminal.terminal_output import format_bytes, format_count, visible
+from .machine_advice import Survey
+
+_NAME_WIDTH = 9
+_NARROWEST = 40
+
+
+def advice_text(survey: Survey, columns: int, paint: Paint, *, explain: bool = False) -> str:
+    """All of it as lines of at most `columns` characters, but for words that are longer."""
+    width = max(_NARROWEST, columns)
+    request, advice = survey.request, survey.advice
+    task = {"chat": "chat", "code": "code", "embed": "embeddings"}[request.task]
+    said = "" if request.task == "embed" else f", {request.need}: {NEEDS[request.need]}"
+    lines = [paint.bold(f"For {task}{said}"), ""]
+    if advice.best is None:
+        said = "Nothing fits: no model that is known here has the memory it needs."
+        if request.context and not advice.alternatives:
+            said = f"No model that is known here has a context of {request.context:,} tokens."
+        lines += _wrap(said, width)
+        lines.append("")
+    else:
+        lines += [
+            *_choice(advice.best, survey.site, width, paint, embeds=request.task == "embed"),
+            "",
+        ]
+        if explain:
+            lines += [*_explained(advice.best, width, paint), ""]
+    if advice.alternatives:
+        lines.append(paint.bold("Why not"))
+        for option in advice.alternatives:
+            lines += _alternative(option, width, embeds=request.task == "embed")
+        lines.append("")
+    for note in survey.notes:
+        lines += [*_wrap(visible(note), width), ""]
+    if advice.best is not None:
+        lines += _next_steps(survey, advice.best)
+    return "\n".join(lines).rstrip()
+
+
+def _choice(best: Option, site: Site, width: int, paint: Paint, *, embeds: bool) -> Iterator[str]:
+    form = [format_count(best.parameters)]
+    if best.quantization:
+        form.append(best.quantization)
+    here = "here" if best.installed else f"{format_bytes(best.download)} to pull"
+    yield f"  {paint.colour('▸', 'green')} {paint.bold(visible(best.model))}  " + visible(
+        " · ".join([*form, here])
+    )
+    for name, value in _facts(best, site, embeds=embeds):
+        label = name
+        for part in textwrap.wrap(visible(value), width - _NAME_WIDTH - 5):
+            yield f"    {label.ljust(_NAME_WIDTH)} {part}"
+            label = ""
+
+
+def _facts(best: Option, site: Site, *, embeds: bool) -> Iterator[tuple[str, str]]:
+    engine = "ingle's own engine" if best.engine == "ingle" else "llama.cpp"
+    place = "the processor"
+    if best.device == "gpu":
+        place = f"the {site.room.gpu_name}"
+        if best.gpu_layers < best.layers:
+            place += f" with {best.gpu_layers} of {best.layers} layers"
+    yield "engine", f"{engine} on {place}"
+    if best.quantize == "nf4":
+        yield "weights", "put into four bits while they are loaded (quantize = nf4)"
+    cache = "" if embeds else f", KV cache in {best.kv_type}"
+    yield "context", f"{best.context:,} tokens{cache}"
+    if best.draft:
+        yield "guesses", f"of {best.draft}, where they are measured to pay"
+    yield "memory", _memory(best, site)
+    if best.speed is None:
+        yield "speed", "unknown: nobody tells how quick the memory of this device is"
+    elif embeds:
+        yield "speed", f"reads about {_rate(best.speed.prefill)} tokens/s"
+    else:
+        yield "speed", _speed(best)
+    if not best.exact:
+        yield "", "Guessed from its size; exact once it is here."
+
+
+def _memory(best: Option, site: Site) -> str:
+    parts = [f"{format_bytes(best.host_bytes)} of {format_bytes(site.room.host)} to be had"]
+    if best.gpu_bytes:
+        free = format_bytes(site.room.gpu or 0)
+        parts.insert(0, f"{format_bytes(best.gpu_bytes)} of {free} on the GPU")
+    return ", ".join(parts)
+
+
+def _speed(best: Option) -> str:
+    assert best.speed is not None
+    decode, full = best.speed.decode, best.speed.decode_full
+    return (
+        f"about {_rate(decode)} tokens/s ({_rate(full)} with a full context), "
+        f"prompts {_rate(best.speed.prefill)} tokens/s"
+    )
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:.1f}" if rate < 10 else f"{rate:,.0f}"
+
+
+def _explained(best: Option, width: int, paint: Paint) -> Iterator[str]:
+    yield paint.bold("How the numbers come about")
+    for line in [*best.memory, *(best.speed.arithmetic if best.speed else [])]:
+        yield from textwrap.wrap(
+            visible(line), width - 2, initial_indent="  ", subsequent_indent="      "
+        )
+    yield from _wrap(f"engine: {best.why}", width, "  ")
+
+
+def _alternative(option: Option, width: int, *, embeds: bool) -> Iterator[str]:
+    speed = ""
+    if option.speed and option.fits:
+        rate = option.speed.prefill if embeds else option.speed.decode
+        speed = f", {_rate(rate)} tokens/s"
+    size = format_bytes(option.host_bytes + option.gpu_bytes)
+    yield visible(f"  {option.model}  {option.quantization} · {size}{speed}")
+    yield from _wrap(visible(option.why_not), width, "    ")
+
+
+def _next_steps(survey: Survey, best: Option) -> Iterator[str]:
+    request = survey.request
+    if request.task != "embed":
+        flags = f" --for {request.need}" if request.need != "quality" else ""
+        flags += f" --task {request.task}" if request.task != "chat" else ""
+        flags += f" --context {request.context}" if request.context else ""
+        yield f"  ingle advise{flags} --apply   make it the default"
+    yield visible(f"  ingle {'run' if best.installed else 'pull'} {best.model}")
+
+
+def _wrap(text: str, width: int, indent: str = "") -> list[str]:
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

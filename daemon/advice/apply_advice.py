@@ -1,0 +1,59 @@
+"""Writing advice into `config.toml`, whose other lines and comments stay as they are."""
+
+from __future__ import annotations
+
+import tomllib
+
+from ingle.backends.advice.advise import Option
+
+from ..config_editing.document_path import CannotEdit
+from ..config_editing.toml_document import TOMLDocument
+from ..settings.config import Config, ConfigError
+from ..stores.atomic_file import write_atomically
+
+
+def apply_advice(option: Option, config: Config) -> dict[str, object]:
+    """Make the option what is loaded when nobody asks for anything else, and return what was set.
+
+    Raises `ConfigError` where the file cannot be changed; then it is as it was.
+    """
+    path = config.paths.config_file
+    settings = settings_of(option, config)
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        for name, value in settings.items():
+            text = TOMLDocument(text).changed((name,), value)
+        written = tomllib.loads(text)
+    except (CannotEdit, ValueError, OSError) as error:
+        raise _refusal(config, str(error)) from error
+    if any(written.get(name) != value for name, value in settings.items()):
+        raise _refusal(config, "a setting is written in a way that ingle does not change")
+    try:
+        write_atomically(path, text.encode())
+    except OSError as error:
+        raise _refusal(config, str(error.strerror)) from error
+    return settings
+
+
+def settings_of(option: Option, config: Config) -> dict[str, object]:
+    """The settings that make ingle load the option as it was advised."""
+    settings: dict[str, object] = {
+        "default_model": option.model,
+        "context": option.context,
+        "kv_type": str(option.kv_type),
+    }
+    if option.quantize != config.quantize:
+        settings["quantize"] = option.quantize
+    engine = "cuda" if option.engine == "ingle" else "llama.cpp"
+    if config.engine not in ("auto", engine):
+        settings["engine"] = "auto"
+    if config.gpu_layers == 0 and option.device == "gpu":
+        settings["gpu_layers"] = -1
+    return settings
+
+
+def _refusal(config: Config, reason: str) -> ConfigError:
+    return ConfigError(
+        f"{config.paths.config_file} was not changed: {reason.rstrip('.')}.",
+        "Write the settings into it by hand; `ingle advise --json` has them.",
+    )

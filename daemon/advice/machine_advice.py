@@ -1,0 +1,220 @@
+"""`survey`: advice for this machine, with the models there are and the speeds they make."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from ingle.backends.advice.advice_request import AdviceRequest, Candidate, MeasuredSpeed
+from ingle.backends.advice.advise import READING_SPEED, Advice, advise, calibrate
+from ingle.backends.advice.machine_capacity import Site, site_of
+from ingle.backends.advice.typical_model import typical_costs
+from ingle.backends.hardware.machine import Machine
+from ingle.backends.hardware.read_machine import read_machine
+from ingle.models.catalog import Catalog
+from ingle.models.store.model_store import ModelStore
+
+from ..benchmark.bench_report import BenchReport
+from ..cli.command_errors import CommandError
+from ..client.api_types import LoadedModel
+from ..client.daemon_client import DaemonClient
+from ..library.model_places import model_places
+from ..settings.config import Config
+from .advice_candidates import find_candidates, stored_candidate
+
+_SIZES = (1, 2, 4, 8, 14, 32, 70, 120)
+"""Billions of weights that models come in."""
+_BITS = 4.85
+_ALONE = ("baseline", "clients=1")
+"""The combinations of a bench that are one answer with the settings as they are."""
+_LEAST_WRITTEN = 128
+"""Tokens; fewer tell more of what else the machine did than of the machine."""
+_MOST_GUESSED = 0.1
+"""Of the tokens; with more, answers are quicker than the model is."""
+_MUCH_BETTER = 0.5
+"""Doublings of size that are worth a word."""
+_PRIVATE = (
+    "Every model here runs on this machine, and nothing of what you ask leaves it. "
+    "`ingle --temp` opens a chat that is not kept either."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survey:
+    """Advice with what it was found on; `notes` are sentences about what would change it."""
+
+    machine: Machine
+    site: Site
+    request: AdviceRequest
+    advice: Advice
+    notes: list[str] = field(default_factory=list[str])
+
+    def as_json(self) -> dict[str, Any]:
+        """All facts for programs."""
+        return {
+            "for": self.request.need,
+            "task": self.request.task,
+            "context": self.request.context,
+            "memory": {"host": self.site.room.host, "gpu": self.site.room.gpu},
+            **msgspec.to_builtins(self.advice),
+            "notes": self.notes,
+        }
+
+
+def survey(
+    config: Config,
+    request: AdviceRequest,
+    model: str | None = None,
+    benches: Sequence[BenchReport] = (),
+) -> Survey:
+    """Look at the machine, its models and its daemon, which need not run.
+
+    `benches` were measured here; with what loaded models made they correct predictions.
+    Raises `CommandError` and `ModelNotFound` for a `model` that cannot be weighed.
+    """
+    machine = read_machine(config.paths.models, config.paths.machine_facts)
+    catalog = Catalog.load()
+    store = ModelStore(config.paths.models, catalog, model_places(config, os.environ))
+    candidates = list(find_candidates(store.list(), catalog))
+    if model is not None:
+        candidates = [_only(model, candidates, store)]
+    loaded = _loaded(config)
+    site = site_of(
+        machine,
+        visible=os.environ.get("CUDA_VISIBLE_DEVICES"),
+        own=frozenset(each["pid"] for each in loaded if each["pid"]),
+        own_memory=sum(each["rss"] for each in loaded),
+    )
+    measured = [*measured_speeds(loaded), *_benched(benches)]
+    site = calibrate(site, candidates, measured)
+    return weigh_all(machine, site, candidates, request)
+
+
+def weigh_all(
+    machine: Machine, site: Site, candidates: list[Candidate], request: AdviceRequest
+) -> Survey:
+    """Advice and what would change it; a pure function."""
+    advice = advise(site, candidates, request)
+    notes = [
+        *_mending(machine, site, candidates, request, advice),
+        *_emptying(machine, site, candidates, request, advice),
+        *_larger(site, request),
+        *([_PRIVATE] if request.need == "privacy" else []),
+    ]
+    return Survey(machine=machine, site=site, request=request, advice=advice, notes=notes)
+
+
+def _mending(
+    machine: Machine,
+    site: Site,
+    candidates: list[Candidate],
+    request: AdviceRequest,
+    advice: Advice,
+) -> list[str]:
+    """What a GPU would do that no engine can use yet."""
+    if site.uses_gpu or not site.room.gpu_name:
+        return []
+    better = advise(site_of(machine, mended=True), candidates, request).best
+    if better is None or better.device == "cpu":
+        return []
+    rate = f" at about {better.speed.decode:.0f} tokens/s" if better.speed else ""
+    unknown = "" if better.speed else ", how quickly nobody knows before"
+    same = advice.best is not None and better.model == advice.best.model
+    what = f"the same model{rate}" if same else f"{better.model}{rate}"
+    return [
+        f"No engine here can use the {site.room.gpu_name}. With one that does, it would be "
+        f"{what}{unknown}: `ingle doctor` says how."
+    ]
+
+
+def _emptying(
+    machine: Machine,
+    site: Site,
+    candidates: list[Candidate],
+    request: AdviceRequest,
+    advice: Advice,
+) -> list[str]:
+    """What would fit if nothing else ran."""
+    empty = site_of(machine, visible=os.environ.get("CUDA_VISIBLE_DEVICES"), emptied=True)
+    better = advise(empty, candidates, request).best
+    worth = advice.best.worth if advice.best else float("-inf")
+    if better is None or better.worth < worth + _MUCH_BETTER:
+        return []
+    return [
+        f"With the memory that other programs hold, it would be {better.model}: "
+        f"`ingle doctor` says who holds it."
+    ]
+
+
+def _larger(site: Site, request: AdviceRequest) -> list[str]:
+    """Up to what size models of any maker run here."""
+    if request.task == "embed":
+        return []
+    fitting = 0
+    for size in _SIZES:
+        costs = typical_costs(
+            size * 10**9, int(size * 1e9 * _BITS / 8), request.context or 32768, tensor_type="Q4_K"
+        )
+        best = advise(site, [Candidate(name="any", costs=costs, exact=False)], request).best
+        if best is not None and best.speed and best.speed.decode >= READING_SPEED:
+            fitting = size
+    if not fitting:
+        return []
+    return [
+        f"Of models beyond the catalog (`ingle pull hf.co/OWNER/REPO:Q4_K_M`), those of up to "
+        f"about {fitting}B run here at reading speed in four to five bits."
+    ]
+
+
+def _only(reference: str, candidates: list[Candidate], store: ModelStore) -> Candidate:
+    """Raises `CommandError`, and `ModelError` for what cannot be read."""
+    entry = store.catalog.find(reference)
+    names = {reference, entry.full_name if entry is not None else reference}
+    found = next((each for each in candidates if each.name in names), None)
+    if found is None:
+        found = stored_candidate(store.resolve(reference))
+    if found is None:
+        raise CommandError(
+            f"{reference} cannot be weighed: nothing here reads its form.",
+            "`ingle list` shows the models that there are.",
+        )
+    return found
+
+
+def _loaded(config: Config) -> list[LoadedModel]:
+    """The models of the daemon, where one runs."""
+    client = DaemonClient(config.socket)
+    try:
+        return client.status()["models"] if client.answers() else []
+    except CommandError:
+        return []
+
+
+def measured_speeds(models: Iterable[LoadedModel]) -> Iterator[MeasuredSpeed]:
+    """What loaded models made, of those that wrote enough for it to mean something."""
+    for model in models:
+        written, guessed = model["completion_tokens_total"], model["accepted_tokens_total"]
+        if written >= _LEAST_WRITTEN and guessed <= _MOST_GUESSED * written:
+            yield MeasuredSpeed(
+                name=model["name"],
+                decode=float(model["decode_rate"]),
+                on_gpu=bool(model["layers"]) and model["layers_on_gpu"] >= model["layers"],
+            )
+
+
+def _benched(reports: Iterable[BenchReport]) -> Iterator[MeasuredSpeed]:
+    """One client's answers, where no guesses helped."""
+    for report in reports:
+        for each in report.measurements:
+            alone = each.name in _ALONE and not each.error and not each.acceptance
+            if alone and each.decode.runs:
+                yield MeasuredSpeed(
+                    name=report.model,
+                    decode=each.decode.median,
+                    on_gpu=not each.device.startswith("CPU"),
+                    tokens=report.prompt_tokens + report.answer_tokens // 2,
+                )

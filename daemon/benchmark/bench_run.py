@@ -1,0 +1,278 @@
+"""Loads a model in one way after another, asks it, and measures."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import psutil
+
+from ingle.backends.base.backend import (
+    Backend,
+    Delta,
+    Finished,
+    GenerateRequest,
+    LoadSpec,
+    ModelInfo,
+    SamplingParams,
+    Started,
+    TokenizeRequest,
+)
+from ingle.backends.base.errors import BackendError, OutOfMemory
+from ingle.models.errors import ModelError
+from ingle.models.fit.memory_needs import MemoryNeeds
+from ingle.models.metadata.stored_model import StoredModel
+
+from ..load_planning.load_planner import NO_DRAFT, LoadOptions, ModelPreparer, Preparation
+from ..machine.device_meters import DeviceMeters
+from ..machine.memory_reader import MIB, MemoryMeter
+from ..settings.config import Config
+from .bench_report import Measurement, Samples
+from .bench_variant import Combination
+
+OnStep = Callable[[str], None]
+
+_GREEDY = SamplingParams(temperature=0.0)
+_STARTS_APART = 7
+"""Tokens by which the prompts of two requests begin elsewhere: nothing of one serves the other."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload:
+    """What is asked of a model: `text` is cut into prompts."""
+
+    text: str
+    prompt_tokens: int = 512
+    answer_tokens: int = 128
+    runs: int = 5
+
+
+@dataclass
+class _Run:
+    """One run of all clients; seconds since it began."""
+
+    first_tokens: list[float] = field(default_factory=list[float])
+    ends: list[float] = field(default_factory=list[float])
+    prompt_tokens: int = 0
+    answer_tokens: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    joules: float | None = None
+
+    @property
+    def prefill(self) -> float:
+        return self.prompt_tokens / max(self.first_tokens)
+
+    @property
+    def decode(self) -> float:
+        later = self.answer_tokens - len(self.first_tokens)
+        return later / max(1e-9, max(self.ends) - min(self.first_tokens))
+
+    @property
+    def joules_a_token(self) -> float | None:
+        return None if self.joules is None else self.joules / self.answer_tokens
+
+
+class BenchRunner:
+    """Measures combinations of one model; those with the same load share it."""
+
+    def __init__(
+        self,
+        model: StoredModel,
+        config: Config,
+        workload: Workload,
+        *,
+        resolve: Callable[[str], StoredModel],
+        create_backend: Callable[[LoadSpec], Backend],
+        on_step: OnStep,
+        draft: str | None = None,
+    ) -> None:
+        self._model = model
+        self._config = config
+        self._workload = workload
+        self._resolve = resolve
+        self._create_backend = create_backend
+        self._on_step = on_step
+        self._draft = draft
+        self._memory = MemoryMeter()
+        self._meters = DeviceMeters()
+
+    async def measure(self, combinations: Sequence[Combination]) -> list[Measurement]:
+        """In their order; what cannot be measured has its reason."""
+        done: list[Measurement] = []
+        for _, group in groupby(combinations, key=lambda combination: combination.load):
+            done += await self._measure_group(list(group))
+        return done
+
+    async def _measure_group(self, group: Sequence[Combination]) -> list[Measurement]:
+        most = max(group, key=lambda combination: combination.clients)
+        try:
+            prepared = await asyncio.to_thread(self._prepare, most)
+        except (BackendError, ModelError) as error:
+            # What is too much for many clients at once may go for fewer.
+            rest = [combination for combination in group if combination.clients < most.clients]
+            fewer = {m.name: m for m in await self._measure_group(rest)} if rest else {}
+            return [fewer.get(c.name) or _failed(c, error.message) for c in group]
+        if most.wants_draft and prepared.spec.draft_path is None:
+            reason = "There is no draft model; name one with --draft."
+            return [_failed(combination, reason) for combination in group]
+        return await self._measure_prepared(group, prepared, most.clients)
+
+    async def _measure_prepared(
+        self, group: Sequence[Combination], prepared: Preparation, clients: int
+    ) -> list[Measurement]:
+        done: list[Measurement] = []
+        try:
+            backend = self._create_backend(prepared.spec)
+            began = time.monotonic()
+            try:
+                self._on_step(f"{group[0].name}: loading")
+                info = await backend.start()
+                loaded = time.monotonic() - began
+                prompts = await self._prompts(backend, clients)
+                for c in group:
+                    done.append(
+                        await self._measure_one(c, backend, info, prepared, prompts, loaded)
+                    )
+            finally:
+                await backend.stop()
+        except (BackendError, ModelError) as error:
+            # What was measured before stays.
+            done += [_failed(combination, error.message) for combination in group[len(done) :]]
+        return done
+
+    def _prepare(self, combination: Combination) -> Preparation:
+        config = combination.configure(self._config)
+        room = self._workload.prompt_tokens + self._workload.answer_tokens + 2 * _STARTS_APART
+        options = LoadOptions(
+            context=room * combination.clients,
+            draft=self._draft if combination.wants_draft else NO_DRAFT,
+        )
+        available = _within_limits(self._memory().usable, config)
+        prepared = ModelPreparer(config, self._resolve)(self._model, options, available=available)
+        if not prepared.needs.fits_in(available):
+            raise OutOfMemory(
+                f"It needs {_in_words(prepared.needs)}, and {_in_words(available)} can be had now. "
+                "Loaded models hold memory, too: `ingle ps` lists them."
+            )
+        return prepared
+
+    async def _prompts(self, backend: Backend, clients: int) -> list[list[int]]:
+        """A prompt for each request of all runs and of the one before them."""
+        work = self._workload
+        found = await backend.tokenize(TokenizeRequest(id="prompts", text=work.text))
+        tokens = found.token_ids
+        wanted = work.prompt_tokens + _STARTS_APART * clients * (work.runs + 1)
+        tokens = tokens * -(-wanted // len(tokens))
+        starts = range(0, _STARTS_APART * clients * (work.runs + 1), _STARTS_APART)
+        return [tokens[start : start + work.prompt_tokens] for start in starts]
+
+    async def _measure_one(
+        self,
+        combination: Combination,
+        backend: Backend,
+        info: ModelInfo,
+        prepared: Preparation,
+        prompts: Sequence[list[int]],
+        loaded: float,
+    ) -> Measurement:
+        clients = combination.clients
+        runs: list[_Run] = []
+        for number in range(self._workload.runs + 1):  # the first one warms up
+            which = f"run {number} of {self._workload.runs}" if number else "warming up"
+            self._on_step(f"{combination.name}: {which}")
+            batch = prompts[number * clients : (number + 1) * clients]
+            runs.append(await self._run(backend, batch))
+        runs = runs[1:]
+        drafted = sum(run.drafted for run in runs)
+        joules = [run.joules_a_token for run in runs]
+        resident, gpu = self._held(backend)
+        return Measurement(
+            name=combination.name,
+            engine=info.engine,
+            device=info.device,
+            reason=prepared.reason,
+            prefill=Samples([run.prefill for run in runs]),
+            decode=Samples([run.decode for run in runs]),
+            first_token=Samples([max(run.first_tokens) for run in runs]),
+            joules=None if None in joules else Samples([j for j in joules if j is not None]),
+            acceptance=sum(run.accepted for run in runs) / drafted if drafted else None,
+            load_seconds=loaded,
+            predicted_bytes=prepared.needs.host + prepared.needs.gpu,
+            memory_bytes=resident,
+            gpu_bytes=gpu,
+        )
+
+    async def _run(self, backend: Backend, prompts: Sequence[list[int]]) -> _Run:
+        run = _Run()
+        before = await asyncio.to_thread(self._joules)
+        began = time.monotonic()
+        await asyncio.gather(
+            *(self._ask(backend, f"r{n}", prompt, began, run) for n, prompt in enumerate(prompts))
+        )
+        after = await asyncio.to_thread(self._joules)
+        run.joules = None if before is None or after is None else after - before
+        return run
+
+    async def _ask(
+        self, backend: Backend, name: str, prompt: list[int], began: float, run: _Run
+    ) -> None:
+        request = GenerateRequest(
+            id=name,
+            prompt=prompt,
+            sampling=_GREEDY,
+            max_tokens=self._workload.answer_tokens,
+            ignore_eos=True,
+            private=True,
+        )
+        first = True
+        async for event in backend.generate(request):
+            now = time.monotonic() - began
+            if isinstance(event, Started):
+                run.prompt_tokens += event.prompt_tokens - event.cached_tokens
+            elif isinstance(event, Delta) and first:
+                first = False
+                run.first_tokens.append(now)
+            elif isinstance(event, Finished):
+                if first:  # tokens that stand for no text
+                    run.first_tokens.append(now)
+                run.ends.append(now)
+                run.answer_tokens += event.completion_tokens
+                run.drafted += event.drafted_tokens
+                run.accepted += event.accepted_tokens
+
+    def _joules(self) -> float | None:
+        """Of all devices that have a meter; None where none has."""
+        counted = [device.joules for device in self._meters.read() if device.joules is not None]
+        return sum(counted) if counted else None
+
+    def _held(self, backend: Backend) -> tuple[int, int]:
+        """Bytes that the worker has in memory, its mapped file included, and on the GPU."""
+        pid = backend.pid
+        if pid is None:
+            return 0, 0
+        try:
+            resident = int(psutil.Process(pid).memory_info().rss)
+        except psutil.Error:
+            resident = 0
+        return resident, self._memory().gpu_processes.get(pid, 0)
+
+
+def _within_limits(free: MemoryNeeds, config: Config) -> MemoryNeeds:
+    """What the owner lets models take of what is free; 0 is no limit."""
+    return MemoryNeeds(
+        min(free.host, config.memory_limit or free.host),
+        min(free.gpu, config.vram_limit or free.gpu),
+    )
+
+
+def _in_words(needs: MemoryNeeds) -> str:
+    gpu = f" and {max(0, needs.gpu) // MIB} MiB of GPU memory" if needs.gpu > 0 else ""
+    return f"{max(0, needs.host) // MIB} MiB{gpu}"
+
+
+def _failed(combination: Combination, reason: str) -> Measurement:
+    return Measurement(name=combination.name, error=reason)

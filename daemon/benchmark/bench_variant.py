@@ -1,0 +1,99 @@
+"""Ways of running a model: a baseline, and what differs from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+from ..settings.config import Config
+
+AXES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "clients": ("1", "4", "8"),
+        "engine": ("auto", "llama.cpp", "cuda"),
+        "kv": ("f16", "q8_0", "q4_0"),
+        "flash": ("on", "off"),
+        "quantize": ("none", "nf4"),
+        "speculation": ("off", "ngram", "draft"),
+    }
+)
+"""What can be varied, with the values that are tried; the first is the baseline's."""
+_SETTINGS = MappingProxyType(
+    {"kv": "kv_type", "flash": "flash_attention"}
+    | {name: name for name in ("engine", "quantize", "speculation")}
+)
+_MOST_CLIENTS = 64
+
+
+class WrongCombination(ValueError):
+    """Words that are no combination; the text says which."""
+
+
+@dataclass(frozen=True)
+class Combination:
+    """Values by axis; an axis that is left out has the value of the settings."""
+
+    values: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What it is called in tables and files: the same for the same values."""
+        return " ".join(f"{axis}={value}" for axis, value in self.values) or "baseline"
+
+    @property
+    def wants_draft(self) -> bool:
+        """Whether a draft model is to guess."""
+        return ("speculation", "draft") in self.values
+
+    @property
+    def clients(self) -> int:
+        """Requests at the same time."""
+        return int(dict(self.values).get("clients", "1"))
+
+    def configure(self, config: Config) -> Config:
+        """The settings under which the model is loaded; nothing of it is kept on the disk."""
+        changes: dict[str, Any] = {"kv_disk": 0, "kv_memory": 0}
+        changes |= {_SETTINGS[axis]: value for axis, value in self.values if axis in _SETTINGS}
+        return replace(config, slots=max(config.slots, self.clients), **changes)
+
+    @property
+    def load(self) -> tuple[tuple[str, str], ...]:
+        """Equal for those that one loaded model serves."""
+        return tuple(pair for pair in self.values if pair[0] in _SETTINGS)
+
+
+def parse_combination(text: str) -> Combination:
+    """`kv=q8_0 clients=4`, in whatever order; raises `WrongCombination`."""
+    values: dict[str, str] = {}
+    for word in text.replace(",", " ").split():
+        axis, equals, value = word.partition("=")
+        if not equals or axis not in AXES:
+            raise WrongCombination(f"{word!r} is not one of {', '.join(AXES)} with a value.")
+        _check(axis, value)
+        values[axis] = value
+    return Combination(tuple((axis, values[axis]) for axis in AXES if axis in values))
+
+
+def varied(axes: Sequence[str], drafts: bool) -> list[Combination]:
+    """The baseline, then each other value of each axis alone; raises `WrongCombination`.
+
+    Speculation with a draft model is left out where none is known.
+    """
+    found = [Combination()]
+    for axis in axes:
+        if axis not in AXES:
+            raise WrongCombination(f"{axis!r} is not one of {', '.join(AXES)}.")
+        for value in AXES[axis][1:]:
+            if (axis, value) != ("speculation", "draft") or drafts:
+                found.append(Combination(((axis, value),)))
+    return sorted(found, key=lambda combination: bool(combination.load))  # the baseline's together
+
+
+def _check(axis: str, value: str) -> None:
+    if axis == "clients":
+        if not value.isdecimal() or not 1 <= int(value) <= _MOST_CLIENTS:
+            raise WrongCombination(f"clients is a number from 1 to {_MOST_CLIENTS}.")
+    elif value not in AXES[axis]:
+        raise WrongCombination(f"{axis} is one of {', '.join(AXES[axis])}, not {value!r}.")

@@ -1,0 +1,1 @@
+"""Commands that talk: chat, run, and what is kept of chats."""

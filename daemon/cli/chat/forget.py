@@ -1,0 +1,59 @@
+"""`ingle forget`: what is kept on this machine, and its end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from ...settings.config import load_config
+from ..command_errors import UsageError
+from ..command_parser import CommandParser
+
+EXAMPLES = """\
+  ingle forget --list                   what is kept, where, and for how long
+  ingle forget chat 01a1fb1e            one chat; `ingle chats` lists them
+  ingle forget chat resp_58c1…          a conversation of /v1/responses
+  ingle forget --since 2h               all that was used in the last two hours
+  ingle forget --before 2026-01-31      all that was last used before that day
+  ingle forget --all --dry-run          what would go
+  ingle forget --all --place kv         only what models computed"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """List or erase; raises `CommandError`."""
+    options = _parser().parse_intermixed_args(arguments)
+    config = load_config(os.environ)
+    config.paths.check_private()
+    from .forget_workflow import forget, list_places
+
+    if options.list:
+        return list_places(config, as_json=options.json)
+    if bool(options.ids) != (options.deed == "chat"):
+        raise UsageError("Which chat?", "`ingle forget chat ID`; `ingle chats` lists them.")
+    return forget(config, options)
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        "forget",
+        "Erase what is kept of chats: one chat, by time, or all. Settings, keys,\n"
+        "models and measurements hold no words of people, and stay.",
+        examples=EXAMPLES,
+    )
+    parser.add_argument("deed", nargs="?", choices=["chat"], metavar="chat")
+    parser.add_argument(
+        "ids", nargs="*", metavar="ID", help="a chat's first digits, or resp_…, file-…, batch_…"
+    )
+    parser.add_argument("--list", action="store_true", help="list what is kept; erase nothing")
+    parser.add_argument("--all", action="store_true", help="everything that holds words of people")
+    parser.add_argument(
+        "--since", metavar="TIME", help='used from then on: "2h" (ago), a day, 2026-01-31T18:00'
+    )
+    parser.add_argument("--before", metavar="TIME", help="last used before then")
+    parser.add_argument(
+        "--place", action="append", default=[], metavar="PLACE", help="only this place of --list"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="say what would go; erase nothing")
+    parser.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    parser.add_json()
+    return parser

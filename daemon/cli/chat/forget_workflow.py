@@ -1,0 +1,220 @@
+"""What `ingle forget` does: the list, the plan, the question, and the deed."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ...retention.chat_eraser import COPIES, ChatEraser, ForgottenChat
+from ...retention.data_inventory import PLACES, measure
+from ...retention.erasure import CHATS, Erased, places_for
+from ...retention.erasure_selection import Selection
+from ...retention.forget_request import BadSelection, ForgetRequest, Forgotten, check
+from ...settings.config import Config
+from ...terminal.terminal_output import (
+    format_bytes,
+    format_table,
+    print_json,
+    say,
+    table_columns,
+    visible,
+)
+from ..command_errors import CommandError, UsageError
+from .erasure_target import Target, open_target
+from .time_parsing import moment
+
+if TYPE_CHECKING:
+    from ingle.tui.history.history_store import HistoryStore
+
+_API_IDS = ("resp_", "file-", "batch_")
+_SHOWN_CHATS = 5
+
+
+def list_places(config: Config, *, as_json: bool) -> int:
+    """Print what is kept, place by place."""
+    places = [measure(place, config) for place in PLACES]
+    if as_json:
+        print_json({"places": [msgspec.to_builtins(place) for place in places]})
+        return 0
+    rows = [
+        [place.name, str(place.count), format_bytes(place.bytes), place.kept_for]
+        for place in places
+    ]
+    headers = ("PLACE", "FILES", "SIZE", "KEPT")
+    print(format_table(headers, rows, right="FILES SIZE", columns=table_columns()))
+    for place in places:
+        print(f"\n{place.name}: {place.what}.\n  {visible(place.path)}")
+        if place.other:
+            print(f"  {place.other}")
+    say("\nAnswers that a chat may come back for are in the daemon's memory for ten minutes.")
+    return 0
+
+
+def forget(config: Config, options: Namespace) -> int:
+    """Ask, erase, and say what went; raises `CommandError`."""
+    request = ForgetRequest(
+        all=options.all,
+        ids=options.ids,
+        since=moment(options.since),
+        before=moment(options.before),
+        places=options.place,
+    )
+    from ingle.tui.history.database.history_errors import HistoryError
+
+    try:
+        check(request)
+        return _Forgetting(config, request).run(options)
+    except BadSelection as error:
+        raise UsageError(
+            error.message, error.hint or "`ingle forget --help` shows how; `--list` what there is."
+        ) from error
+    except HistoryError as error:
+        raise CommandError(error.message, error.hint) from error
+
+
+class _Forgetting:
+    """One command: what it would erase, a question, and the deed."""
+
+    def __init__(self, config: Config, request: ForgetRequest) -> None:
+        self._config = config
+        self._request = request
+        self._selection = Selection(
+            ids=frozenset(request.ids), since=request.since, before=request.before
+        )
+
+    def run(self, options: Namespace) -> int:
+        """0 where something went or there was nothing; 1 where no id is known."""
+        with ExitStack() as stack:
+            target = stack.enter_context(open_target(self._config))
+            eraser = self._open_chats(stack)
+            chats = self._find_chats(eraser)
+            requests = self._requests(chats)
+            plan = self._ask(target, requests, dry_run=True)
+            planned = _counted(chats) + _copies(eraser, self._selection) + plan.erased
+            if self._request.ids and not planned:
+                raise CommandError(
+                    f"Nothing is kept of {', '.join(self._request.ids)}.",
+                    "`ingle chats` lists the chats; ids of the API count whole.",
+                )
+            # A daemon may hold in memory what is on no disk.
+            by_memory = target.has_memory and not self._request.ids
+            if options.dry_run or not (planned or by_memory):
+                _print(Forgotten(dry_run=True, erased=planned), chats, options)
+                return 0
+            if not options.yes:
+                _print(Forgotten(dry_run=True, erased=planned), chats, options, asking=True)
+                _confirm()
+            done = list[Erased]()
+            if eraser is not None:
+                done += eraser.erase(chats, self._selection)
+            answer = self._ask(target, requests, dry_run=False)
+            left = answer.left + self._left(eraser)
+            report = msgspec.structs.replace(answer, erased=done + answer.erased, left=left)
+            _print(report, chats, options)
+        return 0
+
+    def _open_chats(self, stack: ExitStack) -> ChatEraser | None:
+        wanted = {place.name for place in places_for(self._selection, self._request.places)}
+        names = [name for name in self._request.ids if not name.startswith(_API_IDS)]
+        if CHATS not in wanted or (self._request.ids and not names):
+            return None
+        if not any(self._config.paths.chats.glob("history*")):
+            return None
+        eraser = ChatEraser(self._config.paths.chats, _unlock)
+        stack.callback(eraser.close)
+        return eraser
+
+    def _find_chats(self, eraser: ChatEraser | None) -> list[ForgottenChat]:
+        if eraser is None:
+            return []
+        chats = eraser.find(self._selection)
+        for name in self._selection.ids:
+            if sum(chat.id.startswith(name) for chat in chats) > 1:
+                raise CommandError(
+                    f"More than one chat begins with {name}.", "`ingle chats` lists them."
+                )
+        return chats
+
+    def _requests(self, chats: list[ForgottenChat]) -> list[ForgetRequest]:
+        """What the daemon is asked, or does the work of where none runs."""
+        if not self._request.ids:
+            return [self._request]
+        requests: list[ForgetRequest] = []
+        names = [name for name in self._request.ids if name.startswith(_API_IDS)]
+        if names:
+            requests.append(msgspec.structs.replace(self._request, ids=names))
+        if chats:
+            # What was computed for a chat has no name of it, but cannot be older.
+            since = min(chat.created for chat in chats)
+            requests.append(ForgetRequest(since=since, places=["kv", "memory"]))
+        return requests
+
+    def _ask(self, target: Target, requests: list[ForgetRequest], *, dry_run: bool) -> Forgotten:
+        erased, unloaded, left = list[Erased](), list[str](), list[str]()
+        for request in requests:
+            answer = target.forget(msgspec.structs.replace(request, dry_run=dry_run))
+            erased += answer.erased
+            unloaded += answer.unloaded
+            left += answer.left
+        return Forgotten(dry_run=dry_run, erased=erased, unloaded=unloaded, left=left)
+
+    def _left(self, eraser: ChatEraser | None) -> list[str]:
+        if eraser is None:
+            return []
+        return [
+            f"{name}, set aside as damaged, may hold chats: `ingle forget --all` erases it."
+            for name in eraser.damaged()
+        ]
+
+
+def _counted(chats: list[ForgottenChat]) -> list[Erased]:
+    return [Erased(place=CHATS, what="chats", count=len(chats))] if chats else []
+
+
+def _copies(eraser: ChatEraser | None, selection: Selection) -> list[Erased]:
+    """Copies of the database that would go without any chat in it."""
+    count = len(eraser.copies(selection)) if eraser is not None and not selection.ids else 0
+    return [Erased(place=CHATS, what=COPIES, count=count)] if count else []
+
+
+def _unlock(store: HistoryStore) -> None:
+    from ingle.tui.plain.passphrase_prompt import unlock
+
+    unlock(store)
+
+
+def _confirm() -> None:
+    if not sys.stdin.isatty():
+        raise CommandError("Nothing was erased.", "`--yes` erases without asking.")
+    say("Erase this? There is no way back. [y/N] ")
+    if input().strip().lower() not in {"y", "yes"}:
+        raise CommandError("Nothing was erased.")
+
+
+def _print(
+    report: Forgotten, chats: list[ForgottenChat], options: Namespace, *, asking: bool = False
+) -> None:
+    if options.json and not asking:
+        print_json(msgspec.to_builtins(report))
+        return
+    out = say if asking else print
+    if not report.erased and not report.unloaded:
+        where = "on the disk; loaded models will be unloaded, so that they forget" if asking else ""
+        out(f"There is nothing to erase {where}".rstrip() + ".")
+    verb = "Would erase" if report.dry_run else "Erased"
+    for erased in report.erased:
+        size = f", {format_bytes(erased.bytes)}" if erased.bytes else ""
+        out(f"{verb} {erased.count:6} × {erased.place}: {erased.what}{size}")
+    if report.dry_run:
+        for chat in chats[:_SHOWN_CHATS]:
+            out(visible(f"  {chat.id[:12]}  {chat.title or '(no title)'}"))
+        if len(chats) > _SHOWN_CHATS:
+            out(f"  and {len(chats) - _SHOWN_CHATS} more chats")
+    if report.unloaded:
+        out(f"Unloaded {', '.join(report.unloaded)}: what they held in memory is gone.")
+    for sentence in report.left:
+        out(visible(sentence))

@@ -1,0 +1,77 @@
+"""One answer, streamed from the daemon."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import cast
+
+from ...client.api_types import Finished, Route
+from ...client.daemon_client import DaemonClient, JsonObject
+from ...terminal.terminal_output import say
+from ..command_errors import CommandError, ConnectionLost
+from ..progress_report import ProgressReport
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A whole answer, by the model that really gave it; `route` tells where a policy sent it."""
+
+    model: str
+    text: str
+    finished: Finished
+    route: Route | None = None
+
+
+def generate(client: DaemonClient, request: JsonObject, write: Callable[[str], None]) -> Answer:
+    """Run `request` and hand each new piece of text to `write`; raises `CommandError`.
+
+    Whatever else ends this early (Ctrl-C, a reader that went away) cancels the generation, which
+    would otherwise go on without us.
+    """
+    created = client.post("/ingle/v1/generations", request)
+    path = f"/ingle/v1/generations/{created['id']}"
+    try:
+        return _follow(client, path, created["model"], write)
+    except CommandError:
+        raise
+    except BaseException:
+        # The daemon may be what went away; there is nothing left to cancel then.
+        with suppress(CommandError):
+            client.post(f"{path}/cancel", {}, timeout=5.0)
+        raise
+
+
+def _follow(client: DaemonClient, path: str, model: str, write: Callable[[str], None]) -> Answer:
+    report = ProgressReport()
+    pieces: list[str] = []
+    thought = 0
+    route: Route | None = None
+    try:
+        for name, data in client.events("GET", f"{path}/events"):
+            match name:
+                case "loading":
+                    report.show_loading(data["model"], data["fraction"])
+                case "route":
+                    report.erase()
+                    route = cast("Route", data)
+                    if route["provider"]:
+                        model = f"{route['provider']}/{route['model']}"
+                        say(f"Answered by {model}, not on this machine. {route['reason']}")
+                case "reasoning":
+                    thought += data["tokens"]
+                    report.show_step(f"Thinking, {thought} tokens")
+                case "delta":
+                    report.erase()
+                    pieces.append(data["text"])
+                    write(data["text"])
+                case "finished":
+                    return Answer(model, "".join(pieces), cast("Finished", data), route)
+                case _:  # `started`, and what later versions may add
+                    report.erase()
+    finally:
+        report.erase()
+    raise ConnectionLost(
+        "The daemon ended the stream before the answer was complete.", "Try again."
+    )

@@ -1,0 +1,35 @@
+"""`moment`: times as people type them."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime
+
+from ...settings.setting_parsers import InvalidSetting, parse_duration
+from ..command_errors import UsageError
+
+
+def moment(text: str | None) -> float | None:
+    """Unix seconds of "2h" (ago), "2026-01-31" or "2026-01-31T18:00", in this machine's time zone.
+
+    Raises `UsageError`.
+    """
+    if text is None:
+        return None
+    try:
+        return datetime.fromisoformat(text.strip()).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return time.time() - _ago(text)
+
+
+def _ago(text: str) -> float:
+    """Seconds of "2h"; a bare number would leave open what it counts."""
+    try:
+        ago = parse_duration(text)
+    except InvalidSetting:
+        ago = -1.0
+    if ago < 0 or text.strip().replace(".", "").isdigit():
+        raise UsageError(
+            f"'{text}' is no time.", 'Write "2h" or "7d" for that long ago, or 2026-01-31T18:00.'
+        )
+    return ago

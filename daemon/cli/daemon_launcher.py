@@ -1,0 +1,210 @@
+"""Starting the daemon in the background for a command that needs it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..client.daemon_client import DaemonClient
+from ..settings.config import Config
+from ..stores.log_files import open_log
+from ..terminal.terminal_output import say
+from .command_errors import CommandError, ConnectionLost, DaemonUnreachable
+from .server.version import installed_version
+
+SERVE = (sys.executable, "-P", "-m", "ingle.daemon.main", "serve", "--tcp-optional")
+"""`-P` keeps the working folder off the path, where our own folders could hide other packages.
+
+Our own commands need the unix socket only, so another program on the port must not stop them.
+"""
+
+START_TIMEOUT = 15.0
+POLL_INTERVAL = 0.02
+SHOWN_LOG_LINES = 8
+
+
+def ensure_daemon(
+    config: Config,
+    *,
+    say: Callable[[str], None] = say,
+    command: tuple[str, ...] = SERVE,
+    timeout: float = START_TIMEOUT,
+) -> DaemonClient:
+    """A client of the daemon that runs, started here when none does; raises `CommandError`.
+
+    Any number of commands may call this at once: one starts the daemon, the others wait for it.
+    """
+    client = DaemonClient(config.socket)
+    if client.answers() and not _may_be_replaced(client, say):
+        return client
+    config.paths.make_private()
+    deadline = time.monotonic() + timeout
+    with _start_lock(config.paths.runtime / "start.lock", deadline):
+        # Another command may have done it meanwhile.
+        if client.answers() and _may_be_replaced(client, lambda _: None):
+            from .server.stop import stop
+
+            say("Nobody uses the old one: it ends, and the new one starts.")
+            stop(config)  # does nothing where it has ended by itself
+            deadline = time.monotonic() + timeout
+        # A lock that is held without a socket is a daemon that starts by hand, or one that ends.
+        while not client.answers():
+            if not _is_locked(config.paths.lock):
+                pid = _start(config, client, command, deadline)
+                if pid is not None:
+                    say(f"Started the ingle daemon (pid {pid}).")
+                    _tell_of_taken_port(config, client, say)
+                break
+            _pause_until(deadline, config)
+    return client
+
+
+def running_daemon(config: Config) -> DaemonClient | None:
+    """A client of the daemon if it runs; raises `CommandError` when it does not answer."""
+    client = DaemonClient(config.socket)
+    return client if client.answers() else None
+
+
+def _tell_of_taken_port(config: Config, client: DaemonClient, say: Callable[[str], None]) -> None:
+    """Commands do well without TCP, but an editor would find nobody, or the other program."""
+    if config.port >= 0 and client.status()["address"] is None:
+        say(f"Another program has port {config.port}: only ingle's own commands reach the daemon.")
+        say("For editors set INGLE_PORT to a free one (0 takes any), then `ingle stop`.")
+
+
+def _may_be_replaced(client: DaemonClient, say: Callable[[str], None]) -> bool:
+    """Whether the daemon is older than this command, and nobody uses it.
+
+    One that is newer is another installation's, and stays. One that ends just now is replaced, too.
+    """
+    installed = installed_version()
+    try:
+        status = client.status()
+        running = status["version"]
+        if running == installed:
+            return False
+        pulls = client.pulls()
+    except (ConnectionLost, DaemonUnreachable):
+        return True
+    say(f"The running daemon is ingle {running}, this command is {installed}.")
+    busy = any(model["running"] or model["waiting"] for model in status["models"])
+    if _number(running) < _number(installed) and not busy and not pulls:
+        return True
+    say("`ingle stop` ends the old one; the next command starts the new one.")
+    return False
+
+
+def _number(version: str) -> tuple[int, ...]:
+    """The digits of "0.10.2" for comparing; what is behind them does not count."""
+    return tuple(map(int, re.findall(r"\d+", version.partition("+")[0])[:3]))
+
+
+def _pause_until(deadline: float, config: Config) -> None:
+    if time.monotonic() > deadline:
+        raise CommandError(
+            f"A daemon holds {config.paths.lock}, but does not answer on {config.socket}.",
+            f"Its log is in {config.paths.log}; end its process if it hangs.",
+        )
+    time.sleep(POLL_INTERVAL)
+
+
+@contextmanager
+def _start_lock(path: Path, deadline: float) -> Generator[None, None, None]:
+    """One starter at a time; the lock goes with the process that holds it."""
+    import fcntl
+
+    with path.open("ab") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise CommandError(
+                        "Another command has been starting the daemon for too long.",
+                        f"Look for a process that holds {path}.",
+                    ) from None
+                time.sleep(POLL_INTERVAL)
+        yield
+
+
+def _start(
+    config: Config, client: DaemonClient, command: tuple[str, ...], deadline: float
+) -> int | None:
+    """Start the daemon and wait until it answers; None when one started by hand was faster."""
+    log = config.paths.log
+    try:
+        file = open_log(log)
+    except OSError as error:
+        raise CommandError(
+            f"The daemon's log {log} cannot be written: {error.strerror}.",
+            "Make room for it, or set INGLE_HOME to a folder of your own.",
+        ) from error
+    with file as output:
+        start_of_log = output.tell()
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=os.sep,  # it must not keep a folder busy, nor find packages in one
+            env=_environment(),
+            start_new_session=True,
+        )
+    # A chat may outlive the daemon it started; without a waiter that would stay a zombie.
+    threading.Thread(target=process.wait, daemon=True).start()
+    while time.monotonic() < deadline:
+        if client.answers(timeout=max(1.0, deadline - time.monotonic())):
+            return process.pid if process.poll() is None else None
+        if process.poll() is not None and not _is_locked(config.paths.lock):
+            if client.answers():  # the faster one came up between the two looks
+                return None
+            raise CommandError(
+                f"The daemon ended while it started (exit status {process.returncode}).",
+                f"{_last_words(log, start_of_log)}\nThe whole log is in {log}.".lstrip(),
+            )
+        time.sleep(POLL_INTERVAL)
+    raise CommandError(
+        f"The daemon (pid {process.pid}) started, but does not answer on {config.socket}.",
+        f"Its log is in {log}.",
+    )
+
+
+def _environment() -> dict[str, str]:
+    """The daemon's environment: it starts in another folder, so a relative home is spelt out."""
+    environment = dict(os.environ)
+    if home := environment.get("INGLE_HOME"):
+        environment["INGLE_HOME"] = str(Path(home).expanduser().absolute())
+    return environment
+
+
+def _is_locked(path: Path) -> bool:
+    """True while some daemon holds its lock, even if it does not listen yet."""
+    import fcntl
+
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except BlockingIOError:
+        return True
+    return False
+
+
+def _last_words(log: Path, start: int) -> str:
+    """The last lines that the daemon printed since `start`, or why there are none."""
+    with log.open("rb") as file:
+        file.seek(start)
+        lines = file.read().decode("utf-8", "replace").splitlines()
+    if not lines and shutil.disk_usage(log.parent).free == 0:
+        return f"The disk that holds {log.parent} is full."
+    return "\n".join(line for line in lines[-SHOWN_LOG_LINES:] if line.strip())

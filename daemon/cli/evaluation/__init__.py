@@ -1,0 +1,1 @@
+"""Commands that measure models: bench, eval, verify, advise."""

@@ -1,0 +1,120 @@
+"""`ingle advise`: which model to run here, how, and how quick that would be."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...settings.config import Config, load_config
+from ...terminal.terminal_colors import Paint
+from ...terminal.terminal_output import print_json, say, visible
+from ...terminal.unsafe_characters import with_colours_only
+from ..command_errors import CommandError, UsageError
+from ..command_parser import CommandParser
+
+if TYPE_CHECKING:
+    from ingle.backends.advice.advice_request import AdviceRequest
+    from ingle.backends.advice.advise import Advice
+
+    from ...benchmark.bench_report import BenchReport
+
+NEEDS = ("quality", "latency", "memory", "privacy", "batch")
+TASKS = ("chat", "code", "embed")
+EXAMPLES = """\
+  ingle advise
+  ingle advise --for latency --task code
+  ingle advise --context 32768 --explain
+  ingle advise --for quality --apply     make it the default"""
+_COLUMNS_OF_FILES = 80
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print what would be best; 1 where nothing fits."""
+    options = _parse(arguments)
+    config = load_config(os.environ)
+    from ingle.backends.advice.advice_request import AdviceRequest
+
+    from ...advice.machine_advice import survey
+    from ...benchmark.saved_reports import KeptReports
+
+    request = AdviceRequest(need=options.need, task=options.task, context=options.context)
+    benches = [*KeptReports(config.paths.benches).all(), *map(_bench, options.bench)]
+    found = survey(config, request, options.model, benches)
+    if options.json:
+        print_json(found.as_json())
+    else:
+        from ...advice.advice_text import advice_text
+
+        columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _COLUMNS_OF_FILES
+        text = advice_text(found, columns, Paint.for_output(), explain=options.explain)
+        print(with_colours_only(text))
+    if found.advice.best is None:
+        return 1
+    if options.apply:
+        _apply(found.advice, request, config)
+    return 0
+
+
+def _parse(arguments: Sequence[str]) -> Namespace:
+    parser = CommandParser(
+        "advise",
+        "Say which model to run on this machine for a need, with what context and\n"
+        "KV cache, on which engine, and how quick that would be. Nothing is loaded.",
+        examples=EXAMPLES,
+    )
+    parser.add_argument("model", nargs="?", help="weigh only this model, which must be here")
+    parser.add_argument("--for", dest="need", choices=NEEDS, default="quality", help="the need")
+    parser.add_argument("--task", choices=TASKS, default="chat", help="what the model is for")
+    parser.add_argument(
+        "--context", type=int, default=0, metavar="N", help="tokens of context that are needed"
+    )
+    parser.add_argument(
+        "--bench",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="correct predictions by what `ingle bench --save FILE` measured here",
+    )
+    parser.add_argument("--explain", action="store_true", help="print how each number comes about")
+    parser.add_argument("--apply", action="store_true", help="write it into config.toml")
+    parser.add_json()
+    options = parser.parse_args(arguments)
+    if options.context < 0:
+        raise UsageError("The context must be a number of tokens.", "For example --context 8192.")
+    return options
+
+
+def _bench(name: str) -> BenchReport:
+    from ...benchmark.bench_report import load_report
+
+    try:
+        return load_report(Path(name))
+    except OSError as error:
+        raise UsageError(f"{visible(name)} cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise UsageError(
+            f"{visible(name)} is no report of `ingle bench`: {visible(str(error))}.",
+            "Make one with `ingle bench MODEL --save FILE`.",
+        ) from error
+
+
+def _apply(advice: Advice, request: AdviceRequest, config: Config) -> None:
+    from ...advice.apply_advice import apply_advice
+
+    assert advice.best is not None
+    if request.task == "embed":
+        raise CommandError(
+            "There is nothing to set for embeddings: every request names its model.",
+            f"Use {advice.best.model} as the model of /v1/embeddings.",
+        )
+    written = apply_advice(advice.best, config)
+    said = ", ".join(f"{name} = {value}" for name, value in written.items())
+    say(f"Wrote into {config.paths.config_file}: {said}.")
+    if not advice.best.installed:
+        say(f"`ingle pull {advice.best.model}` downloads it now; else its first use does.")
+    say("A daemon that runs already keeps its settings until `ingle stop`.")

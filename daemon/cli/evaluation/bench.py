@@ -1,0 +1,227 @@
+"""`ingle bench`: how fast a model is on this machine, in which way of running it."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...settings.config import load_config
+from ...terminal.terminal_output import print_json, say, table_columns, visible
+from ...terminal.unsafe_characters import with_colours_only
+from ..command_errors import CommandError, UsageError
+from ..command_parser import CommandParser
+from ..models.model_path import find_model_path
+from ..progress_report import ProgressReport
+
+if TYPE_CHECKING:
+    from ingle.models.metadata.stored_model import StoredModel
+    from ingle.models.store.model_store import ModelStore
+
+    from ...benchmark.bench_report import BenchReport
+    from ...benchmark.bench_variant import Combination
+    from ...settings.config import Config
+
+EXAMPLES = """\
+  ingle bench smollm2
+  ingle bench smollm2 --vary clients,kv,flash --save before.json
+  ingle bench smollm2 --vary clients,kv,flash --against before.json
+  ingle bench ./folder --only "quantize=nf4 clients=4" """
+_DEFAULT_AXES = ("clients",)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure and print; raises `CommandError`."""
+    options = _parser().parse_args(arguments)
+    _check(options)
+    earlier = _earlier(options.against)
+    combinations = _combinations(options)
+    # What only a measurement needs takes longer to import than other commands take to run.
+    import asyncio
+
+    from ingle.models.catalog import Catalog
+    from ingle.models.store.model_store import ModelStore
+
+    from ...benchmark.saved_reports import KeptReports
+
+    config = load_config(os.environ)
+    name, path = find_model_path(options.model)
+    store = ModelStore(config.paths.models, Catalog.load())
+    model = store.resolve(path)
+    progress = ProgressReport()
+    try:
+        report = asyncio.run(_measure(name, model, store, config, options, combinations, progress))
+    finally:
+        progress.erase()
+    kept = KeptReports(config.paths.benches)
+    earlier = earlier or _comparable(kept.find(report.model), report)
+    if any(found.error is None for found in report.measurements):
+        kept.keep(report)
+    _print(report, earlier, options)
+    if options.save:
+        _save(report, Path(options.save))
+    return 0 if any(found.error is None for found in report.measurements) else 1
+
+
+def _parser() -> CommandParser:
+    from ...benchmark.bench_variant import AXES
+
+    axes = "\n".join(f"  {axis:<12}{', '.join(values)}" for axis, values in AXES.items())
+    parser = CommandParser(
+        "bench",
+        "Measure a model on this machine: prompt tokens read and tokens written a\n"
+        "second, the wait for the first token, memory, and joules a token where there\n"
+        "is a meter. A process of its own runs it, beside whatever the daemon does.\n\n"
+        f"what can be varied:\n{axes}",
+        examples=EXAMPLES,
+    )
+    parser.add_argument("model", metavar="MODEL", help="a name, a .gguf file, or a folder")
+    parser.add_argument(
+        "--vary", metavar="AXES", help="each value of these alone beside the baseline (clients)"
+    )
+    parser.add_argument(
+        "--only", action="append", metavar="VALUES", help="just this combination; may be repeated"
+    )
+    parser.add_argument("--draft", metavar="MODEL", help="the model that guesses for speculation")
+    parser.add_argument("--prompt", type=int, default=512, metavar="N", help="tokens (512)")
+    parser.add_argument("--tokens", type=int, default=128, metavar="N", help="of answers (128)")
+    parser.add_argument("--runs", type=int, default=5, metavar="N", help="of each (5)")
+    parser.add_argument("--save", metavar="FILE", help="keep what was measured, as JSON")
+    parser.add_argument(
+        "--against", metavar="FILE", help="say what changed since that file, else since last time"
+    )
+    parser.add_json()
+    return parser
+
+
+def _check(options: Namespace) -> None:
+    for flag, low, high in (("prompt", 8, 1 << 20), ("tokens", 2, 1 << 16), ("runs", 1, 100)):
+        if not low <= getattr(options, flag) <= high:
+            raise UsageError(f"--{flag} is a number from {low} to {high}.")
+    if options.vary and options.only:
+        raise UsageError("--vary and --only exclude each other.", "Leave one of them out.")
+    if options.save and not os.access(Path(options.save).absolute().parent, os.W_OK):
+        folder = visible(str(Path(options.save).absolute().parent))
+        raise UsageError(f"{folder} is no folder to write to.", "Choose another --save.")
+
+
+def _combinations(options: Namespace) -> list[Combination]:
+    from ...benchmark.bench_variant import WrongCombination, parse_combination, varied
+
+    try:
+        if options.only:
+            return list(dict.fromkeys(parse_combination(text) for text in options.only))
+        axes = options.vary.replace(",", " ").split() if options.vary else _DEFAULT_AXES
+        return varied(axes, drafts=options.draft is not None)
+    except WrongCombination as error:
+        raise UsageError(str(error), "`ingle bench --help` lists what can be varied.") from error
+
+
+def _earlier(name: str | None) -> BenchReport | None:
+    from ...benchmark.bench_report import load_report
+
+    if name is None:
+        return None
+    try:
+        return load_report(Path(name))
+    except OSError as error:
+        raise UsageError(f"{visible(name)} cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise UsageError(
+            f"{visible(name)} is no report of `ingle bench`: {visible(str(error))}.",
+            "Make one with --save.",
+        ) from error
+
+
+def _comparable(last: BenchReport | None, report: BenchReport) -> BenchReport | None:
+    """The last report of the model where it was asked for the same work."""
+    if last is None:
+        return None
+    works = {(one.prompt_tokens, one.answer_tokens) for one in (last, report)}
+    return last if len(works) == 1 else None
+
+
+async def _measure(
+    name: str,
+    model: StoredModel,
+    store: ModelStore,
+    config: Config,
+    options: Namespace,
+    combinations: Sequence[Combination],
+    progress: ProgressReport,
+) -> BenchReport:
+    from asyncio import to_thread
+
+    from ingle.backends.jobs.verification.scored_text import default_text
+    from ingle.backends.selection.load_spec_builder import create_backend
+
+    from ...benchmark.bench_report import BenchReport
+    from ...benchmark.bench_run import BenchRunner, Workload
+
+    runner = BenchRunner(
+        model,
+        config,
+        Workload(
+            text=default_text(),
+            prompt_tokens=options.prompt,
+            answer_tokens=options.tokens,
+            runs=options.runs,
+        ),
+        resolve=lambda reference: store.resolve(find_model_path(reference)[1]),
+        create_backend=create_backend,
+        on_step=progress.show_step,
+        draft=options.draft,
+    )
+    measurements = await runner.measure(combinations)
+    return BenchReport(
+        model=name,
+        quantization=model.quantization,
+        parameters=model.parameters,
+        prompt_tokens=options.prompt,
+        answer_tokens=options.tokens,
+        measured=datetime.now(UTC).strftime("%Y-%m-%dT%H:%MZ"),
+        machine=await to_thread(_machine, config),
+        measurements=measurements,
+    )
+
+
+def _machine(config: Config) -> dict[str, str]:
+    from ingle.backends.hardware.read_machine import read_machine
+
+    found = read_machine(config.paths.models, config.paths.machine_facts)
+    load = f"{os.getloadavg()[0]:.1f}" if hasattr(os, "getloadavg") else ""
+    return {
+        "cpu": found.cpu.model,
+        "memory": f"{found.memory.total / 2**30:.1f} GiB",
+        "gpus": ", ".join(gpu.name for gpu in found.gpus),
+        "load_after": load,
+    }
+
+
+def _save(report: BenchReport, path: Path) -> None:
+    from ...benchmark.bench_report import save_report
+
+    try:
+        save_report(report, path)
+    except OSError as error:
+        raise CommandError(f"{visible(str(path))} cannot be written: {error.strerror}.") from error
+    say(f"Kept in {path}.")
+
+
+def _print(report: BenchReport, earlier: BenchReport | None, options: Namespace) -> None:
+    import msgspec
+
+    from ...benchmark.bench_report import compare
+    from ...benchmark.bench_text import bench_text
+
+    found = compare(report, earlier) if earlier is not None else []
+    if options.json:
+        values = msgspec.to_builtins(report)
+        if earlier is not None:
+            values["changes"] = msgspec.to_builtins(found)
+        print_json(values)
+        return
+    print(with_colours_only(bench_text(report, earlier, table_columns() or 80)))

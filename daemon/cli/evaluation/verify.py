@@ -1,0 +1,170 @@
+"""`ingle verify`: whether ingle's own engine computes what another one does."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...client.daemon_client import JsonObject
+from ...terminal.terminal_output import format_seconds, format_table, print_json, visible
+from ..command_parser import CommandParser
+from ..models.model_path import find_model_path
+from ..progress_report import ProgressReport
+from ..text_file import read_text_file
+
+if TYPE_CHECKING:
+    from ingle.backends.jobs.verification.messages import Progress, Report
+
+EXAMPLES = """\
+  ingle verify smollm2
+  ingle verify ./model.gguf --text book.txt --tokens 2000
+  ingle verify ./folder-of-safetensors --json"""
+
+_ENOUGH_TOKENS = 2000
+_CAPTIONS = {
+    "mean_kl": "mean KL divergence",
+    "top1_agreement": "same first choice",
+    "perplexity_difference": "perplexity",
+}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Compare and print what came out; 1 where the engines differ more than they may."""
+    options = _parser().parse_args(arguments)
+    text = None
+    if options.text is not None:
+        text = read_text_file(
+            options.text, "The text", if_too_long="Cut it: --tokens says how far."
+        )
+    name, path = find_model_path(options.model)
+    from ingle.backends.jobs.verification.messages import VerificationSpec
+    from ingle.backends.jobs.verification.scored_text import default_text
+    from ingle.backends.jobs.verification.tolerances import Against
+    from ingle.backends.jobs.verification.verifier import run_verification
+
+    spec = VerificationSpec(
+        path=path,
+        text=default_text() if text is None else text,
+        tokens=options.tokens,
+        against=Against(options.against) if options.against else None,
+    )
+    progress = ProgressReport()
+    try:
+        report = run_verification(spec, lambda step: _show(progress, name, step))
+    finally:
+        progress.erase()
+    if options.json:
+        print_json(_as_json(name, path, report))
+    else:
+        _print(name, report)
+    return 1 if report.failures else 0
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        "verify",
+        "Let ingle's own engine and llama.cpp read the same text with the same weights,\n"
+        "and compare what they expect at every token. The divergence is KL(p || q) in\n"
+        "nats, p from llama.cpp and q from ingle. Exit status 1 where it is too large.",
+        examples=EXAMPLES,
+    )
+    parser.add_argument("model", metavar="MODEL", help="a name, a .gguf file, or a folder")
+    parser.add_argument("--text", metavar="FILE", help="the text to read, instead of our own")
+    parser.add_argument(
+        "--tokens", type=_count, metavar="N", help="read the first N tokens of the text only"
+    )
+    parser.add_argument(
+        "--against",
+        choices=("llama.cpp", "transformers"),
+        help="the engine to compare with: llama.cpp, or transformers for safetensors",
+    )
+    parser.add_json()
+    return parser
+
+
+def _count(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if not 2 <= value < 2**31:
+        raise ArgumentTypeError(f"it must be a whole number, 2 or more, not '{text}'")
+    return value
+
+
+def _show(report: ProgressReport, name: str, step: Progress) -> None:
+    if step.loading is not None:
+        report.show_step(f"{name}: loading into {step.loading}")
+    else:
+        report.show_step(f"{name}: {step.compared} of {step.total} tokens compared")
+
+
+def _as_json(name: str, path: str, report: Report) -> JsonObject:
+    import msgspec
+
+    values = msgspec.to_builtins(report)
+    statistics = values.pop("statistics")
+    choices = values.pop("first_choices")
+    if choices is not None:
+        texts = {"text": choices[0], "reference_text": choices[1]}
+        statistics["first_divergence"] |= texts
+    values.pop("type")
+    return {"model": name, "path": path, **values, **statistics, "passed": not report.failures}
+
+
+def _print(name: str, report: Report) -> None:
+    print(visible(f"{name}: {report.architecture} {report.quantization} on {report.device}"))
+    print(f"compared with {report.against} over {report.statistics.tokens} tokens\n")
+    print(format_table(("", "MEASURED", "LIMIT", ""), _rows(report), right="MEASURED LIMIT"))
+    print()
+    for label, fact in _facts(report):
+        print(f"{label:<17} {visible(fact)}")
+    if report.statistics.tokens < _ENOUGH_TOKENS:
+        print(f"{'note':<17} the limits are meant for {_ENOUGH_TOKENS} tokens and more")
+    print("\nFAILED" if report.failures else "\npassed")
+
+
+def _rows(report: Report) -> list[tuple[str, str, str, str]]:
+    measured, limits = report.statistics, report.limits
+    numbers = {
+        "mean_kl": (f"{measured.mean_kl:.2g} nat", f"{limits.mean_kl:.2g} nat"),
+        "top1_agreement": (f"{measured.top1_agreement:.2%}", f"{limits.top1_agreement:.1%}"),
+        "perplexity_difference": (
+            f"{measured.perplexity_difference:+.3%}",
+            f"{limits.perplexity_difference:.1%}",
+        ),
+    }
+    return [
+        (_CAPTIONS[key], *pair, "too far" if key in report.failures else "ok")
+        for key, pair in numbers.items()
+    ]
+
+
+def _facts(report: Report) -> list[tuple[str, str]]:
+    measured, other = report.statistics, report.against
+    ours = _speed(measured.tokens, report.seconds)
+    theirs = _speed(measured.tokens, report.reference_seconds)
+    return [
+        ("divergence", f"99 % below {measured.p99_kl:.2g} nat, {measured.max_kl:.2g} at most"),
+        ("perplexity", f"{measured.perplexity:.4f}, {other} {measured.reference_perplexity:.4f}"),
+        ("first difference", _first_difference(report)),
+        ("time", f"{ours}, {other} {theirs}"),
+    ]
+
+
+def _first_difference(report: Report) -> str:
+    first = report.statistics.first_divergence
+    if first is None or report.first_choices is None:
+        return "none, every first choice is the same"
+    ours, theirs = (_quoted(text) for text in report.first_choices)
+    return f"token {first.position + 1}, {ours} for {theirs} ({first.gap:.2g} nat behind)"
+
+
+def _quoted(text: str) -> str:
+    shown = repr(text)
+    return shown if len(shown) <= 14 else f"{shown[:12]}…{shown[-1]}"
+
+
+def _speed(tokens: int, seconds: float) -> str:
+    return f"{format_seconds(seconds)} ({tokens / max(seconds, 1e-9):.0f} tokens/s)"

@@ -1,0 +1,1 @@
+"""Commands that manage models: pull, list, load, quantize."""

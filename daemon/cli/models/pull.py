@@ -1,0 +1,114 @@
+"""`ingle pull`: download a model."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import cast
+
+from ...client.api_types import ModelEntry, PullProgress
+from ...client.daemon_client import DaemonClient, JsonObject
+from ...settings.config import load_config
+from ...terminal.terminal_output import format_bytes, print_facts, print_json, say, table_columns
+from ...terminal.unsafe_characters import escaped_in_json
+from ..command_errors import CommandError, ConnectionLost
+from ..command_parser import CommandParser
+from ..daemon_launcher import ensure_daemon
+from ..model_reference import sendable_reference
+from ..progress_report import ProgressReport
+from .fit_summary import ask_fit, fit_facts, remote_facts
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Pull each model named; raises `CommandError` at the first that fails."""
+    parser = CommandParser(
+        "pull",
+        "Download models. The daemon does the work: a pull that was stopped, or cut off,\n"
+        "continues where it was.",
+        examples="  ingle pull smollm2\n  ingle pull hf.co/owner/repository:Q4_K_M",
+    )
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="a catalog name or a reference")
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="only tell what would come, and whether it would run here",
+    )
+    parser.add_json()
+    options = parser.parse_args(arguments)
+    client = ensure_daemon(load_config(os.environ))
+    if options.dry_run:
+        _foretell(client, options.models, as_json=options.json)
+        return 0
+    for model in options.models:
+        pull(client, sendable_reference(model), on_event=_print_line if options.json else None)
+    return 0
+
+
+def pull(
+    client: DaemonClient,
+    model: str,
+    on_event: Callable[[str, JsonObject], None] | None = None,
+) -> ModelEntry:
+    """Download `model`, with progress on standard error unless `on_event` takes the events.
+
+    Raises `CommandError`; on Ctrl-C the download stops as well, and its part is kept.
+    """
+    report = ProgressReport()
+    try:
+        for name, data in client.events("POST", "/ingle/v1/pull", {"model": model}):
+            if on_event is not None:
+                on_event(name, data)
+            elif name == "progress":
+                report.show(cast("PullProgress", data))
+            if name == "done":
+                entry = cast("ModelEntry", data)
+                report.close()
+                if on_event is None:
+                    say(_ready(entry))
+                return entry
+    except KeyboardInterrupt:
+        report.close()
+        # The daemon may be what was interrupted; there is nothing left to cancel then.
+        with suppress(CommandError):
+            client.post("/ingle/v1/pull/cancel", {"model": model}, timeout=5.0)
+        say(f"Stopped. `ingle pull {model}` continues where it was.")
+        raise
+    finally:
+        report.close()
+    raise ConnectionLost(
+        f"The daemon ended the download of '{model}' without a word.",
+        f"`ingle pull {model}` continues where it was.",
+    )
+
+
+def _foretell(client: DaemonClient, models: Sequence[str], *, as_json: bool) -> None:
+    """Say what pulling would bring; reads no more than the headers of the files."""
+    reports = [ask_fit(client, sendable_reference(model)) for model in models]
+    if as_json:
+        print_json(reports if len(reports) > 1 else reports[0])
+        return
+    for number, report in enumerate(reports):
+        if number:
+            print()
+        facts = fit_facts(report) if report["installed"] else remote_facts(report)
+        if report["installed"]:
+            facts = [("name", report["name"]), ("state", "here already"), *facts]
+        print_facts(facts, table_columns())
+
+
+def _ready(entry: ModelEntry) -> str:
+    size = format_bytes(entry["size"])
+    if place := entry.get("place"):
+        where = f"It is used where it lies, and nothing was downloaded: {entry['path']}"
+        return f"{entry['name']} is here already, in {place} ({size}). {where}"
+    return f"{entry['name']} is ready ({size})."
+
+
+def _print_line(name: str, data: JsonObject) -> None:
+    """One JSON object a line: the event's data, and its name as `event`."""
+    line = json.dumps({"event": name, **data}, ensure_ascii=False)
+    sys.stdout.write(escaped_in_json(line) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,241 @@
+"""`ingle quantize`: a smaller file of a model."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...terminal.terminal_output import (
+    format_bytes,
+    format_count,
+    format_seconds,
+    print_json,
+    visible,
+)
+from ..command_errors import CommandError, UsageError
+from ..command_parser import CommandParser
+from ..progress_report import ProgressReport
+from .model_path import find_model_path
+
+if TYPE_CHECKING:
+    from ingle.backends.jobs.quantization.messages import QuantizeProgress, QuantizeReport
+    from ingle.backends.jobs.verification.messages import Report
+
+EXAMPLES = """\
+  ingle quantize ./folder-of-safetensors Q4_K_M
+  ingle quantize model-f16.gguf Q6_K --output model-q6.gguf
+  ingle quantize ./folder Q4_K_M --json"""
+TARGETS = {
+    "F16": "half precision, as most GGUF conversions keep it",
+    "BF16": "half precision with the range of single, as most models are published",
+    "Q8_0": "8.5 bits a weight; no difference to be seen",
+    "Q6_K": "6.6 bits; hardly any",
+    "Q5_K_M": "5.7 bits; small",
+    "Q4_K_M": "4.9 bits; what most people run",
+    "Q4_0": "4.6 bits; older and coarser, quick on old processors",
+}
+_VERIFIED_TOKENS = 512
+_MOST_THREADS = 1024
+_PART = re.compile(r"-\d{5}-of-\d{5}$")
+_SHOWN_EVERY = 0.1
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the file and compare both engines on it; 1 where they differ more than they may."""
+    options = _parser().parse_args(arguments)
+    target = _target(options.target)
+    if not 0 <= options.threads <= _MOST_THREADS:
+        raise UsageError(f"--threads is a number from 0 to {_MOST_THREADS}.")
+    name, source = find_model_path(options.model)
+    output = _output(options.output, Path(source), target)
+    from ingle.backends.jobs.quantization.messages import QuantizeSpec
+    from ingle.backends.jobs.quantization.quantization_target import Target
+    from ingle.backends.jobs.quantization.quantizer import run_quantization
+
+    spec = QuantizeSpec(
+        source=source,
+        output=str(output),
+        target=Target(target),
+        requantize=options.requantize,
+        overwrite=options.force,
+        threads=options.threads,
+    )
+    progress = ProgressReport()
+    view = _ProgressView(progress, f"{Path(name).name} to {target}")
+    try:
+        report = run_quantization(spec, view.show)
+        verified = None if options.no_verify else _verify(output, progress)
+    finally:
+        progress.erase()
+    if options.json:
+        print_json(_as_json(report, verified))
+    else:
+        _print(report, verified, asked=not options.no_verify)
+    return 1 if verified is not None and _failures(verified) else 0
+
+
+def _parser() -> CommandParser:
+    kinds = "\n".join(f"  {name:<8}{what}" for name, what in TARGETS.items())
+    parser = CommandParser(
+        "quantize",
+        "Make a smaller GGUF file of a model: of a folder of safetensors, or of a GGUF\n"
+        "file in F16, BF16 or Q8_0. What is done when it is interrupted is taken up by\n"
+        "the same command. At the end llama.cpp loads the file, and both engines are\n"
+        "compared on it.\n\n"
+        f"targets:\n{kinds}",
+        examples=EXAMPLES,
+    )
+    parser.add_argument("model", metavar="MODEL", help="a folder, a .gguf file, or a name")
+    parser.add_argument("target", metavar="TARGET", help="one of those above")
+    parser.add_argument(
+        "--output", "-o", metavar="FILE", help="the file; else MODEL-TARGET.gguf here"
+    )
+    parser.add_argument("--force", action="store_true", help="replace the file if it is there")
+    parser.add_argument(
+        "--requantize", action="store_true", help="take a source that is quantised already"
+    )
+    parser.add_argument("--threads", type=int, default=0, metavar="N", help="else all cores")
+    parser.add_argument("--no-verify", action="store_true", help="do not compare the engines")
+    parser.add_json()
+    return parser
+
+
+def _target(text: str) -> str:
+    wanted = text.upper()
+    if wanted in TARGETS:
+        return wanted
+    if wanted == "NF4":
+        raise UsageError(
+            "NF4 is no file format: ingle's own engine makes it while it loads a model.",
+            'Use `ingle run MODEL --quantize nf4`, or quantize = "nf4" in the settings.',
+        )
+    raise UsageError(f"{visible(text)} is not a target.", f"There are {', '.join(TARGETS)}.")
+
+
+def _output(wanted: str | None, source: Path, target: str) -> Path:
+    if wanted is not None:
+        path = Path(wanted).expanduser().absolute()
+    else:
+        stem = source.name if source.is_dir() else _PART.sub("", source.stem)
+        for known in TARGETS:
+            if stem.upper().endswith((f"-{known}", f".{known}")):
+                stem = stem[: -len(known) - 1]
+        path = Path.cwd() / f"{stem}-{target}.gguf"
+    if path.suffix.lower() != ".gguf":
+        raise UsageError(f"{visible(str(path))} should end in .gguf.", "Name the file so.")
+    if not path.parent.is_dir():
+        raise CommandError(f"There is no folder {visible(str(path.parent))}.", "Make it first.")
+    return path
+
+
+class _ProgressView:
+    """Share and time left, shown ten times a second."""
+
+    def __init__(self, report: ProgressReport, title: str) -> None:
+        self._report = report
+        self._title = title
+        self._began = time.monotonic()
+        self._shown = 0.0
+
+    def show(self, progress: QuantizeProgress) -> None:
+        now = time.monotonic()
+        if progress.total and now - self._shown < _SHOWN_EVERY:
+            return
+        self._shown = now
+        if not progress.total:
+            self._report.show_step(f"{self._title}: {progress.step}")
+            return
+        share = progress.done / progress.total
+        fresh = progress.done - progress.resumed
+        left = ""
+        if fresh > 0:
+            rest = (progress.total - progress.done) * (now - self._began) / fresh
+            left = f", {format_seconds(rest)} left"
+        self._report.show_step(f"{self._title}: {share:.0%}{left}  {progress.step}")
+
+
+def _verify(path: Path, progress: ProgressReport) -> Report | None:
+    """Both engines on the new file; None where ingle's own cannot be had or does not know it."""
+    from importlib.util import find_spec
+
+    from ingle.backends.base.errors import BackendError
+    from ingle.backends.jobs.verification.messages import VerificationSpec
+    from ingle.backends.jobs.verification.scored_text import default_text
+    from ingle.backends.jobs.verification.verifier import run_verification
+
+    if find_spec("torch") is None:
+        return None
+    spec = VerificationSpec(path=str(path), text=default_text(), tokens=_VERIFIED_TOKENS)
+    try:
+        return run_verification(
+            spec,
+            lambda step: progress.show_step(
+                f"comparing the engines: {step.compared} of {step.total or _VERIFIED_TOKENS} tokens"
+            ),
+        )
+    except BackendError as error:
+        if error.code in ("unsupported_model", "out_of_memory"):
+            return None  # the file is good all the same
+        raise
+
+
+def _as_json(report: QuantizeReport, verified: Report | None) -> dict[str, object]:
+    import msgspec
+
+    values = msgspec.to_builtins(report)
+    values.pop("type")
+    if verified is not None:
+        statistics = verified.statistics
+        values["verified"] = {
+            "against": verified.against,
+            "tokens": statistics.tokens,
+            "mean_kl": statistics.mean_kl,
+            "top1_agreement": statistics.top1_agreement,
+            "passed": not _failures(verified),
+        }
+    else:
+        values["verified"] = None
+    return values
+
+
+def _print(report: QuantizeReport, verified: Report | None, *, asked: bool) -> None:
+    bits = 8 * report.size / max(1, report.parameters)
+    kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(report.types.items()))
+    facts = [
+        ("file", report.output),
+        ("model", f"{report.architecture}, {format_count(report.parameters)} weights"),
+        ("from", f"{report.source_quantization}, {format_bytes(report.source_size)}"),
+        (
+            "to",
+            f"{report.quantization}, {format_bytes(report.size)}, {bits:.1f} bits a weight",
+        ),
+        ("tensors", kinds),
+        ("time", format_seconds(report.seconds)),
+        ("loaded", "by llama.cpp"),
+        ("engines", _agreement(verified, asked=asked)),
+    ]
+    for label, fact in facts:
+        print(f"{label:<9} {visible(fact)}")
+    if report.writes_text:
+        print(f'\nTry it: ingle run {visible(report.output)} "Hello"')
+
+
+def _agreement(verified: Report | None, *, asked: bool) -> str:
+    if not asked:
+        return "not compared"
+    if verified is None:
+        return "not compared: no PyTorch, too little memory, or a model for llama.cpp alone"
+    statistics, failures = verified.statistics, _failures(verified)
+    verdict = f"they differ too much: {', '.join(failures)}" if failures else "they agree"
+    return (
+        f"{statistics.top1_agreement:.1%} the same first choice, mean KL "
+        f"{statistics.mean_kl:.2g} nat; {verdict}"
+    )
+
+
+def _failures(report: Report) -> list[str]:
+    """What is out of its limits, but for the perplexity, for which these are too few tokens."""
+    return [name for name in report.failures if name != "perplexity_difference"]

@@ -1,0 +1,91 @@
+"""`ingle rm`: remove a model, and say what that frees."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import cast
+from urllib.parse import quote
+
+from ...client.api_types import Removed
+from ...client.daemon_client import DaemonClient
+from ...settings.config import load_config
+from ...terminal.terminal_output import format_bytes, print_json, say, visible
+from ..command_errors import CommandError
+from ..command_parser import CommandParser
+from ..daemon_launcher import ensure_daemon
+from ..model_reference import sendable_reference
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Remove each model named; raises `CommandError` at the first that fails."""
+    parser = CommandParser(
+        "rm",
+        "Remove models from this machine. A model that is loaded is unloaded first, once\n"
+        "its answers are finished. Files that another program keeps stay, unless you say\n"
+        "otherwise.",
+    )
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="a name from `ingle list`")
+    parser.add_argument(
+        "--delete-file",
+        action="store_true",
+        help="delete the file of a model that another program keeps, too; asks first",
+    )
+    parser.add_argument("-y", "--yes", action="store_true", help="do not ask")
+    parser.add_argument("-n", "--dry-run", action="store_true", help="only say what would go")
+    parser.add_json()
+    options = parser.parse_args(arguments)
+    client = ensure_daemon(load_config(os.environ))
+    removed: list[Removed] = []
+    for model in options.models:
+        path = f"/ingle/v1/models/{quote(sendable_reference(model), safe='')}"
+        if options.delete_file and not (options.yes or options.dry_run):
+            _confirm(_ask_daemon(client, path, dry_run=True, delete_file=True))
+        answer = _ask_daemon(client, path, dry_run=options.dry_run, delete_file=options.delete_file)
+        removed.append(answer)
+        if not options.json:
+            print(visible(_sentences(answer, dry_run=options.dry_run)))
+    if options.json:
+        print_json({"removed": removed})
+    return 0
+
+
+def _ask_daemon(client: DaemonClient, path: str, *, dry_run: bool, delete_file: bool) -> Removed:
+    chosen = {"dry_run": dry_run, "delete_file": delete_file}
+    query = "&".join(f"{name}=true" for name, value in chosen.items() if value)
+    # Unloading waits for answers that are being written.
+    return cast("Removed", client.delete(f"{path}?{query}" if query else path, timeout=None))
+
+
+def _sentences(answer: Removed, *, dry_run: bool) -> str:
+    name, freed = answer["removed"], answer["freed"]
+    room = f"{format_bytes(freed)} {'would be ' if dry_run else ''}freed"
+    done = "Would remove" if dry_run else "Removed"
+    lines = [f"{done} {name}, {room if freed else 'which frees nothing'}."]
+    if answer.get("loaded") and dry_run:
+        running = answer.get("running", 0)
+        waits = f", once {running} answers are finished" if running else ""
+        lines.append(f"It is loaded, and would be unloaded first{waits}.")
+    if shared := answer.get("shared_with"):
+        lines.append(f"Its file stays, for {', '.join(shared)} has it, too.")
+    lines += [f"{path} stays: {answer.get('place')} keeps it." for path in answer.get("keeps", [])]
+    if dry_run:
+        lines += [f"  {path}" for path in answer.get("files", [])]
+    return "\n".join(lines)
+
+
+def _confirm(plan: Removed) -> None:
+    """Ask whether files that are not ours may go; raises `CommandError` where nobody says yes."""
+    files = plan.get("files", [])
+    if not plan.get("place") or not files:
+        return
+    say(f"This deletes what {plan.get('place')} keeps ({format_bytes(plan['freed'])}):")
+    for path in files:
+        say(f"  {path}")
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise CommandError("Nothing was deleted: nobody is here to ask.", "Say --yes.")
+    sys.stderr.write("Delete? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+        raise CommandError("Nothing was deleted.", None)

@@ -1,0 +1,35 @@
+"""`ingle unload`: end a model's process."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from ...settings.config import load_config
+from ...terminal.terminal_output import print_json, visible
+from ..command_parser import CommandParser
+from ..daemon_launcher import running_daemon
+from ..model_reference import sendable_reference
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Unload the model named, or all; raises `CommandError`."""
+    parser = CommandParser(
+        "unload", "Let running answers finish, then give back the memory of a model."
+    )
+    parser.add_argument("model", nargs="?", metavar="MODEL", help="a loaded model (all of them)")
+    parser.add_json()
+    options = parser.parse_args(arguments)
+    client = running_daemon(load_config(os.environ))
+    unloaded: list[str] = []
+    if client is not None:
+        body = {"model": sendable_reference(options.model)} if options.model else {}
+        # It waits for answers that are being written, however long they take.
+        unloaded = client.post("/ingle/v1/unload", body, timeout=None)["unloaded"]
+    if options.json:
+        print_json({"unloaded": unloaded})
+    elif client is None:
+        print("The daemon is not running.")
+    else:
+        print(visible(f"Unloaded {', '.join(unloaded)}." if unloaded else "No model was loaded."))
+    return 0

@@ -1,0 +1,1 @@
+"""Commands for routes, providers and the ledger."""

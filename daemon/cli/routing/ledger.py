@@ -1,0 +1,195 @@
+"""`ingle ledger`: what left this machine, and whether the record of it is whole."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from ...settings.config import load_config
+from ...terminal.terminal_output import format_bytes, format_table, print_json, say, table_columns
+from ..command_errors import UsageError
+from ..command_parser import CommandParser
+
+if TYPE_CHECKING:
+    from ...routing.ledger.egress_ledger import Ledger
+    from ...routing.ledger.ledger_entries import LedgerEntry
+
+HELP = """\
+usage: ingle ledger [--month 2026-11] [--json]
+       ingle ledger totals [--month 2026-11] [--json]
+       ingle ledger verify [--json]
+       ingle ledger forget --before 2026-01
+
+Every request that left this machine, without its content: when, to whom, how
+many bytes and tokens, what it cost, what was found in it and what was replaced.
+Each entry is written before its first byte leaves. One without a receipt says
+`unknown`: ingle ended before the answer did.
+
+`verify` reads the whole chain: it shows edits, deletions, changes of order and
+a cut end. It ends with status 1 where it finds any. `forget` erases the months
+before one; the chain goes on, and says what was erased.
+
+examples:
+  ingle ledger
+  ingle ledger totals --month 2026-10
+  ingle ledger verify
+"""
+
+_MONTH = re.compile(r"\d{4}-(?:0[1-9]|1[0-2])")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """List the entries, or run `totals` or `verify`; raises `CommandError`."""
+    actions: dict[str, Callable[[Sequence[str]], int]] = {
+        "list": _list,
+        "totals": _totals,
+        "verify": _verify,
+        "forget": _forget,
+    }
+    if arguments and arguments[0] in {"-h", "--help"}:
+        print(HELP, end="")
+        return 0
+    if arguments and not arguments[0].startswith("-"):
+        action, *rest = arguments
+        if action not in actions:
+            raise UsageError(
+                f"There is no `ingle ledger {action}`.",
+                "`ingle ledger`, `totals`, `verify`, `forget`.",
+            )
+        return actions[action](rest)
+    return _list(arguments)
+
+
+def _list(arguments: Sequence[str]) -> int:
+    ledger, month, as_json = _options("ledger", "List what left this machine.", arguments)
+    entries = ledger.entries(month)
+    if as_json:
+        print_json({"entries": [_plain(entry) for entry in entries]})
+        return 0
+    if not entries:
+        say("Nothing left this machine." if month is None else f"Nothing left in {month}.")
+        return 0
+    headers = ("TO", "WHEN (UTC)", "VERDICT", "OUT", "IN", "TOKENS", "COST", "OUTCOME")
+    rows = [_row(entry) for entry in entries]
+    print(format_table(headers, rows, right="OUT IN TOKENS COST", columns=table_columns()))
+    return 0
+
+
+def _totals(arguments: Sequence[str]) -> int:
+    from ...routing.ledger.ledger_totals import LedgerTotals, this_month
+
+    ledger, month, as_json = _options("ledger totals", "Sums of a month.", arguments)
+    month = month or this_month()
+    totals = LedgerTotals.of(month, ledger.entries(month))
+    if as_json:
+        print_json(_plain(totals))
+        return 0
+    if not totals.requests:
+        say(f"Nothing left in {month}.")
+        return 0
+    rows = [
+        [
+            each.name,
+            f"{each.requests:,}",
+            format_bytes(each.bytes_out),
+            format_bytes(each.bytes_in),
+            f"{each.prompt_tokens + each.completion_tokens:,}",
+            _cost(each.cost, totals.currency, each.unknown_costs),
+        ]
+        for each in totals.providers
+    ]
+    headers = ("PROVIDER", "REQUESTS", "OUT", "IN", "TOKENS", "COST")
+    print(format_table(headers, rows, right="REQUESTS OUT IN TOKENS COST", columns=table_columns()))
+    if totals.unknown_costs:
+        say(f"Not in the cost: {_requests(totals.unknown_costs)} of which it is unknown.")
+    return 0
+
+
+def _verify(arguments: Sequence[str]) -> int:
+    from ...routing.ledger.ledger_verification import verify
+
+    parser = CommandParser("ledger verify", "Check that the ledger is what was written.")
+    parser.add_json()
+    options = parser.parse_args(arguments)
+    found = verify(_ledger())
+    if options.json:
+        print_json(_plain(found))
+        return 0 if found.ok else 1
+    for problem in found.problems:
+        print(problem)
+    for note in found.notes:
+        print(f"Note: {note}")
+    state = "whole" if found.ok else "not what was written"
+    print(f"The chain of {_requests(found.entries)} is {state}.")
+    say(found.limits)
+    return 0 if found.ok else 1
+
+
+def _forget(arguments: Sequence[str]) -> int:
+    parser = CommandParser("ledger forget", "Erase the entries of the months before one.")
+    parser.add_argument("--before", required=True, metavar="MONTH", help='such as "2026-01"')
+    month = _month(parser.parse_args(arguments).before)
+    count = _ledger().forget_before(month)
+    print(f"Erased {_requests(count)} from before {month}.")
+    return 0
+
+
+def _options(
+    command: str, description: str, arguments: Sequence[str]
+) -> tuple[Ledger, str | None, bool]:
+    parser = CommandParser(command, description)
+    parser.add_argument("--month", metavar="MONTH", help='only of this month, such as "2026-11"')
+    parser.add_json()
+    options = parser.parse_args(arguments)
+    month = None if options.month is None else _month(options.month)
+    return _ledger(), month, options.json
+
+
+def _month(text: str) -> str:
+    if not _MONTH.fullmatch(text):
+        raise UsageError(f"'{text}' is not a month.", 'Write it as "2026-11".')
+    return text
+
+
+def _ledger() -> Ledger:
+    from ...routing.ledger.egress_ledger import Ledger
+
+    paths = load_config(os.environ).paths
+    return Ledger(paths.ledger, paths.ledger_head)
+
+
+def _plain(value: object) -> dict[str, Any]:
+    import msgspec
+
+    return cast("dict[str, Any]", msgspec.to_builtins(value))
+
+
+def _row(entry: LedgerEntry) -> list[str]:
+    known = entry.prompt_tokens is not None and entry.completion_tokens is not None
+    tokens = (entry.prompt_tokens or 0) + (entry.completion_tokens or 0)
+    return [
+        f"{entry.provider}/{entry.model}",
+        entry.time[:16].replace("T", " "),
+        entry.verdict,
+        _bytes(entry.bytes_out),
+        _bytes(entry.bytes_in),
+        f"{tokens:,}" if known else "?",
+        _cost(entry.cost, entry.currency, 0),
+        entry.outcome,
+    ]
+
+
+def _requests(count: int) -> str:
+    return f"{count:,} request{'s' if count != 1 else ''}"
+
+
+def _bytes(count: int | None) -> str:
+    return "?" if count is None else format_bytes(count)
+
+
+def _cost(cost: float | None, currency: str, unknown: int) -> str:
+    if cost is None:
+        return "unknown"
+    return f"{'≥ ' if unknown else ''}{cost:.4f} {currency}".rstrip()

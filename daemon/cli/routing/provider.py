@@ -1,0 +1,265 @@
+"""`ingle provider`: who else may be asked, and with which key."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ...settings.config import load_config
+from ...terminal.terminal_output import (
+    format_bytes,
+    format_table,
+    print_json,
+    say,
+    table_columns,
+    visible,
+)
+from ..command_errors import CommandError, UsageError
+from ..command_parser import CommandParser
+
+if TYPE_CHECKING:
+    from ingle.backends.remote.providers import Provider
+    from ingle.backends.remote.receipt import Receipt
+
+    from ...routing.egress.provider_egress import Egress
+
+HELP = """\
+usage: ingle provider add NAME [--preset PRESET] [--url URL] [--model MODEL ...]
+       ingle provider list [--json]
+       ingle provider key NAME [--file] [--remove]
+       ingle provider test NAME [--model MODEL] [--json]
+       ingle provider remove NAME
+
+Servers elsewhere that may answer: a cloud, or a machine of your own. Nothing
+goes to any of them unless the policy of `ingle route` allows it, and all that
+goes is in `ingle ledger`.
+
+Presets: openai, anthropic, openrouter, groq, mistral, and own for a server of
+yours (vLLM, SGLang, Ray Serve, llama.cpp). A provider that is called like a
+preset is one.
+
+A key is asked for without being shown, or read from standard input; it is kept
+in the system's keyring, else in a file that only you can read.
+
+examples:
+  ingle provider add groq --model llama-3.3-70b-versatile --budget 5
+  ingle provider add rack --preset own --url http://10.0.0.5:8000/v1
+  ingle provider key groq < key.txt
+  ingle provider test rack
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one of the five; raises `CommandError`."""
+    actions: dict[str, Callable[[Sequence[str]], int]] = {
+        "add": _add,
+        "list": _list,
+        "ls": _list,
+        "key": _key,
+        "test": _test,
+        "remove": _remove,
+        "rm": _remove,
+    }
+    action, *rest = arguments or [""]
+    if action in {"-h", "--help"}:
+        print(HELP, end="")
+        return 0
+    if action not in actions:
+        what = f"There is no `ingle provider {action}`." if action else "Say what to do."
+        raise UsageError(what, "`ingle provider add`, `list`, `key`, `test`, `remove`.")
+    return actions[action](rest)
+
+
+def _add(arguments: Sequence[str]) -> int:
+    from ...routing.providers.provider_presets import PRESETS
+    from ...routing.providers.provider_store import read_provider
+
+    parser = CommandParser("provider add", "Add a server that may be asked.")
+    parser.add_argument("name", metavar="NAME", help="how it is called here")
+    parser.add_argument("--preset", choices=sorted(PRESETS), help="what it is")
+    parser.add_argument("--kind", choices=("openai", "responses", "anthropic"), help="its protocol")
+    parser.add_argument("--url", metavar="URL", help='its address, such as "https://host/v1"')
+    parser.add_argument("--own", action="store_true", default=None, help="it is your own machine")
+    parser.add_argument(
+        "--model", action="append", default=[], metavar="MODEL", help="a model that may be asked"
+    )
+    parser.add_argument("--budget", type=float, metavar="MONEY", help="the most for a month")
+    parser.add_argument("--budget-tokens", type=int, metavar="N", help="the same in tokens")
+    options = parser.parse_args(arguments)
+    preset = options.preset or (options.name if options.name in PRESETS else None)
+    given: dict[str, Any] = {
+        "kind": options.kind,
+        "base_url": options.url,
+        "own": options.own,
+        "models": options.model or None,
+        "budget_money": options.budget,
+        "budget_tokens": options.budget_tokens,
+    }
+    table = {**(PRESETS[preset] if preset else {"kind": "openai"})}
+    table |= {key: value for key, value in given.items() if value is not None}
+    if "base_url" not in table:
+        raise UsageError(f"Where is '{options.name}'?", "Give its --url, or a --preset.")
+    provider = read_provider(options.name, table, "this command")
+    egress = _egress()
+    egress.store.add(provider)
+    print(f"Added {provider.name} ({provider.speaks} at {provider.base_url}).")
+    if provider.needs_key and sys.stdin is not None and sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison]  # None where it was closed
+        return _keep_key(egress, provider, in_file=False)
+    if trouble := egress.trouble(provider):
+        say(f"{trouble} `ingle provider key {provider.name}` asks for a key.")
+    return 0
+
+
+def _list(arguments: Sequence[str]) -> int:
+    parser = CommandParser("provider list", "List the servers that may be asked.")
+    parser.add_json()
+    options = parser.parse_args(arguments)
+    egress = _egress()
+    providers = egress.providers()
+    if options.json:
+        print_json({"providers": [_facts(egress, provider) for provider in providers]})
+        return 0
+    if not providers:
+        say("There are no providers: nothing can leave. `ingle provider add` adds one.")
+        return 0
+    rows = [
+        [
+            provider.name,
+            f"{provider.kind}{' (own)' if provider.own else ''}",
+            egress.keys.place(provider.name) or "-",
+            _budget(provider),
+            egress.trouble(provider) or "ready",
+        ]
+        for provider in providers
+    ]
+    print(format_table(("NAME", "KIND", "KEY", "BUDGET", "STATE"), rows, columns=table_columns()))
+    return 0
+
+
+def _key(arguments: Sequence[str]) -> int:
+    parser = CommandParser("provider key", "Set or remove the key of a provider.")
+    parser.add_argument("name", metavar="NAME", help="a name of `provider list`")
+    parser.add_argument("--file", action="store_true", help="keep it in a file, not in the keyring")
+    parser.add_argument("--remove", action="store_true", help="forget the key")
+    options = parser.parse_args(arguments)
+    egress = _egress()
+    provider = egress.find(options.name)
+    if options.remove:
+        gone = egress.keys.remove(provider.name)
+        print("The key is forgotten." if gone else f"'{provider.name}' had no key.")
+        return 0
+    return _keep_key(egress, provider, in_file=options.file)
+
+
+def _keep_key(egress: Egress, provider: Provider, *, in_file: bool) -> int:
+    from ...routing.providers.provider_keys import ProviderKeys
+
+    keys = ProviderKeys(egress.keys.path.parent, use_keyring=False) if in_file else egress.keys
+    place = keys.set(provider.name, _read_key(provider))
+    where = "the system's keyring" if place == "keyring" else f"{keys.path}, for you alone"
+    print(f"The key of '{provider.name}' is in {where}.")
+    return 0
+
+
+def _read_key(provider: Provider) -> str:
+    """What is typed unseen, or piped in."""
+    if sys.stdin is None or sys.stdin.closed:  # pyright: ignore[reportUnnecessaryComparison]  # None where it was closed
+        raise CommandError("There is nobody to ask for the key.", "Pipe it in: `… < key.txt`.")
+    if sys.stdin.isatty():
+        from getpass import getpass
+
+        return getpass(f"Key of {provider.name} (not shown): ")
+    return sys.stdin.readline(2**16)
+
+
+def _test(arguments: Sequence[str]) -> int:
+    parser = CommandParser("provider test", "Ask a provider for one word, and say what it took.")
+    parser.add_argument("name", metavar="NAME", help="a name of `provider list`")
+    parser.add_argument("--model", metavar="MODEL", help="which of its models")
+    parser.add_json()
+    options = parser.parse_args(arguments)
+    egress = _egress()
+    provider = egress.find(options.name)
+    model = options.model or next(iter(provider.models), None)
+    if model is None:
+        raise UsageError(f"'{provider.name}' lists no models.", "Name one: --model MODEL.")
+    import asyncio
+
+    answer, receipt = asyncio.run(_ask(egress, provider, model))
+    egress.flush()
+    if options.json:
+        facts = {"bytes_out": receipt.bytes_sent, "bytes_in": receipt.bytes_received}
+        print_json({"model": model, "answer": answer, "seconds": receipt.seconds, **facts})
+        return 0
+    print(f"{provider.name}/{model} answered: {visible(answer).strip()[:200]}")
+    print(
+        f"{format_bytes(receipt.bytes_sent)} sent, {format_bytes(receipt.bytes_received)} "
+        f"received, {receipt.seconds:.1f} s; it is in `ingle ledger`."
+    )
+    return 0
+
+
+async def _ask(egress: Egress, provider: Provider, model: str) -> tuple[str, Receipt]:
+    from ingle.backends.base.backend import Delta, Event, GenerateRequest
+    from ingle.backends.base.conversation import ChatMessage
+    from ingle.backends.remote.clearance import Clearance, request_digest
+
+    message = ChatMessage("user", "Reply with the word OK.")
+    request = GenerateRequest(id="provider-test", messages=[message], max_tokens=256)
+    clearance = Clearance(
+        digest=request_digest(request),
+        provider=provider.name,
+        model=model,
+        verdict="cloud",
+        rule="ingle provider test",
+    )
+    backend = await egress.backend(clearance, request)
+    events: list[Event] = []
+    await backend.run(request, events.extend)
+    text = "".join(event.text for event in events if isinstance(event, Delta))
+    assert backend.receipt is not None, "it is over"
+    return text, backend.receipt
+
+
+def _remove(arguments: Sequence[str]) -> int:
+    parser = CommandParser("provider remove", "Remove a provider and its key.")
+    parser.add_argument("name", metavar="NAME", help="a name of `provider list`")
+    options = parser.parse_args(arguments)
+    egress = _egress()
+    egress.store.remove(options.name)
+    egress.keys.remove(options.name)
+    print(f"'{options.name}' and its key are removed.")
+    return 0
+
+
+def _egress() -> Egress:
+    from ...routing.egress.provider_egress import Egress
+
+    return Egress(load_config(os.environ))
+
+
+def _facts(egress: Egress, provider: Provider) -> dict[str, Any]:
+    trouble = egress.trouble(provider)
+    return {
+        "name": provider.name,
+        "kind": str(provider.kind),
+        "base_url": provider.base_url,
+        "own": provider.own,
+        "models": list(provider.models),
+        "key": egress.keys.place(provider.name),
+        "budget_money": provider.budget_money,
+        "budget_tokens": provider.budget_tokens,
+        "ready": not trouble,
+        "trouble": trouble,
+    }
+
+
+def _budget(provider: Provider) -> str:
+    parts: list[str] = []
+    if provider.budget_money is not None:
+        parts.append(f"{provider.budget_money:g}")
+    if provider.budget_tokens is not None:
+        parts.append(f"{provider.budget_tokens:,} tokens")
+    return ", ".join(parts) or "-"

@@ -1,0 +1,1 @@
+"""Commands for the daemon, its machine and its clients."""

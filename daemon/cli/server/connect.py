@@ -1,0 +1,385 @@
+"""`ingle connect`: set up an editor or an agent for ingle, and prove that it works."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from ...settings.config import Config, load_config
+from ...terminal.terminal_output import format_table, print_json, say, table_columns, visible
+from ..command_errors import CommandError, UsageError
+from ..command_parser import CommandParser
+
+if TYPE_CHECKING:
+    from ...access.api_keys import KeyStore
+    from ...client.daemon_client import DaemonClient
+    from ...connect.client_program import Client
+    from ...connect.connect_target import Places, Target
+    from ...connect.settings_change import Change
+
+EXAMPLES = """\
+  ingle connect                       what there is, and what is installed
+  ingle connect zed                   show what would be written, and ask
+  ingle connect codex --write --model qwen2.5-coder
+  ingle connect claude-code --check   prove it by a round trip
+  ingle connect claude-code --remove
+"""
+
+_NEW_KEY = "ingle-<a new key>"
+_COLORS = {"+": "\x1b[32m", "-": "\x1b[31m", "@": "\x1b[36m"}
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Connect one program, or list all; raises `CommandError`."""
+    options = _parser().parse_args(arguments)
+    from ...config_editing.document_path import CannotEdit
+    from ...connect.connect_target import Places
+
+    places = Places.find()
+    if options.name is None:
+        if any(value for name, value in vars(options).items() if name not in ("name", "json")):
+            raise UsageError("Name a program, too.", "`ingle connect` lists them.")
+        return _list(places, as_json=options.json)
+    client = _client(options.name)
+    try:
+        if options.remove:
+            return _remove(client, places, options)
+        return _connect(client, places, options)
+    except CannotEdit as error:
+        raise CommandError(
+            visible(error.message),
+            f"It is left as it is. `ingle connect {client.name} --print` shows what to add.",
+        ) from None
+
+
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        "connect",
+        "Set up an editor or an agent for ingle: shows what it would write into the\n"
+        "program's own settings, and asks. What is there stays, and a copy of each file\n"
+        "that changes is left beside it. Without a name: lists the programs.",
+        examples=EXAMPLES,
+    )
+    parser.add_argument("name", nargs="?", metavar="NAME", help="a program of the list")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--write", action="store_true", help="write without asking")
+    how.add_argument("--print", action="store_true", help="print the settings only")
+    how.add_argument("--remove", action="store_true", help="take out what was written")
+    parser.add_argument("--check", action="store_true", help="ask the daemon as the program would")
+    parser.add_argument("--model", metavar="MODEL", help="the model that the program gets")
+    parser.add_argument("--key", action="store_true", help="make a key for it, and write it in")
+    parser.add_json()
+    return parser
+
+
+def _client(name: str) -> Client:
+    from ...connect.client_programs import find_client
+
+    found, near = find_client(name)
+    if found is not None:
+        return found
+    guess = f"Did you mean `ingle connect {near}`? " if near else ""
+    raise UsageError(
+        f"ingle knows no program called '{visible(name)}'.",
+        f"{guess}`ingle connect` lists all. Any other that speaks OpenAI's, Anthropic's or "
+        "Ollama's protocol takes the address that `ingle ps` prints.",
+    )
+
+
+def _list(places: Places, *, as_json: bool) -> int:
+    from ...connect.change_record import Record
+    from ...connect.client_programs import CLIENTS
+
+    record = Record(load_config(os.environ).paths.connections)
+    facts = [
+        {
+            "name": client.name,
+            "title": client.title,
+            "speaks": client.speaks,
+            "installed": client.installed(places),
+            "connected": bool(record.files(client.name)),
+        }
+        for client in CLIENTS.values()
+    ]
+    if as_json:
+        print_json({"clients": facts})
+        return 0
+    rows = [
+        [str(f["name"]), str(f["title"]), str(f["speaks"]), _word(f["installed"], f["connected"])]
+        for f in facts
+    ]
+    headers = ("NAME", "PROGRAM", "SPEAKS", "STATE")
+    print(format_table(headers, rows, columns=table_columns()))
+    return 0
+
+
+def _word(installed: object, connected: object) -> str:
+    if connected:
+        return "connected"
+    return "found" if installed else "-"
+
+
+def _connect(client: Client, places: Places, options: Namespace) -> int:
+    from ...access.api_keys import KeyStore
+    from ...connect.client_key import has_key, present_key
+    from ...connect.settings_change import plan
+    from ..daemon_launcher import ensure_daemon
+
+    config = load_config(os.environ)
+    target, warnings = _target(client, config, ensure_daemon(config), options.model)
+    store = KeyStore(config.paths.keys)
+    key = present_key(store, client.files(target, places))
+    # Where a program keeps its key for itself, one that was made before will be there.
+    needs_key = _needs_key() and (client.takes_key or not has_key(store, client))
+    makes_key = key is None and (options.key or needs_key)
+    target = _with_key(target, _NEW_KEY if makes_key else key)
+    for warning in warnings:
+        say(f"Warning: {warning}" if warning.startswith(client.title) else warning)
+    if options.print:
+        if makes_key:
+            target = _with_key(target, _make_key(store, client))
+        return _print(client, target, places, as_json=options.json)
+    changes = plan(client.files(target, places))
+    if options.check and not options.write:
+        return _check(client, _usable(target), changes, as_json=options.json)
+    changing = any(change.is_one for change in changes)
+    if changing and not _confirmed(changes, options):
+        return 0
+    if changing:
+        if makes_key:
+            target = _with_key(target, _make_key(store, client))
+            changes = plan(client.files(target, places))
+        _write(client, config, target, changes)
+    else:
+        if changes:
+            say(f"Nothing to change: {client.title} is set up for {target.model} already.")
+        if makes_key:
+            target = _with_key(target, _make_key(store, client))
+    _say_rest(client, target)
+    if options.check:
+        return _check(client, target, plan(client.files(target, places)), as_json=options.json)
+    if options.json:
+        print_json(_facts(client, target, changes))
+    return 0
+
+
+def _target(
+    client: Client, config: Config, daemon: DaemonClient, wanted: str | None
+) -> tuple[Target, list[str]]:
+    """What the program gets, and what a person should know of it."""
+    from ...connect.change_record import Record
+    from ...connect.connect_target import Target
+    from ...connect.model_choice import choose_model, warn_of_context
+    from ..command_errors import RequestFailed
+
+    status = daemon.status()
+    if status["address"] is None:
+        raise CommandError(
+            "The daemon listens on its unix socket only, which no editor can use.",
+            "Set `port` in the configuration, then `ingle stop`; `ingle ps` shows the address.",
+        )
+    said: list[str] = []
+    if config.port == 0:
+        said.append("`port` is 0, so the address changes with each start: set another one.")
+    entries = daemon.models()
+    # What was chosen once stays chosen.
+    given, told = Record(config.paths.connections).given(client.name) or (None, 0)
+    model, note = wanted or given, None
+    if model is None:
+        model, note = choose_model(client, entries, status["default_model"])
+    try:
+        found = daemon.get(f"/v1/models/{quote(model, safe='')}")
+    except RequestFailed as error:
+        if wanted is not None or error.code != "model_not_found":
+            raise
+        known = next((entry for entry in entries if entry["name"] == model), None)
+        found = {"id": model, "context_length": known["context"] if known else 0}
+        said.append(f"{model} is not installed yet: `ingle pull {model}` fetches it.")
+    name, context = str(found["id"]), int(found.get("context_length") or 0)
+    if name == given and told and found.get("state") != "ready":
+        # Before it is loaded its context is a guess, which memory that comes and goes would change.
+        context = told
+    said += [line for line in (note, warn_of_context(client, name, context)) if line]
+    url = f"http://{status['address']}"
+    return Target(url=url, model=name, context=context or 4096), said
+
+
+def _needs_key() -> bool:
+    """Whether the system does not tell which user a TCP connection belongs to."""
+    return sys.platform != "linux"
+
+
+def _with_key(target: Target, key: str | None) -> Target:
+    from dataclasses import replace
+
+    return replace(target, key=key)
+
+
+def _usable(target: Target) -> Target:
+    """Without the word that stands for a key to be made."""
+    return _with_key(target, None) if target.key == _NEW_KEY else target
+
+
+def _make_key(store: KeyStore, client: Client) -> str:
+    from ...connect.client_key import make_key
+
+    name, key = make_key(store, client)
+    say(f"The key '{name}' was made for {client.title}; `ingle key list` shows all.")
+    return key
+
+
+def _print(client: Client, target: Target, places: Places, *, as_json: bool) -> int:
+    files = client.files(target, places)
+    if as_json:
+        texts = {str(file.path): file.edited("") for file in files}
+        print_json({**_facts(client, target, []), "files": texts})
+        return 0
+    for file in files:
+        say(f"{file.path}:")
+        print(file.edited(""), end="")
+    exports = _exports(client, target)
+    if not files:
+        print(exports, end="")
+    elif exports:
+        say(f"For one shell only:\n{exports.rstrip()}")
+    for note in client.notes(target):
+        say(note)
+    return 0
+
+
+def _exports(client: Client, target: Target) -> str:
+    return "".join(f"export {name}={_quoted(value)}\n" for name, value in client.exports(target))
+
+
+def _quoted(value: str) -> str:
+    import shlex
+
+    return shlex.quote(value)
+
+
+def _confirmed(changes: Sequence[Change], options: Namespace) -> bool:
+    """Show the diff, and ask where somebody can answer."""
+    lines = [line for change in changes for line in change.diff()]
+    colored = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+    if not options.json:
+        print("\n".join(_colored(line) if colored else _plain(line) for line in lines))
+    if options.write:
+        return True
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        say("Nothing is written yet: `--write` does it.")
+        return False
+    sys.stderr.write("Write this? [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+        return True
+    say("Nothing was written.")
+    return False
+
+
+def _colored(line: str) -> str:
+    text = _plain(line)
+    return f"{_COLORS[text[0]]}{text}\x1b[0m" if text[:1] in _COLORS else text
+
+
+def _plain(line: str) -> str:
+    """The line without control characters but tabs."""
+    return "\t".join(map(visible, line.split("\t")))
+
+
+def _write(client: Client, config: Config, target: Target, changes: Sequence[Change]) -> None:
+    from ...connect.change_record import Record
+    from ...connect.settings_change import write
+
+    copies = write(changes, Record(config.paths.connections), client.name, target)
+    for change in changes:
+        if change.is_one:
+            say(f"Written: {change.path}")
+    for copy in copies:
+        say(f"What it was before: {copy}")
+
+
+def _say_rest(client: Client, target: Target) -> None:
+    if not client.writes:
+        print(_exports(client, target), end="")
+    for note in client.notes(target):
+        say(note)
+    say(
+        "The daemon must run when the program asks: any ingle command starts it, and "
+        "`ingle serve` runs it in the foreground."
+    )
+
+
+def _check(client: Client, target: Target, changes: Sequence[Change], *, as_json: bool) -> int:
+    """Say of each round trip whether it works; 1 where one does not."""
+    from ...connect.connection_probe import Outcome, Prober
+
+    outcomes: list[Outcome] = []
+
+    def tell(outcome: Outcome) -> None:
+        outcomes.append(outcome)
+        if not as_json:
+            state = "ok     " if outcome.worked else "failed "
+            print(visible(f"{state} {outcome.what}: {outcome.detail}"), flush=True)
+
+    for change in changes:
+        detail = f"not written yet: `ingle connect {client.name} --write`"
+        tell(
+            Outcome(
+                str(change.path), not change.is_one, "is set up" if not change.is_one else detail
+            )
+        )
+    prober = Prober(target)
+    for probe in client.probes:
+        tell(prober.run(probe))
+    worked = all(outcome.worked for outcome in outcomes)
+    if as_json:
+        checks = [{"what": o.what, "worked": o.worked, "detail": o.detail} for o in outcomes]
+        print_json(
+            {"client": client.name, "model": target.model, "worked": worked, "checks": checks}
+        )
+    return 0 if worked else 1
+
+
+def _remove(client: Client, places: Places, options: Namespace) -> int:
+    from ...access.api_keys import KeyStore
+    from ...connect.change_record import Record
+    from ...connect.client_key import revoke_key
+    from ...connect.connect_target import Target
+    from ...connect.settings_change import plan_removal, take_back
+
+    config = load_config(os.environ)
+    target = Target(url=f"http://{config.host}:{config.port}", model="", context=4096)
+    record = Record(config.paths.connections)
+    changes = plan_removal(record, client.name, client.files(target, places))
+    if any(change.is_one for change in changes):
+        options.write = True  # who says --remove has decided; the diff and the copies tell the rest
+        _confirmed(changes, options)
+    copies = take_back(changes, record, client.name)
+    for change in changes:
+        if change.is_one:
+            say(f"{'Removed' if change.after is None else 'Written'}: {change.path}")
+    for copy in copies:
+        say(f"What it was before: {copy}")
+    if not any(change.is_one for change in changes):
+        say(f"Nothing of ingle's is left in the settings of {client.title}.")
+    if revoke_key(KeyStore(config.paths.keys), client):
+        say("Its key is revoked.")
+    if options.json:
+        print_json({"client": client.name, "files": [str(c.path) for c in changes if c.is_one]})
+    return 0
+
+
+def _facts(client: Client, target: Target, changes: Sequence[Change]) -> dict[str, object]:
+    return {
+        "client": client.name,
+        "model": target.model,
+        "context": target.context,
+        "url": target.url,
+        "written": [str(change.path) for change in changes if change.is_one],
+        "variables": dict(client.exports(target)),
+        "notes": client.notes(target),
+    }

@@ -1,0 +1,252 @@
+"""`ingle key`: make, list and take back API keys."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from ...settings.config import load_config
+from ...terminal.terminal_output import format_table, print_json, say, table_columns, visible
+from ..command_errors import CommandError, UsageError
+from ..command_parser import CommandParser
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from ...access.api_keys import KeyRecord, KeyStore, Rate
+    from ...access.permission import Scope
+
+HELP = """\
+usage: ingle key new [NAME] [--scope inference,read] [--model 'smollm2*']
+                     [--route local] [--rate 60/m] [--expires 90d] [--json]
+       ingle key list [--json]
+       ingle key rotate NAME [--expires 90d] [--json]
+       ingle key revoke NAME [NAME ...] [--json]
+
+Keys for clients of the HTTP address. On Linux none is needed: the daemon sees
+that a client is yours. Where the system does not tell (Windows), for a client
+that runs as another user, and for other machines, a key lets it in. Clients
+send it as `Authorization: Bearer`, `x-api-key` or `api-key`.
+
+A key is shown once, when it is made; ingle keeps only its digest. What is
+changed here counts at once, without a restart of the daemon.
+
+scopes, all of them where none is said:
+  inference  ask models          models  load, pull and remove models
+  read       see how things are  files   files and batches
+  admin      everything
+
+examples:
+  ingle key new zed
+  ingle key new laptop --scope inference --model 'qwen*' --expires 90d
+  ingle key rotate laptop
+  ingle key revoke zed
+"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run one of the four; raises `CommandError`."""
+    actions: dict[str, Callable[[Sequence[str]], int]] = {
+        "new": _new,
+        "list": _list,
+        "ls": _list,
+        "rotate": _rotate,
+        "revoke": _revoke,
+    }
+    action, *rest = arguments or [""]
+    if action in {"-h", "--help"}:
+        print(HELP, end="")
+        return 0
+    if action not in actions:
+        what = f"There is no `ingle key {action}`." if action else "Say what to do with keys."
+        raise UsageError(what, "`ingle key new`, `list`, `rotate NAME` or `revoke NAME`.")
+    from ...access.api_keys import KeyFailure
+
+    try:
+        return actions[action](rest)
+    except KeyFailure as error:
+        raise CommandError(error.message, error.hint) from error
+
+
+def _new(arguments: Sequence[str]) -> int:
+    parser = CommandParser("key new", "Make a key, and print it: it is shown only now.")
+    parser.add_argument("name", nargs="?", default="", metavar="NAME", help="what it is for")
+    parser.add_argument(
+        "--scope",
+        action="append",
+        metavar="SCOPE",
+        help="what it is for: inference, read, models, files, admin; else all of it",
+    )
+    parser.add_argument(
+        "--model", action="append", metavar="PATTERN", help="only for models of such full names"
+    )
+    parser.add_argument(
+        "--route", choices=("any", "local"), default="any", help="local: never for a cloud"
+    )
+    parser.add_argument("--rate", metavar="N/UNIT", help='requests in a time, such as "60/m"')
+    parser.add_argument(
+        "--expires", metavar="TIME", help='how long it is valid, such as "90d"; else for ever'
+    )
+    parser.add_json()
+    options = parser.parse_args(arguments)
+    from ...access.api_keys import KeyLimitation
+
+    limitation = KeyLimitation(
+        scopes=_scopes(options.scope),
+        models=_words(options.model),
+        route=options.route,
+        rate=_rate(options.rate),
+    )
+    return _show_new(
+        *_store().create(options.name, _lifetime(options.expires), limitation), options
+    )
+
+
+def _rotate(arguments: Sequence[str]) -> int:
+    parser = CommandParser("key rotate", "Put a new key in the place of one; the old one is over.")
+    parser.add_argument("name", metavar="NAME", help="a name or an id of `key list`")
+    parser.add_argument("--expires", metavar="TIME", help="how long the new one is valid")
+    parser.add_json()
+    options = parser.parse_args(arguments)
+    return _show_new(*_store().rotate(options.name, _lifetime(options.expires)), options)
+
+
+def _show_new(record: KeyRecord, key: str, options: Namespace) -> int:
+    if options.json:
+        print_json({**_facts(record), "key": key})
+        return 0
+    until = f"until {_day(record.expires)}" if record.expires else "until it is revoked"
+    say(f"The key '{record.name}', valid {until}. It is not shown again:")
+    print(key)
+    return 0
+
+
+def _list(arguments: Sequence[str]) -> int:
+    parser = CommandParser("key list", "List the keys; what they are is not kept.")
+    parser.add_json()
+    options = parser.parse_args(arguments)
+    store = _store()
+    keys, used = store.list(), store.last_used()
+    if options.json:
+        print_json({"keys": [_facts(key, used.get(key.id)) for key in keys]})
+        return 0
+    if not keys:
+        say("There are no keys. `ingle key new` makes one.")
+        return 0
+    rows = [_row(key, used.get(key.id)) for key in keys]
+    header = ("NAME", "ID", "FOR", "EXPIRES", "USED")
+    print(format_table(header, rows, columns=table_columns()))
+    return 0
+
+
+def _revoke(arguments: Sequence[str]) -> int:
+    parser = CommandParser("key revoke", "Take keys back: from now on they open nothing.")
+    parser.add_argument("keys", nargs="+", metavar="NAME", help="a name or an id of `key list`")
+    parser.add_json()
+    options = parser.parse_args(arguments)
+    store = _store()
+    revoked = [store.revoke(reference) for reference in options.keys]
+    if options.json:
+        print_json({"revoked": [_facts(record) for record in revoked]})
+        return 0
+    for record in revoked:
+        print(visible(f"The key '{record.name}' is revoked."))
+    return 0
+
+
+def _store() -> KeyStore:
+    from ...access.api_keys import KeyStore
+
+    return KeyStore(load_config(os.environ).paths.keys)
+
+
+def _lifetime(text: str | None) -> float | None:
+    """Seconds, None for ever; raises `UsageError`."""
+    if text is None:
+        return None
+    from ...settings.setting_parsers import FOREVER, InvalidSetting, parse_duration
+
+    try:
+        seconds = parse_duration(text)
+    except InvalidSetting:
+        seconds = 0.0
+    if seconds == FOREVER:
+        return None
+    if not 0 < seconds < 10**9:
+        raise UsageError(f"'{text}' is not a time that a key can last.", 'Write it as "90d".')
+    return seconds
+
+
+def _words(given: Sequence[str] | None) -> tuple[str, ...]:
+    """What an option said, once or several times, or with commas."""
+    parts = (part.strip() for text in given or () for part in text.split(","))
+    return tuple(dict.fromkeys(part for part in parts if part))
+
+
+def _scopes(given: Sequence[str] | None) -> tuple[Scope, ...]:
+    """Those scopes, else all; raises `UsageError`."""
+    from ...access.permission import Scope
+
+    words = _words(given)
+    if unknown := [word for word in words if word not in tuple(Scope)]:
+        raise UsageError(f"There is no scope '{unknown[0]}'.", f"There are {', '.join(Scope)}.")
+    return tuple(Scope(word) for word in words) or tuple(Scope)
+
+
+def _rate(text: str | None) -> Rate | None:
+    """The rate of "60/m"; raises `UsageError`."""
+    from ...access.api_keys import Rate
+
+    if text is None:
+        return None
+    try:
+        return Rate.parse(text)
+    except ValueError as error:
+        raise UsageError(f"'{text}' is not a rate.", 'Write it as "5/s", "60/m" or "500/h".') from (
+            error
+        )
+
+
+def _facts(record: KeyRecord, used: int | None = None) -> dict[str, Any]:
+    return {
+        "id": record.id,
+        "name": record.name,
+        "created": _iso(record.created),
+        "expires": _iso(record.expires),
+        "last_used": _iso(used),
+        "scopes": list(record.scopes),
+        "models": list(record.models),
+        "route": record.route,
+        "rate": record.rate.short if record.rate is not None else None,
+    }
+
+
+def _row(record: KeyRecord, used: int | None) -> list[str]:
+    expires = "never" if record.expires is None else _day(record.expires)
+    if record.expired(time.time()):
+        expires += " (over)"
+    last = "never" if used is None else datetime.fromtimestamp(used).strftime("%Y-%m-%d %H:00")
+    return [record.name, record.id, _purpose(record), expires, last]
+
+
+def _purpose(record: KeyRecord) -> str:
+    """What it is for, in a few words."""
+    from ...access.permission import Scope
+
+    everything = Scope.ADMIN in record.scopes
+    parts = ["all" if everything else "+".join(record.scopes), *record.models]
+    parts += ["local"] if record.route == "local" else []
+    return " ".join([*parts, record.rate.short] if record.rate is not None else parts)
+
+
+def _day(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d")
+
+
+def _iso(seconds: int | None) -> str | None:
+    if seconds is None:
+        return None
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")

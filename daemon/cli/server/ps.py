@@ -1,0 +1,192 @@
+"""`ingle ps`: the loaded models, what they hold and why, and where the daemon listens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+
+from ...client.api_types import DeviceGauges, LoadedModel, MemoryNeeds, Status
+from ...settings.config import load_config
+from ...terminal.terminal_output import (
+    format_bytes,
+    format_seconds,
+    format_table,
+    print_json,
+    table_columns,
+    visible,
+)
+from ..command_parser import CommandParser
+from ..daemon_launcher import running_daemon
+
+HEADERS = ("NAME", "STATE", "DEVICE", "CONTEXT", "KV", "RUNNING", "MEMORY", "EXPIRES")
+_INDENT = 11
+_COLUMNS = 80
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print what runs, without starting anything; raises `CommandError`."""
+    parser = CommandParser(
+        "ps", "Show the loaded models, what they hold and why, and where the daemon listens."
+    )
+    parser.add_json()
+    options = parser.parse_args(arguments)
+    client = running_daemon(load_config(os.environ))
+    if client is None:
+        if options.json:
+            print_json({"daemon": "stopped", "models": []})
+        else:
+            print("The daemon is not running.")
+        return 0
+    status = client.status()
+    if options.json:
+        print_json({"daemon": "running", **status})
+    else:
+        _print_status(status)
+    return 0
+
+
+def _print_status(status: Status) -> None:
+    up = format_seconds(status["uptime"])
+    print(visible(f"ingle {status['version']}, pid {status['pid']}, up {up}"))
+    print(visible(f"listens on {status['socket']}"))
+    if status["address"]:
+        print(visible(f"       and http://{status['address']}"))
+    else:
+        print("       and not on TCP: the port is taken by another program, or turned off")
+    for device in status["devices"]:
+        if line := _device(device):
+            print(visible(line))
+    print()
+    if not status["models"]:
+        print("No model is loaded.")
+        return
+    rows = [_row(model) for model in status["models"]]
+    columns = table_columns()
+    print(format_table(HEADERS, rows, right="CONTEXT KV RUNNING MEMORY", columns=columns))
+    for model in status["models"]:
+        lines = [line for label, text in _details(model) for line in _detail(label, text, columns)]
+        if lines:
+            print(visible("\n".join(["", model["name"], *lines])))
+
+
+def _device(device: DeviceGauges) -> str:
+    """A GPU, and a processor whose power is known."""
+    facts: list[str] = []
+    if device["memory_total"] and device["memory_used"] is not None:
+        used, total = format_bytes(device["memory_used"]), format_bytes(device["memory_total"])
+        facts.append(f"{used} of {total} in use")
+    if device["utilization"] is not None:
+        facts.append(f"{device['utilization']:.0%} busy")
+    if device["watts"] is not None:
+        facts.append(f"{device['watts']:.0f} W")
+    told = device["kind"] == "gpu" or device["watts"] is not None
+    return f"{device['name']}: {', '.join(facts)}" if told and facts else ""
+
+
+def _row(model: LoadedModel) -> list[str]:
+    state = model["state"]
+    if state == "starting":
+        state = f"starting {model['fraction']:.0%}"
+    elif model.get("quarantined_for"):
+        state = "quarantined"
+    capacity = model["kv_capacity"]
+    return [
+        model["name"],
+        state,
+        model["device"] or "-",
+        str(model["context"] or "-"),
+        f"{model['kv_used'] / capacity:.0%}" if capacity else "-",
+        _running(model),
+        format_bytes(_held(model) or _total(model["memory"]["predicted"])),
+        _expires(model),
+    ]
+
+
+def _details(model: LoadedModel) -> Iterator[tuple[str, str]]:
+    """What belongs to one model alone, label and text."""
+    if model["error"]:
+        yield "error", model["error"]
+        if left := model.get("quarantined_for"):
+            yield (
+                "why",
+                f"It died three times within a minute, and is left alone for {left:.0f} more "
+                f"seconds; `ingle unload {model['name']}` lifts that.",
+            )
+        return
+    if model["reason"]:
+        yield "why", model["reason"]
+    if model["state"] == "starting":
+        return
+    yield "memory", _memory(model)
+    yield "tokens", _tokens(model)
+    if model["drafted_tokens_total"]:
+        right, all_of_them = model["accepted_tokens_total"], model["drafted_tokens_total"]
+        share = f"{right / all_of_them:.0%}"
+        yield "guesses", f"{right:,} of {all_of_them:,} became part of an answer ({share})"
+    if model["kv_type"].startswith("q"):
+        yield "note", f"The KV cache is quantized to {model['kv_type']}."
+    for warning in model["warnings"]:
+        yield "note", warning
+
+
+def _detail(label: str, text: str, columns: int) -> list[str]:
+    width = min(columns or _COLUMNS, _COLUMNS)
+    head, rest = f"  {label}".ljust(_INDENT), " " * _INDENT
+    return wrap(text, width, initial_indent=head, subsequent_indent=rest, break_on_hyphens=False)
+
+
+def _memory(model: LoadedModel) -> str:
+    memory = model["memory"]
+    predicted, measured = memory["predicted"], memory["measured"]
+    words = [f"{format_bytes(predicted['host'])} predicted"]
+    if _held(model):
+        words.append(f"{format_bytes(measured['host'])} taken")
+        if memory["mapped"]:
+            words.append(f"{format_bytes(memory['mapped'])} of files mapped")
+    if predicted["gpu"] or measured["gpu"]:
+        taken = f", {format_bytes(measured['gpu'])} taken" if measured["gpu"] else ""
+        words.append(f"on the GPU {format_bytes(predicted['gpu'])} predicted{taken}")
+    kept = [
+        f"{format_bytes(size)} {where}"
+        for size, where in (
+            (model["kv_memory_bytes"], "in memory"),
+            (model["kv_disk_bytes"], "on disk"),
+        )
+        if size
+    ]
+    stored = f"; conversations keep {' and '.join(kept)}" if kept else ""
+    return ", ".join(words) + stored
+
+
+def _tokens(model: LoadedModel) -> str:
+    read, cached = model["prompt_tokens_total"], model["cached_tokens_total"]
+    asked = read + cached
+    share = f", and {cached:,} found in the cache ({cached / asked:.0%})" if asked else ""
+    speed = f" at {model['decode_rate']:.1f}/s" if model["decode_rate"] else ""
+    return f"{read:,} read{share}; {model['completion_tokens_total']:,} written{speed}"
+
+
+def _held(model: LoadedModel) -> int:
+    """Bytes that its process has in memory of any kind; 0 while that is not known."""
+    memory = model["memory"]
+    return _total(memory["measured"]) + memory["mapped"]
+
+
+def _total(needs: MemoryNeeds) -> int:
+    return needs["host"] + needs["gpu"]
+
+
+def _running(model: LoadedModel) -> str:
+    waiting = f"+{model['waiting']}" if model["waiting"] else ""
+    return f"{model['running']}{waiting}"
+
+
+def _expires(model: LoadedModel) -> str:
+    if model["state"] != "ready":
+        return "-"
+    if (seconds := model["expires_in"]) is not None:
+        return format_seconds(seconds)
+    if model["running"] or model["waiting"]:
+        return "in use"
+    return "pinned" if model["pinned"] else "never"

@@ -1,0 +1,56 @@
+"""`ingle serve`: the daemon in the foreground."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from ...settings.config import load_config
+from ..command_errors import UsageError
+from ..command_parser import CommandParser
+
+FLAGS = ("host", "port", "socket", "allow_lan", "allow_plain_lan", "log_level", "offline")
+"""The settings that have a flag."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Serve until `ingle stop`, SIGTERM or Ctrl-C; raises what keeps the daemon from starting."""
+    parser = CommandParser(
+        "serve",
+        "Run the daemon in the foreground, until `ingle stop` or Ctrl-C. Commands that\n"
+        "need the daemon start it by themselves; this is for services, and for a look at\n"
+        "its log.",
+    )
+    parser.add_argument(
+        "--host", metavar="ADDRESS", help="127.0.0.1, the default, or another address"
+    )
+    parser.add_argument(
+        "--port", metavar="N", help="the TCP port (4645); 0 takes any free one, -1 none"
+    )
+    for flag, what in (
+        ("--allow-lan", "let other machines reach --host, with a key and TLS"),
+        ("--allow-plain-lan", "… without TLS, where the network itself is encrypted"),
+    ):
+        parser.add_argument(flag, action="store_true", default=None, help=what)
+    parser.add_argument("--socket", metavar="PATH", help="the unix socket")
+    parser.add_argument(
+        "--log-level", metavar="LEVEL", help="debug, info (default), warning, error"
+    )
+    parser.add_argument(
+        "--offline", action="store_true", default=None, help="download nothing, ask nobody"
+    )
+    parser.add_argument(
+        "--tcp-optional", action="store_true", help="where the port is taken, do without TCP"
+    )
+    options = parser.parse_args(arguments)
+    config = load_config(os.environ, {name: getattr(options, name) for name in FLAGS})
+
+    # The server's packages take a while to import: whoever only wants the help need not wait.
+    from ...access.exposure import Exposed
+    from ...server.daemon_server import run
+
+    try:
+        run(config, tcp_optional=options.tcp_optional)
+    except Exposed as error:
+        raise UsageError(error.message, error.hint) from error
+    return 0

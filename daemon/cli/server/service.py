@@ -1,0 +1,168 @@
+"""`ingle service`: have the system start the daemon, and take that back."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ...settings.config import Config, load_config
+from ...terminal.terminal_output import print_json, say, visible
+from ..command_errors import CommandError
+from ..command_parser import CommandParser
+
+if TYPE_CHECKING:
+    from ...service.service_manager import ServiceSystem
+
+EXAMPLES = """\
+  ingle service install --dry-run    what would be written
+  ingle service install              have the system listen and start it
+  ingle service status
+  ingle service uninstall            chats, models and settings stay"""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do one of the three; raises `CommandError`."""
+    parser = CommandParser(
+        "service",
+        "Have the system start the daemon: systemd on Linux (its socket is always there,\n"
+        "the daemon comes when somebody connects), launchd on macOS, a task on Windows.",
+        examples=EXAMPLES,
+    )
+    parser.add_argument("deed", choices=["install", "uninstall", "status"])
+    parser.add_argument("--dry-run", action="store_true", help="print the files; change nothing")
+    parser.add_argument(
+        "--no-start", action="store_true", help="only write or remove files; ask no system"
+    )
+    parser.add_json()
+    options = parser.parse_args(arguments)
+    config = load_config(os.environ)
+    from ...service.install_service import service_system
+    from ...service.service_manager import ServiceFailed
+
+    system = service_system(config, os.environ)
+    deeds = {"install": _install, "uninstall": _uninstall, "status": _status}
+    try:
+        return deeds[options.deed](system, config, options)
+    except ServiceFailed as error:
+        raise CommandError(error.message, error.hint) from error
+
+
+def _install(system: ServiceSystem, config: Config, options: Namespace) -> int:
+    from ...service.install_service import write_files
+    from ...service.launch_command import ignored_variables
+
+    if options.dry_run:
+        return _show(system, options)
+    if not options.no_start and (trouble := system.trouble()):
+        raise CommandError(
+            f"{trouble} Nothing was changed.", "`--no-start` only writes the files, for later."
+        )
+    written = write_files(system)
+    started = False
+    if not options.no_start:
+        if written:
+            _stop_running(config)
+        system.start()
+        started = True
+    ignored = ignored_variables(os.environ)
+    if options.json:
+        print_json({"system": system.name, "written": written, "started": started})
+    else:
+        for path in written:
+            print(f"Wrote {visible(path)}")
+        if not written:
+            print("All files were as they should be.")
+        if started:
+            print(f"{system.name} starts the daemon from now on.")
+            for hint in system.hints():
+                print(hint)
+    if not system.ran:
+        say(f"Nobody has seen this run under {system.name} yet: please report how it went.")
+    if ignored:
+        place = config.paths.config_file
+        say(f"The service does not see {', '.join(ignored)}: put that into {place}.")
+    return 0
+
+
+def _uninstall(system: ServiceSystem, config: Config, options: Namespace) -> int:
+    from ...service.install_service import file_status, remove_files
+
+    there = [file.path for file in system.files() if file_status(file).exists]
+    if options.dry_run:
+        for path in there:
+            print(f"Would remove {visible(str(path))}")
+        return 0
+    stopped = False
+    if there and not options.no_start and not system.trouble():
+        system.stop()
+        stopped = True
+    removed = remove_files(system)
+    kept = [config.paths.config, config.paths.models, config.paths.state, config.paths.chats]
+    if options.json:
+        report = {"system": system.name, "removed": removed, "stopped": stopped}
+        print_json(report | {"kept": [str(path) for path in kept if path.exists()]})
+        return 0
+    for path in removed:
+        print(f"Removed {visible(path)}")
+    if not removed:
+        print("The service was not installed.")
+    if any(path.exists() for path in kept):
+        print("What is yours stays: settings, models, chats and what was kept for them, in")
+        for path in kept:
+            if path.exists():
+                print(f"  {visible(str(path))}")
+    return 0
+
+
+def _status(system: ServiceSystem, config: Config, options: Namespace) -> int:
+    """0 where it is installed as it should be, else 1."""
+    import msgspec
+
+    from ...service.install_service import status_of
+
+    status = status_of(system)
+    good = status.installed and status.current
+    if options.json:
+        print_json(msgspec.to_builtins(status))
+        return 0 if good else 1
+    words = "installed" if status.installed else "not installed"
+    if status.installed and not status.current:
+        words += ", but not as `ingle service install` would write it now"
+    print(f"{status.system}: {words}.")
+    for file in status.files:
+        mark = "as wanted" if file.as_wanted else "different" if file.exists else "not there"
+        print(f"  {visible(file.path)}: {mark}")
+    if status.trouble:
+        print(status.trouble)
+    elif status.installed:
+        running = "runs" if status.state.running else "does not run now"
+        enabled = "is enabled" if status.state.enabled else "is not enabled"
+        print(f"  It {enabled}, and {running}.")
+    return 0 if good else 1
+
+
+def _show(system: ServiceSystem, options: Namespace) -> int:
+    """Print the files as they would be written."""
+    texts = {
+        str(file.path): file.content.decode(
+            "utf-16" if file.content.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8"
+        )
+        for file in system.files()
+    }
+    if options.json:
+        print_json({"system": system.name, "files": texts})
+        return 0
+    for path, text in texts.items():
+        print(f"# {visible(path)}\n{text}")
+    return 0
+
+
+def _stop_running(config: Config) -> None:
+    """End a daemon that a command started: it would keep the service from its own socket."""
+    from .stop import stop
+
+    pid = stop(config)
+    if pid is not None:
+        say(f"Stopped the daemon that ran (pid {pid}); the service takes over.")

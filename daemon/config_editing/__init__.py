@@ -1,0 +1,1 @@
+"""JSON, TOML and YAML settings files edited in place, with their comments kept."""

@@ -1,0 +1,62 @@
+"""A program that ingle can be connected to: its files, and what it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from .connect_target import Places, Target
+from .settings_file import SettingsFile
+
+Probe = Literal[
+    "models",
+    "chat",
+    "chat_tools",
+    "completion",
+    "responses",
+    "responses_tools",
+    "messages",
+    "messages_tools",
+    "count_tokens",
+    "ollama_models",
+    "ollama_chat",
+    "ollama_tools",
+    "infill",
+]
+"""One thing that a program does with the daemon; see `checks`."""
+
+
+def _no_files(target: Target, places: Places) -> list[SettingsFile]:
+    return []
+
+
+def _no_lines(target: Target) -> list[str]:
+    return []
+
+
+@dataclass(frozen=True, kw_only=True)
+class Client:
+    """One program: `tokens` is the context that its own instructions take, 0 where they are short.
+
+    `notes` are for a person: what is left to do, or all of it where ingle writes no file.
+    `exports` are the variables that do the same for one shell. With `takes_key` there is a place
+    for a key in what is written.
+    """
+
+    name: str
+    title: str
+    speaks: str
+    installed: Callable[[Places], bool]
+    files: Callable[[Target, Places], list[SettingsFile]] = _no_files
+    notes: Callable[[Target], list[str]] = _no_lines
+    exports: Callable[[Target], list[tuple[str, str]]] = lambda target: []
+    probes: Sequence[Probe]
+    tokens: int = 0
+    codes: bool = True
+    takes_key: bool = True
+
+    @property
+    def writes(self) -> bool:
+        """Whether ingle knows its files well enough to write them."""
+        return self.files is not _no_files

@@ -1,0 +1,213 @@
+"""What the doctor prints: the machine, then what is wrong with it."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from itertools import chain, repeat
+
+from ingle.backends.hardware.machine import Gpu, Machine
+
+from ..terminal.terminal_colors import Colour, Paint
+from ..terminal.terminal_output import format_bytes, visible
+from .diagnose import Diagnosis
+from .diagnostic import Finding
+from .system_state import Situation
+
+_NAME_WIDTH = 11
+_NARROWEST = 40
+_MARKS: dict[str, tuple[str, Colour]] = {
+    "broken": ("✗", "red"),
+    "warning": ("!", "yellow"),
+    "note": ("·", "blue"),
+}
+
+
+def report(situation: Situation, diagnosis: Diagnosis, *, columns: int, paint: Paint) -> str:
+    """All of it as lines of at most `columns` characters, but for words that are longer."""
+    width = max(_NARROWEST, columns)
+    lines: list[str] = []
+    for title, facts in (
+        ("Machine", machine_facts(situation.machine)),
+        ("Engines", engine_facts(situation.machine)),
+        ("Daemon", daemon_facts(situation)),
+    ):
+        lines += [paint.bold(title), *_facts(facts, width), ""]
+    lines += [paint.bold(_headline(diagnosis))]
+    for finding in diagnosis.findings:
+        lines += _finding(finding, width, paint)
+    fine = f"Fine: {', '.join(diagnosis.fine)}."
+    marks = chain([f"  {paint.colour('✓', 'green')} "], repeat("    "))
+    lines += [mark + part for mark, part in zip(marks, _wrapped(fine, width - 4), strict=False)]
+    return "\n".join(lines)
+
+
+def machine_facts(machine: Machine) -> list[tuple[str, list[str]]]:
+    """What there is, in a few words each."""
+    memory, software = machine.memory, machine.software
+    available = f"{format_bytes(memory.usable_total)}, {format_bytes(memory.usable)} free"
+    remembered = [available]
+    if memory.limit is not None:
+        remembered = [f"{available}, of {format_bytes(memory.total)} in the machine"]
+    if memory.swap_total:
+        swap = f"{format_bytes(memory.swap_used)} of {format_bytes(memory.swap_total)}"
+        remembered.append(f"swap: {swap if memory.swap_used else 'none'} used")
+    facts = [("processor", _processor(machine)), ("memory", remembered)]
+    facts += [("graphics", _graphics(gpu)) for gpu in machine.gpus] or [("graphics", ["none"])]
+    if (disk := machine.disk) is not None:
+        kind = {"unknown": ""}.get(disk.kind, disk.kind)
+        kinds = " ".join(part for part in (disk.filesystem, kind) if part)
+        room = f"{format_bytes(disk.free)} free of {format_bytes(disk.total)}"
+        facts.append(("models", [disk.folder, f"{room} · {kinds}" if kinds else room]))
+    system = [software.release or software.system]
+    if software.wsl:
+        system.append("under Windows (WSL)")
+    if software.container:
+        system.append(f"in a container ({software.container})")
+    facts.append(("system", [" · ".join(part for part in system if part)]))
+    return facts
+
+
+def _processor(machine: Machine) -> list[str]:
+    cpu = machine.cpu
+    cores = f"{cpu.cores} core{'s' if cpu.cores > 1 else ''}"
+    if cpu.threads != cpu.cores:
+        cores += f", {cpu.threads} threads"
+    if cpu.quota is not None:
+        cores += f", {cpu.quota:g} of them allowed"
+    model = cpu.model or cpu.architecture or "unknown"
+    count = cpu.compute_threads
+    threads = f"models get {count} thread{'s' if count > 1 else ''}"
+    lines = [
+        f"{model} · {cores}",
+        " · ".join([threads, " ".join(cpu.instruction_sets)]).rstrip(" ·"),
+    ]
+    if cpu.bandwidth:
+        lines.append(f"memory read at {_rate(cpu.bandwidth)} ({cpu.bandwidth_source})")
+    return lines
+
+
+def _graphics(gpu: Gpu) -> list[str]:
+    first = [gpu.name]
+    if gpu.memory_total is not None:
+        free = f", {format_bytes(gpu.memory_free)} free" if gpu.memory_free is not None else ""
+        shared = " of the machine's" if gpu.unified else ""
+        first.append(f"{format_bytes(gpu.memory_total)}{shared}{free}")
+    second: list[str] = []
+    if gpu.bandwidth:
+        second.append(_rate(gpu.bandwidth))
+    if gpu.compute_capability:
+        major, minor = gpu.compute_capability
+        second.append(f"compute capability {major}.{minor}")
+    if gpu.vendor == "apple" and gpu.cores:
+        second.append(f"{gpu.cores} cores")
+    if gpu.driver:
+        second.append(f"driver {gpu.driver}" + (f", CUDA {gpu.cuda}" if gpu.cuda else ""))
+    if gpu.power_limit:
+        drawn = f"{gpu.watts:.0f} of " if gpu.watts is not None else ""
+        second.append(f"{drawn}{gpu.power_limit:.0f} W")
+    lines = [" · ".join(first)]
+    if second:
+        lines.append(" · ".join(second))
+    holders = [
+        f"{process.name or '?'} {format_bytes(process.memory or 0)}"
+        for process in gpu.processes
+        if process.memory
+    ]
+    if holders:
+        lines.append(f"held by {', '.join(holders[:4])}" + (" …" if len(holders) > 4 else ""))
+    return lines
+
+
+def engine_facts(machine: Machine) -> list[tuple[str, list[str]]]:
+    """The engines that are installed, and what they were built for."""
+    build, torch = machine.software.llama_cpp, machine.software.torch
+    if build is None:
+        llama = "not installed"
+    elif build.error:
+        llama = f"{build.version}, which cannot be loaded"
+    else:
+        gpus = [name for name in build.backends if name not in ("CPU", "BLAS", "RPC")]
+        llama = f"{build.version} for {' and '.join(gpus) or 'the processor only'}"
+    own = "not installed"
+    if torch is not None:
+        own = f"PyTorch {torch.version}"
+        own += f" for CUDA {torch.cuda}" if torch.cuda else " for the processor only"
+    return [("llama.cpp", [llama]), ("ingle's own", [own])]
+
+
+def daemon_facts(situation: Situation) -> list[tuple[str, list[str]]]:
+    """Whether it runs, and where it listens."""
+    daemon, software = situation.daemon, situation.machine.software
+    if daemon.state != "running":
+        state = "does not answer" if daemon.state == "silent" else "not running"
+        return [("state", [state]), ("version", [f"ingle {software.ingle}"])]
+    listens = [daemon.socket]
+    if daemon.address:
+        listens.append(f"http://{daemon.address}")
+    return [
+        ("state", [f"running as process {daemon.pid}, ingle {daemon.version}"]),
+        ("listens on", listens),
+    ]
+
+
+def _rate(bandwidth: float) -> str:
+    return f"{bandwidth / 1e9:.0f} GB/s"
+
+
+def _facts(facts: Sequence[tuple[str, list[str]]], width: int) -> Iterator[str]:
+    for name, values in facts:
+        label = name
+        for value in values:
+            for part in _wrapped(visible(value), width - _NAME_WIDTH - 3) or [""]:
+                yield f"  {label.ljust(_NAME_WIDTH)} {part}".rstrip()
+                label = ""
+
+
+def _headline(diagnosis: Diagnosis) -> str:
+    count = {"broken": 0, "warning": 0, "note": 0}
+    for finding in diagnosis.findings:
+        count[finding.severity] += 1
+    words = [
+        f"{count['broken']} broken" if count["broken"] else "",
+        f"{count['warning']} to look at" if count["warning"] else "",
+        f"{count['note']} to know" if count["note"] else "",
+    ]
+    said = ", ".join(word for word in words if word)
+    return f"Checks: {said}" if said else "Checks: all is well"
+
+
+def _finding(finding: Finding, width: int, paint: Paint) -> Iterator[str]:
+    mark, colour = _MARKS[finding.severity]
+    first = True
+    for part in _wrapped(visible(finding.what), width - 4):
+        yield (
+            f"  {paint.colour(mark, colour)} {paint.bold(part)}"
+            if first
+            else (f"    {paint.bold(part)}")
+        )
+        first = False
+    for text in (finding.why, finding.mend):
+        yield from ("    " + part for part in _wrapped(visible(text), width - 4))
+    for command in finding.commands:
+        yield from ("      " + part for part in fold_command(visible(command), width - 6))
+    yield ""
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+
+
+def fold_command(command: str, width: int) -> list[str]:
+    """A command as lines that a shell reads as one; words are never cut."""
+    if len(command) <= width:
+        return [command]
+    continued = " `" if command.startswith(("$env:", "& ")) else " \\"
+    lines = [""]
+    for word in command.split(" "):
+        if lines[-1] and len(lines[-1]) + len(word) + 1 + len(continued) > width:
+            lines[-1] += continued
+            lines.append("  " + word)
+        else:
+            lines[-1] += f" {word}" if lines[-1] else word
+    return lines

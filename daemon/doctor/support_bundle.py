@@ -1,0 +1,218 @@
+"""`make_bundle`: what a bug report needs, and nothing that tells of its sender.
+
+Facts are chosen field by field; whatever is free text goes through a `Redactor`. The log gives only
+lines that ingle itself wrote.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tarfile
+from collections.abc import Iterator
+from dataclasses import MISSING, fields
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..retention.data_inventory import PLACES, measure
+from ..settings.config import Config
+from ..stores.log_files import KEPT, rotated
+from .diagnose import Diagnosis
+from .redactor import Redactor
+from .system_state import Situation
+
+LOG_LINES = 500
+_LOG_BYTES = 2**20
+_TEXT_LINE = re.compile(
+    r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} [A-Z]+ (?:ingle|uvicorn)[\w.]*: )(.*)"
+)
+_PACKAGES = (
+    *("ingle", "httpx", "huggingface-hub", "jinja2", "llama-cpp-python", "llguidance", "msgspec"),
+    *("numpy", "psutil", "starlette", "textual", "uvicorn", "uvloop", "torch", "triton"),
+    *("cuda-core", "safetensors", "tokenizers", "keyring", "sqlcipher3"),
+)
+_README = """\
+A report about ingle, made by `ingle doctor --bundle`. It holds versions, what the machine is, what
+the doctor found, which settings differ from the default, sizes of what is kept, and the last lines
+that ingle wrote to its log. It holds no prompt, answer, file, key, path, address, or name of a
+person, a machine or a model of the owner's own: {count} such things were taken out.
+Everything is text; read it before you send it.
+"""
+
+
+def make_bundle(
+    config: Config,
+    situation: Situation,
+    diagnosis: Diagnosis,
+    redactor: Redactor,
+    models: list[dict[str, Any]],
+) -> dict[str, bytes]:
+    """The files of the report by name; `models` are facts about the installed ones."""
+    documents: dict[str, Any] = {
+        "versions.json": versions(situation),
+        "machine.json": machine(situation, redactor),
+        "findings.json": findings(diagnosis, redactor),
+        "settings.json": settings(config),
+        "models.json": models,
+        "kept.json": kept(config),
+    }
+    files = {
+        name: json.dumps(document, indent=2).encode() + b"\n"
+        for name, document in documents.items()
+    }
+    files["log.txt"] = "".join(log_lines(config.paths.log, redactor)).encode()
+    return {"README.txt": _README.format(count=redactor.count).encode(), **files}
+
+
+def write_bundle(path: Path, files: dict[str, bytes]) -> None:
+    """A compressed archive that only its owner can read; raises `FileExistsError`, `OSError`."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w:gz") as archive:
+        for name, text in files.items():
+            entry = tarfile.TarInfo(f"ingle-report/{name}")  # no owner, no time
+            entry.size, entry.mode = len(text), 0o600
+            archive.addfile(entry, io.BytesIO(text))
+    path.touch(mode=0o600, exist_ok=False)
+    path.write_bytes(content.getvalue())
+
+
+def versions(situation: Situation) -> dict[str, Any]:
+    """Of ingle, of what it is made of, and of the daemon that runs."""
+    found: dict[str, str] = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    software = situation.machine.software
+    daemon = {"state": situation.daemon.state, "version": situation.daemon.version}
+    return {"python": software.python, "packages": found, "daemon": daemon}
+
+
+def machine(situation: Situation, redactor: Redactor) -> dict[str, Any]:
+    """Processor, memory, graphics, disk and system: what can be bought, not what was named."""
+    of = situation.machine
+    gpus = [_without(msgspec.to_builtins(gpu), "uuid", "processes") for gpu in of.gpus]
+    software = msgspec.to_builtins(of.software)
+    if software["llama_cpp"]:
+        software["llama_cpp"]["error"] = redactor.text(software["llama_cpp"]["error"])
+    disk: dict[str, Any] = msgspec.to_builtins(of.disk) if of.disk is not None else {}
+    return {
+        "cpu": msgspec.to_builtins(of.cpu),
+        "memory": msgspec.to_builtins(of.memory),
+        "gpus": gpus,
+        "disk": _without(disk, "folder"),
+        "software": _without(software, "executable", "checkout"),
+        "limits": msgspec.to_builtins(situation.limits),
+        "port_taken": situation.port.taken,
+        "other_engines": len(situation.neighbours),
+        "folders": [
+            _without(msgspec.to_builtins(f), "path", "problem", "hint") for f in situation.folders
+        ],
+    }
+
+
+def findings(diagnosis: Diagnosis, redactor: Redactor) -> list[dict[str, str]]:
+    """What the doctor found, without what it quotes."""
+    return [
+        {"code": each.code, "severity": each.severity, "what": redactor.text(each.what)}
+        for each in diagnosis.findings
+    ]
+
+
+def settings(config: Config) -> dict[str, Any]:
+    """Numbers and choices as they are set; of texts only that they are set, of lists how long."""
+    told: dict[str, Any] = {}
+    for field in fields(config):
+        value = getattr(config, field.name)
+        if field.name in ("paths", "socket"):
+            continue
+        default = None if field.default is MISSING else field.default
+        if value == default or isinstance(value, bool | int | float):
+            told[field.name] = str(value) if isinstance(value, Path) else value
+        elif isinstance(value, tuple):
+            told[field.name] = f"(a list of {len(value)})"  # pyright: ignore[reportUnknownArgumentType]
+        else:
+            told[field.name] = value if value in _choices() else "(set)"
+    return told
+
+
+def kept(config: Config) -> list[dict[str, Any]]:
+    """How much lies at each place."""
+    return [
+        {"place": place.name, "count": found.count, "bytes": found.bytes}
+        for place in PLACES
+        for found in [measure(place, config)]
+    ]
+
+
+def log_lines(log: Path, redactor: Redactor) -> Iterator[str]:
+    """The last lines, redacted; of lines that others printed only how long they are."""
+    for line in _last_lines(log):
+        if line.startswith("{"):
+            yield _json_line(line, redactor)
+        elif found := _TEXT_LINE.fullmatch(line):
+            yield f"{found[1]}{redactor.text(found[2])}\n"
+        else:
+            yield _foreign(line)
+
+
+def _json_line(line: str, redactor: Redactor) -> str:
+    try:
+        record = msgspec.json.decode(line, type=dict[str, Any])
+        told = {name: str(record[name]) for name in ("time", "level", "logger")}
+        told["message"] = redactor.text(str(record["message"]))
+    except (msgspec.MsgspecError, KeyError):
+        return _foreign(line)
+    if not re.fullmatch(
+        r"[\d:.TZ-]+ [a-z]+ (?:ingle|uvicorn)[\w.]*", " ".join(list(told.values())[:3])
+    ):
+        return _foreign(line)
+    if "error" in record:
+        told["error"] = redactor.text(str(record["error"]))
+    return json.dumps(told) + "\n"
+
+
+def _foreign(line: str) -> str:
+    return f"(a line of {len(line)} characters, not written by ingle)\n"
+
+
+def _last_lines(log: Path) -> list[str]:
+    lines: list[str] = []
+    for path in (log, *(rotated(log, number) for number in range(1, KEPT + 1))):
+        try:
+            with path.open("rb") as file:
+                size = file.seek(0, 2)
+                file.seek(max(0, size - _LOG_BYTES))
+                text = file.read().decode("utf-8", "replace")
+        except OSError:
+            continue
+        lines = text.splitlines() + lines
+        if len(lines) >= LOG_LINES:
+            break
+    return lines[-LOG_LINES:]
+
+
+def _without(facts: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if name not in names}
+
+
+def _choices() -> frozenset[str]:
+    """Values of settings that are one of a few."""
+    from ..settings.setting_parsers import (
+        ENGINES,
+        FLASH_ATTENTION,
+        LOG_FORMATS,
+        LOG_LEVELS,
+        QUANTIZE,
+        SPECULATION,
+    )
+
+    kinds = (ENGINES, FLASH_ATTENTION, LOG_FORMATS, LOG_LEVELS, QUANTIZE, SPECULATION)
+    return frozenset(choice for choices in kinds for choice in choices) | {
+        *("f32", "f16", "bf16", "q8_0", "q4_0"),
+    }

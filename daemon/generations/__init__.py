@@ -1,0 +1,1 @@
+"""Generations that outlive their client and can be resumed."""

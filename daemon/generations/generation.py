@@ -1,0 +1,448 @@
+"""Generations that belong to the daemon: they go on without a client, and one can come back."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import msgspec
+
+from ingle.backends.base.backend import (
+    Delta,
+    Event,
+    Finished,
+    FinishReason,
+    GenerateRequest,
+    ReasoningDelta,
+    Started,
+    ToolCallDelta,
+    ToolCallStarted,
+)
+from ingle.backends.base.conversation import ToolCall
+
+from ..errors import Conflict, ErrorDetail, NotFound, TooManyGenerations, describe
+from ..lifecycle.model_manager import Lease, ModelManager
+from ..lifecycle.request_queue import Place
+from ..routing.route_header import RouteNote
+from ..routing.routed_backend import OpenLocal
+from .generation_log import EventLog, LoggedEvent
+
+MAX_RUNNING = 64
+KEEP_SECONDS = 600.0
+KEEP_BYTES = 64 * 2**20
+MAX_AT_ONCE = 256
+"""Events that go to a follower in one piece."""
+
+GenerationState = Literal["running", "finished", "failed"]
+
+
+class LoadingEvent(msgspec.Struct, frozen=True):
+    """The model is being loaded."""
+
+    model: str
+    fraction: float
+
+
+class StartedEvent(msgspec.Struct, frozen=True):
+    """The model reads the prompt now."""
+
+    prompt_tokens: int
+    cached_tokens: int
+    context: int
+
+
+class DeltaEvent(msgspec.Struct, frozen=True):
+    """New text, and the number of tokens it took."""
+
+    text: str
+    tokens: int
+
+
+class ToolCallEvent(msgspec.Struct, frozen=True):
+    """The model calls the tool `name`; `call` counts its calls from 0."""
+
+    call: int
+    id: str
+    name: str
+    tokens: int
+
+
+class ArgumentsEvent(msgspec.Struct, frozen=True):
+    """A piece of a call's arguments: all of them together are the text of a JSON object."""
+
+    call: int
+    text: str
+    tokens: int
+
+
+class FinishedEvent(msgspec.Struct, frozen=True, kw_only=True):
+    """The last event of a generation that did not fail."""
+
+    reason: FinishReason
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cached_tokens: int = 0
+    context: int = 0
+    queue_seconds: float = 0.0
+    prompt_seconds: float = 0.0
+    decode_seconds: float = 0.0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
+    reasoning_tokens: int = 0
+
+
+class ErrorEvent(msgspec.Struct, frozen=True):
+    """The last event of a generation that failed."""
+
+    error: ErrorDetail
+
+
+class GenerationStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """A generation as it is now; `events` is the number of its newest event."""
+
+    id: str
+    model: str
+    state: GenerationState
+    text: str
+    reasoning: str
+    tool_calls: list[ToolCall]
+    events: int
+    finished: FinishedEvent | None
+    error: ErrorDetail | None
+
+
+@dataclass(frozen=True)
+class Way:
+    """A route that a generation takes: `open` makes its lease, `note` says where it leads."""
+
+    note: RouteNote
+    open: Callable[[OpenLocal], AbstractAsyncContextManager[Lease]]
+
+
+class Generation:
+    """One generation: its task, and the log of its events, numbered from 1."""
+
+    def __init__(
+        self,
+        manager: ModelManager,
+        reference: str,
+        name: str,
+        request: GenerateRequest,
+        place: Place | None = None,
+        way: Way | None = None,
+    ) -> None:
+        self.id = request.id
+        self.model = name
+        self.state: GenerationState = "running"
+        self.finished: FinishedEvent | None = None
+        self.error: ErrorDetail | None = None
+        self.ended_at: float | None = None
+        self._text: list[str] = []
+        self._thoughts: list[str] = []
+        self._calls: list[tuple[ToolCallEvent, list[str]]] = []
+        self._log = EventLog()
+        self._news = asyncio.Event()
+        self._encoder = msgspec.json.Encoder()
+        self._loaded = -1.0
+        self._started: StartedEvent | None = None
+        self._tokens = 0
+        self._started_at: float | None = None
+        self._first_at: float | None = None
+        self._cancelled = False
+        self._way = way
+        self.task = asyncio.create_task(self._run(manager, reference, request, place))
+        if place is not None:  # a task that is cancelled before its first step never sees it
+            self.task.add_done_callback(lambda _: place.leave())
+
+    def status(self) -> GenerationStatus:
+        """A snapshot."""
+        return GenerationStatus(
+            id=self.id,
+            model=self.model,
+            state=self.state,
+            text="".join(self._text),
+            reasoning="".join(self._thoughts),
+            tool_calls=[
+                ToolCall(call.id, call.name, "".join(arguments)) for call, arguments in self._calls
+            ],
+            events=len(self._log),
+            finished=self.finished,
+            error=self.error,
+        )
+
+    @property
+    def size(self) -> int:
+        """What it takes in memory, in bytes, as far as that grows with its answer."""
+        texts = 0 if self.state == "running" else len(self._text[0]) + len(self._thoughts[0])
+        return self._log.size + texts
+
+    @property
+    def events(self) -> int:
+        """The number of the newest event."""
+        return len(self._log)
+
+    async def follow(self, after: int) -> AsyncGenerator[list[LoggedEvent], None]:
+        """Every event behind number `after`, as many at a time as there are, until the last."""
+        position = after
+        while True:
+            while news := self._log.behind(position, MAX_AT_ONCE):
+                position += len(news)
+                yield news
+            if self.state != "running":
+                return
+            self._news.clear()
+            await self._news.wait()
+
+    async def cancel(self) -> None:
+        """Stop it between two tokens; nothing happens where it has ended."""
+        if self.state == "running":
+            self._cancelled = True
+            self.task.cancel()
+            await asyncio.wait({self.task})
+            # A task that was cancelled before its first step never saw it.
+            self._finish(self._cancelled_event())
+
+    async def _run(
+        self,
+        manager: ModelManager,
+        reference: str,
+        request: GenerateRequest,
+        place: Place | None,
+    ) -> None:
+        try:
+
+            def open_local(name: str) -> AbstractAsyncContextManager[Lease]:
+                return manager.lease(
+                    name, priority=request.priority, place=place, on_progress=self._loading
+                )
+
+            leasing = self._way.open(open_local) if self._way else open_local(reference)
+            async with leasing as lease:
+                await lease.backend.run(request, partial(self._take, lease))
+        except asyncio.CancelledError:
+            if not self._cancelled:  # the daemon itself goes down
+                raise
+            self._finish(self._cancelled_event())
+        except Exception as error:
+            self._fail(error)
+
+    def _take(self, lease: Lease, events: list[Event]) -> None:
+        for event in events:
+            if self.state != "running":
+                return  # it was cancelled: its log is packed, and its last event has been told
+            match event:
+                case Started():
+                    self._tell_way()
+                    context = lease.info.context
+                    self._started_at = time.monotonic()
+                    self._started = StartedEvent(event.prompt_tokens, event.cached_tokens, context)
+                    self._append("started", self._started)
+                case Delta() | ReasoningDelta() | ToolCallStarted() | ToolCallDelta():
+                    self._first_at = self._first_at or time.monotonic()
+                    self._tokens += len(event.token_ids)
+                    self._take_piece(event, len(event.token_ids))
+                case Finished():
+                    self._finish(self._finished_event(event))
+
+    def _tell_way(self) -> None:
+        """Where it is answered is known with the first event: until then, that can change."""
+        if self._way is not None and self._way.note.taken is not None:
+            self._append("route", self._way.note.taken)
+            self._way = None
+
+    def _take_piece(
+        self, event: Delta | ReasoningDelta | ToolCallStarted | ToolCallDelta, tokens: int
+    ) -> None:
+        match event:
+            case Delta():
+                self._text.append(event.text)
+                self._append("delta", DeltaEvent(event.text, tokens))
+            case ReasoningDelta():
+                self._thoughts.append(event.text)
+                self._append("reasoning", DeltaEvent(event.text, tokens))
+            case ToolCallStarted():
+                call = ToolCallEvent(event.call, event.call_id, event.name, tokens)
+                self._calls.append((call, []))
+                self._append("tool_call", call)
+            case ToolCallDelta():
+                self._calls[event.call][1].append(event.arguments)
+                piece = ArgumentsEvent(event.call, event.arguments, tokens)
+                self._append("arguments", piece)
+
+    def _loading(self, fraction: float) -> None:
+        # A worker may report every tensor; a hundred steps are enough to see it move.
+        if self.state != "running":
+            return
+        if fraction - self._loaded >= 0.01 or (fraction == 1.0 and self._loaded < 1.0):
+            self._loaded = fraction
+            self._append("loading", LoadingEvent(self.model, fraction))
+
+    def _finished_event(self, event: Finished) -> FinishedEvent:
+        started = self._started or StartedEvent(0, 0, 0)
+        return FinishedEvent(
+            reason=event.reason,
+            prompt_tokens=started.prompt_tokens + event.prompt_tokens,
+            completion_tokens=event.completion_tokens,
+            cached_tokens=started.cached_tokens + event.cached_tokens,
+            context=started.context,
+            queue_seconds=event.queue_seconds,
+            prompt_seconds=event.prompt_seconds,
+            decode_seconds=event.decode_seconds,
+            drafted_tokens=event.drafted_tokens,
+            accepted_tokens=event.accepted_tokens,
+            reasoning_tokens=event.reasoning_tokens,
+        )
+
+    def _cancelled_event(self) -> FinishedEvent:
+        """The end of one whose model says no more, with the times as they were seen from here."""
+        started = self._started or StartedEvent(0, 0, 0)
+        now = time.monotonic()
+        began = self._started_at or now
+        first = self._first_at or now
+        return FinishedEvent(
+            reason=FinishReason.CANCELLED,
+            prompt_tokens=started.prompt_tokens,
+            completion_tokens=self._tokens,
+            cached_tokens=started.cached_tokens,
+            context=started.context,
+            prompt_seconds=first - began,
+            decode_seconds=now - first,
+        )
+
+    def _finish(self, event: FinishedEvent) -> None:
+        if self.state != "running":
+            return
+        self.finished = event
+        self._end("finished", event)
+
+    def _fail(self, error: Exception) -> None:
+        if self.state != "running":
+            return
+        self._tell_way()
+        self.error = describe(error).native().error
+        self._end("error", ErrorEvent(self.error))
+
+    def _end(self, name: Literal["finished", "error"], event: FinishedEvent | ErrorEvent) -> None:
+        self.state = "finished" if name == "finished" else "failed"
+        self.ended_at = time.monotonic()
+        self._append(name, event)
+        self._log.pack()
+        self._text, self._thoughts = ["".join(self._text)], ["".join(self._thoughts)]
+
+    def _append(self, name: str, event: msgspec.Struct) -> None:
+        self._log.append(name, self._encoder.encode(event))
+        self._news.set()
+
+
+class GenerationRegistry:
+    """All generations, the ended ones for ten minutes or until 64 MiB of newer ones ended."""
+
+    def __init__(
+        self,
+        manager: ModelManager,
+        *,
+        max_running: int = MAX_RUNNING,
+        keep_seconds: float = KEEP_SECONDS,
+        keep_bytes: int = KEEP_BYTES,
+    ) -> None:
+        self._manager = manager
+        self._max_running = max_running
+        self._keep_seconds = keep_seconds
+        self._keep_bytes = keep_bytes
+        self._generations: dict[str, Generation] = {}
+        self._sweep: asyncio.TimerHandle | None = None
+
+    def start(
+        self,
+        reference: str,
+        name: str,
+        request: GenerateRequest,
+        enter: Callable[[], Place] | None = None,
+        way: Way | None = None,
+    ) -> Generation:
+        """Begin one; `enter` takes its place, and a `way` takes that of the `reference`.
+
+        Raises `Conflict` where its id is taken, `TooManyGenerations`, and what `enter` does.
+        """
+        if request.id in self._generations:
+            raise Conflict(
+                "There is a generation of this id already.",
+                hint="Choose another id, or follow that one.",
+                code="generation_exists",
+            )
+        running = sum(g.state == "running" for g in self._generations.values())
+        if running >= self._max_running:
+            raise TooManyGenerations(
+                f"{running} generations are running already.",
+                hint="Wait for one to end, or cancel one.",
+            )
+        place = enter() if enter is not None else None
+        generation = Generation(self._manager, reference, name, request, place, way)
+        self._generations[generation.id] = generation
+        generation.task.add_done_callback(lambda _: self._forget_old())
+        return generation
+
+    def get(self, id: str) -> Generation:  # noqa: A002 - the API's word
+        """The generation of this id; raises `NotFound`."""
+        generation = self._generations.get(id)
+        if generation is None:
+            raise NotFound(
+                "There is no generation of this id.",
+                hint="A generation is kept for ten minutes after its end.",
+                code="generation_not_found",
+            )
+        return generation
+
+    def forget(self, chosen: Callable[[str, float], bool], *, dry_run: bool = False) -> int:
+        """Drop the ended ones of these ids and times of their end (Unix seconds); how many."""
+        behind = time.time() - time.monotonic()
+        ended = [
+            generation.id
+            for generation in self._generations.values()
+            if generation.ended_at is not None
+            and chosen(generation.id, generation.ended_at + behind)
+        ]
+        if not dry_run:
+            for id_ in ended:
+                del self._generations[id_]
+        return len(ended)
+
+    async def close(self) -> None:
+        """Cancel what still runs."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+        await asyncio.gather(*(g.cancel() for g in self._generations.values()))
+
+    def _forget_old(self) -> None:
+        """Drop what is too old or too much, and look again when the next one is too old."""
+        now = time.monotonic()
+        ended = [g for g in self._generations.values() if g.ended_at is not None]
+        ended.sort(key=lambda generation: generation.ended_at or 0.0)
+        size = sum(generation.size for generation in ended)
+        for generation in ended:
+            too_old = now - (generation.ended_at or 0.0) >= self._keep_seconds
+            # The newest stays even if it alone is too much: somebody waits for its end.
+            if too_old or (size > self._keep_bytes and generation is not ended[-1]):
+                size -= generation.size
+                del self._generations[generation.id]
+        self._schedule(now)
+
+    def _schedule(self, now: float) -> None:
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        ends = [g.ended_at for g in self._generations.values() if g.ended_at is not None]
+        if ends:
+            delay = max(0.0, min(ends) + self._keep_seconds - now)
+            self._sweep = asyncio.get_running_loop().call_later(delay, self._forget_old)
+
+
+def new_generation_id() -> str:
+    """An id nobody can guess."""
+    return f"gen-{secrets.token_hex(12)}"

@@ -1,0 +1,113 @@
+"""Reading a request's body: bounded in size and time, and never more than a 400 when wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Callable
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import Request
+
+from ..access.auth import body_too_large
+from ..errors import BodyTimeout, InvalidBody
+
+IDLE_SECONDS = 30.0
+GRACE_SECONDS = 20.0
+LEAST_RATE = 500
+"""Bytes a second that a body has to come at on the whole, after the grace."""
+LARGE = 2**20
+"""Bytes of a body whose translation takes longer than other streams should wait."""
+
+T = TypeVar("T")
+
+_PLACE = re.compile(r"^(?P<what>.*) - at `(?P<where>(?:key in )?\$.*)`$", re.DOTALL)
+_MISSING = re.compile(r"missing required field `(?P<field>[^`]+)`")
+
+
+class ClientLeft(Exception):
+    """The client went away before its body was complete; there is nobody to answer."""
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The whole body; raises `BodyTooLarge`, `BodyTimeout` or `ClientLeft`."""
+    return b"".join([chunk async for chunk in read_chunks(request, limit)])
+
+
+async def read_chunks(
+    request: Request, limit: int, *, setting: str = "max_body_bytes"
+) -> AsyncGenerator[bytes, None]:
+    """The body as it comes; raises `BodyTooLarge`, `BodyTimeout` or `ClientLeft`."""
+    clock = asyncio.get_running_loop().time
+    size, waited = 0, 0.0
+    while True:
+        # Only waiting counts: what the daemon does with a part is not the client's time.
+        patience = min(IDLE_SECONDS, GRACE_SECONDS + size / LEAST_RATE - waited)
+        began = clock()
+        try:
+            async with asyncio.timeout(patience):
+                message = await request.receive()
+        except TimeoutError:
+            raise BodyTimeout(
+                f"The body came too slowly: {size} bytes in {waited + patience:.0f} seconds.",
+                headers={"connection": "close"},
+            ) from None
+        waited += clock() - began
+        if message["type"] == "http.disconnect":
+            raise ClientLeft
+        chunk: bytes = message.get("body", b"")
+        size += len(chunk)
+        if size > limit:
+            # The server drops the rest as it comes: closing now would cost the client the answer.
+            raise body_too_large(limit, setting)
+        yield chunk
+        if not message.get("more_body", False):
+            return
+
+
+async def read_json(request: Request, decoder: msgspec.json.Decoder[T], limit: int) -> T:
+    """The typed body of at most `limit` bytes; raises what `read_body` and `parse` raise."""
+    return parse(await read_body(request, limit), decoder)
+
+
+def parse(body: bytes, decoder: msgspec.json.Decoder[T], place: str = "") -> T:
+    """The typed body, or its part at `place`; raises `InvalidBody`, with the field at fault."""
+    if not body:
+        raise InvalidBody("The request has no body.", hint="Send a JSON object.")
+    try:
+        # msgspec looks only at the strings it keeps, and a body is valid as a whole or not at all.
+        if not body.isascii():
+            body.decode()
+        return decoder.decode(body)
+    except UnicodeDecodeError as error:
+        raise InvalidBody("The body is not UTF-8.", hint="Send JSON as UTF-8.") from error
+    except RecursionError as error:
+        raise InvalidBody("The body's JSON is nested too deeply.") from error
+    except msgspec.ValidationError as error:
+        raise _wrong_type(str(error), place) from error
+    except msgspec.DecodeError as error:
+        raise InvalidBody(f"The body is not JSON: {error}.", hint="Send a JSON object.") from error
+
+
+async def translate(request: Request, work: Callable[[], T]) -> T:
+    """What `work` makes of a body that was read; that of a large one is made in a thread."""
+    length = request.headers.get("content-length", "")
+    if length.isascii() and length.isdigit() and int(length) <= LARGE:
+        return work()
+    return await asyncio.to_thread(work)
+
+
+def _wrong_type(complaint: str, within: str) -> InvalidBody:
+    """msgspec's sentence with its place turned into the name of a field."""
+    place = _PLACE.match(complaint)
+    what, where = (place["what"], place["where"]) if place else (complaint, "")
+    field = where.removeprefix("key in ").removeprefix("$").removeprefix(".")
+    if missing := _MISSING.search(what):
+        field = f"{field}.{missing['field']}" if field else missing["field"]
+    if within:
+        field = f"{within}.{field}" if field and not field.startswith("[") else f"{within}{field}"
+    what = what.replace("`", "")
+    if not field:
+        return InvalidBody(f"The body is wrong: {what[:1].lower()}{what[1:]}.")
+    return InvalidBody(f"'{field}' is wrong: {what[:1].lower()}{what[1:]}.", param=field)

@@ -1,0 +1,208 @@
+"""Server-sent events: written as they come, and an end as soon as the client has left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from ..transport.peer import Connection
+from .body_writer import BodyWriter
+from .http_protocol import BODY_WRITER, CONNECTION
+
+KEEP_ALIVE_SECONDS = 15.0
+STALL_SECONDS = 30.0
+COMMENT = b": keep-alive\n\n"
+SSE = b"text/event-stream; charset=utf-8"
+NDJSON = b"application/x-ndjson"
+
+T = TypeVar("T")
+
+
+def encode_event(data: bytes, *, event: str | None = None, id: int | None = None) -> bytes:  # noqa: A002 - the protocol's word
+    """One event; `data` is JSON, which has no line break of its own."""
+    parts: list[bytes] = []
+    if id is not None:
+        parts.append(b"id: %d\n" % id)
+    if event is not None:
+        parts.append(b"event: %s\n" % event.encode())
+    parts.append(b"data: " + data + b"\n\n")
+    return b"".join(parts)
+
+
+def loading_comment(fraction: float) -> bytes:
+    """What says to a client, or to whoever looks at the stream, that a model is being loaded."""
+    return b": loading the model, %d %%\n\n" % (100 * fraction)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamStyle:
+    """How one protocol streams beside its events.
+
+    `comment` fills silences; a protocol that has none sends nothing. `loading` is what is sent
+    while a model is loaded, by the fraction of it; the bytes may be empty, and only the headers go
+    out then. `on_error` is the last thing a stream says that fails after it began.
+    """
+
+    on_error: Callable[[Exception], bytes]
+    media_type: bytes = SSE
+    comment: bytes = COMMENT
+    loading: Callable[[float], bytes] = loading_comment
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class EventWriter:
+    """Where the producer of a stream puts its events, encoded."""
+
+    def __init__(self, body: BodyWriter) -> None:
+        self._body = body
+        self._early: list[bytes] = []
+        self._clock = asyncio.get_running_loop().time
+        self.written_at = self._clock()
+        """When the last event was written, on the loop's clock."""
+        self.begun = asyncio.Event()
+        """Set with the first event."""
+        self._opened = asyncio.Event()
+
+    def write(self, frames: bytes) -> None:
+        """Hand over one or more events; never waits, so it is for what comes at a model's pace.
+
+        Nothing at all makes the headers go out.
+        """
+        self.written_at = self._clock()
+        if not frames:
+            self.begun.set()
+        elif self._opened.is_set():
+            self._body.write(frames)
+        else:
+            self._early.append(frames)
+            self.begun.set()
+
+    async def send(self, frames: bytes) -> None:
+        """Hand over one or more events, and wait while the client reads too slowly."""
+        self.write(frames)
+        await self._opened.wait()
+        await self._body.drain()
+
+    def open(self) -> None:
+        """The headers have been sent: pass on what was written before."""
+        self._opened.set()
+        if self._early:
+            self._body.write(b"".join(self._early))
+            self._early.clear()
+
+
+class EventStream(Response):
+    """Streams what `produce` writes; `style.comment` fills each silence of `keep_alive` seconds.
+
+    The headers wait for the first event, or the first comment, so a failure before that still gets
+    its proper status. A later one becomes the frame of `style.on_error`, and ends the stream.
+    A client that leaves, or reads nothing for `STALL_SECONDS`, cancels the producer at once.
+    """
+
+    def __init__(
+        self,
+        produce: Callable[[EventWriter], Awaitable[None]],
+        *,
+        style: StreamStyle,
+        keep_alive: float = KEEP_ALIVE_SECONDS,
+    ) -> None:
+        # The base class would count the length of a body that does not exist yet.
+        self.status_code = 200
+        self.background = None
+        self.raw_headers = [
+            (b"content-type", style.media_type),
+            (b"cache-control", b"no-store"),
+            (b"x-accel-buffering", b"no"),
+            *((name.encode(), value.encode()) for name, value in style.headers.items()),
+        ]
+        self._produce = produce
+        self._style = style
+        self._keep_alive = keep_alive
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Stream until the producer returns or the client leaves."""
+        body: BodyWriter = scope["state"][BODY_WRITER]
+        out = EventWriter(body)
+        pump = asyncio.create_task(self._pump(send, out))
+        helpers = [
+            asyncio.create_task(until_disconnect(receive)),
+            asyncio.create_task(self._watch(out, body, scope["state"][CONNECTION])),
+        ]
+        try:
+            await asyncio.wait({pump, *helpers}, return_when=asyncio.FIRST_COMPLETED)
+            if not pump.done():
+                pump.cancel()
+            await asyncio.wait({pump})
+        finally:
+            await _cancel_all([pump, *helpers])
+        if not pump.cancelled() and (failure := pump.exception()) is not None:
+            raise failure
+
+    async def _pump(self, send: Send, out: EventWriter) -> None:
+        opening = asyncio.create_task(self._open(send, out))
+        try:
+            try:
+                await self._produce(out)
+            except Exception as error:
+                if not out.begun.is_set():
+                    raise
+                out.write(self._style.on_error(error))
+            out.begun.set()
+            await opening
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            await _cancel_all([opening])
+
+    async def _open(self, send: Send, out: EventWriter) -> None:
+        await out.begun.wait()
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        out.open()
+
+    async def _watch(self, out: EventWriter, body: BodyWriter, connection: Connection) -> None:
+        """Comment on silence; return only when the client stalls, which ends the stream.
+
+        One sleeper a stream, not a timer an event: at hundreds of tokens a second that counts.
+        """
+        clock = asyncio.get_running_loop().time
+        while True:
+            paused_at = body.paused_at
+            if paused_at is not None:
+                due = paused_at + STALL_SECONDS
+            else:
+                due = out.written_at + self._keep_alive
+            if clock() < due:
+                await asyncio.sleep(due - clock())
+            elif paused_at is None:
+                out.write(self._style.comment)
+            else:
+                connection.abort()
+                await asyncio.sleep(0)  # the server hears of the loss in the loop's next round
+                return
+
+
+async def until_disconnect(receive: Receive) -> None:
+    """Return once the client has gone; the body must have been read."""
+    while (await receive())["type"] != "http.disconnect":
+        continue
+
+
+async def run_until_disconnect(receive: Receive, work: Awaitable[T]) -> T | None:
+    """The work's result, or None where the client left first and the work was cancelled."""
+    task = asyncio.ensure_future(work)
+    watch = asyncio.create_task(until_disconnect(receive))
+    try:
+        await asyncio.wait({task, watch}, return_when=asyncio.FIRST_COMPLETED)
+        return await task if task.done() else None
+    finally:
+        await _cancel_all([task, watch])
+
+
+async def _cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,1 @@
+"""The models on this machine: aliases, facts of their files, downloads and removal."""

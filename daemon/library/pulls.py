@@ -1,0 +1,183 @@
+"""Downloads that belong to the daemon: one a model, shared by all who want it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncGenerator, Callable
+from typing import Protocol
+
+import msgspec
+
+from ingle.models.download.pull_progress import OnPullProgress, PullProgress
+from ingle.models.metadata.stored_model import StoredModel
+
+from ..access.permission import current
+from ..errors import ShuttingDown, describe
+from ..event_hub import EventHub
+
+REPORT_SECONDS = 0.25
+
+
+class Puller(Protocol):
+    """What fetches a model: blocks, and calls both callbacks in its thread."""
+
+    def __call__(
+        self, reference: str, on_progress: OnPullProgress, cancelled: Callable[[], bool]
+    ) -> StoredModel:
+        """The fetched model; raises `ModelError`."""
+        ...
+
+
+class Pull:
+    """One download, in a thread of its own; followers see its latest progress, not each report."""
+
+    def __init__(self, name: str, reference: str, pull: Puller, hub: EventHub) -> None:
+        self.name = name
+        self.progress = PullProgress(model=name, status="resolving")
+        self.cancelled = False
+        self._hub = hub
+        self._loop = asyncio.get_running_loop()
+        self._result: asyncio.Future[StoredModel] = self._loop.create_future()
+        # Somebody may have left before the end, and then nobody asks what it was.
+        self._result.add_done_callback(lambda future: future.cancelled() or future.exception())
+        self._news = asyncio.Event()
+        self._last_report = 0.0
+        self._last_status = ""
+        # Not in the loop's pool, which the end of the daemon would wait for.
+        threading.Thread(
+            target=self._run, args=(reference, pull), name=f"pull {name}", daemon=True
+        ).start()
+
+    @property
+    def done(self) -> bool:
+        """Whether it has ended, well or not."""
+        return self._result.done()
+
+    async def follow(self) -> AsyncGenerator[PullProgress, None]:
+        """The progress now and whenever it moves, until the end."""
+        while True:
+            news = self._news
+            yield self.progress
+            if self.done:
+                return
+            await news.wait()
+
+    async def result(self) -> StoredModel:
+        """The model; raises why there is none."""
+        return await asyncio.shield(self._result)
+
+    def _run(self, reference: str, pull: Puller) -> None:
+        try:
+            model = pull(reference, self._report, lambda: self.cancelled)
+        except Exception as error:
+            self._call(self._fail, error)
+        else:
+            self._call(self._finish, model)
+
+    def _report(self, progress: PullProgress) -> None:
+        """In the download's thread: pass on a few reports a second, and every new phase."""
+        now = time.monotonic()
+        moved = progress.status != self._last_status or progress.received == progress.total
+        if moved or now - self._last_report >= REPORT_SECONDS:
+            self._last_report, self._last_status = now, progress.status
+            self._call(self._advance, progress)
+
+    def _call(self, function: Callable[..., None], *arguments: object) -> None:
+        try:
+            self._loop.call_soon_threadsafe(function, *arguments)
+        except RuntimeError:  # the loop has closed: the daemon has ended, nobody listens
+            self.cancelled = True
+
+    def _advance(self, progress: PullProgress) -> None:
+        # The store learns the full name on the way; listeners need one that stays.
+        progress = msgspec.structs.replace(progress, model=self.name)
+        self._show(progress)
+        self._hub.publish("pull", progress, replaces=self.name)
+
+    def _finish(self, model: StoredModel) -> None:
+        self._result.set_result(model)
+        self._end("done")
+
+    def _fail(self, error: Exception) -> None:
+        self._result.set_exception(error)
+        self._end("failed")
+
+    def _end(self, status: str) -> None:
+        last = self.progress
+        self._show(
+            PullProgress(
+                model=last.model,
+                status=status,
+                source=last.source,
+                received=last.received,
+                total=last.total,
+            )
+        )
+        self._hub.publish("pull", self.progress)
+
+    def _show(self, progress: PullProgress) -> None:
+        self.progress = progress
+        self._news.set()
+        self._news = asyncio.Event()
+
+
+class PullManager:
+    """The downloads that run; `canonical` makes one name of all that mean the same model."""
+
+    def __init__(self, pull: Puller, canonical: Callable[[str], str], hub: EventHub) -> None:
+        self._pull = pull
+        self._canonical = canonical
+        self._hub = hub
+        self._pulls: dict[str, Pull] = {}
+        self._closing = False
+
+    def join(self, reference: str) -> Pull:
+        """The running download of this model, or a new one."""
+        if self._closing:
+            raise ShuttingDown("The daemon is shutting down.", hint="Start it again.")
+        name = self._canonical(reference)
+        current().check_model(name)
+        pull = self._pulls.get(name)
+        # One that is being cancelled ends with an error, which is not what a newcomer asked for.
+        if pull is None or pull.done or pull.cancelled:
+            self._pulls = {name: pull for name, pull in self._pulls.items() if not pull.done}
+            pull = self._pulls[name] = Pull(name, reference, self._pull, self._hub)
+        return pull
+
+    async def cancel(self, reference: str) -> bool:
+        """Stop a download and wait for its end; False where there is none."""
+        name = self._canonical(reference)
+        current().check_model(name)
+        pull = self._pulls.get(name)
+        if pull is None or pull.done:
+            return False
+        pull.cancelled = True
+        try:
+            await pull.result()
+        except Exception as error:
+            return describe(error).code == "pull_cancelled"
+        return False
+
+    def running(self) -> set[str]:
+        """The names of the models that are being downloaded."""
+        # A copy, and nothing taken away: the list of models asks in a thread.
+        return {name for name, pull in list(self._pulls.items()) if not pull.done}
+
+    def progress(self) -> list[PullProgress]:
+        """How far each running download is."""
+        return [pull.progress for pull in list(self._pulls.values()) if not pull.done]
+
+    async def close(self, patience: float = 2.0) -> None:
+        """Stop all downloads; what arrived is kept for the next attempt."""
+        self._closing = True
+        running = [pull for pull in self._pulls.values() if not pull.done]
+        for pull in running:
+            pull.cancelled = True
+        if running:
+            waiting = [asyncio.ensure_future(pull.result()) for pull in running]
+            await asyncio.wait(waiting, timeout=patience)
+            for future in waiting:
+                future.cancel()
+            await asyncio.gather(*waiting, return_exceptions=True)

@@ -1,0 +1,49 @@
+"""Removing a model: its process, its files, and what was computed for its conversations."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from msgspec import structs
+
+from ingle.models.errors import ModelNotFound
+from ingle.models.store.model_removal import Removal
+
+from ..access.permission import current
+from ..load_planning.kv_folder import remove_stored_kv, weights_digest
+from ..services import Services
+
+
+async def remove_model(services: Services, reference: str, *, delete_file: bool = False) -> Removal:
+    """Remove a model; the answer says what is gone, and what is free again.
+
+    Raises `ModelNotFound`, `NotOurs` and `ModelInUse`.
+    """
+    store = services.store
+    # Before its process is ended, for nothing where it must not be removed.
+    plan = await asyncio.to_thread(store.plan_removal, reference, delete_file=delete_file)
+    current().check_model(plan.name)
+    digest: str | None = None
+    try:
+        model = await asyncio.to_thread(store.resolve, plan.name)
+    except ModelNotFound:
+        # What is left of an unfinished download has a name, but is no model yet.
+        pass
+    else:
+        digest = await asyncio.to_thread(weights_digest, model)
+        await services.manager.unload(plan.name)
+    done = await asyncio.to_thread(store.remove, reference, delete_file=delete_file)
+    if any(loaded.name == done.name for loaded in services.manager.loaded()):
+        # Somebody asked for it between the two steps above.
+        with suppress(ModelNotFound):
+            await services.manager.unload(done.name)
+    if digest is not None and not await asyncio.to_thread(_is_shared, services, digest):
+        freed = await asyncio.to_thread(remove_stored_kv, services.config.paths, digest)
+        return structs.replace(done, frees=done.frees + freed)
+    return done
+
+
+def _is_shared(services: Services, digest: str) -> bool:
+    """Whether another model has the same weights, and with them what was computed."""
+    return any(model.sha256 == digest for model in services.store.list())

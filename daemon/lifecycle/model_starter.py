@@ -1,0 +1,77 @@
+"""`ModelStarter`: from a run to its process, with less where memory turns out too short."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ingle.backends.base.backend import Backend, LoadSpec, ModelInfo
+from ingle.backends.base.errors import LoadFailed, OutOfMemory, WorkerDied
+from ingle.models.errors import ModelNotFound
+
+from ..errors import describe
+from ..memory.memory_allocator import Room
+from ..memory.out_of_memory import lacked_memory, out_of_memory_kills, smaller_spec
+from ..model_process.model_run import ModelRun
+from .owner_limits import Limits
+
+log = logging.getLogger("ingle.daemon")
+
+
+class ModelStarter:
+    """Finds room for a run, starts its process, and tries a second time where memory lacked."""
+
+    def __init__(
+        self, room: Room, create_backend: Callable[[LoadSpec], Backend], limits: Limits
+    ) -> None:
+        self._room = room
+        self._create_backend = create_backend
+        self._limits = limits
+
+    async def open(self, run: ModelRun) -> ModelInfo:
+        """Load the run's model; raises what made it fail."""
+        spec = await self._room.take(run)
+        kills = out_of_memory_kills()
+        try:
+            return await self._start(run, spec)
+        except (LoadFailed, WorkerDied) as error:
+            if not lacked_memory(error, kills):
+                raise
+            smaller = await asyncio.to_thread(
+                smaller_spec, spec, shrinks_context=self._limits.shrink_context
+            )
+            if smaller is None:
+                raise
+            lack = error
+        reason = run.reason
+        log.warning("%s: %s Trying once more with %s", run.model.name, lack, smaller.changes)
+        run.tell(f"Loads once more with {smaller.changes}: there was too little memory.")
+        assert run.backend is not None
+        await run.backend.stop(0)
+        await self._room.wait_for(run)
+        try:
+            info = await self._start(run, smaller.spec)
+        except (LoadFailed, WorkerDied) as error:
+            if not lacked_memory(error, kills):
+                raise
+            raise OutOfMemory(
+                f"{describe(lack).message} It was tried once more with {smaller.changes}.",
+                hint=describe(error).hint or "Unload another model, or choose a smaller one.",
+            ) from error
+        run.spec, run.reason = smaller.spec, reason
+        run.cuts.append(f"There was too little memory, so it has {smaller.changes}.")
+        return info
+
+    async def _start(self, run: ModelRun, spec: LoadSpec) -> ModelInfo:
+        run.backend = self._limits.apply(self._create_backend(spec))
+        try:
+            return await run.backend.start(run.progressed)
+        except LoadFailed as error:
+            path = run.model.path
+            if await asyncio.to_thread(path.exists):
+                raise
+            raise ModelNotFound(
+                f"The file of '{run.model.name}' was removed while it was being loaded: {path}.",
+                hint="Pull the model again.",
+            ) from error

@@ -1,0 +1,22 @@
+"""Loading the models that are to be there from the start."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from ..errors import describe
+from .model_manager import ModelManager
+
+log = logging.getLogger("ingle.daemon")
+
+
+async def preload(manager: ModelManager, names: Sequence[str]) -> None:
+    """One after another; one that cannot be had is told in the log and keeps nobody waiting."""
+    for name in names:
+        try:
+            await manager.load(name)
+        except Exception as error:  # the daemon is useful without it
+            described = describe(error)
+            hint = f" {described.hint}" if described.hint else ""
+            log.warning("%s is not preloaded: %s%s", name, described.message, hint)

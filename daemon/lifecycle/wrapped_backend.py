@@ -1,0 +1,85 @@
+"""A backend around another one, for what changes some of its calls."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Literal
+
+from ingle.backends.base.backend import (
+    Backend,
+    Embedded,
+    EmbedRequest,
+    Event,
+    EventSink,
+    Gauges,
+    GenerateRequest,
+    LoadProgress,
+    ModelInfo,
+    Reranked,
+    RerankRequest,
+    Tokenized,
+    TokenizeRequest,
+)
+from ingle.backends.base.kv_page_map import PagesSink
+
+
+class WrappedBackend:
+    """A `Backend` that passes every call on to the one inside."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    @property
+    def state(self) -> Literal["new", "starting", "ready", "stopping", "dead"]:
+        """The backend's."""
+        return self._backend.state
+
+    @property
+    def pid(self) -> int | None:
+        """The backend's."""
+        return self._backend.pid
+
+    @property
+    def gauges(self) -> Gauges:
+        """The backend's."""
+        return self._backend.gauges
+
+    async def start(self, on_progress: LoadProgress | None = None) -> ModelInfo:
+        """Load the model."""
+        return await self._backend.start(on_progress)
+
+    def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
+        """Yield the request's events."""
+        return self._backend.generate(request)
+
+    async def run(self, request: GenerateRequest, sink: EventSink) -> None:
+        """Pass the request's events to `sink`."""
+        await self._backend.run(request, sink)
+
+    async def embed(self, request: EmbedRequest) -> Embedded:
+        """Turn texts into vectors."""
+        return await self._backend.embed(request)
+
+    async def rerank(self, request: RerankRequest) -> Reranked:
+        """Score documents."""
+        return await self._backend.rerank(request)
+
+    async def tokenize(self, request: TokenizeRequest) -> Tokenized:
+        """Turn text into tokens, or back."""
+        return await self._backend.tokenize(request)
+
+    async def wait_dead(self) -> str:
+        """Return once the backend is dead."""
+        return await self._backend.wait_dead()
+
+    def trim(self) -> None:
+        """Ask for memory back."""
+        self._backend.trim()
+
+    def watch_pages(self, sink: PagesSink | None) -> None:
+        """Look at pages, or no longer."""
+        self._backend.watch_pages(sink)
+
+    async def stop(self, grace: float = 5.0) -> None:
+        """End the model."""
+        await self._backend.stop(grace)

@@ -1,0 +1,158 @@
+"""Whether a model would fit into this machine's memory, told without loading it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from ingle.models.catalog import CatalogEntry
+from ingle.models.errors import ModelError
+from ingle.models.fit.llama_cpp_fit import largest_context
+from ingle.models.fit.memory_needs import MemoryNeeds
+from ingle.models.metadata.stored_model import StoredModel
+
+from ..model_process.model_run import ModelRun
+from .load_planner import LoadOptions, ModelPreparer
+
+if TYPE_CHECKING:
+    from ingle.backends.selection.model_placement import Selection
+    from ingle.models.gguf.gguf_header import GGUFHeader
+    from ingle.models.safetensors.model_folder import ModelFolder
+
+_STEP_BYTES = 64 << 20
+"""What a step takes beside what grows with the model."""
+_LEAST_CONTEXT = 512
+_KEPT_HEADERS = 64
+
+
+class ModelFit(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a model would run and what it would take: bytes, and tokens of context.
+
+    `spills`: a part of it would not be on the GPU. `free_bytes` is what it could have of that
+    device's memory when idle models give way. `reason` says it in one sentence; it is empty where
+    the shape of a model is not known, so that this is a guess from its size, within a fifth.
+    `context` is 0 where there is no room for any.
+    """
+
+    device: Literal["cuda", "cpu"]
+    state: Literal["fits", "spills", "no"]
+    needs_bytes: int
+    free_bytes: int
+    context: int
+    reason: str = ""
+
+
+class FitForecaster:
+    """Forecasts for a whole list of models: headers are read once, as long as they stay the same.
+
+    Blocking; for one thread at a time or several.
+    """
+
+    def __init__(self, prepare: ModelPreparer) -> None:
+        """`prepare` decides how models are loaded."""
+        self._prepare = prepare
+        self._seen: dict[str, tuple[int, GGUFHeader | ModelFolder]] = {}
+
+    def of_model(self, model: StoredModel, available: MemoryNeeds) -> ModelFit:
+        """For a model that is here and not loaded, where models can have what is `available`."""
+        try:
+            description = self._describe(model)
+            selection = self._prepare.select(description, LoadOptions(), available=available)
+        except (ModelError, OSError):  # listing goes on; loading it will say what is wrong
+            return rough_fit(model.size, model.parameters, model.context, available)
+        return fit_of(selection, available)
+
+    def of_entry(self, entry: CatalogEntry, available: MemoryNeeds) -> ModelFit:
+        """For a model of the catalog, by the shape that is recorded there."""
+        if entry.shape is None:
+            return rough_fit(entry.size, entry.parameters, entry.context, available)
+        return fit_of(self._prepare.select_entry(entry, available=available), available)
+
+    def measure(self, run: ModelRun, available: MemoryNeeds) -> ModelFit | None:
+        """For a model that is loaded; None while its numbers are not known."""
+        info = run.info
+        if info is None:
+            return None
+        needs = info.weights_bytes + info.kv_bytes + info.compute_bytes
+        on_gpu = info.layers_on_gpu > 0
+        whole = not on_gpu or info.layers_on_gpu >= info.layers
+        free = available.gpu + run.needs.gpu if on_gpu else available.host
+        return ModelFit(
+            device="cuda" if on_gpu else "cpu",
+            state="fits" if whole else "spills",
+            needs_bytes=needs,
+            free_bytes=max(free, needs),
+            context=info.context,
+            reason=run.reason,
+        )
+
+    def _describe(self, model: StoredModel) -> GGUFHeader | ModelFolder:
+        """What the files say of themselves, read anew once they have changed."""
+        from ingle.backends.selection.load_spec_builder import describe
+
+        key, stamp = str(model.path), model.path.stat().st_mtime_ns
+        seen = self._seen.get(key)
+        if seen is not None and seen[0] == stamp:
+            return seen[1]
+        description = describe(model.path)
+        if len(self._seen) >= _KEPT_HEADERS:
+            self._seen.clear()
+        self._seen[key] = (stamp, description)
+        return description
+
+
+def fit_of(selection: Selection, available: MemoryNeeds) -> ModelFit:
+    """The forecast that a selection amounts to."""
+    needs = selection.needs
+    fits = needs.fits_in(available)
+    on_gpu, left = needs.gpu > 0, selection.estimate.host.weights
+    partly = on_gpu and selection.estimate.host.kv + selection.cpu_experts > 0
+    return ModelFit(
+        device="cuda" if on_gpu else "cpu",
+        state="no" if not fits else "spills" if partly else "fits",
+        needs_bytes=needs.gpu + (left if partly else 0) if on_gpu else needs.host,
+        free_bytes=max(0, available.gpu if on_gpu else available.host),
+        context=selection.context if fits else 0,
+        reason=selection.reason,
+    )
+
+
+def rough_fit(size: int, parameters: int, trained: int, available: MemoryNeeds) -> ModelFit:
+    """A forecast from a model's size alone, for one whose shape nobody knows."""
+    if available.gpu > 0:
+        whole = _within("cuda", size, parameters, trained, available.gpu)
+        if whole.state == "fits":
+            return whole
+    fit = _within("cpu", size, parameters, trained, available.host)
+    if available.gpu <= 0:
+        return fit
+    both = _within("cuda", size, parameters, trained, available.total)
+    state = "spills" if both.state == "fits" else "no"
+    return msgspec.structs.replace(both, state=state, free_bytes=available.gpu)
+
+
+def _within(
+    device: Literal["cuda", "cpu"], size: int, parameters: int, trained: int, room: int
+) -> ModelFit:
+    per_token = _bytes_a_token(parameters)
+    step = _STEP_BYTES + size // 20
+
+    def cost(context: int) -> int:
+        return context * per_token + step
+
+    context = largest_context(trained, (room - size) // 2, cost)
+    needs = size + cost(context)
+    fits = needs <= room
+    return ModelFit(
+        device=device,
+        state="fits" if fits else "no",
+        needs_bytes=needs if fits else size + cost(min(trained, _LEAST_CONTEXT)),
+        free_bytes=max(0, room),
+        context=context if fits else 0,
+    )
+
+
+def _bytes_a_token(parameters: int) -> int:
+    """KV cache bytes a token, as they are in Llama, Qwen and Gemma models of this many weights."""
+    return max(20_000, int(28_000 * (parameters / 1e9) ** 0.7))

@@ -1,0 +1,66 @@
+"""Where a model's stored keys and values lie, and how much there may be of them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ingle.models.metadata.stored_model import StoredModel
+
+from ..machine.memory_reader import MemorySnapshot
+from ..settings.config import Config
+from ..settings.paths import Paths
+
+if TYPE_CHECKING:
+    from ingle.backends.base.backend import KVStoreSpec
+
+_DIGEST = re.compile("[0-9a-f]{64}")
+_SHARE_OF_MEMORY = 8
+
+
+def weights_digest(model: StoredModel) -> str:
+    """64 hexadecimal digits that no other weights have.
+
+    Hashing a file that the store did not fetch would take as long as reading it, so that its place,
+    size and time of change stand for its content.
+    """
+    if model.sha256 is not None and _DIGEST.fullmatch(model.sha256):
+        return model.sha256
+    found = Path(model.path).stat()
+    text = f"{model.path}\n{found.st_size}\n{found.st_mtime_ns}"
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
+
+
+def kv_store_spec(config: Config, model: StoredModel) -> KVStoreSpec | None:
+    """Where the model's worker may store what it computed, and how much.
+
+    None where the model's file is gone, which loading it will tell.
+    """
+    from ingle.backends.base.backend import KVStoreSpec
+
+    try:
+        digest = weights_digest(model)
+    except OSError:
+        return None
+    return KVStoreSpec(
+        folder=str(config.paths.kv),
+        model=digest,
+        disk_bytes=config.kv_disk,
+        memory_bytes=min(config.kv_memory, MemorySnapshot.read().total // _SHARE_OF_MEMORY),
+    )
+
+
+def remove_stored_kv(paths: Paths, digest: str) -> int:
+    """Remove what is stored for these weights; returns the bytes freed."""
+    folder = paths.kv / digest
+    freed = 0
+    for path in folder.glob("*"):
+        try:
+            freed += path.lstat().st_size
+        except OSError:  # it gave way just now
+            continue
+    shutil.rmtree(folder, ignore_errors=True)
+    return freed

@@ -1,0 +1,303 @@
+"""From a stored model to the way it is loaded and the memory that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from ingle.backends.base.backend import EngineChoice, EngineKind, LoadSpec, Quantize
+from ingle.models.errors import ModelNotFound, UnsupportedModel
+from ingle.models.fit.memory_needs import MemoryNeeds
+from ingle.models.kv_type import KVType
+from ingle.models.model_task import ModelTask, Pooling
+from ingle.models.store.model_store import StoredModel
+
+from ..settings.config import Config
+from .kv_folder import kv_store_spec
+
+if TYPE_CHECKING:
+    from ingle.backends.selection.engine_facts import EngineFacts
+    from ingle.backends.selection.model_placement import Room, Selection, Wanted
+    from ingle.models.catalog import CatalogEntry
+    from ingle.models.gguf.gguf_header import GGUFHeader
+    from ingle.models.safetensors.model_folder import ModelFolder
+
+NO_DRAFT = "off"
+_LARGE_GPU = 40 << 30
+_BATCH = 512
+_LARGE_BATCH = 2048
+"""Tokens of a step where they take hardly longer than reading all weights for them."""
+
+
+class Preparation(msgspec.Struct, frozen=True):
+    """How a model will be loaded, and the estimate of all the memory that takes.
+
+    `reason` is one sentence for people: why on this engine and device, and with this context.
+    """
+
+    spec: LoadSpec
+    needs: MemoryNeeds
+    reason: str = ""
+
+
+class LoadOptions(msgspec.Struct, frozen=True):
+    """What one load asks for; None leaves it to the settings.
+
+    A `least_context` gets more where there is room, and so does whoever asks for none next.
+    `draft` names the model that guesses for this one; "off" is none, whatever the catalog says.
+    `pooling` is for a model that embeds.
+    """
+
+    context: int | None = None
+    least_context: int | None = None
+    engine: EngineChoice | None = None
+    kv_type: KVType | None = None
+    quantize: Quantize | None = None
+    draft: str | None = None
+    pooling: Pooling | None = None
+
+
+class Preparer(Protocol):
+    """Decides how a model is loaded; blocking, since it reads the file's header."""
+
+    def __call__(
+        self, model: StoredModel, options: LoadOptions, *, available: MemoryNeeds
+    ) -> Preparation:
+        """A context that nobody asked for fits into what is `available`."""
+        ...
+
+
+class ModelPreparer:
+    """The preparer for files and folders: what they say of themselves tells what they need."""
+
+    def __init__(
+        self,
+        config: Config,
+        resolve: Callable[[str], StoredModel],
+        find_facts: Callable[[], EngineFacts] | None = None,
+        find_draft: Callable[[StoredModel], StoredModel | None] = lambda model: None,
+    ) -> None:
+        """`resolve` finds draft models by name, and `find_draft` one for a model.
+
+        `find_facts` tells what the machine has, once.
+        """
+        self._find_draft = find_draft
+        self._config = config
+        self._resolve = resolve
+        self._find_facts = find_facts
+
+    @cached_property
+    def facts(self) -> EngineFacts:
+        """What this machine has for engines; blocking when first asked."""
+        if self._find_facts is not None:
+            return self._find_facts()
+        from ingle.backends.selection.engine_facts import EngineFacts
+
+        return EngineFacts.find(self._config.paths.machine_facts)
+
+    def __call__(
+        self, model: StoredModel, options: LoadOptions, *, available: MemoryNeeds
+    ) -> Preparation:
+        """Raises `InvalidModel`, `UnsupportedModel`, and `ModelNotFound` for the draft model.
+
+        Raises `LoadFailed` where the engine is not installed.
+        """
+        # Imported here: choosing an engine brings the process machinery with it.
+        from ingle.backends.selection.load_spec_builder import describe, make_load_spec
+
+        config = self._config
+        description = describe(model.path)
+        pooling = options.pooling if model.task is ModelTask.EMBED else None
+        quantize = options.quantize or config.quantize
+        selection = self.select(description, options, available=available, pooling=pooling)
+        if options.quantize == "nf4" and selection.engine is not EngineKind.CUDA:
+            raise UnsupportedModel(
+                f"{model.name} is run by llama.cpp, which does not quantise weights on load.",
+                hint="Choose the engine cuda, or a GGUF file that is quantised.",
+            )
+        spec = make_load_spec(
+            description,
+            engine=selection.engine,
+            context=selection.context,
+            slots=config.slots,
+            threads=config.threads,
+            gpu_layers=selection.gpu_layers,
+            kv_type=options.kv_type or KVType(config.kv_type),
+            flash_attention=config.flash_attention,
+            mmap=config.mmap,
+            mlock=config.mlock,
+            chat_template=model.chat_template,
+            speculation=config.speculation,
+            compute_lease=config.paths.compute_lease,
+            pooling=pooling,
+            quantize=quantize,
+        )
+        may_fall_back = (options.engine or config.engine) == "auto" and model.path.is_file()
+        spec = self._completed(spec, model, selection, may_fall_back=may_fall_back)
+        alone = Preparation(spec, selection.needs, selection.reason)
+        return self._with_best_draft(alone, model, options, available)
+
+    def select(
+        self,
+        description: GGUFHeader | ModelFolder,
+        options: LoadOptions,
+        *,
+        available: MemoryNeeds,
+        pooling: Pooling | None = None,
+    ) -> Selection:
+        """Where a model would run, be it here or not; raises as a call does."""
+        from ingle.backends.selection.model_costs import ModelCosts
+        from ingle.backends.selection.model_placement import select
+
+        wanted = self._wanted(description, options, pooling)
+        return select(ModelCosts.of(description, pooling), self.room(available), wanted)
+
+    def select_entry(
+        self, entry: CatalogEntry, *, available: MemoryNeeds, context: int | None = None
+    ) -> Selection:
+        """Where a model of the catalog would run, whose shape is recorded there."""
+        from ingle.backends.selection.engine_choice import TENSOR_TYPES
+        from ingle.backends.selection.model_costs import ModelCosts
+        from ingle.backends.selection.model_placement import Wanted, select
+        from ingle.models.config.gguf_config import KNOWN_ARCHITECTURES
+
+        recorded, config, own = entry.shape, self._config, self.facts.own
+        assert recorded is not None
+        known = recorded.architecture in KNOWN_ARCHITECTURES and TENSOR_TYPES.issuperset(
+            recorded.matrices
+        )
+        ours = known and own.has_torch and own.gpu_memory > 0 and config.engine != "llama.cpp"
+        costs = ModelCosts(
+            shape=recorded.shape(
+                context=entry.context, parameters=entry.parameters, task=entry.task
+            ),
+            config=recorded.config(context=entry.context) if known else None,
+            stored=entry.size,
+            parameters=entry.parameters,
+            context=entry.context,
+        )
+        wanted = Wanted(
+            engine=EngineKind.CUDA if ours else EngineKind.LLAMA_CPP,
+            context=context or config.context or None,
+            max_context=config.max_context,
+            gpu_layers=config.gpu_layers,
+            slots=config.slots,
+            kv_type=KVType(config.kv_type),
+            flash_attention=config.flash_attention != "off",
+        )
+        return select(costs, self.room(available), wanted)
+
+    def _wanted(
+        self, description: GGUFHeader | ModelFolder, options: LoadOptions, pooling: Pooling | None
+    ) -> Wanted:
+        from ingle.backends.selection.engine_choice import choose_engine, why_not_own
+        from ingle.backends.selection.model_placement import Wanted
+
+        config, own = self._config, self.facts.own
+        kv_type = options.kv_type or KVType(config.kv_type)
+        choice = options.engine or config.engine
+        engine = choose_engine(
+            description,
+            choice,
+            own,
+            kv_type=kv_type,
+            gpu_layers=config.gpu_layers,
+            pooling=pooling,
+        )
+        ours_would_run = choice == "auto" and own.has_torch and own.gpu_memory > 0
+        return Wanted(
+            engine=engine,
+            must=choice == "cuda",
+            why_not_own=why_not_own(description, kv_type=kv_type, pooling=pooling)
+            if ours_would_run
+            else "",
+            context=options.context or config.context or None,
+            least_context=options.least_context or 0,
+            max_context=config.max_context,
+            may_shrink=config.shrink_context,
+            gpu_layers=config.gpu_layers,
+            slots=config.slots,
+            gpu_batch=_LARGE_BATCH if own.gpu_memory >= _LARGE_GPU else _BATCH,
+            kv_type=kv_type,
+            flash_attention=config.flash_attention != "off",
+            quantize=options.quantize or config.quantize,
+        )
+
+    def room(self, available: MemoryNeeds) -> Room:
+        """What a model may have of this machine."""
+        from ingle.backends.selection.model_placement import Room
+
+        facts = self.facts
+        gpu = available.gpu if facts.tells_free else None
+        if facts.unified:
+            gpu = min(available.host, facts.gpu_total or available.host)
+        return Room(
+            host=available.host,
+            gpu=gpu if facts.gpu_name else 0,
+            gpu_name=facts.gpu_name,
+            llama_offloads=facts.llama_offloads,
+            unified=facts.unified,
+            repacked=facts.repacked,
+        )
+
+    def _completed(
+        self, spec: LoadSpec, model: StoredModel, selection: Selection, *, may_fall_back: bool
+    ) -> LoadSpec:
+        """Add where files go that a worker keeps, and what depends on the machine."""
+        return msgspec.structs.replace(
+            spec,
+            # Memory beyond the KV cache does not count: it gives way (see `ModelManager._trim`).
+            kv_store=kv_store_spec(self._config, model),
+            kernel_cache=str(self._config.paths.kernels),
+            may_fall_back=may_fall_back,
+            batch=selection.batch,
+            cpu_experts=selection.cpu_experts,
+            confine=self._config.confine,
+        )
+
+    def _with_best_draft(
+        self,
+        alone: Preparation,
+        model: StoredModel,
+        options: LoadOptions,
+        available: MemoryNeeds,
+    ) -> Preparation:
+        """With the draft model that was asked for, or the catalog's or a found one if both fit."""
+        spec = alone.spec
+        if spec.task is not ModelTask.GENERATE:
+            return alone  # it writes nothing that could be guessed
+        if options.draft is not None:
+            if options.draft == NO_DRAFT:
+                return alone
+            return self._with_draft(alone, self._resolve(options.draft), available)
+        if spec.speculation not in ("auto", "draft"):
+            return alone
+        draft = self._offered_draft(model) or self._find_draft(model)
+        if draft is None:
+            return alone
+        both = self._with_draft(alone, draft, available)
+        return both if both.needs.fits_in(available) else alone
+
+    def _offered_draft(self, model: StoredModel) -> StoredModel | None:
+        """The catalog's, where it is here: it is an offer, no need."""
+        try:
+            return self._resolve(model.draft) if model.draft is not None else None
+        except ModelNotFound:
+            return None
+
+    def _with_draft(
+        self, prepared: Preparation, draft: StoredModel, available: MemoryNeeds
+    ) -> Preparation:
+        """Add a draft model, whose memory counts too."""
+        from ingle.backends.selection.draft_costs import draft_needs
+        from ingle.backends.selection.load_spec_builder import describe
+        from ingle.backends.selection.model_costs import ModelCosts
+
+        spec, costs = prepared.spec, ModelCosts.of(describe(draft.path))
+        needs = draft_needs(costs, spec, self.room(available))
+        speculation = spec.speculation if spec.speculation in ("auto", "draft") else "draft"
+        spec = msgspec.structs.replace(spec, draft_path=str(draft.path), speculation=speculation)
+        return msgspec.structs.replace(prepared, spec=spec, needs=prepared.needs + needs)

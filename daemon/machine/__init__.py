@@ -1,0 +1,1 @@
+"""Readings of this machine: memory, GPUs, power and boot clock."""

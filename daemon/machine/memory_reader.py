@@ -1,0 +1,157 @@
+"""What memory the machine and its GPU have, and waiting until some of it is back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+import psutil
+
+from ingle.backends.hardware.machine import Gpu
+from ingle.backends.hardware.nvml import open_nvml
+from ingle.backends.hardware.read_memory import read_memory
+from ingle.backends.selection.own_engine import first_visible
+from ingle.models.fit.memory_needs import MemoryNeeds
+
+from .gpu_driver import GpuDriver
+
+MIB = 2**20
+
+
+class MemorySnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The memory there is at one moment, in bytes, within the limit of a control group.
+
+    The GPU is the one that models are loaded on, 0 where there is none; `gpu_processes` tells what
+    each process holds of it, as far as the driver does.
+    """
+
+    total: int
+    available: int
+    daemon_rss: int = 0
+    gpu_total: int = 0
+    gpu_available: int = 0
+    gpu_processes: dict[int, int] = {}
+
+    @classmethod
+    def read(cls, gpu: Gpu | None = None) -> MemorySnapshot:
+        """Ask the operating system."""
+        machine = read_memory()
+        return cls(
+            total=machine.usable_total,
+            available=machine.usable,
+            daemon_rss=psutil.Process().memory_info().rss,
+            gpu_total=gpu.memory_total or 0 if gpu else 0,
+            gpu_available=gpu.memory_free or 0 if gpu else 0,
+            gpu_processes={p.pid: p.memory for p in gpu.processes if p.memory} if gpu else {},
+        )
+
+    @property
+    def share_of_others(self) -> MemoryNeeds:
+        """What stays for the desktop: a twentieth, but at most 1 GiB, and half of that of a GPU."""
+        return MemoryNeeds(min(self.total // 20, 1024 * MIB), min(self.gpu_total // 20, 512 * MIB))
+
+    @property
+    def usable(self) -> MemoryNeeds:
+        """What models may take now; less than nothing where others have a part of their share."""
+        return MemoryNeeds(self.available, self.gpu_available) - self.share_of_others
+
+
+MemoryReader = Callable[[], MemorySnapshot]
+
+
+class GpuDescriber(Protocol):
+    """A driver of GPUs that is open."""
+
+    def describe(self, name_of: Callable[[int], str] | None = None) -> list[Gpu]:
+        """All there is to know of each GPU; `name_of` tells a process's name."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the driver."""
+        ...
+
+
+class MemoryMeter:
+    """A `MemoryReader` that asks the GPU's driver, too, and keeps it open only while it is held.
+
+    For any thread. An open driver keeps some laptops' GPU awake.
+    """
+
+    def __init__(self, open_gpus: Callable[[], GpuDescriber | None] = open_nvml) -> None:
+        self._driver = GpuDriver(open_gpus)
+        self._held = False
+        self._lock = threading.Lock()
+
+    def __call__(self) -> MemorySnapshot:
+        """Read both kinds; blocking, for milliseconds where there is a GPU."""
+        with self._lock:
+            try:
+                return MemorySnapshot.read(self._gpu())
+            finally:
+                self._close_unless_held()
+
+    def hold(self, on: bool) -> None:
+        """Whether more readings are to be expected; never waits for one that goes on."""
+        self._held = on
+        if self._lock.acquire(blocking=False):
+            try:
+                self._close_unless_held()
+            finally:
+                self._lock.release()
+
+    def _gpu(self) -> Gpu | None:
+        driver = self._driver.get()
+        if driver is None:
+            return None
+        gpus = driver.describe(name_of=str)
+        if all(gpu.memory_total is None for gpu in gpus):
+            self._driver.failed()  # it was updated under us, or has lost its GPU
+        return first_visible(gpus, os.environ.get("CUDA_VISIBLE_DEVICES"))
+
+    def _close_unless_held(self) -> None:
+        if not self._held:
+            self._driver.close()
+
+
+class ProcessMemory(msgspec.Struct, frozen=True):
+    """A process's resident bytes, and those of them that no file backs."""
+
+    resident: int = 0
+    private: int = 0
+
+    @classmethod
+    def read(cls, pid: int | None) -> ProcessMemory:
+        """Zero for a process that is gone, and for no process."""
+        if pid is None:
+            return cls()
+        try:
+            memory = psutil.Process(pid).memory_info()
+        except psutil.Error:
+            return cls()
+        return cls(memory.rss, max(0, memory.rss - int(getattr(memory, "shared", 0))))
+
+
+async def wait_for_release(
+    needed: MemoryNeeds,
+    free: Callable[[], MemoryNeeds],
+    *,
+    patience: float = 5.0,
+    interval: float = 0.05,
+) -> bool:
+    """Poll until `free()` says that `needed` is back; False after `patience` seconds.
+
+    A process that ended gives its memory back a little later, device memory much later. `free` is
+    called in a thread.
+    """
+    deadline = time.monotonic() + patience
+    # Nothing tells when memory is back, so it has to be asked.
+    while not (enough := needed.fits_in(await asyncio.to_thread(free))):
+        if time.monotonic() >= deadline:
+            break
+        await asyncio.sleep(interval)
+    return enough

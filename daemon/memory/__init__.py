@@ -1,0 +1,1 @@
+"""Allocates memory to models, evicts idle ones and watches what other programs take."""

@@ -1,0 +1,90 @@
+"""Whether a start failed for lack of memory, and what to ask less of the second time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from ingle.backends.base.backend import EngineKind, LoadSpec
+from ingle.backends.base.errors import BackendError, OutOfMemory, WorkerDied
+from ingle.models.errors import ModelError
+from ingle.models.gguf.gguf_header import GGUFHeader
+
+LEAST_BATCH = 128
+LEAST_CONTEXT = 2048
+_LAYERS_KEPT = 0.75
+"""Of the layers on the GPU; those that leave it take their part of the KV cache along."""
+_COUNTERS = Path("/proc/vmstat")
+_LAST_WORDS = (
+    *("out of memory", "outofmemory", "bad_alloc", "memoryerror", "cannot allocate memory"),
+    *("failed to allocate", "mem_buffer != null"),
+)
+
+
+@dataclass(frozen=True)
+class SmallerSpec:
+    """A load that takes less, and the words for what it has less of."""
+
+    spec: LoadSpec
+    changes: str
+
+
+def out_of_memory_kills(counters: Path = _COUNTERS) -> int:
+    """How many processes Linux has ended for lack of memory since it started; else 0."""
+    try:
+        lines = counters.read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
+
+
+def lacked_memory(error: BackendError, kills_before: int, counters: Path = _COUNTERS) -> bool:
+    """Whether that is what the failure means; `kills_before` is from when the start began."""
+    if isinstance(error, OutOfMemory):
+        return True
+    if not isinstance(error, WorkerDied):
+        return False
+    words = f"{error.message}\n{error.stderr_tail}".lower()
+    if any(word in words for word in _LAST_WORDS):
+        return True
+    return "sigkill" in words and out_of_memory_kills(counters) > kills_before
+
+
+def smaller_spec(spec: LoadSpec, *, shrinks_context: bool) -> SmallerSpec | None:
+    """A load with a smaller batch, fewer layers on the GPU, and where allowed less context.
+
+    None where nothing is left to give up. Reads the file's header.
+    """
+    changed: dict[str, int] = {}
+    words: list[str] = []
+    if spec.batch > LEAST_BATCH:
+        changed["batch"] = max(LEAST_BATCH, spec.batch // 4)
+        words.append(f"steps of {changed['batch']} tokens")
+    layers = _layers_on_gpu(spec)
+    if layers > 0:
+        changed["gpu_layers"] = int(layers * _LAYERS_KEPT)
+        words.append(f"{changed['gpu_layers']} layers on the GPU")
+    if shrinks_context and spec.context > LEAST_CONTEXT:
+        changed["context"] = max(LEAST_CONTEXT, spec.context // 2)
+        if spec.kv_capacity:
+            changed["kv_capacity"] = max(changed["context"], spec.kv_capacity // 2)
+        words.append(f"a context of {changed['context']} tokens")
+    if not changed:
+        return None
+    text = " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
+    return SmallerSpec(msgspec.structs.replace(spec, **changed), text)
+
+
+def _layers_on_gpu(spec: LoadSpec) -> int:
+    """Layers that llama.cpp would put there; the engine of our own has all or none."""
+    if spec.engine is not EngineKind.LLAMA_CPP or spec.gpu_layers >= 0:
+        return spec.gpu_layers if spec.engine is EngineKind.LLAMA_CPP else 0
+    from ingle.backends.selection.load_spec_builder import describe
+
+    try:
+        header = describe(Path(spec.path))
+    except ModelError:
+        return 0
+    return header.block_count if isinstance(header, GGUFHeader) else 0

@@ -1,0 +1,1 @@
+"""One model's process: states, crashes, usage, and what the API shows of it."""

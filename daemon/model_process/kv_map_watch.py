@@ -1,0 +1,90 @@
+"""Showing the pages of a model's KV cache to those who look, for as long as they do."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from functools import partial
+
+import msgspec
+
+from ingle.backends.base.kv_page_map import PageMap
+from ingle.models.metadata.stored_model import StoredModel
+
+from ..event_hub import EventHub, Subscription
+from .model_run import ModelRun, ModelState
+
+
+class PagesEvent(PageMap, frozen=True, kw_only=True):
+    """A model's KV cache, page by page."""
+
+    model: str
+
+
+class PageWatch:
+    """Asks a model's process for page maps while somebody looks, through all of its lives."""
+
+    def __init__(self, hub: EventHub, find: Callable[[StoredModel], ModelRun | None]) -> None:
+        self._hub = hub
+        self._find = find
+        self._watchers: Counter[str] = Counter()
+        self._last: dict[str, tuple[float, PagesEvent]] = {}
+
+    @contextmanager
+    def watching(self, model: StoredModel) -> Generator[Subscription]:
+        """Listen to the hub, and to the model's pages, for as long as the context lasts.
+
+        The first map comes at once where the model is loaded, else once it is. Where others look
+        already it is what they were told last, so that nobody hears of who comes and goes.
+        """
+        key = str(model.path)
+        self._watchers[key] += 1
+        try:
+            with self._hub.subscribe(pages_of=key) as subscription:
+                if key in self._last:
+                    event = _aged(*self._last[key])
+                    self._hub.tell(subscription, "pages", event, replaces="pages")
+                elif self._watchers[key] == 1:
+                    self._look(self._find(model))
+                yield subscription
+        finally:
+            self._watchers[key] -= 1
+            if not self._watchers[key]:
+                del self._watchers[key]
+                self._last.pop(key, None)
+                self._look(self._find(model))
+
+    def changed(self, run: ModelRun) -> None:
+        """The run is in another state: one that is ready has to be asked anew."""
+        if run.state not in (ModelState.READY, ModelState.DRAINING):
+            self._last.pop(str(run.model.path), None)
+        if run.state is ModelState.READY and str(run.model.path) in self._watchers:
+            self._look(run)
+
+    def _look(self, run: ModelRun | None) -> None:
+        """Ask a run for its pages, or no longer."""
+        if run is None or run.state not in (ModelState.READY, ModelState.DRAINING):
+            return
+        assert run.backend is not None
+        watched = str(run.model.path) in self._watchers
+        run.backend.watch_pages(partial(self._publish, run.model) if watched else None)
+
+    def _publish(self, model: StoredModel, pages: PageMap) -> None:
+        event = PagesEvent(model=model.name, **msgspec.structs.asdict(pages))
+        if str(model.path) in self._watchers:
+            self._last[str(model.path)] = (time.monotonic(), event)
+        self._hub.publish("pages", event, replaces="pages", pages_of=str(model.path))
+
+
+def _aged(told_at: float, event: PagesEvent) -> PagesEvent:
+    """What was told then, as it is to be told now."""
+    age = time.monotonic() - told_at
+    groups = [
+        group
+        if group.running
+        else msgspec.structs.replace(group, idle_seconds=group.idle_seconds + age)
+        for group in event.groups
+    ]
+    return msgspec.structs.replace(event, groups=groups)

@@ -1,0 +1,19 @@
+"""How often each model was used of late, across its lives."""
+
+from __future__ import annotations
+
+from ..memory.eviction_plan import decayed
+
+
+class UseRecord:
+    """Uses of one model, of which older ones count less; times are of any clock that only grows."""
+
+    def __init__(self) -> None:
+        self.last_used = 0.0
+        self.uses = 0.0
+        """As they counted at `last_used`."""
+
+    def add(self, now: float) -> None:
+        """It is used once more."""
+        self.uses = decayed(self.uses, now - self.last_used) + 1.0
+        self.last_used = now

@@ -1,0 +1,136 @@
+"""Anthropic's routes: messages, and the tokens they would take."""
+
+from __future__ import annotations
+
+import secrets
+from functools import partial
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ingle.backends.base.backend import TokenizeRequest
+
+from ...errors import AnthropicError, describe
+from ...http.json_response import JSON
+from ...http.request_body import read_json, translate
+from ...http.route_spec import RouteSpec, Stream
+from ...http.sse_writer import StreamStyle, encode_event, run_until_disconnect
+from ...services import Services
+from ..ingle_options import PRIVATE_HEADER
+from ..job import Job
+from ..job_runner import Asker
+from ..request_origin import Origin, origin_of
+from .answers import message
+from .message_frames import PING, MessageFrames
+from .requests import messages_job, prompt_request
+from .stream_events import (
+    ContentBlockDelta,
+    ContentBlockStart,
+    ContentBlockStop,
+    MessageDelta,
+    MessageStart,
+    MessageStop,
+    Ping,
+)
+from .types import Message, MessagesRequest, PromptRequest, TokenCount
+
+ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
+EVENTS = {
+    "message_start": MessageStart,
+    "content_block_start": ContentBlockStart,
+    "content_block_delta": ContentBlockDelta,
+    "content_block_stop": ContentBlockStop,
+    "message_delta": MessageDelta,
+    "message_stop": MessageStop,
+    "ping": Ping,
+    "error": AnthropicError,
+}
+
+
+class AnthropicApi:
+    """The routes under `/v1/messages`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._messages = msgspec.json.Decoder(MessagesRequest)
+        self._prompt = msgspec.json.Decoder(PromptRequest)
+        self._asker = Asker(services)
+
+    def routes(self) -> list[RouteSpec]:
+        """Both of them."""
+        return [
+            RouteSpec(
+                method="POST",
+                path="/v1/messages",
+                endpoint=self.messages,
+                summary="Answer a conversation, as Anthropic's API does.",
+                request=MessagesRequest,
+                response=Message,
+                stream=Stream(dict(EVENTS), only_if="`stream` is true"),
+                parameters=(PRIVATE_HEADER,),
+                errors=ERRORS,
+            ),
+            RouteSpec(
+                method="POST",
+                path="/v1/messages/count_tokens",
+                endpoint=self.count_tokens,
+                summary="Count the tokens of a conversation without answering it.",
+                request=PromptRequest,
+                response=TokenCount,
+                errors=ERRORS,
+            ),
+        ]
+
+    async def messages(self, request: Request) -> Response:
+        """`POST /v1/messages`."""
+        body = await read_json(request, self._messages, self._services.config.max_body_bytes)
+        job = await translate(request, partial(messages_job, body, _origin(request, body)))
+        shows_thoughts = body.thinking is None or body.thinking.display != "omitted"
+        if body.stream:
+            frames = partial(MessageFrames, shows_thoughts=shows_thoughts)
+            return self._asker.stream(job, frames, _style())
+        finish = partial(message, shows_thoughts=shows_thoughts)
+        return _with_id(await self._asker.whole(request, job, finish))
+
+    async def count_tokens(self, request: Request) -> Response:
+        """`POST /v1/messages/count_tokens`."""
+        body = await read_json(request, self._prompt, self._services.config.max_body_bytes)
+        prompt = await translate(request, partial(prompt_request, body))
+        job = Job(model=body.model, request=prompt)
+        count = await run_until_disconnect(request.receive, self._count(job))
+        return Response(status_code=499) if count is None else _with_id(JSON(TokenCount(count)))
+
+    async def _count(self, job: Job) -> int:
+        async with self._asker.lease(job, routed=False) as (lease, _):
+            tokenized = await lease.backend.tokenize(
+                TokenizeRequest(id=job.id, generate=job.request)
+            )
+        return len(tokenized.token_ids)
+
+
+def _style() -> StreamStyle:
+    return StreamStyle(
+        on_error=_error_frame,
+        comment=PING,
+        loading=lambda _: PING,
+        headers={"request-id": _request_id()},
+    )
+
+
+def _error_frame(error: Exception) -> bytes:
+    return encode_event(msgspec.json.encode(AnthropicError.of(describe(error))), event="error")
+
+
+def _with_id(response: Response) -> Response:
+    response.headers["request-id"] = _request_id()
+    return response
+
+
+def _request_id() -> str:
+    return f"req_{secrets.token_hex(12)}"
+
+
+def _origin(request: Request, body: PromptRequest) -> Origin:
+    user = body.metadata.user_id if body.metadata is not None else None
+    return origin_of(request, body.ingle, user)

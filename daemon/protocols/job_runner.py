@@ -1,0 +1,229 @@
+"""From a checked job to its answer: the way that all protocols share."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Protocol
+
+from msgspec import structs
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ingle.backends.base.backend import Event, GenerateRequest, LoadProgress
+from ingle.backends.base.conversation import ChatMessage
+from ingle.backends.base.errors import RequestRejected
+
+from ..http.json_response import JSON
+from ..http.sse_writer import EventStream, EventWriter, StreamStyle, run_until_disconnect
+from ..lifecycle.model_manager import Lease
+from ..load_planning.load_planner import LoadOptions
+from ..routing.route_header import RouteNote, current_note
+from ..routing.routed_backend import REMOTE, OpenLocal, open_route
+from ..services import Services
+from .answer_builder import Collected
+from .job import Job
+from .sampling_options import merge_sampling
+
+QUIET_LOADING = 0.25
+"""Seconds of loading after which a stream begins: what fails sooner gets its proper status."""
+
+LOADING_PAUSE = 0.5
+"""Seconds between two notices of how much is loaded."""
+
+
+class Translation(Protocol):
+    """Turns the events of one job into the bytes of one protocol's stream."""
+
+    def feed(self, prompt: int, events: list[Event]) -> bytes:
+        """What the events of one prompt add to the stream; empty where that is nothing."""
+        ...
+
+    def end(self) -> bytes:
+        """What comes behind the last event."""
+        ...
+
+
+class Asker:
+    """Runs jobs for one client's request, and ends them when the client leaves."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def stream(
+        self,
+        job: Job,
+        translate: Callable[[Collected], Translation],
+        style: StreamStyle,
+        before_end: Callable[[], Awaitable[None]] | None = None,
+    ) -> Response:
+        """A stream; `translate` gets a `Collected` that is empty, and filled by nobody else.
+
+        `before_end` is waited for before the translation's `end` is sent.
+        """
+        return EventStream(partial(self._produce, job, translate, style, before_end), style=style)
+
+    async def whole(
+        self, request: Request, job: Job, finish: Callable[[Collected], object]
+    ) -> Response:
+        """The answer in one piece, as `finish` puts it."""
+        answer = await run_until_disconnect(request.receive, self.collect(job))
+        return Response(status_code=499) if answer is None else JSON(finish(answer))
+
+    async def collect(self, job: Job) -> Collected:
+        """The answer itself, for whoever asks from within."""
+        async with self.lease(job, whole=True) as (lease, load_seconds):
+            collected = Collected(job, lease, load_seconds=load_seconds)
+            await self.run(job, lease, collected.take)
+        return collected
+
+    @asynccontextmanager
+    async def lease(
+        self,
+        job: Job,
+        on_progress: LoadProgress | None = None,
+        *,
+        on_opening: Callable[[], None] = lambda: None,
+        whole: bool = False,
+        routed: bool = True,
+    ) -> AsyncGenerator[tuple[Lease, float]]:
+        """The job's model, and how many seconds it took to get it.
+
+        A name that is a route's leads where the policy says, or to the model here that stands for
+        it unless it is to be `routed`. With `whole` nobody sees an event before the last: see
+        `ModelManager.lease`; `on_opening` is called before a model here is waited for. Raises
+        `RouteRefused`.
+        """
+        began = time.monotonic()
+
+        def open_local(name: str) -> AbstractAsyncContextManager[Lease]:
+            on_opening()
+            return self._services.manager.lease(
+                name,
+                priority=job.request.priority,
+                answers=job.answers,
+                options=LoadOptions(context=job.context),
+                keep_alive=job.keep_alive,
+                on_progress=on_progress,
+                whole=whole,
+            )
+
+        name = self._services.routed_name(job.model)
+        if routed and self._services.router.concerns(name, job.wish):
+            leasing = self._routed(job, name, open_local)
+        else:
+            if job.request.private:
+                await self._services.router.note_private(job.requests({}))
+            leasing = open_local(job.model)
+        async with leasing as lease:
+            yield lease, time.monotonic() - began
+
+    @asynccontextmanager
+    async def _routed(self, job: Job, name: str, open_local: OpenLocal) -> AsyncGenerator[Lease]:
+        """The lease of a route; who answers stands in the note of the client's request."""
+        router = self._services.router
+        plan = await router.plan(name, job.requests({}), wish=job.wish, opaque=job.opaque)
+        note = current_note.get() or RouteNote()
+        async with open_route(
+            router, plan, note, open_local=open_local, resample=partial(_resampled, job)
+        ) as lease:
+            yield lease
+
+    async def run(self, job: Job, lease: Lease, take: Callable[[int, list[Event]], None]) -> None:
+        """Pass on the events of all the job's prompts, each with its prompt's number.
+
+        The first failure ends all of them.
+        """
+        job = _with_system(job, lease)
+        if job.fit is not None and lease.info.engine != REMOTE:
+            job = await job.fit(job, lease)
+        requests = job.requests(lease.model.sampling)
+        try:
+            async with asyncio.TaskGroup() as group:
+                for prompt, request in enumerate(requests):
+                    group.create_task(lease.backend.run(request, partial(take, prompt)))
+        except ExceptionGroup as failures:
+            error = failures.exceptions[0]
+            if isinstance(error, RequestRejected) and error.param == "messages":
+                error.param = "prompt" if job.request.messages is None else job.messages_field
+            raise error from None
+
+    async def _produce(
+        self,
+        job: Job,
+        translate: Callable[[Collected], Translation],
+        style: StreamStyle,
+        before_end: Callable[[], Awaitable[None]] | None,
+        out: EventWriter,
+    ) -> None:
+        notice = _LoadingNotice(out, style)
+        try:
+            async with self.lease(job, notice.progressed, on_opening=notice.begin) as (
+                lease,
+                load_seconds,
+            ):
+                notice.end()
+                translation = translate(Collected(job, lease, load_seconds=load_seconds))
+
+                def take(prompt: int, events: list[Event]) -> None:
+                    if frames := translation.feed(prompt, events):
+                        out.write(frames)
+
+                await self.run(job, lease, take)
+        finally:
+            notice.end()
+        if before_end is not None:
+            await before_end()
+        out.write(translation.end())
+
+
+def _with_system(job: Job, lease: Lease) -> Job:
+    """The job with the system prompt that its model was made with, where it brings none."""
+    messages, system = job.request.messages, lease.model.system
+    if system and messages and messages[0].role != "system":
+        messages = [ChatMessage("system", system), *messages]
+        job = replace(job, request=structs.replace(job.request, messages=messages))
+    return job
+
+
+def _resampled(
+    job: Job, request: GenerateRequest, recommended: Mapping[str, float]
+) -> GenerateRequest:
+    return structs.replace(request, sampling=merge_sampling(job.options, recommended))
+
+
+class _LoadingNotice:
+    """Tells a stream of the model's loading, once that has gone on for a while."""
+
+    def __init__(self, out: EventWriter, style: StreamStyle) -> None:
+        self._out = out
+        self._style = style
+        self._fraction = 0.0
+        self._told_at = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """The model is asked for: until then it is not known who answers, nor whether anybody."""
+        if self._timer is None:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(QUIET_LOADING, self._tell)
+
+    def progressed(self, fraction: float) -> None:
+        """Note how much is loaded, and tell it now and then."""
+        self._fraction = fraction
+        if time.monotonic() - self._told_at >= LOADING_PAUSE:
+            self._tell()
+
+    def end(self) -> None:
+        """The model is ready, or will never be."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _tell(self) -> None:
+        self._told_at = time.monotonic()
+        self._out.write(self._style.loading(self._fraction))

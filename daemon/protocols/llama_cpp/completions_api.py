@@ -1,0 +1,174 @@
+"""llama-server's own completions, and the filling of gaps."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ingle.backends.base.backend import Backend, TokenizeRequest
+
+from ...errors import LlamaCppError, describe
+from ...http.json_response import JSON
+from ...http.request_body import read_json, translate
+from ...http.route_spec import OtherWords, RouteSpec, Stream
+from ...http.sse_writer import StreamStyle, encode_event, run_until_disconnect
+from ...library.model_facts import FactsReader
+from ...services import Services
+from ..ingle_options import PRIVATE_HEADER
+from ..job import Job
+from ..job_runner import Asker
+from ..request_origin import origin_of
+from .answers import Enough, GuardedAnswers, only_fields
+from .completion_frames import CompletionFrames
+from .default_model import chosen_model, infilling_model
+from .line_guard import LineGuard
+from .requests import (
+    MixedPrompt,
+    completion_job,
+    indentation,
+    infill_job,
+    mixed_prompts,
+    time_limit,
+)
+from .types import Completion, CompletionRequest, GenerationFields, InfillRequest
+
+ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
+
+
+class LlamaCppApi:
+    """`/infill`, and `/completion` under both of its names."""
+
+    def __init__(self, services: Services, facts: FactsReader) -> None:
+        self._services = services
+        self._facts = facts
+        self._infill = msgspec.json.Decoder(InfillRequest)
+        self._completion = msgspec.json.Decoder(CompletionRequest)
+        self._asker = Asker(services)
+        self._style = StreamStyle(on_error=_error_frame)
+
+    def routes(self) -> list[RouteSpec]:
+        """All of them."""
+        route = partial(
+            RouteSpec,
+            method="POST",
+            response=Completion | list[Completion],
+            # With `response_fields` an answer has only some of its fields.
+            other_words=OtherWords(dict[str, Any] | list[dict[str, Any]], LlamaCppError),
+            # Chunks, and then an answer, of which `response_fields` may leave nothing.
+            stream=Stream({"": dict[str, Any]}, only_if="`stream` is true"),
+            parameters=(PRIVATE_HEADER,),
+            errors=ERRORS,
+        )
+        return [
+            route(
+                path="/infill",
+                endpoint=self.infill,
+                summary="Fill a gap in a text, as llama-server does.",
+                request=InfillRequest,
+            ),
+            *(
+                route(
+                    path=path,
+                    endpoint=self.completion,
+                    summary="Continue one or several prompts, as llama-server does.",
+                    request=CompletionRequest,
+                )
+                for path in ("/completion", "/completions")
+            ),
+        ]
+
+    async def infill(self, request: Request) -> Response:
+        """`POST /infill`."""
+        body = await read_json(request, self._infill, self._services.config.max_body_bytes)
+        model = await asyncio.to_thread(infilling_model, self._services, self._facts, body.model)
+        return await self._answer(
+            request, body, infill_job(body, model, origin_of(request, body.ingle))
+        )
+
+    async def completion(self, request: Request) -> Response:
+        """`POST /completion` and `POST /completions`."""
+        body = await read_json(request, self._completion, self._services.config.max_body_bytes)
+        model = chosen_model(self._services, body.model)
+        prompts = await translate(request, partial(mixed_prompts, body))
+        make = partial(completion_job, body, model, origin=origin_of(request, body.ingle))
+        plain = [prompt for prompt in map(_unmixed, prompts) if prompt is not None]
+        if len(plain) < len(prompts):
+            make(plain)  # what is wrong with the other fields is told before the model is loaded
+            mixed = self._tokenized(Job(model=model, request=make([""]).request), prompts)
+            tokens = await run_until_disconnect(request.receive, mixed)
+            if tokens is None:
+                return Response(status_code=499)
+            plain = tokens
+        return await self._answer(request, body, make(plain))
+
+    async def _answer(self, request: Request, body: GenerationFields, job: Job) -> Response:
+        if body.stream:
+            frames = partial(CompletionFrames, body=body)
+            return self._asker.stream(job, frames, self._style)
+        answers = await run_until_disconnect(request.receive, self._guarded(body, job))
+        if answers is None:
+            return Response(status_code=499)
+        told = [only_fields(answer, body.response_fields) for answer in answers]
+        return JSON(told[0] if len(told) == 1 else told)
+
+    async def _guarded(self, body: GenerationFields, job: Job) -> list[Completion]:
+        indent, seconds = indentation(body), time_limit(body)
+        new_guard: Callable[[], LineGuard] = partial(LineGuard, indent=indent, seconds=seconds)
+        looks_on = indent > 0 or seconds is not None  # as the text comes, to end it
+        async with self._asker.lease(job, whole=not looks_on) as (lease, load_seconds):
+            guards = [new_guard() for _ in range(job.answers)]
+            answers = GuardedAnswers(job, lease, guards, load_seconds=load_seconds)
+            with suppress(Enough):  # the lines that fill the gap are there
+                await self._asker.run(job, lease, answers.take)
+        return answers.whole(return_tokens=bool(body.return_tokens))
+
+    async def _tokenized(self, job: Job, prompts: list[MixedPrompt]) -> list[str | list[int]]:
+        async with self._asker.lease(job, routed=False) as (lease, _):
+            return [
+                prompt if isinstance(prompt, str) else await token_ids(lease.backend, prompt)
+                for prompt in prompts
+            ]
+
+
+async def token_ids(
+    backend: Backend,
+    prompt: MixedPrompt,
+    *,
+    add_special: bool = True,
+    parse_special: bool = True,
+) -> list[int]:
+    """The tokens of texts and tokens in turn; a text at the beginning gets what belongs there."""
+    pieces = [prompt] if isinstance(prompt, str) else prompt
+    tokens: list[int] = []
+    for number, piece in enumerate(pieces):
+        if isinstance(piece, int):
+            tokens.append(piece)
+            continue
+        asked = TokenizeRequest(
+            id=f"tokens-{secrets.token_hex(12)}",
+            text=piece,
+            add_special=add_special and number == 0,
+            parse_special=parse_special,
+        )
+        tokens += (await backend.tokenize(asked)).token_ids
+    return tokens
+
+
+def _unmixed(prompt: MixedPrompt) -> str | list[int] | None:
+    """The prompt, where it is all text or all tokens."""
+    if isinstance(prompt, str):
+        return prompt
+    tokens = [piece for piece in prompt if isinstance(piece, int)]
+    return tokens if len(tokens) == len(prompt) else None
+
+
+def _error_frame(error: Exception) -> bytes:
+    return encode_event(msgspec.json.encode(LlamaCppError.of(describe(error))))

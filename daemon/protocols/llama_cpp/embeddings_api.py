@@ -1,0 +1,186 @@
+"""llama-server's own embeddings, and its ranking of documents under all of its names."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import Annotated, Any, cast
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ingle.backends.base.backend import Embedded, EmbedRequest
+from ingle.backends.base.backend import RerankRequest as BackendRequest
+from ingle.models.model_task import ModelTask
+
+from ...errors import InvalidBody
+from ...http.json_response import JSON
+from ...http.request_body import read_json
+from ...http.route_spec import RouteSpec
+from ...http.sse_writer import run_until_disconnect
+from ...services import Services
+from ..openai.embeddings_api import embedding_inputs
+from ..openai.embeddings_types import MAX_INPUTS, PromptUsage
+from ..openai.rerank_api import RankedDocument, RerankAnswer
+from .completions_api import ERRORS
+from .default_model import chosen_model
+
+_ROWS_A_TURN = 64
+
+
+Inputs = str | list[str | int | list[int]]
+
+
+class EmbeddingRequest(msgspec.Struct, kw_only=True):
+    """The body of `POST /embedding`; `content` and `input` are the same."""
+
+    model: str | None = None
+    content: Inputs | None = None
+    input: Inputs | None = None
+    truncate: bool | None = None
+
+
+class NativeEmbedding(msgspec.Struct, frozen=True):
+    """The vectors of one input, of which there is one."""
+
+    index: int
+    embedding: list[list[float]]
+
+
+class RankRequest(msgspec.Struct, kw_only=True):
+    """The body of `POST /rerank`; with `texts` in place of `documents` the answer is TEI's."""
+
+    model: str | None = None
+    query: Annotated[str, Meta(min_length=1)]
+    documents: list[str] | None = None
+    texts: list[str] | None = None
+    top_n: Annotated[int, Meta(ge=1)] | None = None
+    return_text: bool | None = None
+    truncate: bool | None = None
+
+
+class ScoredText(msgspec.Struct, frozen=True, kw_only=True):
+    """TEI's shape of a rank."""
+
+    index: int
+    score: float
+    text: str | UnsetType = UNSET
+
+
+class VectorsApi:
+    """`/embedding`, `/embeddings`, `/rerank`, `/reranking` and `/v1/reranking`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._embedding = msgspec.json.Decoder(EmbeddingRequest)
+        self._rank = msgspec.json.Decoder(RankRequest)
+
+    def routes(self) -> list[RouteSpec]:
+        """All of them."""
+        return [
+            *(
+                RouteSpec(
+                    method="POST",
+                    path=path,
+                    endpoint=self.embedding,
+                    summary="Turn texts into vectors, as llama-server does.",
+                    request=EmbeddingRequest,
+                    response=list[NativeEmbedding],
+                    errors=ERRORS,
+                )
+                for path in ("/embedding", "/embeddings")
+            ),
+            *(
+                RouteSpec(
+                    method="POST",
+                    path=path,
+                    endpoint=self.rerank,
+                    summary="Rank documents by how well they answer a query.",
+                    request=RankRequest,
+                    response=RerankAnswer | list[ScoredText],
+                    errors=ERRORS,
+                )
+                for path in ("/rerank", "/reranking", "/v1/reranking")
+            ),
+        ]
+
+    async def embedding(self, request: Request) -> Response:
+        """`POST /embedding` and `POST /embeddings`."""
+        body = await read_json(request, self._embedding, self._services.config.max_body_bytes)
+        given = body.content if body.content is not None else body.input
+        if given is None:
+            raise InvalidBody("'content' is missing.", param="content")
+        answer = await run_until_disconnect(
+            request.receive, self._embed(body, embedding_inputs(given))
+        )
+        return Response(status_code=499) if answer is None else JSON(answer)
+
+    async def rerank(self, request: Request) -> Response:
+        """`POST /rerank` and its other names."""
+        body = await read_json(request, self._rank, self._services.config.max_body_bytes)
+        documents = body.texts if body.documents is None else body.documents
+        if not documents or len(documents) > MAX_INPUTS:
+            raise InvalidBody(
+                f"'documents' must hold between 1 and {MAX_INPUTS} texts.", param="documents"
+            )
+        answer = await run_until_disconnect(request.receive, self._ranked(body, documents))
+        return Response(status_code=499) if answer is None else JSON(answer)
+
+    async def _embed(
+        self, body: EmbeddingRequest, inputs: list[str | list[int]]
+    ) -> list[NativeEmbedding]:
+        model = chosen_model(self._services, body.model, task=ModelTask.EMBED)
+        async with self._services.manager.lease(model, task=ModelTask.EMBED) as lease:
+            embedded = await lease.backend.embed(
+                EmbedRequest(
+                    id=f"embd-{secrets.token_hex(12)}",
+                    inputs=inputs,
+                    truncate=bool(body.truncate),
+                )
+            )
+        return await _vectors(embedded)
+
+    async def _ranked(
+        self, body: RankRequest, documents: list[str]
+    ) -> RerankAnswer | list[ScoredText]:
+        model = chosen_model(self._services, body.model, task=ModelTask.RERANK)
+        asked = BackendRequest(
+            id=f"rerank-{secrets.token_hex(12)}",
+            query=body.query,
+            documents=documents,
+            truncate=bool(body.truncate),
+        )
+        async with self._services.manager.lease(model, task=ModelTask.RERANK) as lease:
+            ranked = await lease.backend.rerank(asked)
+        best = sorted(enumerate(ranked.scores), key=lambda item: -item[1])[: body.top_n]
+        if body.documents is None:
+            return [
+                ScoredText(
+                    index=index,
+                    score=score,
+                    text=documents[index] if body.return_text else UNSET,
+                )
+                for index, score in best
+            ]
+        tokens = ranked.prompt_tokens
+        return RerankAnswer(
+            id=asked.id,
+            model=lease.model.name,
+            results=[RankedDocument(index=index, relevance_score=score) for index, score in best],
+            usage=PromptUsage(prompt_tokens=tokens, total_tokens=tokens),
+        )
+
+
+async def _vectors(embedded: Embedded) -> list[NativeEmbedding]:
+    """One vector an input, as JSON already; the event loop gets its turn between them."""
+    size = embedded.dimensions * 4
+    vectors: list[NativeEmbedding] = []
+    for start in range(0, len(embedded.vectors), size):
+        numbers: Any = memoryview(embedded.vectors[start : start + size]).cast("f").tolist()
+        row = cast("list[float]", msgspec.Raw(msgspec.json.encode(numbers)))
+        vectors.append(NativeEmbedding(len(vectors), [row]))
+        if len(vectors) % _ROWS_A_TURN == 0:
+            await asyncio.sleep(0)
+    return vectors

@@ -1,0 +1,173 @@
+"""Text to tokens and back, and the text of prompts, as llama-server has them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ingle.backends.base.backend import Backend, TokenizeRequest
+
+from ...errors import InvalidBody
+from ...http.json_response import JSON
+from ...http.request_body import read_json
+from ...http.route_spec import RouteSpec
+from ...http.sse_writer import run_until_disconnect
+from ...services import Services
+from ..openai.completions.request_types import ChatCompletionRequest
+from ..openai.completions.requests import chat_job
+from ..request_origin import Origin
+from .completions_api import ERRORS, token_ids
+from .default_model import chosen_model
+from .types import Content, DetokenizeBody, Piece, RenderedPrompt, TokenizeBody, TokenPiece, Tokens
+
+MAX_CHARACTERS = 2**20
+MAX_TEXTS = 1024
+_LARGEST = 2**31 - 1
+
+T = TypeVar("T")
+
+
+class TemplateBody(ChatCompletionRequest, kw_only=True):
+    """The body of `POST /apply-template`: that of a chat, which need not name a model."""
+
+    model: str = ""
+
+
+class TokensApi:
+    """`/tokenize`, `/detokenize` and `/apply-template`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._text = msgspec.json.Decoder(TokenizeBody)
+        self._tokens = msgspec.json.Decoder(DetokenizeBody)
+        self._chat = msgspec.json.Decoder(TemplateBody)
+
+    def routes(self) -> list[RouteSpec]:
+        """All of them."""
+        return [
+            RouteSpec(
+                method="POST",
+                path="/tokenize",
+                endpoint=self.tokenize,
+                summary="Turn text into tokens.",
+                request=TokenizeBody,
+                response=Tokens,
+                errors=ERRORS,
+            ),
+            RouteSpec(
+                method="POST",
+                path="/detokenize",
+                endpoint=self.detokenize,
+                summary="Turn tokens into text.",
+                request=DetokenizeBody,
+                response=Content,
+                errors=ERRORS,
+            ),
+            RouteSpec(
+                method="POST",
+                path="/apply-template",
+                endpoint=self.apply_template,
+                summary="The text of a conversation's prompt.",
+                request=TemplateBody,
+                response=RenderedPrompt,
+                errors=ERRORS,
+            ),
+        ]
+
+    async def tokenize(self, request: Request) -> Response:
+        """`POST /tokenize`."""
+        body = await read_json(request, self._text, self._services.config.max_body_bytes)
+        content = body.content
+        if content is None:
+            return JSON(Tokens([]))
+
+        async def ask(backend: Backend) -> Tokens:
+            tokens = await token_ids(
+                backend,
+                content,
+                add_special=bool(body.add_special),
+                parse_special=body.parse_special is not False,
+            )
+            if not body.with_pieces:
+                return Tokens(tokens)
+            pieces = await _pieces(backend, tokens)
+            return Tokens(list(map(_piece, tokens, pieces)))
+
+        _check_content([content] if isinstance(content, str) else content)
+        return await self._ask(request, body.model, ask)
+
+    async def detokenize(self, request: Request) -> Response:
+        """`POST /detokenize`."""
+        body = await read_json(request, self._tokens, self._services.config.max_body_bytes)
+        tokens = body.tokens or []
+        if not tokens:
+            return JSON(Content(""))
+        _check(tokens, "tokens")
+
+        async def ask(backend: Backend) -> Content:
+            return Content(b"".join(await _pieces(backend, tokens)).decode(errors="replace"))
+
+        return await self._ask(request, body.model, ask)
+
+    async def apply_template(self, request: Request) -> Response:
+        """`POST /apply-template`."""
+        body = await read_json(request, self._chat, self._services.config.max_body_bytes)
+        job = chat_job(body, Origin())
+
+        async def ask(backend: Backend) -> RenderedPrompt:
+            asked = TokenizeRequest(id=_new_id(), generate=job.request)
+            return RenderedPrompt((await backend.tokenize(asked)).text or "")
+
+        return await self._ask(request, body.model, ask)
+
+    async def _ask(
+        self, request: Request, model: str | None, ask: Callable[[Backend], Awaitable[T]]
+    ) -> Response:
+        """Whatever a model tells that need not be one that writes text."""
+
+        async def leased() -> T:
+            reference = chosen_model(self._services, model)
+            async with self._services.manager.lease(reference, task=None) as lease:
+                return await ask(lease.backend)
+
+        answer = await run_until_disconnect(request.receive, leased())
+        return Response(status_code=499) if answer is None else JSON(answer)
+
+
+async def _pieces(backend: Backend, tokens: list[int]) -> list[bytes]:
+    return (await backend.tokenize(TokenizeRequest(id=_new_id(), token_ids=tokens))).pieces
+
+
+def _piece(token: int, spelt: bytes) -> TokenPiece:
+    try:
+        return TokenPiece(token, spelt.decode())
+    except UnicodeDecodeError:
+        return TokenPiece(token, list(spelt))
+
+
+def _check_content(pieces: list[Piece]) -> None:
+    """A text beyond any context would only keep the model from answering others."""
+    _check([piece for piece in pieces if isinstance(piece, int)], "content")
+    texts = [piece for piece in pieces if isinstance(piece, str)]
+    length = sum(map(len, texts))
+    if length > MAX_CHARACTERS or len(texts) > MAX_TEXTS:
+        raise InvalidBody(
+            f"'content' has {length} characters in {len(texts)} texts; "
+            f"{MAX_CHARACTERS} in {MAX_TEXTS} are the most.",
+            hint="Send it in several requests.",
+            param="content",
+        )
+
+
+def _check(tokens: list[int], param: str) -> None:
+    if not all(0 <= token <= _LARGEST for token in tokens):
+        raise InvalidBody(f"'{param}' holds something that is no token.", param=param)
+
+
+def _new_id() -> str:
+    return f"tokens-{secrets.token_hex(12)}"

@@ -1,0 +1,238 @@
+"""LM Studio's routes for models: both lists, loading and unloading."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ingle.models.errors import ModelError, ModelNotFound
+from ingle.models.metadata.stored_model import StoredModel
+from ingle.models.model_task import ModelTask
+
+from ...access.permission import NotCovered
+from ...http.json_response import JSON
+from ...http.request_body import read_json
+from ...http.route_spec import RouteSpec
+from ...http.sse_writer import run_until_disconnect
+from ...library.model_facts import FactsReader, ModelFacts
+from ...load_planning.load_planner import LoadOptions
+from ...model_process.loaded_model import LoadedModel
+from ...model_process.model_run import ModelRun, ModelState
+from ...services import Services
+from ..ollama.keep_alive import keep_alive_seconds
+from ..ollama.model_descriptions import human_number
+from .types import (
+    FileFormat,
+    Instance,
+    InstanceConfig,
+    KnownModel,
+    KnownModels,
+    ListedModel,
+    ListedModels,
+    LoadBody,
+    LoadedAnswer,
+    ModelAbilities,
+    QuantizationInfo,
+    ReasoningAbility,
+    UnloadBody,
+    UnloadedAnswer,
+)
+
+LOAD_ERRORS = (404, 409, 413, 422, 500, 503, 507)
+
+
+class ModelsApi:
+    """What LM Studio tells of its models, and how it is asked to load them."""
+
+    def __init__(self, services: Services, facts: FactsReader) -> None:
+        self._services = services
+        self._facts = facts
+        self._load = msgspec.json.Decoder(LoadBody)
+        self._unload = msgspec.json.Decoder(UnloadBody)
+
+    def routes(self) -> list[RouteSpec]:
+        """All of them."""
+        return [
+            RouteSpec(
+                method="GET",
+                path="/api/v0/models",
+                endpoint=self.list_models,
+                summary="The installed models and their aliases, in LM Studio's words.",
+                response=ListedModels,
+            ),
+            RouteSpec(
+                method="GET",
+                path="/api/v0/models/{id:path}",
+                endpoint=self.get_model,
+                summary="One installed model, in LM Studio's words.",
+                response=ListedModel,
+                errors=(404, 422),
+            ),
+            RouteSpec(
+                method="GET",
+                path="/api/v1/models",
+                endpoint=self.known_models,
+                summary="The installed models and their aliases, in LM Studio's newer words.",
+                response=KnownModels,
+            ),
+            RouteSpec(
+                method="POST",
+                path="/api/v1/models/load",
+                endpoint=self.load,
+                summary="Load a model, and answer once it is ready, in LM Studio's words.",
+                request=LoadBody,
+                response=LoadedAnswer,
+                errors=LOAD_ERRORS,
+            ),
+            RouteSpec(
+                method="POST",
+                path="/api/v1/models/unload",
+                endpoint=self.unload,
+                summary="Let running answers finish, then unload a model, in LM Studio's words.",
+                request=UnloadBody,
+                response=UnloadedAnswer,
+                errors=(404, 413, 422),
+            ),
+        ]
+
+    async def list_models(self, request: Request) -> Response:
+        """`GET /api/v0/models`."""
+        named = await asyncio.to_thread(self._named)
+        rows = [_listed(name, model, facts, self._run(model)) for name, model, facts in named]
+        return JSON(ListedModels(data=rows))
+
+    async def get_model(self, request: Request) -> Response:
+        """`GET /api/v0/models/{id}`."""
+        name: str = request.path_params["id"]
+        model = await asyncio.to_thread(self._services.resolve, name)
+        facts = await asyncio.to_thread(self._facts.read, model)
+        return JSON(_listed(name, model, facts, self._run(model)))
+
+    async def known_models(self, request: Request) -> Response:
+        """`GET /api/v1/models`."""
+        named = await asyncio.to_thread(self._named)
+        rows = [_known(name, model, facts, self._run(model)) for name, model, facts in named]
+        return JSON(KnownModels(rows))
+
+    async def load(self, request: Request) -> Response:
+        """`POST /api/v1/models/load`."""
+        body = await read_json(request, self._load, self._services.config.max_body_bytes)
+        began = time.monotonic()
+        loading = self._services.manager.load(
+            body.model,
+            LoadOptions(context=body.context_length),
+            keep_alive=keep_alive_seconds(body.ttl),
+        )
+        loaded = await run_until_disconnect(request.receive, loading)
+        if loaded is None:
+            return Response(status_code=499)
+        model = await asyncio.to_thread(self._services.resolve, body.model)
+        return JSON(
+            LoadedAnswer(
+                type=_kind(model),
+                instance_id=body.model,
+                load_time_seconds=round(time.monotonic() - began, 3),
+                load_config=_config(loaded) if body.echo_load_config else UNSET,
+            )
+        )
+
+    async def unload(self, request: Request) -> Response:
+        """`POST /api/v1/models/unload`."""
+        body = await read_json(request, self._unload, self._services.config.max_body_bytes)
+        if not await self._services.manager.unload(body.instance_id):
+            raise ModelNotFound(
+                f"The model {body.instance_id[:200]!r} is not loaded.",
+                hint="`GET /api/v1/models` shows what is.",
+            )
+        return JSON(UnloadedAnswer(body.instance_id))
+
+    def _named(self) -> list[tuple[str, StoredModel, ModelFacts]]:
+        services = self._services
+        named = [(model.name, model) for model in services.models()]
+        for alias, _ in services.aliases.entries():
+            try:
+                named.append((alias, services.resolve(alias)))
+            except (ModelError, NotCovered):
+                continue  # it leads to a model that is not installed, or is not for this key
+        return [
+            (name, model, self._facts.read(model))
+            for name, model in named
+            if model.task is not ModelTask.RERANK
+        ]
+
+    def _run(self, model: StoredModel) -> ModelRun | None:
+        run = self._services.manager.find(model)
+        return run if run is not None and run.state is ModelState.READY else None
+
+
+def _listed(name: str, model: StoredModel, facts: ModelFacts, run: ModelRun | None) -> ListedModel:
+    return ListedModel(
+        id=name,
+        type="embeddings" if model.task is ModelTask.EMBED else "llm",
+        publisher=_publisher(model),
+        arch=model.architecture,
+        compatibility_type=_format(facts),
+        quantization=model.quantization,
+        state="loaded" if run is not None else "not-loaded",
+        max_context_length=model.context,
+        loaded_context_length=run.info.context if run is not None and run.info else UNSET,
+        capabilities=["tool_use"] if facts.capabilities.calls_tools else [],
+    )
+
+
+def _known(name: str, model: StoredModel, facts: ModelFacts, run: ModelRun | None) -> KnownModel:
+    bits = round(8 * model.size / model.parameters, 2) if model.parameters else None
+    instances: list[Instance] = []
+    if run is not None:
+        instances.append(Instance(id=name, config=_config(LoadedModel.of(run))))
+    writes = model.task is ModelTask.GENERATE
+    able = facts.capabilities
+    abilities = ModelAbilities(
+        vision=False,
+        trained_for_tool_use=able.calls_tools,
+        reasoning=ReasoningAbility(allowed_options=["off", "on"]) if able.reasons else UNSET,
+    )
+    return KnownModel(
+        type=_kind(model),
+        publisher=_publisher(model),
+        key=name,
+        display_name=str(facts.metadata.get("general.name", name)),
+        architecture=model.architecture,
+        quantization=QuantizationInfo(model.quantization, bits),
+        size_bytes=model.size,
+        params_string=human_number(model.parameters),
+        loaded_instances=instances,
+        max_context_length=model.context,
+        format=_format(facts),
+        capabilities=abilities if writes else UNSET,
+        description=model.description,
+    )
+
+
+def _config(loaded: LoadedModel) -> InstanceConfig:
+    return InstanceConfig(
+        context_length=loaded.context,
+        flash_attention=loaded.flash_attention,
+        offload_kv_cache_to_gpu=loaded.layers_on_gpu > 0,
+        parallel=loaded.slots,
+    )
+
+
+def _kind(model: StoredModel) -> Literal["llm", "embedding"]:
+    return "embedding" if model.task is ModelTask.EMBED else "llm"
+
+
+def _format(facts: ModelFacts) -> FileFormat:
+    return "gguf" if facts.format == "gguf" else "mlx"
+
+
+def _publisher(model: StoredModel) -> str:
+    """Whose repository on the hub it is, where it came from one."""
+    host, _, rest = model.name.partition("/")
+    return rest.partition("/")[0] if host == "hf.co" and rest else "ingle"

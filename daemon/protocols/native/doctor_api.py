@@ -1,0 +1,56 @@
+"""`GET /ingle/v1/doctor`: this machine, and what is wrong with ingle on it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ingle.backends.hardware.read_software import installed_version
+
+from ...doctor.diagnose import DoctorReport
+from ...doctor.system_state import Daemon
+from ...http.json_response import JSON
+from ...http.route_spec import RouteSpec
+from ...services import Services
+
+
+class MachineApi:
+    """The routes about the machine rather than about models."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def routes(self) -> list[RouteSpec]:
+        """All of them."""
+        return [
+            RouteSpec(
+                method="GET",
+                path="/ingle/v1/doctor",
+                endpoint=self.doctor,
+                summary="What this machine has, what is wrong with it, and how to mend that.",
+                response=DoctorReport,
+            )
+        ]
+
+    async def doctor(self, request: Request) -> Response:
+        """`GET /ingle/v1/doctor`."""
+        return JSON(await asyncio.to_thread(self._examine))
+
+    def _examine(self) -> DoctorReport:
+        # Imported here: the daemon starts without what only this needs.
+        from ...doctor.read_system_state import read_situation
+
+        services = self._services
+        config = services.config
+        daemon = Daemon(
+            state="running",
+            version=installed_version("ingle"),
+            pid=os.getpid(),
+            address=services.address or "",
+            socket=str(config.socket),
+            socket_moved=config.paths.socket_moved and config.socket == config.paths.socket,
+        )
+        return DoctorReport.of(read_situation(config, daemon))

@@ -1,0 +1,133 @@
+"""Models as the native API lists them: what is here, then what the catalog offers."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+
+from ingle.models.catalog import CatalogEntry
+from ingle.models.fit.memory_needs import MemoryNeeds
+from ingle.models.metadata.stored_model import StoredModel
+from ingle.models.store.model_removal import Removal
+
+from ...model_process.loaded_model import quarantine_left
+from ...services import Services
+from .types import ModelEntries, ModelEntry, Removed
+
+
+def list_entries(services: Services) -> ModelEntries:
+    """All of them; blocking, since it reads the store."""
+    installed = services.models()
+    names = {model.name for model in installed}
+    twins = twins_of(installed)
+    offered = [entry for entry in services.catalog.entries if entry.full_name not in names]
+    pulling = services.pulls.running()
+    available = services.manager.available()
+    return ModelEntries(
+        models=[
+            *(_entry(services, model, available, twins.get(model.name)) for model in installed),
+            *(
+                _catalog_entry(services, entry, entry.full_name in pulling, available)
+                for entry in offered
+            ),
+        ],
+        pulls=services.pulls.progress(),
+        disk_free=_disk_free(services),
+        unusable=services.store.unusable(),
+    )
+
+
+def removed(services: Services, plan: Removal) -> Removed:
+    """What goes with a model, as clients read it."""
+    loaded = next((m for m in services.manager.loaded() if m.name == plan.name), None)
+    return Removed(
+        removed=plan.name,
+        freed=plan.frees,
+        files=plan.files,
+        keeps=plan.keeps,
+        place=plan.place,
+        shared_with=plan.shared_with,
+        loaded=loaded is not None,
+        running=loaded.running if loaded is not None else 0,
+    )
+
+
+def twins_of(models: Sequence[StoredModel]) -> dict[str, str]:
+    """For each model whose weights an earlier one has, too, the name of that one."""
+    first: dict[str, str] = {}
+    twins: dict[str, str] = {}
+    for model in models:
+        if model.sha256 is None:
+            continue
+        name = first.setdefault(model.sha256, model.name)
+        if name != model.name:
+            twins[model.name] = name
+    return twins
+
+
+def model_entry(services: Services, model: StoredModel) -> ModelEntry:
+    """A model that is here."""
+    return _entry(services, model, services.manager.available())
+
+
+def _entry(
+    services: Services, model: StoredModel, available: MemoryNeeds, same_as: str | None = None
+) -> ModelEntry:
+    run = services.manager.find(model)
+    measured = services.fits.measure(run, available) if run is not None else None
+    return ModelEntry(
+        name=model.name,
+        installed=True,
+        state=run.state.value if run is not None else "stopped",
+        default=model.name == services.canonical(services.config.default_model),
+        size=model.size,
+        parameters=model.parameters,
+        quantization=model.quantization,
+        architecture=model.architecture,
+        context=model.context,
+        licence=model.licence,
+        description=model.description,
+        path=str(model.path),
+        chat=model.chat,
+        task=model.task,
+        fit=measured or services.fits.of_model(model, available),
+        draft=model.draft,
+        place=model.place,
+        same_as=same_as,
+        notes=model.notes,
+        error=run.error if run is not None else None,
+        quarantined_for=round(quarantine_left(run), 1) if run is not None else 0.0,
+    )
+
+
+def _catalog_entry(
+    services: Services, entry: CatalogEntry, downloading: bool, available: MemoryNeeds
+) -> ModelEntry:
+    return ModelEntry(
+        name=entry.full_name,
+        installed=False,
+        state="downloading" if downloading else "available",
+        default=entry.full_name == services.canonical(services.config.default_model),
+        size=entry.size,
+        parameters=entry.parameters,
+        quantization=entry.quantization,
+        architecture="",
+        context=entry.context,
+        licence=entry.licence,
+        description=entry.description,
+        path=None,
+        chat=entry.chat,
+        task=entry.task,
+        fit=services.fits.of_entry(entry, available),
+        draft=entry.draft,
+    )
+
+
+def _disk_free(services: Services) -> int:
+    """Room where models are kept; 0 where nobody can tell."""
+    folder = services.config.paths.models
+    existing = next((f for f in (folder, *folder.parents) if f.exists()), folder)
+    try:
+        return shutil.disk_usage(existing).free
+    except OSError:
+        return 0

@@ -1,0 +1,74 @@
+"""`POST /ingle/v1/tokens`: how many tokens a conversation takes, message by message."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ingle.backends.base.backend import TokenizeRequest
+from ingle.backends.base.errors import WrongTask
+from ingle.models.model_task import ModelTask
+
+from ...errors import Conflict
+from ...http.json_response import JSON
+from ...http.request_body import read_json
+from ...http.route_spec import RouteSpec
+from ...http.sse_writer import run_until_disconnect
+from ...services import Services
+from .requests import conversation_request
+from .types import TokenCounts, TokensRequest
+
+
+class CountingApi:
+    """The one route that counts."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._request = msgspec.json.Decoder(TokensRequest)
+
+    def routes(self) -> list[RouteSpec]:
+        """It alone."""
+        return [
+            RouteSpec(
+                method="POST",
+                path="/ingle/v1/tokens",
+                endpoint=self.count,
+                summary="How many tokens a conversation takes, message by message.",
+                request=TokensRequest,
+                response=TokenCounts,
+                errors=(404, 409, 413, 422, 429, 500, 503, 507),
+            )
+        ]
+
+    async def count(self, request: Request) -> Response:
+        """`POST /ingle/v1/tokens`."""
+        body = await read_json(request, self._request, self._services.config.max_body_bytes)
+        counts = await run_until_disconnect(request.receive, self._count(body))
+        return Response(status_code=499) if counts is None else JSON(counts)
+
+    async def _count(self, body: TokensRequest) -> TokenCounts:
+        services = self._services
+        reference = body.model or services.config.default_model
+        asked = TokenizeRequest(
+            id=f"tokens-{secrets.token_hex(12)}",
+            generate=conversation_request(body),
+            divided=True,
+        )
+        model = await asyncio.to_thread(services.resolve, reference)
+        if model.task is not ModelTask.GENERATE:
+            raise WrongTask(model.task, ModelTask.GENERATE, name=model.name)
+        run = services.manager.find(model)
+        if not body.load and (run is None or not run.accepts):
+            raise Conflict(
+                f"The model '{model.name}' is not loaded.",
+                hint='Load it first, or ask with "load": true.',
+                code="model_not_loaded",
+            )
+        async with services.manager.lease(reference) as lease:
+            told = await lease.backend.tokenize(asked)
+            counts, rest = told.message_tokens, told.rest_tokens
+            return TokenCounts(sum(counts) + rest, counts, rest, lease.info.context)

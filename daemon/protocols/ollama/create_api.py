@@ -1,0 +1,236 @@
+"""Ollama's routes that make models: uploads of files, and what is made of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from msgspec import structs
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from ingle.models.errors import HashMismatch
+from ingle.models.metadata.stored_model import FirstMessage, StoredModel
+from ingle.models.store.blob_folder import BlobWriter
+from ingle.models.store.model_copies import Changes, ModelMaker
+
+from ...errors import InvalidBody, NotFound, UnsupportedField
+from ...http.json_response import JSON
+from ...http.request_body import read_chunks, read_json
+from ...http.route_spec import RouteSpec, Stream
+from ...http.sse_writer import EventStream, EventWriter, run_until_disconnect
+from ...library.model_facts import FactsReader
+from ...services import Services
+from ..sampling_options import FIELDS, WHOLE_FIELDS
+from .library_types import CreateRequest, Progress
+from .messages import chat_messages
+from .model_descriptions import INSERT_NOTE
+from .model_names import required_name, resolve_model
+from .ndjson import LINES, NDJSON_MEDIA
+from .options import model_options
+
+_PIECE = 4 * 2**20
+
+
+class CreationApi:
+    """`POST /api/create` and the blobs it is fed with; `vacate` unloads what is replaced."""
+
+    def __init__(
+        self,
+        services: Services,
+        facts: FactsReader,
+        maker: ModelMaker,
+        vacate: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self._services = services
+        self._facts = facts
+        self._maker = maker
+        self._vacate = vacate
+        self._create = msgspec.json.Decoder(CreateRequest)
+
+    def routes(self) -> list[RouteSpec]:
+        """All three."""
+        return [
+            RouteSpec(
+                method="POST",
+                path="/api/create",
+                endpoint=self.create,
+                summary="Make a model of another one or of an uploaded file.",
+                request=CreateRequest,
+                response=Progress,
+                stream=Stream(
+                    {"": Progress}, only_if="`stream` is not false", media_type=NDJSON_MEDIA
+                ),
+                errors=(404, 409, 413, 422, 502, 507),
+            ),
+            RouteSpec(
+                method="HEAD",
+                path="/api/blobs/{digest}",
+                endpoint=self.has_blob,
+                summary="Whether a file with this digest is here.",
+                response=str,
+                errors=(404,),
+            ),
+            RouteSpec(
+                method="POST",
+                path="/api/blobs/{digest}",
+                endpoint=self.receive_blob,
+                summary="Upload a file with this digest.",
+                response=str,
+                status=201,
+                errors=(408, 413, 507),
+            ),
+        ]
+
+    async def create(self, request: Request) -> Response:
+        """`POST /api/create`."""
+        body = await read_json(request, self._create, self._services.config.max_body_bytes)
+        name = required_name(body.model, body.name)
+        _refuse(body)
+        self._maker.free_name(name)
+        make = await self._plan(body, name)
+        if body.stream is False:
+            done = await run_until_disconnect(request.receive, make(None))
+            return Response(status_code=499) if done is None else JSON(Progress(status="success"))
+
+        async def produce(out: EventWriter) -> None:
+            await make(out)
+
+        return EventStream(produce, style=LINES)
+
+    async def has_blob(self, request: Request) -> Response:
+        """`HEAD /api/blobs/{digest}`."""
+        digest: str = request.path_params["digest"]
+        if await asyncio.to_thread(self._maker.find, digest) is None:
+            raise NotFound(f"blob {digest[:80]!r} not found")
+        return PlainTextResponse()
+
+    async def receive_blob(self, request: Request) -> Response:
+        """`POST /api/blobs/{digest}`; the file goes to disk as it comes."""
+        digest: str = request.path_params["digest"]
+        if await asyncio.to_thread(self._maker.find, digest) is not None:
+            return PlainTextResponse(status_code=201)
+        length = request.headers.get("content-length")
+        with self._maker.blobs.receive(digest, int(length) if length else None) as writer:
+            await self._receive(request, writer)
+            try:
+                await asyncio.to_thread(writer.finish)
+            except HashMismatch as error:
+                raise InvalidBody(error.message, hint=error.hint, code=error.code) from None
+        return PlainTextResponse(status_code=201)
+
+    async def _receive(self, request: Request, writer: BlobWriter) -> None:
+        limit = self._services.config.max_upload_bytes
+        waiting: list[bytes] = []
+        size = 0
+        async for chunk in read_chunks(request, limit, setting="max_upload_bytes"):
+            waiting.append(chunk)
+            size += len(chunk)
+            if size >= _PIECE:
+                await asyncio.to_thread(writer.write, b"".join(waiting))
+                waiting, size = [], 0
+        await asyncio.to_thread(writer.write, b"".join(waiting))
+
+    async def _plan(
+        self, body: CreateRequest, name: str
+    ) -> Callable[[EventWriter | None], Awaitable[bool]]:
+        """What makes the model and tells each step; what can be refused is refused now."""
+        source: StoredModel | None = None
+        digest = ""
+        template: str | None = body.template or None
+        if body.from_:
+            source = await resolve_model(self._services, body.from_)
+            facts = await asyncio.to_thread(self._facts.read, source)
+            template = _own_template(template, facts.template)
+        elif body.files:
+            digest = _only_file(body.files)
+            if await asyncio.to_thread(self._maker.find, digest) is None:
+                raise NotFound(f"blob {digest[:80]!r} not found", hint="Upload it first.")
+        else:
+            raise InvalidBody("neither 'from' or 'files' was specified", param="from")
+        changes = _changes(body, _own_template(template, ""))
+
+        async def make(out: EventWriter | None) -> bool:
+            await _tell(out, "parsing GGUF" if source is None else "using existing layer")
+            await self._vacate(name)
+            if source is not None:
+                await asyncio.to_thread(self._maker.copy, source, name, changes)
+            else:
+                await asyncio.to_thread(self._maker.from_blob, digest, name, changes)
+            await _tell(out, "writing manifest")
+            await _tell(out, "success")
+            return True
+
+        return make
+
+
+async def _tell(out: EventWriter | None, status: str) -> None:
+    if out is not None:
+        await out.send(msgspec.json.encode(Progress(status=status)) + b"\n")
+
+
+def _refuse(body: CreateRequest) -> None:
+    if body.quantize or body.quantization:
+        raise UnsupportedField(
+            "'quantize' is not supported yet: weights stay as they are in the file.",
+            hint="Leave it out, and start from a file that is quantised.",
+            param="quantize",
+        )
+    if body.adapters:
+        raise UnsupportedField(
+            "'adapters' are not supported.",
+            hint="Merge them into the model first.",
+            param="adapters",
+        )
+
+
+def _only_file(files: dict[str, str]) -> str:
+    if len(files) != 1:
+        raise UnsupportedField(
+            f"'files' names {len(files)} files, and a model is made of one GGUF file.",
+            hint="Convert or merge them first.",
+            param="files",
+        )
+    (digest,) = files.values()
+    return digest
+
+
+def _own_template(wanted: str | None, present: str) -> str | None:
+    """The template a model shall have of its own; raises `UnsupportedField` for one in Go.
+
+    What `POST /api/show` gave comes back unchanged and is nothing new.
+    """
+    if wanted is None:
+        return None
+    template = wanted.removeprefix(INSERT_NOTE)
+    if template in ("", present):
+        return None
+    if "{{ ." in template or "{{." in template or "{{- ." in template or "{{ if ." in template:
+        raise UnsupportedField(
+            "'template' is written in Go's language, and templates here are Jinja.",
+            hint="Leave it out: the model's own is used.",
+            param="template",
+        )
+    return template
+
+
+def _changes(body: CreateRequest, template: str | None) -> Changes:
+    options = {k: v for k, v in (body.parameters or {}).items() if v is not None}
+    sampling = model_options(options).sampling
+    values: dict[str, Any] = structs.asdict(sampling)
+    licence = body.license
+    messages: list[FirstMessage] | None = None
+    if body.messages is not None:
+        messages = [FirstMessage(m.role, m.content) for m in chat_messages(body.messages)]
+    return Changes(
+        system=body.system,
+        messages=messages,
+        options=options,
+        sampling={
+            field: values[field] for field in (*FIELDS, *WHOLE_FIELDS) if values[field] is not None
+        },
+        licence="\n".join(licence) if isinstance(licence, list) else licence,
+        chat_template=template,
+    )

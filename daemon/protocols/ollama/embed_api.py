@@ -1,0 +1,159 @@
+"""Ollama's routes that turn texts into vectors."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ingle.backends.base.backend import EmbedRequest
+from ingle.models.model_task import ModelTask
+
+from ...errors import InvalidBody
+from ...http.json_response import JSON
+from ...http.request_body import read_json
+from ...http.route_spec import RouteSpec
+from ...http.sse_writer import run_until_disconnect
+from ...services import Services
+from .answers import NANOSECONDS
+from .keep_alive import keep_alive_seconds
+from .model_names import required_name, resolve_model
+from .options import model_options
+from .types import EmbedBody, Embedding, Embeddings, EmbeddingsBody, KeepAlive
+
+MAX_INPUTS = 2048
+EMBED_ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
+_ROWS_A_TURN = 64
+
+
+class EmbedApi:
+    """`POST /api/embed` and `POST /api/embeddings`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._embed = msgspec.json.Decoder(EmbedBody)
+        self._embeddings = msgspec.json.Decoder(EmbeddingsBody)
+
+    def routes(self) -> list[RouteSpec]:
+        """Both."""
+        return [
+            RouteSpec(
+                method="POST",
+                path="/api/embed",
+                endpoint=self.embed,
+                summary="Turn texts into vectors, in Ollama's words.",
+                request=EmbedBody,
+                response=Embeddings,
+                errors=EMBED_ERRORS,
+            ),
+            RouteSpec(
+                method="POST",
+                path="/api/embeddings",
+                endpoint=self.embeddings,
+                summary="Turn one text into a vector, as Ollama's older clients ask.",
+                request=EmbeddingsBody,
+                response=Embedding,
+                errors=EMBED_ERRORS,
+            ),
+        ]
+
+    async def embed(self, request: Request) -> Response:
+        """`POST /api/embed`."""
+        began = time.monotonic()
+        body = await read_json(request, self._embed, self._services.config.max_body_bytes)
+        name = required_name(body.model)
+        texts = _texts(body.input)
+        model_options(body.options)
+        vectors = self._vectors(
+            name,
+            texts,
+            truncate=body.truncate is not False,
+            dimensions=body.dimensions or None,
+            keep_alive=body.keep_alive,
+        )
+        answer = await run_until_disconnect(request.receive, vectors)
+        if answer is None:
+            return Response(status_code=499)
+        rows, tokens, load_seconds = answer
+        return JSON(
+            Embeddings(
+                model=name,
+                embeddings=rows,
+                total_duration=round((time.monotonic() - began) * NANOSECONDS),
+                load_duration=round(load_seconds * NANOSECONDS),
+                prompt_eval_count=tokens,
+            )
+        )
+
+    async def embeddings(self, request: Request) -> Response:
+        """`POST /api/embeddings`."""
+        body = await read_json(request, self._embeddings, self._services.config.max_body_bytes)
+        name = required_name(body.model)
+        model_options(body.options)
+        vectors = self._vectors(
+            name, _texts(body.prompt), truncate=True, dimensions=None, keep_alive=body.keep_alive
+        )
+        answer = await run_until_disconnect(request.receive, vectors)
+        if answer is None:
+            return Response(status_code=499)
+        rows = answer[0]
+        return JSON(Embedding(rows[0] if rows else []))
+
+    async def _vectors(
+        self,
+        name: str,
+        texts: list[str],
+        *,
+        truncate: bool,
+        dimensions: int | None,
+        keep_alive: KeepAlive | None,
+    ) -> tuple[list[Any], int, float]:
+        """The vectors as ready-made JSON, the tokens of all texts, and seconds of loading."""
+        seconds = keep_alive_seconds(keep_alive)
+        await resolve_model(self._services, name)
+        began = time.monotonic()
+        async with self._services.manager.lease(
+            name, task=ModelTask.EMBED, keep_alive=seconds
+        ) as lease:
+            load_seconds = time.monotonic() - began
+            if not texts:  # to ask for nothing loads the model
+                return [], 0, load_seconds
+            shorter = dimensions if dimensions and dimensions < lease.info.dimensions else None
+            embedded = await lease.backend.embed(
+                EmbedRequest(
+                    id=f"embd-{secrets.token_hex(12)}",
+                    inputs=list(texts),
+                    dimensions=shorter,
+                    truncate=truncate,
+                )
+            )
+        size = embedded.dimensions * 4
+        rows: list[Any] = []
+        for start in range(0, len(embedded.vectors), size):
+            numbers: Any = memoryview(embedded.vectors[start : start + size]).cast("f").tolist()
+            rows.append(msgspec.Raw(msgspec.json.encode(numbers)))
+            if len(rows) % _ROWS_A_TURN == 0:
+                await asyncio.sleep(0)
+        return rows, embedded.prompt_tokens, load_seconds
+
+
+def _texts(given: str | list[str] | None) -> list[str]:
+    """The texts; raises `InvalidBody`."""
+    if not given:
+        return []
+    texts = [given] if isinstance(given, str) else given
+    if len(texts) > MAX_INPUTS:
+        raise InvalidBody(
+            f"'input' holds {len(texts)} texts, and {MAX_INPUTS} are taken at once.",
+            hint="Send them in several requests.",
+            param="input",
+        )
+    for number, text in enumerate(texts):
+        if not text:
+            raise InvalidBody(f"Text {number} of 'input' is empty.", param="input")
+    return texts

@@ -1,0 +1,185 @@
+"""Ollama's routes for the models that are here: version, list, show, running, copy, delete."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.metadata import version
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from ingle.models.errors import ModelError, ModelNotFound
+from ingle.models.store.model_copies import ModelMaker
+
+from ...access.permission import NotCovered
+from ...errors import InvalidBody
+from ...http.json_response import JSON
+from ...http.request_body import read_json
+from ...http.route_spec import RouteSpec
+from ...library.model_facts import FactsReader
+from ...library.remove_model import remove_model
+from ...model_process.model_run import ModelState
+from ...services import Services
+from .library_types import (
+    CopyRequest,
+    ListedModel,
+    ListedModels,
+    NamedModel,
+    RunningModels,
+    ShownModel,
+    ShowRequest,
+    Version,
+)
+from .model_descriptions import listed, running, shown
+from .model_names import not_found, required_name, resolve_model
+
+COMPATIBLE = "0.32.1"
+"""The version of Ollama whose API this is: clients refuse to talk to one that is too old."""
+
+
+class LibraryApi:
+    """The routes that look at models, and the quick ones that change them."""
+
+    def __init__(self, services: Services, facts: FactsReader, maker: ModelMaker) -> None:
+        self._services = services
+        self._facts = facts
+        self._maker = maker
+        self._version = version("ingle")
+        self._show = msgspec.json.Decoder(ShowRequest)
+        self._named = msgspec.json.Decoder(NamedModel)
+        self._copy = msgspec.json.Decoder(CopyRequest)
+
+    def routes(self) -> list[RouteSpec]:
+        """All of them; who may GET may ask for the HEAD."""
+        return [
+            RouteSpec(
+                method="GET",
+                path="/",
+                endpoint=self.root,
+                summary="A sentence by which Ollama's clients see that somebody is there.",
+                response=str,
+            ),
+            RouteSpec(
+                method="GET",
+                path="/api/version",
+                endpoint=self.version,
+                summary="The version of Ollama that this daemon is compatible with.",
+                response=Version,
+            ),
+            RouteSpec(
+                method="GET",
+                path="/api/tags",
+                endpoint=self.tags,
+                summary="The installed models and their aliases, in Ollama's words.",
+                response=ListedModels,
+            ),
+            RouteSpec(
+                method="GET",
+                path="/api/ps",
+                endpoint=self.ps,
+                summary="The loaded models, in Ollama's words.",
+                response=RunningModels,
+            ),
+            RouteSpec(
+                method="POST",
+                path="/api/show",
+                endpoint=self.show,
+                summary="Everything about one model, in Ollama's words.",
+                request=ShowRequest,
+                response=ShownModel,
+                errors=(404, 413, 422),
+            ),
+            RouteSpec(
+                method="POST",
+                path="/api/copy",
+                endpoint=self.copy,
+                summary="Give a model another name.",
+                request=CopyRequest,
+                response=str,
+                errors=(404, 409, 413, 422, 502, 507),
+            ),
+            RouteSpec(
+                method="DELETE",
+                path="/api/delete",
+                endpoint=self.delete,
+                summary="Unload a model and remove its files, in Ollama's words.",
+                request=NamedModel,
+                response=str,
+                errors=(404, 409, 413, 422),
+            ),
+        ]
+
+    async def root(self, request: Request) -> Response:
+        """`GET /`; the header says who speaks."""
+        return PlainTextResponse(
+            "Ollama is running", headers={"server": f"ingle/{self._version} (not Ollama)"}
+        )
+
+    async def version(self, request: Request) -> Response:
+        """`GET /api/version`."""
+        return JSON(Version(COMPATIBLE, self._version))
+
+    async def tags(self, request: Request) -> Response:
+        """`GET /api/tags`."""
+        return JSON(ListedModels(await asyncio.to_thread(self._list)))
+
+    async def ps(self, request: Request) -> Response:
+        """`GET /api/ps`."""
+        manager = self._services.manager
+        runs = [manager.find(model) for model in manager.models()]
+        ready = [run for run in runs if run is not None and run.state is ModelState.READY]
+        facts = [await asyncio.to_thread(self._facts.read, run.model) for run in ready]
+        rows = [running(run, found) for run, found in zip(ready, facts, strict=True)]
+        return JSON(RunningModels(sorted(rows, key=lambda row: row.expires_at, reverse=True)))
+
+    async def show(self, request: Request) -> Response:
+        """`POST /api/show`."""
+        body = await read_json(request, self._show, self._services.config.max_body_bytes)
+        name = required_name(body.model, body.name)
+        model = await resolve_model(self._services, name)
+        facts = await asyncio.to_thread(self._facts.read, model)
+        answer = shown(name, model, facts, verbose=bool(body.verbose))
+        if request.headers.get("user-agent", "").startswith("GitHubCopilotChat/"):
+            # It shows this to people, who know the model by the name they asked for.
+            answer.model_info["general.basename"] = name
+        return JSON(answer)
+
+    async def copy(self, request: Request) -> Response:
+        """`POST /api/copy`."""
+        body = await read_json(request, self._copy, self._services.config.max_body_bytes)
+        if not body.source or not body.destination:
+            raise InvalidBody("'source' and 'destination' must both name a model.", param="source")
+        source = await resolve_model(self._services, body.source)
+        await self.vacate(body.destination)
+        await asyncio.to_thread(self._maker.copy, source, body.destination)
+        return PlainTextResponse()
+
+    async def delete(self, request: Request) -> Response:
+        """`DELETE /api/delete`."""
+        body = await read_json(request, self._named, self._services.config.max_body_bytes)
+        name = required_name(body.model, body.name)
+        try:
+            await remove_model(self._services, name)
+        except ModelNotFound as error:
+            raise not_found(name, error) from None
+        return PlainTextResponse()
+
+    async def vacate(self, name: str) -> None:
+        """Unload the model that is about to be replaced; raises `UnusableName`."""
+        full_name = self._maker.free_name(name)
+        try:
+            await self._services.manager.unload(full_name)
+        except ModelError:
+            return  # there is none yet
+
+    def _list(self) -> list[ListedModel]:
+        services = self._services
+        named = [(model.name, model) for model in services.models()]
+        for alias, _ in services.aliases.entries():
+            try:
+                named.append((alias, services.resolve(alias)))
+            except (ModelError, NotCovered):
+                continue  # it leads to a model that is not installed, or is not for this key
+        rows = [listed(name, model, self._facts.read(model)) for name, model in named]
+        return sorted(rows, key=lambda row: row.modified_at, reverse=True)

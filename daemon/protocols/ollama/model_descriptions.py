@@ -1,0 +1,182 @@
+"""Models as Ollama describes them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from ingle.models.metadata.stored_model import StoredModel
+from ingle.models.model_task import ModelTask
+
+from ...library.model_facts import Capabilities, ModelFacts
+from ...model_process.loaded_model import LoadedModel
+from ...model_process.model_run import ModelRun
+from ..sampling_options import WHOLE_FIELDS
+from .library_types import Details, ListedModel, RunningModel, ShownMessage, ShownModel, ShownTensor
+from .model_names import tagged
+
+FOR_EVER = timedelta(days=365 * 290)
+_LONGEST_LIST = 5
+_PARAMETER_WIDTH = 30
+INSERT_NOTE = "{{- /* Fills what is between .Prompt and .Suffix. */ -}}"
+"""Clients look for `.Suffix` in a template to find out whether a model fills gaps."""
+
+_HIDDEN = frozenset({"general.name", "tokenizer.chat_template"})
+
+
+def capability_words(capabilities: Capabilities) -> list[str]:
+    """What a model can do, in Ollama's words."""
+    if capabilities.task is ModelTask.EMBED:
+        return ["embedding"]
+    if capabilities.task is ModelTask.RERANK:
+        return []
+    words = ["completion"]
+    for word, has in (
+        ("tools", capabilities.calls_tools),
+        ("insert", capabilities.infills),
+        ("thinking", capabilities.reasons),
+    ):
+        if has:
+            words.append(word)
+    return words
+
+
+def details(model: StoredModel, facts: ModelFacts) -> Details:
+    """What a model is."""
+    return Details(
+        parent_model=model.parent,
+        format=facts.format,
+        family=model.architecture,
+        families=[model.architecture],
+        parameter_size=human_number(model.parameters),
+        quantization_level=model.quantization,
+        context_length=model.context or UNSET,
+        embedding_length=facts.embedding_length or UNSET,
+    )
+
+
+def listed(name: str, model: StoredModel, facts: ModelFacts) -> ListedModel:
+    """A row of the list."""
+    shown = tagged(name)
+    return ListedModel(
+        name=shown,
+        model=shown,
+        modified_at=_time(facts.modified),
+        size=model.size,
+        digest=digest_of(model, facts),
+        details=details(model, facts),
+        capabilities=capability_words(facts.capabilities),
+    )
+
+
+def running(run: ModelRun, facts: ModelFacts) -> RunningModel:
+    """A row of those that are loaded."""
+    loaded, model = LoadedModel.of(run), run.model
+    size = loaded.weights_bytes + loaded.kv_bytes + loaded.compute_bytes or run.needs.total
+    on_gpu = loaded.layers_on_gpu / loaded.layers if loaded.layers else 0.0
+    # What the driver tells is truer than the share of layers, though it counts the libraries too.
+    vram = loaded.memory.measured.gpu or round(size * min(1.0, on_gpu))
+    size = max(size, vram)
+    for_ever = run.pinned or run.keep_alive < 0
+    left = FOR_EVER if for_ever else timedelta(seconds=run.keep_alive)
+    if loaded.expires_in is not None:
+        left = timedelta(seconds=loaded.expires_in)
+    name = tagged(model.name)
+    return RunningModel(
+        name=name,
+        model=name,
+        size=size,
+        digest=digest_of(model, facts),
+        details=details(model, facts),
+        expires_at=datetime.now(UTC) + left,
+        size_vram=vram,
+        context_length=loaded.context,
+    )
+
+
+def shown(name: str, model: StoredModel, facts: ModelFacts, *, verbose: bool) -> ShownModel:
+    """Everything about a model that the client calls `name`."""
+    template = facts.template
+    if facts.capabilities.infills:
+        template = f"{INSERT_NOTE}{template}"
+    parameters = _parameters({**model.sampling, **model.options})
+    return ShownModel(
+        license=model.licence,
+        modelfile=_modelfile(name, model, template, parameters),
+        parameters="\n".join(parameters),
+        template=template,
+        system=model.system,
+        details=details(model, facts),
+        messages=[ShownMessage(message.role, message.content) for message in model.messages],
+        model_info=_model_info(model, facts),
+        tensors=[ShownTensor(t.name, t.type, list(t.shape)) for t in facts.tensors]
+        if verbose
+        else UNSET,
+        capabilities=capability_words(facts.capabilities),
+        modified_at=_time(facts.modified),
+    )
+
+
+def human_number(count: int) -> str:
+    """A number of weights as people say it.
+
+    >>> human_number(134_515_008), human_number(7_000_000_000)
+    ('134.52M', '7B')
+    """
+    for size, letter, digits in ((10**9, "B", 1), (10**6, "M", 2)):
+        if count >= size:
+            number = count / size
+            return f"{number:.{0 if number.is_integer() else digits}f}{letter}"
+    return f"{count / 1000:.0f}K" if count >= 1000 else str(count)
+
+
+def digest_of(model: StoredModel, facts: ModelFacts) -> str:
+    """64 digits: the file's own where known, else of its place and time, which change with it."""
+    if model.sha256 is not None:
+        return model.sha256
+    text = f"{model.path}\n{model.size}\n{facts.modified}"
+    return hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest()
+
+
+def _model_info(model: StoredModel, facts: ModelFacts) -> dict[str, Any]:
+    """The file's metadata; of long lists nothing but that they are there."""
+    info: dict[str, Any] = {
+        key: value for key, value in facts.metadata.items() if key not in _HIDDEN
+    }
+    for key, values in facts.lists.items():
+        info[key] = values if values is not None and len(values) <= _LONGEST_LIST else []
+    info.setdefault("general.architecture", model.architecture)
+    info.setdefault("general.parameter_count", model.parameters)
+    return dict(sorted(info.items()))
+
+
+def _parameters(options: Mapping[str, Any]) -> list[str]:
+    lines: list[str] = []
+    for name, value in options.items():
+        if name in WHOLE_FIELDS and isinstance(value, float):
+            value = int(value)  # recommendations are kept as numbers of one kind
+        for item in value if isinstance(value, list) else [value]:  # pyright: ignore[reportUnknownVariableType]
+            lines.append(f"{name:<{_PARAMETER_WIDTH}} {msgspec.json.encode(item).decode()}")
+    return lines
+
+
+def _modelfile(name: str, model: StoredModel, template: str, parameters: list[str]) -> str:
+    """A file that would make the model again; its `TEMPLATE` is Jinja."""
+    parts = [f"# Made by ingle for {name}.", f"FROM {model.path}"]
+    if template:
+        parts.append(f'TEMPLATE """{template}"""')
+    if model.system:
+        parts.append(f'SYSTEM """{model.system}"""')
+    parts += [f"PARAMETER {line}" for line in parameters]
+    parts += [f"MESSAGE {message.role} {message.content}" for message in model.messages]
+    parts.append(f'LICENSE """{model.licence}"""')
+    return "\n".join(parts) + "\n"
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)

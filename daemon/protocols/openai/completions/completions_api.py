@@ -1,0 +1,132 @@
+"""OpenAI's routes for chats and plain completions."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ....errors import describe
+from ....http.request_body import parse, read_json, translate
+from ....http.route_spec import RouteSpec, Stream
+from ....http.sse_writer import StreamStyle, encode_event, loading_comment
+from ....services import Services
+from ...answer_builder import Collected
+from ...ingle_options import PRIVATE_HEADER
+from ...job import Job
+from ...job_runner import Asker
+from ...request_origin import Origin, origin_of
+from .answer_style import chat_style, completion_style
+from .chat_answer import ChatAnswer, chat_completion
+from .chunk_frames import ChunkFrames
+from .common_request import CommonRequest
+from .completion_answer import CompletionAnswer, completion
+from .request_types import ChatCompletionRequest, CompletionRequest
+from .requests import chat_job, completion_job
+from .types import ChatCompletion, ChatCompletionChunk, Completion
+
+GENERATION_ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
+
+
+class OpenAIApi:
+    """`POST /v1/chat/completions` and `POST /v1/completions`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._chat = msgspec.json.Decoder(ChatCompletionRequest)
+        self._completion = msgspec.json.Decoder(CompletionRequest)
+        self._encoder = msgspec.json.Encoder()
+        self._asker = Asker(services)
+        self._style = StreamStyle(on_error=self._error_frame, loading=loading_comment)
+
+    def routes(self) -> list[RouteSpec]:
+        """Both."""
+        return [
+            RouteSpec(
+                method="POST",
+                path="/v1/chat/completions",
+                endpoint=self.chat_completions,
+                summary="Answer a conversation.",
+                request=ChatCompletionRequest,
+                response=ChatCompletion,
+                stream=Stream({"": ChatCompletionChunk}, only_if="`stream` is true"),
+                parameters=(PRIVATE_HEADER,),
+                errors=GENERATION_ERRORS,
+            ),
+            RouteSpec(
+                method="POST",
+                path="/v1/completions",
+                endpoint=self.completions,
+                summary="Continue one or several prompts.",
+                request=CompletionRequest,
+                response=Completion,
+                stream=Stream({"": Completion}, only_if="`stream` is true"),
+                parameters=(PRIVATE_HEADER,),
+                errors=GENERATION_ERRORS,
+            ),
+        ]
+
+    async def chat_completions(self, request: Request) -> Response:
+        """`POST /v1/chat/completions`."""
+        body = await read_json(request, self._chat, self._services.config.max_body_bytes)
+        job = await translate(request, partial(chat_job, body, _origin(request, body)))
+        style = chat_style(body)
+        if not body.stream:
+            return await self._whole(request, job, partial(chat_completion, style=style))
+        return self._stream(job, lambda empty: ChunkFrames(ChatAnswer(empty, style)))
+
+    async def completions(self, request: Request) -> Response:
+        """`POST /v1/completions`."""
+        body = await read_json(request, self._completion, self._services.config.max_body_bytes)
+        job = await translate(request, partial(completion_job, body, _origin(request, body)))
+        style = completion_style(body)
+        if not body.stream:
+            return await self._whole(request, job, partial(completion, style=style))
+        return self._stream(job, lambda empty: ChunkFrames(CompletionAnswer(empty, style)))
+
+    async def answer_chat(self, body: bytes, origin: Origin) -> ChatCompletion:
+        """The whole answer to the body of a chat, for whoever asks from within.
+
+        Whether the body asks for a stream does not matter. Raises what `describe` can tell.
+        """
+        asked = parse(body, self._chat)
+        return chat_completion(
+            await self._asker.collect(chat_job(asked, origin)), chat_style(asked)
+        )
+
+    async def answer_completion(self, body: bytes, origin: Origin) -> Completion:
+        """The whole answer to the body of a plain completion; see `answer_chat`."""
+        asked = parse(body, self._completion)
+        return completion(
+            await self._asker.collect(completion_job(asked, origin)), completion_style(asked)
+        )
+
+    async def _whole(
+        self, request: Request, job: Job, finish: Callable[[Collected], object]
+    ) -> Response:
+        began = time.monotonic()
+        response = await self._asker.whole(request, job, finish)
+        response.headers.update(_request_id(job))
+        response.headers["openai-processing-ms"] = str(round(1000 * (time.monotonic() - began)))
+        return response
+
+    def _stream(self, job: Job, translate: Callable[[Collected], ChunkFrames]) -> Response:
+        return self._asker.stream(job, translate, replace(self._style, headers=_request_id(job)))
+
+    def _error_frame(self, error: Exception) -> bytes:
+        return encode_event(self._encoder.encode(describe(error).openai()))
+
+
+def _origin(request: Request, body: CommonRequest) -> Origin:
+    names = (body.user, body.safety_identifier, body.prompt_cache_key)
+    return origin_of(request, body.ingle, *names)
+
+
+def _request_id(job: Job) -> dict[str, str]:
+    """The header that OpenAI's clients show with what went wrong."""
+    return {"x-request-id": "req_" + job.id.rpartition("-")[2]}

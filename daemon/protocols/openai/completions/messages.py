@@ -1,0 +1,186 @@
+"""Conversations as clients write them, and as chat templates see them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, cast
+
+import msgspec
+from msgspec import Meta
+
+from ingle.backends.base.backend import ChatMessage
+from ingle.backends.base.conversation import ToolCall
+
+from ....errors import InvalidBody, UnsupportedField
+
+ROLES = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
+# Earlier thoughts as parts: a template that wants them finds them beside the content.
+IGNORED_PARTS = frozenset({"thinking", "reasoning", "redacted_thinking"})
+
+
+class ContentPart(msgspec.Struct):
+    """A piece of a message; only text is served, and an assistant's `refusal` is text, too."""
+
+    type: str
+    text: str | None = None
+    refusal: str | None = None
+    image_url: Any = None
+    input_audio: Any = None
+    file: Any = None
+
+
+class CalledFunction(msgspec.Struct):
+    """Which function was called; some clients send the arguments as an object."""
+
+    name: str
+    arguments: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
+
+
+class CalledCustom(msgspec.Struct):
+    """A call of a tool that takes free text."""
+
+    name: str
+    input: str = ""
+
+
+class InputToolCall(msgspec.Struct):
+    """A call in an earlier answer."""
+
+    id: str | None = None
+    function: CalledFunction | None = None
+    custom: CalledCustom | None = None
+
+
+class InputMessage(msgspec.Struct):
+    """One message; `content` is text, or a list of text parts, which are joined by line breaks."""
+
+    role: str
+    content: str | list[ContentPart] | None = None
+    name: str | None = None
+    tool_calls: list[InputToolCall] | None = None
+    tool_call_id: str | None = None
+    function_call: CalledFunction | None = None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+    reasoning: Any = None
+
+
+Conversation = Annotated[list[InputMessage], Meta(min_length=1)]
+
+
+def chat_messages(messages: list[InputMessage]) -> list[ChatMessage]:
+    """The conversation for a template; raises `InvalidBody` and `UnsupportedField`."""
+    return [_chat_message(message, f"messages[{i}]") for i, message in enumerate(messages)]
+
+
+def _chat_message(message: InputMessage, place: str) -> ChatMessage:
+    role = ROLES.get(message.role)
+    if role is None:
+        raise InvalidBody(
+            f"'{place}.role' is {message.role[:40]!r}.",
+            hint="It must be system, developer, user, assistant or tool.",
+            param=f"{place}.role",
+        )
+    text = _text(message, place, role)
+    if role != "assistant":
+        return ChatMessage(role, text, message.name, tool_call_id=message.tool_call_id or None)
+    return ChatMessage(
+        role,
+        text or message.refusal or "",
+        message.name,
+        reasoning=_reasoning(message),
+        tool_calls=_calls(message, place),
+    )
+
+
+def _reasoning(message: InputMessage) -> str:
+    if message.reasoning_content:
+        return message.reasoning_content
+    return message.reasoning if isinstance(message.reasoning, str) else ""
+
+
+def _calls(message: InputMessage, place: str) -> list[ToolCall]:
+    calls = [
+        _call(call, f"{place}.tool_calls[{i}]") for i, call in enumerate(message.tool_calls or [])
+    ]
+    if not calls and message.function_call is not None:
+        function = message.function_call
+        calls.append(ToolCall("", _name(function.name, place), _arguments(function.arguments)))
+    return calls
+
+
+def _call(call: InputToolCall, place: str) -> ToolCall:
+    if call.function is not None:
+        name, arguments = call.function.name, _arguments(call.function.arguments)
+    elif call.custom is not None:
+        name = call.custom.name
+        arguments = msgspec.json.encode({"input": call.custom.input}).decode()
+    else:
+        raise InvalidBody(f"'{place}.function' is missing.", param=f"{place}.function")
+    return ToolCall(call.id or "", _name(name, place), arguments)
+
+
+def _name(name: str, place: str) -> str:
+    if not name:
+        raise InvalidBody(f"'{place}' calls a function without a name.", param=place)
+    return name
+
+
+def _arguments(raw: msgspec.Raw) -> str:
+    """The text that the model wrote; what other servers pass on as an object becomes text again."""
+    text = bytes(raw).decode().strip()
+    if text.startswith('"'):
+        text = msgspec.json.decode(text, type=str).strip()
+    return "{}" if text in ("", "null") else text
+
+
+def _text(message: InputMessage, place: str, role: str) -> str:
+    content = message.content
+    if isinstance(content, str):
+        return content
+    if content is None:
+        if role in ("assistant", "tool"):
+            return ""
+        raise InvalidBody(f"'{place}.content' is missing.", param=f"{place}.content")
+    texts = (_part_text(part, f"{place}.content[{j}]") for j, part in enumerate(content))
+    return "\n".join(text for text in texts if text is not None)
+
+
+def _part_text(part: ContentPart, place: str) -> str | None:
+    """The part's text; None for one that says nothing."""
+    if part.type in TEXT_PARTS:
+        if part.text is None:
+            raise InvalidBody(f"'{place}.text' is missing.", param=f"{place}.text")
+        return part.text
+    if part.type == "refusal":
+        return part.refusal
+    if part.type in IGNORED_PARTS or _is_empty(part):
+        return None
+    raise UnsupportedField(
+        f"'{place}' is of type {part.type[:40]!r}, and the model reads text only.",
+        hint="Send text parts; images, sound and files are not supported yet.",
+        param=place,
+    )
+
+
+def _is_empty(part: ContentPart) -> bool:
+    """Whether it is an image, a sound or a file that is none: some clients always send one."""
+    match part.type:
+        case "image_url":
+            content = part.image_url
+        case "input_audio":
+            content = part.input_audio
+        case "file":
+            content = part.file
+        case _:
+            return False
+    if isinstance(content, dict):
+        return not any(cast("dict[str, Any]", content).values())
+    return content == ""

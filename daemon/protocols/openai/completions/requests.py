@@ -1,0 +1,228 @@
+"""From OpenAI's request bodies to checked jobs: pure, and strict where an answer would change."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+from ingle.backends.base.backend import GenerateRequest
+from ingle.backends.base.conversation import Infill
+
+from ....errors import InvalidBody, UnsupportedField
+from ...ingle_options import is_private, wish_of
+from ...job import Job
+from ...request_origin import Origin
+from ...sampling_options import merge_sampling, stop_strings
+from ...structured_output import (
+    choice_grammar,
+    only_one,
+    regex_grammar,
+    response_format_grammar,
+    schema_grammar,
+    structured_outputs_grammar,
+    text_grammar,
+)
+from .common_request import CommonRequest, answer_length
+from .messages import chat_messages
+from .reasoning import template_variables, wanted_reasoning
+from .request_types import ChatCompletionRequest, CompletionRequest
+from .tools import called_functions, called_tools
+
+MAX_PROMPTS = 64
+
+
+def chat_job(body: ChatCompletionRequest, origin: Origin) -> Job:
+    """Check a chat; raises `InvalidBody` and `UnsupportedField`."""
+    _refuse(body, HARMLESS_IN_CHAT)
+    if body.legacy:
+        tools, choice = called_functions(body.functions, body.function_call)
+    else:
+        tools, choice = called_tools(body.tools, body.tool_choice)
+    request = GenerateRequest(
+        id=f"chatcmpl-{secrets.token_hex(12)}",
+        messages=chat_messages(body.messages),
+        tools=tools,
+        tool_choice=choice,
+        parallel_tool_calls=body.parallel_tool_calls is not False and not body.legacy,
+        reasoning=wanted_reasoning(body),
+        template_variables=template_variables(body),
+        continues=_continues(body),
+        max_tokens=answer_length(body.max_completion_tokens, body.max_tokens, body.n_predict),
+        logprobs=_chat_logprobs(body),
+        **_common(body, origin, body.n),
+    )
+    return Job(model=body.model, request=request, options=body, wish=wish_of(body.ingle))
+
+
+def completion_job(body: CompletionRequest, origin: Origin) -> Job:
+    """Check a plain completion; raises `InvalidBody` and `UnsupportedField`."""
+    prompts = _prompts(body.prompt)
+    if body.echo and any(isinstance(prompt, list) for prompt in prompts):
+        raise UnsupportedField(
+            "'echo' is not supported for a prompt of token ids.",
+            hint="Send the prompt as text.",
+            param="echo",
+        )
+    # A boolean is what chats have there; true asks for the chosen tokens only.
+    logprobs = None if body.logprobs is False else body.logprobs
+    if body.echo and logprobs is not None:
+        raise UnsupportedField(
+            "'logprobs' is not supported together with 'echo'.",
+            hint="Leave one of them out: the prompt's tokens are not scored.",
+            param="logprobs",
+        )
+    candidates = _candidates(body)
+    if logprobs is None and candidates > (body.n or 1):
+        logprobs = 0
+    request = GenerateRequest(
+        id=f"cmpl-{secrets.token_hex(12)}",
+        max_tokens=answer_length(body.max_tokens, body.n_predict),
+        logprobs=0 if logprobs is True else logprobs,
+        **_common(body, origin, candidates),
+    )
+    return Job(
+        model=body.model,
+        request=request,
+        prompts=_gaps(prompts, body),
+        options=body,
+        wish=wish_of(body.ingle),
+    )
+
+
+def _common(body: CommonRequest, origin: Origin, answers: int | None) -> dict[str, Any]:
+    # Checked now, so that a wrong key is refused before a model is loaded for it.
+    merge_sampling(body, {})
+    return {
+        "stop": stop_strings(body.stop),
+        "n": answers or 1,
+        "ignore_eos": bool(body.ignore_eos),
+        "priority": origin.priority or body.priority,
+        "client": origin.client,
+        "conversation": origin.conversation or (body.ingle and body.ingle.conversation) or "",
+        "private": origin.private or is_private(body.ingle, {}),
+        "speculation": body.ingle is None or body.ingle.speculation is not False,
+        "grammar": only_one(
+            [
+                response_format_grammar(body.response_format),
+                structured_outputs_grammar(body.structured_outputs),
+                text_grammar(body.grammar),
+                schema_grammar(body.json_schema, "json_schema"),
+                schema_grammar(body.guided_json, "guided_json"),
+                regex_grammar(body.guided_regex, "guided_regex"),
+                choice_grammar(body.guided_choice, "guided_choice"),
+                text_grammar(body.guided_grammar, "guided_grammar"),
+            ]
+        ),
+    }
+
+
+def _continues(body: ChatCompletionRequest) -> bool:
+    """Whether the last message is to be gone on with, in vLLM's words."""
+    is_answer = body.messages[-1].role == "assistant"
+    if not body.continue_final_message:
+        return is_answer and body.add_generation_prompt is False
+    if body.add_generation_prompt or not is_answer:
+        raise InvalidBody(
+            "'continue_final_message' needs a last message of the assistant, and no "
+            "'add_generation_prompt'.",
+            param="continue_final_message",
+        )
+    return True
+
+
+def _candidates(body: CompletionRequest) -> int:
+    """How many answers are written for each prompt; the `n` likeliest of them are told."""
+    wanted = body.n or 1
+    candidates = body.best_of or wanted
+    if candidates < wanted:
+        raise InvalidBody(
+            f"'best_of' is {candidates}, and 'n' asks for {wanted}.",
+            hint="'best_of' must be at least 'n'.",
+            param="best_of",
+        )
+    if body.stream and candidates > wanted:
+        raise InvalidBody(
+            "Which answers are the best is known at the end: 'best_of' cannot be streamed.",
+            hint="Leave 'stream' or 'best_of' out.",
+            param="best_of",
+        )
+    return candidates
+
+
+def _gaps(
+    prompts: tuple[str | list[int], ...], body: CompletionRequest
+) -> tuple[str | list[int] | Infill, ...]:
+    """The prompts, each with the text behind its gap where there is one."""
+    if not body.suffix:
+        return prompts
+    gaps = tuple(Infill(text, body.suffix) for text in prompts if isinstance(text, str))
+    if len(gaps) < len(prompts):
+        raise UnsupportedField(
+            "'suffix' is not supported for a prompt of token ids.",
+            hint="Send the prompt as text.",
+            param="suffix",
+        )
+    return gaps
+
+
+def _chat_logprobs(body: ChatCompletionRequest) -> int | None:
+    if body.logprobs:
+        return body.top_logprobs or 0
+    if body.top_logprobs:
+        raise InvalidBody(
+            "'top_logprobs' asks for nothing without 'logprobs'.",
+            hint="Set 'logprobs' to true.",
+            param="top_logprobs",
+        )
+    return None
+
+
+def _prompts(prompt: str | list[str | int | list[int]]) -> tuple[str | list[int], ...]:
+    if isinstance(prompt, str):
+        return (prompt,)
+    if not prompt or (len(prompt) > MAX_PROMPTS and not isinstance(prompt[0], int)):
+        raise InvalidBody(
+            f"'prompt' must hold between 1 and {MAX_PROMPTS} prompts.", param="prompt"
+        )
+    kinds = {type(item) for item in prompt}
+    if len(kinds) > 1:
+        raise InvalidBody(
+            "'prompt' mixes text and token ids.",
+            hint="Send text, token ids, or a list of either.",
+            param="prompt",
+        )
+    if kinds == {int}:
+        return (_token_ids(cast("list[int]", prompt)),)
+    if kinds == {str}:
+        return tuple(cast("list[str]", prompt))
+    return tuple(_token_ids(ids) for ids in cast("list[list[int]]", prompt))
+
+
+def _token_ids(ids: list[int]) -> list[int]:
+    if not ids or not all(0 <= token < 2**31 for token in ids):
+        raise InvalidBody("'prompt' holds something that is no token id.", param="prompt")
+    return ids
+
+
+def _refuse(body: CommonRequest, harmless: Mapping[str, Callable[[Any], bool]]) -> None:
+    for field, is_harmless in harmless.items():
+        value = getattr(body, field)
+        if value is not None and not is_harmless(value):
+            raise UnsupportedField(
+                f"'{field}' is not supported yet.",
+                hint="Leave it out: the answer would not be what it asks for.",
+                param=field,
+            )
+
+
+def _empty(value: Any) -> bool:
+    return value in ([], {}, "")
+
+
+# The values of each field that ask for nothing; null always does.
+HARMLESS_IN_CHAT: Mapping[str, Callable[[Any], bool]] = {
+    "modalities": lambda value: value in ([], ["text"]),
+    "audio": _empty,
+    "web_search_options": lambda _: False,
+}

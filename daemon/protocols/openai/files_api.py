@@ -1,0 +1,213 @@
+"""OpenAI's files: what batches read, and what they leave."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Literal, cast
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+
+from ...batches.file_store import BATCH_LIFETIME, PURPOSES, FileStore, FileWriter, StoredFile
+from ...errors import InvalidBody
+from ...http.json_response import JSON
+from ...http.multipart import Form, read_form
+from ...http.route_spec import Parameter, RouteSpec
+from ...services import Services
+from .list_pages import page_of
+
+LARGEST = 512 * 2**20
+_SHORTEST_LIFE, _LONGEST_LIFE = 3600, 2592000
+
+
+class FileForm(msgspec.Struct, kw_only=True):
+    """The form of `POST /v1/files`."""
+
+    file: Annotated[str, Meta(extra_json_schema={"format": "binary"})]
+    purpose: str
+    lifetime: str | UnsetType = msgspec.field(default=UNSET, name="expires_after[seconds]")
+
+
+class FileObject(msgspec.Struct, frozen=True, kw_only=True):
+    """A file; times are Unix seconds."""
+
+    id: str
+    object: Literal["file"] = "file"
+    bytes: int
+    created_at: int
+    expires_at: int | None
+    filename: str
+    purpose: str
+    status: Literal["processed"] = "processed"
+    status_details: None = None
+
+
+class FileList(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of files."""
+
+    object: Literal["list"] = "list"
+    data: list[FileObject]
+    first_id: str | None
+    last_id: str | None
+    has_more: bool
+
+
+class FileDeleted(msgspec.Struct, frozen=True, kw_only=True):
+    """The file is gone."""
+
+    id: str
+    object: Literal["file"] = "file"
+    deleted: bool = True
+
+
+class FilesApi:
+    """The routes under `/v1/files`."""
+
+    def __init__(self, services: Services) -> None:
+        self._files: FileStore = services.batches.files
+        self._limit = min(LARGEST, services.config.max_upload_bytes)
+
+    def routes(self) -> list[RouteSpec]:
+        """All of them."""
+        return [
+            RouteSpec(
+                method="POST",
+                path="/v1/files",
+                endpoint=self.create,
+                summary="Leave a file: a form with the fields `file` and `purpose`.",
+                request=FileForm,
+                request_media="multipart/form-data",
+                response=FileObject,
+                errors=(408, 413, 507),
+            ),
+            RouteSpec(
+                method="GET",
+                path="/v1/files",
+                endpoint=self.list,
+                summary="The files, the newest first.",
+                response=FileList,
+                parameters=(
+                    Parameter("purpose", "query", str, "Only those for this purpose."),
+                    Parameter("limit", "query", int, "How many, 1 to 10000."),
+                    Parameter("after", "query", str, "Those behind the file with this id."),
+                    Parameter("order", "query", str, "`desc`, or `asc` for the oldest first."),
+                ),
+            ),
+            RouteSpec(
+                method="GET",
+                path="/v1/files/{file_id}",
+                endpoint=self.get,
+                summary="One file's facts.",
+                response=FileObject,
+                errors=(404,),
+            ),
+            RouteSpec(
+                method="GET",
+                path="/v1/files/{file_id}/content",
+                endpoint=self.content,
+                summary="A file's content.",
+                response=bytes,
+                errors=(404,),
+            ),
+            RouteSpec(
+                method="DELETE",
+                path="/v1/files/{file_id}",
+                endpoint=self.delete,
+                summary="Remove a file.",
+                response=FileDeleted,
+                errors=(404,),
+            ),
+        ]
+
+    async def create(self, request: Request) -> Response:
+        """`POST /v1/files`."""
+        form = await read_form(request, self._limit, self._files.begin)
+        writer = cast("FileWriter | None", form.file)
+        try:
+            purpose, lifetime = _purpose(form), _lifetime(form)
+            if writer is None:
+                raise InvalidBody("The form has no file.", param="file")
+            stored = await asyncio.to_thread(
+                self._keep, writer, form.filename or "file", purpose, lifetime
+            )
+        except BaseException:
+            if writer is not None:
+                writer.discard()
+            raise
+        return JSON(_file_object(stored))
+
+    def _keep(
+        self, writer: FileWriter, filename: str, purpose: str, lifetime: int | None
+    ) -> StoredFile:
+        content = writer.finish()
+        return self._files.commit(content, filename=filename, purpose=purpose, lifetime=lifetime)
+
+    async def list(self, request: Request) -> Response:
+        """`GET /v1/files`."""
+        purpose = request.query_params.get("purpose")
+        files = await asyncio.to_thread(self._files.list)
+        wanted = [_file_object(stored) for stored in files if purpose in (None, stored.purpose)]
+        page, has_more = page_of(wanted, request.query_params, most=10_000, usual=10_000)
+        return JSON(
+            FileList(
+                data=page,
+                first_id=page[0].id if page else None,
+                last_id=page[-1].id if page else None,
+                has_more=has_more,
+            )
+        )
+
+    async def get(self, request: Request) -> Response:
+        """`GET /v1/files/{file_id}`."""
+        return JSON(
+            _file_object(await asyncio.to_thread(self._files.get, request.path_params["file_id"]))
+        )
+
+    async def content(self, request: Request) -> Response:
+        """`GET /v1/files/{file_id}/content`."""
+        path = await asyncio.to_thread(self._files.path, request.path_params["file_id"])
+        return FileResponse(path, media_type="application/octet-stream")
+
+    async def delete(self, request: Request) -> Response:
+        """`DELETE /v1/files/{file_id}`."""
+        file_id: str = request.path_params["file_id"]
+        await asyncio.to_thread(self._files.delete, file_id)
+        return JSON(FileDeleted(id=file_id))
+
+
+def _file_object(stored: StoredFile) -> FileObject:
+    return FileObject(
+        id=stored.id,
+        bytes=stored.bytes,
+        created_at=stored.created_at,
+        expires_at=stored.expires_at,
+        filename=stored.filename,
+        purpose=stored.purpose,
+    )
+
+
+def _purpose(form: Form) -> str:
+    purpose = form.fields.get("purpose", "")
+    if purpose not in PURPOSES:
+        raise InvalidBody(
+            f"'purpose' must be one of {', '.join(PURPOSES)}, not {purpose[:40]!r}.",
+            param="purpose",
+        )
+    return purpose
+
+
+def _lifetime(form: Form) -> int | None:
+    """Seconds the file stays; None for ever."""
+    text = form.fields.get("expires_after[seconds]")
+    if text is None:
+        return BATCH_LIFETIME if form.fields.get("purpose") == "batch" else None
+    if text.isascii() and text.isdigit() and len(text) < 10:
+        seconds = int(text)
+        if _SHORTEST_LIFE <= seconds <= _LONGEST_LIFE:
+            return seconds
+    raise InvalidBody(
+        f"'expires_after[seconds]' must be from {_SHORTEST_LIFE} to {_LONGEST_LIFE}.",
+        param="expires_after",
+    )

@@ -1,0 +1,188 @@
+"""The models that may be asked for, aliases included, as clients of several servers read them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+from msgspec import UNSET
+from starlette.requests import Request
+from starlette.responses import Response
+
+from ingle.backends.base.backend import ModelInfo
+from ingle.models.errors import ModelError
+from ingle.models.model_task import ModelTask
+from ingle.models.store.model_store import StoredModel
+
+from ...errors import AnthropicError
+from ...http.json_response import JSON
+from ...http.route_spec import OtherWords, RouteSpec
+from ...library.model_facts import Capabilities, FactsReader, loaded_capabilities
+from ...load_planning.load_planner import NO_DRAFT, LoadOptions
+from ...model_process.model_run import ModelState
+from ...services import Services
+from ..anthropic.models import (
+    HEADER,
+    PAGING,
+    AnthropicModel,
+    AnthropicModelList,
+    errors_in_kind,
+    is_anthropic,
+)
+from .models_types import Capability, Model, ModelList, ModelMeta, RouteDetails, RouteFacts
+
+
+class ModelsApi:
+    """`GET /v1/models` and `GET /v1/models/{id}`."""
+
+    def __init__(self, services: Services, facts: FactsReader) -> None:
+        self._services = services
+        self._facts = facts
+
+    def routes(self) -> list[RouteSpec]:
+        """Both."""
+        return [
+            RouteSpec(
+                method="GET",
+                path="/v1/models",
+                endpoint=errors_in_kind(self.list_models),
+                summary="The installed models, those loaded from elsewhere, and aliases.",
+                response=ModelList,
+                other_words=OtherWords(AnthropicModelList, AnthropicError),
+                parameters=(HEADER, *PAGING),
+            ),
+            RouteSpec(
+                method="GET",
+                path="/v1/models/{id:path}",
+                endpoint=errors_in_kind(self.get_model),
+                summary="One installed model.",
+                response=Model,
+                other_words=OtherWords(AnthropicModel, AnthropicError),
+                parameters=(HEADER,),
+                errors=(404, 422),
+            ),
+        ]
+
+    async def list_models(self, request: Request) -> Response:
+        """`GET /v1/models`."""
+        models = await self.listed()
+        if is_anthropic(request):
+            # What does not chat could not be asked by Anthropic's clients.
+            chatting = [model for model in models if model.task is ModelTask.GENERATE]
+            told = [_in_anthropics_words(model) for model in chatting]
+            return JSON(AnthropicModelList.of(told, request))
+        return JSON(ModelList(data=models))
+
+    async def get_model(self, request: Request) -> Response:
+        """`GET /v1/models/{id}`."""
+        reference: str = request.path_params["id"]
+        stored = await asyncio.to_thread(self._services.resolve, reference)
+        model = await self._describe(stored)
+        if reference != model.id and self._services.aliases.target(reference) is not None:
+            model = _alias(model, reference)
+        return JSON(_in_anthropics_words(model) if is_anthropic(request) else model)
+
+    async def listed(self) -> list[Model]:
+        """All models, and behind them their aliases."""
+        stored = await asyncio.to_thread(self._services.models)
+        models = [await self._describe(model) for model in stored]
+        return models + self._aliases(models) + await asyncio.to_thread(self._routes, models)
+
+    def _aliases(self, models: list[Model]) -> list[Model]:
+        """One more model for each alias of those."""
+        known = {model.id: model for model in models}
+        entries = [
+            (name, self._services.canonical(target))
+            for name, target in self._services.aliases.entries()
+            if name not in known
+        ]
+        return [_alias(known[target], name) for name, target in entries if target in known]
+
+    def _routes(self, models: list[Model]) -> list[Model]:
+        """The routes that lead elsewhere, too, as the models here that answer to them else."""
+        known = {model.id: model for model in models}
+        listed: list[Model] = []
+        for target in self._services.router.targets():
+            local = known.get(self._services.canonical(target.local))
+            if local is not None and target.route.name not in known:
+                facts = RouteFacts(target.remote, target.route.prefer)
+                route = _alias(local, target.route.name)
+                listed.append(msgspec.structs.replace(route, ingle=RouteDetails(facts)))
+        return listed
+
+    async def _describe(self, model: StoredModel) -> Model:
+        run = self._services.manager.find(model)
+        info = run.info if run is not None else None
+        context = (
+            info.context
+            if info is not None
+            else await asyncio.to_thread(self._expected_context, model)
+        )
+        return Model(
+            id=model.name,
+            created=await asyncio.to_thread(_created, Path(model.path)),
+            context_length=context,
+            max_model_len=context,
+            task=model.task,
+            state=run.state if run is not None else ModelState.STOPPED,
+            capabilities=_capabilities(model, await self._capabilities(model, info)),
+            meta=ModelMeta(
+                n_ctx=context,
+                n_ctx_train=info.trained_context if info is not None else model.context,
+                n_params=model.parameters,
+                size=model.size,
+                n_vocab=info.vocab_size if info is not None else UNSET,
+                ftype=model.quantization,
+            ),
+        )
+
+    async def _capabilities(self, model: StoredModel, info: ModelInfo | None) -> Capabilities:
+        if info is not None:
+            return loaded_capabilities(info)
+        return (await asyncio.to_thread(self._facts.read, model)).capabilities
+
+    def _expected_context(self, model: StoredModel) -> int:
+        """What a request would get if the model were loaded now."""
+        available = self._services.manager.available()
+        try:
+            # A draft model would change nothing of that, and is slow to look for.
+            options = LoadOptions(draft=NO_DRAFT)
+            return self._services.prepare(model, options, available=available).spec.context
+        except ModelError:
+            # It is listed although it cannot be loaded; asking for it says why.
+            return model.context
+
+
+def _capabilities(model: StoredModel, has: Capabilities) -> list[Capability]:
+    match model.task:
+        case ModelTask.EMBED:
+            return ["embedding"]
+        case ModelTask.RERANK:
+            return ["rerank"]
+        case ModelTask.GENERATE:
+            pass
+    # Every model that chats is told of tools, by its template or in words.
+    said: list[tuple[Capability, bool]] = [
+        ("completion", True),
+        ("tools", model.chat),
+        ("thinking", has.reasons),
+        ("insert", has.infills),
+    ]
+    return [capability for capability, true in said if true]
+
+
+def _alias(model: Model, name: str) -> Model:
+    return msgspec.structs.replace(model, id=name, root=model.id)
+
+
+def _in_anthropics_words(model: Model) -> AnthropicModel:
+    thinks = "thinking" in model.capabilities
+    return AnthropicModel.of(model.id, model.created, model.context_length, thinks=thinks)
+
+
+def _created(path: Path) -> int:
+    try:
+        return int(path.stat().st_mtime)
+    except OSError:
+        return 0

@@ -1,0 +1,309 @@
+"""The routes of OpenAI's Responses API."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response as HTTPResponse
+
+from ingle.backends.base.backend import TokenizeRequest
+from ingle.backends.base.errors import RequestRejected
+
+from ...errors import InvalidBody
+from ...http.json_response import JSON
+from ...http.query_flag import query_flag
+from ...http.request_body import parse, read_json
+from ...http.route_spec import Parameter, RouteSpec, Stream
+from ...http.sse_writer import EventStream, EventWriter, StreamStyle, run_until_disconnect
+from ...services import Services
+from ..ingle_options import PRIVATE_HEADER
+from ..job_runner import Asker
+from ..openai.completions.completions_api import GENERATION_ERRORS
+from ..request_origin import Origin, origin_of
+from .background_runs import BackgroundRun, BackgroundRuns
+from .compaction import CompactedResponse, compacted, summary_job
+from .conversation_state import ConversationState
+from .item_pages import page_of
+from .request_types import ResponsesRequest
+from .requests import RequestReader
+from .response_answer import ResponseAnswer
+from .response_draft import Draft
+from .response_types import DeletedResponse, InputTokens, ItemList, Response
+from .stream_events import STREAM_EVENTS, event_name
+
+EVENTS = Stream({event_name(event): event for event in STREAM_EVENTS}, only_if="`stream` is true")
+
+EVENT_PARAMETERS = (
+    Parameter("stream", "query", bool, "Events instead of the response."),
+    Parameter("starting_after", "query", int, "The last event that is known."),
+)
+PAGE_PARAMETERS = (
+    Parameter("limit", "query", int, "1 to 100; 20 if left out."),
+    Parameter("order", "query", str, "asc or desc; desc if left out."),
+    Parameter("after", "query", str, "The item before the page."),
+)
+
+
+class ResponsesApi:
+    """The routes under `/v1/responses`."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._asker = Asker(services)
+        self._body = msgspec.json.Decoder(ResponsesRequest)
+        self._store = services.responses
+        self._runs = BackgroundRuns(self._asker)
+        self._state = ConversationState(self._store, self._runs)
+        self._reader = RequestReader(conversation=self._state.conversation, item=self._state.item)
+
+    def routes(self) -> list[RouteSpec]:
+        """All of them; what has a name of its own stands before what has an id."""
+        return [*self._routes_that_answer(), *self._routes_of_stored()]
+
+    def _routes_that_answer(self) -> list[RouteSpec]:
+        return [
+            RouteSpec(
+                method="POST",
+                path="/v1/responses",
+                endpoint=self.create,
+                summary="Answer a conversation of items.",
+                request=ResponsesRequest,
+                response=Response,
+                stream=EVENTS,
+                parameters=(PRIVATE_HEADER,),
+                errors=GENERATION_ERRORS,
+            ),
+            RouteSpec(
+                method="POST",
+                path="/v1/responses/input_tokens",
+                endpoint=self.count,
+                summary="How many tokens the input would be.",
+                request=ResponsesRequest,
+                response=InputTokens,
+                errors=GENERATION_ERRORS,
+            ),
+            RouteSpec(
+                method="POST",
+                path="/v1/responses/compact",
+                endpoint=self.compact,
+                summary="A conversation made short.",
+                request=ResponsesRequest,
+                response=CompactedResponse,
+                parameters=(PRIVATE_HEADER,),
+                errors=GENERATION_ERRORS,
+            ),
+        ]
+
+    def _routes_of_stored(self) -> list[RouteSpec]:
+        return [
+            RouteSpec(
+                method="GET",
+                path="/v1/responses/{id}",
+                endpoint=self.get,
+                summary="A stored response, or the events of one made in the background.",
+                response=Response,
+                stream=EVENTS,
+                parameters=EVENT_PARAMETERS,
+                errors=(404,),
+            ),
+            RouteSpec(
+                method="DELETE",
+                path="/v1/responses/{id}",
+                endpoint=self.delete,
+                summary="Forget a response.",
+                response=DeletedResponse,
+                errors=(404,),
+            ),
+            RouteSpec(
+                method="POST",
+                path="/v1/responses/{id}/cancel",
+                endpoint=self.cancel,
+                summary="Stop a response that is made in the background.",
+                response=Response,
+                errors=(404,),
+            ),
+            RouteSpec(
+                method="GET",
+                path="/v1/responses/{id}/input_items",
+                endpoint=self.input_items,
+                summary="The items of a response's own request.",
+                response=ItemList,
+                parameters=PAGE_PARAMETERS,
+                errors=(404,),
+            ),
+        ]
+
+    async def create(self, request: Request) -> HTTPResponse:
+        """`POST /v1/responses`."""
+        body = await self._read(request)
+        draft = await self._reader.draft(body, _origin(request, body))
+        if body.background:
+            run = await self._start(draft)
+            return _follow(run, -1) if body.stream else JSON(run.answer.response())
+        if not body.stream:
+            answer = await run_until_disconnect(request.receive, self._collect(draft))
+            return HTTPResponse(status_code=499) if answer is None else JSON(answer)
+        told = ResponseAnswer(draft, self._keeper(draft))
+        style = StreamStyle(on_error=told.failure, loading=told.loading)
+        return self._asker.stream(
+            draft.job, lambda empty: told.using(empty), style, self._kept(draft)
+        )
+
+    async def answer(self, body: bytes, origin: Origin) -> Response:
+        """The whole answer to the body of a response, for whoever asks from within.
+
+        Whether the body asks for a stream or for the background does not matter, and only what it
+        asks to be stored is. Raises what `describe` can tell.
+        """
+        asked = parse(body, self._body)
+        # The answer is in the batch's file; thousands of them would push conversations out.
+        asked = msgspec.structs.replace(asked, background=None, store=asked.store is True)
+        return await self._collect(await self._reader.draft(asked, origin))
+
+    async def count(self, request: Request) -> HTTPResponse:
+        """`POST /v1/responses/input_tokens`."""
+        body = await self._read(request)
+        body.model = body.model or self._services.config.default_model
+        body.background = None
+        draft = await self._reader.draft(body, _origin(request, body))
+        found = await run_until_disconnect(request.receive, self._tokens(draft))
+        return (
+            HTTPResponse(status_code=499)
+            if found is None
+            else JSON(InputTokens(input_tokens=found))
+        )
+
+    async def compact(self, request: Request) -> HTTPResponse:
+        """`POST /v1/responses/compact`."""
+        body = await self._read(request)
+        body.background = None
+        draft = await self._reader.draft(body, _origin(request, body))
+        return await self._asker.whole(request, summary_job(draft), partial(compacted, draft))
+
+    async def get(self, request: Request) -> HTTPResponse:
+        """`GET /v1/responses/{id}`."""
+        response_id: str = request.path_params["id"]
+        run = self._runs.get(response_id)
+        if query_flag(request, "stream"):
+            stored = await self._state.stored(response_id)
+            if run is None:
+                asked = self._store.summarize(stored)
+                why = (
+                    "is over for too long" if asked.background else "was not made in the background"
+                )
+                raise InvalidBody(
+                    f"The events of this response are gone: it {why}.",
+                    hint="Get it without 'stream'.",
+                    param="stream",
+                )
+            return _follow(run, _number(request, "starting_after", -1, low=0))
+        if run is not None:
+            return JSON(run.answer.response())
+        return JSON((await self._state.stored(response_id)).response)
+
+    async def delete(self, request: Request) -> HTTPResponse:
+        """`DELETE /v1/responses/{id}`."""
+        response_id: str = request.path_params["id"]
+        await self._state.stored(response_id)
+        if (run := self._runs.get(response_id)) is not None:
+            await run.cancel()
+            self._runs.forget(response_id)
+        self._store.delete(response_id)
+        return JSON(DeletedResponse(id=response_id))
+
+    async def cancel(self, request: Request) -> HTTPResponse:
+        """`POST /v1/responses/{id}/cancel`."""
+        response_id: str = request.path_params["id"]
+        stored = await self._state.stored(response_id)
+        if not self._store.summarize(stored).background:
+            raise InvalidBody(
+                "Only a response that is made in the background can be cancelled.",
+                hint="Close the connection of any other.",
+            )
+        if (run := self._runs.get(response_id)) is None:
+            return JSON(stored.response)
+        await run.cancel()
+        return JSON(run.answer.response())
+
+    async def input_items(self, request: Request) -> HTTPResponse:
+        """`GET /v1/responses/{id}/input_items`."""
+        stored = await self._state.stored(request.path_params["id"])
+        order = request.query_params.get("order", "desc")
+        if order not in ("asc", "desc"):
+            raise InvalidBody("'order' is neither asc nor desc.", param="order")
+        limit = _number(request, "limit", 20, low=1, high=100)
+        after = request.query_params.get("after")
+        return JSON(page_of(stored.input, limit=limit, newest_first=order == "desc", after=after))
+
+    async def _collect(self, draft: Draft) -> Response:
+        answer = ResponseAnswer(draft, self._keeper(draft))
+        async with self._asker.lease(draft.job, whole=True) as (lease, _):
+            answer.use(lease)
+            await self._asker.run(draft.job, lease, answer.take)
+        await self._kept(draft)()
+        return answer.response()
+
+    async def _start(self, draft: Draft) -> BackgroundRun:
+        # A model that does not exist is told at once, not to who comes back later.
+        await asyncio.to_thread(self._services.resolve, draft.job.model)
+        self._runs.check_room()
+        run = self._runs.start(draft, ResponseAnswer(draft, self._keeper(draft)))
+        self._store.put(run.answer.response(), draft.input)
+        return run
+
+    async def _tokens(self, draft: Draft) -> int:
+        async with self._asker.lease(draft.job, routed=False) as (lease, _):
+            asked = TokenizeRequest(id=draft.job.id, generate=draft.job.request)
+            try:
+                return len((await lease.backend.tokenize(asked)).token_ids)
+            except RequestRejected as error:
+                error.param = "input" if error.param == "messages" else error.param
+                raise
+
+    def _keeper(self, draft: Draft) -> Callable[[Response], None]:
+        """What is done with the response once it is as it will stay."""
+
+        def keep(response: Response) -> None:
+            if draft.keeps:
+                self._store.put(response, draft.input)
+
+        return keep
+
+    def _kept(self, draft: Draft) -> Callable[[], Awaitable[None]]:
+        """Waits until the disk has the response: who was told of its end can go on from it."""
+
+        async def wait() -> None:
+            if draft.keeps:
+                await self._store.flush()
+
+        return wait
+
+    async def _read(self, request: Request) -> ResponsesRequest:
+        return await read_json(request, self._body, self._services.config.max_body_bytes)
+
+
+def _follow(run: BackgroundRun, after: int) -> HTTPResponse:
+    async def produce(out: EventWriter) -> None:
+        async for frames in run.follow(after):
+            await out.send(frames)
+
+    # The run tells its own failures; following it has none.
+    return EventStream(produce, style=StreamStyle(on_error=lambda error: b""))
+
+
+def _origin(request: Request, body: ResponsesRequest) -> Origin:
+    names = (body.user, body.safety_identifier, body.prompt_cache_key)
+    return origin_of(request, body.ingle, *names)
+
+
+def _number(request: Request, name: str, default: int, *, low: int, high: int = 2**53) -> int:
+    text = request.query_params.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 17 and low <= int(text) <= high):
+        raise InvalidBody(f"'{name}' is not a number from {low} to {high}.", param=name)
+    return int(text)

@@ -1,0 +1,101 @@
+"""`ChatEraser`: erases chats of the terminal from their database.
+
+Imports the chat's own history, lazily: the daemon needs it only where chats have a retention.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from .erasure import CHATS, Erased
+from .erasure_selection import Selection
+from .stored_files import erase_files, things_in
+
+if TYPE_CHECKING:
+    from ingle.tui.history.history_store import HistoryStore
+
+COPIES = "copies of the chats' database"
+
+
+class ForgottenChat(NamedTuple):
+    """A chat that is to go: Unix seconds of its beginning and of its last change."""
+
+    id: str
+    title: str
+    messages: int
+    created: float
+    changed: float
+
+
+class ChatEraser:
+    """Finds and erases chats; `unlock` is called for encrypted ones.
+
+    Methods block, and raise `HistoryError` where the database cannot be read or written.
+    """
+
+    def __init__(self, folder: Path, unlock: Callable[[HistoryStore], None]) -> None:
+        from ingle.tui.history.history_store import open_history
+
+        self._folder = folder
+        self._troubles: list[str] = []
+        self._store = open_history(folder, self._troubles.append)
+        try:
+            unlock(self._store)
+        except BaseException:
+            self._store.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._store.close()
+
+    def find(self, selection: Selection) -> list[ForgottenChat]:
+        """The chats that the selection covers; of ids the first digits do."""
+        chats = self._store.recent(1_000_000)
+        if selection.ids:
+            chats = [chat for chat in chats if chat.id.startswith(tuple(selection.ids))]
+        else:
+            chats = [chat for chat in chats if selection.covers(chat.id, chat.changed)]
+        return [
+            ForgottenChat(chat.id, chat.title, chat.messages, chat.created, chat.changed)
+            for chat in chats
+        ]
+
+    def erase(self, chats: list[ForgottenChat], selection: Selection) -> list[Erased]:
+        """Erase these chats, and the copies of the database that may hold them.
+
+        A copy that was set aside as damaged goes with everything, or with the time it is from.
+        """
+        from ingle.tui.history.database.history_errors import HistoryError
+
+        for chat in chats:
+            self._store.delete_chat(chat.id)
+        if not self._store.flush() or self._troubles:
+            raise HistoryError(
+                self._troubles[-1] if self._troubles else "The chats cannot be written now.",
+                "Try again in a moment.",
+            )
+        copies = [path for path in self.copies(selection) if chats or not selection.ids]
+        things = list(things_in(copies))
+        erase_files(things)
+        erased = [Erased(place=CHATS, what="chats", count=len(chats))] if chats else []
+        if things:
+            size = sum(thing.size for thing in things)
+            erased.append(Erased(place=CHATS, what=COPIES, count=len(things), bytes=size))
+        return erased
+
+    def copies(self, selection: Selection) -> list[Path]:
+        """Backups of the database, always; damaged ones, where the selection covers their time."""
+        backups = list(self._folder.glob("history*.backup*"))
+        damaged = [
+            path
+            for path in self._folder.glob("history*.damaged-*")
+            if not selection.ids and selection.covers(path.name, path.stat().st_mtime)
+        ]
+        return backups + damaged
+
+    def damaged(self) -> list[str]:
+        """Names of the databases that were set aside as damaged, which may hold chats."""
+        return sorted(path.name for path in self._folder.glob("history*.damaged-*.db"))

@@ -1,0 +1,229 @@
+"""`PLACES`: the one table of everything that is kept, where, for how long, and what erases it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from ..settings.config import Config
+from ..settings.paths import Paths
+from ..stores.log_files import KEPT, LARGEST
+from .stored_files import KeptThing, things_in
+
+Extent = Literal["id", "time", "all"]
+"""What a place can be erased by: one thing, a time, or only as a whole."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A place by its name; `words` says whether it holds what people wrote or read.
+
+    `other` says how what `ingle forget` never erases is removed instead.
+    """
+
+    name: str
+    what: str
+    files: Callable[[Paths], Iterable[Path]]
+    path: Callable[[Paths], Path]
+    kept_for: Callable[[Config], str]
+    erased_by: tuple[Extent, ...] = ()
+    words: bool = False
+    other: str = ""
+
+    def things(self, paths: Paths) -> Iterator[KeptThing]:
+        """What lies there now; blocking."""
+        return things_in(path for path in self.files(paths) if path.is_file())
+
+
+class KeptPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """A place as it is now: `count` things of `bytes` in all, kept for so long."""
+
+    name: str
+    what: str
+    path: str
+    count: int
+    bytes: int
+    kept_for: str
+    words: bool
+    erased_by: list[Extent]
+    other: str = ""
+
+
+def duration(seconds: float) -> str:
+    """A retention in words: "30 days", "6 hours", "until erased"."""
+    if seconds < 0:
+        return "until erased"
+    for size, unit in ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second")):
+        if seconds >= size and seconds % size == 0:
+            count = int(seconds // size)
+            return f"{count} {unit}{'s' if count != 1 else ''}"
+    return f"{seconds:g} seconds"
+
+
+def measure(place: Place, config: Config) -> KeptPlace:
+    """What lies at a place now; blocking."""
+    things = list(place.things(config.paths))
+    return KeptPlace(
+        name=place.name,
+        what=place.what,
+        path=str(place.path(config.paths)),
+        count=len(things),
+        bytes=sum(thing.size for thing in things),
+        kept_for=place.kept_for(config),
+        words=place.words,
+        erased_by=list(place.erased_by),
+        other=place.other,
+    )
+
+
+def _below(folder: Path, pattern: str = "*") -> Iterator[Path]:
+    yield from folder.glob(pattern)
+
+
+def log_files(paths: Paths) -> Iterator[Path]:
+    """The daemon's log, and what was rotated out of it."""
+    yield from paths.log.parent.glob(f"{paths.log.stem}*.log*")
+
+
+_ALWAYS = "until removed"
+
+PLACES: tuple[Place, ...] = (
+    Place(
+        name="chats",
+        what="chats of the terminal: messages, drafts, prompts, their search index",
+        files=lambda paths: _below(paths.chats, "history*"),
+        path=lambda paths: paths.chats,
+        kept_for=lambda config: duration(config.keep_chats),
+        erased_by=("id", "time", "all"),
+        words=True,
+    ),
+    Place(
+        name="responses",
+        what="stored answers of /v1/responses",
+        files=lambda paths: _below(paths.responses),
+        path=lambda paths: paths.responses,
+        kept_for=lambda config: f"{duration(config.keep_responses)} since used, 512 MiB at most",
+        erased_by=("id", "time", "all"),
+        words=True,
+    ),
+    Place(
+        name="files",
+        what="files that clients uploaded, and results of batches",
+        files=lambda paths: _below(paths.files),
+        path=lambda paths: paths.files,
+        kept_for=lambda config: "until deleted, or as long as its client said",
+        erased_by=("id", "time", "all"),
+        words=True,
+    ),
+    Place(
+        name="batches",
+        what="batches: their state, and results not handed over yet",
+        files=lambda paths: _below(paths.batches),
+        path=lambda paths: paths.batches,
+        kept_for=lambda config: f"{duration(config.keep_batches)} after their end",
+        erased_by=("id", "time", "all"),
+        words=True,
+    ),
+    Place(
+        name="kv",
+        what="what models computed for conversations, to go on with them",
+        files=lambda paths: _below(paths.kv, "*/*"),
+        path=lambda paths: paths.kv,
+        kept_for=lambda config: f"{duration(config.keep_kv)} since used, {_size(config.kv_disk)}",
+        erased_by=("time", "all"),
+        words=True,
+    ),
+    Place(
+        name="marks",
+        what="digests of conversations that hold something sensitive, so that they stay here",
+        files=lambda paths: _below(paths.state / "routing"),
+        path=lambda paths: paths.state / "routing",
+        kept_for=lambda config: "180 days, 100,000 at most",
+        erased_by=("all",),
+    ),
+    Place(
+        name="logs",
+        what="the daemon's log: ids, sizes, times; no words of chats",
+        files=log_files,
+        path=lambda paths: paths.log,
+        kept_for=lambda config: f"{KEPT + 1} files of {LARGEST // 2**20} MiB",
+        erased_by=("all",),
+    ),
+    Place(
+        name="benches",
+        what="what `ingle bench` measured last",
+        files=lambda paths: _below(paths.benches),
+        path=lambda paths: paths.benches,
+        kept_for=lambda config: "until measured again",
+        erased_by=("time", "all"),
+    ),
+    Place(
+        name="machine",
+        what="facts about this machine that took long to find out",
+        files=lambda paths: (paths.machine_facts,),
+        path=lambda paths: paths.machine_facts,
+        kept_for=lambda config: "until found out again",
+        erased_by=("all",),
+    ),
+    Place(
+        name="keys",
+        what="digests of API keys, and when each was last used",
+        files=lambda paths: _below(paths.keys.parent, "keys*.json"),
+        path=lambda paths: paths.keys,
+        kept_for=lambda config: "until revoked",
+        other="`ingle key revoke` removes one.",
+    ),
+    Place(
+        name="provider keys",
+        what="keys of providers, or that they are in the system's keyring",
+        files=lambda paths: (paths.state / "provider-keys.json",),
+        path=lambda paths: paths.state / "provider-keys.json",
+        kept_for=lambda config: _ALWAYS,
+        other="`ingle provider key NAME --remove` removes one.",
+    ),
+    Place(
+        name="ledger",
+        what="what left this machine: sizes, kinds and costs, no words",
+        files=lambda paths: (*_below(paths.ledger), paths.ledger_head),
+        path=lambda paths: paths.ledger,
+        kept_for=lambda config: _ALWAYS,
+        other="`ingle ledger forget --before 2026-01` erases older months.",
+    ),
+    Place(
+        name="connections",
+        what="what was written into settings of other programs, and what was there before",
+        files=lambda paths: (paths.connections,),
+        path=lambda paths: paths.connections,
+        kept_for=lambda config: _ALWAYS,
+        other="`ingle connect CLIENT --remove` puts back what was there.",
+    ),
+    Place(
+        name="settings",
+        what="your own settings, keys of the chat, and prompt templates",
+        files=lambda paths: _below(paths.config, "**/*"),
+        path=lambda paths: paths.config,
+        kept_for=lambda config: _ALWAYS,
+        other="They are yours: edit or remove the files.",
+    ),
+    Place(
+        name="models",
+        what="models",
+        files=lambda paths: _below(paths.models, "**/*"),
+        path=lambda paths: paths.models,
+        kept_for=lambda config: _ALWAYS,
+        other="`ingle rm MODEL` removes one.",
+    ),
+)
+
+
+def _size(count: int) -> str:
+    return f"{count / 2**30:.3g} GiB at most" if count else "nothing is written"
+
+
+def find_place(name: str) -> Place | None:
+    """The place of that name."""
+    return next((place for place in PLACES if place.name == name), None)

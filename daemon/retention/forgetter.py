@@ -1,0 +1,107 @@
+"""`Forgetter`: erases from a daemon that runs, whose memory and open files have to follow."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import msgspec
+
+from ..batches.batch_manager import BatchManager
+from ..generations.generation import GenerationRegistry
+from ..lifecycle.model_manager import ModelManager
+from ..routing.router import Router
+from ..settings.config import Config
+from ..stores.response_store import ResponseStore
+from .erasure import MARKS, Erased, erase, places_for
+from .erasure_selection import Selection
+from .forget_request import MEMORY, ForgetRequest, Forgotten, check, selection_of
+
+
+class Forgetter:
+    """One at a time: whoever forgets has the stores for himself."""
+
+    def __init__(
+        self,
+        config: Config,
+        manager: ModelManager,
+        generations: GenerationRegistry,
+        batches: BatchManager,
+        responses: ResponseStore,
+        router: Router,
+    ) -> None:
+        self._config = config
+        self._manager = manager
+        self._generations = generations
+        self._batches = batches
+        self._responses = responses
+        self._router = router
+        self._alone = asyncio.Lock()
+
+    async def forget(self, request: ForgetRequest) -> Forgotten:
+        """Erase, or with `dry_run` only count.
+
+        Raises `BadSelection`, `StorageFull`, and `OSError` where a file cannot be removed.
+        """
+        check(request)
+        async with self._alone:
+            await self._responses.flush()
+            selection = await asyncio.to_thread(selection_of, request, self._config.paths)
+            places = places_for(selection, request.places)
+            touched = {place.name for place in places}
+            from_memory = not selection.ids and (not request.places or MEMORY in request.places)
+            left: list[str] = []
+            unloaded: list[str] = []
+            if not request.dry_run:
+                if "batches" in touched:
+                    await self._end_batches(selection, left)
+                if from_memory or "kv" in touched:
+                    selection, unloaded = await self._let_go(selection, left)
+                await self._responses.flush()
+            in_use = () if request.dry_run else (MARKS,)
+            erased = await asyncio.to_thread(
+                erase,
+                self._config,
+                selection,
+                places,
+                dry_run=request.dry_run,
+                but=in_use,
+            )
+            if not request.dry_run:
+                erased += await self._forget_routing(marks=MARKS in touched)
+            if "responses" in touched and not request.dry_run:
+                await self._responses.reset()
+            if from_memory:
+                self._forget_answers(selection, erased, dry_run=request.dry_run)
+            return Forgotten(dry_run=request.dry_run, erased=erased, unloaded=unloaded, left=left)
+
+    async def _forget_routing(self, *, marks: bool) -> list[Erased]:
+        count = await asyncio.to_thread(self._router.forget, marks=marks)
+        what = "marks of conversations that hold something sensitive"
+        return [Erased(place=MARKS, what=what, count=count)] if count else []
+
+    async def _end_batches(self, selection: Selection, left: list[str]) -> None:
+        try:
+            await self._batches.cancel_all(selection.covers)
+        except TimeoutError:
+            left.append("A batch still runs, so it is kept: cancel it, then forget it again.")
+
+    async def _let_go(self, selection: Selection, left: list[str]) -> tuple[Selection, list[str]]:
+        """Unload what nobody uses; what it writes while it ends has to go as well."""
+        began = time.time()
+        unloaded: list[str] = []
+        for model in self._manager.models():
+            run = self._manager.find(model)
+            if run is not None and run.leases == 0 and run.waiters == 0:
+                unloaded += await self._manager.unload(model.name)
+            elif run is not None:
+                left.append(
+                    f"{model.name} is in use: what it holds in memory stays until it is unloaded."
+                )
+        return msgspec.structs.replace(selection, at_latest=began), unloaded
+
+    def _forget_answers(self, selection: Selection, erased: list[Erased], *, dry_run: bool) -> None:
+        answers = self._generations.forget(selection.covers, dry_run=dry_run)
+        if answers:
+            what = "answers in the daemon's memory that a chat could have come back for"
+            erased.append(Erased(place=MEMORY, what=what, count=answers))

@@ -1,0 +1,105 @@
+"""`RetentionKeeper`: erases what was kept for long enough, while the daemon runs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator
+
+from ..batches.batch_manager import BatchManager
+from ..settings.config import Config
+from ..stores.response_store import ResponseStore
+from .chat_eraser import ChatEraser
+from .data_inventory import Place, find_place
+from .erasure import Erased, erase
+from .erasure_selection import Selection
+
+log = logging.getLogger("ingle.daemon")
+
+FIRST_AFTER = 60.0
+INTERVAL = 3600.0
+MOST_AT_ONCE = 2000
+"""Things a place that go in one round; the next round goes on."""
+
+
+class RetentionKeeper:
+    """Looks around a minute after the start, then every hour.
+
+    Things of batches that run stay, and so do encrypted chats, which only their owner opens.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        batches: BatchManager,
+        responses: ResponseStore,
+        *,
+        first_after: float = FIRST_AFTER,
+        interval: float = INTERVAL,
+    ) -> None:
+        self._config = config
+        self._batches = batches
+        self._responses = responses
+        self._first_after = first_after
+        self._interval = interval
+
+    async def run(self) -> None:
+        """Until it is cancelled; what cannot be erased is tried again in the next round."""
+        await asyncio.sleep(self._first_after)
+        while True:
+            try:
+                for erased in await self.round():
+                    log.info("Kept for long enough: %d of %s erased", erased.count, erased.place)
+            except Exception as error:
+                log.warning("What was kept for long enough cannot be erased: %r", error)
+            await asyncio.sleep(self._interval)
+
+    async def round(self) -> list[Erased]:
+        """Look around once; what went."""
+        batches = await self._batches.list()
+        running = frozenset(
+            name
+            for batch in batches
+            if not batch.status.ended
+            for name in (batch.id, batch.input_file_id)
+        )
+        await self._responses.flush()
+        erased = await asyncio.to_thread(self._erase, running)
+        if any(each.place == "responses" for each in erased):
+            await self._responses.reset()
+        return erased
+
+    def _erase(self, running: frozenset[str]) -> list[Erased]:
+        erased: list[Erased] = []
+        for place, before in self._ends():
+            selection = Selection(before=before, but=running)
+            erased += erase(self._config, selection, [place], limit=MOST_AT_ONCE)
+        self._batches.files.sweep()
+        if self._config.keep_chats >= 0:
+            erased += self._erase_chats(time.time() - self._config.keep_chats)
+        return erased
+
+    def _ends(self) -> Iterator[tuple[Place, float]]:
+        """Each place that has a retention, and the time before which its things are too old."""
+        config, now = self._config, time.time()
+        for name, seconds in (
+            ("responses", config.keep_responses),
+            ("batches", config.keep_batches),
+            ("kv", config.keep_kv),
+        ):
+            place = find_place(name)
+            if place is not None and seconds >= 0:
+                yield place, now - seconds
+
+    def _erase_chats(self, before: float) -> list[Erased]:
+        folder = self._config.paths.chats
+        if not (folder / "history.db").exists():
+            return []
+        eraser = ChatEraser(folder, lambda _store: None)
+        try:
+            selection = Selection(before=before)
+            chats = eraser.find(selection)
+            return eraser.erase(chats, selection) if chats else []
+        finally:
+            eraser.close()

@@ -1,0 +1,61 @@
+"""Things that are kept as files: what belongs together, when it was used, and its removal."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from .erasure_selection import Selection
+
+_NAME = re.compile(r"(?:resp_|file-|batch_)[0-9a-f]+")
+
+
+@dataclass(frozen=True)
+class KeptThing:
+    """One thing: `name` is the id that the API gives it, `used` Unix seconds, `size` bytes."""
+
+    name: str
+    paths: tuple[Path, ...]
+    used: float
+    size: int
+
+
+def things_in(paths: Iterable[Path]) -> Iterator[KeptThing]:
+    """The things that files hold, those of one id together; what vanishes meanwhile is left out."""
+    groups: dict[tuple[Path, str], list[Path]] = defaultdict(list)
+    for path in paths:
+        found = _NAME.match(path.name)
+        groups[path.parent, found[0] if found else path.name].append(path)
+    for (_, name), members in groups.items():
+        used, size, there = 0.0, 0, list[Path]()
+        for path in members:
+            with suppress(OSError):
+                found_now = path.lstat()
+                used, size = max(used, found_now.st_mtime), size + found_now.st_size
+                there.append(path)
+        if there:
+            yield KeptThing(name, tuple(there), used, size)
+
+
+def chosen(
+    things: Iterable[KeptThing], selection: Selection, *, limit: int | None = None
+) -> list[KeptThing]:
+    """Those that the selection covers, at most `limit`, the ones used longest ago first."""
+    found = [thing for thing in things if selection.covers(thing.name, thing.used)]
+    found.sort(key=lambda thing: thing.used)
+    return found if limit is None else found[:limit]
+
+
+def erase_files(things: Iterable[KeptThing], *, emptied: frozenset[Path] = frozenset()) -> None:
+    """Remove the files, but only empty those that somebody writes to; raises `OSError`."""
+    for thing in things:
+        for path in thing.paths:
+            if path in emptied:
+                with path.open("r+b") as file:
+                    file.truncate(0)
+            else:
+                path.unlink(missing_ok=True)

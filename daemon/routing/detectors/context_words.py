@@ -1,0 +1,124 @@
+"""Words beside a number, which say what it is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from ..text_analysis.character_folding import folds
+from ..text_analysis.text_index import look_for, lowered, pieces_in, vocabulary
+
+_TOKEN = re.compile(r"[^\W\d_]+")
+
+
+class ContextWords:
+    """Looks for words before and behind a place, so many characters away.
+
+    `words` has spaces between them, in lower case; one that ends in `*` may go on, and `_` is
+    any gap in one. Scripts without spaces have no edges of words, so theirs may stand anywhere.
+    """
+
+    def __init__(self, words: str, before: int = 48, after: int = 20) -> None:
+        self._before, self._after = before, after
+        words = _folded(words)
+        single = [word for word in words.split() if "_" not in word and _has_edges(word)]
+        self._whole = frozenset(word for word in single if not word.endswith("*"))
+        self._begins = tuple(word[:-1] for word in single if word.endswith("*"))
+        self._twos = frozenset(begin[:2] for begin in self._begins)
+        others = {word.rstrip("*") for word in words.split()} - self._whole - set(self._begins)
+        pieces = (word.replace("-", " ") for word in others if "_" not in word)
+        self._pieces = tuple(pieces)
+        self._rows = tuple(word.replace("_", " ") for word in others if "_" in word)
+
+    def near(self, text: str, start: int, end: int) -> bool:
+        """Whether one of them stands close to the stretch, not counting what is in it."""
+        return self.before(text, start) or self._among(text[end : end + self._after])
+
+    def around(self, text: str, start: int, end: int) -> bool:
+        """Whether one of them stands in the stretch or close to it."""
+        return self._among(text[max(0, start - self._before) : end + self._after])
+
+    def before(self, text: str, start: int) -> bool:
+        """Whether one of them stands close before the place."""
+        return self._among(text[max(0, start - self._before) : start])
+
+    def _among(self, window: str) -> bool:
+        window = window.lower()
+        tokens = _TOKEN.findall(window)
+        if not self._whole.isdisjoint(tokens):
+            return True
+        if any(token.startswith(self._begins) for token in tokens if token[:2] in self._twos):
+            return True
+        row = " ".join(tokens)
+        return any(map(row.__contains__, self._rows)) or any(map(row.__contains__, self._pieces))
+
+
+class Phrases:
+    """Words and phrases in lower case that are looked for in whole texts.
+
+    Those that are not `whole` may be a piece of a longer word.
+    """
+
+    def __init__(self, phrases: Iterable[str], whole: bool = False) -> None:
+        phrases = tuple(map(_folded, phrases))
+        self._edged = frozenset(phrase for phrase in phrases if whole and _has_edges(phrase))
+        self._exact: dict[str, list[str]] = {}
+        self._within: dict[str, list[str]] = {}
+        for phrase in phrases:
+            core = max(_TOKEN.findall(phrase), key=len)
+            table = self._exact if phrase in self._edged else self._within
+            table.setdefault(core, []).append(phrase)
+        look_for(self._within)
+        # Sets, since an intersection with the keys of a dict looks at every word of the text.
+        self._cores_within, self._cores = frozenset(self._within), frozenset(self._exact)
+
+    def present(self, text: str) -> list[str]:
+        """Those whose longest word is in the text, which most texts rule nearly all out by."""
+        found = [self._within[core] for core in self._cores_within & pieces_in(text)]
+        if self._exact:
+            runs = vocabulary(text).runs
+            found += [self._exact[core] for core in self._cores & runs]
+        return [phrase for phrases in found for phrase in phrases]
+
+    def ends(self, text: str) -> Iterator[int]:
+        """Where each of them ends in the text, in any case."""
+        for phrase in self.present(text):
+            yield from self.ends_of(phrase, lowered(text))
+
+    def ends_of(self, phrase: str, lower: str) -> Iterator[int]:
+        """Where this one ends in a text in lower case."""
+        edges = phrase in self._edged
+        place = lower.find(phrase)
+        while place >= 0:
+            end = place + len(phrase)
+            if not edges or _apart(lower, place, end):
+                yield end
+            place = lower.find(phrase, end)
+
+
+def windows(places: Iterable[tuple[int, int]], around: int, size: int) -> Iterator[tuple[int, int]]:
+    """Stretches of a text of `size` that hold all places with so much around them, merged."""
+    begin, stop = 0, 0
+    for start, end in places:
+        if start - around > stop:
+            if stop:
+                yield begin, stop
+            begin = start - around
+        stop = min(size, end + around)
+    if stop:
+        yield begin, stop
+
+
+def _folded(words: str) -> str:
+    """As texts are when detectors see them: else a word with such a letter is never found."""
+    return words.translate(str.maketrans(folds(words)))
+
+
+def _has_edges(word: str) -> bool:
+    return all(ord(letter) < 0x0590 or ord(letter) in range(0x1E00, 0x2000) for letter in word)
+
+
+def _apart(lower: str, start: int, end: int) -> bool:
+    before = lower[start - 1] if start else " "
+    behind = lower[end] if end < len(lower) else " "
+    return not before.isalpha() and not behind.isalpha()

@@ -1,0 +1,1 @@
+"""Detectors of structured personal identifiers: cards, accounts, ids, phones, machine addresses."""

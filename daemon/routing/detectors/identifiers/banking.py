@@ -1,0 +1,188 @@
+"""IBANs in any grouping, and the wallets and seed phrases of crypto-currencies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ...text_analysis.checksums import mod97
+from ...text_analysis.text_index import digit_runs, long_words
+from ..context_words import ContextWords, Phrases
+from ..finding import Finding, Kind
+
+# Lengths by country, from the IBAN registry (SWIFT, release 98).
+_IBAN_LENGTHS = {
+    country: length
+    for length, countries in {
+        15: "NO", 16: "BE", 18: "DK FI FO GL NL SD FK", 19: "MK SI", 20: "AT BA EE KZ LT LU MN XK",
+        21: "CH CR HR LI LV", 22: "BG BH DE GB GE IE ME RS VA", 23: "AE GI IL IQ TL OM SO",
+        24: "AD CZ ES MD PK RO SA SE SK TN VG", 25: "LY PT ST", 26: "IS TR",
+        27: "BI DJ FR GR IT MC MR SM", 28: "AL AZ BY CY DO GT HU LB NI PL SV", 29: "BR EG PS QA UA",
+        30: "JO KW MU YE", 31: "MT SC", 32: "LC", 33: "RU",
+    }.items()
+    for country in countries.split()
+}  # fmt: skip
+_SHORTEST_IBAN, _LONGEST_IBAN = 14, 34
+_IBAN = re.compile(
+    r"(?<![A-Za-z0-9])[A-Za-z]{2}(?:[ .-]?[0-9]){2}(?:[ .\-–]{0,2}[A-Za-z0-9]){10,36}+"
+)
+_IBAN_GAPS = frozenset(" .-")
+_WALLETS = (
+    ("0x", re.compile(r"0x[0-9a-fA-F]{40}(?![0-9a-zA-Z])")),
+    ("bc1", re.compile(r"(?:bc|tb|ltc)1[02-9ac-hj-np-z]{25,87}(?![0-9a-zA-Z])")),
+    ("ltc1", re.compile(r"ltc1[02-9ac-hj-np-z]{25,87}(?![0-9a-zA-Z])")),
+    ("addr1", re.compile(r"addr1[02-9ac-hj-np-z]{50,110}(?![0-9a-zA-Z])")),
+    ("xpr", re.compile(r"[xyz]prv[1-9A-HJ-NP-Za-km-z]{100,112}")),
+)
+_BASE58 = re.compile(r"[1-9A-HJ-NP-Za-km-z]{25,95}+")
+_WALLET_WORDS = ContextWords(
+    "bitcoin btc ethereum eth wallet* litecoin ltc doge* monero xmr solana sol crypto* ripple xrp "
+    "tron trx cardano ada adresse address coin* seed mnemonic private_key wif usdt brieftasche "
+    "billetera cartera portefeuille portafoglio carteira кошелек 钱包"
+)
+_SEED_WORDS = Phrases((
+    "seed phrase", "seed-phrase", "seedphrase", "recovery phrase", "mnemonic", "seed words",
+    "recovery words", "backup phrase", "secret phrase", "wiederherstellungs", "frase semilla",
+    "phrase de récupération", "frase de recuperación", "助记词", "seed is", "wallet seed",
+    "my seed",
+))  # fmt: skip
+_WORD_ROW = re.compile(
+    r"(?:[0-9]{1,2}[.):] ?)?[a-z]{3,8}(?:(?: {1,2}|, ?| ?\n ?)(?:[0-9]{1,2}[.):] ?)?"
+    r"[a-z]{3,8}(?![a-z])){11,23}+"
+)
+_SEED_WORD = re.compile(r"[a-z]{3,8}")
+_SEED_LENGTHS = (12, 15, 18, 21, 24)
+# None of them is in the word list of BIP 39, and few sentences of twelve words lack them all.
+_NO_SEED_WORDS = frozenset(
+    ["the", "and", "are", "was", "not", "for", "but", "his", "her", "him", "our", "its", "had",
+    "has", "did", "from", "been", "were", "would", "could", "their", "which", "there", "where",
+    "some", "because", "your", "with's", "into", "very", "more", "most", "such", "these", "those"]
+)  # fmt: skip
+
+
+class BankDetector:
+    """IBANs whose check digits are right (ISO 13616)."""
+
+    name = "banking"
+
+    def find(self, text: str) -> Iterator[Finding]:
+        """Contract of `Detector`."""
+        done = 0
+        for start in _iban_starts(text):
+            match = _IBAN.match(text, start) if start >= done else None
+            if match is None:
+                continue
+            end = _iban_end(match[0])
+            if end:
+                value = _plain(match[0][:end])
+                yield Finding(
+                    kind=Kind.IBAN, start=start, end=start + end, value=value, detector=self.name
+                )
+                # Else `to 200 EUR to DE89…` begins like one, and the real one is inside.
+                done = start + end
+
+
+def _iban_starts(text: str) -> Iterator[int]:
+    """Two letters before each row of digits, with at most one sign between."""
+    for digit, _ in digit_runs(text):
+        start = digit - (3 if text[digit - 1 : digit] in _IBAN_GAPS else 2)
+        if start >= 0 and text[start : start + 2].isalpha():
+            yield start
+
+
+class WalletDetector:
+    """Addresses and private keys of wallets, and seed phrases."""
+
+    name = "wallets"
+
+    def find(self, text: str) -> Iterator[Finding]:
+        """Contract of `Detector`."""
+        for piece, pattern in _WALLETS:
+            if piece in text:
+                for match in pattern.finditer(text):
+                    yield self._finding(match.start(), match.end(), match[0])
+        if any(end - start >= 25 for start, end in long_words(text)):
+            yield from self._base58(text)
+        yield from self._seeds(text)
+
+    def _base58(self, text: str) -> Iterator[Finding]:
+        for match in _BASE58.finditer(text):
+            run = match[0]
+            bitcoin = len(run) <= 35 and run[0] in "13LMD"
+            other = (len(run) == 95 and run[0] in "48") or (
+                len(run) in (51, 52) and run[0] in "5KL"
+            )
+            other = other or (len(run) in (34,) and run[0] in "Tr") or 43 <= len(run) <= 44
+            if not (bitcoin or other) or run.isdigit() or not any(map(str.isdigit, run)):
+                continue
+            if text[max(0, match.start() - 1) : match.start()].isalnum():
+                continue
+            if _WALLET_WORDS.near(text, match.start(), match.end()) or (
+                bitcoin and _base58_sum(run)
+            ):
+                yield self._finding(match.start(), match.end(), run)
+
+    def _seeds(self, text: str) -> Iterator[Finding]:
+        """Behind words that say so, or as a whole line of words that are no sentence."""
+        for end in _SEED_WORDS.ends(text):
+            match = _WORD_ROW.search(text, end, end + 400)
+            if match is not None and len(_SEED_WORD.findall(match[0])) in _SEED_LENGTHS:
+                yield self._finding(*match.span(), " ".join(_SEED_WORD.findall(match[0])))
+        place = 0
+        for line in text.splitlines(keepends=True):
+            words = line.strip(" \t\r\n\"'`").split(" ")
+            if len(words) in _SEED_LENGTHS and _is_seed(words):
+                start = place + line.index(words[0])
+                yield self._finding(start, start + len(" ".join(words)), " ".join(words))
+            place += len(line)
+
+    def _finding(self, start: int, end: int, value: str) -> Finding:
+        return Finding(kind=Kind.WALLET, start=start, end=end, value=value, detector=self.name)
+
+
+def _is_seed(words: list[str]) -> bool:
+    usual = all(3 <= len(word) <= 8 and word.isalpha() and word.islower() for word in words)
+    return usual and _NO_SEED_WORDS.isdisjoint(words)
+
+
+def _iban_end(run: str) -> int:
+    """How many characters of the run are an IBAN; words may have been taken along behind it.
+
+    Of another length than its country's it is one still if the sum is right: people leave out
+    digits, and countries join.
+    """
+    length = _IBAN_LENGTHS.get(run[:2].upper())
+    seen, longest = 0, 0
+    for place, letter in enumerate(run):
+        seen += letter.isalnum()
+        if not letter.isalnum() or run[place + 1 : place + 2].isalnum():
+            continue
+        if _SHORTEST_IBAN <= seen <= _LONGEST_IBAN:
+            whole = seen == length
+            if (whole or run[: place + 1].isupper()) and _is_iban(run[: place + 1]):
+                if whole:
+                    return place + 1
+                longest = place + 1
+    return longest
+
+
+def _is_iban(run: str) -> bool:
+    plain = _plain(run)
+    return mod97(plain[4:] + plain[:4]) == 1
+
+
+def _plain(text: str) -> str:
+    return "".join(filter(str.isalnum, text)).upper()
+
+
+def _base58_sum(run: str) -> bool:
+    """Whether the last four bytes are the check sum of the others, twice SHA-256 (Base58Check)."""
+    from hashlib import sha256
+
+    number = 0
+    for letter in run:
+        number = number * 58 + "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz".index(
+            letter
+        )
+    data = number.to_bytes(40, "big")[-25:]
+    return sha256(sha256(data[:21]).digest()).digest()[:4] == data[21:]

@@ -1,0 +1,86 @@
+"""Dates of birth: a date beside a word that says so."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ..context_words import Phrases
+from ..finding import Finding, Kind
+
+_WORDS = Phrases((
+    "date of birth", "birth date", "birthdate", "birthday", "dob", "d.o.b", "born", "date_of_birth",
+    "geboren", "geburtsdatum", "geburtstag", "geb.", "geb", "date de naissance", "née le", "né le",
+    "né(e) le", "naissance", "fecha de nacimiento", "nacido", "nacida", "nací", "nacimiento",
+    "data di nascita", "nato il", "nata il", "nato", "nata", "data de nascimento", "nascido",
+    "nascida",
+    "nasci", "nascimento", "geboortedatum", "geb. datum", "data urodzenia", "urodzony", "urodzona",
+    "urodzonej", "urodzonego", "ur.", "urodził", "födelsedatum", "född", "født", "fødselsdato",
+    "fødselsdag", "syntymäaika", "syntynyt", "datum narození", "narozen", "születési",
+    "doğum tarihi",
+    "doğum", "дата рождения", "родился", "родилась", "出生日期", "出生", "生年月日", "生まれ",
+    "생년월일", "data nașterii", "ημερομηνία γέννησης", "тarих", "b-day", "bday", "dateofbirth",
+    "birth_date", "birth-date", "d.o.b.", "geb.-datum", "gebdat", "geb.dat", "geburtsdat", "ddn",
+    "né(e)", "f. nac", "f.nac", "fecha nac", "nac.", "nasc.", "dt nasc", "data nasc", "dt. nasc",
+    "data urodzin", "ur. dnia", "födelsedag", "fødd", "syntymäpäivä", "született", "születésnap",
+    "datum rođenja", "rođen", "rođena", "rojen", "rojena", "datum rojstva", "dátum narodenia",
+    "narodený", "narodená", "narozena", "narozený", "gimimo data", "gimęs", "gimusi",
+    "dzimšanas datums", "dzimis", "dzimusi", "sünniaeg", "sünnikuupäev", "sündinud", "născut",
+    "născută", "data nasterii", "datëlindja", "дата народження", "народився", "народилася",
+    "народилась", "дата на раждане", "роден", "родена", "рођен", "рођена", "датум рођења", "д.р.",
+    "г.р.", "γεννήθηκα", "γεννήθηκε", "ημ. γέννησης", "γεννηθείς", "תאריך לידה", "נולד", "נולדה",
+    "נולדתי", "تاريخ الميلاد", "مواليد", "تاریخ تولد", "متولد", "जन्म तिथि", "जन्मतिथि", "जन्म",
+    "জন্ম তারিখ", "பிறந்த தேதி", "วันเกิด", "วันเดือนปีเกิด", "ngày sinh", "sinh ngày",
+    "tanggal lahir", "tgl lahir", "lahir", "tarikh lahir", "petsa ng kapanganakan",
+    "tarehe ya kuzaliwa", "doğum günü", "doğumlu", "誕生日", "出生年月日", "生日", "생일", "출생",
+), whole=True)  # fmt: skip
+_MONTH = r"[^\W\d_]{3,12}\.?"
+_DATE = (
+    r"\d{4}[./-]\d{1,2}[./-]\d{1,2}|\d{4}\. \d{1,2}\. \d{1,2}\.?"
+    r"|(?:明治|大正|昭和|平成|令和)\s?(?:\d{1,2}|元)\s?年\s?\d{1,2}\s?月\s?\d{1,2}\s?日?"
+    r"|[MTSHR]\d{1,2}\.\d{1,2}\.\d{1,2}(?![\d.])|\d{1,2}[./-]\d{1,2}[./-](?:\d{4}|\d{2})(?!\d)"
+    r"|\d{1,2}-[A-Za-z]{3}-\d{2,4}"
+    rf"|\d{{1,2}}(?:st|nd|rd|th|\.|er|º)?,? (?:of |de |d'|di )?{_MONTH},?(?: de| del"
+    rf"| of)? \d{{4}}(?: (?:года?|року|г\.|р\.|r\.|godine))?"
+    rf"|{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?,? \d{{4}}|\d{{4}} {_MONTH} \d{{1,2}}"
+    r"|\d{4}\s?[年년]\s?\d{1,2}\s?[月월]\s?\d{1,2}\s?[日일]?|\d{2} \d{2} \d{4}|(?:19|20)\d{6}(?!\d)"
+)
+_BEHIND = re.compile(
+    r"[\"'*)_]{0,3}[^\w\n]{0,5}(?:\n[^\w\n]{0,4})?(?:(?!\d)\w[\w’'.()]{0,14}[^\w\n]{1,4}){0,5}?"
+    rf"[\"']?(?P<date>{_DATE})"
+)
+_BEFORE = re.compile(
+    rf"(?P<date>{_DATE})[^\w\n]{{1,4}}(?:(?!\d)\w[\w’']{{0,12}}[^\w\n]{{1,3}}){{0,4}}(?:\w[\w "
+    rf"]{{0,20}})?\Z"
+)
+_YEAR = re.compile(r"\d{4}")
+_FIRST_YEAR = 1905  # whoever was born before is in a history book
+
+
+class BirthdayDetector:
+    """Dates in many notations behind or before words of birth."""
+
+    name = "birthdays"
+
+    def find(self, text: str) -> Iterator[Finding]:
+        """Contract of `Detector`."""
+        for end in _WORDS.ends(text):
+            match = _BEHIND.match(text, end)
+            begin = max(0, end - 70)
+            if match is None:
+                match = _BEFORE.search(text[begin:end].rpartition("\n")[2])
+                begin = end - len(text[begin:end].rpartition("\n")[2])
+            else:
+                begin = 0
+            if match is None:
+                continue
+            year = _YEAR.search(match["date"])
+            if year is None or int(year[0]) >= _FIRST_YEAR:
+                start, stop = match.span("date")
+                yield Finding(
+                    kind=Kind.DATE_OF_BIRTH,
+                    start=begin + start,
+                    end=begin + stop,
+                    value=match["date"],
+                    detector=self.name,
+                )

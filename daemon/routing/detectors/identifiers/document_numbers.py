@@ -1,0 +1,115 @@
+"""Numbers that only the words beside them tell: passports, licences, accounts, patients."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ...text_analysis.text_index import lowered
+from ..context_words import Phrases, windows
+from ..finding import Finding, Kind
+from .document_words import ABBREVIATIONS, ACCOUNT_WORDS, WORDS
+
+_KINDS = [(kind, Phrases(words, whole=True)) for kind, words in WORDS]
+_ACCOUNTS = Phrases(ACCOUNT_WORDS, whole=True)
+# What stands beside an account's number in a bank's own words.
+_OF_A_BANK = re.compile(
+    r"(?<!\d)\d\d-\d\d-\d\d(?!\d)|\b(?:sort code|routing|aba|bsb|bic|swift|iban|ifsc|blz|bank"
+    r"|banque|banco|banca|bankleitzahl)\b",
+    re.IGNORECASE,
+)
+_LEAST_OF_ACCOUNTS, _NEAR_A_BANK = 6, 60
+_BEHIND = re.compile(
+    r"(?:[’'`]?s)?(?:[^\w\n]{0,3}\([^)\n]{1,20}\))?[^\w\n]{0,4}(?:[^\W\d_][\w.’']{0,12}[^\w\n]{1,4}){0,4}?"
+    r"(?:\n[^\w\n]{0,4})?"
+    r"(?P<value>(?=[A-Za-z]{0,5}-?\d|[A-Z]{1,4} \d)[A-Za-z0-9]{1,34}(?:[ ./–-]{1,2}(?=[A-Z]{0,3}\d"
+    r"|[A-Z]{1,4}\b)"
+    r"[A-Za-z0-9]{1,18}){0,6})(?!\w|[@%])"
+)
+_BEFORE = re.compile(
+    r"(?<![\w.,-])([A-Z]{0,4}\d[A-Z0-9]{0,17}(?:[ ./-][A-Z0-9]{1,12}){0,5})[^\w\n]{1,3}"
+    r"(?:(?:is|was|are|ist|war|est|es|é|è|as|for|als|für|comme|como|my|the|mein|meine|mon|ma|mi"
+    r"|sua|"
+    r"meu|minha|our|his|her|their|customer|client)[^\w\n]{1,2}){1,4}(?:\w{1,12}[^\w\n]{1,2}){0,1}\Z"
+)
+_PLATE = re.compile(
+    r"[^\w\n]{0,4}(?:[^\W\d_][\w.’']{1,12}[^\w\n]{1,4}){0,3}?"
+    r"(?P<value>(?=[A-ZÄÖÜ0-9 ·-]{0,9}\d)[A-ZÄÖÜ0-9]{1,7}(?:[ ·-]{1,3}[A-Z0-9]{1,7}){0,3})(?!\w)"
+)
+_SORT_CODE = re.compile(r"\d\d-\d\d-\d\d")
+_DATE = re.compile(
+    r"\d{1,4}[./-]\d{1,2}[./-]\d{1,4}$|(?:19|20)\d\d(?:[ /-]\d{2,4})?$|\d{1,2}[.:]\d{2}$"
+)
+# Plates have as few as two digits, between letters.
+_NUMBER = re.compile(
+    r"[0-9](?:(?:[ ./–-]{0,2}[A-Z]{0,3}[0-9]){2,}+"
+    r"|(?<=[A-Z]{2}[0-9])[0-9](?= ?[A-Z]{3}(?![A-Za-z])))"
+)
+_AROUND = 90
+_LEAST_DIGITS = {Kind.BANK_ACCOUNT: 5, Kind.VEHICLE: 1, Kind.PASSPORT: 5, Kind.DRIVING_LICENCE: 4}
+_ENOUGH = 5
+
+
+class DocumentDetector:
+    """The number behind (or before) words such as `passport number`, in many languages."""
+
+    name = "documents"
+
+    def find(self, text: str) -> Iterator[Finding]:
+        """Contract of `Detector`."""
+        numbers = [match.span() for match in _NUMBER.finditer(text)]
+        present = [(kind, words, words.present(text)) for kind, words in _KINDS] if numbers else []
+        accounts = _ACCOUNTS.present(text) if numbers else []
+        for start, stop in windows(numbers, _AROUND, len(text)):
+            lower = lowered(text)[start:stop].replace("_", " ")
+            for kind, words, phrases in present:
+                for phrase in phrases:
+                    for end in words.ends_of(phrase, lower):
+                        yield from self._beside(text, kind, start + end)
+            for phrase in accounts:
+                for end in _ACCOUNTS.ends_of(phrase, lower):
+                    yield from self._account(text, start + end)
+            for match in _ABBREVIATION.finditer(text, start, stop):
+                kind = ABBREVIATIONS.get(match[0])
+                if kind is not None and not text[match.start() - 1 : match.start()].isalnum():
+                    yield from self._beside(text, kind, match.end())
+
+    def _account(self, text: str, end: int) -> Iterator[Finding]:
+        """Behind a word that has other meanings too, where a bank is spoken of."""
+        if _OF_A_BANK.search(text, max(0, end - _NEAR_A_BANK), end + _NEAR_A_BANK):
+            for finding in self._beside(text, Kind.BANK_ACCOUNT, end):
+                if sum(map(str.isdigit, finding.value)) >= _LEAST_OF_ACCOUNTS:
+                    yield finding
+
+    def _beside(self, text: str, kind: Kind, end: int) -> Iterator[Finding]:
+        match = (_PLATE if kind is Kind.VEHICLE else _BEHIND).match(text, end)
+        if match is not None and _is_number(match["value"], kind):
+            yield self._finding(kind, *match.span("value"), match["value"])
+            return
+        begin = max(0, end - 90)
+        match = _BEFORE.search(text[begin:end].rpartition("\n")[2].rstrip()) if begin else None
+        if match is not None and _is_number(match[1], kind):
+            start = text.index(match[1], begin)
+            yield self._finding(kind, start, start + len(match[1]), match[1])
+
+    def _finding(self, kind: Kind, start: int, end: int, value: str) -> Finding:
+        plain = "".join(filter(str.isalnum, value)).upper()
+        return Finding(kind=kind, start=start, end=end, value=plain, detector=self.name)
+
+
+_ABBREVIATION = re.compile(r"[A-Z]{2,6}(?![A-Za-z])")
+
+
+def _is_number(value: str, kind: Kind) -> bool:
+    digits = sum(map(str.isdigit, value))
+    plain = sum(map(str.isalnum, value))
+    if plain > 34 or (_DATE.match(value) and not _is_sort_code(value, kind)):
+        return False
+    # Some countries' numbers are mostly letters.
+    if kind is Kind.NATIONAL_ID and 6 <= plain <= 12 and value.isalnum() and value.isupper():
+        return digits >= 1
+    return digits >= _LEAST_DIGITS.get(kind, _ENOUGH) and (plain >= 6 or kind is not Kind.PASSPORT)
+
+
+def _is_sort_code(value: str, kind: Kind) -> bool:
+    return kind is Kind.BANK_ACCOUNT and _SORT_CODE.fullmatch(value) is not None

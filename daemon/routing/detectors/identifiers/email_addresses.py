@@ -1,0 +1,155 @@
+"""E-mail addresses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ...text_analysis.text_index import lowered, vocabulary
+from ..finding import Finding, Kind
+
+# From the sign outwards, so that a long run of letters is looked at once.
+_LOCAL_PART = re.compile(r"[^\W_][\w.+'’&!#$%*/=?^`{|}~-]{0,63}\Z")
+_DOMAIN = re.compile(
+    r"(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,5}(?:[^\W\d_]{2,24}|xn--[a-z0-9-]{2,59})(?![\w@])"
+    r"|\[\d{1,3}(?:\.\d{1,3}){3}\]"
+)
+
+
+_PICTURE = re.compile(r"@[1-4]x\.(?:png|jpe?g|gif|webp|svg)\Z")
+_AT_WORDS = "at[ -]sign|at|@|ät|arroba|arobase|chiocciola|klammeraffe"
+_AT = re.compile(
+    rf"[ \t]{{0,2}}[\[({{<][ \t]?(?:{_AT_WORDS}|a)[ \t]?[\])}}>][ \t]{{0,2}}"
+    rf"|[ \t]{{1,2}}(?:{_AT_WORDS})[ \t]{{1,2}}|[ \t]{{1,2}}@[ \t]?|[ \t]?@[ \t]{{1,2}}",
+    re.IGNORECASE,
+)
+_AT_PLACES = ("at", "@", "ät", "arroba", "arobase", "chiocciola", "klammeraffe", "a")
+_MOST_BEFORE = 4
+_DOT = (
+    r"(?:[ \t]{0,2}[\[({<][ \t]?(?:dot|punkt|point|punto|ponto|\.)[ \t]?[\])}>][ \t]{0,2}"
+    r"|[ \t]{1,2}(?:dot|punkt|point|punto|ponto)[ \t]{1,2})"
+)
+_NAME_BEFORE = re.compile(
+    rf"[^\W_][\w+-]{{0,40}}(?:(?:\.|{_DOT})[\w+-]{{1,40}}){{0,3}}\Z", re.IGNORECASE
+)
+_TOP_NAMES = (
+    "com org net de uk fr es it nl pl se no dk fi ch at be pt br in cn jp kr au ca us ru io dev ai "
+    "eu edu gov info me co tv app cloud mail example test online sg ee ke my mx za nz ie gr cz ro "
+    "hu bg hr rs ua tr il ae sa eg ng pk bd lk ph id th vn tw hk cl ar pe ec uy ve lu lt lv is biz "
+    "name"
+)
+TOP_NAMES = frozenset(_TOP_NAMES.split())
+"""Ends of the names of hosts, of those that are common in addresses."""
+_HOST_BEHIND = re.compile(
+    rf"[\w-]{{1,40}}(?:(?:\.|{_DOT})[\w-]{{1,40}}){{0,3}}(?:(?P<dot>{_DOT})"
+    rf"|\s?\.\s?)(?P<top>{'|'.join(sorted(TOP_NAMES))}|[a-z]{{2}})(?!\w)",
+    re.IGNORECASE,
+)
+_HINTS = (
+    "dot", "punkt", "punto", "ponto", "point", "[at", "(at", "{at", "<at", "[ at", "( at", "(@",
+    "[@",
+    " @", "@ ", "arroba", "arobase", "chiocciola", "(a)", "[a]", "ät",
+)  # fmt: skip
+_DOT_WORDS = frozenset({"dot", "punkt", "point", "punto", "ponto"})
+_IN_BRACKETS = re.compile(
+    rf"[\[({{<][ \t]?(?:{_AT_WORDS}|a|{'|'.join(sorted(_DOT_WORDS))}|\.)[ \t]?[\])}}>]"
+)
+_SIGNS = re.compile(rf"{_DOT}|\s", re.IGNORECASE)
+# Of a domain that nobody can have (RFC 2606), with a name that is nobody's.
+_NOBODYS = re.compile(
+    r"(?:user(?:name)?|you(?:r\.?(?:name|email|mail))?|your[-_]email|e?-?mail|name|info|test|admin|foo|bar|"
+    r"someone|somebody|me|contact|support|hello|sender|recipient|root|git|deploy|"
+    r"postmaster|webmaster|noreply|no-reply|address|example)"
+    r"@example\.(?:com|org|net|edu)"
+)
+
+
+class EmailDetector:
+    """Addresses as RFC 5322 has them in practice, and `name at host dot com`."""
+
+    name = "contacts"
+
+    def find(self, text: str) -> Iterator[Finding]:
+        """Contract of `Detector`."""
+        place = text.find("@")
+        while place >= 0:
+            finding = self._around(text, place)
+            if finding is not None:
+                yield finding
+            place = text.find("@", place + 1)
+        lower = lowered(text)
+        if any(map(lower.__contains__, _HINTS)) and _may_be_spelled(text, lower):
+            yield from self._spelled(text)
+
+    def _spelled(self, text: str) -> Iterator[Finding]:
+        """Where signs are words; an end such as `.com` and brackets or a spelled dot are needed."""
+        for sign in _signs(text):
+            host = _HOST_BEHIND.match(text, sign.end())
+            if host is None:
+                continue
+            # In brackets the sign is meant, so that any country will do.
+            country = len(host["top"]) == 2 and sign[0].strip()[:1] in ("[", "(", "{", "<")
+            if not country and host["top"].lower() not in TOP_NAMES:
+                continue
+            name = _NAME_BEFORE.search(text[max(0, sign.start() - 100) : sign.start()])
+            if name is None:
+                continue
+            # `meet me at example.com` is no address.
+            plain = sign[0].strip().isalpha() and host["dot"] is None
+            if plain and not re.search(_DOT, name[0]):
+                continue
+            start = sign.start() - len(name[0])
+            name_part, host_part = (_SIGNS.sub(_dot, piece) for piece in (name[0], host[0]))
+            value = f"{name_part}@{host_part}".lower()
+            yield Finding(
+                kind=Kind.EMAIL, start=start, end=host.end(), value=value, detector=self.name
+            )
+
+    def _around(self, text: str, sign: int) -> Finding | None:
+        local = _LOCAL_PART.search(text[max(0, sign - 64) : sign])
+        if local is None:
+            return None
+        domain = _DOMAIN.match(text, sign + 1)
+        if domain is None:
+            return None
+        start = sign - len(local[0])
+        value = text[start : domain.end()].lower()
+        # `git@host:group/project` is everybody's login, and `icon@2x.png` a picture.
+        shared = local[0].lower() == "git" and text[domain.end() : domain.end() + 1] in (":", "/")
+        if shared or _NOBODYS.fullmatch(value) or _PICTURE.search(value):
+            return None
+        return Finding(
+            kind=Kind.EMAIL, start=start, end=domain.end(), value=value, detector=self.name
+        )
+
+
+def _signs(text: str) -> Iterator[re.Match[str]]:
+    """Matches of `_AT`, which are all about one of its words or in brackets."""
+    lower = lowered(text)
+    places: list[int] = []
+    for word in _AT_PLACES:
+        place = lower.find(word)
+        while place >= 0:
+            end = place + len(word)
+            inside = lower[place - 1 : place].isalnum() or lower[end : end + 1].isalnum()
+            if word == "@" or not inside:
+                places.append(place)
+            place = lower.find(word, end)
+    done = 0
+    for place in sorted(places):
+        starts = range(max(done, place - _MOST_BEFORE), place + 1)
+        match = next(filter(None, (_AT.match(text, start) for start in starts)), None)
+        if match is not None:
+            done = match.end()
+            yield match
+
+
+def _may_be_spelled(text: str, lower: str) -> bool:
+    """Whether there is the sign, a sign's name in brackets, or a word for a dot."""
+    if "@" in text or not _DOT_WORDS.isdisjoint(vocabulary(text).runs):
+        return True
+    return _IN_BRACKETS.search(lower) is not None
+
+
+def _dot(match: re.Match[str]) -> str:
+    return "." if match[0].strip() else ""

@@ -1,0 +1,222 @@
+"""Addresses of machines: IP, MAC, hosts only their own network knows, and rented ones."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from ipaddress import AddressValueError, IPv6Address, IPv6Network
+
+from ...text_analysis.text_index import Span, lowered
+from ..context_words import ContextWords
+from ..finding import Finding, Kind
+
+_IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![\w]|\.\d)")
+_IPV6 = re.compile(
+    r"[0-9A-Fa-f]{0,4}:(?:[0-9A-Fa-f]{0,4}:){1,7}(?:\d{1,3}(?:\.\d{1,3}){3}"
+    r"|[0-9A-Fa-f]{0,4})(?![\w:])"
+)
+_COLON, _HEX_DIGITS = re.compile(":"), frozenset("0123456789abcdefABCDEF")
+_IN_MAC = re.compile(r"[:-][0-9A-Fa-f]{2}[:-]")
+_MAC = re.compile(r"[0-9A-Fa-f]{2}(?:([:-])[0-9A-Fa-f]{2})(?:\1[0-9A-Fa-f]{2}){4}(?![\w:-])")
+_DOTTED_MAC = re.compile(r"[0-9a-f]{4}\.[0-9a-f]{4}\.[0-9a-f]{4}(?![\w.])")
+_MAC_WORDS = (
+    "mac",
+    "ether",
+    "bluetooth",
+    "wlan",
+    "wifi",
+    "hwaddr",
+    "bssid",
+    "lladdr",
+    "interface",
+    "dhcp",
+    " lease",
+    "arp ",
+    "vlan",
+)
+_HOST = re.compile(
+    r"[A-Za-z0-9][\w-]{0,62}(?:\.[A-Za-z0-9][\w-]{0,62}){0,6}?\.(?:(local|internal|private|home"
+    r"|intra)|"
+    r"corp|intranet|lan|localdomain|home\.arpa)(?![\w(-]|\.\w)(?::\d{1,5})?"
+)
+_OWN_HOST = re.compile(
+    r"(?:intranet|internal|corp|vpn|sso|ldap|staging|bastion"
+    r"|jumphost)(?:\.[a-z0-9][a-z0-9-]{0,40}){1,4}\.[a-z]{2,12}(?![\w-])"
+    r"|[a-z0-9][\w-]{0,40}\.(?:corp|intranet|internal"
+    r"|int)\.[a-z0-9][a-z0-9-]{1,40}\.[a-z]{2,12}(?![\w-])",
+    re.IGNORECASE,
+)
+# Where a provider gives each of its customers a host of their own: the name says whose it is.
+_RENTED = (
+    ".mongodb.net", ".rds.amazonaws.com", ".elb.amazonaws.com", ".cache.amazonaws.com",
+    ".database.windows.net", ".azurewebsites.net", ".blob.core.windows.net",
+    ".vault.azure.net", ".azurecr.io", ".servicebus.windows.net", ".documents.azure.com",
+    ".firebaseio.com", ".cloudfunctions.net", ".a.run.app", ".supabase.co", ".hf.space",
+    ".snowflakecomputing.com", ".cloud.databricks.com", ".azuredatabricks.net", ".onrender.com",
+    ".atlassian.net", ".sharepoint.com", ".okta.com", ".my.salesforce.com", ".service-now.com",
+    ".zendesk.com", ".myshopify.com", ".upstash.io", ".neon.tech", ".aivencloud.com",
+)  # fmt: skip
+_RENTED_ENDS = (".com", ".net", ".io", ".app", ".co", ".space", ".tech")
+_RENTED_HOST = re.compile(
+    r"(?<![\w.-])(?:[a-z0-9_][a-z0-9_-]{0,62}\.){0,5}?([a-z0-9_][a-z0-9-]{0,62})"
+    + "(?:" + "|".join(re.escape(one) for one in _RENTED) + r")(?![\w-])",
+    re.IGNORECASE,
+)  # fmt: skip
+_NOBODYS = frozenset(
+    {"www", "docs", "support", "help", "blog", "community", "example", "your", "yourdomain"}
+)
+# Pages of a browser's own are no hosts.
+_ONE_LABEL = re.compile(
+    r"://(?<!chrome://)(?<!edge://)(?<!brave://)(?<!opera://)"
+    r"([A-Za-z][A-Za-z0-9-]{1,40})(?::\d{2,5})?(?:/|\s|$|[\"'`)])"
+)
+_SHARE = re.compile(r"\\\\([A-Za-z0-9][\w.-]{1,60})\\[\w$.-]{1,60}")
+_CODE_NAMES = frozenset({"self", "this", "cls", "super", "threading", "asyncio", "os", "module"})
+_ESCAPE = re.compile(r"u[0-9a-f]{4}|x[0-9a-f]{2}", re.IGNORECASE)
+_NO_HOSTS = ("localhost", "example", "host", "hostname", "server", "domain", "url", "proxy")
+# Loops, and what is only for documentation (RFC 5737, RFC 3849, RFC 9637).
+_HARMLESS = ("127.", "0.", "255.", "192.0.2.", "198.51.100.", "203.0.113.")
+_DOCUMENTATION = (IPv6Network("2001:db8::/32"), IPv6Network("3fff::/20"))
+_PUBLIC_NAMESERVERS = ("8.8.8.8", "8.8.4.4", "1.1.1.1", "1.0.0.1", "9.9.9.9")
+_PRODUCT = re.compile(r"(?<![\w/.])[A-Z][A-Za-z]{2,20}/\Z")  # `Chrome/120.0.6099.1` is a version
+_VERSIONS = ContextWords("version* v ver release* rev build firmware driver section §", 12, 0)
+_HOST_WORDS = ContextWords("host* server* ssh ping url connect* http* node dns machine vpn", 30, 20)
+
+
+class NetworkDetector:
+    """Addresses that are no loopback, and names of internal hosts."""
+
+    name = "network"
+
+    def find(self, text: str) -> Iterator[Finding]:
+        """Contract of `Detector`."""
+        if text.count(".") >= 3:
+            yield from self._ipv4(text)
+        if text.count(":") >= 2:
+            yield from self._ipv6(text)
+        yield from self._macs(text)
+        yield from self._hosts(text)
+
+    def _ipv4(self, text: str) -> Iterator[Finding]:
+        for match in _IPV4.finditer(text):
+            found, start = match[0], match.start()
+            before = text[max(0, start - 2) : start]
+            if before[-1:].isalnum() or before[-1:] in ("_", ".", "-"):
+                continue
+            if before[-1:] == "/" and _PRODUCT.search(text, max(0, start - 24), start):
+                continue
+            if found.startswith(_HARMLESS) or found in _PUBLIC_NAMESERVERS:
+                continue
+            valid = all(int(part) < 256 and str(int(part)) == part for part in found.split("."))
+            if valid and not _VERSIONS.before(text, start):
+                yield self._finding(Kind.IP_ADDRESS, start, match.end(), found)
+
+    def _ipv6(self, text: str) -> Iterator[Finding]:
+        for match in _ipv6_matches(text):
+            found, start = match[0], match.start()
+            # Times and ratios have colons too; an address has a letter or a gap, and is longer.
+            if len(found) < 7 or text[max(0, start - 1) : start].isalnum():
+                continue
+            if "::" not in found and not any(map(str.isalpha, found)):
+                continue
+            try:
+                address = IPv6Address(found)
+            except AddressValueError:
+                continue
+            mapped = address.ipv4_mapped
+            if mapped is not None and mapped.is_loopback:
+                continue
+            if any(address in network for network in _DOCUMENTATION):
+                continue
+            if not address.is_loopback and not address.is_unspecified:
+                yield self._finding(Kind.IP_ADDRESS, start, match.end(), str(address))
+
+    def _macs(self, text: str) -> Iterator[Finding]:
+        lower = lowered(text)
+        dotted = _DOTTED_MAC.finditer(text) if any(map(lower.__contains__, _MAC_WORDS)) else ()
+        pairs = _MAC.finditer(text) if _IN_MAC.search(text) else ()
+        for match in itertools.chain(pairs, dotted):
+            before = text[max(0, match.start() - 1) : match.start()]
+            plain = "".join(filter(str.isalnum, match[0])).lower()
+            if before.isalnum() or before in (":", "-", ".") or len(set(plain)) == 1:
+                continue
+            yield self._finding(Kind.MAC_ADDRESS, *match.span(), plain)
+
+    def _hosts(self, text: str) -> Iterator[Finding]:
+        words = _words_with_endings(text) if any(map(text.__contains__, _ENDINGS)) else ()
+        for begin, stop in words:
+            for match in _HOST.finditer(text, begin, stop):
+                if self._is_host(text, match):
+                    yield self._finding(Kind.INTERNAL_HOST, *match.span(), match[0].lower())
+            for match in _OWN_HOST.finditer(text, begin, stop):
+                if not text[max(0, match.start() - 1) : match.start()].isalnum():
+                    yield self._finding(Kind.INTERNAL_HOST, *match.span(), match[0].lower())
+        if any(end in text for end in _RENTED_ENDS) and any(one in text for one in _RENTED):
+            for match in _RENTED_HOST.finditer(text):
+                if match[1].lower().removesuffix("-") not in _NOBODYS:
+                    yield self._finding(Kind.INTERNAL_HOST, *match.span(), match[0].lower())
+        if "://" in text:
+            for match in _ONE_LABEL.finditer(text):
+                if match[1].lower() not in _NO_HOSTS:
+                    yield self._finding(Kind.INTERNAL_HOST, *match.span(1), match[1].lower())
+        if "\\\\" in text:
+            for match in _SHARE.finditer(text):
+                if match[1].lower() not in _NO_HOSTS and not _ESCAPE.match(match[1]):
+                    yield self._finding(Kind.INTERNAL_HOST, *match.span(1), match[1].lower())
+
+    def _is_host(self, text: str, match: re.Match[str]) -> bool:
+        before = text[max(0, match.start() - 1) : match.start()]
+        if before.isalnum() or before in ("_", ".", "$", "-"):
+            return False
+        if match[0].lower().partition(".")[0] in _CODE_NAMES:
+            return False
+        if match[1] is None:
+            return True
+        # `threading.local` is code, and `printer-2.local` a machine.
+        name = match[0].rpartition("." + match[1])[0]
+        if before in ("/", "@") or any(c.isdigit() or c == "-" for c in name):
+            return True
+        return _HOST_WORDS.near(text, match.start(), match.end())
+
+    def _finding(self, kind: Kind, start: int, end: int, value: str) -> Finding:
+        return Finding(kind=kind, start=start, end=end, value=value, detector=self.name)
+
+
+_ENDINGS = (
+    ".local", ".internal", ".private", ".home", ".intra", ".corp", ".lan", "intranet", "internal.",
+    "corp.", "vpn.", "sso.", "ldap.", "staging.", "bastion.", "jumphost.", ".int.",
+)  # fmt: skip
+
+
+def _words_with_endings(text: str) -> list[Span]:
+    """The words between spaces that have the name of an own network in any case."""
+    lower = lowered(text)
+    spans: set[Span] = set()
+    for ending in _ENDINGS:
+        place = lower.find(ending)
+        while place >= 0:
+            begin, stop = place, place + len(ending)
+            while begin and not text[begin - 1].isspace():
+                begin -= 1
+            while stop < len(text) and not text[stop].isspace():
+                stop += 1
+            spans.add((begin, stop))
+            place = lower.find(ending, stop)
+    return sorted(spans)
+
+
+def _ipv6_matches(text: str) -> Iterator[re.Match[str]]:
+    """Matches of `_IPV6`, which have up to four digits before the first of two near colons."""
+    colons = [match.start() for match in _COLON.finditer(text)]
+    done = 0
+    for colon, behind in itertools.pairwise(colons):
+        if colon < done or behind - colon > 5:
+            continue
+        start = colon
+        while start > max(done, colon - 4) and text[start - 1] in _HEX_DIGITS:
+            start -= 1
+        match = _IPV6.match(text, start)
+        if match is not None:
+            done = match.end()
+            yield match

@@ -1,0 +1,187 @@
+"""Payment cards: lengths and first digits of the issuers, and the check digit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ...text_analysis.checksums import luhn
+from ...text_analysis.text_index import digits_together
+from ..context_words import ContextWords, Phrases
+from ..finding import Finding, Kind
+
+_RUN = re.compile(r"[0-9]++(?:[ .\-–/_]{1,2}[0-9]++){0,23}+")
+_GROUP = re.compile(r"[0-9]+")
+# First digits, low and high, with the lengths that the issuer gives (ISO/IEC 7812 registries).
+_ISSUERS: tuple[tuple[str, str, frozenset[int]], ...] = (
+    ("4", "4", frozenset({16, 19})),  # Visa
+    ("51", "55", frozenset({16})),  # Mastercard
+    ("2221", "2720", frozenset({16})),
+    ("34", "34", frozenset({15})),  # American Express
+    ("37", "37", frozenset({15})),
+    ("300", "305", frozenset({14, 16, 19})),  # Diners Club
+    ("3095", "3095", frozenset({14, 16, 19})),
+    ("36", "36", frozenset({14, 16, 19})),
+    ("38", "39", frozenset({14, 16, 19})),
+    ("6011", "6011", frozenset({16, 17, 18, 19})),  # Discover
+    ("644", "659", frozenset({16, 17, 18, 19})),
+    ("35", "35", frozenset({16, 17, 18, 19})),  # JCB, and what may come
+    ("1800", "1800", frozenset({15})),
+    ("2131", "2131", frozenset({15})),
+    ("62", "62", frozenset({16, 17, 18, 19})),  # UnionPay
+    ("81", "82", frozenset({16, 17, 18, 19})),  # and RuPay
+    ("2200", "2204", frozenset({16, 17, 18, 19})),  # Mir
+    ("508", "508", frozenset({16})),  # RuPay
+    ("60", "60", frozenset({16})),
+    ("636297", "636297", frozenset({16})),  # Elo
+    ("636368", "636368", frozenset({16})),
+    ("9792", "9792", frozenset({16})),  # Troy
+    ("5019", "5019", frozenset({16})),  # Dankort
+    ("5060", "5061", frozenset({16, 18, 19})),  # Verve
+    ("5078", "5079", frozenset({16, 18, 19})),
+    ("5067", "5067", frozenset({16})),  # Elo
+    ("8600", "8600", frozenset({16})),  # Uzcard
+    ("9860", "9860", frozenset({16})),  # Humo
+    ("9704", "9704", frozenset({16, 19})),  # Napas
+)
+# Maestro has nearly every length, and old Visa cards had 13: only where words say so.
+_RARE_ISSUERS = re.compile(r"4|5[06-9]|6|1|2014|2149")
+_FOURS = (4, 4, 4, 4)  # so clearly a card that any issuer will do
+_GROUPINGS = frozenset(
+    {(4, 4, 4, 4), (4, 6, 5), (4, 6, 4), (4, 4, 4, 4, 3), (6, 13), (8, 8), (4, 4, 4, 4, 2)}
+    | {(4, 4, 4, 4, 1), (4, 4, 4, 1), (4, 4, 5), (4, 12), (4, 4, 4, 3), (4, 4, 4, 2), (6, 10)}
+)
+_CARD_WORDS = ContextWords(
+    "card* visa mastercard amex maestro diners discover jcb unionpay kreditkarte* karte* "
+    "kartennummer* carte* tarjeta* cartão cartao carta* kaart* karta* kort* luottokort* "
+    "kart карт* 卡 カード 카드 cc ccn pan credit debit kredit* kartu kartı* kad कार्ड بطاق* כרטיס* "
+    "บัตร κάρτα* thẻ bancontact girocard ec-karte card* karty kartę kártya* kortti* karte*",
+    before=60,
+    after=40,
+)
+_CODE_WORDS = Phrases((
+    "cvv", "cvc", "cvn", "cvv2", "cvc2", "cid", "security code", "card code", "prüfziffer",
+    "prüfnummer", "sicherheitscode", "kartenprüfnummer", "cryptogramme", "código de seguridad",
+    "código de segurança", "codice di sicurezza", "security_code", "beveiligingscode",
+))  # fmt: skip
+# These are words of many other things, but not behind the number of a card.
+_SOFT_CODE_WORDS = Phrases((
+    "crypto", "on the back", "three digits", "last three", "back digits", "dos de la carte", "code",
+    "au dos", "rückseite", "prüfnr", "al reverso", "código", "codice", "no verso", "achterkant",
+    "kod", "код", "背面", "コード", "코드", "校验码", "安全码", "secure code", "sec",
+), whole=True)  # fmt: skip
+_NEAR_A_CARD = 120
+_NO_SPACES = 0x0E00  # Thai, Chinese, Japanese, Korean and their neighbours
+_LEAST_DIGITS, _FEW = 12, 6
+_CODE = re.compile(
+    r"2?(?: (?:code|is|number|ist|est|es|è|é|number is|code "
+    r"is))?[\s:=#\"'()-]{1,6}([0-9]{3,4})(?![0-9])"
+)
+
+
+class CardDetector:
+    """Card numbers in any grouping that cards have, and the security code beside its name."""
+
+    name = "cards"
+
+    def find(self, text: str) -> Iterator[Finding]:
+        """Contract of `Detector`."""
+        runs = _RUN.finditer(text) if digits_together(text) >= _LEAST_DIGITS else ()
+        last: list[int] = []
+        for run in runs:
+            if run.end() - run.start() >= 13 and _stands_alone(text, run.start(), run.end()):
+                for card in self._in_run(text, run.start(), run[0]):
+                    last.append(card.end)
+                    yield card
+        if last:
+            yield from self._soft_codes(text, last)
+        for end in _CODE_WORDS.ends(text):
+            match = _CODE.match(text, end)
+            if match is not None:
+                yield self._finding(match.start(1), match.end(1), match[1])
+
+    def _soft_codes(self, text: str, cards: list[int]) -> Iterator[Finding]:
+        for end in _SOFT_CODE_WORDS.ends(text):
+            match = _CODE.match(text, end)
+            if match and any(0 < end - card <= _NEAR_A_CARD for card in cards):
+                yield self._finding(match.start(1), match.end(1), match[1])
+
+    def _in_run(self, text: str, at: int, run: str) -> Iterator[Finding]:
+        """The cards in a row of groups of digits."""
+        groups = list(_GROUP.finditer(run))
+        # One look around a whole row, since a table has many numbers and no words.
+        said = len(groups) < _FEW or _CARD_WORDS.around(text, at, at + len(run))
+        left = sum(map(str.isdigit, run))
+        first = 0
+        while left >= _LEAST_DIGITS:
+            last = _card_from(text, at, groups, first, said)
+            if last is None:
+                left -= len(groups[first][0])
+                first += 1
+                continue
+            start, end = groups[first].start(), groups[last].end()
+            yield self._finding(at + start, at + end, _digits(groups[first : last + 1]))
+            left -= sum(len(group[0]) for group in groups[first : last + 1])
+            first = last + 1
+
+    def _finding(self, start: int, end: int, value: str) -> Finding:
+        return Finding(kind=Kind.CARD, start=start, end=end, value=value, detector=self.name)
+
+
+def is_card(digits: str) -> bool:
+    """Whether an issuer gives such numbers, and the check digit is right."""
+    if len(set(digits)) < 2:
+        return False
+    size = len(digits)
+    return any(
+        low <= digits[: len(low)] <= high and size in sizes for low, high, sizes in _ISSUERS
+    ) and luhn(digits)
+
+
+def _card_from(
+    text: str, at: int, groups: list[re.Match[str]], first: int, said: bool
+) -> int | None:
+    """The last group of a card that begins with this one; None for no card.
+
+    Where words have `said` nothing, only the groups that cards have are looked at.
+    """
+    digits = ""
+    longest = None
+    for last in range(first, min(len(groups), first + 19)):
+        digits += groups[last][0]
+        if len(digits) > 19:
+            break
+        if len(digits) < _LEAST_DIGITS:
+            continue
+        sizes = tuple([len(group[0]) for group in groups[first : last + 1]])
+        alone = first == 0 and last == len(groups) - 1
+        usual = len(sizes) == 1 or sizes in _GROUPINGS or (alone and max(sizes) <= 5)
+        if not (usual or said) or not luhn(digits) or len(set(digits)) < 2:
+            continue
+        if (usual and is_card(digits)) or sizes == _FOURS:
+            longest = last
+            continue
+        if not _RARE_ISSUERS.match(digits) and not is_card(digits):
+            continue
+        if _CARD_WORDS.near(text, at + groups[first].start(), at + groups[last].end()):
+            longest = last
+    return longest
+
+
+def _digits(groups: list[re.Match[str]]) -> str:
+    return "".join(group[0] for group in groups)
+
+
+def _stands_alone(text: str, start: int, end: int) -> bool:
+    """Whether it is no piece of a word, of a hexadecimal number or of a fraction."""
+    before, behind = text[max(0, start - 2) : start], text[end : end + 2]
+    if before and (_is_of_a_word(before[-1]) or before[-1] in "_+"):
+        return False
+    if behind and (_is_of_a_word(behind[0]) or behind[0] == "_"):
+        return False
+    return not (len(before) == 2 and before[1] in ".," and before[0].isdigit())
+
+
+def _is_of_a_word(letter: str) -> bool:
+    """Whether a number beside it is a piece of its word; scripts without spaces have none."""
+    return letter.isalnum() and ord(letter) < _NO_SPACES

@@ -1,0 +1,175 @@
+"""Telephone numbers of all countries; `phonenumbers` judges what shape and words do not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ...text_analysis.checksums import isbn
+from ...text_analysis.text_index import digits_together
+from ..context_words import ContextWords
+from ..finding import Finding, Kind
+
+_CANDIDATE = re.compile(
+    r"[+(]?[0-9](?:[ .\-/–()\u00a0]{0,3}[0-9]){5,18}+(?:[ ,]{0,2}(?:x|ext\.?|#)[ "
+    r".]{0,2}[0-9]{1,6})?"
+)
+_LEAST = 6
+_NORTH_AMERICA = re.compile(
+    r"(?:\+?1[ .-]?)?(?:\([2-9]\d\d\)[ .-]?\d{3}[ .-]?\d{4}|[2-9]\d\d([.-])\d{3}\1\d{4})"
+    r"(?:[ ,]{0,2}(?:x|ext\.?|#)[ .]{0,2}\d{1,6})?"
+)
+_TRUNK = re.compile(r"\(?0[1-9]\d{0,4}\)?(?:[ ./–-]{1,3}\d{2,8}){1,5}")
+_DATE = re.compile(r"(?:\d{1,2}|\d{4})([./-])\d{1,2}\1(?:\d{4}|\d{1,2})|(?:19|20)\d\d([./-])\d\d")
+_EXTENSION = re.compile(r"[xe#]")
+_IN_NUMBERS = frozenset("0123456789+").__contains__
+_DOTTED = re.compile(r"[0-9]+\.[0-9]+|[0-9]{1,3}(?:\.[0-9]{1,3}){3}")
+_WORDS = ContextWords(
+    "phone* telephone* tel tél telefon* teléfono* téléphone* telefono* telefone* mobile* mobil "
+    "móvil* mobiltelefon* handy* cell cellphone cellular cellulare* celular* call calling "
+    "callback ring dial sms text_me text_us fax* whatsapp signal viber telegram wechat "
+    "kontakt* rufnummer* anrufen anrufe erreichbar* ruf durchwahl hotline reach portable "
+    "appel* joindre joignable llam* llám* contact* chiama* ligar ligue bel bellen gsm tlf "
+    "tfn puhelin* puh voicemail phone_number 电话* 手机* 電話* 携帯* 전화* 휴대* тел "
+    "телефон* звон* τηλέφωνο* téléphon* zadzwoń komórk* soita ringa ringe my_number "
+    "cel zap zapzap جوال* هاتف* موبايل رقمي мій_номер мой_номер моб* rappel* fono fone no_hp "
+    "nomor_hp nomor_wa "
+    "sđt điện_thoại เบอร์ โทร טלפון נייד मोबाइल फोन nr_tel matkapuhelin* mobiili* mobitel* "
+    "meine_nummer mon_numéro mi_número mio_numero number_changed new_number номер_телефона",
+    before=44,
+    after=16,
+)
+_OTHER_WORDS = ContextWords(
+    "order invoice isbn issn tracking serial sku version build bestell* rechnung* ticket po ref "
+    "case lot batch part article artikel* commit page pages seite lines rows tokens bytes ms steps "
+    "account acct konto* iban card karte passport ssn tax ean gtin upc barcode",
+    before=18,
+    after=0,
+)
+# Where a number begins with 0, these write it in groups; tried in this order.
+_TRUNK_COUNTRIES = (
+    "DE",
+    "GB",
+    "FR",
+    "IT",
+    "NL",
+    "AT",
+    "CH",
+    "BE",
+    "AU",
+    "SE",
+    "JP",
+    "IN",
+    "ZA",
+    "TR",
+)
+
+
+class PhoneDetector:
+    """Numbers with a country's code, in a country's own grouping, or beside words for "
+    "telephones."""
+
+    name = "phones"
+
+    def find(self, text: str) -> Iterator[Finding]:
+        """Contract of `Detector`."""
+        if digits_together(text) < _LEAST:
+            return
+        for match in _CANDIDATE.finditer(text):
+            raw = match[0]
+            digits = sum(map(str.isdigit, raw))
+            if digits < _LEAST or not _stands_alone(text, match.start(), match.end()):
+                continue
+            length = self._length(text, match.start(), raw, digits)
+            if length:
+                end = match.start() + length
+                value = _plain(raw[:length])
+                yield Finding(
+                    kind=Kind.PHONE,
+                    start=match.start(),
+                    end=end,
+                    value=value,
+                    detector=self.name,
+                )
+
+    def _said(self, text: str, start: int, raw: str) -> bool:
+        return _WORDS.near(text, start, start + len(raw))
+
+    def _length(self, text: str, start: int, raw: str, digits: int) -> int:
+        """How much of the candidate is a telephone number; 0 for nothing of it."""
+        plain = _plain(raw)
+        if raw.startswith(("+", "(+")) or (raw.startswith("00") and digits >= 10):
+            other = raw[0] == "0" and _OTHER_WORDS.before(text, start)
+            length = 0 if other else _international(raw)
+            if length or raw[0] != "0":
+                return length or (
+                    len(raw) if 8 <= digits <= 15 and self._said(text, start, raw) else 0
+                )
+        if raw[0] == "(" and ")" not in raw:
+            return 0
+        if _DOTTED.fullmatch(raw):
+            return 0
+        if _DATE.fullmatch(raw) or digits > 15 or (len(plain) == 13 and isbn(plain)):
+            return 0
+        likely = _NORTH_AMERICA.fullmatch(raw) or (
+            (digits >= 7 or len(plain) < len(raw)) and _WORDS.near(text, start, start + len(raw))
+        )
+        if not likely:
+            likely = _TRUNK.fullmatch(raw) and 9 <= digits <= 13 and _valid_somewhere(raw)
+        if likely and not _OTHER_WORDS.before(text, start):
+            return len(raw)
+        return 0
+
+
+def _international(raw: str) -> int:
+    """As many groups of digits as make a number that its country has room for."""
+    import phonenumbers
+
+    number = raw
+    while number:
+        plain = _plain(number)
+        plain = "+" + plain.lstrip("+").removeprefix("00" if plain.startswith("00") else "")
+        try:
+            if 7 <= len(plain) - 1 <= 15 and phonenumbers.is_possible_number(
+                phonenumbers.parse(plain, None)
+            ):
+                return len(number)
+        except phonenumbers.NumberParseException:
+            return 0
+        place = max(number.rfind(gap) for gap in " .-/–(x\u00a0")
+        number = number[:place].rstrip(" .-/–(),") if place > 0 else ""
+    return 0
+
+
+def _valid_somewhere(raw: str) -> bool:
+    import phonenumbers
+
+    for country in _TRUNK_COUNTRIES:
+        try:
+            if phonenumbers.is_valid_number(phonenumbers.parse(raw, country)):
+                return True
+        except phonenumbers.NumberParseException:
+            continue
+    return False
+
+
+def _plain(raw: str) -> str:
+    extension = _EXTENSION.search(raw)
+    return "".join(filter(_IN_NUMBERS, raw if extension is None else raw[: extension.start()]))
+
+
+def _stands_alone(text: str, start: int, end: int) -> bool:
+    before, behind = text[max(0, start - 2) : start], text[end : end + 2]
+    if (
+        before[-1:].isalnum()
+        or before[-1:] in ("_", "$", "€", "£", "#")
+        or behind[:1] in ("_", "%")
+    ):
+        return False
+    if behind[:1].isalpha() and behind[:1].isascii():
+        return False
+    # A comma before or behind a number with its country's code parts the columns of a table.
+    joined = (".", "-", "/", ":") if text[start] == "+" else (".", ",", "-", "/", ":")
+    if len(before) == 2 and before[1] in joined and before[0].isdigit():
+        return False
+    return not (len(behind) == 2 and behind[0] in joined and behind[1].isdigit())

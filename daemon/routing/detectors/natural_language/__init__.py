@@ -1,0 +1,1 @@
+"""Detectors of names, places, organisations and private topics in prose."""

@@ -1,0 +1,76 @@
+"""Who and where: people, streets, places and firms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+
+from ..finding import Finding, Kind
+from .annotated_text import Reader, Reading
+from .gazetteer import PLACE, fold
+from .organisations import find_organisations, find_strangers
+from .person_names import PeopleFinder
+from .street_addresses import find_addresses
+
+_LONGEST_PLACE = 3
+
+
+class NameDetector:
+    """Finds people, street addresses, places and organisations; reads its table when first asked.
+
+    People of a story or a word problem are not reported, nor are public figures.
+    """
+
+    name = "names"
+    whole_text = True
+
+    def __init__(self, reader: Reader | None = None) -> None:
+        self._reader = reader or Reader()
+
+    def find(self, text: str) -> Iterator[Finding]:
+        """Persons, then addresses, organisations and places, each in the text's order."""
+        reading = self._reader.read(text)
+        if not reading.setting.code:
+            yield from self._people.find(reading)
+        yield from find_addresses(reading, self.name)
+        if reading.setting.own or not reading.setting.exercise:
+            yield from find_organisations(reading, self.name)
+            if not reading.setting.code and reading.language == "en":
+                yield from find_strangers(reading, self._reader.tables.gazetteer, self.name)
+        if not reading.setting.made_up:
+            yield from self._places(reading)
+
+    def _places(self, reading: Reading) -> Iterator[Finding]:
+        """Capitalised places that are nothing else, the longest first."""
+        text, flags, words = reading.text, reading.flags, reading.words
+        starts, ends = reading.starts, reading.ends
+        phrases: list[tuple[int, int]] = []
+        for index in flags:
+            for length in range(_LONGEST_PLACE, 1, -1):
+                if index + length - 1 in flags:
+                    phrases.append((index, length))
+        names = [
+            fold(" ".join(text[starts[at] : ends[at + length - 1]].split()))
+            for at, length in phrases
+        ]
+        known = self._reader.tables.gazetteer.flags(names)
+        spans = [span for span, found in zip(phrases, known, strict=True) if found & PLACE]
+        spans += [(at, 1) for at, found in flags.items() if found == PLACE and len(words[at]) > 2]
+        taken = -1
+        for at, length in sorted(spans, key=lambda span: (span[0], -span[1])):
+            if at <= taken:
+                continue
+            taken = at + length - 1
+            start, end = starts[at], ends[taken]
+            yield Finding(
+                kind=Kind.PLACE,
+                start=start,
+                end=end,
+                value=text[start:end],
+                detector=self.name,
+                certainty=0.6,
+            )
+
+    @cached_property
+    def _people(self) -> PeopleFinder:
+        return PeopleFinder.shipped()

@@ -1,0 +1,129 @@
+"""Firms and employers: by legal form, by where people work, by a strange word beside "company"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ..finding import Finding, Kind
+from .annotated_text import Reading
+from .gazetteer import Gazetteer, fold
+from .word_table import matching, members
+from .word_tokens import phrase_set, word_set
+
+_PIECE = r"[A-ZÄÖÜÉ][\w&'’.-]{0,24}"
+_NAME = rf"{_PIECE}(?: (?:(?:&|and|und|et|y|of|de|für|von) )?{_PIECE}){{0,4}}"
+_LEGAL = re.compile(
+    rf"\b({_NAME}),? (?:Inc|LLC|L\.L\.C|Ltd|Limited|PLC|plc|LLP|Corp|Corporation|GmbH|gGmbH|AG|KG|"
+    r"OHG|UG|SE|e\.V|S\.A|SA|SARL|S\.A\.R\.L|SAS|S\.L|SL|S\.r\.l|SRL|SpA|B\.V|BV|NV|Pty|Oy|AB|ApS|"
+    r"A/S|Kft|Ltda|Lda|Co\. KG|Pvt|Sdn Bhd|Holdings|Solicitors|Associates)\b\.?"
+)
+_EMPLOYER = re.compile(
+    r"\b(?:i work (?:at|for)|my (?:company|employer|client|firm|school|clinic|hospital),?(?: is)?|"
+    r"works (?:at|for)|working (?:at|for)|employed (?:at|by)|on behalf of|here at|team at|"
+    r"position (?:\w+ ){0,4}at|job at|role (?:\w+ ){0,4}at|application to|joined|"
+    r"(?:ich )?arbeite (?:bei|für)|angestellt bei|stelle bei|meine firma|mein arbeitgeber|"
+    r"je travaille (?:chez|pour)|employée? (?:chez|par)|poste chez|"
+    r"trabajo (?:en|para)|empleado (?:en|de)|puesto en) "
+    r"(?:the |der |die |l[ae] |el )?"
+    rf"((?-i:{_NAME}))",
+    re.IGNORECASE,
+)
+_WELL_KNOWN = phrase_set(
+    "adobe;airbus;alphabet;amazon;amd;anthropic;apple;asml;bayer;bmw;boeing;cisco;coca-cola;"
+    "deepmind;disney;ebay;exxon;facebook;ford;general electric;general motors;gitlab;github;"
+    "goldman sachs;google;honda;hp;huawei;hugging face;ibm;ikea;intel;jpmorgan;lego;linkedin;"
+    "lockheed martin;mcdonald's;mercedes;meta;microsoft;mozilla;nasa;nestlé;netflix;nike;"
+    "nintendo;nokia;novartis;nvidia;openai;oracle;paypal;pepsi;pepsico;pfizer;porsche;"
+    "qualcomm;red hat;roche;salesforce;samsung;sap;shell;siemens;sony;spacex;spotify;"
+    "starbucks;tencent;tesla;toyota;twitter;uber;unilever;visa;volkswagen;volvo;walmart;"
+    "wikipedia;x;yahoo;youtube;zoom;toys r us;enron;lehman brothers;theranos;standard oil;"
+    "east india;acme;contoso;foo;example;python;java;javascript;rust;linux;postgres;"
+    "kubernetes;docker;react;whatsapp;telegram;discord;slack;reddit;instagram;tiktok;aws;azure;"
+    "bitcoin;ethereum;fintech;biotech;saas;b2b;b2c;csv;json;regex;fmcg;ngo;uk;us;usa;eu;it;hr"
+)
+_KINDS = word_set(
+    "company corporation startup brand university college hospital group hotel boutique"
+)
+_IS_KIND = members(_KINDS, folded=True)
+_NAMING = word_set("called named is")
+_STRANGE = 4
+"""Letters of a name: shorter words that no list has are abbreviations, and variables of sums."""
+
+
+# A word, or a piece of one, of every match of `_LEGAL`.
+_LEGAL_FORMS = word_set(
+    "Inc LLC Ltd Limited PLC plc LLP Corp Corporation GmbH gGmbH AG KG OHG UG SE SA SARL SAS SL "
+    "SRL SpA BV NV Pty Oy AB ApS Kft Ltda Lda Pvt Sdn Holdings Solicitors Associates"
+)
+_DOTTED_FORMS = ("L.L.C", "e.V", "S.A", "S.L", "S.r.l", "B.V", "A/S")
+_IN_WORDS = re.compile(r"['’-]")
+_IS_LEGAL_FORM = matching(lambda word: not _LEGAL_FORMS.isdisjoint(_IN_WORDS.split(word)))
+# How the phrases of `_EMPLOYER` begin.
+_EMPLOYMENT = members(word_set(
+    "i my works working employed on here team position job role application joined ich arbeite "
+    "angestellt stelle meine mein je employé employée poste trabajo empleado puesto"
+))  # fmt: skip
+
+
+def find_organisations(reading: Reading, detector: str) -> Iterator[Finding]:
+    """Each firm once; those that everybody knows only where somebody works there."""
+    seen: set[str] = set()
+    for match, certainty in _matches(reading):
+        name = match[1].rstrip(".,'’")
+        key = name.casefold()
+        if key in seen or (match.re is _LEGAL and key in _WELL_KNOWN):
+            continue
+        seen.add(key)
+        yield Finding(
+            kind=Kind.ORGANISATION,
+            start=match.start(1),
+            end=match.start(1) + len(name),
+            value=name,
+            detector=detector,
+            certainty=certainty,
+        )
+
+
+def _matches(reading: Reading) -> Iterator[tuple[re.Match[str], float]]:
+    """Where a pattern matches; they are slow, so only where there is a sign of it."""
+    text = reading.text
+    if reading.has(_IS_LEGAL_FORM) or any(map(text.__contains__, _DOTTED_FORMS)):
+        yield from ((match, 0.85) for match in _LEGAL.finditer(text))
+    for at in reading.where(_EMPLOYMENT):
+        if match := _EMPLOYER.match(text, reading.starts[at]):
+            yield match, 0.7
+
+
+def find_strangers(reading: Reading, gazetteer: Gazetteer, detector: str) -> Iterator[Finding]:
+    """In English, words that no list has beside "company", "university" and the like."""
+    folded = reading.folded
+    beside = [
+        at + step
+        for at in reading.where(_IS_KIND)
+        for step in (-1, 1, 2)
+        if _is_beside(reading, at, step)
+    ]
+    flags = gazetteer.flags([fold(folded[at]) for at in beside])
+    for at in sorted({at for at, flag in zip(beside, flags, strict=True) if not flag}):
+        name = reading.words[at]
+        yield Finding(
+            kind=Kind.ORGANISATION,
+            start=reading.starts[at],
+            end=reading.ends[at],
+            value=name,
+            detector=detector,
+            certainty=0.6,
+        )
+
+
+def _is_beside(reading: Reading, at: int, step: int) -> bool:
+    """Whether the word so many steps from the kind of firm with this number may be its name."""
+    folded, other = reading.folded, at + step
+    if not 0 <= other < len(folded) or (step == 2 and folded[at + 1] not in _NAMING):
+        return False
+    name = folded[other]
+    before = min(at, other)
+    if reading.text[reading.ends[before] : reading.starts[before + 1]] != " ":
+        return False
+    return len(name) >= _STRANGE and name.isalpha() and name not in _WELL_KNOWN

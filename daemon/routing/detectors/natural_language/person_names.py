@@ -1,0 +1,179 @@
+"""Persons: by how they are introduced, addressed or signed, and by given names with surnames."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ..data_files import shipped
+from ..finding import Finding, Kind
+from .annotated_text import Reading
+from .gazetteer import FIRST, LAST, PLACE, WORD, fold
+from .person_introductions import INTRODUCING, introduction
+from .word_tokens import word_set
+
+_BIOGRAPHY = word_set(
+    "biography famous wikipedia nobel president philosopher composer painter inventor actor "
+    "actress theorem novel philosoph philosophe filósofo biographie biografie biografía"
+)
+_WHO = re.compile(
+    r"who (?:is|was|were)\b|wer (?:ist|war)\b|qui (?:est|était)\b|quién (?:es|fue|era)\b|"
+    r"(?:author of|written|novel|song|directed|quotes?) by",
+    re.IGNORECASE,
+)
+_NOBODY = word_set(
+    "sir madam sirs team all everyone everybody folks hiring manager recruiter there world "
+    "chatgpt claude assistant gpt bard siri alexa copilot gemini ai friend friends customer "
+    "customers colleagues reader students diary santa god lord damen herren herr frau madame "
+    "monsieur tous todos equipo mundo welt leute zusammen editor committee parents support"
+)
+_PARTICLES = word_set("van von de der den del da di la le bin ibn al el zu dos du")
+_INITIALS = re.compile(r"[A-Z]$")
+_ENOUGH = 3
+
+
+class PeopleFinder:
+    """Finds persons that are not public figures."""
+
+    def __init__(self, public: frozenset[str]) -> None:
+        self._public = public
+        self._surnames = frozenset(name.rsplit(" ", 1)[-1] for name in public)
+
+    @classmethod
+    def shipped(cls) -> PeopleFinder:
+        """With the public figures that come with ingle, real and invented."""
+        lines = shipped("public_figures.txt").decode().splitlines()
+        return cls(frozenset(fold(line) for line in lines if line and not line.startswith("#")))
+
+    def find(self, reading: Reading) -> Iterator[Finding]:
+        """Each person with the surest sign of them."""
+        text, setting = reading.text, reading.setting
+        if setting.made_up:
+            return
+        found: dict[tuple[int, int], float] = {}
+        small = reading.small
+        for index in [at for at in reading.flags if at and small[at - 1] in INTRODUCING]:
+            certainty, alone = introduction(reading, index)
+            end = _named(reading, index, alone) if certainty else None
+            if end is not None:
+                found[reading.starts[index], end] = certainty
+        biography = setting.own == 0 and (
+            _WHO.search(text[:500]) is not None or not _BIOGRAPHY.isdisjoint(reading.small[:100])
+        )
+        if not biography:
+            for span in _sequences(reading):
+                found[span] = max(found.get(span, 0), 0.7)
+            if setting.own:
+                for index in _given_names(reading):
+                    whole = fold(" ".join(reading.words[index : index + 2]))
+                    if whole not in self._public:
+                        found.setdefault((reading.starts[index], reading.ends[index]), 0.5)
+        taken = 0
+        for (start, end), certainty in sorted(
+            found.items(), key=lambda one: (one[0][0], -one[0][1])
+        ):
+            if start >= taken and not self._is_public(text[start:end]):
+                taken = end
+                yield Finding(
+                    kind=Kind.PERSON,
+                    start=start,
+                    end=end,
+                    value=" ".join(text[start:end].split()),
+                    detector="names",
+                    certainty=certainty,
+                )
+
+    def _is_public(self, name: str) -> bool:
+        """Whether everybody knows the name: a whole one, or a surname alone."""
+        folded = fold(" ".join(name.replace(".", "").split()))
+        words = folded.split()
+        return (
+            (len(words) == 1 and folded in self._surnames)
+            or folded in self._public
+            or " ".join(words[-2:]) in self._public
+        )
+
+
+def _named(reading: Reading, index: int, alone: bool) -> int | None:
+    """Where the name that something introduces ends; None if it is no name."""
+    end, strength = None, 0
+    first = index
+    while index < min(len(reading.words), first + 5):
+        word = reading.words[index]
+        if index > first and _gap(reading, index) not in (" ", ". "):
+            break
+        if word[0].isupper():
+            flag = reading.flags[index]
+            if word.casefold() in _NOBODY or _is_plain(flag, alone):
+                break
+            end = reading.ends[index]
+            strength += 2 if flag & (FIRST | LAST) else 1
+        elif word not in _PARTICLES:
+            break
+        index += 1
+    return end if alone or strength >= 2 else None
+
+
+def _gap(reading: Reading, index: int) -> str:
+    """What stands between the word and the one before it."""
+    return reading.text[reading.ends[index - 1] : reading.starts[index]]
+
+
+def _sequences(reading: Reading) -> Iterator[tuple[int, int]]:
+    """Given name and surname next to one another, with initials and particles between."""
+    words, flags = reading.words, reading.flags
+    followed = [
+        at for at in flags if at + 1 in flags or not _PARTICLES.isdisjoint(words[at + 1 : at + 2])
+    ]
+    for index in followed:
+        after = _next_name(reading, index)
+        if after is None:
+            continue
+        first, last = words[index], words[after]
+        if min(len(first), len(last)) < 2 or first.isupper() != last.isupper():
+            continue
+        straight = _strength(flags[index], FIRST) + _strength(flags[after], LAST)
+        turned = _strength(flags[index], LAST) + _strength(flags[after], FIRST)
+        start, end = reading.starts[index], reading.ends[after]
+        if max(straight, turned - 1) >= _ENOUGH and "\n" not in reading.text[start:end]:
+            yield start, end
+
+
+def _is_plain(flag: int, alone: bool) -> bool:
+    """An ordinary word, which is part of a name only where it is a name too."""
+    names = FIRST | (LAST if alone else 0)
+    return bool(flag & WORD) and not flag & names
+
+
+def _strength(flag: int, wanted: int) -> int:
+    if flag & PLACE and not flag & wanted:
+        return -1
+    if flag & wanted:
+        return 1 if flag & WORD else 2
+    return 0 if flag & WORD else 1
+
+
+def _next_name(reading: Reading, index: int) -> int | None:
+    """The word that may be the surname after this one: the next but initials and particles."""
+    words = reading.words
+    for after in range(index + 1, min(len(words), index + 4)):
+        word = words[after]
+        if after not in reading.flags and word not in _PARTICLES:
+            return None
+        between = _gap(reading, after)
+        if between != " " and (between != ". " or not _INITIALS.match(words[after - 1])):
+            return None
+        if word[0].isupper() and len(word) > 1:
+            return after
+        if word not in _PARTICLES and not _INITIALS.match(word):
+            return None
+    return None
+
+
+def _given_names(reading: Reading) -> Iterator[int]:
+    """The numbers of given names that are nothing else, alone."""
+    others = WORD | PLACE
+    for index, flag in reading.flags.items():
+        word = reading.words[index]
+        if flag & FIRST and not flag & others and len(word) > 2 and not word.isupper():
+            yield index

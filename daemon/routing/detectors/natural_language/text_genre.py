@@ -1,0 +1,94 @@
+"""What a text is written as: an exercise, fiction, or something of somebody's own life."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+
+from .word_table import Column, members
+from .word_tokens import phrase_set, word_set
+
+_HEAD = 100
+_EXERCISE = 1500
+
+# First person beyond the "I want" of any request: what is possessed, what somebody is.
+_OWN = members(word_set(
+    "my our mine ours i'm i've we're we've mein meine meinem meinen meiner meines unser "
+    "unsere unserem unseren unserer mon mes notre nos j'ai j'étais mi mis nuestro nuestra "
+    "nuestros soy estoy tengo trabajo vivo hemos"
+))  # fmt: skip
+_OWN_PAIRS = phrase_set(
+    "i am;i have;i was;we are;we were;we have;ich bin;ich habe;ich wurde;ich war;ich arbeite;"
+    "ich wohne;wir sind;wir haben;je suis;je travaille;je vis;nous sommes;nous avons;me han"
+)
+_SUBJECTS = members(frozenset(pair.split()[0] for pair in _OWN_PAIRS))
+_FICTION = members(word_set(
+    "story stories fairy novel novella fanfic fanfiction fiction fictional poem limerick haiku "
+    "sonnet screenplay protagonist character characters villain roleplay role-play pretend imagine "
+    "dungeon wizard dragon detective superhero sitcom kurzgeschichte märchen roman romanfigur "
+    "gedicht rollenspiel stell geschichte histoire conte poème personnage nouvelle imaginez cuento "
+    "novela poema personaje imagina historia"
+))  # fmt: skip
+_ASKED_SUM = re.compile(
+    r"how (?:many|much|long|far|old|fast|tall)|what (?:is|was|percent|fraction)|calculate|find the|"
+    r"wie ?viele?|wie (?:lange|alt|weit)|berechne|combien|calcule|cu[áa]nt[oa]s?|quel (?:est|âge)"
+)
+_NUMBER = re.compile(r"\d+|\b(?:twice|half|double|third|dozen|two|three|four|five|six|ten)\b")
+_CODE = re.compile(
+    r"```|^\s*(?:def |class |import |from \w+ import|#include|public (?:class|static)|func |fn |"
+    r"const |let |var |SELECT |INSERT |<\?php|<html|\$ )|[{};]\s*$|\w+\(\w*\)\s*[:{;]",
+    re.MULTILINE,
+)
+# How lines begin that match `_CODE` there.
+_CODE_LINES = (
+    *("def ", "class ", "import ", "from ", "#include", "public ", "func ", "fn ", "const "),
+    *("let ", "var ", "SELECT ", "INSERT ", "<?php", "<html", "$ "),
+)
+# How all else ends that matches, but for the sign of three quotes.
+_CODE_END = re.compile(r"[{};]\s*$|\)\s*[:{;]", re.MULTILINE)
+_ENOUGH_CODE = 3
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """How a text reads as a whole.
+
+    `own` counts first-person markers. `fiction` and `exercise` say that the people in it are
+    likely made up, `code` that it is mostly a program.
+    """
+
+    own: int
+    fiction: bool
+    exercise: bool
+    code: bool
+
+    @property
+    def made_up(self) -> bool:
+        """Whether its people are those of a story or of a word problem."""
+        return self.own == 0 and (self.fiction or self.exercise)
+
+
+def setting_of(
+    text: str, words: Sequence[str], where: Callable[[Column[np.bool_]], list[int]]
+) -> Setting:
+    """How the text with these words, in small letters, reads; `where` tells words' places."""
+    own = len(where(_OWN))
+    own += sum(" ".join(words[at : at + 2]) in _OWN_PAIRS for at in where(_SUBJECTS))
+    numbers = len(_NUMBER.findall(text)) if len(text) < _EXERCISE else 0
+    exercise = numbers >= 2 and _ASKED_SUM.search(text.casefold()) is not None
+    return Setting(
+        own=own,
+        fiction=any(at < _HEAD for at in where(_FICTION)[:1]),
+        exercise=exercise,
+        code=_is_code(text[:4000]),
+    )
+
+
+def _is_code(text: str) -> bool:
+    """Whether three or more places look like a program."""
+    lines = sum(line.lstrip().startswith(_CODE_LINES) for line in text.split("\n"))
+    # No more than so many can match, and the pattern is slow.
+    most = lines + text.count("```") + len(_CODE_END.findall(text))
+    return most >= _ENOUGH_CODE and len(_CODE.findall(text)) >= _ENOUGH_CODE

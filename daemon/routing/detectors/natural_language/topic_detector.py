@@ -1,0 +1,171 @@
+"""Topics of people's lives: health, money, law, family, work, immigration, love and faith."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from ..finding import Finding, Kind
+from .annotated_text import Reader, Reading
+from .language_detection import UNKNOWN
+from .text_genre import Setting
+from .topic_lexicon import TOPICS, Hit
+from .word_table import members
+from .word_tokens import word_set
+
+_SENTENCE = re.compile(r"[.!?\n]\s+")
+_REACH = 1  # a sentence and its neighbours are one situation
+_NEEDED = 2.0
+_ENOUGH = 4.0
+
+_OWN = word_set(
+    "my our mine i'm i've i'd we're we've mein meine meinem meinen meiner meines unser unsere "
+    "unserem unseren unserer mich mir mon ma mes notre nos j'ai j'etais m'a m'ont mi mis nuestro "
+    "nuestra nuestros me soy estoy tengo us"
+)
+_OWN_VERBS = word_set(
+    "am was have had got feel felt bin habe war wurde fuhle suis avais etais took takes take need "
+    "hatte werde ai think owe can't cannot don't earn worked work live lost"
+)
+_I = word_set("i we ich wir je nous yo nosotros")
+_THEY = word_set(
+    "he she him her his they their er sie ihm ihr ihn sein seine ihre il elle lui leur sa ses "
+    "ella su sus le patient patientin client mandant mandantin"
+)
+_MARKS = members(_OWN | _I | _THEY, folded=True)
+# What somebody works on is not their life: "my essay on chemotherapy".
+_STUDY_REACH = 3
+
+
+class _Score(msgspec.Struct):
+    weight: float = 0.0
+    personal: float = 0.0
+    first: int = -1
+    last: int = -1
+
+
+class TopicDetector:
+    """Finds sensitive situations of somebody in particular, not questions about a topic.
+
+    A passage counts when it has enough of a topic's words and speaks of the writer, of somebody
+    related to them or of something that happened to somebody; papers of work life count by their
+    words alone. Unknown languages are left to `PersonalClassifier`.
+    """
+
+    name = "topics"
+    whole_text = True
+
+    def __init__(self, reader: Reader | None = None) -> None:
+        self._reader = reader or Reader()
+
+    def find(self, text: str) -> Iterator[Finding]:
+        """At most one finding for each topic: its strongest passage."""
+        reading = self._reader.read(text)
+        setting = reading.setting
+        if not reading.words or reading.language == UNKNOWN:
+            return
+        hits = reading.hits
+        if reading.language != "en":
+            hits = hits + reading.strong_english_hits
+        best: dict[str, tuple[float, _Score]] = {}
+        for topic, score in _passages(reading, hits):
+            value = _value(topic, score, setting)
+            if value >= _ENOUGH and value > best.get(topic, (0.0,))[0]:
+                best[topic] = value, score
+        for topic, (value, score) in best.items():
+            start, end = reading.starts[score.first], reading.ends[score.last]
+            yield Finding(
+                kind=TOPICS[topic],
+                start=start,
+                end=end,
+                value=topic,
+                detector=self.name,
+                certainty=round(min(0.95, 0.35 + 0.05 * value), 2),
+            )
+
+
+def _value(topic: str, score: _Score, setting: Setting) -> float:
+    """How much a passage counts; `_ENOUGH` makes a finding."""
+    if topic == Kind.WORK and score.weight >= 8:
+        return score.weight / 2
+    if score.weight < _NEEDED or score.personal <= 0:
+        return 0.0
+    if setting.fiction and setting.own == 0:
+        return 0.0
+    return min(score.weight, 8.0) * min(score.personal, 3.0) ** 0.5
+
+
+def _passages(reading: Reading, hits: Sequence[Hit]) -> Iterator[tuple[str, _Score]]:
+    """For each sentence with its neighbours and each topic in it, what is there."""
+    ends = [match.start() for match in _SENTENCE.finditer(reading.text)]
+    by_sentence: dict[int, list[Hit]] = {}
+    others: Counter[tuple[str, int]] = Counter()
+    for hit in hits:
+        number = bisect_right(ends, reading.starts[hit.at])
+        here = by_sentence.setdefault(number, [])
+        if hit.topic in TOPICS:
+            here.append(hit)
+        else:
+            others[hit.topic, number] += 1
+    personal: defaultdict[int, float] = defaultdict(float)
+    if not reading.setting.exercise:
+        for at, value in _personal_marks(reading):
+            personal[bisect_right(ends, reading.starts[at])] += value
+    for number in by_sentence:
+        around = range(number - _REACH, number + _REACH + 1)
+        near = [hit for one in around for hit in by_sentence.get(one, ())]
+        if not near:
+            continue
+        marks = sum(personal.get(one, 0.0) / (1 + abs(one - number)) for one in around)
+        marks += 0.5 * min(sum(others["event", one] for one in around), 2) if marks else 0.0
+        marks -= 1.0 * others["general", number]
+        if marks <= 0:  # without anybody in it only papers of work life count
+            near = [hit for hit in near if hit.topic == Kind.WORK]
+        yield from _topics(near, marks)
+
+
+def _topics(near: Sequence[Hit], marks: float) -> Iterator[tuple[str, _Score]]:
+    scores: dict[str, _Score] = {}
+    counted: set[tuple[str, int]] = set()
+    for hit in near:
+        if (hit.topic, hit.at) in counted:
+            continue
+        for at in range(hit.at, hit.at + hit.length):
+            counted.add((hit.topic, at))
+        score = scores.get(hit.topic)
+        if score is None:
+            score = scores[hit.topic] = _Score(personal=marks, first=hit.at)
+        score.weight += hit.weight
+        score.first = min(score.first, hit.at)
+        score.last = max(score.last, hit.at + hit.length - 1)
+    yield from scores.items()
+
+
+def _personal_marks(reading: Reading) -> Iterator[tuple[int, float]]:
+    """Where the text speaks of somebody, and how much that counts."""
+    folded = reading.folded
+    for at in reading.where(_MARKS):
+        word = folded[at]
+        if word in _OWN:
+            if _STUDIES.isdisjoint(folded[at + 1 : at + 1 + _STUDY_REACH]):
+                yield at, 1.0
+        elif word in _I:
+            if not _OWN_VERBS.isdisjoint(folded[at - 1 : at + 3] if at else folded[:3]):
+                yield at, 1.0
+        else:
+            yield at, 0.4
+
+
+_STUDIES = word_set(
+    "essay homework code class course project script app presentation blog article thesis paper "
+    "assignment lecture function program website game novel story exam quiz book query model "
+    "database dataset table aufsatz hausaufgabe hausaufgaben kurs projekt skript prasentation "
+    "artikel bachelorarbeit referat funktion programm webseite spiel roman figur prufung buch "
+    "dissertation devoir devoirs cours projet presentation memoire expose fonction programme site "
+    "jeu personnage examen livre ensayo deberes tarea codigo curso proyecto aplicacion articulo "
+    "tesis funcion programa pagina juego novela personaje libro"
+)

@@ -1,0 +1,140 @@
+"""The words by which topics are known, in one language."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from ..data_files import shipped
+from ..finding import Kind
+from .gazetteer import fold
+from .word_table import Column
+
+_STEM = 4
+
+
+class Hit(msgspec.Struct, frozen=True, gc=False):
+    """A word or phrase of a topic: `length` words from the word with the number `at` on."""
+
+    at: int
+    length: int
+    topic: str
+    weight: int
+
+
+class Lexicon:
+    """Looks words up by themselves, by their beginnings and as parts of phrases.
+
+    The file has sections `[topic]` of lines `WEIGHT word word* a_phrase …`; those of the sections
+    `event`, `general` and `study` have no weight. Entries of less than the `least` are left out.
+    """
+
+    def __init__(self, source: str, least: int = 0) -> None:
+        self._words: dict[str, list[tuple[str, int]]] = {}
+        self._stems: dict[str, list[tuple[str, str, int]]] = {}
+        self._phrases: dict[str, list[tuple[tuple[str, ...], str, int]]] = {}
+        topic = ""
+        for line in source.splitlines():
+            if line.startswith("["):
+                topic = line.strip("[]")
+            elif line and not line.startswith("#"):
+                self._add_line(topic, line.split(), least)
+        self._seconds = {first: _seconds(found) for first, found in self._phrases.items()}
+        self._found: list[_Entry] = [((), None)]
+        self._known: dict[_Entry, int] = {self._found[0]: 0}
+        self.entries = Column(np.intp, lambda words, small, folded: map(self._entry, folded))
+        """For each word the number of what there is for it; 0 for nothing."""
+
+    @classmethod
+    def shipped(cls, language: str, least: int = 0) -> Lexicon:
+        """The one that comes with ingle for this language."""
+        return cls(shipped(f"topics.{language}.txt").decode(), least)
+
+    def _add_line(self, topic: str, entries: list[str], least: int) -> None:
+        weight = int(entries.pop(0)) if topic in TOPICS else 1
+        if weight < least:
+            return
+        for entry in map(fold, entries):
+            first, *rest = entry.split("_")
+            if rest:
+                self._phrases.setdefault(first, []).append((tuple(rest), topic, weight))
+            elif entry.endswith("*") and len(entry) > _STEM:
+                stem = entry.removesuffix("*")
+                self._stems.setdefault(stem[:_STEM], []).append((stem, topic, weight))
+            else:
+                self._words.setdefault(entry.removesuffix("*"), []).append((topic, weight))
+                if entry.endswith("*"):  # too short for a stem: its plural only
+                    self._words.setdefault(f"{entry[:-1]}s", []).append((topic, weight))
+
+    def hits(self, words: Sequence[str], entries: Sequence[int]) -> list[Hit]:
+        """Everything that folded words with these entries match; phrases before their words."""
+        found: list[Hit] = []
+        for at in [at for at, entry in enumerate(entries) if entry]:
+            alone, phrases = self._found[entries[at]]
+            if phrases is not None and at + 1 < len(words):
+                exact, begins = self._seconds[phrases]
+                if words[at + 1] in exact or words[at + 1].startswith(begins):
+                    for rest, topic, weight in self._phrases[phrases]:
+                        if _follows(words, at, rest):
+                            found.append(Hit(at, len(rest) + 1, topic, weight))
+            for topic, weight in alone:
+                found.append(Hit(at, 1, topic, weight))
+        return found
+
+    def _entry(self, word: str) -> int:
+        """The number of what there is for the word: a few hundred things for all words."""
+        stems = self._stems.get(word[:_STEM], ())
+        alone = (
+            *self._words.get(word, ()),
+            *((topic, weight) for stem, topic, weight in stems if word.startswith(stem)),
+        )
+        entry = alone, word if word in self._phrases else None
+        number = self._known.setdefault(entry, len(self._found))
+        if number == len(self._found):
+            self._found.append(entry)
+        return number
+
+
+_Entry = tuple[tuple[tuple[str, int], ...], str | None]
+"""Topics and weights of a word by itself, and the word where phrases begin with it."""
+
+TOPICS = {
+    kind.value: kind
+    for kind in (
+        Kind.HEALTH,
+        Kind.MONEY,
+        Kind.LAW,
+        Kind.FAMILY,
+        Kind.WORK,
+        Kind.IMMIGRATION,
+        Kind.SEXUALITY,
+        Kind.RELIGION,
+    )
+}
+
+
+def _seconds(
+    phrases: list[tuple[tuple[str, ...], str, int]],
+) -> tuple[frozenset[str], tuple[str, ...]]:
+    """Which words may come second in the phrases, and how others begin that may."""
+    exact: set[str] = set()
+    begins: set[str] = set()
+    for (second, *more), _, _ in phrases:
+        if second.endswith("*") and not more:
+            begins.add(second[:-1])
+        else:
+            exact.add(second)
+    return frozenset(exact), tuple(begins)
+
+
+def _follows(words: Sequence[str], at: int, rest: tuple[str, ...]) -> bool:
+    """Whether these come next; the last may end in `*`."""
+    if at + len(rest) >= len(words):
+        return False
+    *middle, last = rest
+    if any(words[at + 1 + step] != piece for step, piece in enumerate(middle)):
+        return False
+    end = words[at + len(rest)]
+    return end.startswith(last[:-1]) if last.endswith("*") else end == last

@@ -1,0 +1,54 @@
+"""Long codes that no reader can judge: pictures, archives and ciphers written as text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ..text_analysis.text_index import long_words
+from ..views.encoded_text import reads_as
+from .finding import Finding, Kind
+
+_LEAST = 256
+_CODE = re.compile(
+    r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-](?:[A-Za-z0-9+/_-]|\r?\n[ "
+    r"\t]{0,8}(?=[A-Za-z0-9+/]{40})){255,}+={0,2}"
+)
+_HEX = re.compile(
+    r"(?<![0-9a-fA-F])[0-9a-fA-F](?:[0-9a-fA-F]|\r?\n[ \t]{0,8}(?=[0-9a-fA-F]{32})){511,}+"
+)
+_DATA = re.compile(r"data:[a-z]{1,20}/[a-z0-9.+-]{1,60};base64,", re.IGNORECASE)
+_LEAST_KINDS = 3
+# But for the first, every line of a code is so long, and all but the first together so much.
+_LEAST_LINE, _LEAST_LONG = 32, 200
+_HEX_LETTERS = frozenset("0123456789abcdef\r\n \t")
+
+
+class OpaqueDetector:
+    """Base64 and hexadecimal codes of more than a few lines that are no text."""
+
+    name = "opaque"
+
+    def find(self, text: str) -> Iterator[Finding]:
+        """Contract of `Detector`."""
+        lines = [end - start for start, end in long_words(text) if end - start >= _LEAST_LINE]
+        for pattern in (_CODE, _HEX) if sum(lines) >= _LEAST_LONG else ():
+            for match in pattern.finditer(text):
+                if _is_code(match[0]) and reads_as(match[0]) is None:
+                    yield self._finding(*match.span())
+        if "base64," in text:
+            for match in _DATA.finditer(text):
+                if not match[0].lower().startswith("data:text/"):
+                    yield self._finding(*match.span())
+
+    def _finding(self, start: int, end: int) -> Finding:
+        return Finding(kind=Kind.UNINSPECTABLE, start=start, end=end, value="", detector=self.name)
+
+
+def _is_code(run: str) -> bool:
+    """Whether it has small and capital letters and digits all along, as no names have."""
+    middle = run[: 4 * _LEAST]
+    kinds = (str.isupper, str.islower, str.isdigit)
+    few = sum(sum(map(kind, middle)) * 40 >= len(middle) for kind in kinds)
+    few_letters = not run.isdigit() and len(set(middle)) > 8
+    return few_letters and (few >= _LEAST_KINDS or set(run.lower()) <= _HEX_LETTERS)

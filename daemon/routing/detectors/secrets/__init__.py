@@ -1,0 +1,1 @@
+"""Detectors of passwords, API keys and private keys."""

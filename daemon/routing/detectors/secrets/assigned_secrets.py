@@ -1,0 +1,286 @@
+"""Secrets without a shape: what is said to be a password, a key, a header or a cookie."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from math import log2
+
+from ...text_analysis.generated_strings import is_a_standard, is_made_up
+from ...text_analysis.text_index import lowered, vocabulary
+from ..finding import Finding, Kind
+from .command_passwords import commands_in
+from .secret_words import KEYS, PASSWORDS, SHORT_PASSWORDS
+
+_ASSIGNED = re.compile(
+    r"[\w.-]{0,24}[\"'`\]*]{0,3}[^\S\n]{0,4}"
+    r"(?P<sign>>(?=[^\s<]{3,200}</[\w.:-]{0,40}(?i:pass|pwd|secret|token|key))"
+    r"|:=|=>|==?|：|:|-{1,2}>|\s(?:is|was|=|lautet|ist|es|est|è|é|to|zu|är|er|jest|on)\b"
+    r"(?:[^\S\n]{1,2}(?:still|now|jetzt|set to|currently))?[^\S\n]?:?|は|是|为)"
+    r"[^\S\n]{0,4}(?:\n[^\S\n]{0,8})?"
+    r"(?:[brfu]?(?P<quote>[\"'`“„«])(?P<quoted>[^\"'`“”„«»\n]{3,200})[\"'`“”»]"
+    r"|\\\"(?P<escaped>[^\"\\\n]{3,200})\\\"|[*_]{0,2}(?P<bare>[^\s\"'`,;<>{}|\\，。；]{3,200}))"
+)
+# Behind a name for it there may be what it is for, or whose; only what is no word counts then.
+_SAID = re.compile(
+    r"(?![\"'`]?[^\S\n]{0,2}[=:({\[])[^\s\"'`:=<>(){}\[\],;]{0,16}[\"'`\])*]{0,3}"
+    r"(?:,?(?:[^\S\n]{1,2}[^\W\d_][\w’'./-]{0,15}){0,5}?,?[^\S\n]{1,2}"
+    r"(?:is|was|being|lautet|ist|war|heißt|es|era|est|était|c['’]est|è|era|é|to|jest|brzmi|je|är|var"
+    r"|er|on|oli|adalah|là|هو|هي|είναι|הוא|היא|—|–|-)"
+    r"|[^\S\n](?:от|для|к|на|до|від|od|dla|do|na|pre|za|til|till|for|of|de|du|zum|für)"
+    r"(?:[^\S\n]{1,2}[^\W\d_][\w’'./-]{0,15}){1,3}?"
+    r"|(?:[^\S\n]{1,2}[^\W\d_][\w’'./-]{0,15}){1,4}?[^\S\n]{0,2}[:=])?"
+    r"[^\S\n]{1,3}(?P<quote>[\"'`“„«])?(?P<value>[^\s\"'`<>{}|\\，。；”»]{6,128})"
+)
+_OF_A_KEY = re.compile(
+    r"[\w’'-]{0,16}(?:[^\S\n]{1,2}[^\W\d_][\w’'-]{0,11}){1,2}[^\S\n]{1,3}(?P<value>[^\s\"'`<>{}|\\，。；]{16,400})"
+)
+_SHORT = re.compile(
+    r"[\"'\]]{0,2}[^\S\n]{0,3}(?P<sign>=>|:=|[:=])[^\S\n]{0,3}[\"']?(?P<value>[^\s\"'`<>{}|\\,;]{6,128})"
+)
+_FORMULA = re.compile(r"[\w.]+(?:[*+/]{1,2}[\w.]+)+\Z|\w*_\w*\Z")
+_PAIR = re.compile(
+    r"[\w.-]{0,24}[\"']?[,\s]\s{0,16}[\"']?value[\"']?\s{0,2}[:=]\s{0,2}[\"']?(?P<value>[^\s\"'<>{}]{4,200})",
+    re.IGNORECASE,
+)
+_QUERY = re.compile(
+    r"([A-Za-z][\w+.:-]{1,30})://[^\s\"'<>]{1,200}?[?&;](?:password|passwd|pwd)=([^\s\"'<>&;]{3,128})"
+    r"[^\s\"'<>]{0,200}",
+    re.IGNORECASE,
+)
+_ENDS = re.compile(r"[.!]?[^\S\n]*(?:$|\n|,|;)")
+_PIN = re.compile(
+    r"\bpin(?:[- ]?(?:code|number|nummer|is|ist|für|for|of|my|the|card|:|="
+    r"|\W)){1,5}\W{0,3}(\d{4,8})(?!\d)",
+    re.IGNORECASE,
+)
+_FLAG = re.compile(r"[^\S\n]{1,2}['\"]?([^\s'\"-][^\s'\"]{3,200})")
+_CODE = re.compile(
+    r"[A-Za-z_][\w.]*[(\[]|\$[A-Za-z_{(]|%\w*%|\{|<|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$|@[\w.]+$|\*+$|\.{3}|…"
+    r"|(?:os|process|env|self|this|config|settings|request|args|options|ctx|user)[.\[_]"
+)
+_DUMMY = re.compile(
+    r"(?:none|null|nil|undefined|true|false|str|string|int|bool|bytes|text|any|object|required|"
+    r"optional|password|passwort|secret|token|empty|changeme|change_me|redacted|hidden|your\S*|"
+    r"my-?secret|example\S*|placeholder|todo|lambda|secretstr|char|varchar\S*|missing|invalid|wrong|"
+    r"incorrect|expired|correct|unknown|needed|valid|set|reset|not|the|a|an|too|stored|hashed|"
+    r"encrypted|saved|field|input|hash|must|should|x{3,}\S*|-+|_+|=+|#+)[.!?):]*$",
+    re.IGNORECASE,
+)
+_AUTHORIZATION = re.compile(
+    r"authorization[\"'\]]{0,2}\s{0,3}[:=,]\s{0,3}[\"']?(?:(?:bearer|basic|token|digest|apikey|"
+    r"negotiate|aws4-hmac-sha256|key)[\s:]{1,3})?([^\s\"'{}<>$]{8,4000})",
+    re.IGNORECASE,
+)
+_BEARER = re.compile(r"[Bb]earer[ :]{1,2}([\w.~+/-]{16,4000}+=*)")
+_COOKIE = re.compile(
+    r"\b(?:set-)?cookie[\"']?\s{0,3}[:=]\s{0,3}[\"']?([^\s=;,\"']{1,80}=[^\n\"']{6,4000})",
+    re.IGNORECASE,
+)
+_SESSION = re.compile(
+    r"(?:PHPSESSID|JSESSIONID|ASP\.NET_SessionId|connect\.sid|session_?id|sessionid|_session|"
+    r"csrftoken|auth_token|remember_token|sid)[\"']?\s{0,2}[=:]\s{0,2}[\"']?([\w%.:+/-]{16,400})",
+    re.IGNORECASE,
+)
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.:-]{1,30}\Z")
+_LOGIN = re.compile(
+    r"://([^\s:/@\"'<>{}]{0,64}:([^\s/@\"'<>{}]{1,128}))@[^\s/\"'<>@]{1,200}[^\s\"'<>]{0,300}"
+)
+_WEB = ("http", "https", "ws", "wss", "git", "ssh")
+_FIELD = re.compile(
+    r"\b(?:password|pwd|accountkey|sharedaccesskey"
+    r"|sharedsecretvalue)\s{0,2}=\s{0,2}([^;\s\"']{3,200})",
+    re.IGNORECASE,
+)
+_SERVER = re.compile(
+    r"\b(?:server|data source|host|hostname|addr|endpoint|defaultendpointsprotocol|driver|dsn|"
+    r"accountname|user id|uid|dbname|database|initial catalog)\s{0,2}=",
+    re.IGNORECASE,
+)
+_CURL_USER = re.compile(
+    r"(?:\s-u|--user|--proxy-user)[\s=]{1,2}['\"]?([^\s:'\"$]{1,64}:[^\s'\"$]{3,128})"
+)
+_NETRC = re.compile(r"\blogin\s{1,4}\S{1,80}\s{1,4}password\s{1,4}(\S{3,200})")
+_SIGN = re.compile(r"[=:]")
+_LONGEST_NAME = 24
+_SESSION_ENDS = (
+    *("sid", "sessionid", "session_id", "_session", "csrftoken", "auth_token", "remember_token"),
+)
+_FIELD_ENDS = ("password", "pwd", "accountkey", "sharedaccesskey", "sharedsecretvalue")
+_HEADERS = (
+    (("authorization",), _AUTHORIZATION, Kind.TOKEN),
+    (("bearer",), _BEARER, Kind.TOKEN),
+    (("cookie",), _COOKIE, Kind.COOKIE),
+    (("sid", "session", "csrftoken", "auth_token", "remember_token"), _SESSION, Kind.COOKIE),
+)
+"""Words of which one is in every match, and the shape, whose group is the secret."""
+_LOGINS = ((("curl", "wget"), _CURL_USER), (("login",), _NETRC))
+
+
+class AssignedSecretDetector:
+    """`password = …`, `my PIN is …`, headers, cookies, and logins in addresses."""
+
+    name = "assigned_secrets"
+
+    def find(self, text: str) -> Iterator[Finding]:
+        """Contract of `Detector`."""
+        lower = lowered(text)
+        yield from self._logins(text, lower)
+        named = "password" in lower or "pwd" in lower or "key" in lower
+        if named and _is_assigned(lower, _FIELD_ENDS):
+            yield from self._fields(text)
+        yield from self._headers(text, lower)
+        pairs = "value" in lower
+        for words, kind in ((PASSWORDS, Kind.PASSWORD), (KEYS, Kind.API_KEY)):
+            for end in words.ends(text):
+                yield from self._assigned(text, end, kind)
+                yield from self._made_up(text, _SAID.match(text, end), kind)
+                if kind is Kind.API_KEY:
+                    yield from self._made_up(text, _OF_A_KEY.match(text, end), kind)
+                if pairs and (pair := _PAIR.match(text, end)):
+                    yield from self._made_up(text, pair, kind)
+        for end in SHORT_PASSWORDS.ends(text):
+            match = _SHORT.match(text, end)
+            if match and not _is_result(text, end, match):
+                yield from self._made_up(text, match, Kind.PASSWORD)
+
+    def _assigned(self, text: str, end: int, kind: Kind) -> Iterator[Finding]:
+        match = _ASSIGNED.match(text, end)
+        if match is None:
+            flag = _FLAG.match(text, end) if _is_flag(text, end) else None
+            if flag is not None and not _CODE.match(flag[1]):
+                yield self._finding(kind, *flag.span(1), flag[1])
+            return
+        group = next(name for name in ("quoted", "escaped", "bare") if match[name] is not None)
+        value, start = match[group], match.start(group)
+        if group == "bare":
+            value = _trimmed(value)
+        spoken = match["sign"].strip()[:1].isalpha()
+        if (
+            match["sign"] == "="
+            and text[start - 1] == " "
+            and value.isidentifier()
+            and value.islower()
+        ):
+            return  # `self.password = password` is code
+        if (match["quote"] == "`" and " " in value) or (spoken and is_a_standard(value)):
+            return
+        ends = group != "bare" or match["sign"] in "==>" or _ENDS.match(text, start + len(value))
+        if _is_secret(value, kind, spoken or not ends, group != "bare"):
+            yield self._finding(kind, start, start + len(value), value)
+
+    def _made_up(self, text: str, match: re.Match[str] | None, kind: Kind) -> Iterator[Finding]:
+        """What stands where a secret may, and is nothing that anybody would write else."""
+        if match is None:
+            return
+        value = _trimmed(match["value"])
+        if _DUMMY.match(value) or _CODE.match(value) or not is_made_up(value):
+            return
+        if kind is Kind.API_KEY and not _is_random(value):
+            return
+        start = match.start("value")
+        yield self._finding(kind, start, start + len(value), value)
+
+    def _headers(self, text: str, lower: str) -> Iterator[Finding]:
+        for words, pattern, kind in _HEADERS:
+            if not any(word in lower for word in words):
+                continue
+            if pattern is _SESSION and not _is_assigned(lower, _SESSION_ENDS):
+                continue
+            for match in pattern.finditer(text):
+                if not _CODE.match(match[1]) and any(c.isdigit() for c in match[1]):
+                    yield self._finding(kind, *match.span(1), match[1])
+
+    def _logins(self, text: str, lower: str) -> Iterator[Finding]:
+        place = text.find("://") if "@" in text else -1
+        while place >= 0:
+            match = _LOGIN.match(text, place)
+            scheme = _SCHEME.search(text[max(0, place - 32) : place])
+            if match is not None and scheme is not None and not _CODE.match(match[2]):
+                kind = Kind.PASSWORD if scheme[0].lower() in _WEB else Kind.CONNECTION_STRING
+                start = place - len(scheme[0])
+                yield self._finding(kind, start, match.end(), text[start : match.end()])
+            place = text.find("://", place + 3)
+        if "://" in text and ("password=" in lower or "passwd=" in lower or "pwd=" in lower):
+            for match in _QUERY.finditer(text):
+                if not _CODE.match(match[2]):
+                    web = match[1].lower() in _WEB
+                    kind = Kind.PASSWORD if web else Kind.CONNECTION_STRING
+                    yield self._finding(kind, *match.span(), match[0])
+        for pattern in commands_in(text):
+            for match in pattern.finditer(text):
+                if not _CODE.match(match[1]) and not _DUMMY.match(match[1]):
+                    yield self._finding(Kind.PASSWORD, *match.span(1), match[1])
+        for words, pattern in _LOGINS:
+            if any(word in lower for word in words):
+                for match in pattern.finditer(text):
+                    yield self._finding(Kind.PASSWORD, *match.span(1), match[1])
+        if " pin" in f" {vocabulary(text).joined}":
+            for match in _PIN.finditer(text):
+                yield self._finding(Kind.PASSWORD, *match.span(1), match[1])
+
+    def _fields(self, text: str) -> Iterator[Finding]:
+        """`Server=…;Password=…`, from the first field of the line on."""
+        if ";" not in text and "dbname" not in text:
+            return
+        for match in _FIELD.finditer(text):
+            line = max(text.rfind("\n", 0, match.start()) + 1, match.start() - 400)
+            first = _SERVER.search(text, line, match.start())
+            if first is not None and not _CODE.match(match[1]):
+                start = first.start()
+                yield self._finding(
+                    Kind.CONNECTION_STRING, start, match.end(), text[start : match.end()]
+                )
+
+    def _finding(self, kind: Kind, start: int, end: int, value: str) -> Finding:
+        return Finding(kind=kind, start=start, end=end, value=value, detector=self.name)
+
+
+def _is_result(text: str, end: int, match: re.Match[str]) -> bool:
+    """Whether a test passed, or numbers are computed: `PASS: test_login`, `pw = 2*p+q`."""
+    shouted = text[max(0, end - 5) : end].lstrip("\"'").rpartition(" ")[2] == "PASS"
+    return (shouted and match["sign"] == ":") or _FORMULA.match(match["value"]) is not None
+
+
+def _is_assigned(lower: str, names: tuple[str, ...]) -> bool:
+    """Whether an equals sign or a colon stands behind one of the names, or a quote or gap does."""
+    signs = _SIGN.finditer(lower)
+    heads = (lower[max(0, sign.start() - _LONGEST_NAME) : sign.start()] for sign in signs)
+    return any(head.rstrip().rstrip("\"'").endswith(names) for head in heads)
+
+
+def _is_secret(value: str, kind: Kind, spoken: bool, quoted: bool) -> bool:
+    """Whether a value that is said to be secret can be one, and not a word about it."""
+    if len(value) < 4 or _DUMMY.match(value) or _CODE.match(value):
+        return False
+    digits = any(map(str.isdigit, value))
+    if kind is Kind.API_KEY:
+        # Tokens are counted and secrets are talked about, so that a number or a word is none.
+        letters = any(map(str.isalpha, value)) and value[0] != "/" and not set(value) & set("()[]")
+        return len(value) >= 8 and " " not in value and letters and (digits or is_made_up(value))
+    # `password is needed` is said of one, while `password: needed` may be one.
+    return digits or not (spoken or " " in value) or quoted or _mixed(value)
+
+
+def _is_random(value: str) -> bool:
+    """At least 3.5 bits a character over 20 or more: more than names of people or programs have."""
+    if len(value) < 20 or not any(map(str.isdigit, value)):
+        return False
+    shares = [value.count(letter) / len(value) for letter in set(value)]
+    return -sum(share * log2(share) for share in shares) >= 3.5
+
+
+def _mixed(value: str) -> bool:
+    return any(not letter.isalnum() and letter not in "-'’.,!?)" for letter in value)
+
+
+def _trimmed(value: str) -> str:
+    """Without the sentence's own end, which is not meant."""
+    trimmed = value.rstrip(".,:)]*_?")
+    return value if len(trimmed) < 3 else trimmed
+
+
+def _is_flag(text: str, end: int) -> bool:
+    """`--password hunter2`, where nothing stands between."""
+    start = max(text.rfind(" ", 0, end), text.rfind("\n", 0, end)) + 1
+    return text.startswith("--", start)

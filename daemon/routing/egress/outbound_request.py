@@ -1,0 +1,104 @@
+"""`Departure`: exactly what leaves, and the clearance that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ingle.backends.base.backend import Event, GenerateRequest
+from ingle.backends.remote.clearance import Clearance, request_digest
+
+from ..detectors.finding import Sensitivity
+from ..inspection.request_inspector import Inspected, Inspector
+from ..inspection.request_parts import parts_digest, parts_of
+from ..policy.policy_decision import Verdict
+from ..policy.routing_plan import Consideration, Plan
+from ..policy.sensitivity_classes import TOPICS
+from .placeholders import PlaceholderMemories
+from .redaction import Redaction
+
+
+@dataclass(frozen=True, kw_only=True)
+class Departure:
+    """A request as it leaves, cleared; `restored` puts the originals back into the answer."""
+
+    request: GenerateRequest
+    clearance: Clearance
+    restored: Callable[[list[Event]], list[Event]]
+
+
+async def depart(
+    inspector: Inspector, plan: Plan, request: GenerateRequest, memories: PlaceholderMemories
+) -> Departure | None:
+    """What leaves in the place of a request; None where it must not. Raises `CannotExpress`."""
+    inspected = looked_through(plan, request)
+    if inspected is None or plan.considered is None:
+        return None
+    if plan.leaving is Verdict.CLOUD:
+        clearance = _clearance(plan, request, redacted=())
+        return Departure(request=request, clearance=clearance, restored=_as_they_are)
+    if plan.leaving is not Verdict.REDACT:
+        return None
+    changed, redaction = redact(plan.considered, inspected, memories)
+    if not await is_clean(inspector, plan, changed):
+        return None
+    clearance = _clearance(plan, changed, redacted=redaction.kinds)
+    restorer = redaction.restorer()
+    return Departure(request=changed, clearance=clearance, restored=restorer.feed)
+
+
+def redact(
+    considered: Consideration, inspected: Inspected, memories: PlaceholderMemories
+) -> tuple[GenerateRequest, Redaction]:
+    """A request with placeholders for all that one can stand for; raises `CannotExpress`."""
+    kinds = {finding.kind for finding in considered.replaceable()}
+    findings = [finding for finding in inspected.findings if finding.kind in kinds]
+    memory = memories.of(inspected.request.conversation)
+    return Redaction.of(inspected.request, findings, memory)
+
+
+def looked_through(plan: Plan, request: GenerateRequest) -> Inspected | None:
+    """What was found in this very request; None where nobody looked at it as it is now."""
+    if plan.considered is None:
+        return None
+    digest = parts_digest(parts_of(request))
+    return next((one for one in plan.considered.inspected if one.digest == digest), None)
+
+
+async def is_clean(inspector: Inspector, plan: Plan, request: GenerateRequest) -> bool:
+    """Whether a request with placeholders has nothing left that may not leave."""
+    considered = plan.considered
+    if considered is None:
+        return False
+    found = await inspector.scan(parts_of(request))
+    agreed = {c.finding.kind for c in considered.classified()} & TOPICS
+    for c in considered.policy.classify(found, plan.target.route):
+        if c.sensitivity is Sensitivity.ALLOW:
+            continue
+        may = (plan.consented and c.sensitivity is Sensitivity.ASK) or (
+            plan.override and c.sensitivity is Sensitivity.NEVER
+        )
+        # What a placeholder stands for must be gone, whatever somebody agreed to.
+        if not may or c.finding.kind not in agreed:
+            return False
+    return True
+
+
+def _clearance(plan: Plan, request: GenerateRequest, *, redacted: tuple[str, ...]) -> Clearance:
+    assert plan.leaving is not None
+    assert plan.considered is not None
+    kinds = {c.finding.kind.value for c in plan.considered.classified()}
+    return Clearance(
+        digest=request_digest(request),
+        provider=plan.target.provider,
+        model=plan.target.model,
+        verdict=plan.leaving,
+        rule=plan.rule,
+        classes=tuple(sorted(kinds)),
+        redacted=redacted,
+        conversation=request.conversation,
+    )
+
+
+def _as_they_are(events: list[Event]) -> list[Event]:
+    return events

@@ -1,0 +1,108 @@
+"""What stands for a value while a text is away: `[EMAIL_1]` for the first address, and so on."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterator
+
+from ..detectors.finding import Kind
+
+LITERAL = "TEXT"
+"""Stands for what looked like a placeholder before there were any."""
+
+_ESCAPE = r"\\{0,2}"
+_LABELS = "|".join(sorted((LITERAL, *(kind.upper() for kind in Kind)), key=len, reverse=True))
+
+LOOKALIKE = re.compile(
+    rf"(?:{_ESCAPE}\[|(?<!\w))(?P<label>{_LABELS.replace('_', _ESCAPE + '_')})"
+    rf"{_ESCAPE}_(?P<number>\d{{1,6}})(?!\w)(?:{_ESCAPE}\])?",
+    re.IGNORECASE,
+)
+"""A placeholder as models write them: in any case, without brackets, escaped for Markdown."""
+
+LONGEST = max(len(kind) for kind in Kind) + 20
+"""More characters than any spelling of a placeholder has."""
+
+MOST_CONVERSATIONS = 256
+MOST_VALUES = 10_000
+
+
+class TooManyValues(ValueError):
+    """A conversation has more values to stand for than are kept."""
+
+
+class PlaceholderMemory:
+    """The placeholders of one conversation: one value has the same name throughout it.
+
+    Only ever in memory.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[tuple[str, str], str] = {}
+        self._texts: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
+        self._known: re.Pattern[str] | None = None
+        self._by_text: dict[str, str] = {}
+
+    def name(self, label: str, value: str, text: str) -> str:
+        """The placeholder without its brackets; `text` is how the value was written.
+
+        Raises `TooManyValues`.
+        """
+        key = (label, value)
+        if key not in self._names:
+            if len(self._names) >= MOST_VALUES:
+                raise TooManyValues
+            self._counts[label] = self._counts.get(label, 0) + 1
+            name = f"{label}_{self._counts[label]}"
+            self._names[key], self._texts[name] = name, text
+            self._known = None
+        return self._names[key]
+
+    def text(self, name: str) -> str:
+        """What a placeholder that `name` gave stands for, as it was first written."""
+        return self._texts[name]
+
+    def occurrences(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """Where values that are known already stand, found by a detector or not: (from, to, name).
+
+        An answer that was restored holds them in places where nothing else gives them away.
+        """
+        if self._known is None:
+            names = {written: name for name, written in self._texts.items() if len(written) > 1}
+            written = "|".join(re.escape(each) for each in sorted(names, key=len, reverse=True))
+            self._known = re.compile(rf"(?<!\w)(?:{written})(?!\w)" if written else r"(?!)")
+            self._by_text = names
+        for match in self._known.finditer(text):
+            yield match.start(), match.end(), self._by_text[match[0]]
+
+
+class PlaceholderMemories:
+    """Those of the conversations that were used last."""
+
+    def __init__(self) -> None:
+        self._memories: OrderedDict[str, PlaceholderMemory] = OrderedDict()
+
+    def of(self, conversation: str) -> PlaceholderMemory:
+        """That of a conversation; a new one each time where it has no name."""
+        if not conversation:
+            return PlaceholderMemory()
+        memory = self._memories.setdefault(conversation, PlaceholderMemory())
+        self._memories.move_to_end(conversation)
+        while len(self._memories) > MOST_CONVERSATIONS:
+            self._memories.popitem(last=False)
+        return memory
+
+    def forget(self, conversation: str | None = None) -> None:
+        """Forget one, or all."""
+        if conversation is None:
+            self._memories.clear()
+        else:
+            self._memories.pop(conversation, None)
+
+
+def canonical(match: re.Match[str]) -> str:
+    """The name that a spelling of a placeholder means."""
+    label = match["label"].replace("\\", "").upper()
+    return f"{label}_{int(match['number'])}"

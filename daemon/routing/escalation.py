@@ -1,0 +1,75 @@
+"""Whether a cloud model is worth it: how sure the local one is, and how much the task matters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ingle.backends.base.backend import Delta, Event, Finished, GenerateRequest
+
+from .policy.route_definition import Route
+
+FEWEST_TOKENS = 4
+"""Of fewer, nothing is concluded."""
+
+_CODE = re.compile(r"```|^(?: {4}|\t)\S.*\n(?: {4}|\t)\S", re.MULTILINE)
+_MATHS = re.compile(r"\\(?:frac|sum|int|sqrt|begin)\b|\$\$|[∑∫√∂∇≤≥]|\bprove\b", re.IGNORECASE)
+
+
+class Surprise:
+    """How much an answer's first tokens surprised the model itself: mean nats a token.
+
+    It is the cross-entropy of what was written, which needs no probabilities but the chosen ones.
+    """
+
+    def __init__(self, tokens: int) -> None:
+        self._wanted = tokens
+        self._seen = 0
+        self._nats = 0.0
+        self._ended = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are as many tokens as were asked for, or there will be no more."""
+        return self._seen >= self._wanted or self._ended
+
+    @property
+    def mean(self) -> float | None:
+        """None where there are too few tokens to tell."""
+        return self._nats / self._seen if self._seen >= FEWEST_TOKENS else None
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Add the tokens of some events."""
+        for event in events:
+            if isinstance(event, Delta):
+                for token in event.logprobs or ():
+                    self._seen += 1
+                    self._nats -= max(token.logprob, -30.0)
+            elif isinstance(event, Finished):
+                self._ended = True
+
+
+def task_value(request: GenerateRequest, route: Route) -> str | None:
+    """Why the task is worth more than a quick answer, as the end of a sentence; None if it isn't.
+
+    Only the last message of the user counts, or the prompt.
+    """
+    if request.reasoning.effort in ("high", "xhigh", "max"):
+        return "it asks for much reasoning"
+    text = _task(request)
+    lowered = text.lower()
+    for word in route.valuable_words:
+        if word.lower() in lowered:
+            return f"it says '{word}'"
+    if len(text) >= route.valuable_length:
+        return f"it is {len(text)} characters long"
+    if _CODE.search(text):
+        return "there is code in it"
+    return "there is mathematics in it" if _MATHS.search(text) else None
+
+
+def _task(request: GenerateRequest) -> str:
+    if isinstance(request.prompt, str):
+        return request.prompt
+    said = [m.content for m in request.messages or [] if m.role == "user"]
+    return said[-1] if said else ""

@@ -1,0 +1,1 @@
+"""Runs all detectors over the texts of a request, in bounded time."""

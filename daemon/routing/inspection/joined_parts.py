@@ -1,0 +1,163 @@
+"""Texts over the seams of parts, where something may have been split over messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from ..detectors.finding import Finding, TextPart
+from ..views.text_fragments import piece_of
+
+_REACH = 120
+_NEIGHBOURS = (1, 2)  # the answer in between is a part too
+_SHORT, _LONGEST, _LEAST_DIGITS = 64, 128, 2
+_MOST_PIECES = 24
+
+
+class Piece(NamedTuple):
+    """`length` characters from `offset` of a part, which stand at `start` in the joined text."""
+
+    part: int
+    offset: int
+    start: int
+    length: int
+
+
+class Joined(NamedTuple):
+    """Pieces of several parts as one text."""
+
+    text: str
+    pieces: tuple[Piece, ...]
+
+    def spread(self, finding: Finding) -> list[Finding]:
+        """What was found, in each part that it reaches into; nothing if that is only one."""
+        found: list[Finding] = []
+        for piece in self.pieces:
+            start = max(finding.start, piece.start) - piece.start + piece.offset
+            end = min(finding.end, piece.start + piece.length) - piece.start + piece.offset
+            if start < end:
+                found.append(_at(finding, piece.part, start, end))
+        return found if len(found) > 1 else []
+
+
+class _Cut(NamedTuple):
+    """From `start` up to `end` of the text of a part; `marked` where signs around it are not."""
+
+    part: int
+    text: str
+    start: int
+    end: int
+    marked: bool
+
+
+def joined(parts: Sequence[TextPart]) -> Iterator[Joined]:
+    """The ends and beginnings of parts that follow one another, and rows of short ones.
+
+    Only where something may go on: a number, an address or a long name at the seam.
+    """
+    for number, part in enumerate(parts):
+        for step in _NEIGHBOURS:
+            if number + step < len(parts) and _may_go_on(part.text, parts[number + step].text):
+                pair = [
+                    _trimmed(number, part.text),
+                    _trimmed(number + step, parts[number + step].text),
+                ]
+                yield _join(pair, "")
+                yield _join(pair, " ")
+    for row in _rows(parts):
+        yield _join(row, "")
+        yield _join(row, " ")
+
+
+def _rows(parts: Sequence[TextPart]) -> Iterator[list[_Cut]]:
+    """Short parts that are pieces, three or more or with marks, at most one other between them."""
+    row: list[_Cut] = []
+    for number, part in enumerate(parts):
+        cut = _cut(number, part.text)
+        if cut is not None:
+            if (row and number - row[-1].part > max(_NEIGHBOURS)) or len(row) == _MOST_PIECES:
+                yield from _as_row(row)
+                row = []
+            row.append(cut)
+    yield from _as_row(row)
+
+
+def _as_row(row: list[_Cut]) -> Iterator[list[_Cut]]:
+    """Only those with marks where there are some: the others are answers between."""
+    marked = [cut for cut in row if cut.marked]
+    if len(marked) > 1:
+        yield marked
+    elif len(row) > 2:
+        yield row
+
+
+def _trimmed(number: int, text: str) -> _Cut:
+    start = len(text) - len(text.lstrip())
+    return _Cut(number, text, start, max(start, len(text.rstrip())), False)
+
+
+def _cut(number: int, text: str) -> _Cut | None:
+    """What of a short part may be a piece, without `2/3:` or `second half:` before it."""
+    if not text or len(text) > _LONGEST:
+        return None
+    whole = _trimmed(number, text)
+    piece = piece_of(text, 0, len(text))
+    if piece is None or len(piece.text) > _SHORT:
+        return whole if _may_be_a_piece(text.strip()) else None
+    if piece.start > whole.start:
+        return _Cut(number, text, piece.start, piece.end, True)
+    return whole if _may_be_a_piece(piece.text) or piece.text.isupper() else None
+
+
+def _may_be_a_piece(text: str) -> bool:
+    """Whether it is short, and has digits or is a single word that is none of a sentence."""
+    if not 0 < len(text) <= _SHORT:
+        return False
+    return sum(map(str.isdigit, text)) >= _LEAST_DIGITS or not any(map(str.isspace, text))
+
+
+def _join(cuts: Sequence[_Cut], gap: str) -> Joined:
+    """With what stands before the first and behind the last, since that may say what it is."""
+    pieces: list[Piece] = []
+    said: list[str] = []
+    place = 0
+    for index, cut in enumerate(cuts):
+        last = index == len(cuts) - 1
+        start = cut.start if index else max(0, cut.end - _REACH)
+        end = min(len(cut.text) if last else cut.end, start + _REACH)
+        end = max(start, end)
+        pieces.append(Piece(cut.part, start, place, end - start))
+        said.append(cut.text[start:end])
+        place += end - start + len(gap)
+    return Joined(gap.join(said), tuple(pieces))
+
+
+def _may_go_on(before: str, behind: str) -> bool:
+    tail, head = before[-_REACH:].rstrip()[-40:], behind[:_REACH].lstrip()[:40]
+    if not tail or not head or not _joins(tail[-1]) or not _joins(head[0]):
+        return False
+    last, first = tail.split()[-1], head.split()[0]
+    if "@" in last or "@" in first:
+        return True
+    numbers = any(map(str.isdigit, tail[-24:])) and any(map(str.isdigit, head[:24]))
+    return numbers or (len(last) >= 8 and not last[1:].isalpha()) or _is_mixed(last)
+
+
+def _is_mixed(word: str) -> bool:
+    return len(word) >= 8 and any(map(str.isupper, word[1:])) and any(map(str.islower, word))
+
+
+def _joins(letter: str) -> bool:
+    return letter.isalnum() or letter in "@._+=/-"
+
+
+def _at(finding: Finding, part: int, start: int, end: int) -> Finding:
+    return Finding(
+        kind=finding.kind,
+        start=start,
+        end=end,
+        value=finding.value,
+        detector=finding.detector,
+        part=part,
+        certainty=finding.certainty,
+    )

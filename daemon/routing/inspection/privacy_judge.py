@@ -1,0 +1,116 @@
+"""The local model asked whether a text is anybody's private matter."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from enum import StrEnum
+
+import msgspec
+
+from ingle.backends.base.backend import (
+    Delta,
+    Event,
+    GenerateRequest,
+    Grammar,
+    GrammarKind,
+    Priority,
+    SamplingParams,
+)
+from ingle.backends.base.conversation import ChatMessage, Reasoning
+from ingle.backends.base.errors import BackendError
+
+from ..detectors.finding import Finding, Kind
+
+Generate = Callable[[GenerateRequest], AsyncGenerator[Event, None]]
+"""`Backend.generate` of a model that is loaded."""
+
+_PRIVATE, _PUBLIC = "private", "public"
+_MOST = 6000  # characters: what a small model reads in a second or two, and its context holds
+_SECONDS = 3.0
+_INSTRUCTION = """\
+You sort messages. Answer with one word.
+private: about the writer or another real person, their health, money, family, job, papers or \
+letters, or about the business of their company.
+public: general knowledge, programming, mathematics, invented stories, translation of neutral text.
+
+Message: How do vaccines work?
+Answer: public
+Message: My doctor found a shadow on my lung, what now?
+Answer: private
+Message: Rewrite: Dear Ms Ortiz, the parts for your order will arrive on Friday.
+Answer: private
+Message: Tom has 3 apples and eats one. How many are left?
+Answer: public"""
+
+
+class Opinion(StrEnum):
+    """What the model said; `NONE` where it said nothing in time."""
+
+    PRIVATE = "private"
+    PUBLIC = "public"
+    NONE = "none"
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """An opinion, and how long it took. It may keep a text here; it never lets one out."""
+
+    opinion: Opinion
+    seconds: float
+
+    def findings(self, text: str, part: int = 0) -> tuple[Finding, ...]:
+        """The whole text as personal, if that is the opinion; else nothing."""
+        if self.opinion is not Opinion.PRIVATE:
+            return ()
+        found = Finding(
+            kind=Kind.PERSONAL,
+            start=0,
+            end=len(text),
+            value="personal",
+            detector="judge",
+            part=part,
+        )
+        return (found,)
+
+
+async def judge(generate: Generate, text: str, *, seconds: float = _SECONDS) -> Judgement:
+    """Ask the model, for at most so many seconds; a model that fails has no opinion.
+
+    Of a long text it reads the beginning and the end. The text may try to talk the model into
+    `public`: so that opinion must count for nothing.
+    """
+    request = question(text)
+    started = time.monotonic()
+    answer = ""
+    try:
+        async with asyncio.timeout(seconds), aclosing(generate(request)) as events:
+            async for event in events:
+                if isinstance(event, Delta):
+                    answer += event.text
+    except (TimeoutError, BackendError):
+        return Judgement(Opinion.NONE, time.monotonic() - started)
+    word = answer.strip().casefold()
+    opinion = Opinion(word) if word in (_PRIVATE, _PUBLIC) else Opinion.NONE
+    return Judgement(opinion, time.monotonic() - started)
+
+
+def question(text: str) -> GenerateRequest:
+    """What the model is asked: private, greedy, and answered by one of two words."""
+    if len(text) > _MOST:
+        text = f"{text[: _MOST // 2]}\n[…]\n{text[-_MOST // 2 :]}"
+    return GenerateRequest(
+        id=f"judge-{uuid.uuid4().hex}",
+        messages=[
+            ChatMessage(role="system", content=_INSTRUCTION),
+            ChatMessage(role="user", content=f"Message: {text}\nAnswer:"),
+        ],
+        sampling=SamplingParams(temperature=0.0),
+        reasoning=Reasoning(enabled=False),
+        grammar=Grammar(GrammarKind.REGEX, f"{_PRIVATE}|{_PUBLIC}"),
+        max_tokens=8,
+        private=True,
+        priority=Priority.INTERACTIVE,
+    )

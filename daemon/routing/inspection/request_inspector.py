@@ -1,0 +1,113 @@
+"""Looks through requests in bounded time; whatever goes wrong is a finding."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ingle.backends.base.backend import GenerateRequest
+
+from ..detectors.finding import Finding, Kind, TextPart
+from ..detectors.own_words import OwnWords
+from .request_parts import opaque_part, parts_digest, parts_of
+
+if TYPE_CHECKING:
+    from .text_scanner import Scanner
+
+log = logging.getLogger("ingle.daemon")
+
+SHORT = 4_000
+"""Characters that are looked through at once, on the event loop."""
+
+SCAN_SECONDS = 10.0
+THREADS = 2
+
+
+class Inspected(msgspec.Struct, frozen=True):
+    """A request with its texts and what was found in them; `digest` is that of the texts."""
+
+    request: GenerateRequest
+    parts: tuple[TextPart, ...]
+    findings: tuple[Finding, ...]
+    digest: bytes
+
+
+class Inspector:
+    """Scans with the owner's words as they are now; for the event loop alone."""
+
+    def __init__(
+        self,
+        own_words: Callable[[], OwnWords],
+        *,
+        make: Callable[[OwnWords], Scanner] | None = None,
+        seconds: float = SCAN_SECONDS,
+    ) -> None:
+        self._own_words = own_words
+        self._make = make or _make_scanner
+        self._seconds = seconds
+        self._words: OwnWords | None = None
+        self._scanner: Scanner | None = None
+        # Threads of our own: a scan that hangs must not take those of the rest of the daemon.
+        self._threads: ThreadPoolExecutor | None = None
+
+    async def inspect(self, request: GenerateRequest, opaque: str = "") -> Inspected:
+        """Look through one request; `opaque` is where it has something that is no text."""
+        parts = parts_of(request)
+        digest = parts_digest(parts)
+        place = opaque or opaque_part(request)
+        if place:
+            findings = [_uninspectable(place)]
+        else:
+            findings = await self.scan(parts)
+        return Inspected(request, tuple(parts), tuple(findings), digest)
+
+    async def scan(self, parts: Sequence[TextPart]) -> list[Finding]:
+        """What is in the parts; an error or a time-out is a finding, too."""
+        try:
+            scanner = self._current()
+            if sum(len(part.text) for part in parts) <= SHORT:
+                return scanner.scan(parts)
+            if self._threads is None:
+                self._threads = ThreadPoolExecutor(THREADS, "scan")
+            scanning = asyncio.get_running_loop().run_in_executor(
+                self._threads, scanner.scan, parts
+            )
+            return await asyncio.wait_for(scanning, self._seconds)
+        except TimeoutError:
+            log.warning("A request took too long to look through, and stays here")
+            return [_uninspectable("time")]
+        except Exception as error:
+            # Not the error itself: it may quote what was scanned.
+            log.warning("A request could not be looked through (%s)", type(error).__name__)
+            return [_uninspectable("error")]
+
+    def forget(self) -> None:
+        """Drop what is remembered of earlier texts."""
+        self._scanner = None
+
+    def close(self) -> None:
+        """Let go of the threads; a scan that runs is not waited for."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _current(self) -> Scanner:
+        words = self._own_words()
+        if self._scanner is None or words != self._words:
+            self._scanner, self._words = self._make(words), words
+        return self._scanner
+
+
+def _make_scanner(words: OwnWords) -> Scanner:
+    # Most daemons never scan anything, and the detectors' tables take a while to load.
+    from .text_scanner import make_scanner
+
+    return make_scanner(words)
+
+
+def _uninspectable(detector: str) -> Finding:
+    return Finding(kind=Kind.UNINSPECTABLE, start=0, end=0, value="", detector=detector)

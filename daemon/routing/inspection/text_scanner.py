@@ -1,0 +1,259 @@
+"""Finds everything sensitive in the texts of a request, by all detectors, in all their views."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+
+from ..detectors.confidentiality_marks import MarkDetector
+from ..detectors.detector import Detector
+from ..detectors.finding import Finding, Kind, TextPart
+from ..detectors.identifiers.banking import BankDetector, WalletDetector
+from ..detectors.identifiers.birth_dates import BirthdayDetector
+from ..detectors.identifiers.document_numbers import DocumentDetector
+from ..detectors.identifiers.email_addresses import EmailDetector
+from ..detectors.identifiers.file_paths import PathDetector
+from ..detectors.identifiers.labelled_documents import DirectDocumentDetector
+from ..detectors.identifiers.national_ids import IdentityDetector
+from ..detectors.identifiers.network_addresses import NetworkDetector
+from ..detectors.identifiers.number_plates import PlateDetector
+from ..detectors.identifiers.payment_cards import CardDetector
+from ..detectors.identifiers.phone_numbers import PhoneDetector
+from ..detectors.natural_language.annotated_text import Reader
+from ..detectors.natural_language.name_detector import NameDetector
+from ..detectors.natural_language.personal_classifier import PersonalClassifier
+from ..detectors.natural_language.topic_detector import TopicDetector
+from ..detectors.opaque_data import OpaqueDetector
+from ..detectors.own_words import OwnWordDetector, OwnWords
+from ..detectors.secrets.assigned_secrets import AssignedSecretDetector
+from ..detectors.secrets.tokens_and_keys import PrivateKeyDetector, TokenDetector
+from ..text_analysis.text_index import forget_texts
+from ..views.text_views import views
+from .joined_parts import joined
+
+__all__ = ["OwnWords", "Scanner", "make_scanner", "structured_detectors"]
+
+_CHUNK, _OVERLAP = 32_768, 4_096
+_KEPT_PARTS = 4_096
+_FAILED = "failed"  # begins the detector of a finding that says that looking failed
+_STRICTEST_FIRST = {kind: place for place, kind in enumerate(Kind)}
+_WHOLE = frozenset({Kind.OWN_WORD, Kind.OWN_FOLDER, Kind.MARKED_PRIVATE, Kind.UNINSPECTABLE})
+
+
+class Scanner:
+    """Runs detectors over texts; whatever it cannot inspect is a finding, never silence.
+
+    `limit` is the most characters of all parts together, `timeout` the most seconds of one scan;
+    it is looked at between detectors and between stretches of a long text. Detectors that share a
+    `reader` are made to forget with it. Safe to use from several threads. Texts that were scanned
+    are remembered by digest, with what was found in them, so that a history is not scanned again
+    with each turn.
+    """
+
+    def __init__(
+        self,
+        detectors: Sequence[Detector],
+        *,
+        limit: int = 1_000_000,
+        timeout: float = 10.0,
+        reader: Reader | None = None,
+    ) -> None:
+        self._readers = tuple(detectors)
+        self._detectors = tuple(one for one in detectors if not _reads_prose(one))
+        self._limit, self._timeout = limit, timeout
+        self._reader = reader
+        self._lock = threading.Lock()
+        self._known: OrderedDict[bytes, tuple[Finding, ...]] = OrderedDict()
+
+    def scan(self, parts: Sequence[TextPart]) -> list[Finding]:
+        """What is in the parts, by part and place; of things in one another, the strictest."""
+        deadline = time.monotonic() + self._timeout
+        room = self._limit
+        found: list[Finding] = []
+        for number, part in enumerate(parts):
+            room -= len(part.text)
+            if room < 0:
+                found.append(_uninspectable(part.text, "limit", number))
+            elif part.text:
+                found += (_in_part(finding, number) for finding in self._text(part.text, deadline))
+        found += self._over_seams(parts, found, deadline)
+        return sorted(found, key=_place)
+
+    def forget(self) -> None:
+        """Drop all that is remembered of earlier texts."""
+        with self._lock:
+            self._known.clear()
+        forget_texts()
+        if self._reader is not None:
+            self._reader.forget()
+
+    def _over_seams(
+        self, parts: Sequence[TextPart], found: list[Finding], deadline: float
+    ) -> list[Finding]:
+        """What was split over parts, unless all of it in one of them is known already."""
+        if sum(len(part.text) for part in parts) > self._limit:
+            return []
+        more: list[Finding] = []
+        known: dict[int, list[Finding]] = {}
+        for finding in found:
+            known.setdefault(finding.part, []).append(finding)
+        for text in joined(parts):
+            for finding in self._text(text.text, deadline, prose=False):
+                if finding.detector.startswith(_FAILED):
+                    numbers = (piece.part for piece in text.pieces)
+                    more += (_uninspectable(parts[n].text, finding.detector, n) for n in numbers)
+                    continue
+                pieces = text.spread(finding)
+                if not any(_is_known(piece, known.get(piece.part, ())) for piece in pieces):
+                    more += pieces
+        return list(dict.fromkeys(more))
+
+    def _text(self, text: str, deadline: float, prose: bool = True) -> tuple[Finding, ...]:
+        digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        digest += bytes([prose])
+        with self._lock:
+            known = self._known.get(digest)
+            if known is not None:
+                self._known.move_to_end(digest)
+                return known
+        found, finished = self._look(text, deadline, prose)
+        if finished:
+            with self._lock:
+                self._known[digest] = found
+                if len(self._known) > _KEPT_PARTS:
+                    self._known.popitem(last=False)
+        return found
+
+    def _look(self, text: str, deadline: float, prose: bool) -> tuple[tuple[Finding, ...], bool]:
+        """What is in a text, and whether every detector saw all of it."""
+        found: list[Finding] = []
+        for offset in range(0, len(text), _CHUNK):
+            chunk = text[offset : offset + _CHUNK + _OVERLAP]
+            try:
+                for finding in self._chunk(chunk, deadline, prose):
+                    if finding.start < _CHUNK or finding.kind is Kind.UNINSPECTABLE:
+                        found.append(_moved(finding, offset))
+            except TimeoutError:
+                found.append(_uninspectable(text, f"{_FAILED}: time", 0))
+                break
+        finished = not any(finding.detector.startswith(_FAILED) for finding in found)
+        return tuple(_resolved(found)), finished
+
+    def _chunk(self, text: str, deadline: float, prose: bool) -> Iterator[Finding]:
+        try:
+            readings = views(text)
+        except Exception:  # what cannot be read in plain form cannot be judged
+            yield _uninspectable(text, f"{_FAILED}: views", 0)
+            return
+        for number, view in enumerate(readings):
+            for detector in self._readers if prose and view.is_prose else self._detectors:
+                if time.monotonic() > deadline:
+                    raise TimeoutError
+                try:
+                    for finding in detector.find(view.text):
+                        if number and not view.touches_an_edit(finding.start, finding.end):
+                            continue
+                        start, end = view.span(finding.start, finding.end)
+                        yield _moved(finding, start - finding.start, end - start)
+                except Exception:  # a detector that fails must not hide anything
+                    yield _uninspectable(text, f"{_FAILED}: {detector.name}", 0)
+
+
+def _reads_prose(detector: Detector) -> bool:
+    return bool(getattr(detector, "whole_text", False))
+
+
+def make_scanner(owner: OwnWords) -> Scanner:
+    """A scanner with every detector that we have, which also knows the owner's own words."""
+    reader = Reader()  # what a text says is worked out once for the three
+    meaning = [NameDetector(reader), TopicDetector(reader), PersonalClassifier(reader)]
+    return Scanner([*structured_detectors(owner), *meaning], reader=reader)
+
+
+def structured_detectors(owner: OwnWords) -> list[Detector]:
+    """Those that know what they look for by its shape, a check digit or the words beside it."""
+    return [
+        OwnWordDetector(owner),
+        MarkDetector(),
+        PrivateKeyDetector(),
+        TokenDetector(),
+        AssignedSecretDetector(),
+        CardDetector(),
+        BankDetector(),
+        WalletDetector(),
+        IdentityDetector(),
+        DocumentDetector(),
+        DirectDocumentDetector(),
+        PlateDetector(),
+        PhoneDetector(),
+        EmailDetector(),
+        BirthdayDetector(),
+        NetworkDetector(),
+        PathDetector(),
+        OpaqueDetector(),
+    ]
+
+
+def _resolved(found: Iterable[Finding]) -> list[Finding]:
+    """Without what is within something as strict; what only overlaps stays, or some would be lost.
+
+    What the owner said is not hidden by anything.
+    """
+    kept: list[Finding] = []
+    for new in sorted(found, key=_strictness):
+        hidden = any(
+            other.start <= new.start
+            and new.end <= other.end
+            and (new.kind not in _WHOLE or other.kind is new.kind)
+            for other in kept
+        )
+        if not hidden:
+            kept.append(new)
+    return sorted(kept, key=_place)
+
+
+def _strictness(finding: Finding) -> tuple[int, int, int]:
+    return _STRICTEST_FIRST[finding.kind], finding.start - finding.end, finding.start
+
+
+def _is_known(piece: Finding, known: Iterable[Finding]) -> bool:
+    return any(
+        other.start <= piece.start
+        and piece.end <= other.end
+        and _STRICTEST_FIRST[other.kind] <= _STRICTEST_FIRST[piece.kind]
+        for other in known
+    )
+
+
+def _place(finding: Finding) -> tuple[int, int, int]:
+    return finding.part, finding.start, finding.end
+
+
+def _uninspectable(text: str, why: str, part: int) -> Finding:
+    return Finding(
+        kind=Kind.UNINSPECTABLE, start=0, end=len(text), value="", detector=why, part=part
+    )
+
+
+def _in_part(finding: Finding, part: int) -> Finding:
+    return _copy(finding, finding.start, finding.end, part)
+
+
+def _moved(finding: Finding, by: int, length: int | None = None) -> Finding:
+    start = finding.start + by
+    return _copy(finding, start, finding.end + by if length is None else start + length)
+
+
+def _copy(finding: Finding, start: int, end: int, part: int = 0) -> Finding:
+    return Finding(
+        kind=finding.kind,
+        start=start,
+        end=end,
+        value=finding.value,
+        detector=finding.detector,
+        part=part,
+        certainty=finding.certainty,
+    )

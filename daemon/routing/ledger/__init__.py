@@ -1,0 +1,1 @@
+"""Append-only, hash-chained ledger of what left this machine."""

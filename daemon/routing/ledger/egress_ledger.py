@@ -1,0 +1,362 @@
+"""The ledger of what left this machine: append-only, chained by digests, without any content.
+
+A file a month, a line an entry. Each line has the SHA-256 of the line before it, over the ends of
+months as well; how far the chain goes is kept in a second place, so that a cut end is noticed.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import hmac
+import os
+import secrets
+import threading
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from ingle.backends.remote.clearance import Clearance
+from ingle.backends.remote.receipt import Receipt
+from ingle.models.failpoints import failpoint
+from ingle.models.file_lock import FileLock
+
+from ..providers.provider_errors import LedgerUnwritable
+from .ledger_entries import (
+    DECODER,
+    GENESIS,
+    Intent,
+    LedgerEntry,
+    Line,
+    Note,
+    Settled,
+    encode,
+    line_digest,
+)
+
+_LOCK_SECONDS = 10.0
+_TAIL = 2**20
+"""Bytes of a file in which its last line surely is."""
+
+
+class Head(msgspec.Struct, frozen=True):
+    """How far the chain goes, and the secret under which conversations are told apart."""
+
+    seq: int
+    digest: str
+    salt: str
+
+
+class Reservation(msgspec.Struct, frozen=True, kw_only=True):
+    """The most that a departure can take; `cost` is None where its price is unknown."""
+
+    tokens: int
+    cost: float | None
+    currency: str
+
+
+class Ledger:
+    """One ledger; all calls block, and threads and processes may share it."""
+
+    def __init__(self, folder: Path, head: Path) -> None:
+        """`folder` holds the files of the months, `head` is the second place."""
+        self.folder = folder
+        self.head_path = head
+        self._lock = threading.RLock()
+        self._held = 0
+        self._end: tuple[Path, int] | None = None
+        """The file that was last written and its size, after which nobody else wrote."""
+        self._seq = 0
+        self._digest = GENESIS
+        self._salt = ""
+        self._pending: list[tuple[Intent, Receipt, float | None]] = []
+
+    @contextmanager
+    def exclusive(self) -> Generator[None]:
+        """Nobody else writes meanwhile; raises `LedgerUnwritable`."""
+        with self._lock:
+            if self._held:
+                yield
+                return
+            lock = self._file_lock()
+            self._held += 1
+            try:
+                yield
+            finally:
+                self._held -= 1
+                lock.release()
+
+    def intend(self, clearance: Clearance, reserved: Reservation) -> Intent:
+        """Write down what is about to leave; on disk when this returns.
+
+        Raises `LedgerUnwritable`, and then nothing may leave.
+        """
+        with self.exclusive():
+            try:
+                self._catch_up()
+                self._settle_pending()
+                intent = Intent(
+                    seq=self._seq + 1,
+                    time=_now(),
+                    previous=self._digest,
+                    provider=clearance.provider,
+                    model=clearance.model,
+                    verdict=clearance.verdict,
+                    rule=clearance.rule,
+                    classes=clearance.classes,
+                    redacted=clearance.redacted,
+                    conversation=self._anonymous(clearance.conversation),
+                    reserved_tokens=reserved.tokens,
+                    reserved_cost=reserved.cost,
+                    currency=reserved.currency,
+                )
+                self._append(intent, month=intent.time[:7], sync=True)
+            except OSError as error:
+                raise self._unwritable(error.strerror or str(error)) from error
+        return intent
+
+    def settle(self, intent: Intent, receipt: Receipt, cost: float | None) -> None:
+        """Write down what came of it; what cannot be written now is written with the next."""
+        with self._lock:
+            self._pending.append((intent, receipt, cost))
+            with self.exclusive():
+                try:
+                    self._catch_up()
+                    self._settle_pending()
+                except OSError as error:
+                    raise self._unwritable(error.strerror or str(error)) from error
+
+    def forget_before(self, month: str) -> int:
+        """Erase the files of the months before `month` ("2026-11"); how many entries they had.
+
+        The chain goes on: a note says up to where it was erased. Raises `LedgerUnwritable`.
+        """
+        with self.exclusive():
+            month = min(month, _now()[:7])  # what is not over is still needed for budgets
+            gone = [path for path in self.files() if path.stem < month]
+            if not gone:
+                return 0
+            count = sum(isinstance(line, Intent) for path in gone for line in read_lines(path))
+            try:
+                self._catch_up()
+                last = _last_line(gone[-1]) or b""
+                until = DECODER.decode(last).seq
+                if len(gone) == len(self.files()):
+                    self._end = None
+                self._append(
+                    self._note("forgotten", until=until, digest=line_digest(last)),
+                    month=max(_now()[:7], month),
+                    sync=True,
+                )
+                for path in gone:
+                    path.unlink()
+            except OSError as error:
+                raise self._unwritable(error.strerror or str(error)) from error
+        return count
+
+    def files(self) -> list[Path]:
+        """The files of all months, the oldest first."""
+        return sorted(self.folder.glob("[0-9][0-9][0-9][0-9]-[0-9][0-9].jsonl"))
+
+    def entries(self, month: str | None = None) -> list[LedgerEntry]:
+        """The departures of a month ("2026-11"), or all, the oldest first."""
+        files = self.files()
+        intents: dict[int, Intent] = {}
+        settled: dict[int, Settled] = {}
+        for path in files:
+            if month is not None and path.stem < month:
+                continue
+            for line in read_lines(path):
+                if isinstance(line, Settled):
+                    settled[line.of] = line
+                elif isinstance(line, Intent) and month in (None, line.time[:7]):
+                    intents[line.seq] = line
+            if month is not None and path.stem > month and intents.keys() <= settled.keys():
+                break
+        return [LedgerEntry.of(intent, settled.get(seq)) for seq, intent in intents.items()]
+
+    def _file_lock(self) -> FileLock:
+        lock = FileLock(self.folder / "lock")
+        deadline = time.monotonic() + _LOCK_SECONDS
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            while not lock.try_acquire():
+                if time.monotonic() > deadline:
+                    raise self._unwritable("another process holds it")
+                time.sleep(0.005)
+        except OSError as error:
+            raise self._unwritable(error.strerror or str(error)) from error
+        return lock
+
+    def _catch_up(self) -> None:
+        """Find the end of the chain, where this process does not know it."""
+        files = self.files()
+        last = next((path for path in reversed(files) if path.stat().st_size), None)
+        if last is None:
+            if self._read_head().seq:
+                raise self._unwritable(f"its files are gone, but {self.head_path} knows of some")
+            self._end, self._seq, self._digest = None, 0, GENESIS
+            return
+        size = last.stat().st_size
+        if self._end == (last, size):
+            return
+        torn = _cut_torn_line(last)
+        line = _last_line(last)
+        if line is None:  # the torn one was all there was
+            last.unlink()
+            self._catch_up()
+        else:
+            try:
+                self._seq = DECODER.decode(line).seq
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                raise self._unwritable("its last line is not as it was written") from None
+            self._digest = line_digest(line)
+            self._end = (last, last.stat().st_size)
+            self._read_head()
+        if torn:
+            self._append(self._note("torn", bytes=torn), month=last.stem, sync=True)
+
+    def _settle_pending(self) -> None:
+        while self._pending:
+            intent, receipt, cost = self._pending[0]
+            usage = receipt.usage
+            line = Settled(
+                seq=self._seq + 1,
+                time=_now(),
+                previous=self._digest,
+                of=intent.seq,
+                bytes_out=receipt.bytes_sent,
+                bytes_in=receipt.bytes_received,
+                prompt_tokens=usage.prompt if usage is not None else None,
+                completion_tokens=usage.completion if usage is not None else None,
+                cost=cost,
+                seconds=round(receipt.seconds, 3),
+                outcome=str(receipt.outcome),
+                status=receipt.status,
+                attempts=receipt.attempts,
+                sent_sha256=receipt.digests,
+            )
+            self._append(line, month=line.time[:7], sync=False)
+            self._pending.pop(0)
+
+    def _append(self, line: Line, *, month: str, sync: bool) -> None:
+        # A clock that went back must not put lines before those that are there.
+        end = self._end
+        name = max(month, end[0].stem) if end is not None else month
+        path = self.folder / f"{name}.jsonl"
+        data = encode(line)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        try:
+            size = os.fstat(fd).st_size
+            try:
+                failpoint("ledger.append")
+                if os.write(fd, data) != len(data):
+                    raise OSError(errno.ENOSPC, "No space left on device")
+                if sync:
+                    os.fsync(fd)
+                self._write_head(Head(line.seq, line_digest(data), self._salt))
+            except OSError:
+                with suppress(OSError):  # a torn line is found by whoever writes next
+                    os.ftruncate(fd, size)
+                self._end = None
+                raise
+        finally:
+            os.close(fd)
+        self._seq, self._digest = line.seq, line_digest(data)
+        self._end = (path, size + len(data))
+
+    def _note(self, what: str, *, bytes: int = 0, until: int = 0, digest: str = "") -> Note:  # noqa: A002
+        return Note(
+            seq=self._seq + 1,
+            time=_now(),
+            previous=self._digest,
+            what=what,
+            bytes=bytes,
+            until=until,
+            digest=digest,
+        )
+
+    def _read_head(self) -> Head:
+        head = read_head(self.head_path)
+        if head is None:
+            head = Head(0, GENESIS, self._salt or secrets.token_hex(16))
+        self._salt = head.salt
+        return head
+
+    def _write_head(self, head: Head) -> None:
+        """The end of the chain, in one step; it may be behind after a crash, but never ahead."""
+        content = msgspec.json.encode(head)
+        self.head_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = self.head_path.with_suffix(".new")
+        fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+        temporary.replace(self.head_path)
+
+    def _anonymous(self, conversation: str) -> str:
+        """The same for one conversation always, and no way back to its name."""
+        if not conversation:
+            return ""
+        key, text = bytes.fromhex(self._salt), conversation.encode("utf-8", "surrogatepass")
+        return hmac.new(key, text, hashlib.sha256).hexdigest()[:32]
+
+    def _unwritable(self, why: str) -> LedgerUnwritable:
+        return LedgerUnwritable(
+            f"The ledger in {self.folder} cannot be written: {why}.",
+            hint="Nothing leaves this machine without an entry; `ingle ledger verify` says more.",
+        )
+
+
+def read_head(path: Path) -> Head | None:
+    """What the second place says; None where there is nothing that can be read."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Head)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def raw_lines(path: Path) -> Iterator[bytes]:
+    """The whole lines of a file, their ends included; a torn one at its end is left out."""
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                if line.endswith(b"\n"):
+                    yield line
+    except FileNotFoundError:
+        return  # it was just forgotten
+
+
+def read_lines(path: Path) -> Iterator[Line]:
+    """The entries of a file; lines that somebody damaged are left out, `verify` names them."""
+    for line in raw_lines(path):
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            yield DECODER.decode(line)
+
+
+def _last_line(path: Path) -> bytes | None:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL))
+        lines = file.read().splitlines()
+    return lines[-1] if lines else None
+
+
+def _cut_torn_line(path: Path) -> int:
+    """Take out what stands behind the last whole line; how many bytes that were."""
+    with path.open("rb+") as file:
+        size = path.stat().st_size
+        start = max(0, size - _TAIL)
+        file.seek(start)
+        tail = file.read()
+        if tail.endswith(b"\n"):
+            return 0
+        whole = start + tail.rfind(b"\n") + 1
+        file.truncate(whole)
+    return size - whole
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

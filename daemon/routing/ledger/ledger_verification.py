@@ -1,0 +1,120 @@
+"""Whether a ledger is what was written, as far as a chain can tell."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .egress_ledger import Ledger, raw_lines, read_head
+from .ledger_entries import DECODER, GENESIS, Intent, Line, Note, Settled, line_digest
+
+LIMITS = (
+    "A chain shows edits, gaps, changes of order and a cut end. It cannot show that somebody who "
+    "can write both places wrote all of it anew."
+)
+
+
+class LedgerCheck(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found: `problems` break the chain, `notes` are only worth knowing."""
+
+    ok: bool
+    entries: int
+    lines: int
+    problems: list[str]
+    notes: list[str]
+    limits: str = LIMITS
+
+
+def verify(ledger: Ledger) -> LedgerCheck:
+    """Read all of the ledger, and compare each line with the next and the end with its copy."""
+    walk = _Walk()
+    for path in ledger.files():
+        for number, line in enumerate(raw_lines(path), start=1):
+            walk.take(f"{path.name} line {number}", line)
+        if (left := _torn(ledger, path.stem)) > 0:
+            walk.notes.append(f"{path.name} ends in a torn line of {left} bytes, after a crash.")
+    walk.compare_end(ledger)
+    walk.count_unknown()
+    return LedgerCheck(
+        ok=not walk.problems,
+        entries=len(walk.intents),
+        lines=walk.lines,
+        problems=walk.problems,
+        notes=walk.notes,
+    )
+
+
+class _Walk:
+    def __init__(self) -> None:
+        self.problems: list[str] = []
+        self.notes: list[str] = []
+        self.intents: set[int] = set()
+        self.lines = 0
+        self._settled: set[int] = set()
+        self._digest = GENESIS
+        self._seq = 0
+        self._digests: dict[int, str] = {}
+        self._gap: tuple[str, int, str] | None = None
+
+    def take(self, where: str, raw: bytes) -> None:
+        """One line, behind all before it."""
+        self.lines += 1
+        try:
+            line: Line = DECODER.decode(raw)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            self.problems.append(f"{where} cannot be read: {error}.")
+            self._digest = line_digest(raw)
+            self._seq += 1
+            return
+        if self.lines == 1 and line.seq != 1:
+            self._gap = (where, line.seq - 1, line.previous)
+        elif line.previous != self._digest:
+            what = "the line before it was changed, taken out or put elsewhere"
+            self.problems.append(f"{where} does not follow: {what}.")
+        elif line.seq != self._seq + 1:
+            self.problems.append(f"{where} has the number {line.seq} behind {self._seq}.")
+        self._digest, self._seq = line_digest(raw), line.seq
+        self._digests[line.seq] = self._digest
+        self._note(line)
+
+    def _note(self, line: Line) -> None:
+        match line:
+            case Intent():
+                self.intents.add(line.seq)
+            case Settled():
+                self._settled.add(line.of)
+            case Note(what="torn"):
+                self.notes.append(f"On {line.time[:10]} a torn line was taken out after a crash.")
+            case Note():
+                self.notes.append(
+                    f"On {line.time[:10]} the lines up to {line.until} were erased on purpose."
+                )
+                if self._gap is not None and self._gap[1:] == (line.until, line.digest):
+                    self._gap = None
+
+    def compare_end(self, ledger: Ledger) -> None:
+        """The end with its copy, and a beginning that is missing."""
+        if self._gap is not None:
+            where, missing, _ = self._gap
+            self.problems.append(f"The {missing} lines before {where} are missing.")
+        head = read_head(ledger.head_path)
+        if head is None:
+            if self.lines > 1:
+                self.problems.append(f"The copy of the end in {ledger.head_path} is missing.")
+        elif head.seq > self._seq:
+            self.problems.append(f"The last {head.seq - self._seq} lines are missing.")
+        elif head.seq and self._digests.get(head.seq, head.digest) != head.digest:
+            self.problems.append(f"Line {head.seq} is not the one whose digest was kept.")
+
+    def count_unknown(self) -> None:
+        """Departures without a receipt."""
+        if unknown := len(self.intents - self._settled):
+            self.notes.append(
+                f"Of {unknown} request{'s' * (unknown != 1)} it is unknown what became of "
+                f"{'them' if unknown != 1 else 'it'}: ingle ended meanwhile, or still waits."
+            )
+
+
+def _torn(ledger: Ledger, month: str) -> int:
+    path = ledger.folder / f"{month}.jsonl"
+    content = path.read_bytes() if path.exists() else b""
+    return len(content) - content.rfind(b"\n") - 1

@@ -1,0 +1,1 @@
+"""policy.toml: classes, routes, decisions, consents and conversation taint."""

@@ -1,0 +1,232 @@
+"""Which conversations held something sensitive, and what was written from it; hashes only."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ingle.backends.base.backend import GenerateRequest
+from ingle.backends.base.conversation import ChatMessage
+
+from ..detectors.finding import Sensitivity, TextPart
+
+if TYPE_CHECKING:
+    import sqlite3
+
+KEPT_MARKS = 100_000
+KEPT_SECONDS = 180 * 86_400
+KEPT_IN_MEMORY = 10_000
+SHORTEST_TEXT = 40
+"""Characters from which a text is unlikely to be written twice: greetings are shorter."""
+
+_AT_ONCE = 500
+_CLASSES = tuple(Sensitivity)
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS key (key BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS marks (
+    trace BLOB PRIMARY KEY, class INTEGER NOT NULL, seen INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS marks_by_age ON marks (seen);
+"""
+
+
+class TaintStore:
+    """Marks by keyed hashes, in a database of mode 0600; every method blocks and is thread-safe.
+
+    Whatever goes wrong with the file is raised (`sqlite3.Error`, `OSError`): who does not know
+    what a conversation held must take it for the worst.
+    """
+
+    def __init__(self, path: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self._path = path
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._database: sqlite3.Connection | None = None
+        self._key = b""
+        self._opened: int | None = None
+        self._private_key = secrets.token_bytes(32)
+        self._private: OrderedDict[bytes, Sensitivity] = OrderedDict()
+
+    def strictest(self, traces: Sequence[bytes]) -> Sensitivity | None:
+        """The strictest mark of any of these; None where there is none."""
+        with self._lock:
+            found: list[Sensitivity] = []
+            for trace in traces:
+                if (seen := self._private.get(self._private_of(trace))) is not None:
+                    found.append(seen)
+            database = self._open()
+            keyed = [self._keyed(trace) for trace in traces]
+            for start in range(0, len(keyed), _AT_ONCE):
+                some = keyed[start : start + _AT_ONCE]
+                marks = ",".join("?" * len(some))
+                row: tuple[int | None] = database.execute(
+                    f"SELECT min(class) FROM marks WHERE trace IN ({marks})",  # noqa: S608 - question marks
+                    some,
+                ).fetchone()
+                if row[0] is not None:
+                    found.append(_CLASSES[row[0]])
+        return min(found, key=_CLASSES.index, default=None)
+
+    def mark(
+        self, traces: Iterable[bytes], sensitivity: Sensitivity, *, private: bool = False
+    ) -> None:
+        """Note that these belong to something of this class; `private` ones only in memory."""
+        with self._lock:
+            if private:
+                for trace in map(self._private_of, traces):
+                    before = self._private.pop(trace, sensitivity)
+                    self._private[trace] = min(before, sensitivity, key=_CLASSES.index)
+                while len(self._private) > KEPT_IN_MEMORY:
+                    self._private.popitem(last=False)
+                return
+            database, now = self._open(), int(self._clock())
+            rank = _CLASSES.index(sensitivity)
+            rows = [(self._keyed(trace), rank, now) for trace in traces]
+            with database:
+                database.executemany(
+                    "INSERT INTO marks VALUES (?, ?, ?) ON CONFLICT (trace) DO UPDATE "
+                    "SET class = min(class, excluded.class), seen = excluded.seen",
+                    rows,
+                )
+                self._drop_old(database, now)
+
+    def forget(self) -> int:
+        """Erase every mark; the number of those that were on disk."""
+        with self._lock:
+            self._private.clear()
+            if self._database is None and not self._path.exists():
+                return 0
+            database = self._open()
+            with database:
+                count = database.execute("DELETE FROM marks").rowcount
+            database.execute("VACUUM")
+            database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            return count
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock:
+            if self._database is not None:
+                self._database.close()
+                self._database = None
+
+    def _open(self) -> sqlite3.Connection:
+        if self._database is not None and self._file() == self._opened:
+            return self._database
+        if self._database is not None:  # somebody erased the file: so its marks are forgotten
+            self._database.close()
+            self._database = None
+        import sqlite3
+
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600))
+        self._path.chmod(0o600)  # the -wal and -shm files get the mode of this one
+        database = sqlite3.connect(self._path, check_same_thread=False, timeout=2.0)
+        try:
+            database.execute("PRAGMA journal_mode = WAL")
+            database.execute("PRAGMA secure_delete = ON")
+            database.executescript(_SCHEMA)
+            with database, closing(database.cursor()) as cursor:
+                cursor.execute("BEGIN IMMEDIATE")
+                row = cursor.execute("SELECT key FROM key").fetchone()
+                if row is None:
+                    row = (secrets.token_bytes(32),)
+                    cursor.execute("INSERT INTO key VALUES (?)", row)
+        except BaseException:
+            database.close()
+            raise
+        self._database, self._key, self._opened = database, row[0], self._file()
+        return database
+
+    def _file(self) -> int | None:
+        """The number of the file that is there now."""
+        try:
+            return self._path.stat().st_ino
+        except FileNotFoundError:
+            return None
+
+    def _drop_old(self, database: sqlite3.Connection, now: int) -> None:
+        database.execute("DELETE FROM marks WHERE seen < ?", (now - KEPT_SECONDS,))
+        (count,) = database.execute("SELECT count(*) FROM marks").fetchone()
+        if count > KEPT_MARKS:
+            database.execute(
+                "DELETE FROM marks WHERE trace IN (SELECT trace FROM marks ORDER BY seen LIMIT ?)",
+                (count - KEPT_MARKS * 9 // 10,),
+            )
+
+    def _keyed(self, trace: bytes) -> bytes:
+        return hashlib.blake2b(trace, key=self._key, digest_size=16).digest()
+
+    def _private_of(self, trace: bytes) -> bytes:
+        return hashlib.blake2b(trace, key=self._private_key, digest_size=16).digest()
+
+
+def request_traces(request: GenerateRequest, parts: Sequence[TextPart]) -> list[bytes]:
+    """All by which a request may be known to go on with, or to quote, what was marked."""
+    traces = [_trace("conversation", request.conversation)] if request.conversation else []
+    traces += message_chain(request)
+    for part in parts:
+        traces += text_traces(part.text)
+    return traces
+
+
+def marks_of(request: GenerateRequest, places: Iterable[str]) -> list[bytes]:
+    """What is to be marked where something sensitive stands in these places of a request.
+
+    From the message on that holds it: what was said before may well begin another conversation.
+    Without any place only the conversation's name is marked.
+    """
+    traces = [_trace("conversation", request.conversation)] if request.conversation else []
+    chain = message_chain(request)
+    numbers = [_message_number(place, len(chain)) for place in places]
+    if chain and numbers:
+        traces += chain[min(numbers) :]
+    return traces
+
+
+def text_traces(text: str) -> Iterator[bytes]:
+    """A text as a whole, and each of its lines, where they are long enough to be told apart."""
+    whole = " ".join(text.split())
+    if len(whole) < SHORTEST_TEXT:
+        return
+    yield _trace("text", whole)
+    lines = text.splitlines()
+    if len(lines) > 1:
+        for line in lines:
+            plain = " ".join(line.split())
+            if len(plain) >= SHORTEST_TEXT:
+                yield _trace("text", plain)
+
+
+def message_chain(request: GenerateRequest) -> list[bytes]:
+    """A digest for each message that covers all before it, too."""
+    chain: list[bytes] = []
+    before = b""
+    for message in request.messages or []:
+        before = hashlib.sha256(before + _trace("message", _said(message))).digest()
+        chain.append(before)
+    return chain
+
+
+def _said(message: ChatMessage) -> str:
+    # Clients give back less than they got: reasoning is dropped, and white space is cut.
+    calls = [f"{call.name}\0{call.arguments}" for call in message.tool_calls]
+    return "\0".join([message.role, message.content.strip(), *calls])
+
+
+def _message_number(place: str, count: int) -> int:
+    """The message that a place is in; the last one for what is in none."""
+    number = place.removeprefix("messages[").partition("]")[0]
+    return min(int(number), count - 1) if number.isdecimal() else count - 1
+
+
+def _trace(kind: str, text: str) -> bytes:
+    return hashlib.sha256(f"{kind}\0{text}".encode("utf-8", "surrogatepass")).digest()

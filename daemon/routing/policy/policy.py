@@ -1,0 +1,132 @@
+"""`Policy`: what the owner allows to leave this machine; the strongest class wins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+import msgspec
+
+from ..detectors.finding import Finding, Kind, Sensitivity
+from .policy_decision import Decision, Verdict
+from .route_definition import AUTO, RedactMode, Route
+from .sensitivity_classes import CONTEXT, DEFAULT_CLASSES, IN_CONTEXT, KIND_WORDS
+
+_STRICTEST_FIRST = tuple(Sensitivity)
+_SHUT = frozenset({Sensitivity.NEVER, Sensitivity.UNINSPECTABLE})
+
+
+class Classified(msgspec.Struct, frozen=True):
+    """A finding with the class that the policy gives it, and the key that says so."""
+
+    finding: Finding
+    sensitivity: Sensitivity
+    key: str
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """Classes of findings, and the routes. As it is made, it is the safe default.
+
+    `words` and `folders` are the owner's own; findings below `least_certainty` do not count.
+    """
+
+    classes: Mapping[str, Sensitivity] = DEFAULT_CLASSES
+    least_certainty: float = 0.5
+    words: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
+    routes: Mapping[str, Route] = MappingProxyType({AUTO: Route(name=AUTO)})
+
+    def classify(self, findings: Sequence[Finding], route: Route) -> list[Classified]:
+        """The class of every finding that counts."""
+        counting = [f for f in findings if f.certainty >= self.least_certainty]
+        in_context = any(f.kind in CONTEXT for f in counting)
+        return [self._classified(f, route, in_context) for f in counting]
+
+    def decide(
+        self,
+        findings: Sequence[Finding],
+        *,
+        route: Route,
+        headless: bool = False,
+        taint: Sensitivity | None = None,
+    ) -> Decision:
+        """What may become of a text with these findings.
+
+        `headless` is where nobody can be asked: then what needs a yes is local. `taint` is the
+        strictest class of what its conversation held before.
+        """
+        classified = self.classify(findings, route)
+        worst = strictest(c.sensitivity for c in classified)
+        tainted = taint is not None and (worst is Sensitivity.ALLOW or _rank(taint) < _rank(worst))
+        if tainted:
+            assert taint is not None
+            verdict = Verdict.LOCAL if taint in _SHUT else Verdict.ASK
+            rule, reason = "taint", "Earlier in this conversation there was something sensitive"
+            worst = taint
+        elif worst is Sensitivity.ALLOW:
+            verdict, rule, reason = Verdict.CLOUD, "nothing_found", "Nothing sensitive was found"
+        else:
+            decisive = next(c for c in classified if c.sensitivity is worst)
+            verdict = _verdict(classified, worst, route.redact)
+            rule = f"{decisive.key}={worst.value}"
+            reason = f"It holds {_named(classified)}"
+        reason += _CONSEQUENCES[verdict]
+        if headless and (
+            verdict is Verdict.ASK
+            or (verdict is Verdict.REDACT and route.redact is not RedactMode.ALWAYS)
+        ):
+            verdict = Verdict.LOCAL
+            reason = reason.removesuffix(".") + "; nobody could be asked, and it stays here."
+        return Decision(
+            verdict=verdict,
+            rule=rule,
+            reason=reason,
+            sensitivity=worst,
+            findings=tuple(c.finding for c in classified),
+            tainted=tainted,
+        )
+
+    def _classified(self, finding: Finding, route: Route, in_context: bool) -> Classified:
+        key: str = finding.kind.value
+        if finding.kind is Kind.PERSON and in_context and self._class(key, route) not in _SHUT:
+            key = IN_CONTEXT
+        return Classified(finding, self._class(key, route), key)
+
+    def _class(self, key: str, route: Route) -> Sensitivity:
+        # A kind that nobody gave a class is none that may leave.
+        return route.classes.get(key) or self.classes.get(key, Sensitivity.NEVER)
+
+
+_CONSEQUENCES = {
+    Verdict.LOCAL: ", so it stays on this machine.",
+    Verdict.REDACT: ", so it leaves only with placeholders.",
+    Verdict.ASK: ", so it leaves only if you say so.",
+    Verdict.CLOUD: ".",
+}
+
+
+def _named(classified: Sequence[Classified]) -> str:
+    """What was found that matters, the strictest first, in words."""
+    mattering = [c for c in classified if c.sensitivity is not Sensitivity.ALLOW]
+    mattering.sort(key=lambda c: _rank(c.sensitivity))
+    words = list(dict.fromkeys(KIND_WORDS[c.key] for c in mattering))
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def strictest(classes: Iterable[Sensitivity]) -> Sensitivity:
+    """The strictest of the classes; `allow` of none."""
+    present = set(classes)
+    return next((c for c in _STRICTEST_FIRST if c in present), Sensitivity.ALLOW)
+
+
+def _rank(sensitivity: Sensitivity) -> int:
+    return _STRICTEST_FIRST.index(sensitivity)
+
+
+def _verdict(classified: Sequence[Classified], worst: Sensitivity, redact: RedactMode) -> Verdict:
+    if worst in _SHUT:
+        return Verdict.LOCAL
+    replaceable = any(c.sensitivity is Sensitivity.REDACT for c in classified)
+    if replaceable and redact is RedactMode.NEVER:
+        return Verdict.LOCAL
+    return Verdict.ASK if worst is Sensitivity.ASK else Verdict.REDACT

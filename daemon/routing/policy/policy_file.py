@@ -1,0 +1,236 @@
+"""`policy.toml`: read strictly, so that a typing error never opens a door."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from ..detectors.finding import Kind, Sensitivity
+from .policy import Policy
+from .policy_tables import PolicyTable, RouteTable
+from .route_definition import AUTO, Route
+from .sensitivity_classes import DEFAULT_CLASSES
+from .toml_line_numbers import line_of
+
+FILE_NAME = "policy.toml"
+LARGEST = 2**20
+"""Bytes; nobody writes a longer policy."""
+
+_STRICTNESS = (
+    Sensitivity.ALLOW,
+    Sensitivity.ASK,
+    Sensitivity.REDACT,
+    Sensitivity.UNINSPECTABLE,
+    Sensitivity.NEVER,
+)
+"""By what may leave: what is asked for leaves whole after a yes, what is redacted never does."""
+
+_ROUTE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_AT = re.compile(r"^(?P<what>.*?)(?: - at `\$(?P<path>[^`]*)`)?$", re.DOTALL)
+
+_PLAIN_WORDS = {
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "a table",
+}
+
+Table = TypeVar("Table", bound=msgspec.Struct)
+
+
+class PolicyError(Exception):
+    """A policy that cannot be used; the message names the file and the line."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+def load_policy(path: Path) -> Policy:
+    """The policy in a file, or the safe default where there is none; raises `PolicyError`."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(LARGEST + 1)
+    except (FileNotFoundError, NotADirectoryError):
+        return Policy()
+    except OSError as error:
+        raise PolicyError(
+            f"{path} cannot be read: {error.strerror}.", "Make the file readable, or remove it."
+        ) from error
+    if len(content) > LARGEST:
+        raise PolicyError(f"{path} is larger than 1 MiB.", "A policy is a page or two.")
+    return parse_policy(content, str(path))
+
+
+def parse_policy(content: bytes, name: str) -> Policy:
+    """The policy that a file of this name holds; raises `PolicyError`."""
+    try:
+        text = content.decode()
+        data = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise PolicyError(
+            f"{name} is not a TOML file: {error}.",
+            "`ingle route new` writes one that is; a line is a key, an equals sign and a value.",
+        ) from error
+    return _Reader(text, name).policy(data)
+
+
+class _Reader:
+    """Reads one file, whose text it has for the numbers of lines."""
+
+    def __init__(self, text: str, name: str) -> None:
+        self._text = text
+        self._name = name
+
+    def policy(self, data: dict[str, Any]) -> Policy:
+        table = self._table(data, PolicyTable, ())
+        classes = {**DEFAULT_CLASSES, **self._classes(table.classes, ("classes",))}
+        routes = {AUTO: Route(name=AUTO)}
+        for name in table.routes:
+            path = ("routes", name)
+            if not _ROUTE_NAME.fullmatch(name):
+                raise self._error(
+                    path,
+                    f"'{name}' cannot be the name of a route",
+                    "A name has lower-case letters, digits, dots, hyphens and underscores.",
+                )
+            route = self._table(cast(dict[str, Any], data["routes"][name]), RouteTable, path)
+            routes[name] = self._route(name, route, classes)
+        return Policy(
+            classes=MappingProxyType(classes),
+            least_certainty=table.least_certainty,
+            words=tuple(table.words),
+            folders=tuple(table.folders),
+            routes=MappingProxyType(routes),
+        )
+
+    def _route(self, name: str, table: RouteTable, classes: Mapping[str, Sensitivity]) -> Route:
+        path = ("routes", name)
+        if table.cloud and not all(table.cloud.partition("/")):
+            raise self._error(
+                (*path, "cloud"),
+                f"'{table.cloud}' is no provider with a model",
+                'Write "openai/gpt-5".',
+            )
+        own = self._classes(table.classes, (*path, "classes"))
+        for key, wanted in own.items():
+            if _strictness(wanted) < _strictness(classes[key]) and not table.override:
+                raise self._error(
+                    (*path, "classes", key),
+                    f'\'{key} = "{wanted}"\' is less strict than the policy\'s "{classes[key]}"',
+                    f"If this is meant, write `override = true` into [routes.{name}].",
+                )
+        return Route(
+            name=name,
+            description=table.description,
+            local=table.local,
+            cloud=table.cloud,
+            prefer=table.prefer,
+            escalate=tuple(table.escalate),
+            redact=table.redact,
+            classes=MappingProxyType(own),
+            tokens=table.tokens,
+            surprise=table.surprise,
+            valuable_words=tuple(table.valuable_words),
+            valuable_length=table.valuable_length,
+            judge=table.judge,
+        )
+
+    def _classes(
+        self, table: Mapping[str, Sensitivity], path: Sequence[str]
+    ) -> dict[str, Sensitivity]:
+        for key, wanted in table.items():
+            if key not in DEFAULT_CLASSES:
+                raise self._unknown((*path, key), key, DEFAULT_CLASSES, "a kind of finding")
+            if key == Kind.UNINSPECTABLE and wanted not in (
+                Sensitivity.NEVER,
+                Sensitivity.UNINSPECTABLE,
+            ):
+                raise self._error(
+                    (*path, key),
+                    "what could not be looked through cannot be allowed to leave",
+                    "Take the line out.",
+                )
+        return dict(table)
+
+    def _table(self, data: dict[str, Any], kind: type[Table], path: Sequence[str]) -> Table:
+        """The table checked; raises `PolicyError`."""
+        fields = kind.__struct_fields__
+        for key in data:
+            if key not in fields:
+                raise self._unknown((*path, key), key, fields, "a setting of a policy")
+        try:
+            # The routes are checked one by one, where their errors can name them.
+            return msgspec.convert(
+                {**data, "routes": _only_tables(data["routes"])} if "routes" in data else data, kind
+            )
+        except msgspec.ValidationError as error:
+            raise self._invalid(error, path, data) from None
+
+    def _invalid(
+        self, error: msgspec.ValidationError, path: Sequence[str], data: Mapping[str, Any]
+    ) -> PolicyError:
+        found = _AT.match(str(error))
+        assert found is not None  # it matches everything
+        steps = re.findall(r"\w+", found["path"] or "")
+        if "[...]" in (found["path"] or ""):
+            steps = [*steps[:1], *_wrong_class(data.get(steps[0]))]
+        return self._error(
+            (*path, *steps),
+            _sentence(found["what"]),
+            "`ingle route schema` says what may stand there.",
+        )
+
+    def _unknown(
+        self, path: Sequence[str], key: str, known: Iterable[str], what: str
+    ) -> PolicyError:
+        names = [str(name) for name in known]
+        nearest = get_close_matches(key, names, n=1)
+        hint = f"Did you mean '{nearest[0]}'?" if nearest else f"There are: {', '.join(names)}."
+        return self._error(path, f"'{key}' is not {what}", hint)
+
+    def _error(self, path: Sequence[str], what: str, hint: str) -> PolicyError:
+        line = line_of(self._text, path)
+        where = f"{self._name}, line {line}" if line else self._name
+        key = f" ({'.'.join(path)})" if path else ""
+        return PolicyError(f"{where}{key}: {what}.", hint)
+
+
+def _only_tables(routes: Any) -> Any:
+    """The routes as msgspec's check of the whole file sees them: none of their keys yet."""
+    if not isinstance(routes, dict):
+        return routes
+    tables = cast(dict[str, object], routes)
+    nothing: dict[str, object] = {}
+    return {name: nothing if isinstance(t, dict) else t for name, t in tables.items()}
+
+
+def _wrong_class(table: Any) -> list[str]:
+    """The key whose value is no class; msgspec does not tell which it was."""
+    words = [*Sensitivity]
+    if not isinstance(table, dict):
+        return []
+    wrong = [key for key, value in cast(dict[str, Any], table).items() if value not in words]
+    return wrong[:1]
+
+
+def _sentence(message: str) -> str:
+    """msgspec's message as the end of a sentence."""
+    plain = message.rstrip(".")
+    for word, plainly in _PLAIN_WORDS.items():
+        plain = plain.replace(f"`{word}`", plainly)
+    return plain[:1].lower() + plain[1:]
+
+
+def _strictness(sensitivity: Sensitivity) -> int:
+    return _STRICTNESS.index(sensitivity)

@@ -1,0 +1,122 @@
+"""Which model names are routes, and where each of them may lead."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from .policy import Policy
+from .policy_file import PolicyError, load_policy
+from .route_definition import AUTO, Route
+
+
+class KnownProvider(Protocol):
+    """What routing has to know of a provider."""
+
+    @property
+    def name(self) -> str:
+        """Unique among the owner's providers."""
+        ...
+
+    @property
+    def models(self) -> Sequence[str]:
+        """The best one first."""
+        ...
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a name leads: a model here, and one elsewhere, whose `provider` is empty without any.
+
+    `named` says that the name chose the provider's model itself, so that no other will do.
+    """
+
+    route: Route
+    local: str
+    provider: str = ""
+    model: str = ""
+    named: bool = False
+
+    @property
+    def remote(self) -> str:
+        """`provider/model`, or empty."""
+        return f"{self.provider}/{self.model}" if self.provider else ""
+
+
+class PolicySource:
+    """The policy as its file is now; it is read anew when the file changes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+        self._seen: tuple[int, int, int] | None = None
+        self._policy: Policy | PolicyError | None = None
+
+    def current(self) -> Policy:
+        """The policy in force; raises `PolicyError` as long as the file is wrong."""
+        with self._lock:
+            stamp = self._stamp()
+            if self._policy is None or stamp != self._seen:
+                self._seen = stamp
+                try:
+                    self._policy = load_policy(self.path)
+                except PolicyError as error:
+                    self._policy = error
+            if isinstance(self._policy, PolicyError):
+                raise PolicyError(self._policy.message, self._policy.hint)
+            return self._policy
+
+    def _stamp(self) -> tuple[int, int, int] | None:
+        try:
+            status = self.path.stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+class RouteNames:
+    """Finds what a model's name means; `local_default` is the model of routes that name none."""
+
+    def __init__(self, policy: PolicySource, local_default: str) -> None:
+        self._policy = policy
+        self._local_default = local_default
+
+    def stand_in(self, name: str, providers: Sequence[KnownProvider] = ()) -> str | None:
+        """The model here that answers to a route's or a provider's name; None for other names."""
+        target = self.find(name, providers)
+        return target.local if target is not None else None
+
+    def find(self, name: str, providers: Sequence[KnownProvider]) -> Target | None:
+        """Where a name leads; None where it is no route's, and none of a provider's model.
+
+        A policy that is wrong knows no route but `auto`.
+        """
+        name = name.strip()
+        try:
+            routes = self._policy.current().routes
+        except PolicyError:
+            routes = Policy().routes
+        known = routes.get(name.lower())
+        if known is not None:
+            return self.of_route(known, providers)
+        provider, slash, model = name.partition("/")
+        if slash and model and any(p.name == provider for p in providers):
+            local = routes[AUTO].local or self._local_default
+            return Target(
+                route=routes[AUTO], local=local, provider=provider, model=model, named=True
+            )
+        return None
+
+    def of_route(self, route: Route, providers: Sequence[KnownProvider], local: str = "") -> Target:
+        """Where a route leads; `local` takes the place of its own model here."""
+        provider, _, model = route.cloud.partition("/")
+        if not provider:
+            first = next((p for p in providers if p.models), None)
+            provider, model = (first.name, first.models[0]) if first is not None else ("", "")
+        elif not any(p.name == provider for p in providers):
+            provider, model = "", ""
+        local = local or route.local or self._local_default
+        return Target(route=route, local=local, provider=provider, model=model)

@@ -1,0 +1,1 @@
+"""Remote providers: configuration, keys and prices."""

@@ -1,0 +1,148 @@
+"""Keys of providers: in the system's keyring where there is one, else in a file of the owner's."""
+
+from __future__ import annotations
+
+import queue
+import re
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import msgspec
+
+from ...stores.atomic_file import write_atomically
+from .provider_errors import ProviderTrouble
+
+KEYRING_SECONDS = 5.0
+"""How long the system's keyring may take; some wait for a dialog that nobody sees."""
+
+_KEY = re.compile(r"[\x21-\x7e]{1,4096}")
+
+Place = Literal["keyring", "file"]
+T = TypeVar("T")
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    place: Place
+    key: str = ""
+
+
+class _File(msgspec.Struct, frozen=True):
+    version: int = 1
+    keys: dict[str, _Entry] = {}
+
+
+class ProviderKeys:
+    """Keeps one key a provider, and remembers where; blocks while the keyring is asked."""
+
+    def __init__(self, state: Path, *, use_keyring: bool = True) -> None:
+        """`state` is the folder of what ingle remembers; its path tells installations apart."""
+        self.path = state / "provider-keys.json"
+        self._service = f"ingle {state}"
+        self._use_keyring = use_keyring
+
+    def place(self, provider: str) -> Place | None:
+        """Where the key is; None where there is none. Asks no keyring."""
+        entry = self._read().keys.get(provider)
+        return entry.place if entry is not None else None
+
+    def get(self, provider: str) -> str | None:
+        """The key, None where there is none; raises `ProviderTrouble`."""
+        entry = self._read().keys.get(provider)
+        if entry is None or entry.place == "file":
+            return entry.key if entry is not None else None
+        import keyring
+
+        return _in_time(lambda: keyring.get_password(self._service, provider))
+
+    def set(self, provider: str, key: str) -> Place:
+        """Keep a key, and say where; raises `ProviderTrouble`."""
+        key = key.strip()
+        if not _KEY.fullmatch(key):
+            raise ProviderTrouble(
+                "That cannot be a key: it is empty, too long, or has blanks in it.",
+                hint="Copy it once more from the provider's page.",
+            )
+        place: Place = (
+            "keyring" if self._use_keyring and self._to_keyring(provider, key) else "file"
+        )
+        entry = _Entry(place, key if place == "file" else "")
+        self._write({**self._read().keys, provider: entry})
+        return place
+
+    def remove(self, provider: str) -> bool:
+        """Forget the key; whether there was one."""
+        keys = dict(self._read().keys)
+        entry = keys.pop(provider, None)
+        if entry is None:
+            return False
+        if entry.place == "keyring":
+            import keyring
+
+            _in_time(lambda: keyring.delete_password(self._service, provider))
+        self._write(keys)
+        return True
+
+    def _to_keyring(self, provider: str, key: str) -> bool:
+        """Whether a keyring took it and gives it back."""
+        import keyring
+
+        def keep() -> bool:
+            keyring.set_password(self._service, provider, key)
+            return keyring.get_password(self._service, provider) == key
+
+        try:
+            return _in_time(keep)
+        except ProviderTrouble:
+            return False  # none, locked, or silent: the file is what is left
+
+    def _read(self) -> _File:
+        try:
+            if sys.platform != "win32" and self.path.stat().st_mode & 0o077:
+                raise ProviderTrouble(
+                    f"Others than you can read {self.path}.",
+                    hint=f"`chmod 600 {self.path}`, and ask the providers for new keys.",
+                )
+            return msgspec.json.decode(self.path.read_bytes(), type=_File)
+        except FileNotFoundError:
+            return _File()
+        except OSError as error:
+            raise ProviderTrouble(f"{self.path} cannot be read: {error.strerror}.") from error
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            # Not what it says: a key may be in it.
+            raise ProviderTrouble(
+                f"{self.path} is damaged.", hint="Remove it, and set the keys again."
+            ) from None
+
+    def _write(self, keys: dict[str, _Entry]) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            write_atomically(self.path, msgspec.json.encode(_File(keys=keys)))
+        except OSError as error:
+            raise ProviderTrouble(f"{self.path} cannot be written: {error.strerror}.") from error
+
+
+def _in_time(call: Callable[[], T]) -> T:
+    """What the keyring answers; raises `ProviderTrouble` where it fails or takes too long."""
+    answers: queue.Queue[T | Exception] = queue.Queue()
+
+    def ask() -> None:
+        try:
+            answers.put(call())
+        except Exception as error:  # each keyring has errors of its own
+            answers.put(error)
+
+    # A thread of its own, which nobody waits for: a keyring that hangs must not hold the daemon.
+    threading.Thread(target=ask, daemon=True, name="keyring").start()
+    try:
+        answer = answers.get(timeout=KEYRING_SECONDS)
+    except queue.Empty:
+        answer = TimeoutError("it does not answer")
+    if isinstance(answer, Exception):
+        raise ProviderTrouble(
+            f"The system's keyring cannot be used: {type(answer).__name__}.",
+            hint="Unlock it, or keep the key in a file: `ingle provider key NAME --file`.",
+        )
+    return answer

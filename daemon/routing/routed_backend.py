@@ -1,0 +1,397 @@
+"""The lease of a route: it has the face of any other, wherever the answer is written."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from msgspec import structs
+
+from ingle.backends.base.backend import (
+    Backend,
+    Delta,
+    Embedded,
+    EmbedRequest,
+    Event,
+    EventSink,
+    Gauges,
+    GenerateRequest,
+    LoadProgress,
+    ModelInfo,
+    Reranked,
+    RerankRequest,
+    Started,
+    Tokenized,
+    TokenizeRequest,
+)
+from ingle.backends.base.errors import BackendError
+from ingle.backends.base.event_stream import generated
+from ingle.backends.base.kv_page_map import PagesSink
+from ingle.backends.remote.providers import Provider
+from ingle.models.metadata.stored_model import StoredModel
+
+from ..errors import RequestError
+from ..lifecycle.model_manager import Lease
+from .escalation import Surprise
+from .policy.policy_decision import Verdict
+from .policy.routing_plan import Plan
+from .route_header import RouteNote, RouteTaken
+from .router import Departure, Router, refused
+
+log = logging.getLogger("ingle.daemon")
+
+OpenLocal = Callable[[str], AbstractAsyncContextManager[Lease]]
+Resample = Callable[[GenerateRequest, Mapping[str, float]], GenerateRequest]
+"""Lays what a request says over the sampling that another model recommends."""
+
+REMOTE = "remote"
+"""What the `engine` of a model elsewhere is called."""
+
+JUDGED_SECONDS = 1.0
+"""From the first token on, an answer is held back no longer than this."""
+
+_KEPT_ANSWER = 2**18
+"""Characters of an answer that are marked, if it has to be."""
+
+
+@asynccontextmanager
+async def open_route(
+    router: Router, plan: Plan, note: RouteNote, *, open_local: OpenLocal, resample: Resample
+) -> AsyncGenerator[Lease]:
+    """A lease for the requests of a plan; `note` always says where they are answered.
+
+    Raises what `open_local` raises; what a provider does wrong is raised by the lease's backend.
+    """
+    note.taken = taken_here(plan, plan.rule, plan.reason, plan.target.local)
+    if plan.verdict is Verdict.LOCAL:
+        async with open_local(plan.target.local) as lease:
+            note.taken = taken_here(plan, plan.rule, plan.reason, lease.model.name)
+            if plan.escalates or plan.taints is not None:
+                backend = RoutedBackend(router, plan, note, lease, open_local, resample)
+                lease = Lease(lease.model, backend, lease.info)
+                backend.lease = lease
+            yield lease
+        return
+    provider = router.provider(plan)
+    model = remote_model(plan.target.provider, plan.target.model, provider.context)
+    backend = RoutedBackend(router, plan, note, None, open_local, resample)
+    lease = Lease(model, backend, _info(provider, plan.target.model))
+    backend.lease = lease
+    note.taken = _taken_there(plan, ())
+    yield lease
+
+
+def taken_here(plan: Plan, rule: str, reason: str, model: str) -> RouteTaken:
+    """What is told of an answer from this machine."""
+    return RouteTaken(verdict=Verdict.LOCAL, rule=rule, reason=reason, provider="", model=model)
+
+
+def remote_model(provider: str, model: str, context: int) -> StoredModel:
+    """What stands for a provider's model where a model of this machine would."""
+    return StoredModel(
+        name=f"{provider}/{model}",
+        path=Path(),
+        size=0,
+        sha256=None,
+        licence="",
+        description="",
+        parameters=0,
+        quantization="",
+        architecture="",
+        context=context,
+        chat=True,
+        sampling={},
+        source=provider,
+    )
+
+
+def _info(provider: Provider, model: str) -> ModelInfo:
+    # Its HTTP client is loaded by those who use it.
+    from ingle.backends.remote.remote_backend import remote_info
+
+    return remote_info(provider, model)
+
+
+def _taken_there(plan: Plan, redacted: tuple[str, ...]) -> RouteTaken:
+    assert plan.leaving is not None
+    return RouteTaken(
+        verdict=plan.leaving,
+        rule=plan.rule,
+        reason=plan.reason,
+        provider=plan.target.provider,
+        model=plan.target.model,
+        redacted=redacted,
+    )
+
+
+class RoutedBackend:
+    """Answers the requests of one plan: here, elsewhere, or here after elsewhere failed.
+
+    What leaves is looked at once more, and only what was looked through does. Nothing that fails
+    makes anything leave that was to stay.
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        plan: Plan,
+        note: RouteNote,
+        local: Lease | None,
+        open_local: OpenLocal,
+        resample: Resample,
+    ) -> None:
+        """`local` is the lease of the model here, where the answer begins here."""
+        self._router = router
+        self._plan = plan
+        self._note = note
+        self._local = local
+        self._open_local = open_local
+        self._resample = resample
+        self.lease: Lease | None = None
+        """What the protocols hold; it is told which model answers in the end."""
+        self.state: Literal["new", "starting", "ready", "stopping", "dead"] = "ready"
+        self.pid: int | None = None
+        self.gauges = Gauges()
+
+    async def start(self, on_progress: LoadProgress | None = None) -> ModelInfo:
+        """It is there already."""
+        assert self.lease is not None
+        return self.lease.info
+
+    async def run(self, request: GenerateRequest, sink: EventSink) -> None:
+        """See `Backend.run`; raises `RemoteError` where a model was chosen by name."""
+        if self._plan.escalates:
+            await self._judge(request, sink)
+        elif self._plan.leaving is not None:
+            await self._leave(request, sink)
+        else:
+            await self._stay(request, sink)
+
+    def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
+        """See `Backend.generate`."""
+        return generated(partial(self.run, request))
+
+    async def embed(self, request: EmbedRequest) -> Embedded:
+        """Always here."""
+        async with self._here() as backend:
+            return await backend.embed(request)
+
+    async def rerank(self, request: RerankRequest) -> Reranked:
+        """Always here."""
+        async with self._here() as backend:
+            return await backend.rerank(request)
+
+    async def tokenize(self, request: TokenizeRequest) -> Tokenized:
+        """Always here: a provider would have to be told the text."""
+        async with self._here() as backend:
+            return await backend.tokenize(request)
+
+    async def wait_dead(self) -> str:
+        """Its life is the lease's."""
+        return await asyncio.Future[str]()
+
+    def trim(self) -> None:
+        """Nothing is kept here."""
+
+    def watch_pages(self, sink: PagesSink | None) -> None:
+        """The model's own backend tells of its pages."""
+
+    async def stop(self, grace: float = 5.0) -> None:
+        """The model's own backend is stopped by whoever owns it."""
+
+    @asynccontextmanager
+    async def _here(self) -> AsyncGenerator[Backend]:
+        if self._local is not None:
+            yield self._local.backend
+            return
+        async with self._open_local(self._plan.target.local) as lease:
+            yield lease.backend
+
+    async def _stay(self, request: GenerateRequest, sink: EventSink) -> None:
+        """Answer on the model that is leased already, and mark the answer where it has to be."""
+        assert self._local is not None
+        if self._plan.taints is None:
+            await self._local.backend.run(request, sink)
+            return
+        pieces: list[str] = []
+        length = 0
+
+        def take(events: list[Event]) -> None:
+            nonlocal length
+            for event in events:
+                if isinstance(event, Delta) and length < _KEPT_ANSWER:
+                    pieces.append(event.text)
+                    length += len(event.text)
+            sink(events)
+
+        try:
+            await self._local.backend.run(request, take)
+        finally:
+            await self._router.taint_answer(self._plan, request, "".join(pieces))
+
+    async def _fall_back(self, request: GenerateRequest, sink: EventSink, why: str) -> None:
+        """Answer here what was to be answered elsewhere, and say so."""
+        plan = self._plan
+        reason = f"{why} So it is answered here."
+        if self._local is not None:
+            self._note.taken = taken_here(plan, "fallback", reason, self._local.model.name)
+            self._answers_from(self._local)
+            await self._local.backend.run(request, sink)
+            return
+        async with self._open_local(plan.target.local) as lease:
+            self._note.taken = taken_here(plan, "fallback", reason, lease.model.name)
+            self._answers_from(lease)
+            await lease.backend.run(self._resample(request, lease.model.sampling), sink)
+
+    async def _leave(self, request: GenerateRequest, sink: EventSink) -> None:
+        plan = self._plan
+        departure = await self._router.departure(plan, request)
+        if departure is None:
+            if plan.target.named:
+                raise refused(plan.target.remote, plan)
+            why = "What was to leave could not be made fit for it."
+            await self._fall_back(request, sink, why)
+            return
+        first = _FirstEvents(departure, sink, self._departs)
+        try:
+            await self._router.send(departure, first.take)
+            first.end()
+        except Exception as error:
+            if first.begun or plan.target.named:
+                raise
+            if isinstance(error, BackendError | RequestError):
+                told = error.message
+            else:
+                log.exception("Asking a provider failed in an unexpected way")
+                told = "something went wrong on the way."
+            await self._fall_back(request, sink, f"'{plan.target.provider}' did not answer: {told}")
+
+    def _departs(self, departure: Departure) -> None:
+        """The first piece of an answer from elsewhere is there."""
+        target = self._plan.target
+        self._note.taken = _taken_there(self._plan, departure.clearance.redacted)
+        provider = self._router.provider(self._plan)
+        model = remote_model(target.provider, target.model, provider.context)
+        assert self.lease is not None
+        self.lease.model = model
+        self.lease.info = _info(provider, target.model)
+
+    def _answers_from(self, lease: Lease) -> None:
+        assert self.lease is not None
+        self.lease.model, self.lease.info = lease.model, lease.info
+
+    async def _judge(self, request: GenerateRequest, sink: EventSink) -> None:
+        """Hold back the beginning of the local answer, and leave if it is too uncertain."""
+        assert self._local is not None
+        route = self._plan.target.route
+        beginning = _Beginning(route.tokens, sink, wants_logprobs=request.logprobs is not None)
+        watched = request
+        if request.logprobs is None:
+            watched = structs.replace(request, logprobs=0)
+        running = asyncio.create_task(self._local.backend.run(watched, beginning.take))
+        judging = asyncio.create_task(beginning.judged.wait())
+        try:
+            await asyncio.wait({running, judging}, return_when=asyncio.FIRST_COMPLETED)
+            surprise = beginning.surprise.mean
+            if surprise is None or surprise <= route.surprise:
+                beginning.release()
+                await running
+                return
+        finally:
+            beginning.end()
+            judging.cancel()
+            if not running.done():
+                running.cancel()
+            await asyncio.wait({running})
+        self._plan = _escalated(self._plan, surprise)
+        await self._leave(request, sink)
+
+
+def _escalated(plan: Plan, surprise: float) -> Plan:
+    reason = (
+        f"It may leave, and the local answer was uncertain: {surprise:.2f} nats a token, "
+        f"more than {plan.target.route.surprise:g}."
+    )
+    return replace(plan, rule="uncertain", reason=reason, escalates=False)
+
+
+class _FirstEvents:
+    """Holds `Started` back until there is a piece of the answer: until then it may fail."""
+
+    def __init__(
+        self, departure: Departure, sink: EventSink, on_first: Callable[[Departure], None]
+    ) -> None:
+        self.begun = False
+        self._departure = departure
+        self._sink = sink
+        self._on_first = on_first
+        self._held: list[Event] = []
+
+    def take(self, events: list[Event]) -> None:
+        events = self._departure.restored(events)
+        if not self.begun:
+            self._held += events
+            if all(isinstance(event, Started) for event in self._held):
+                return
+            self.begun = True
+            self._on_first(self._departure)
+            events, self._held = self._held, []
+        if events:
+            self._sink(events)
+
+    def end(self) -> None:
+        """The answer is complete: what is still held back is all that there is."""
+        if self._held:
+            self._sink(self._held)
+
+
+class _Beginning:
+    """The first events of an answer, until somebody has judged them."""
+
+    def __init__(self, tokens: int, sink: EventSink, *, wants_logprobs: bool) -> None:
+        self.surprise = Surprise(tokens)
+        self.judged = asyncio.Event()
+        """Set once there is enough to judge by, or no time left."""
+        self._sink = sink
+        self._wants_logprobs = wants_logprobs
+        self._held: list[Event] | None = []
+        self._timer: asyncio.TimerHandle | None = None
+
+    def take(self, events: list[Event]) -> None:
+        if self._held is None:
+            self._sink(self._plain(events))
+            return
+        self._held += events
+        self.surprise.take(events)
+        if self._timer is None and not all(isinstance(event, Started) for event in events):
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(JUDGED_SECONDS, self.judged.set)
+        if self.surprise.is_full:
+            self.judged.set()
+
+    def release(self) -> None:
+        """Pass on what was held back, and from now on everything at once."""
+        held, self._held = self._held, None
+        if held:
+            self._sink(self._plain(held))
+
+    def end(self) -> None:
+        """Nobody waits any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _plain(self, events: list[Event]) -> list[Event]:
+        if self._wants_logprobs:
+            return events
+        return [
+            structs.replace(event, logprobs=None, token_bytes=None)
+            if isinstance(event, Delta)
+            else event
+            for event in events
+        ]

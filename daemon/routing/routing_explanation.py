@@ -1,0 +1,124 @@
+"""What was found in a text and what the policy makes of it, for people and for the chat."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ingle.backends.base.backend import GenerateRequest
+from ingle.backends.remote.errors import CannotExpress
+
+from .egress.outbound_request import redact
+from .policy.policy_decision import Verdict
+from .policy.routing_plan import Consideration, Plan
+from .policy.routing_preference import NO_WISH, Wish
+from .router import Router
+
+
+class ExplainedFinding(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that was found `where`, from character `start` up to `end`, and its class."""
+
+    kind: str
+    sensitivity: str = msgspec.field(name="class")
+    where: str
+    start: int
+    end: int
+    detector: str
+
+
+class RedactedText(msgspec.Struct, frozen=True):
+    """A text as it would leave, with placeholders."""
+
+    where: str
+    text: str
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict about a text, and where it would be answered if it were sent as it is now.
+
+    `verdict` is about the text: what it needs to leave. `goes_to` is `local` or `provider/model`.
+    `consents` has a token for each verdict that a yes may turn this one into, and `redacted` the
+    texts that would leave with placeholders.
+    """
+
+    verdict: Verdict
+    rule: str
+    reason: str
+    sensitivity: str = msgspec.field(name="class")
+    tainted: bool
+    findings: list[ExplainedFinding]
+    route: str
+    provider: str
+    model: str
+    goes_to: str
+    redacted: list[RedactedText]
+    consents: dict[str, str]
+
+
+async def explain(
+    router: Router,
+    name: str,
+    request: GenerateRequest,
+    *,
+    wish: Wish = NO_WISH,
+    override: bool = False,
+) -> Explanation:
+    """What would become of a request; `override` asks for a consent that names the class never."""
+    considered, plan = await router.preview(name, request, wish=wish)
+    decision, target = considered.decision, considered.target
+    verdict, rule = decision.verdict, decision.rule
+    if request.private:
+        verdict, rule = Verdict.LOCAL, plan.rule
+    yeses = [] if request.private or not target.provider else considered.yeses(override=override)
+    binding = router.binding(considered, override=override and decision.verdict is Verdict.LOCAL)
+    return Explanation(
+        verdict=verdict,
+        rule=rule,
+        reason=_reason(considered, plan, verdict),
+        sensitivity=decision.sensitivity,
+        tainted=decision.tainted,
+        findings=_findings(considered),
+        route=target.route.name,
+        provider=target.provider,
+        model=target.model or target.local,
+        goes_to=target.remote if plan.leaving is not None and not plan.escalates else "local",
+        redacted=_redacted(router, considered),
+        consents={yes.value: router.consents.issue(yes, binding) for yes in yeses},
+    )
+
+
+def _reason(considered: Consideration, plan: Plan, verdict: Verdict) -> str:
+    """Why this is the verdict, and where it differs, why it goes where it goes."""
+    reason = considered.decision.reason
+    if verdict is Verdict.LOCAL and considered.decision.verdict is not Verdict.LOCAL:
+        return plan.reason
+    if plan.leaving is None and plan.rule not in (considered.decision.rule, "ask_first"):
+        reason += f" {plan.reason}"
+    return reason
+
+
+def _findings(considered: Consideration) -> list[ExplainedFinding]:
+    (inspected,) = considered.inspected
+    return [
+        ExplainedFinding(
+            kind=c.finding.kind.value,
+            sensitivity=c.sensitivity.value,
+            where=inspected.parts[c.finding.part].where
+            if c.finding.part < len(inspected.parts)
+            else "",
+            start=c.finding.start,
+            end=c.finding.end,
+            detector=c.finding.detector,
+        )
+        for c in considered.classified()
+    ]
+
+
+def _redacted(router: Router, considered: Consideration) -> list[RedactedText]:
+    """The texts as they would leave; none where nothing is replaced, or that is not possible."""
+    if not considered.replaceable() or considered.decision.verdict is Verdict.LOCAL:
+        return []
+    try:
+        _, redaction = redact(considered, considered.inspected[0], router.memories)
+    except CannotExpress:
+        return []
+    return [RedactedText(part.where, part.text) for part in redaction.changed]

@@ -1,0 +1,1 @@
+"""Text primitives shared by views and detectors: index, folding, check digits."""

@@ -1,0 +1,1 @@
+"""Plain-text views of obfuscated, encoded, spelled-out or split values."""

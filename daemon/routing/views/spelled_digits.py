@@ -1,0 +1,313 @@
+"""Digits in words, with odd signs between, or with letters in their place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+from ..text_analysis.checksums import luhn
+from ..text_analysis.text_index import Span, digit_runs, long_words, odd_letters, vocabulary
+from .number_words import number_words
+from .rejoined_values import rejoined
+
+_DIGIT_WORDS = number_words()
+_IN_A_ROW = {"oh": "0", "o": "0", "hundred": "00", "thousand": "000"}
+_TIMES = {
+    "double": 2,
+    "triple": 3,
+    "doppel": 2,
+    "dreifach": 3,
+    "doble": 2,
+    "doppio": 2,
+    "treble": 3,
+}
+_SIGNS = {
+    "dash": "-", "hyphen": "-", "minus": "-", "strich": "-", "bindestrich": "-", "tiret": "-",
+    "guion": "-", "guión": "-", "trattino": "-", "space": " ", "leerzeichen": " ", "espace": " ",
+    "dot": ".", "punkt": ".", "point": ".", "punto": ".", "slash": "/", "plus": "+", "then": " ",
+    "and": " ", "und": " ", "et": " ", "y": " ", "e": " ", "comma": " ", "dann": " ",
+}  # fmt: skip
+_LINKS = frozenset({"y", "et", "e", "and"})
+_TWENTIES = ("vingt", "vingts")
+_ROUND = frozenset({"20", "30", "40", "50", "60", "70", "80", "90"})
+_WORD = re.compile(r"[^\W_]+")
+_LEAST_WORDS, _ROW = 4, 12
+_HAN = str.maketrans("〇零一二三四五六七八九壹贰叁肆伍陆柒捌玖幺", "00123456789123456789" + "1")
+_HAN_DIGIT = "[〇零一二三四五六七八九壹贰叁肆伍陆柒捌玖幺]"
+_HAN_ROW = re.compile(rf"{_HAN_DIGIT}(?:[ 、,·-]?{_HAN_DIGIT}){{5,}}+")
+_SYMBOL = r"[^\w\s\x00-\x7f·•–—“”„‘’«»]"
+_ONE_SYMBOL, _LEAST_SYMBOLS = re.compile(_SYMBOL), 3
+_SYMBOL_ROW = re.compile(
+    rf"(?<![\x21-\x7e])[\x21-\x7e]{{1,6}}(?:{_SYMBOL}{{1,3}}[\x21-\x7e]{{1,6}}(?![\x21-\x7e])){{3,}}+"
+)
+_LEAST_GLUED, _LEAST_GLUED_DIGITS, _LONGEST_WORD = 18, 6, 16
+_SINGLE_WORDS = bytes([1] * 8)
+_SPACED_OUT = re.compile(
+    r"(?<!\S)[\w.@+-]([^\w\s\"'`]|[ \t\n]|[ ][^\w\s][ ])[\w.@+-](?:\1[\w.@+-](?!\w)){8,}+(?!\S)"
+)
+_ACCOUNT = re.compile(
+    r"[A-Z]{2}[0-9]{2}([^A-Za-z0-9]{1,6})[A-Z0-9]{1,6}(?:\1[A-Z0-9]{1,6}(?![A-Za-z0-9])){2,9}+"
+)
+_ODD_ROW = re.compile(
+    r"(?<![^\W_])(?<![0-9][.,])[0-9]{1,6}([^0-9A-Za-z]{1,6})[0-9]{1,6}(?:\1[0-9]{1,6}){1,22}+"
+    r"(?![^\W_])"
+)
+_LONGEST_GAP = 6
+_SUMS = frozenset("+=\"'")  # sums and lists of texts have these between numbers
+_USUAL = frozenset({" ", "-", ".", "/", ":", ", ", "\n"})
+_GROUPS = frozenset(
+    {(3, 2, 4), (3, 3, 4), (4, 6, 5), (2, 2, 2, 2, 2), (3, 3, 3), (2, 3, 3, 3), (3, 3, 3, 2)}
+)
+_LETTERED = re.compile(r"[0-9](?<!\w[0-9])(?:[ -]?(?:[0-9OoIlSB]|[|!](?! ))){8,22}+(?!\w)")
+_LETTERS = str.maketrans("OoIlSB|!", "00115811")
+_GOES_ON_IN_LETTERS = re.compile(r"[0-9][ -]?[OoIlSB|!]")
+_FOURS = re.compile(r"(?<![\w.,-])[0-9]{4}(?:[^0-9]{1,48}[0-9]{4}){3}(?![\w-])")
+
+Stretch = tuple[int, int, str]
+
+
+def with_digits(text: str) -> list[Stretch]:
+    """Stretches that are read as one number or code, and what that is; in order, apart."""
+    found = [
+        *_spelled(text),
+        *_glued(text),
+        *_spaced_out(text),
+        *_odd_rows(text),
+        *_lettered(text),
+        *rejoined(text),
+    ]
+    if not text.isascii():
+        found += [*_han(text), *_between_symbols(text)]
+    found.sort(key=lambda stretch: (stretch[0], -stretch[1]))
+    apart: list[Stretch] = []
+    for stretch in found:
+        if not apart or stretch[0] >= apart[-1][1]:
+            apart.append(stretch)
+    return apart
+
+
+def _spelled(text: str) -> list[Stretch]:
+    found: list[Stretch] = []
+    words = vocabulary(text).row
+    hits = [place for place, word in enumerate(words) if word in _DIGIT_WORDS]
+    if len(hits) < _LEAST_WORDS or not any(
+        last - first <= _ROW and all(_means_digits(word, True) for word in words[first:last])
+        for first, last in zip(hits, hits[_LEAST_WORDS - 1 :], strict=False)
+    ):
+        return found
+    row: list[re.Match[str]] = []
+    for word in _WORD.finditer(text):
+        meant = _means_digits(word[0].lower(), bool(row))
+        if row and not (meant and _continues(row[-1].end(), word.start())):
+            _add_row(text, found, row)
+            row = []
+            meant = _means_digits(word[0].lower(), False)
+        if meant:
+            row.append(word)
+    _add_row(text, found, row)
+    return found
+
+
+def _continues(end: int, start: int) -> bool:
+    return start - end <= 4
+
+
+def _means_digits(word: str, in_row: bool) -> bool:
+    if word in _DIGIT_WORDS or word in _TIMES:
+        return True
+    digits = word.isascii() and word.isdigit()
+    return digits or (in_row and (word in _IN_A_ROW or word in _SIGNS))
+
+
+def _add_row(text: str, found: list[Stretch], row: list[re.Match[str]]) -> None:
+    """What a row of words says, if enough of them are digits."""
+    while row and row[-1][0].lower() in _SIGNS:
+        row = row[:-1]
+    if sum(word[0].lower() in _DIGIT_WORDS for word in row) < _LEAST_WORDS:
+        return
+    found.append((row[0].start(), row[-1].end(), _said(text, row)))
+
+
+def _said(text: str, row: Sequence[re.Match[str]]) -> str:
+    """The digits of a row of words, where `forty four` is one number unless others have hyphens."""
+    hyphens = any(text[a.end() : b.start()] == "-" and _is_ten(a[0]) for a, b in pairwise(row))
+    said, times, number, linked = "", 1, "", False
+    for place, match in enumerate(row):
+        word, before = match[0].lower(), row[place - 1] if place else match
+        gap = text[before.end() : match.start()]
+        digits = _DIGIT_WORDS.get(word) or _IN_A_ROW.get(word) or (word if word.isdigit() else "")
+        if word in _TIMES or (word in _LINKS and number in _ROUND and place + 1 < len(row)):
+            times, linked = _TIMES.get(word, 1), word in _LINKS
+            continue
+        both = ""
+        if linked or gap == "-" or not hyphens:
+            both = _sum(number, before[0].lower(), digits, word, gap)
+        if both:
+            said, number = said[: -len(number)] + both, both
+        else:
+            said += (digits or _SIGNS[word]) * times
+            number = digits if word in _DIGIT_WORDS and times == 1 else ""
+        times, linked = 1, False
+    return said
+
+
+def _is_ten(word: str) -> bool:
+    return _DIGIT_WORDS.get(word.lower()) in _ROUND
+
+
+def _sum(number: str, before: str, digits: str, word: str, gap: str) -> str:
+    """What two numbers are together: `forty four`, `soixante-dix`, `quatre-vingt`, `dix-sept`."""
+    if number == "4" and before == "quatre" and word in _TWENTIES:
+        return "80"
+    if number in _ROUND and len(digits) == 1:
+        return number[0] + digits if digits != "0" else ""
+    french = number in ("60", "80") and before in ("soixante", *_TWENTIES) and "10" <= digits < "17"
+    if french or (before == "dix" and gap == "-" and digits in ("7", "8", "9")):
+        return str(int(number) + int(digits))
+    return ""
+
+
+def _glued(text: str) -> Iterator[Stretch]:
+    """`fouroneoneone…`: nothing but words for digits, without gaps."""
+    for start, end in long_words(text):
+        if end - start < _LEAST_GLUED:
+            continue
+        for word in _WORD.finditer(text, start, end):
+            if len(word[0]) >= _LEAST_GLUED and word[0].isalpha():
+                digits = _taken_apart(word[0].lower())
+                if len(digits) >= _LEAST_GLUED_DIGITS:
+                    yield *word.span(), digits
+
+
+def _taken_apart(word: str) -> str:
+    """The digits that a word is made of; none where anything else is in it."""
+    said, place = "", 0
+    while place < len(word):
+        sizes = (
+            size
+            for size in range(_LONGEST_WORD, 1, -1)
+            if word[place : place + size] in _DIGIT_WORDS
+        )
+        size = next(sizes, 0)
+        if not size:
+            return ""
+        said += _DIGIT_WORDS[word[place : place + size]]
+        place += size
+    return said
+
+
+def _spaced_out(text: str) -> Iterator[Stretch]:
+    """`j a n e @ …`, `D-E-8-9-…`: single letters with the same sign between all of them."""
+    if _SINGLE_WORDS not in bytes(map((1).__eq__, map(len, vocabulary(text).row))):
+        return
+    for match in _SPACED_OUT.finditer(text):
+        row = match[0].removesuffix(match[1] + ".")  # the end of a sentence
+        said = row[:: 1 + len(match[1])]
+        if any(map(str.isalpha, said)) and ("@" in said or any(map(str.isdigit, said))):
+            yield match.start(), match.start() + len(row), said
+
+
+def _han(text: str) -> list[Stretch]:
+    return [
+        (match.start(), match.end(), re.sub(r"\D", "", match[0].translate(_HAN)))
+        for match in _HAN_ROW.finditer(text)
+    ]
+
+
+def _between_symbols(text: str) -> list[Stretch]:
+    """Letters or digits with pictures between, or other signs that nobody writes in words."""
+    symbols = filter(_ONE_SYMBOL.match, odd_letters(text))
+    if sum(map(text.count, symbols)) < _LEAST_SYMBOLS:
+        return []
+    return [
+        (match.start(), match.end(), re.sub(_SYMBOL, "", match[0]))
+        for match in _SYMBOL_ROW.finditer(text)
+    ]
+
+
+def _odd_rows(text: str) -> list[Stretch]:
+    """Groups of digits with the same odd sign between all of them, as no list of numbers is."""
+    found: list[Stretch] = []
+    runs = digit_runs(text)
+    for match in _matches(_ODD_ROW, text, _same_gaps(text, runs)):
+        groups = re.findall(r"[0-9]+", match[0])
+        digits = "".join(groups)
+        sizes = tuple(map(len, groups))
+        even = len(set(sizes[:-1])) == 1 and sizes[-1] <= sizes[0] and sizes[0] in (1, 2, 4)
+        if not (even or sizes in _GROUPS) or not 7 <= len(digits) <= 24:
+            continue
+        single = sizes[0] == 1  # nobody writes a list of numbers below ten so often
+        if _SUMS.intersection(match[1]) and not (single and _is_no_sum(digits)):
+            continue
+        if match[1] in _USUAL and not single and (len(digits) < 13 or not luhn(digits)):
+            continue
+        found.append((match.start(), match.end(), digits))
+    found += _mixed_rows(text, runs)
+    found += _accounts(text, runs)
+    fours = [run for run in runs if run[1] - run[0] == 4]
+    for match in _matches(_FOURS, text, fours if len(fours) >= 4 else []):
+        digits = re.sub(r"[^0-9]", "", match[0])
+        if digits[0] in "3456" and luhn(digits) and len(set(digits)) > 1:
+            found.append((match.start(), match.end(), digits))
+    return found
+
+
+def _accounts(text: str, runs: Sequence[Span]) -> Iterator[Stretch]:
+    """`DE89, 3704, …`: what may be an IBAN with odd signs between its groups."""
+    for start, end in runs:
+        if end - start == 2 and text[max(0, start - 2) : start].isupper():
+            match = _ACCOUNT.match(text, start - 2)
+            if match is not None and match[1] not in " .-":
+                yield *match.span(), "".join(filter(str.isalnum, match[0]))
+
+
+def _mixed_rows(text: str, runs: Sequence[Span]) -> Iterator[Stretch]:
+    """Single digits, each behind another sign, that are a card by their check digit."""
+    row: list[Span] = []
+    for run in [*runs, (len(text) + _LONGEST_GAP, 0)]:
+        if row and (run[0] - row[-1][1] > 3 or run[1] - run[0] != 1):
+            if 13 <= len(row) <= 19:
+                digits = "".join(text[start] for start, _ in row)
+                gaps = "".join(text[a[1] : b[0]] for a, b in pairwise(row))
+                if luhn(digits) and not any(map(str.isalnum, gaps)):
+                    yield row[0][0], row[-1][1], digits
+            row = []
+        if run[1] - run[0] == 1:
+            row.append(run)
+
+
+def _is_no_sum(digits: str) -> bool:
+    """Whether so many single digits are no exercise: those are few, or in order."""
+    return luhn(digits) if len(digits) > 13 else len(digits) > 8 and len(set(digits)) > 3
+
+
+def _same_gaps(text: str, runs: Sequence[Span]) -> Iterator[Span]:
+    """Runs of digits behind which the next two have the same short gap before them."""
+    gaps = [text[before[1] : behind[0]] for before, behind in pairwise(runs)]
+    for run, gap, next_gap in zip(runs, gaps, gaps[1:], strict=False):
+        if gap == next_gap and len(gap) <= _LONGEST_GAP:
+            yield run
+
+
+def _matches(pattern: re.Pattern[str], text: str, runs: Iterable[Span]) -> Iterator[re.Match[str]]:
+    """As `finditer` of a pattern that matches from the first digit of a run or not at all."""
+    done = 0
+    for start, _ in runs:
+        match = pattern.match(text, start) if start >= done else None
+        if match is not None:
+            done = match.end()
+            yield match
+
+
+def _lettered(text: str) -> list[Stretch]:
+    """`4111 llll …`: letters that look like digits, among at least as many digits."""
+    found: list[Stretch] = []
+    if not _GOES_ON_IN_LETTERS.search(text):
+        return found
+    for match in _LETTERED.finditer(text):
+        row = match[0]
+        letters = sum(map(str.isalpha, row)) + row.count("|") + row.count("!")
+        if letters and sum(map(str.isdigit, row)) >= letters:
+            found.append((match.start(), match.end(), row.translate(_LETTERS)))
+    return found

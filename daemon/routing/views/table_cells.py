@@ -1,0 +1,149 @@
+"""Tables in texts: what the head of a column says, put beside each of its cells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from ..text_analysis.text_index import Span
+
+_LONGEST_ROW, _MOST_WORDS = 1_000, 4
+# Names of columns are short and begin with a letter. What repeats takes all or nothing, or a
+# long line that is no head would be tried in every way.
+_NAME = r"[\"'`*]{0,2}[^\W\d_](?:[\w.#°’'/()&*\"`-]|[ ](?=[\w.#(&*\"`-])){0,31}+"
+_HEAD = re.compile(rf"[ \[|]*+{_NAME}(?:(?: ?[,;\t|] ?| {{2,}}){_NAME})++[ \],|]*+\r?")
+_DIGIT = re.compile(r"[0-9]")
+_RULE = re.compile(r"[\s|:+=-]{3,}+")
+_WORDS = re.compile(r"[^\W_]+")
+_QUOTED = re.compile(r"(?<![^\s,;(\[|])([\"'])[^\"'\n]*\1(?=[\s,;)\]|]|$)")
+_WIDE_GAP = re.compile(r" {2,}|\t+")
+_AROUND_CELLS = " \t\r\"'`*[]"
+_IMPERSONAL_NAMES = (
+    "id qty quantity price cost total sum amount count value date time timestamp epoch step loss "
+    "acc open high low close volume size width height length weight status x y z n sku rank score"
+)
+_IMPERSONAL = frozenset(_IMPERSONAL_NAMES.split())
+_VALUES = re.compile(r"\(([^()\n]{3,400})\)\s{0,8}values(?=\s{0,8}\()", re.IGNORECASE)
+_TUPLE = re.compile(r"[\s,]{0,16}\(((?:[^()'\"]++|'[^'\n]*+'|\"[^\"\n]*+\")++)\)")
+_TAG = re.compile(r"<(table|tr|th|td)\b[^>]{0,99}>([^<]{0,40})", re.IGNORECASE)
+
+Stretch = tuple[int, int, str]
+
+
+def labelled_cells(text: str) -> list[Stretch]:
+    """What stands before each cell of a table, and in its place its column's name on a new line.
+
+    Tables with commas, semicolons, tabs, bars or wide gaps between the columns, of HTML, and the
+    rows of an SQL `INSERT`; only rows with digits. In order, apart.
+    """
+    found = list(_of_lines(text)) if "\n" in text else []
+    if "<th" in text or "<TH" in text:
+        found += _of_html(text)
+    if "values" in text or "VALUES" in text:
+        found += _of_inserts(text)
+    found.sort()
+    return [found[0], *(b for a, b in pairwise(found) if b[0] >= a[1])] if found else []
+
+
+def _of_lines(text: str) -> Iterator[Stretch]:
+    names, sign, place = list[str](), "", 0
+    lines = text.split("\n")
+    behind = [*lines[1:], ""]
+    for line, following in zip(lines, behind, strict=True):
+        cells = _cells(line, sign) if names and len(line) <= _LONGEST_ROW else []
+        if sign == "," and 0 < len(cells) - len(names) <= 2:
+            # `March 5, 1990` at the end, which somebody forgot to quote.
+            cells = [*cells[: len(names) - 1], (cells[len(names) - 1][0], cells[-1][1])]
+        if sign == "|" and len(cells) == len(names) + 1:
+            cells = cells[:-1]  # what somebody went on to write behind the last bar
+        if names and len(cells) == len(names):
+            if any(map(str.isdigit, line)):
+                yield from _beside(names, cells, place)
+        elif not names or not _RULE.fullmatch(line):
+            names, sign = _head(line, following) if 3 <= len(line) <= _LONGEST_ROW else ([], "")
+        place += len(line) + 1
+
+
+def _head(line: str, following: str) -> tuple[list[str], str]:
+    """The names of columns, and the sign between them; none for a line of another sort."""
+    sign = next((sign for sign in "\t|;," if sign in line), "  ")
+    if sign not in following or (sign in ",;" and line[-1] in ".!?"):
+        return [], ""
+    if _DIGIT.search(following) is None and _RULE.fullmatch(following) is None:
+        return [], ""
+    sign = sign.strip(" ")
+    if _HEAD.fullmatch(line) is None:
+        # A sentence may stand before it.
+        begin = max(line.rfind(end) for end in (". ", ": ", "? ", "! ")) + 2
+        line = line[begin:] if begin > 1 else ""
+        if _HEAD.fullmatch(line) is None:
+            return [], ""
+    names = [line[start:end] for start, end in _cells(line, sign)]
+    short = all(name and len(_WORDS.findall(name)) <= _MOST_WORDS for name in names)
+    named = short and sum(map(str.isdigit, line)) <= len(names)
+    return (names, sign) if named and len(names) > 1 and _are_of_people(names) else ([], "")
+
+
+def _are_of_people(names: Sequence[str]) -> bool:
+    """Whether a table may be about people: one of things alone needs no second look."""
+    return not _IMPERSONAL.issuperset(map(str.lower, names))
+
+
+def _cells(line: str, sign: str) -> list[Span]:
+    """Where the cells of a row stand, without quotes and brackets around them."""
+    plain = line.rstrip(" \t\r")
+    plain = plain[:-1] if plain.endswith("],") else plain
+    begin = 0
+    if sign == "|":
+        begin = len(plain) - len(plain.lstrip(" ").removeprefix("|"))
+        plain = plain.removesuffix("|")
+    if '"' in plain or "'" in plain:
+        plain = _QUOTED.sub(lambda match: "_" * len(match[0]), plain)
+    spans: list[Span] = []
+    place = begin
+    for piece in plain[begin:].split(sign) if sign else _WIDE_GAP.split(plain):
+        place = plain.index(piece, place)
+        whole = line[place : place + len(piece)]
+        start = place + len(whole) - len(whole.lstrip(_AROUND_CELLS))
+        spans.append((start, max(start, place + len(whole.rstrip(_AROUND_CELLS)))))
+        place += len(piece) + len(sign)
+    return spans
+
+
+def _beside(names: Sequence[str], cells: Sequence[Span], place: int) -> Iterator[Stretch]:
+    """A row that begins at this place, with the end of the line before it."""
+    done = -1
+    for name, (start, end) in zip(names, cells, strict=True):
+        yield place + done, place + start, f"\n{name}: "
+        done = end
+
+
+def _of_inserts(text: str) -> Iterator[Stretch]:
+    for head in _VALUES.finditer(text):
+        names = [head[1][start:end] for start, end in _cells(head[1], ",")]
+        row = _TUPLE.match(text, head.end()) if _are_of_people(names) else None
+        while row is not None:
+            cells = _cells(row[1], ",")
+            if len(cells) == len(names):
+                yield from _beside(names, cells, row.start(1))
+            row = _TUPLE.match(text, row.end())
+
+
+def _of_html(text: str) -> Iterator[Stretch]:
+    names, column, is_head = list[str](), 0, False
+    for tag in _TAG.finditer(text):
+        kind = tag[1].lower()
+        if kind == "table":
+            names = []
+        elif kind == "tr":
+            column, is_head = 0, False
+        elif kind == "th":
+            # Where each row has a head of its own, that stands beside the cell already.
+            names = names if is_head else []
+            names.append(tag[2].strip())
+            is_head = True
+        else:
+            if not is_head and column < len(names):
+                yield tag.start(), tag.start(2), f"\n{names[column]}: "
+            column += 1

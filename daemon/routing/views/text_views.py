@@ -1,0 +1,238 @@
+"""Views of a text: what people would read in it, with the way back to the original's places."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from ..text_analysis.character_folding import folds, hidden, lookalikes
+from ..text_analysis.text_index import look_for, pieces_in
+from .encoded_text import decoded
+from .spelled_digits import with_digits
+from .table_cells import labelled_cells
+
+
+class Edit(NamedTuple):
+    """`text` in the place of the characters from `start` up to `end` of a view."""
+
+    start: int
+    end: int
+    text: str
+
+
+class View:
+    """A text made from another; `span` says where a stretch of it stands in the original.
+
+    It is a row of segments. A kept one has the characters of the original, one for one; all of
+    an edited one stands for all of what it replaced. `is_prose` says that there are sentences in
+    it that stand nowhere else, so that what they are about is worth a look; `is_moved`, that what
+    was kept stands beside other words now, so that it may be something else.
+    """
+
+    def __init__(self, original: str) -> None:
+        self.text = original
+        self.is_prose = False
+        self.is_moved = False
+        self._places = [0]
+        self._spans = [(0, len(original))]
+        self._kept = [True]
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """The place in the original of what is not empty in this view."""
+        first = bisect_right(self._places, start) - 1
+        last = bisect_right(self._places, end - 1) - 1
+        begin, stop = self._spans[first][0], self._spans[last][1]
+        if self._kept[first]:
+            begin += start - self._places[first]
+        if self._kept[last]:
+            stop = self._spans[last][0] + end - self._places[last]
+        return begin, stop
+
+    def touches_an_edit(self, start: int, end: int) -> bool:
+        """Whether any of these characters is not the original's, or may read otherwise."""
+        if self.is_moved:
+            return True
+        first = bisect_right(self._places, start) - 1
+        last = bisect_right(self._places, end - 1) - 1
+        return first != last or not self._kept[first]
+
+    def edited(self, edits: Iterable[Edit], context: int | None = None) -> View:
+        """The view after edits, which are in order and do not overlap.
+
+        With `context`, only the edits and so many characters on both sides of each are kept, so
+        that looking again at a long text costs what changed in it.
+        """
+        view = View("")
+        pieces = _Pieces(self, view)
+        place = 0
+        for edit in edits:
+            if context is None or edit.start - place <= 2 * context:
+                pieces.keep(place, edit.start)
+            else:
+                pieces.keep(place, min(place + context, edit.start) if place else 0)
+                pieces.part()
+                pieces.keep(edit.start - context, edit.start)
+            pieces.replace(edit)
+            place = edit.end
+        end = len(self.text)
+        pieces.keep(place, end if context is None else min(end, place + context))
+        view.text = "".join(pieces.texts)
+        return view
+
+
+class _Pieces:
+    """Fills the segments of a view from those of the one it is made from."""
+
+    def __init__(self, base: View, view: View) -> None:
+        self.texts: list[str] = []
+        self._base, self._length = base, 0
+        self._places, self._spans, self._kept = view._places, view._spans, view._kept  # pyright: ignore[reportPrivateUsage]
+        del self._places[:], self._spans[:], self._kept[:]
+
+    def keep(self, start: int, end: int) -> None:
+        """The same characters as in the base, segment by segment."""
+        places = self._base._places  # pyright: ignore[reportPrivateUsage]
+        while start < end:
+            segment = bisect_right(places, start) - 1
+            stop = min(end, places[segment + 1]) if segment + 1 < len(places) else end
+            kept = self._base._kept[segment]  # pyright: ignore[reportPrivateUsage]
+            self._add(self._base.text[start:stop], self._base.span(start, stop), kept)
+            start = stop
+
+    def replace(self, edit: Edit) -> None:
+        """Other characters for a stretch of the base."""
+        if edit.text:
+            self._add(edit.text, self._base.span(edit.start, edit.end), False)
+
+    def part(self) -> None:
+        """An end of a line between excerpts."""
+        last = self._spans[-1][1] if self._spans else 0
+        self._add("\n", (last, last), True)
+
+    def _add(self, text: str, span: tuple[int, int], kept: bool) -> None:
+        self._places.append(self._length)
+        self._spans.append(span)
+        self._kept.append(kept)
+        self.texts.append(text)
+        self._length += len(text)
+
+
+class _Turned(View):
+    """A view backwards, or in other letters one for one; nothing of it is the original's."""
+
+    def __init__(self, base: View, text: str, backwards: bool) -> None:
+        super().__init__(text)
+        self._base, self._backwards = base, backwards
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Contract of `View`."""
+        size = len(self.text)
+        return self._base.span(*((size - end, size - start) if self._backwards else (start, end)))
+
+    def touches_an_edit(self, start: int, end: int) -> bool:
+        """Contract of `View`."""
+        return True
+
+
+def views(text: str) -> list[View]:
+    """The text as it reads, first, and then what else can be read in it.
+
+    The others have only what is different in them, with some text around it: lookalike letters,
+    what is encoded (codes within codes too), digits in words, what was cut in pieces, the cells of
+    tables with the names of their columns, and the text backwards where it says that it is.
+    """
+    base = _folded(text)
+    base.is_prose = True
+    found = [base]
+    edits = [Edit(*stretch) for stretch in lookalikes(base.text)]
+    if edits:
+        found.append(base.edited(edits, _CONTEXT))
+    inner = base
+    for _ in range(_MOST_NESTED):
+        edits = [Edit(*stretch) for stretch in decoded(inner.text)]
+        if not edits:
+            break
+        inner = inner.edited(edits, _CONTEXT)
+        # What was decoded may be written in other characters again.
+        found.append(_folded_again(inner))
+        found[-1].is_prose = any(len(edit.text) >= _LEAST_PROSE for edit in edits)
+    for view in found[:]:
+        edits = [Edit(*stretch) for stretch in with_digits(view.text)]
+        if edits:
+            found.append(view.edited(edits, _CONTEXT))
+    edits = [Edit(*stretch) for stretch in labelled_cells(base.text)]
+    if edits:
+        found.append(base.edited(edits, _CONTEXT))
+        found[-1].is_moved = True
+    said = pieces_in(base.text)
+    if not said.isdisjoint(_BACKWARDS) or "\u202e" in text:
+        found.append(_Turned(base, base.text[::-1], True))
+    if "rot13" in said or "rot-13" in said:
+        found.append(_Turned(base, base.text.translate(_ROT13), False))
+    if "rot47" in said or "rot-47" in said:
+        found.append(_Turned(base, base.text.translate(_ROT47), False))
+        # What stands about it is other letters when it is turned too.
+        edits = [Edit(*match.span(), " ") for match in _AROUND.finditer(base.text)]
+        if edits:
+            bare = base.edited(edits)
+            found.append(_Turned(bare, bare.text.translate(_ROT47), False))
+        numbers = _ROT47_NUMBER.finditer(base.text)
+        edits = [Edit(*match.span(), match[0].translate(_ROT47)) for match in numbers]
+        if edits:
+            found.append(base.edited(edits, _CONTEXT))
+    return found
+
+
+_CONTEXT = 80
+_FEW = 16
+_MOST_NESTED = 3
+_LEAST_PROSE = 24
+_BACKWARDS = (
+    "revers", "backward", "rückwärts", "verkehrt herum", "à l'envers", "al revés", "al contrario",
+    "right to left", "von rechts nach links", "de droite à gauche", "de derecha a izquierda",
+    "moc.", "gro.", "ku.oc", "ten.",
+)  # fmt: skip
+look_for((*_BACKWARDS, "rot13", "rot-13", "rot47", "rot-47"))
+_ROT13 = str.maketrans(
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz",
+    "NOPQRSTUVWXYZABCDEFGHIJKLMnopqrstuvwxyzabcdefghijklm",
+)
+
+_ROT47 = {33 + place: 33 + (place + 47) % 94 for place in range(94)}
+_AROUND = re.compile(r"</?[A-Za-z]{1,8}>|[\"'](?=[,;)]?\s*(?:\n|\Z))")
+_ROT47_NUMBER = re.compile(r"(?<!\w)[\[\\\]_`a-h]{2,}(?!\w)")
+
+
+def _folded(text: str) -> View:
+    view = View(text)
+    edits = [Edit(*stretch) for stretch in hidden(text)]
+    return _folded_again(view.edited(edits) if edits else view)
+
+
+def _folded_again(view: View) -> View:
+    """The view in plain characters; nothing is moved where each has just one in its place."""
+    plain = folds(view.text)
+    if not plain:
+        return view
+    longer = {letter for letter, fold in plain.items() if len(fold) != 1}
+    if longer:
+        any_of_them = re.compile("|".join(map(re.escape, longer)))
+        edits = [
+            Edit(match.start(), match.end(), plain[match[0]])
+            for match in any_of_them.finditer(view.text)
+        ]
+        view = view.edited(edits)
+    view.text = _written(view.text, plain)
+    return view
+
+
+def _written(text: str, plain: dict[str, str]) -> str:
+    """The text with other characters for those that are in the table."""
+    # For a few this is many times faster, but it must not fold what it has just written.
+    if len(plain) <= _FEW and plain.keys().isdisjoint("".join(plain.values())):
+        for letter, fold in plain.items():
+            text = text.replace(letter, fold)
+        return text
+    return text.translate(str.maketrans(plain))

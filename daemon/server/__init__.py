@@ -1,0 +1,1 @@
+"""Composition of the daemon: app, route table, listeners, gauges, lock, log and shutdown."""

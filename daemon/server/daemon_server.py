@@ -1,0 +1,458 @@
+"""The daemon's life: lock, sockets, services, serving, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import uvicorn
+
+from ingle.models.catalog import Catalog
+from ingle.models.store.model_store import ModelStore
+
+from ..access.exposure import check_exposure
+from ..batches.batch_manager import BatchManager
+from ..event_hub import EventHub
+from ..generations.generation import GenerationRegistry
+from ..http.http_protocol import MAX_CONNECTIONS, GuardedProtocol
+from ..library.aliases import AliasTable
+from ..library.model_places import model_places
+from ..library.pulls import PullManager
+from ..lifecycle.keep_alive_rules import ModelRules
+from ..lifecycle.model_manager import ModelManager
+from ..lifecycle.owner_limits import Limits
+from ..lifecycle.preload import preload
+from ..load_planning.load_planner import ModelPreparer
+from ..machine.memory_reader import MemoryMeter
+from ..retention.retention_keeper import RetentionKeeper
+from ..routing.judge_selection import loaded_judge
+from ..routing.router_factory import make_router
+from ..service.socket_activation import Inherited, inherited_sockets
+from ..service.systemd_notify import ServiceNotifier
+from ..services import Services, canonical_name
+from ..settings.config import Config
+from ..transport.peer import is_loopback
+from ..transport.sockets import (
+    NOT_OURS,
+    WILDCARDS,
+    PortInUse,
+    SocketError,
+    UnixListener,
+    bind_exposed,
+    bind_tcp,
+    bind_unix,
+)
+from ..transport.tls import Certificate, SecuredDoor
+from .app import create_app
+from .daemon_log import configure_logging
+from .gauge_publisher import GaugePublisher
+from .instance_lock import InstanceLock, LockHolder
+
+log = logging.getLogger("ingle.daemon")
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+CLOSING_SECONDS = 2
+PROTECTION = (
+    ("X-Content-Type-Options", "nosniff"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+)
+"""Of every answer: no page of another origin can take it in as an image, a style or a script."""
+_YES = ("1", "TRUE", "YES", "ON")
+"""What switches a variable of the hub's own client on."""
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server without its signal handlers, and idle while nothing happens."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        *,
+        max_connections: int = MAX_CONNECTIONS,
+        certificate: Certificate | None = None,
+    ) -> None:
+        """With a `certificate`, TCP connections speak TLS, except those over loopback."""
+        super().__init__(config)
+        self._max_connections = max_connections
+        self._certificate = certificate
+        self._doors: list[asyncio.Task[None]] = []
+        self.exit_requested = asyncio.Event()
+        self.listening = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Leave the signals to `serve`, which drains before it closes connections."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen on sockets that are bound, and say so."""
+        loop = asyncio.get_running_loop()
+        self.servers = []
+        for one in sockets or []:
+            if self._certificate is not None and one.family in (socket.AF_INET, socket.AF_INET6):
+                door = SecuredDoor(one, self._certificate, self._protocol, self._max_connections)
+                self._doors.append(asyncio.create_task(door.serve()))
+                continue
+            self.servers.append(
+                await loop.create_server(self._protocol, sock=one, backlog=self.config.backlog)
+            )
+        self.started = True
+        self.listening.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept nobody any more, and close connections as uvicorn does."""
+        for door in self._doors:
+            door.cancel()
+        await asyncio.gather(*self._doors, return_exceptions=True)
+        await super().shutdown(sockets)
+
+    def _protocol(self) -> GuardedProtocol:
+        return GuardedProtocol(
+            self.config, self.server_state, {}, max_connections=self._max_connections
+        )
+
+    async def main_loop(self) -> None:
+        """Sleep until the end; uvicorn wakes up ten times a second for its Date header.
+
+        `GuardedProtocol` writes that header when there is somebody to read it.
+        """
+        await self.exit_requested.wait()
+
+
+@dataclass(frozen=True)
+class Listeners:
+    """What the daemon listens on."""
+
+    unix: UnixListener | None
+    tcp: socket.socket | None
+    lan: socket.socket | None = None
+    """An address that other machines reach, where that is not what `tcp` listens on."""
+
+    @property
+    def sockets(self) -> list[socket.socket]:
+        """All of them."""
+        unix = [self.unix.socket] if self.unix is not None else []
+        return unix + [one for one in (self.tcp, self.lan) if one is not None]
+
+    @property
+    def address(self) -> str | None:
+        """Host and port of TCP as this machine reaches it."""
+        if self.tcp is None:
+            return None
+        host, port = self.tcp.getsockname()[:2]
+        if host in WILDCARDS:
+            return f"127.0.0.1:{port}"
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def close(self) -> None:
+        """Stop listening and remove the socket's file."""
+        if self.unix is not None:
+            self.unix.close()
+        for one in (self.tcp, self.lan):
+            if one is not None:
+                one.close()
+
+
+def run(config: Config, *, tcp_optional: bool = False) -> None:
+    """`serve` on the fastest event loop there is; blocks until the daemon ends."""
+    if sys.platform == "win32":
+        asyncio.run(serve(config, tcp_optional=tcp_optional))
+    else:
+        import uvloop
+
+        uvloop.run(serve(config, tcp_optional=tcp_optional))
+
+
+async def serve(
+    config: Config,
+    *,
+    tcp_optional: bool = False,
+    ready: Callable[[Services], None] | None = None,
+) -> None:
+    """Be the daemon of this home until a signal or `POST /ingle/v1/shutdown` ends it.
+
+    Raises `AlreadyRunning`, `PortInUse`, `SocketError`, `UnsafeFolder` and `FolderUnusable` before
+    it serves. With `tcp_optional` a port that is taken leaves it with the unix socket. `ready` is
+    called once connections are accepted.
+    """
+    started_at = time.monotonic()
+    configure_logging(config.log_level, config.log_format, config.paths.log)
+    notifier = ServiceNotifier(os.environ)
+    inherited = inherited_sockets(os.environ)
+    config.paths.make_private()
+    for folder in config.paths.unwritable():
+        log.warning("%s cannot be written: what is there is served, nothing new is kept", folder)
+    lock = InstanceLock(config.paths.lock)
+    lock.acquire()
+    try:
+        listeners = _listen(config, inherited, tcp_optional=tcp_optional)
+        try:
+            unix = str(listeners.unix.path) if listeners.unix is not None else None
+            lock.publish(LockHolder(os.getpid(), unix, listeners.address))
+            await _serve(config, listeners, notifier, started_at, ready)
+        finally:
+            listeners.close()
+    finally:
+        lock.release()
+
+
+def _listen(config: Config, inherited: Inherited, *, tcp_optional: bool) -> Listeners:
+    """What the service manager listens on for us, and the rest by ourselves."""
+    check_exposure(config)
+    with contextlib.ExitStack() as bound:
+        tcp = inherited.tcp
+        if tcp is None and config.port >= 0:
+            tcp = _listen_on_tcp(config, optional=tcp_optional)
+        lan = None
+        if tcp is not None:
+            bound.callback(tcp.close)
+            if not is_loopback((config.host, 0)) and config.host not in WILDCARDS:
+                lan = bind_exposed(config.host, tcp.getsockname()[1])
+                bound.callback(lan.close)
+        unix = _listen_on_unix(config, inherited)
+        bound.pop_all()
+    return Listeners(unix, tcp, lan)
+
+
+def _listen_on_unix(config: Config, inherited: Inherited) -> UnixListener | None:
+    if sys.platform == "win32":
+        return None
+    if inherited.unix is None or inherited.path is None:
+        return bind_unix(config.socket, config.paths)
+    if inherited.path != config.socket:
+        raise SocketError(
+            f"The service manager listens on {inherited.path}, the settings say {config.socket}.",
+            hint="`ingle service install` writes the unit anew.",
+        )
+    return UnixListener(inherited.unix, inherited.path, NOT_OURS)
+
+
+def _listen_on_tcp(config: Config, *, optional: bool) -> socket.socket | None:
+    """On loopback, or where all addresses are wanted, on these: they cannot share a port."""
+    try:
+        if config.host in WILDCARDS:
+            return bind_exposed(config.host, config.port)
+        local = config.host if is_loopback((config.host, 0)) else "127.0.0.1"
+        return bind_tcp(local, config.port)
+    except PortInUse as error:
+        if not optional or sys.platform == "win32":
+            raise
+        log.warning("%s Only the unix socket is served.", error.message)
+        return None
+
+
+async def _serve(
+    config: Config,
+    listeners: Listeners,
+    notifier: ServiceNotifier,
+    started_at: float,
+    ready: Callable[[Services], None] | None,
+) -> None:
+    ending = Ending()
+    services = build_services(
+        config, address=listeners.address, started_at=started_at, shutdown=ending.request
+    )
+    gauges = GaugePublisher(
+        services.hub,
+        services.manager,
+        services.pulls,
+        services.memory,
+        services.devices.read,
+        services.devices.hold,
+    )
+    retention = RetentionKeeper(config, services.batches, services.responses)
+    server = make_server(services)
+    with _signals(ending.request):
+        serving = asyncio.create_task(server.serve(sockets=listeners.sockets))
+        asked = asyncio.create_task(ending.asked.wait())
+        others = [
+            asyncio.create_task(_announce(server, services, listeners, notifier, ready)),
+            asyncio.create_task(retention.run()),
+            asyncio.create_task(notifier.watch()),
+        ]
+        try:
+            await asyncio.wait({serving, asked}, return_when=asyncio.FIRST_COMPLETED)
+            notifier.stopping()
+            log.info("Ending; running answers get %g seconds", config.shutdown_grace)
+            await _drain(services, gauges, config.shutdown_grace, ending)
+        finally:
+            for task in (asked, *others):
+                task.cancel()
+            server.should_exit = True
+            server.exit_requested.set()
+            await asyncio.gather(serving, asked, *others, return_exceptions=True)
+        serving.result()
+    log.info("Ended")
+
+
+def build_services(
+    config: Config,
+    *,
+    address: str | None,
+    started_at: float,
+    shutdown: Callable[[], None],
+) -> Services:
+    """The parts of a daemon that runs real models."""
+    from ingle.backends.selection.load_spec_builder import create_backend
+
+    catalog = Catalog.load()
+    store = ModelStore(
+        config.paths.models,
+        catalog,
+        model_places(config, os.environ),
+        offline=config.offline or os.environ.get("HF_HUB_OFFLINE", "").upper() in _YES,
+    )
+    router = make_router(config)
+    aliases = AliasTable(config.aliases, config.unknown_model, router.stand_in)
+    resolve = partial(aliases.resolve, store=store)
+    hub, memory = EventHub(), MemoryMeter()
+    prepare = ModelPreparer(config, resolve, find_draft=store.find_draft)
+    manager = ModelManager(
+        resolve=resolve,
+        prepare=prepare,
+        create_backend=create_backend,
+        hub=hub,
+        keep_alive=config.keep_alive,
+        slots=config.slots,
+        max_queue=config.max_queue,
+        limits=Limits.of(config),
+        memory=memory,
+        hold_memory=memory.hold,
+        rules=ModelRules(config.keep_alives, config.pinned, resolve),
+    )
+    router.find_judge = partial(loaded_judge, manager)
+    return Services(
+        config=config,
+        store=store,
+        catalog=catalog,
+        manager=manager,
+        generations=GenerationRegistry(manager),
+        batches=BatchManager(config.paths.state, at_once=batch_width(config)),
+        pulls=PullManager(store.pull, partial(canonical_name, catalog), hub),
+        hub=hub,
+        prepare=prepare,
+        memory=memory,
+        router=router,
+        shutdown=shutdown,
+        started_at=started_at,
+        aliases=aliases,
+        address=address,
+    )
+
+
+def batch_width(config: Config) -> int:
+    """How many requests of a batch are asked at a time: enough that no slot waits for the next."""
+    return min(2 * config.slots, config.slots + config.max_queue)
+
+
+def make_server(services: Services) -> Server:
+    """uvicorn as we want it: our protocol, no lifespan, no WebSockets, no proxy headers."""
+    return Server(
+        uvicorn.Config(
+            create_app(services),
+            http=GuardedProtocol,
+            ws="none",
+            lifespan="off",
+            proxy_headers=False,
+            server_header=False,
+            access_log=False,
+            log_config=None,
+            timeout_keep_alive=60,
+            timeout_graceful_shutdown=CLOSING_SECONDS,
+            headers=list(PROTECTION),
+        ),
+        max_connections=services.config.max_connections,
+        certificate=_certificate(services.config),
+    )
+
+
+def _certificate(config: Config) -> Certificate | None:
+    if not config.tls_cert or is_loopback((config.host, 0)):
+        return None
+    return Certificate(Path(config.tls_cert), Path(config.tls_key))
+
+
+class Ending:
+    """Somebody wants the daemon to end; asking twice means at once."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.urgent = asyncio.Event()
+
+    def request(self) -> None:
+        """Begin the end, or hurry it."""
+        if self.asked.is_set():
+            self.urgent.set()
+        self.asked.set()
+
+
+async def _announce(
+    server: Server,
+    services: Services,
+    listeners: Listeners,
+    notifier: ServiceNotifier,
+    ready: Callable[[Services], None] | None,
+) -> None:
+    await server.listening.wait()
+    places = [str(listeners.unix.path)] if listeners.unix is not None else []
+    places += [f"http://{listeners.address}"] if listeners.address else []
+    if not is_loopback((services.config.host, 0)):
+        secured = "TLS" if services.config.tls_cert else "without TLS"
+        places.append(f"{services.config.host} ({secured}, other machines need a key)")
+    log.info("Listening on %s", " and ".join(places))
+    notifier.ready(f"Listening on {' and '.join(places)}")
+    gc.freeze()  # what is here stays: no collection between two tokens has to walk it
+    if ready is not None:
+        ready(services)
+    await services.batches.resume()
+    await preload(services.manager, services.config.preload)
+
+
+async def _drain(services: Services, gauges: GaugePublisher, grace: float, ending: Ending) -> None:
+    """Let answers finish while the daemon still tells how it is; then end what is left."""
+    await services.batches.close()
+    closing = asyncio.create_task(services.manager.close(grace))
+    urgent = asyncio.create_task(ending.urgent.wait())
+    await asyncio.wait({closing, urgent}, return_when=asyncio.FIRST_COMPLETED)
+    urgent.cancel()
+    if not closing.done():
+        await services.manager.close(0.0)
+    await closing
+    await services.generations.close()
+    await services.pulls.close()
+    services.router.close()
+    gauges.close()
+    services.hub.close()
+
+
+@contextlib.contextmanager
+def _signals(request: Callable[[], None]) -> Generator[None]:
+    """SIGINT and SIGTERM ask for the end while the context lasts."""
+    loop = asyncio.get_running_loop()
+    if sys.platform == "win32":
+        for number in SIGNALS:
+            signal.signal(number, lambda *_: loop.call_soon_threadsafe(request))
+        yield
+        return
+    try:
+        for number in SIGNALS:
+            loop.add_signal_handler(number, request)
+    except ValueError:  # not the main thread: whoever runs us there ends us another way
+        yield
+        return
+    try:
+        yield
+    finally:
+        for number in SIGNALS:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,92 @@
+"""Publishing what moves, as often as somebody can see it, and never to nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from ..event_hub import EventHub
+from ..library.pulls import PullManager
+from ..lifecycle.model_manager import ModelManager
+from ..machine.device_meters import DeviceGauges, DeviceMeters
+from ..machine.memory_reader import MemoryReader
+from ..protocols.native.types import GaugesEvent
+
+log = logging.getLogger("ingle.daemon")
+
+MOVING_SECONDS = 0.5
+RESTING_SECONDS = 5.0
+
+
+class GaugePublisher:
+    """Publishes gauges while there are listeners: often while something moves, else rarely."""
+
+    def __init__(
+        self,
+        hub: EventHub,
+        manager: ModelManager,
+        pulls: PullManager,
+        memory: MemoryReader,
+        devices: Callable[[], list[DeviceGauges]] | None = None,
+        hold_devices: Callable[[bool], None] | None = None,
+    ) -> None:
+        """`devices` is called in a thread while there are listeners, of which it is told before."""
+        self._hub = hub
+        self._manager = manager
+        self._pulls = pulls
+        self._memory = memory
+        self._devices = devices or DeviceMeters().read
+        self._hold_devices = hold_devices
+        self._reading: asyncio.Future[list[DeviceGauges]] | None = None
+        self._task: asyncio.Task[None] | None = None
+        hub.on_listeners = self._listeners_changed
+
+    async def snapshot(self) -> GaugesEvent:
+        """The gauges now."""
+        # A driver may take its time: listeners that come and go meanwhile start no second reading.
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.ensure_future(self._read_devices())
+        devices = await asyncio.shield(self._reading)
+        memory = await asyncio.to_thread(self._memory)
+        return GaugesEvent(memory, self._manager.loaded(), devices)
+
+    async def _read_devices(self) -> list[DeviceGauges]:
+        try:  # in a thread, since a driver may take milliseconds for an answer
+            return await asyncio.to_thread(self._devices)
+        except Exception:  # whatever a driver does, the rest is worth telling
+            log.exception("Devices are not read any more")
+            self._devices = _none
+            return []
+
+    def close(self) -> None:
+        """Stop for good."""
+        self._hub.on_listeners = None
+        for task in (self._task, self._reading):
+            if task is not None:
+                task.cancel()
+
+    def _listeners_changed(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        if self._hold_devices is not None:
+            self._hold_devices(self._hub.listeners > 0)
+        if self._hub.listeners:
+            self._task = asyncio.create_task(self._publish())
+
+    async def _publish(self) -> None:
+        rested, moved = 0.0, False
+        self._hub.publish("gauges", await self.snapshot(), replaces="gauges")
+        while True:
+            await asyncio.sleep(MOVING_SECONDS)
+            rested += MOVING_SECONDS
+            moving = self._manager.in_motion or bool(self._pulls.running())
+            # Once more when all is at rest: nobody shall see for seconds what was true before.
+            if moving or moved or rested >= RESTING_SECONDS:
+                rested, moved = 0.0, moving
+                self._hub.publish("gauges", await self.snapshot(), replaces="gauges")
+
+
+def _none() -> list[DeviceGauges]:
+    return []

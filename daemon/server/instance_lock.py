@@ -1,0 +1,126 @@
+"""One daemon a home: a file lock that dies with its holder, and says who that is."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from ..settings.paths import FolderUnusable
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+
+_PATIENCE = 5.0
+"""Seconds to wait for the lock of a daemon that is dead."""
+
+
+class LockHolder(msgspec.Struct, frozen=True):
+    """Who runs, and where it listens; `address` is None without TCP."""
+
+    pid: int
+    socket: str | None
+    address: str | None
+
+
+class AlreadyRunning(Exception):
+    """Another daemon holds this home; `holder` is None while that one is still starting."""
+
+    exit_status = 3
+
+    def __init__(self, holder: LockHolder | None) -> None:
+        self.holder = holder
+        if holder is None:
+            self.message = "Another ingle daemon is starting on this home."
+        else:
+            places = " and ".join(place for place in (holder.socket, holder.address) if place)
+            self.message = f"ingle is already running as process {holder.pid}, on {places}."
+        self.hint = (
+            "Use that one, end it with `ingle stop`, or set INGLE_HOME to run a second beside it."
+        )
+        super().__init__(self.message)
+
+
+class InstanceLock:
+    """The lock file of a home, held from `acquire` until `release` or the end of the process."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd: int | None = None
+
+    def acquire(self) -> None:
+        """Take the lock; raises `AlreadyRunning`, and `FolderUnusable` where it cannot be made."""
+        flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+        try:
+            fd = os.open(self._path, flags, 0o600)
+        except OSError as error:
+            raise FolderUnusable(self._path, error) from error
+        deadline = time.monotonic() + _PATIENCE
+        while not _try_lock(fd):
+            holder = read_holder(self._path)
+            # What a killed daemon was just starting has its lock until it becomes another program.
+            if holder is None or _lives(holder.pid) or time.monotonic() > deadline:
+                os.close(fd)
+                raise AlreadyRunning(holder)
+            time.sleep(0.01)
+        os.ftruncate(fd, 0)
+        self._fd = fd
+
+    def publish(self, holder: LockHolder) -> None:
+        """Write down where the daemon listens, for whoever finds the file locked.
+
+        Raises `FolderUnusable`.
+        """
+        assert self._fd is not None
+        try:
+            os.ftruncate(self._fd, 0)
+            os.lseek(self._fd, 0, os.SEEK_SET)
+            os.write(self._fd, msgspec.json.encode(holder))
+        except OSError as error:
+            raise FolderUnusable(self._path, error) from error
+
+    def release(self) -> None:
+        """Give the lock back; the file stays, since removing it would let two hold "the" lock."""
+        if self._fd is None:
+            return
+        os.ftruncate(self._fd, 0)
+        os.close(self._fd)
+        self._fd = None
+
+
+def read_holder(path: Path) -> LockHolder | None:
+    """What the lock file says; None where it says nothing (yet)."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=LockHolder)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def _try_lock(fd: int) -> bool:
+    try:
+        if sys.platform == "win32":
+            # Windows locks keep others from reading, so the byte lies behind the text.
+            os.lseek(fd, 2**20, os.SEEK_SET)
+            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _lives(pid: int) -> bool:
+    import psutil
+
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+    except psutil.AccessDenied:
+        return True

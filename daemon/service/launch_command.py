@@ -1,0 +1,41 @@
+"""`Launch`: the command line and environment that every service system starts the daemon with."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from ..settings.config import Config
+
+_KEPT = ("INGLE_HOME",)
+"""What moves a whole home; other variables belong into `config.toml`."""
+
+
+class Launch(NamedTuple):
+    """Made with `launch_of`; `environment` is beside what the system gives."""
+
+    config: Config
+    command: tuple[str, ...]
+    environment: dict[str, str]
+
+
+def launch_of(config: Config, environ: Mapping[str, str]) -> Launch:
+    """The daemon of this very installation, for this home."""
+    kept = {
+        name: str(Path(environ[name]).expanduser().absolute())
+        for name in _KEPT
+        if environ.get(name)
+    }
+    command = (sys.executable, "-P", "-m", "ingle.daemon.main", "serve", "--tcp-optional")
+    return Launch(config, command, kept)
+
+
+def ignored_variables(environ: Mapping[str, str]) -> list[str]:
+    """Settings of this shell that the service will not see."""
+    return sorted(
+        name
+        for name in environ
+        if name.startswith("INGLE_") and name not in _KEPT and not name.startswith("INGLE_TEST_")
+    )

@@ -1,0 +1,97 @@
+"""Sockets that systemd listens on for us, handed over when somebody connects.
+
+https://www.freedesktop.org/software/systemd/man/latest/sd_listen_fds.html
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import MutableMapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..transport.sockets import SocketError
+
+_FIRST = 3
+_VARIABLES = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PIDFDID")
+_HINT = "`ingle service install` writes the socket unit that fits these settings."
+
+
+@dataclass(frozen=True)
+class Inherited:
+    """What was handed over: the unix socket with its path, and the TCP one."""
+
+    unix: socket.socket | None = None
+    path: Path | None = None
+    tcp: socket.socket | None = None
+
+
+def inherited_sockets(environ: MutableMapping[str, str], *, first: int = _FIRST) -> Inherited:
+    """The sockets that were handed to this very process; none where nobody did.
+
+    Takes the variables out of the environment, since children get no sockets. Raises `SocketError`
+    for a socket that would let others in.
+    """
+    values = {name: environ.pop(name, "") for name in _VARIABLES}
+    if values["LISTEN_PID"] != str(os.getpid()) or not values["LISTEN_FDS"].isdecimal():
+        return Inherited()
+    with ExitStack() as undo:
+        found = [_adopt(fd, undo) for fd in range(first, first + int(values["LISTEN_FDS"]))]
+        unix = [each for each in found if each.family == socket.AF_UNIX]
+        tcp = [each for each in found if each.family != socket.AF_UNIX]
+        if len(unix) > 1 or len(tcp) > 1:
+            raise SocketError(
+                "The service manager handed over more than one socket of a kind.", hint=_HINT
+            )
+        path = Path(os.fsdecode(unix[0].getsockname())) if unix else None
+        for each in tcp:
+            _check_loopback(each)
+        if path is not None:
+            _check_private(path)
+        undo.pop_all()
+    return Inherited(unix[0] if unix else None, path, tcp[0] if tcp else None)
+
+
+def _adopt(fd: int, undo: ExitStack) -> socket.socket:
+    try:
+        found = socket.socket(fileno=fd)
+    except OSError as error:
+        raise SocketError(
+            f"The service manager handed over no socket as number {fd}.", hint=_HINT
+        ) from error
+    undo.callback(found.close)
+    found.set_inheritable(False)
+    found.setblocking(False)
+    listens = found.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    if found.type != socket.SOCK_STREAM or not listens:
+        raise SocketError(
+            f"Number {fd} of the service manager is no socket that listens.", hint=_HINT
+        )
+    return found
+
+
+def _check_loopback(tcp: socket.socket) -> None:
+    if tcp.family != socket.AF_INET or tcp.getsockname()[0] != "127.0.0.1":
+        raise SocketError(
+            f"The service manager listens on {tcp.getsockname()[0]}: other machines could use "
+            "your models.",
+            hint=_HINT,
+        )
+
+
+def _check_private(path: Path) -> None:
+    """Nobody else may open the socket, nor replace it."""
+    try:
+        own, folder = path.lstat(), path.parent.lstat()
+    except OSError as error:
+        raise SocketError(
+            f"The service manager's socket {path} is not there: {error.strerror}.", hint=_HINT
+        ) from error
+    ours = own.st_uid == folder.st_uid == os.geteuid()
+    if not (ours and stat.S_ISSOCK(own.st_mode) and stat.S_ISDIR(folder.st_mode)):
+        raise SocketError(f"The service manager's socket {path} is not yours.", hint=_HINT)
+    if own.st_mode & 0o077 or folder.st_mode & 0o022:
+        raise SocketError(f"Others can open or replace the socket {path}.", hint=_HINT)

@@ -1,0 +1,1 @@
+"""config.toml, INGLE_* variables, flags, and the daemon's folders."""

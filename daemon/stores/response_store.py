@@ -1,0 +1,234 @@
+"""Stored responses: in memory for the next turn, on disk for after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import re
+import time
+from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from ingle.models.failpoints import failpoint
+
+from ..protocols.responses.items import HostedCall, HostedOutput, Item
+from ..protocols.responses.response_types import Response, ResponseError, Status
+from ..settings.paths import FolderUnusable, UnsafeFolder, make_private_folder
+from .atomic_file import write_atomically
+
+log = logging.getLogger("ingle.daemon")
+
+MAX_COUNT = 10_000
+MAX_BYTES = 512 * 2**20
+MEMORY_BYTES = 64 * 2**20
+KEEP_SECONDS = 30 * 86400.0
+
+_ID = re.compile("resp_[0-9a-f]{48}")
+
+
+class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """One response as it is told, and the items of its own request."""
+
+    version: int = 1
+    response: msgspec.Raw
+    input: list[msgspec.Raw]
+
+
+class ResponseSummary(msgspec.Struct, frozen=True):
+    """What of a response the next one needs."""
+
+    status: Status
+    background: bool
+    output: list[msgspec.Raw]
+    previous_response_id: str | None = None
+    error: ResponseError | None = None
+
+
+class ResponseStore:
+    """Responses by id; one thread does what needs the disk, in the order of the calls.
+
+    Those used longest ago go first when there are too many. What cannot be written is kept in
+    memory all the same. A negative `keep_seconds` is no end of time.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        max_count: int = MAX_COUNT,
+        max_bytes: int = MAX_BYTES,
+        memory_bytes: int = MEMORY_BYTES,
+        keep_seconds: float = KEEP_SECONDS,
+    ) -> None:
+        self._folder = folder
+        self._max_count = max_count
+        self._max_bytes = max_bytes
+        self._memory_bytes = memory_bytes
+        self._keep_seconds = keep_seconds
+        self._memory: OrderedDict[str, bytes] = OrderedDict()
+        self._memory_used = 0
+        self._decoder = msgspec.json.Decoder(StoredResponse)
+        self._summary = msgspec.json.Decoder(ResponseSummary)
+        # Made with the first use: most daemons never store a response.
+        self._thread: ThreadPoolExecutor | None = None
+        self._sizes: OrderedDict[str, int] | None = None
+        self._is_told = False
+
+    def put(self, response: Response, items: list[Item]) -> None:
+        """Store a response, or its new state; the disk follows."""
+        stored = StoredResponse(
+            response=msgspec.Raw(msgspec.json.encode(response)),
+            input=[item_json(item) for item in items],
+        )
+        self._put(response.id, stored)
+
+    def put_again(self, response_id: str, stored: StoredResponse) -> None:
+        """Store what was stored, changed."""
+        self._put(response_id, stored)
+
+    async def get(self, response_id: str) -> StoredResponse | None:
+        """The response; None where there is none."""
+        content = self._memory.get(response_id)
+        if content is not None:
+            self._memory.move_to_end(response_id)
+            self._disk.submit(self._touch, response_id)
+        elif _ID.fullmatch(response_id):
+            loop = asyncio.get_running_loop()
+            content = await loop.run_in_executor(self._disk, self._read, response_id)
+            if content is not None:
+                self._remember(response_id, content)
+        if content is None:
+            return None
+        try:
+            return self._decoder.decode(content)
+        except msgspec.MsgspecError:
+            log.warning("The stored response %s is damaged", response_id)
+            return None
+
+    def summarize(self, stored: StoredResponse) -> ResponseSummary:
+        """What of it the next turn needs."""
+        return self._summary.decode(bytes(stored.response))
+
+    def delete(self, response_id: str) -> None:
+        """Forget a response."""
+        self._forget(response_id)
+        if _ID.fullmatch(response_id):
+            self._disk.submit(self._remove, response_id)
+
+    async def flush(self) -> None:
+        """Wait until the disk has all that was put."""
+        if self._thread is not None:
+            await asyncio.get_running_loop().run_in_executor(self._thread, lambda: None)
+
+    async def reset(self) -> None:
+        """Know only what lies on the disk now, after somebody else removed files."""
+        self._memory.clear()
+        self._memory_used = 0
+        if self._thread is not None:
+            await asyncio.get_running_loop().run_in_executor(self._thread, self._lose_index)
+
+    @property
+    def _disk(self) -> ThreadPoolExecutor:
+        """Python waits for what it has to do, also at the end of the process."""
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "responses")
+        return self._thread
+
+    def _put(self, response_id: str, stored: StoredResponse) -> None:
+        content = msgspec.json.encode(stored)
+        self._remember(response_id, content)
+        self._disk.submit(self._write, response_id, content)
+
+    def _remember(self, response_id: str, content: bytes) -> None:
+        self._forget(response_id)
+        self._memory[response_id] = content
+        self._memory_used += len(content)
+        while self._memory_used > self._memory_bytes and len(self._memory) > 1:
+            _, oldest = self._memory.popitem(last=False)
+            self._memory_used -= len(oldest)
+
+    def _forget(self, response_id: str) -> None:
+        content = self._memory.pop(response_id, None)
+        self._memory_used -= len(content or b"")
+
+    # What follows runs on the one thread.
+
+    def _path(self, response_id: str) -> Path:
+        return self._folder / f"{response_id}.json"
+
+    def _write(self, response_id: str, content: bytes) -> None:
+        try:
+            sizes = self._index()
+            failpoint("responses.write")
+            write_atomically(self._path(response_id), content)
+        except (OSError, UnsafeFolder, FolderUnusable) as error:
+            if not self._is_told:
+                self._is_told = True
+                log.warning("Responses cannot be stored in %s: %s", self._folder, error)
+            return
+        sizes[response_id] = len(content)
+        sizes.move_to_end(response_id)
+        used = sum(sizes.values())
+        while len(sizes) > self._max_count or (used > self._max_bytes and len(sizes) > 1):
+            oldest = next(iter(sizes))
+            used -= sizes[oldest]
+            self._remove(oldest)
+
+    def _read(self, response_id: str) -> bytes | None:
+        path = self._path(response_id)
+        try:
+            if self._is_old(path.stat().st_mtime):
+                self._remove(response_id)
+                return None
+            content = path.read_bytes()
+        except OSError:
+            return None
+        self._touch(response_id)
+        return content
+
+    def _lose_index(self) -> None:
+        self._sizes = None
+
+    def _is_old(self, used: float) -> bool:
+        return 0 <= self._keep_seconds < time.time() - used
+
+    def _touch(self, response_id: str) -> None:
+        """Say that it was used, also to a daemon after this one."""
+        with suppress(OSError):  # it may be gone, or never have been written
+            os.utime(self._path(response_id))
+        if self._sizes is not None and response_id in self._sizes:
+            self._sizes.move_to_end(response_id)
+
+    def _remove(self, response_id: str) -> None:
+        with suppress(OSError):
+            self._path(response_id).unlink()
+        if self._sizes is not None:
+            self._sizes.pop(response_id, None)
+
+    def _index(self) -> OrderedDict[str, int]:
+        """The size of each file, the one used longest ago first; old ones go."""
+        if self._sizes is not None:
+            return self._sizes
+        make_private_folder(self._folder)
+        found: list[tuple[float, str, int]] = []
+        for path in self._folder.iterdir():
+            with suppress(OSError):
+                seen = path.stat()
+                if self._is_old(seen.st_mtime) or not _ID.fullmatch(path.stem):
+                    path.unlink()
+                else:
+                    found.append((seen.st_mtime, path.stem, seen.st_size))
+        self._sizes = OrderedDict((stem, size) for _, stem, size in sorted(found))
+        return self._sizes
+
+
+def item_json(item: Item) -> msgspec.Raw:
+    """An item as it is stored and told."""
+    if isinstance(item, HostedCall | HostedOutput):
+        return item.raw
+    return msgspec.Raw(msgspec.json.encode(item))

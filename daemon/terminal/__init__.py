@@ -1,0 +1,1 @@
+"""Terminal output: tables, units, colours, and removal of escape sequences."""

@@ -1,0 +1,1 @@
+"""Listening sockets, TLS, and the process at the other end of a connection."""

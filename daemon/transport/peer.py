@@ -1,0 +1,135 @@
+"""Who is at the other end of a connection: the kernel knows, and is asked at accept."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Protocol, cast
+
+from .peer_procfs import Endpoint, tcp_uid
+
+# macOS: <sys/un.h>, and struct xucred { u_int version; uid_t uid; short groups; gid_t group[16]; }
+SOL_LOCAL = 0
+LOCAL_PEERCRED = 1
+LOCAL_PEERPID = 2
+XUCRED_BYTES = 76
+
+
+@dataclass(frozen=True)
+class Connection:
+    """One accepted connection; `uid` is None where the kernel did not tell.
+
+    `port` is ours, for comparing with the Host header. `abort` drops the connection with all that
+    waits to be sent, which a close would wait for. `pid` is the process at the other end of a unix
+    socket, `address` the host at that of a TCP connection.
+    """
+
+    kind: Literal["unix", "tcp"]
+    uid: int | None
+    port: int | None
+    abort: Callable[[], None]
+    pid: int | None = None
+    address: str | None = None
+
+
+class PeerSocket(Protocol):
+    """What the event loops show of an accepted socket."""
+
+    @property
+    def family(self) -> int:
+        """The address family."""
+        ...
+
+    def getsockopt(self, level: int, option: int, size: int, /) -> bytes:
+        """The raw bytes of a socket option."""
+        ...
+
+    def getpeername(self) -> object:
+        """The other end's address."""
+        ...
+
+    def getsockname(self) -> object:
+        """Our end's address."""
+        ...
+
+
+def identify(peer: PeerSocket, abort: Callable[[], None]) -> Connection:
+    """Look up the peer of a connection that was just accepted."""
+    if sys.platform != "win32" and peer.family == socket.AF_UNIX:
+        return Connection("unix", _unix_uid(peer), None, abort, _unix_pid(peer))
+    try:
+        client, server = peer.getpeername(), peer.getsockname()
+    except OSError:  # the client has left already
+        return Connection("tcp", None, None, abort)
+    theirs, ours = endpoint(client), endpoint(server)
+    if theirs is None or ours is None:
+        return Connection("tcp", None, None, abort)
+    return Connection("tcp", tcp_owner(theirs, ours), ours[1], abort, address=theirs[0])
+
+
+def endpoint(address: object) -> Endpoint | None:
+    """Host and port of a socket's address, IPv4 in its own form where IPv6 wraps it."""
+    if not isinstance(address, tuple):
+        return None  # of a unix socket
+    match cast("tuple[object, ...]", address)[:2]:  # IPv6 has two more
+        case (str(host), int(port)):
+            return host.removeprefix("::ffff:") if "." in host else host, port
+        case _:
+            return None
+
+
+def is_loopback(address: object) -> bool:
+    """Whether a socket's address is one that only this machine reaches."""
+    found = endpoint(address)
+    return found is not None and (found[0] == "::1" or found[0].startswith("127."))
+
+
+def own_uid() -> int:
+    """Of this process, to compare a peer's with."""
+    # Windows tells no uid of a peer, so there is nothing to compare with.
+    return -1 if sys.platform == "win32" else os.geteuid()
+
+
+def tcp_owner(client: Endpoint, server: Endpoint) -> int | None:
+    """Whose the client's end of a connection within this machine is, None where unknown."""
+    if sys.platform == "darwin":
+        from . import peer_macos
+
+        return peer_macos.tcp_uid(client, server, os.geteuid())
+    if sys.platform == "linux":
+        from .peer_sock_diag import diag_uid
+
+        try:
+            return diag_uid(client, server)
+        except OSError:
+            return tcp_uid(client, server)  # a kernel or a sandbox without such questions
+    return None
+
+
+def _unix_uid(peer: PeerSocket) -> int | None:
+    try:
+        if sys.platform == "linux":
+            credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+            return struct.unpack("=iII", credentials)[1]
+        if sys.platform == "darwin":
+            credentials = peer.getsockopt(SOL_LOCAL, LOCAL_PEERCRED, XUCRED_BYTES)
+            return struct.unpack_from("2I", credentials)[1]
+    except (OSError, struct.error):
+        return None
+    return None
+
+
+def _unix_pid(peer: PeerSocket) -> int | None:
+    try:
+        if sys.platform == "linux":
+            credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+            return struct.unpack("=iII", credentials)[0]
+        if sys.platform == "darwin":
+            return struct.unpack("=i", peer.getsockopt(SOL_LOCAL, LOCAL_PEERPID, 4))[0]
+    except (OSError, struct.error):
+        return None
+    return None

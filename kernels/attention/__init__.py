@@ -1,0 +1,4 @@
+"""Paged attention.
+
+RoPE and append, the Triton kernels and their ahead-of-time build, split-KV combine.
+"""

@@ -1,0 +1,111 @@
+"""The parts of attention put together, rotated back, and given to the product after them."""
+
+from __future__ import annotations
+
+import math
+from ctypes import c_int
+
+import torch
+
+from ..elementwise.activations import Activations
+from ..elementwise.q8_activations import GROUP, q8_tiles, quantize_q8_reference
+from ..kv_cache.hadamard import hadamard_reference
+from ..launch.kernel_arguments import ELEMENT_TYPES, pointer
+from ..launch.kernel_library import KernelLibrary
+from .attention_partials import AttentionPartials, combine_partials_reference
+
+MOST_SPLITS = 128
+"""The most parts that `AttentionCombine` takes."""
+
+_THREADS = 256
+# So many for a processor keep its loads under way; more would wait for one another.
+_THREADS_WANTED = 2048
+
+
+def attention_combine_reference(
+    partials: AttentionPartials, *, rotated: bool, dense: bool = True, tiles: bool = False
+) -> Activations:
+    """The attention's output (tokens, heads * head_size) as numbers, as bytes, or as both.
+
+    What was `rotated` (heads of quantised values, see `hadamard`) is rotated back. Numbers are of
+    the type of `partials.dense`; bytes are quantised from the sum in float32, and from `dense`
+    where a row was whole.
+    """
+    whole = combine_partials_reference(partials)
+    rows = (hadamard_reference(whole) if rotated else whole).flatten(1)
+    kept = rows.to(partials.dense.dtype) if dense else None
+    return Activations(rows.shape[1], kept, quantize_q8_reference(rows) if tiles else None)
+
+
+class AttentionCombine:
+    """`attention_combine_reference` in one launch; see csrc/attention_combine.cuh.
+
+    Sums are in another order than the reference's; bytes are bit for bit those of the sums.
+    """
+
+    def __init__(self, library: KernelLibrary) -> None:
+        self._library = library
+
+    def __call__(
+        self,
+        partials: AttentionPartials,
+        *,
+        rotated: bool,
+        dense: bool = True,
+        tiles: bool = False,
+        out: torch.Tensor | None = None,
+    ) -> Activations:
+        """See `attention_combine_reference`; numbers are left in `partials.dense`.
+
+        `out` is room for tiles. Raises `ValueError` where shapes do not fit.
+        """
+        _check(partials, tiles)
+        tokens, heads, size = partials.dense.shape
+        found = Activations(heads * size, partials.dense.view(tokens, -1) if dense else None)
+        if tiles:
+            room = q8_tiles(tokens, heads * size, partials.dense.device) if out is None else out
+            found = Activations(heads * size, found.dense, room)
+        if tokens and (partials.log_sums is not None or rotated or tiles):
+            self._launch(partials, found, rotated=rotated)
+        return found
+
+    def _launch(self, partials: AttentionPartials, found: Activations, *, rotated: bool) -> None:
+        tokens, heads, size = partials.dense.shape
+        bundle = 1 if found.tiles is None else GROUP // math.gcd(size, GROUP)
+        quads = bundle * size // 4
+        wanted = self._library.processors * _THREADS_WANTED // (tokens * heads * size // 4)
+        slices = max(1, min(partials.splits, _THREADS // quads, wanted))
+        arguments = [
+            pointer(partials.outputs),
+            pointer(partials.log_sums),
+            pointer(partials.dense),
+            pointer(found.tiles),
+            *(c_int(n) for n in (partials.splits, heads, size, bundle, slices)),
+            c_int(ELEMENT_TYPES[partials.dense.dtype]),
+            c_int(rotated),
+            c_int(found.dense is not None),
+        ]
+        self._library.launch(
+            "attention_combine.cuh",
+            "attention_combine",
+            (tokens, heads // bundle, 1),
+            (-(-slices * quads // 32) * 32, 1, 1),
+            arguments,
+        )
+
+
+def _check(partials: AttentionPartials, tiles: bool) -> None:
+    _, heads, size = shape = tuple(partials.dense.shape)
+    if size % 8 or size > _THREADS or not partials.dense.is_contiguous():
+        raise ValueError(f"Heads of {size} elements cannot be put together.")
+    if tiles and heads * size % GROUP:
+        raise ValueError(f"{heads} heads of {size} elements are not whole groups of {GROUP}.")
+    outputs, log_sums = partials.outputs, partials.log_sums
+    if outputs is None or log_sums is None:
+        return
+    if not 0 < len(log_sums) <= MOST_SPLITS or log_sums.shape[1:] != shape[:2]:
+        raise ValueError(f"Sums {tuple(log_sums.shape)} do not fit heads {shape}.")
+    if outputs.shape != (*log_sums.shape, size):
+        raise ValueError(f"Parts {tuple(outputs.shape)} do not fit heads {shape}.")
+    if not (outputs.is_contiguous() and log_sums.is_contiguous()):
+        raise ValueError("Parts have to lie one after the other.")

@@ -1,0 +1,175 @@
+"""Which attention kernels there are, and what each takes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from types import MappingProxyType
+from typing import Literal
+
+from ..kv_cache.kv_page_format import block_size
+
+AttentionKernel = Literal["attend_split", "attend_chunk"]
+QueryType = Literal["f16", "bf16"]
+PageType = Literal["f16", "bf16", "q8_0", "q4_0"]
+
+HEAD_SIZES = (64, 80, 96, 128, 256)
+_SPLIT_ROWS = (16, 32, 64)
+_BIASED_SPLIT_ROWS = (16,)
+_BIASED_HEAD_SIZES = (64, 128)
+
+_FLOATS: Mapping[str, str] = MappingProxyType({"f16": "*fp16", "bf16": "*bf16"})
+_CODES: Mapping[str, str] = MappingProxyType({"q8_0": "*i8", "q4_0": "*u8"})
+_BITS: Mapping[str, int] = MappingProxyType({"f16": 16, "bf16": 16, "q8_0": 8, "q4_0": 4})
+
+
+# Stages of Triton's pipelines for so many tiles on the way, each after where its pages are.
+_NO_TILE, _ONE_TILE, _TWO_TILES = 1, 2, 6
+# Registers of a thread so that three programs of four warps fit on a processor; all that there are.
+_FOR_THREE, _ALL = 168, 255
+
+
+@dataclass(frozen=True)
+class LaunchShape:
+    """Keys that a program takes at a time, its warps, and stages of what is on the way to it.
+
+    `registers` are the most that a thread may have: told of a bound, the assembler spills none.
+    """
+
+    tile: int
+    warps: int
+    stages: int
+    registers: int
+
+
+@dataclass(frozen=True)
+class AttentionVariant:
+    """A kernel of `attention_kernels` for heads of one size, and queries and pages of one type.
+
+    Its programs have `rows` rows of queries times heads. `pairs`, unless 0, is how many pairs of a
+    head rotate with the bias that quantised keys are stored without.
+    """
+
+    kernel: AttentionKernel
+    head_size: int
+    query: QueryType
+    pages: PageType
+    rows: int
+    pairs: int = 0
+
+    @property
+    def name(self) -> str:
+        """Unique among variants, and fit for a file."""
+        biased = f"-b{self.pairs}" if self.pairs else ""
+        size = f"{self.head_size}{biased}-r{self.rows}"
+        return f"{self.kernel}-{self.query}-{self.pages}-{size}"
+
+    @property
+    def padded_size(self) -> int:
+        """The power of two that a head's elements are filled up to."""
+        return 1 << (self.head_size - 1).bit_length()
+
+    def shape(self, architecture: str) -> LaunchShape:
+        """What suits an architecture such as `sm_90`.
+
+        Tiles are as large as registers allow: none may be spilled. Only sm_90 has shared memory for
+        two tiles of the largest heads.
+        """
+        is_roomy = architecture == "sm_90"
+        warps = 8 if self.rows > 32 or (self.rows > 16 and self.padded_size > 128) else 4
+        is_plain = self.pages in _FLOATS and self.padded_size <= 128
+        registers = _FOR_THREE if warps == 4 and is_plain else _ALL
+        if self.pairs and self.kernel == "attend_chunk":
+            tile, stages = 32 if is_roomy else 16, _NO_TILE
+        elif self.pairs:
+            tile, stages = 32, _ONE_TILE
+        elif self.padded_size > 128:
+            tile, stages = 32, _TWO_TILES if is_roomy else _ONE_TILE
+        else:
+            is_wide = self.kernel == "attend_chunk" and is_roomy
+            tile, stages = 64 if is_wide or self.padded_size == 64 else 32, _TWO_TILES
+        return LaunchShape(tile, warps, stages, registers)
+
+    def constants(self, architecture: str) -> dict[str, int]:
+        """What the kernel is compiled with."""
+        return {
+            "HEAD": self.head_size,
+            "PADDED": self.padded_size,
+            "BITS": _BITS[self.pages],
+            "BLOCK": block_size(self.head_size),
+            "PAIRS": self.pairs,
+            "ROWS": self.rows,
+            "TILE": self.shape(architecture).tile,
+        }
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The types of the kernel's other parameters, in order, as Triton spells them."""
+        rows = _FLOATS[self.query]
+        pages = _FLOATS.get(self.pages) or _CODES[self.pages]
+        pointers = {
+            "query": rows,
+            "bias_query": "*fp32",
+            "keys": pages,
+            "key_scales": "*fp16",
+            "values": pages,
+            "value_scales": "*fp16",
+            "cosine": "*fp32",
+            "sine": "*fp32",
+            "block_tables": "*i32",
+            "context_lengths": "*i32",
+            "query_starts": "*i32",
+            "outputs": "*fp32",
+            "log_sums": "*fp32",
+            "dense": rows,
+        }
+        numbers = (
+            "query_heads",
+            "table_width",
+            "tokens",
+            "sequences",
+            "group",
+            "kv_heads",
+            "window",
+            "limit",
+        )
+        return pointers | dict.fromkeys(numbers, "i32") | {"scale": "fp32", "soft_cap": "fp32"}
+
+
+def split_rows(pairs: int) -> tuple[int, ...]:
+    """Rows that `attend_split` may have."""
+    return _BIASED_SPLIT_ROWS if pairs else _SPLIT_ROWS
+
+
+def chunk_rows(head_size: int, pairs: int) -> int:
+    """Rows of `attend_chunk`: as many as registers and shared memory have room for."""
+    return 64 if head_size > 128 or pairs else 128
+
+
+def attention_variants() -> Iterator[AttentionVariant]:
+    """All that are compiled ahead of time."""
+    pages: tuple[PageType, ...] = ("f16", "bf16", "q8_0", "q4_0")
+    queries: tuple[QueryType, ...] = ("f16", "bf16")
+    for head_size, query, stored in product(HEAD_SIZES, queries, pages):
+        is_biased = stored in _CODES and head_size in _BIASED_HEAD_SIZES
+        for pairs in (0, head_size // 2) if is_biased else (0,):
+            for rows in split_rows(pairs):
+                yield AttentionVariant("attend_split", head_size, query, stored, rows, pairs)
+            rows = chunk_rows(head_size, pairs)
+            yield AttentionVariant("attend_chunk", head_size, query, stored, rows, pairs)
+
+
+def variants_of(
+    *, head_size: int, query: QueryType, pages: PageType, pairs: Collection[int]
+) -> list[AttentionVariant]:
+    """What a model's attention may start, with a bias of keys that rotates in `pairs` or without.
+
+    Empty where there are no kernels for such heads.
+    """
+    return [
+        variant
+        for variant in attention_variants()
+        if (variant.head_size, variant.query, variant.pages) == (head_size, query, pages)
+        and variant.pairs in {0, *pairs}
+    ]

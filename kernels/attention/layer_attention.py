@@ -1,0 +1,59 @@
+"""Attention of a layer by kernels: from its projections to what its output layer multiplies."""
+
+from __future__ import annotations
+
+import torch
+
+from ..elementwise.activations import Activations
+from ..elementwise.norm_quantize import Wanted
+from ..kv_cache.kv_pages import Pages
+from ..kv_cache.quantized_kv_pages import QuantizedPages
+from ..launch.kernel_library import KernelLibrary
+from ..launch.triton_library import TritonLibrary
+from .attention_combine import AttentionCombine
+from .attention_input import AttentionInput
+from .attention_metadata import AttentionStep
+from .rope_append import RopeAppend
+from .triton_attention import PagedAttention
+
+
+class KernelAttention:
+    """Three launches a layer: append, attend, put together; two where nothing was split."""
+
+    def __init__(
+        self, library: KernelLibrary, compiled: TritonLibrary, device: torch.device
+    ) -> None:
+        self._append = RopeAppend(library)
+        self._attention = PagedAttention(compiled, device)
+        self._combine = AttentionCombine(library)
+
+    def attend(
+        self,
+        x: AttentionInput,
+        key_pages: Pages,
+        value_pages: Pages,
+        step: AttentionStep,
+        wanted: Wanted,
+        *,
+        scale: float,
+        window: int | None = None,
+        soft_cap: float | None = None,
+    ) -> Activations:
+        """See `Operations.attend`."""
+        bias_query = self._append(x, key_pages, value_pages, step.slot_mapping)
+        partials = self._attention.attend(
+            x.query,
+            bias_query,
+            key_pages,
+            value_pages,
+            step,
+            scale=scale,
+            window=window,
+            soft_cap=soft_cap,
+        )
+        return self._combine(
+            partials,
+            rotated=isinstance(value_pages, QuantizedPages),
+            dense=wanted.dense is not None,
+            tiles=wanted.tiles,
+        )

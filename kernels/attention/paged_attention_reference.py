@@ -1,0 +1,151 @@
+"""Attention of new tokens to all keys and values that their sequences have in pages."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import torch
+from torch.nn import functional
+
+from ..kv_cache.hadamard import hadamard_reference
+from ..kv_cache.kv_pages import Pages
+from ..kv_cache.quantize_kv_heads import dequantize_heads_reference
+from ..kv_cache.quantized_kv_pages import QuantizedPages
+
+
+def paged_attention(
+    query: torch.Tensor,
+    key_pages: Pages,
+    value_pages: Pages,
+    block_tables: torch.Tensor,
+    context_lengths: torch.Tensor,
+    query_starts: torch.Tensor,
+    *,
+    scale: float,
+    window: int | None = None,
+    soft_cap: float | None = None,
+) -> torch.Tensor:
+    """Causal attention output (tokens, heads, head_size) for sequences of any lengths in a row.
+
+    Sequence s owns the queries from `query_starts[s]` to `query_starts[s + 1]` (int32): the last
+    ones of its `context_lengths[s]` (int32) tokens, whose keys and values lie in order in the
+    pages `block_tables[s]` (int32, padded). Pages are (num_pages, page_size, kv_heads, head_size),
+    of a type of their own; a key/value head serves heads / kv_heads query heads that follow one
+    another. A query sees the `window` last tokens, itself included; scores are bounded by
+    `soft_cap`. Softmax is in float32. What lies in slots behind a sequence's end is never used, not
+    even a NaN; queries that no sequence owns get zeros.
+
+    Quantised keys and values are those of rotated heads: queries are rotated too, and outputs are
+    rotated back. The bias that quantised keys are stored without is in the scores nevertheless.
+    """
+    return paged_attention_reference(
+        query,
+        key_pages,
+        value_pages,
+        block_tables,
+        context_lengths,
+        query_starts,
+        scale=scale,
+        window=window,
+        soft_cap=soft_cap,
+    )
+
+
+def paged_attention_reference(
+    query: torch.Tensor,
+    key_pages: Pages,
+    value_pages: Pages,
+    block_tables: torch.Tensor,
+    context_lengths: torch.Tensor,
+    query_starts: torch.Tensor,
+    *,
+    scale: float,
+    window: int | None = None,
+    soft_cap: float | None = None,
+) -> torch.Tensor:
+    """See `paged_attention`.
+
+    One sequence after the other, so that what one gets does not depend on who else is there.
+    """
+    output = torch.zeros_like(query, dtype=torch.float32)
+    rotated = hadamard_reference(query) if isinstance(key_pages, QuantizedPages) else query
+    starts = cast("list[int]", query_starts.tolist())  # pyright: ignore[reportUnknownMemberType]
+    lengths = cast("list[int]", context_lengths.tolist())  # pyright: ignore[reportUnknownMemberType]
+    page_size = key_pages.shape[1]
+    for sequence, length in enumerate(lengths):
+        begin, end = starts[sequence], starts[sequence + 1]
+        if begin == end:
+            continue
+        first = 0 if window is None else max(0, length - (end - begin) - window + 1)
+        first_page, last_page = first // page_size, -(-length // page_size)
+        pages = block_tables[sequence, first_page:last_page]
+        skipped = first_page * page_size
+        keys = _tokens(key_pages, pages, skipped, length)
+        values = _tokens(value_pages, pages, skipped, length)
+        output[begin:end] = _attend(
+            rotated[begin:end], keys, values, scale=scale, window=window, soft_cap=soft_cap
+        )
+    if isinstance(value_pages, QuantizedPages):
+        output = hadamard_reference(output)
+    return output.to(query.dtype)
+
+
+def _tokens(pages: Pages, chosen: torch.Tensor, begin: int, end: int) -> torch.Tensor:
+    """Tokens `begin` to `end` of a sequence, (kv_heads, tokens, head_size) float32.
+
+    The first of the chosen pages begins with the first of them.
+    """
+
+    def gather(plane: torch.Tensor) -> torch.Tensor:
+        return plane.index_select(0, chosen).flatten(0, 1)[: end - begin]
+
+    if not isinstance(pages, QuantizedPages):
+        return gather(pages).transpose(0, 1).float()
+    heads = dequantize_heads_reference(gather(pages.codes), gather(pages.scales), pages.format)
+    if pages.bias is not None:
+        positions = torch.arange(begin, end, device=chosen.device)
+        heads = heads + hadamard_reference(pages.bias.at(positions))
+    return heads.transpose(0, 1)
+
+
+def _attend(
+    query: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    *,
+    scale: float,
+    window: int | None,
+    soft_cap: float | None,
+) -> torch.Tensor:
+    """Attention in float32 of the last tokens of one sequence to all of `keys` and `values`."""
+    tokens, heads, head_size = query.shape
+    kv_heads, length, _ = keys.shape
+    group = heads // kv_heads
+    # The heads that share keys follow one another, so that they are rows of one product.
+    rows = query.float().view(tokens, kv_heads, group, head_size).permute(1, 2, 0, 3)
+    rows = rows.reshape(kv_heads, group * tokens, head_size)
+    mask = _mask(tokens, length, window, query.device)
+    if soft_cap is None:
+        tiled = None if mask is None else mask.repeat(group, 1)
+        mixed = functional.scaled_dot_product_attention(
+            rows[None], keys[None], values[None], tiled, scale=scale
+        )[0]
+    else:
+        scores = soft_cap * torch.tanh(rows @ keys.transpose(1, 2) * (scale / soft_cap))
+        if mask is not None:
+            scores = scores.masked_fill(~mask.repeat(group, 1), -torch.inf)
+        mixed = torch.softmax(scores, -1) @ values
+    mixed = mixed.view(kv_heads, group, tokens, head_size).permute(2, 0, 1, 3)
+    return mixed.reshape(tokens, heads, head_size)
+
+
+def _mask(
+    tokens: int, length: int, window: int | None, device: torch.device
+) -> torch.Tensor | None:
+    """What each query may see (tokens, length); None where it is everything."""
+    if tokens == 1 and (window is None or length <= window):
+        return None
+    keys = torch.arange(length, device=device)
+    positions = torch.arange(length - tokens, length, device=device)[:, None]
+    seen = keys <= positions
+    return seen if window is None else seen & (keys > positions - window)

@@ -1,0 +1,242 @@
+"""Attention over pages by the kernels of `attention_kernels`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ctypes import c_float, c_int
+from types import MappingProxyType
+
+import torch
+
+from ..kv_cache.kv_pages import Pages
+from ..kv_cache.quantized_kv_pages import QuantizedPages
+from ..launch.cuda_driver import Argument
+from ..launch.kernel_arguments import pointer
+from ..launch.triton_library import TritonLibrary
+from .attention_metadata import AttentionStep
+from .attention_partials import AttentionPartials
+from .attention_variant import (
+    AttentionKernel,
+    AttentionVariant,
+    PageType,
+    QueryType,
+    chunk_rows,
+    split_rows,
+)
+
+MOST_SPLIT_QUERIES = 16
+"""More queries of a sequence are a chunk of a prompt."""
+
+MOST_SPLITS = 64
+
+# Programs that a processor runs at a time hide one another's waits.
+_PROGRAMS_A_PROCESSOR = 2
+# So few keys that a program reads them as fast alone as splits do with the launch that joins them.
+_FEW_KEYS = 1024
+_NO_WINDOW = 2**31 - 1
+
+_TYPES: Mapping[torch.dtype, QueryType] = MappingProxyType(
+    {torch.float16: "f16", torch.bfloat16: "bf16"}
+)
+
+
+class PagedAttention:
+    """Attention of new tokens to all that their sequences have in pages; see `paged_attention`.
+
+    Partial results go to a workspace of `workspace_bytes` that all layers share: each is to be put
+    together before the next is computed. Which kernels run, and their grids, follow from shapes and
+    from the bounds in `AttentionStep` alone, so that a recorded launch stays right while contexts
+    grow up to `longest_context`. `fill` is what the workspace begins with, for tests.
+    """
+
+    def __init__(
+        self,
+        library: TritonLibrary,
+        device: torch.device,
+        *,
+        workspace_bytes: int = 32 << 20,
+        fill: float = 0.0,
+    ) -> None:
+        self._library = library
+        count = workspace_bytes // 4
+        self._workspace = torch.full((count,), fill, dtype=torch.float32, device=device)
+
+    def attend(
+        self,
+        query: torch.Tensor,
+        bias_query: torch.Tensor | None,
+        key_pages: Pages,
+        value_pages: Pages,
+        step: AttentionStep,
+        *,
+        scale: float,
+        window: int | None = None,
+        soft_cap: float | None = None,
+        out: torch.Tensor | None = None,
+    ) -> AttentionPartials:
+        """Outputs of `query` (tokens, heads, head_size) fp16 or bf16, in parts or whole.
+
+        Heads lie together; tokens are a multiple of heads apart, aligned to 16 bytes. For quantised
+        pages queries are rotated (see `hadamard`), and outputs are. `bias_query` (tokens, heads,
+        2 * pairs) fp32 is needed where keys have a bias, which no `soft_cap` goes with: `[q1 b1 +
+        q2 b2 | q2 b1 - q1 b2]` of a query's and the bias's first and second halves of pairs, before
+        `hadamard`. The bias's tables begin at position 0 and turn at an even pace. `out` becomes
+        `dense` of the result.
+        """
+        assert bias_query is None or soft_cap is None
+        tokens, heads, head_size = query.shape
+        assert query.stride()[1:] == (head_size, 1)
+        assert query.stride(0) % head_size == 0
+        assert query.data_ptr() % 16 == 0
+        dense = torch.empty_like(query, memory_format=torch.contiguous_format)
+        dense = dense if out is None else out
+        assert dense.is_contiguous()
+        assert dense.shape == query.shape
+        group = heads // key_pages.shape[2]
+        assert group <= MOST_SPLIT_QUERIES
+        arguments = _Arguments(query, bias_query, key_pages, value_pages, step, dense)
+        arguments.scalars = [c_float(scale), c_float(soft_cap or 0.0)]
+        arguments.window = window or _NO_WINDOW
+        sequences = step.context_lengths.shape[0]
+        if tokens == 0 or sequences == 0:
+            return AttentionPartials(dense)
+        is_chunk = step.longest_query > MOST_SPLIT_QUERIES
+        keys = min(step.longest_context, arguments.window + step.longest_query)
+        if is_chunk and (sequences == 1 or keys <= _FEW_KEYS):
+            self._attend_chunks(arguments, AttentionPartials(dense), limit=0)
+            return AttentionPartials(dense)
+        partials = self._attend_splits(arguments, keys)
+        if is_chunk:
+            self._attend_chunks(arguments, partials, limit=MOST_SPLIT_QUERIES)
+        return partials if partials.splits > 1 else AttentionPartials(dense)
+
+    def _attend_splits(self, arguments: _Arguments, keys: int) -> AttentionPartials:
+        """Sequences of few queries, with splits enough to occupy the GPU."""
+        longest = min(arguments.step.longest_query, MOST_SPLIT_QUERIES)
+        variant = arguments.split_variant(longest)
+        rows = variant.rows
+        blocks = -(-longest // (rows // arguments.group))
+        programs = arguments.sequences * blocks
+        tiles = -(-keys // variant.shape(self._library.architecture).tile)
+        splits = self._splits(arguments, programs * arguments.kv_heads, tiles)
+        partials = self._partials(arguments, splits)
+        self._library.launch_compiled(
+            variant.name,
+            (programs, arguments.kv_heads, splits),
+            arguments.pack(partials, MOST_SPLIT_QUERIES),
+        )
+        return partials
+
+    def _attend_chunks(
+        self, arguments: _Arguments, partials: AttentionPartials, *, limit: int
+    ) -> None:
+        variant = arguments.chunk_variant()
+        tokens = arguments.query.shape[0]
+        blocks = tokens // (variant.rows // arguments.group) + arguments.sequences
+        self._library.launch_compiled(
+            variant.name, (blocks, arguments.kv_heads, 1), arguments.pack(partials, limit)
+        )
+
+    def _splits(self, arguments: _Arguments, programs: int, tiles: int) -> int:
+        """As many as occupy the GPU, have keys to read, and fit into the workspace."""
+        tokens, heads, head_size = arguments.query.shape
+        fitting = self._workspace.numel() // (tokens * heads * (head_size + 1))
+        wanted = -(-self._library.processors * _PROGRAMS_A_PROCESSOR // programs)
+        most = max(1, min(wanted, tiles, fitting, MOST_SPLITS))
+        share = -(-tiles // most)
+        return max(1, -(-tiles // share)) if share else 1
+
+    def _partials(self, arguments: _Arguments, splits: int) -> AttentionPartials:
+        tokens, heads, head_size = arguments.query.shape
+        rows = splits * tokens * heads
+        if splits == 1:
+            # The kernel writes whole rows; only the marks of chunks need a place that exists.
+            marks = self._workspace[:rows].view(1, tokens, heads)
+            return AttentionPartials(arguments.dense, None, marks)
+        outputs = self._workspace[: rows * head_size].view(splits, tokens, heads, head_size)
+        log_sums = self._workspace[rows * head_size : rows * (head_size + 1)]
+        return AttentionPartials(arguments.dense, outputs, log_sums.view(splits, tokens, heads))
+
+
+class _Arguments:
+    """What both kernels are given."""
+
+    def __init__(
+        self,
+        query: torch.Tensor,
+        bias_query: torch.Tensor | None,
+        key_pages: Pages,
+        value_pages: Pages,
+        step: AttentionStep,
+        dense: torch.Tensor,
+    ) -> None:
+        self.query, self.step, self.dense = query, step, dense
+        self.kv_heads = key_pages.shape[2]
+        self.group = query.shape[1] // self.kv_heads
+        self.sequences = step.context_lengths.shape[0]
+        self.window = _NO_WINDOW
+        self.scalars: list[Argument] = []
+        self._bias_query = bias_query
+        self._key_pages, self._value_pages = key_pages, value_pages
+        self._pairs = 0 if bias_query is None else bias_query.shape[2] // 2
+        assert key_pages.shape == value_pages.shape
+
+    def split_variant(self, queries: int) -> AttentionVariant:
+        """The kernel with room for so many queries of a sequence, or with the most room."""
+        rows = split_rows(self._pairs)
+        fitting = [each for each in rows if each >= queries * self.group]
+        return self._variant("attend_split", fitting[0] if fitting else rows[-1])
+
+    def chunk_variant(self) -> AttentionVariant:
+        """The kernel for chunks of prompts."""
+        return self._variant("attend_chunk", chunk_rows(self.query.shape[2], self._pairs))
+
+    def _variant(self, kernel: AttentionKernel, rows: int) -> AttentionVariant:
+        query, pages = _TYPES[self.query.dtype], _page_type(self._key_pages)
+        return AttentionVariant(kernel, self.query.shape[2], query, pages, rows, self._pairs)
+
+    def pack(self, partials: AttentionPartials, limit: int) -> list[Argument]:
+        """In the order of `AttentionVariant.parameters`."""
+        step, (tokens, _, head_size) = self.step, self.query.shape
+        keys, key_scales = _planes(self._key_pages)
+        values, value_scales = _planes(self._value_pages)
+        bias = self._key_pages.bias if isinstance(self._key_pages, QuantizedPages) else None
+        assert (bias is None) == (self._bias_query is None)
+        tensors = (
+            self.query,
+            self._bias_query,
+            keys,
+            key_scales,
+            values,
+            value_scales,
+            None if bias is None else bias.cosine,
+            None if bias is None else bias.sine,
+            step.block_tables,
+            step.context_lengths,
+            step.query_starts,
+            partials.outputs,
+            partials.log_sums,
+            partials.dense,
+        )
+        numbers = (
+            self.query.stride(0) // head_size,
+            step.block_tables.stride(0),
+            tokens,
+            self.sequences,
+            self.group,
+            self.kv_heads,
+            self.window,
+            limit,
+        )
+        return [*map(pointer, tensors), *map(c_int, numbers), *self.scalars]
+
+
+def _planes(pages: Pages) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Elements or codes, and scales."""
+    return (pages.codes, pages.scales) if isinstance(pages, QuantizedPages) else (pages, None)
+
+
+def _page_type(pages: Pages) -> PageType:
+    if isinstance(pages, QuantizedPages):
+        return "q8_0" if pages.format.bits == 8 else "q4_0"
+    return _TYPES[pages.dtype]

@@ -1,0 +1,111 @@
+"""Machine code for GPUs from the attention kernels, compiled ahead of time by Triton.
+
+No GPU is needed, and Triton only here: what it makes is launched without it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import tempfile
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from ..build.compiled_kernel import CompiledKernel
+from ..errors import CompileFailed
+from .attention_variant import AttentionVariant
+
+SHARED_BYTES: Mapping[str, int] = MappingProxyType(
+    {"sm_86": 101376, "sm_89": 101376, "sm_90": 232448, "sm_120": 101376}
+)
+"""The most dynamic shared memory that a block can have on each architecture we build for."""
+
+# What every other one since sm_80 has as well.
+_SHARED_BYTES_ANYWHERE = 101376
+
+_PARAMETER = re.compile(r"^\s*\.param \.\w+", re.MULTILINE)
+
+
+def triton_version() -> str:
+    """Name and version of the compiler; raises `CompileFailed` where it is not installed."""
+    return f"triton-{_triton().__version__}"
+
+
+def compile_attention(variant: AttentionVariant, architecture: str) -> CompiledKernel:
+    """The kernel for an architecture such as `sm_90`.
+
+    Raises `CompileFailed` where Triton is missing or refuses, or where it makes what cannot run.
+    """
+    number = int(architecture.removeprefix("sm_"))
+    constants = variant.constants(architecture) | {"OVERLAP": int(number >= 90)}
+    try:
+        made = _compile(variant, number, constants)
+    except Exception as error:  # of many types, some of them LLVM's
+        raise CompileFailed(f"Triton refused {variant.name} for {architecture}: {error}") from error
+    metadata = made.metadata
+    if metadata.shared > SHARED_BYTES.get(architecture, _SHARED_BYTES_ANYWHERE):
+        raise CompileFailed(
+            f"{variant.name} wants {metadata.shared} bytes of shared memory: too many on "
+            f"{architecture}."
+        )
+    if metadata.global_scratch_size or metadata.profile_scratch_size:
+        raise CompileFailed(f"{variant.name} wants memory of Triton's own, which nobody gives it.")
+    return CompiledKernel(
+        name=variant.name,
+        architecture=architecture,
+        cubin=bytes(made.asm["cubin"]),
+        kernel=str(metadata.name),
+        threads=int(metadata.num_warps) * 32,
+        shared_bytes=int(metadata.shared),
+        parameters=tuple(variant.parameters.values()),
+        hidden_pointers=_hidden_pointers(str(made.asm["ptx"]), len(variant.parameters)),
+        overlap=bool(constants["OVERLAP"]),
+        compiler=triton_version(),
+    )
+
+
+def _compile(variant: AttentionVariant, architecture: int, constants: Mapping[str, int]) -> Any:
+    triton = _triton()
+    compiler: Any = importlib.import_module("triton.compiler")
+    target: Any = importlib.import_module("triton.backends.compiler").GPUTarget
+    kernels: Any = importlib.import_module(".attention_kernels", __package__)
+    parameters = variant.parameters
+    source = compiler.ASTSource(
+        getattr(kernels, variant.kernel),
+        signature={**parameters, **dict.fromkeys(constants, "constexpr")},
+        constexprs=dict(constants),
+        attrs={
+            # Without this, nothing is loaded in words of 16 bytes. Tables may begin anywhere.
+            (index,): [["tt.divisibility", 16]]
+            for index, kind in enumerate(parameters.values())
+            if kind.startswith("*") and kind != "*i32"
+        },
+    )
+    shape = variant.shape(f"sm_{architecture}")
+    options = {
+        "num_warps": shape.warps,
+        "num_stages": shape.stages,
+        "maxnreg": shape.registers,
+    }
+    knobs = triton.knobs
+    with tempfile.TemporaryDirectory() as folder, knobs.cache.scope(), knobs.compilation.scope():
+        knobs.cache.dir = folder
+        # Line numbers would be most of a cubin, and nobody who runs it could read them.
+        knobs.compilation.disable_line_info = True
+        return triton.compile(source, target=target("cuda", architecture, 32), options=options)
+
+
+def _hidden_pointers(ptx: str, parameters: int) -> int:
+    """How many pointers to memory for Triton's own use follow the parameters; these use none."""
+    head = ptx[ptx.index(".entry") :]
+    return len(_PARAMETER.findall(head[: head.index(")")])) - parameters
+
+
+def _triton() -> Any:
+    try:
+        return importlib.import_module("triton")
+    except ImportError as error:
+        raise CompileFailed(
+            f"Triton is not installed: {error}.", hint="Install the extra `cuda`."
+        ) from error

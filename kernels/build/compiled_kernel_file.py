@@ -1,0 +1,28 @@
+"""Compiled Triton kernels as files: a cubin, and a little JSON beside it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from .atomic_write import write_whole_file
+from .compiled_kernel import CompiledKernel
+
+
+def write_compiled_kernel(compiled: CompiledKernel, path: Path) -> None:
+    """The cubin as `path`; all else as the same name with the ending `.json`."""
+    facts = asdict(compiled)
+    del facts["cubin"]
+    write_whole_file(path, compiled.cubin)
+    write_whole_file(path.with_suffix(".json"), json.dumps(facts, indent=1).encode())
+
+
+def read_compiled_kernel(path: Path) -> CompiledKernel | None:
+    """What `write_compiled_kernel` wrote; None where it wrote nothing."""
+    try:
+        facts = json.loads(path.with_suffix(".json").read_bytes())
+        cubin = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    return CompiledKernel(**facts | {"cubin": cubin, "parameters": tuple(facts["parameters"])})

@@ -1,0 +1,1 @@
+"""RMS norm, RoPE, gated activation, and int8 quantisation of activations."""

@@ -1,0 +1,4 @@
+"""Storage formats of weights.
+
+GGUF quant blocks, NF4, and the repacked layouts that the kernels read.
+"""

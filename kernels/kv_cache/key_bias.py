@@ -1,0 +1,30 @@
+"""A bias that all keys of a layer have, rotated as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from ..elementwise.rope import rope_reference
+
+
+@dataclass(frozen=True, eq=False)
+class KeyBias:
+    """`bias` (kv_heads, head_size) fp32, and how the layer rotates at each position.
+
+    `cosine` and `sine` are (positions, pairs) fp32, as `rope` takes them.
+    """
+
+    bias: torch.Tensor
+    cosine: torch.Tensor
+    sine: torch.Tensor
+
+    def at(self, positions: torch.Tensor) -> torch.Tensor:
+        """The part that the bias has in the keys at `positions` (tokens,) int64.
+
+        (tokens, kv_heads, head_size) fp32.
+        """
+        part = self.bias.repeat(len(positions), 1, 1)
+        rope_reference(part[:, :0], part, self.cosine[positions], self.sine[positions])
+        return part

@@ -1,0 +1,9 @@
+"""What keys and values may be stored as."""
+
+from __future__ import annotations
+
+import torch
+
+from .quantized_kv_pages import QuantizedPages
+
+Pages = torch.Tensor | QuantizedPages

@@ -1,0 +1,40 @@
+"""Pages of keys or values in 8 or 4 bits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from .key_bias import KeyBias
+from .kv_page_format import PageFormat
+
+
+@dataclass(frozen=True, eq=False)
+class QuantizedPages:
+    """One layer's keys or values, of rotated heads, as codes with a plane of scales beside them.
+
+    `codes` are (num_pages, page_size, kv_heads, head_size) int8, or (..., head_size / 2) uint8 of
+    two codes each: byte j has that of element j in its low half, and that of element
+    j + head_size / 2 in its high half, both plus 8. `scales` are (num_pages, page_size, kv_heads,
+    blocks) float16: a code by the scale of its block (see `PageFormat`) is the element. Keys are
+    stored without their `bias`: it may be a hundred times what a text adds to it, and would leave
+    hardly a code to tell one key from another.
+    """
+
+    codes: torch.Tensor
+    scales: torch.Tensor
+    bias: KeyBias | None = None
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Pages, tokens a page, heads, and elements a head."""
+        pages, page_size, kv_heads, _ = self.codes.shape
+        return pages, page_size, kv_heads, self.format.head_size
+
+    @property
+    def format(self) -> PageFormat:
+        """How each head is stored."""
+        width = self.codes.shape[-1]
+        is_packed = self.codes.dtype is torch.uint8
+        return PageFormat(4, 2 * width) if is_packed else PageFormat(8, width)

@@ -1,0 +1,1 @@
+"""Load cubins and launch kernels through the CUDA driver."""

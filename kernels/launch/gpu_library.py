@@ -1,0 +1,192 @@
+"""A `KernelLibrary` whose kernels run on an NVIDIA GPU."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from ctypes import c_void_p
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+
+import torch
+
+from ..build.cubin_finder import PREBUILT, CubinFinder
+from ..build.kernel_source import NO_DEFINES
+from ..build.kernel_variant import KernelVariant
+from ..errors import LaunchFailed
+from .cuda_driver import Argument, CudaModule, Driver, Grid
+
+_NOTHING: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+
+
+class _Variant(NamedTuple):
+    """What a launch of a compiled kernel needs, in the form in which it is needed."""
+
+    module: CudaModule
+    kernel: str
+    block: Grid
+    shared_bytes: int
+    hidden: tuple[c_void_p, ...]
+    overlap: bool
+
+
+class GPULibrary:
+    """Starts kernels on torch's current stream of a GPU, from cubins that `finder` finds.
+
+    A `TritonLibrary`, too. `defines` has the macros of sources that need some; `overlap=False` lets
+    no kernel begin before the previous one ends; `stream` tells where launches go instead.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        finder: CubinFinder,
+        *,
+        defines: Mapping[str, Mapping[str, str]] = _NOTHING,
+        overlap: bool = True,
+        stream: Callable[[], int] | None = None,
+    ) -> None:
+        self.architecture = driver.architecture
+        self.processors = driver.processors
+        self._driver = driver
+        self._finder = finder
+        self._defines = defines
+        self._stream = stream or current_stream(driver.ordinal)
+        self._can_overlap = overlap and int(self.architecture.removeprefix("sm_")) >= 90
+        self._modules: dict[str, CudaModule] = {}
+        self._variants: dict[str, _Variant] = {}
+
+    @classmethod
+    def open(
+        cls,
+        cache: Path,
+        *,
+        device: int = 0,
+        prebuilt: Path = PREBUILT,
+        defines: Mapping[str, Mapping[str, str]] = _NOTHING,
+    ) -> GPULibrary:
+        """Of a GPU that torch uses too; what has to be compiled is kept in the folder `cache`.
+
+        Raises `DriverUnavailable`.
+        """
+        torch.cuda.init()
+        driver = Driver(device)
+        finder = CubinFinder(driver.architecture, cache, prebuilt=prebuilt)
+        return cls(driver, finder, defines=defines)
+
+    def prepare(
+        self,
+        sources: Sequence[str],
+        variants: Sequence[KernelVariant] = (),
+        progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        """Find, compile and bring to the GPU all kernels that a model needs, before it is ready.
+
+        No launch of them waits for any of that afterwards. `progress` is told how many of how many
+        are there. Raises `CompileFailed`, or `LaunchFailed` where the driver refuses one.
+        """
+        # The compiler lets go of the interpreter, so threads are enough.
+        pool = ThreadPoolExecutor(os.cpu_count() or 1, thread_name_prefix="compile")
+        try:
+            jobs = [
+                pool.submit(self._found, name)
+                for name in dict.fromkeys(sources)
+                if name not in self._modules
+            ]
+            jobs += [
+                pool.submit(self._found_variant, variant)
+                for name, variant in {each.name: each for each in variants}.items()
+                if name not in self._variants
+            ]
+            for done, job in enumerate(as_completed(jobs), start=1):
+                job.result()()
+                if progress is not None:
+                    progress(done, len(jobs))
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def launch(
+        self,
+        source: str,
+        kernel: str,
+        grid: Grid,
+        block: Grid,
+        arguments: Sequence[Argument],
+        *,
+        shared_bytes: int = 0,
+        overlap: bool = True,
+    ) -> None:
+        """See `KernelLibrary`; a source that `prepare` was not told of is found now."""
+        module = self._modules.get(source)
+        if module is None:
+            self._found(source)()
+            module = self._modules[source]
+        module.launch(
+            kernel,
+            grid,
+            block,
+            arguments,
+            shared_bytes=shared_bytes,
+            stream=self._stream(),
+            overlap=overlap and self._can_overlap,
+        )
+
+    def launch_compiled(self, name: str, grid: Grid, arguments: Sequence[Argument]) -> None:
+        """See `TritonLibrary`."""
+        variant = self._variants.get(name)
+        if variant is None:
+            raise LaunchFailed(f"The kernel {name} was not prepared.")
+        variant.module.launch(
+            variant.kernel,
+            grid,
+            variant.block,
+            (*arguments, *variant.hidden),
+            shared_bytes=variant.shared_bytes,
+            stream=self._stream(),
+            overlap=variant.overlap,
+        )
+
+    def _found(self, source: str) -> Callable[[], None]:
+        cubin = self._finder.cubin(source, self._defines.get(source, NO_DEFINES))
+
+        def load() -> None:
+            self._modules[source] = self._loaded(cubin)
+
+        return load
+
+    def _found_variant(self, variant: KernelVariant) -> Callable[[], None]:
+        compiled = self._finder.variant(variant)
+
+        def load() -> None:
+            module = self._loaded(compiled.cubin)
+            self._variants[variant.name] = _Variant(
+                module,
+                compiled.kernel,
+                (compiled.threads, 1, 1),
+                compiled.shared_bytes,
+                (c_void_p(),) * compiled.hidden_pointers,
+                compiled.overlap and self._can_overlap,
+            )
+
+        return load
+
+    def _loaded(self, cubin: bytes) -> CudaModule:
+        module = self._driver.load(cubin)
+        module.prepare()
+        return module
+
+
+def current_stream(device: int) -> Callable[[], int]:
+    """Tells the handle of torch's current stream on a GPU, as cheaply as torch can.
+
+    The public way makes an object for every question, which takes longer than a launch.
+    """
+    native = importlib.import_module("torch._C")
+    raw: Callable[[int], int] | None = getattr(native, "_cuda_getCurrentRawStream", None)
+    if raw is None:
+        return lambda: torch.cuda.current_stream(device).cuda_stream
+    return partial(raw, device)

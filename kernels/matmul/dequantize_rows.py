@@ -1,0 +1,112 @@
+"""Rows of repacked weights as numbers, by the kernels of csrc/dequantize_rows.cuh."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ctypes import c_float, c_int
+from types import MappingProxyType
+
+import torch
+
+from ..formats.repacked_nf4 import RepackedNF4
+from ..formats.repacked_tensor import RepackedTensor
+from ..launch.cuda_driver import Argument, Grid
+from ..launch.kernel_arguments import ELEMENT_TYPES, pointer
+from ..launch.kernel_library import KernelLibrary
+
+_SOURCE = "dequantize_rows.cuh"
+# A thread takes so many weights, whose bytes and values are loaded and stored in wide pieces.
+_WEIGHTS = 16
+_MOST_THREADS = 256
+_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        kind: kind.lower()
+        for kind in ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
+    }
+)
+
+
+class DequantizeRows:
+    """The values of `dequantize`, bit for bit in float32; 16-bit ones are these, rounded once."""
+
+    def __init__(self, library: KernelLibrary) -> None:
+        self._library = library
+
+    def gather(
+        self,
+        weight: RepackedTensor | RepackedNF4 | torch.Tensor,
+        row_ids: torch.Tensor,
+        *,
+        scale: float = 1.0,
+        dtype: torch.dtype = torch.float32,
+        out: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """The rows (ids, columns) that `row_ids` (ids,) int64 names, times `scale` in float32.
+
+        An id that is none of a row gives zeros. `weight` may also be a plain matrix.
+        """
+        rows, columns = weight.shape
+        if row_ids.dtype != torch.int64 or not row_ids.is_contiguous():
+            raise ValueError("Rows are named by int64 values that lie together.")
+        if out is None:
+            out = torch.empty(len(row_ids), columns, dtype=dtype, device=row_ids.device)
+        data = weight if isinstance(weight, torch.Tensor) else weight.data
+        arguments = _arguments(data, out, (len(row_ids), columns), rows)
+        arguments += [pointer(row_ids), c_float(scale)]
+        if isinstance(weight, torch.Tensor):
+            arguments.append(c_int(ELEMENT_TYPES[weight.dtype]))
+            self._launch("gather_rows_dense", len(row_ids), columns, arguments)
+        else:
+            self._launch_repacked("gather_rows", weight, len(row_ids), arguments)
+        return out
+
+    def following(
+        self, weight: RepackedTensor | RepackedNF4, first: int, out: torch.Tensor
+    ) -> torch.Tensor:
+        """`out` (rows, columns) of any dtype becomes rows of `weight` from `first` on."""
+        rows, columns = weight.shape
+        if not 0 <= first <= first + len(out) <= rows:
+            raise ValueError(f"There are no {len(out)} rows from {first} on among {rows}.")
+        arguments = _arguments(weight.data, out, (len(out), columns), rows)
+        arguments.append(c_int(first))
+        self._launch_repacked("dequantize_rows", weight, len(out), arguments)
+        return out
+
+    def _launch_repacked(
+        self,
+        operation: str,
+        weight: RepackedTensor | RepackedNF4,
+        rows: int,
+        arguments: list[Argument],
+    ) -> None:
+        if isinstance(weight, RepackedNF4):
+            name, nested = "nf4", weight.nested
+            arguments += [pointer(each) for each in (nested.values, nested.absmax, nested.offset)]
+        else:
+            name = _NAMES[weight.type]
+        self._launch(f"{operation}_{name}", rows, weight.shape[1], arguments)
+
+    def _launch(self, kernel: str, rows: int, columns: int, arguments: list[Argument]) -> None:
+        if rows:
+            grid, block = _shape(rows, columns)
+            self._library.launch(_SOURCE, kernel, grid, block, arguments)
+
+
+def _arguments(
+    data: torch.Tensor, out: torch.Tensor, shape: tuple[int, int], rows: int
+) -> list[Argument]:
+    if out.shape != shape or not out.is_contiguous() or out.data_ptr() % 16:
+        raise ValueError(f"{shape} values do not fit {tuple(out.shape)} as they lie in memory.")
+    row_bytes = data.stride(0) * data.element_size()
+    if data.stride(1) != 1 or row_bytes % 16 or data.data_ptr() % 16 or shape[1] % _WEIGHTS:
+        raise ValueError(f"Rows of {row_bytes} bytes cannot be read in pieces of 16.")
+    sizes = (c_int(rows), c_int(shape[1]), c_int(row_bytes))
+    return [pointer(data), pointer(out), *sizes, c_int(ELEMENT_TYPES[out.dtype])]
+
+
+def _shape(rows: int, columns: int) -> tuple[Grid, Grid]:
+    """As few blocks for a row as there can be, of whole warps that have about the same to do."""
+    wanted = -(-columns // _WEIGHTS)
+    blocks = -(-wanted // _MOST_THREADS)
+    warps = -(-wanted // (32 * blocks))
+    return (rows, -(-wanted // (32 * warps)), 1), (32 * warps, 1, 1)

@@ -1,0 +1,63 @@
+"""Products of quantised weights with many rows: parts of the weights as numbers, then torch."""
+
+from __future__ import annotations
+
+import torch
+
+from ..formats.repacked_nf4 import RepackedNF4
+from ..formats.repacked_tensor import RepackedTensor
+from ..launch.kernel_library import KernelLibrary
+from .dequantize_rows import DequantizeRows
+
+# Tiles of a product on tensor cores have as many rows at most, so parts of whole tiles waste none.
+_ROWS = 256
+
+
+class LargeLinear:
+    """Linear layers for prefill, where multiplying takes far longer than dequantising.
+
+    All memory it needs besides outputs is `scratch_bytes`, taken once on `device`; so only one
+    stream can use it. `dtype` is that of activations and products, float16 or bfloat16.
+    """
+
+    def __init__(
+        self,
+        library: KernelLibrary,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        scratch_bytes: int = 64 << 20,
+    ) -> None:
+        self._rows = DequantizeRows(library)
+        self._scratch = torch.empty(scratch_bytes // dtype.itemsize, dtype=dtype, device=device)
+
+    def __call__(
+        self,
+        x: torch.Tensor,
+        weight: RepackedTensor | RepackedNF4,
+        bias: torch.Tensor | None = None,
+        out: torch.Tensor | None = None,
+    ) -> torch.Tensor:
+        """`x` (tokens, inputs) by the transpose of `weight` (outputs, inputs), plus `bias`.
+
+        `out` (tokens, outputs) has x's dtype; it may be a part of the rows of a wider tensor.
+        `bias` (outputs,) is float32. Raises `ValueError` where one row exceeds the scratch memory.
+        """
+        outputs, inputs = weight.shape
+        if out is None:
+            out = x.new_empty(len(x), outputs)
+        step = self._part(inputs)
+        for first in range(0, outputs, step):
+            part = slice(first, min(first + step, outputs))
+            count = part.stop - part.start
+            dense = self._scratch[: count * inputs].view(count, inputs)
+            self._rows.following(weight, first, dense)
+            torch.mm(x, dense.T, out=out[:, part])
+        return out if bias is None else out.add_(bias)
+
+    def _part(self, inputs: int) -> int:
+        """How many rows fit into the scratch memory: whole tiles, where there is one."""
+        rows = len(self._scratch) // inputs
+        if not rows:
+            raise ValueError(f"Scratch memory has no room for a row of {inputs} values.")
+        return rows - rows % _ROWS or rows

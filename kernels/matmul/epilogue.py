@@ -1,0 +1,49 @@
+"""What becomes of the products of a matrix, as kernels take it: csrc/epilogue.cuh."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ctypes import c_float, c_int
+
+import torch
+
+from ..launch.cuda_driver import Argument
+from ..launch.kernel_arguments import ELEMENT_TYPES, pointer
+
+_ADD = 3
+
+
+def store_products(
+    out: torch.Tensor, columns: int, rows: int, bias: torch.Tensor | None
+) -> Sequence[Argument]:
+    """`out` (columns, rows) of any dtype, maybe a part of wider rows, becomes products + `bias`.
+
+    `bias` is (rows,) float32. Raises `ValueError` where shapes do not fit.
+    """
+    _check(out, columns, rows, bias)
+    number = ELEMENT_TYPES[out.dtype]
+    return pointer(out), pointer(bias), c_float(1), c_int(out.stride(0)), c_int(number)
+
+
+def add_products(
+    residual: torch.Tensor, columns: int, rows: int, bias: torch.Tensor | None, scale: float
+) -> Sequence[Argument]:
+    """`residual` (columns, rows) float32 grows by `scale` times (products + `bias`).
+
+    Raises `ValueError` where shapes do not fit.
+    """
+    _check(residual, columns, rows, bias)
+    if residual.dtype != torch.float32:
+        raise ValueError(f"A residual stream is float32, not {residual.dtype}.")
+    return pointer(residual), pointer(bias), c_float(scale), c_int(residual.stride(0)), c_int(_ADD)
+
+
+def _check(out: torch.Tensor, columns: int, rows: int, bias: torch.Tensor | None) -> None:
+    if out.shape != (columns, rows) or (rows > 1 and out.stride(1) != 1):
+        raise ValueError(
+            f"{columns} by {rows} products do not fit {tuple(out.shape)} of strides {out.stride()}."
+        )
+    if bias is not None and (
+        bias.shape != (rows,) or bias.dtype != torch.float32 or not bias.is_contiguous()
+    ):
+        raise ValueError(f"{tuple(bias.shape)} {bias.dtype} is no bias of {rows} rows.")

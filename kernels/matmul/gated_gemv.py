@@ -1,0 +1,133 @@
+"""Gate and up of a feed-forward part for up to eight vectors in one launch: csrc/gated_gemv.cuh."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ctypes import c_int
+from types import MappingProxyType
+from typing import NamedTuple
+
+import torch
+
+from ..elementwise.activations import Activations
+from ..elementwise.gate_quantize import GATES, GateQuantize
+from ..elementwise.gated_activation import GateActivation
+from ..elementwise.norm_quantize import Wanted
+from ..elementwise.q8_activations import GROUP, q8_tiles
+from ..formats.repacked_nf4 import RepackedNF4
+from ..formats.repacked_tensor import RepackedTensor
+from ..launch.kernel_arguments import ELEMENT_TYPES, pointer
+from ..launch.kernel_library import KernelLibrary
+from .quantized_gemv import MOST_COLUMNS, QuantizedGemv, Repacked
+
+MOST_OUTPUTS = 1 << 18
+_WARPS = 4
+_SOURCES: Mapping[str, str] = MappingProxyType(
+    {"Q4_K": "q4_k", "Q5_K": "q5_k", "Q6_K": "q6_k", "Q8_0": "q8_0", "Q4_0": "q4_0"}
+)
+
+
+class GatedLayer(NamedTuple):
+    """Two matrices of one shape with the activation between them, and biases (rows,) float32."""
+
+    gate: Repacked
+    up: Repacked
+    activation: GateActivation
+    gate_bias: torch.Tensor | None = None
+    up_bias: torch.Tensor | None = None
+
+
+class GatedGemv:
+    """`activation(gate(x)) * up(x)`, with the kernels of `library`.
+
+    Matrices of one type that has a kernel take one launch, others three. Launches on `device`
+    count in memory of this object, so those of two streams must not run at once.
+    """
+
+    def __init__(self, library: KernelLibrary, device: torch.device | None = None) -> None:
+        self._library = library
+        self._products = QuantizedGemv(library)
+        self._gate = GateQuantize(library)
+        # Every launch ends with zeros again.
+        self._counts = torch.zeros(MOST_OUTPUTS // GROUP, dtype=torch.int32, device=device)
+
+    def multiply(
+        self,
+        layer: GatedLayer,
+        tiles: torch.Tensor,
+        wanted: Wanted,
+        *,
+        split: int = 1,
+        exact: bool = False,
+    ) -> Activations:
+        """The results (columns, rows) for quantised vectors `tiles`.
+
+        `split` warps share a row of both matrices, where there are kernels for it. `exact` is for
+        NF4, see `QuantizedGemv.multiply`, and takes three launches. Raises `ValueError` where
+        shapes do not fit.
+        """
+        rows, inputs = layer.gate.shape
+        columns = tiles.shape[1]
+        if layer.up.shape != layer.gate.shape:
+            raise ValueError(f"A gate {layer.gate.shape} has no partner {layer.up.shape}.")
+        if columns > MOST_COLUMNS or len(tiles) != -(-inputs // 1024):
+            raise ValueError(f"{tuple(tiles.shape)} tiles do not fit {inputs} inputs.")
+        if rows > MOST_OUTPUTS or (wanted.tiles and rows % GROUP):
+            raise ValueError(f"{rows} outputs cannot be quantised.")
+        if exact or not can_fuse(layer.gate, layer.up):
+            return self._in_three(layer, tiles, wanted, exact=exact)
+        dense = None if wanted.dense is None else tiles.new_empty(columns, rows, dtype=wanted.dense)
+        results = q8_tiles(columns, rows, tiles.device) if wanted.tiles else None
+        self._launch(layer, tiles, dense, results, split)
+        return Activations(rows, dense, results)
+
+    def _launch(
+        self,
+        layer: GatedLayer,
+        tiles: torch.Tensor,
+        dense: torch.Tensor | None,
+        results: torch.Tensor | None,
+        split: int,
+    ) -> None:
+        gate, up = layer.gate, layer.up
+        (rows, inputs), columns = gate.shape, tiles.shape[1]
+        values = None if results is None else tiles.new_empty(columns, rows, dtype=torch.float32)
+        biases = layer.gate_bias, layer.up_bias
+        tensors = gate.data, up.data, tiles, *biases, dense, results, values, self._counts
+        dense_type = 0 if dense is None else ELEMENT_TYPES[dense.dtype]
+        numbers = rows, inputs, gate.data.shape[1], dense_type, GATES[layer.activation]
+        name = "nf4" if isinstance(gate, RepackedNF4) else _SOURCES[gate.type]
+        kernel, grid = f"{name}_gated_c{columns}_s{split}", (-(-rows * split // _WARPS), 1, 1)
+        tables = (each for weight in (gate, up) for each in _tables(weight))
+        arguments = *map(pointer, tensors), *map(c_int, numbers), *map(pointer, tables)
+        block = (32 * _WARPS, 1, 1)
+        self._library.launch(f"gated_{name}.cuh", kernel, grid, block, arguments)
+
+    def _in_three(
+        self,
+        layer: GatedLayer,
+        tiles: torch.Tensor,
+        wanted: Wanted,
+        *,
+        exact: bool,
+    ) -> Activations:
+        rows, columns = layer.gate.shape[0], tiles.shape[1]
+        both = tiles.new_empty(columns, 2 * rows, dtype=torch.float32)
+        halves = both[:, :rows], both[:, rows:]
+        weights = (layer.gate, layer.gate_bias), (layer.up, layer.up_bias)
+        for (weight, bias), out in zip(weights, halves, strict=True):
+            self._products.multiply(weight, tiles, out, bias=bias, exact=exact)
+        return self._gate(*halves, layer.activation, wanted)
+
+
+def can_fuse(gate: Repacked, up: Repacked) -> bool:
+    """Whether there is a kernel that multiplies both."""
+    if isinstance(gate, RepackedTensor) and isinstance(up, RepackedTensor):
+        return gate.type == up.type and gate.type in _SOURCES
+    return isinstance(gate, RepackedNF4) and isinstance(up, RepackedNF4)
+
+
+def _tables(weight: Repacked) -> tuple[torch.Tensor, ...]:
+    if isinstance(weight, RepackedTensor):
+        return ()
+    return weight.nested.values, weight.nested.absmax, weight.nested.offset

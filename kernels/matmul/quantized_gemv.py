@@ -1,0 +1,137 @@
+"""Products of quantised weights with up to eight vectors, by the kernels of csrc/gemv.cuh."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ctypes import c_int
+from types import MappingProxyType
+from typing import NamedTuple
+
+import torch
+
+from ..elementwise.q8_activations import GROUP, dequantize_q8, q8_tiles
+from ..formats.dequantize import dequantize
+from ..formats.nf4_tensor import NF4Tensor
+from ..formats.quantized_tensor import QuantizedTensor
+from ..formats.repacked_nf4 import RepackedNF4
+from ..formats.repacked_tensor import REPACKED_TYPES, RepackedTensor
+from ..launch.cuda_driver import Argument, Grid
+from ..launch.kernel_arguments import ELEMENT_TYPES, pointer
+from ..launch.kernel_library import KernelLibrary
+from .epilogue import add_products, store_products
+
+MOST_COLUMNS = 8
+_WARPS = 4
+# Fewer warps than this for a processor leave it waiting for memory.
+_WARPS_WANTED = 16
+_SOURCES: Mapping[str, str] = MappingProxyType(
+    {kind: kind.lower() for kind in sorted(REPACKED_TYPES)}
+)
+
+Repacked = RepackedTensor | RepackedNF4
+
+
+class GemvVariant(NamedTuple):
+    """How many rows a warp takes, and how many warps share them."""
+
+    rows: int
+    split: int
+
+
+def quantized_gemv_reference(
+    weight: QuantizedTensor | NF4Tensor, tiles: torch.Tensor
+) -> torch.Tensor:
+    """`weight` (rows, inputs) times quantised vectors, (columns, rows) float64, summed exactly.
+
+    What a kernel computes but for the rounding of its float32 sums.
+    """
+    return dequantize_q8(tiles, weight.shape[1]) @ dequantize(weight).double().T
+
+
+class QuantizedGemv:
+    """Quantises vectors and multiplies them, with the kernels of `library`."""
+
+    def __init__(self, library: KernelLibrary) -> None:
+        self._library = library
+
+    def quantize(self, x: torch.Tensor, out: torch.Tensor | None = None) -> torch.Tensor:
+        """`x` (columns, inputs) contiguous as tiles (tiles, columns, 1536) uint8."""
+        columns, inputs = x.shape
+        if inputs % GROUP or not x.is_contiguous():
+            raise ValueError(f"Vectors of {inputs} values cannot be quantised.")
+        tiles = q8_tiles(columns, inputs, x.device) if out is None else out
+        arguments = (pointer(x), pointer(tiles), c_int(inputs), c_int(ELEMENT_TYPES[x.dtype]))
+        grid = (columns, -(-inputs // 512), 1)
+        self._library.launch("quantize_q8.cuh", "quantize_q8", grid, (128, 1, 1), arguments)
+        return tiles
+
+    def multiply(
+        self,
+        weight: Repacked,
+        tiles: torch.Tensor,
+        out: torch.Tensor,
+        *,
+        bias: torch.Tensor | None = None,
+        variant: GemvVariant | None = None,
+        exact: bool = False,
+    ) -> torch.Tensor:
+        """`out` (columns, rows) of any dtype becomes the products, plus `bias` (rows,) float32.
+
+        `out` may be a part of the rows of a wider tensor. `exact` takes two bytes rather than one
+        for a value of NF4. Raises `ValueError` where shapes do not fit.
+        """
+        epilogue = store_products(out, tiles.shape[1], weight.shape[0], bias)
+        self._launch(weight, tiles, epilogue, variant, exact=exact)
+        return out
+
+    def multiply_add(
+        self,
+        weight: Repacked,
+        tiles: torch.Tensor,
+        residual: torch.Tensor,
+        *,
+        bias: torch.Tensor | None = None,
+        scale: float = 1.0,
+        variant: GemvVariant | None = None,
+        exact: bool = False,
+    ) -> None:
+        """Add `scale` times (products + `bias`) to `residual` (columns, rows) float32.
+
+        See `multiply`.
+        """
+        epilogue = add_products(residual, tiles.shape[1], weight.shape[0], bias, scale)
+        self._launch(weight, tiles, epilogue, variant, exact=exact)
+
+    def variant(self, rows: int) -> GemvVariant:
+        """Two rows a warp, and four warps for them where rows are few."""
+        return GemvVariant(2, 1 if rows / 2 >= _WARPS_WANTED * self._library.processors else 4)
+
+    def _launch(
+        self,
+        weight: Repacked,
+        tiles: torch.Tensor,
+        epilogue: Sequence[Argument],
+        variant: GemvVariant | None,
+        *,
+        exact: bool,
+    ) -> None:
+        rows, inputs = weight.shape
+        columns = tiles.shape[1]
+        if columns > MOST_COLUMNS or len(tiles) != -(-inputs // 1024):
+            raise ValueError(f"{tuple(tiles.shape)} tiles do not fit {inputs} inputs.")
+        chosen = variant or self.variant(rows)
+        sizes = (c_int(n) for n in (rows, inputs, weight.data.shape[1]))
+        arguments: list[Argument] = [pointer(weight.data), pointer(tiles), *sizes, *epilogue]
+        if isinstance(weight, RepackedNF4):
+            name = "nf4_exact" if exact else "nf4"
+            nested = weight.nested
+            arguments += [pointer(each) for each in (nested.values, nested.absmax, nested.offset)]
+        else:
+            name = _SOURCES[weight.type]
+        kernel = f"{name}_gemv_r{chosen.rows}_c{columns}_s{chosen.split}"
+        block = (32 * _WARPS, 1, 1)
+        self._library.launch(f"{name}.cuh", kernel, _grid(rows, chosen), block, arguments)
+
+
+def _grid(rows: int, variant: GemvVariant) -> Grid:
+    return -(-rows // (variant.rows * (_WARPS // variant.split))), 1, 1

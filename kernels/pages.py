@@ -1,9 +1,0 @@
-"""What keys and values may be stored as."""
-
-from __future__ import annotations
-
-import torch
-
-from .quantized_pages import QuantizedPages
-
-Pages = torch.Tensor | QuantizedPages

@@ -1,0 +1,56 @@
+"""A `KernelLibrary` whose kernels run on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from ..build.kernel_source import NO_DEFINES
+from ..launch.cuda_driver import Argument, Grid
+from .host_build import HostModule, build_host_library
+
+_NOTHING: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+
+
+class HostLibrary:
+    """Compiles sources with g++ when their kernels are first wanted, and keeps them in `folder`.
+
+    `seed` shuffles the order in which threads go on, unless it is 0. `defines` has the macros of
+    sources that need some. `processors` is what kernels are told of the GPU that is not there.
+    """
+
+    architecture = "host"
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        seed: int = 0,
+        processors: int = 132,
+        defines: Mapping[str, Mapping[str, str]] = _NOTHING,
+    ) -> None:
+        self.processors = processors
+        self._folder = folder
+        self._seed = seed
+        self._defines = defines
+        self._modules: dict[str, HostModule] = {}
+
+    def launch(
+        self,
+        source: str,
+        kernel: str,
+        grid: Grid,
+        block: Grid,
+        arguments: Sequence[Argument],
+        *,
+        shared_bytes: int = 0,
+        overlap: bool = True,
+    ) -> None:
+        """See `KernelLibrary`; the kernel has ended when this returns."""
+        module = self._modules.get(source)
+        if module is None:
+            defines = self._defines.get(source, NO_DEFINES)
+            built = build_host_library(source, self._folder, defines=defines)
+            module = self._modules[source] = HostModule(built, seed=self._seed)
+        module.launch(kernel, grid, block, arguments, shared_bytes=shared_bytes, overlap=overlap)

@@ -1,0 +1,169 @@
+"""A `TritonLibrary` whose kernels run in Triton's interpreter, on the CPU."""
+
+# The interpreter is Triton's own affair, without types.
+# pyright: basic, reportAttributeAccessIssue=false
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import triton
+import triton.language as tl
+from triton.runtime import interpreter
+from triton.runtime.jit import JITFunction
+
+from ..attention.attention_variant import AttentionVariant
+from ..errors import LaunchFailed
+from ..launch.cuda_driver import Argument, Grid
+from .host_build import check_shape
+
+_SOURCE = Path(__file__).parents[1] / "attention" / "attention_kernels.py"
+_BUILDER = interpreter.InterpreterBuilder
+_TYPES = {
+    "fp32": tl.float32,
+    "fp16": tl.float16,
+    "bf16": tl.bfloat16,
+    "i32": tl.int32,
+    "i8": tl.int8,
+    "u8": tl.uint8,
+}
+
+
+class InterpretedLibrary:
+    """Runs the kernels of `attention_kernels` with numpy, one program after the other.
+
+    The interpreter is put right where it differs from a GPU: products of 16-bit numbers are those
+    of the numbers, not of their bits, and numbers are rounded to bf16, not cut off. `processors` is
+    what wrappers are told of the GPU that is not there.
+    """
+
+    architecture = "host"
+
+    def __init__(self, variants: Sequence[AttentionVariant], processors: int = 132) -> None:
+        self.processors = processors
+        self.launched: list[str] = []
+        self._variants = {variant.name: variant for variant in variants}
+        with _interpreting():
+            self._module = _load()
+
+    def launch_compiled(self, name: str, grid: Grid, arguments: Sequence[Argument]) -> None:
+        """See `TritonLibrary`; the kernel has ended when this returns."""
+        variant = self._variants.get(name)
+        if variant is None:
+            raise LaunchFailed(f"Nobody compiled the kernel {name}.")
+        check_shape(name, grid)
+        given = [
+            _argument(each, kind)
+            for each, kind in zip(arguments, variant.parameters.values(), strict=True)
+        ]
+        constants = variant.constants(self.architecture) | {"OVERLAP": False}
+        self.launched.append(name)
+        # A GPU divides by zero without a word.
+        with _interpreting(), np.errstate(all="ignore"):
+            getattr(self._module, variant.kernel)[grid](*given, **constants)
+
+
+def _argument(argument: Argument, kind: str) -> Any:
+    """A scalar of the type `kind`, as the interpreter has scalars."""
+    if kind.startswith("*"):
+        of = tl.pointer_type(_TYPES[kind[1:]])
+        value: Any = np.array([argument.value or 0], dtype=np.uint64)
+    else:
+        of = _TYPES[kind]
+        value = np.array([argument.value], dtype=np.float32 if kind == "fp32" else np.int32)
+    return tl.tensor(interpreter.TensorHandle(value, of), of)
+
+
+def _load() -> ModuleType:
+    """A copy of the kernels' module of its own, made while Triton interprets what it is given."""
+    name = f"{__package__}._interpreted_attention_kernels"
+    spec = importlib.util.spec_from_file_location(name, _SOURCE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def _interpreting() -> Iterator[None]:
+    """Triton as an interpreter, and afterwards the compiler that it was, to the last attribute."""
+    places: list[Any] = [tl, tl.core, tl.math, tl.tensor, tl.dtype]
+    places += [tl.core.tensor_descriptor_base, _BUILDER]
+    before = [(place, dict(vars(place))) for place in places]
+    was = triton.knobs.runtime.interpret
+    triton.knobs.runtime.interpret = True
+    try:
+        for name, value in vars(tl).copy().items():
+            if isinstance(value, JITFunction):
+                setattr(tl, name, interpreter.InterpretedFunction(value.fn))
+        _BUILDER.create_dot = _dot
+        _BUILDER.cast_impl = _cast
+        _BUILDER.create_inline_asm = _inline_assembly
+        _BUILDER.create_fp_to_fp = lambda self, source, target, _: _cast(self, source, target)
+        yield
+    finally:
+        triton.knobs.runtime.interpret = was
+        for place, attributes in before:
+            for name in vars(place).keys() - attributes.keys():
+                delattr(place, name)
+            for name, value in attributes.items():
+                if vars(place)[name] is not value:
+                    setattr(place, name, value)
+
+
+_original_cast = _BUILDER.cast_impl
+
+
+def _dot(self: Any, a: Any, b: Any, d: Any, *_: object) -> Any:
+    return interpreter.TensorHandle(_exact(a) @ _exact(b) + d.data, d.dtype.scalar)
+
+
+def _exact(handle: Any) -> Any:
+    """Numbers in float32."""
+    if handle.dtype == tl.bfloat16:
+        return (handle.data.astype(np.uint32) << 16).view(np.float32)
+    return handle.data.astype(np.float32)
+
+
+class _Results(interpreter.TensorHandle):
+    """What an operation of one result hands out."""
+
+    def get_result(self, _: int) -> interpreter.TensorHandle:
+        return self
+
+
+def _inline_assembly(
+    self: Any, text: str, constraints: str, values: Any, *_: object
+) -> interpreter.TensorHandle:
+    """The twins of the instructions that unpack codes, by the names in their first lines."""
+    name = text.split("//")[1].split("\n")[0].strip()
+    codes, scales = (value.data for value in values)
+    numbers = _UNPACKINGS[name](codes).astype(np.float16)
+    return _Results(numbers * scales, tl.float16)
+
+
+_UNPACKINGS = {
+    "signed bytes": lambda codes: codes,
+    "low nibbles": lambda codes: (codes & 15).astype(np.int8) - 8,
+    "high nibbles": lambda codes: (codes >> 4).astype(np.int8) - 8,
+}
+
+
+def _cast(self: Any, source: Any, target: Any) -> Any:
+    """To and from bf16, whose bits numpy holds as whole numbers."""
+    if target.scalar == tl.bfloat16 and source.dtype.scalar != tl.bfloat16:
+        bits = np.ascontiguousarray(source.data.astype(np.float32)).view(np.uint32)
+        rounded = ((bits.astype(np.uint64) + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
+        rounded = np.where(np.isnan(source.data), np.uint16(0x7FC0), rounded)
+        return interpreter.TensorHandle(rounded, target.scalar)
+    if source.dtype.scalar == tl.bfloat16 and target.scalar != tl.bfloat16:
+        exact = interpreter.TensorHandle(_exact(source), tl.float32)
+        return exact if target.scalar == tl.float32 else _original_cast(self, exact, target)
+    return _original_cast(self, source, target)

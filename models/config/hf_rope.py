@@ -1,0 +1,135 @@
+"""The rotary embedding that a `config.json` describes, in the spelling of any version.
+
+Before transformers 5 the settings lay in `rope_scaling` and beside it, since then all of them lie
+in `rope_parameters`, nested by the kind of layer where kinds differ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from .config_fields import ConfigFields
+from .model_config import RopeConfig
+from .rope_scaling import (
+    linear_factors,
+    llama3_factors,
+    longrope_attention_factor,
+    yarn_attention_factor,
+    yarn_factors,
+)
+
+GLOBAL, LOCAL = "full_attention", "sliding_attention"
+_MAX_CONTEXT = 1 << 26
+
+
+def rope_from_hf(fields: ConfigFields, head_size: int, *, context: int, theta: float) -> RopeConfig:
+    """The embedding of layers that see everything; `theta` where the file does not say one."""
+    settings = _settings(fields)
+    settings = settings.group(GLOBAL) or settings
+    where = settings if "partial_rotary_factor" in settings else fields
+    share = where.number("partial_rotary_factor", 1.0, high=1.0)
+    size = int(head_size * share)
+    if size < 2 or size % 2:
+        fields.fail(f"rotates {size} elements of a head, which are not pairs")
+    where = settings if "rope_theta" in settings else fields
+    theta = where.number("rope_theta", theta, low=1.0)
+    return _scaled(fields, settings, RopeConfig(theta=theta, size=size), context)
+
+
+def local_rope_from_hf(
+    fields: ConfigFields, rope: RopeConfig, *, key: str, theta: float
+) -> RopeConfig:
+    """The embedding of layers with a window, which is never stretched; `key` was its theta's."""
+    settings = _settings(fields).group(LOCAL)
+    if settings is None:
+        return RopeConfig(theta=fields.number(key, theta, low=1.0), size=rope.size)
+    if _kind(settings) != "default":
+        fields.refuse(f"stretches the context of {LOCAL!r} layers", "Use a GGUF file of the model.")
+    return RopeConfig(theta=settings.number("rope_theta", theta, low=1.0), size=rope.size)
+
+
+def _settings(fields: ConfigFields) -> ConfigFields:
+    return fields.group("rope_parameters") or fields.group("rope_scaling") or fields.nothing()
+
+
+def _kind(settings: ConfigFields) -> str:
+    return settings.text("rope_type" if "rope_type" in settings else "type", "default")
+
+
+def _scaled(
+    fields: ConfigFields, settings: ConfigFields, rope: RopeConfig, context: int
+) -> RopeConfig:
+    kind = _kind(settings)
+    if kind == "default":
+        return rope
+    if kind == "linear":
+        return replace(rope, factors=linear_factors(rope.size, _factor(settings)))
+    original = _original_context(fields, settings, context)
+    if kind == "llama3":
+        return replace(rope, factors=_llama3(settings, rope, original))
+    if kind in ("longrope", "su") or "long_factor" in settings:  # Phi-3 once called its own YaRN
+        return _longrope(settings, rope, context, original)
+    if kind != "yarn":
+        fields.refuse(
+            f"stretches its context in the way {kind!r}, which ingle does not know",
+            "Use a GGUF file of the model: llama.cpp may run it.",
+        )
+    return _yarn(settings, rope, context, original)
+
+
+def _factor(settings: ConfigFields) -> float:
+    factor = settings.number("factor")
+    if factor < 1.0:
+        settings.fail(f"stretches its context by {factor:g}")
+    return factor
+
+
+def _original_context(fields: ConfigFields, settings: ConfigFields, context: int) -> int:
+    key = "original_max_position_embeddings"
+    return (fields if key in fields else settings).integer(key, 2, _MAX_CONTEXT, context)
+
+
+def _llama3(settings: ConfigFields, rope: RopeConfig, original: int) -> tuple[float, ...]:
+    low, high = settings.number("low_freq_factor"), settings.number("high_freq_factor")
+    if high <= low:
+        settings.fail(f"has a 'high_freq_factor' of {high:g}, which is not above {low:g}")
+    return llama3_factors(
+        rope.theta,
+        rope.size,
+        factor=_factor(settings),
+        low_frequency=low,
+        high_frequency=high,
+        original_context=original,
+    )
+
+
+def _longrope(settings: ConfigFields, rope: RopeConfig, context: int, original: int) -> RopeConfig:
+    factor = settings.number("factor", context / original)
+    sharpness = longrope_attention_factor(factor, original)
+    return replace(
+        rope,
+        factors=settings.numbers("short_factor", rope.size // 2),
+        long_factors=settings.numbers("long_factor", rope.size // 2),
+        original_context=original,
+        attention_factor=settings.number("attention_factor", sharpness),
+    )
+
+
+def _yarn(settings: ConfigFields, rope: RopeConfig, context: int, original: int) -> RopeConfig:
+    given = "factor" in settings
+    factor = _factor(settings) if given else context / original
+    sharpness = yarn_attention_factor(factor)
+    if "mscale" in settings and "mscale_all_dim" in settings:
+        above, below = settings.number("mscale"), settings.number("mscale_all_dim")
+        sharpness = yarn_attention_factor(factor, above) / yarn_attention_factor(factor, below)
+    factors = yarn_factors(
+        rope.theta,
+        rope.size,
+        factor=factor,
+        original_context=original,
+        beta_fast=settings.number("beta_fast", 32.0),
+        beta_slow=settings.number("beta_slow", 1.0),
+        whole_bounds=settings.flag("truncate", default=True),
+    )
+    sharpness = settings.number("attention_factor", sharpness)
+    return replace(rope, factors=factors, attention_factor=sharpness)

@@ -1,0 +1,181 @@
+"""A whole model into one folder of the store: its files one after the other, then its manifest."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..catalog import CatalogEntry
+from ..errors import HashMismatch, ModelError, PullFailed
+from ..gguf.gguf_header import read_file_header, read_header
+from ..gguf.gguf_support import check_supported
+from ..json_object import read_json_object
+from ..metadata.stored_model import (
+    Manifest,
+    ManifestFile,
+    StoredModel,
+    describe_file,
+    describe_folder,
+)
+from ..safetensors.folder_files import CONFIG
+from ..safetensors.model_folder import check_settings, read_folder
+from ..safetensors.safetensors_header import read_safetensors_header
+from ..sources.download_source import Cancelled, RemoteFile, Source
+from .file_download import Download, Fetched, check_room
+from .pull_progress import PullReporter
+
+_GGUF = ".gguf"
+_SAFETENSORS = ".safetensors"
+
+
+@dataclass(frozen=True, slots=True)
+class WantedFile:
+    """One file, and where it may come from."""
+
+    file: RemoteFile
+    sources: Sequence[Source]
+
+
+@dataclass(frozen=True, slots=True)
+class WantedModel:
+    """A model to fetch: its full name and its files; what the catalog or its page says of it."""
+
+    name: str
+    files: Sequence[WantedFile]
+    entry: CatalogEntry | None = None
+    licence: str = ""
+
+    @property
+    def size(self) -> int | None:
+        """Bytes of all files, where all are known."""
+        sizes = [wanted.file.size for wanted in self.files]
+        known = [size for size in sizes if size is not None]
+        return sum(known) if len(known) == len(sizes) else None
+
+    @property
+    def first_weights(self) -> str:
+        """The file that stands for the model; empty where that is a folder."""
+        return next((f.file.name for f in self.files if f.file.name.endswith(_GGUF)), "")
+
+
+def fetch_model(
+    wanted: WantedModel, folder: Path, reporter: PullReporter, cancelled: Cancelled
+) -> Manifest:
+    """Fetch and check every file; nothing is a model before the manifest is written.
+
+    Files that an earlier attempt brought are kept. Raises what `Download.run` raises, and
+    `ModelError` for a model that cannot be run, of which nothing is left.
+    """
+    _check_room(wanted, folder)
+    fetched: list[Fetched] = []
+    try:
+        for each in wanted.files:
+            reporter.begin_file(sum(one.path.stat().st_size for one in fetched))
+            check = _check_for(each.file.name, alone=len(wanted.files) == 1)
+            download = Download(
+                wanted.name, folder, each.file, each.sources, reporter, cancelled, check
+            )
+            fetched.append(download.run())
+        return manifest_of(wanted, folder, fetched)
+    except PullFailed as error:
+        if isinstance(error, HashMismatch):
+            _discard(fetched)
+        raise
+    except ModelError:
+        _discard(fetched)
+        raise
+
+
+def _check_room(wanted: WantedModel, folder: Path) -> None:
+    """Say at the beginning that a model in many files will not fit."""
+    if len(wanted.files) > 1 and wanted.size is not None:
+        here = sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+        check_room(wanted.name, folder, max(0, wanted.size - here))
+
+
+def _check_for(name: str, *, alone: bool) -> Callable[[Path], None]:
+    """What a file must be, by its name, as far as can be told before the others are here."""
+    if name.endswith(_GGUF):
+        return _check_gguf if alone else _check_shard
+    if name.endswith(_SAFETENSORS):
+        return _check_safetensors
+    if name == CONFIG:
+        return _check_config
+    return _check_json if name.endswith(".json") else _check_nothing
+
+
+def _check_gguf(path: Path) -> None:
+    check_supported(read_header(path))
+
+
+def _check_shard(path: Path) -> None:
+    read_file_header(path)
+
+
+def _check_safetensors(path: Path) -> None:
+    read_safetensors_header(path)
+
+
+def _check_config(path: Path) -> None:
+    settings = read_json_object(path)
+    if settings is not None:
+        check_settings(path.parent, settings)
+
+
+def _check_json(path: Path) -> None:
+    if path.stat().st_size <= 16 << 20:  # what reads a larger one has bounds of its own
+        read_json_object(path)
+
+
+def _check_nothing(path: Path) -> None:
+    """Text that only a tokenizer reads."""
+
+
+def manifest_of(wanted: WantedModel, folder: Path, fetched: Sequence[Fetched]) -> Manifest:
+    """What makes a model of the files in a folder; raises `ModelError` where they are none."""
+    model = _describe(wanted, folder)
+    entry = wanted.entry
+    files = [ManifestFile(f.path.name, f.path.stat().st_size, f.sha256) for f in fetched]
+    return Manifest(
+        name=wanted.name,
+        file=wanted.first_weights,
+        files=files if len(files) > 1 else [],
+        size=sum(file.size for file in files),
+        sha256=model.sha256 or _digest(files),
+        licence=entry.licence if entry else _licence(model, wanted),
+        description=entry.description if entry else model.description,
+        parameters=model.parameters,
+        quantization=model.quantization,
+        architecture=model.architecture,
+        context=model.context,
+        chat=entry.chat if entry else model.chat,
+        sampling=entry.sampling if entry else {},
+        source=fetched[-1].source,
+        task=model.task,
+    )
+
+
+def _describe(wanted: WantedModel, folder: Path) -> StoredModel:
+    if wanted.first_weights:
+        header = read_header(folder / wanted.first_weights)
+        check_supported(header)
+        return describe_file(header.path, header)
+    return describe_folder(read_folder(folder))
+
+
+def _licence(model: StoredModel, wanted: WantedModel) -> str:
+    return model.licence if model.licence != "unknown" else wanted.licence or model.licence
+
+
+def _digest(files: Sequence[ManifestFile]) -> str:
+    """The file's own, or of several one that only they have together."""
+    if len(files) == 1:
+        return files[0].sha256
+    return hashlib.sha256("\n".join(file.sha256 for file in files).encode()).hexdigest()
+
+
+def _discard(fetched: Sequence[Fetched]) -> None:
+    for each in fetched:
+        each.path.unlink(missing_ok=True)

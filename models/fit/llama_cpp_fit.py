@@ -1,0 +1,243 @@
+"""How much memory a model takes on llama.cpp, worked out from its shape alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..errors import UnsupportedModel
+from ..gguf.gguf_header import GGUFHeader
+from ..kv_type import KVType
+from ..model_task import ModelTask
+from .compute_buffers import embedding_step_bytes, output_bytes, step_bytes, step_inputs_bytes
+from .memory_needs import MemoryNeeds
+from .model_shape import LayerShape, ModelShape
+from .process_overhead import GPU_PROCESS, LLAMA_PROCESS, gpu_process_host, vocabulary_bytes
+
+DEFAULT_SLOTS = 8
+DEFAULT_BATCH = 512
+DRAFT_BATCH = 256
+"""The batch of a draft model, which has but few tokens to read at a time."""
+KEPT_SLOTS = 16
+"""Cache slots beside those of running requests, for conversations that may go on."""
+KEPT_STATES = 4
+"""As many, where each of them is memory of its own: in models with a running state."""
+_LARGEST_DEFAULT = 16384
+_SMALLEST_DEFAULT = 512
+_CONTEXT_STEP = 256  # llama.cpp pads the KV cache to this
+_KEPT_BY_LIBC = 32 * 2**20
+EMBEDDING_SLOTS = 64
+"""Texts that an embedding model takes in one batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryEstimate:
+    """Bytes a loaded model takes of one kind of memory.
+
+    `runtime` is what the process and its libraries take whatever they run, and the vocabulary.
+    `reclaimable` bytes stay in memory as well, but are of no further use: pages of the file whose
+    weights were laid out anew. The system takes them back when it needs them.
+    """
+
+    weights: int = 0
+    kv: int = 0
+    compute: int = 0
+    runtime: int = 0
+    reclaimable: int = 0
+
+    @property
+    def total(self) -> int:
+        """All that is needed."""
+        return self.weights + self.kv + self.compute + self.runtime
+
+    @property
+    def resident(self) -> int:
+        """All that is there while nobody else wants it."""
+        return self.total + self.reclaimable
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What of a model lies on a GPU.
+
+    `gpu_layers` are counted as llama.cpp does: the output is the first, then come the last blocks.
+    The experts of the first `cpu_experts` blocks stay in the machine's memory all the same.
+    """
+
+    gpu_layers: int = 0
+    cpu_experts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SplitEstimate:
+    """What a model takes of the machine's memory, and of the GPU's."""
+
+    host: MemoryEstimate
+    gpu: MemoryEstimate
+
+    @property
+    def needs(self) -> MemoryNeeds:
+        """The sums."""
+        return MemoryNeeds(self.host.total, self.gpu.total)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadShape:
+    """How a model is loaded, as far as its memory depends on it.
+
+    `repacked` are the tensor types whose matrices this build of llama.cpp lays out anew for the
+    processor; `own_process` is False for a draft model, which lives in the process of another.
+    """
+
+    context: int
+    slots: int = DEFAULT_SLOTS
+    batch: int = DEFAULT_BATCH
+    kv_type: KVType = KVType.F16
+    flash_attention: bool = True
+    repacked: frozenset[str] = frozenset()
+    own_process: bool = True
+
+    @property
+    def cells(self) -> int:
+        """Tokens that the KV cache holds."""
+        return _padded(self.context)
+
+    @property
+    def outputs(self) -> int:
+        """Tokens of a step that may want logits."""
+        return self.slots + KEPT_SLOTS + 1
+
+
+def estimate_memory(shape: ModelShape, load: LoadShape) -> MemoryEstimate:
+    """Predict the memory of a model that a processor computes alone.
+
+    Layers with a sliding window keep the whole context as well, or else prefixes could not be used
+    again.
+    """
+    if shape.task is not ModelTask.GENERATE:
+        return _estimate_embedding(shape, load)
+    copied = sum(size for kind, size in shape.matrices.items() if kind in load.repacked)
+    tied = shape.tied_bytes if shape.tied_type in load.repacked else 0
+    return MemoryEstimate(
+        weights=shape.weights + tied,
+        kv=_kv_bytes(shape.layers, load),
+        compute=step_bytes(shape, load) + output_bytes(shape, load.outputs),
+        runtime=_runtime(shape, load),
+        reclaimable=copied,
+    )
+
+
+def estimate_split(shape: ModelShape, load: LoadShape, split: Split) -> SplitEstimate:
+    """Predict what lies where on a machine with a GPU that llama.cpp can use.
+
+    Each side that has layers has the buffers of a whole step. The GPU also gets room for the
+    largest matrix that stays on the processor: for long prompts they are sent over one by one.
+    """
+    gpu_layers = min(split.gpu_layers, len(shape.layers) + 1)
+    if gpu_layers <= 0:
+        return SplitEstimate(estimate_memory(shape, load), MemoryEstimate())
+    first = len(shape.layers) + 1 - gpu_layers
+    below, above = shape.layers[:first], shape.layers[first:]
+    experts = sum(layer.experts for layer in shape.layers[first : max(first, split.cpu_experts)])
+    sent = [layer.largest for layer in below]
+    if experts:
+        sent.append(max(layer.largest for layer in above))
+    on_both = bool(sent)
+    step, inputs = step_bytes(shape, load), step_inputs_bytes(shape, load)
+    runtime = _runtime(shape, load)
+    if load.own_process:
+        runtime += gpu_process_host()
+    host = MemoryEstimate(
+        weights=shape.input_bytes + sum(layer.weights for layer in below) + experts,
+        kv=_kv_bytes(below, load),
+        compute=(step if on_both else inputs) + output_bytes(shape, load.outputs),
+        runtime=runtime,
+    )
+    gpu = MemoryEstimate(
+        weights=sum(layer.weights for layer in above)
+        - experts
+        + shape.output_bytes
+        + shape.tied_bytes,
+        kv=_kv_bytes(above, load),
+        compute=step + max(sent, default=0),
+        runtime=GPU_PROCESS if load.own_process else 0,
+    )
+    return SplitEstimate(host, gpu)
+
+
+def check_kv_type(header: GGUFHeader, kv_type: KVType) -> None:
+    """Raise `UnsupportedModel` where the model's heads cannot be stored in blocks of this type."""
+    block = kv_type.block_elements
+    for length in (header.key_length, header.value_length):
+        if length % block:
+            raise UnsupportedModel(
+                f"{header.path.name} has heads of {length} elements, and a {kv_type} KV cache "
+                f"stores {block} at a time.",
+                hint=f"Load it with the kv_type {KVType.F16}.",
+            )
+
+
+def default_context(shape: ModelShape, available_bytes: int, kv_type: KVType = KVType.F16) -> int:
+    """The tokens of context to load a model with when nobody said how many.
+
+    The trained context up to 16,384, halved until KV cache and buffers take at most half of what
+    the weights leave of `available_bytes`; a multiple of 256, and not below 512 where the model
+    was trained for that many.
+    """
+
+    def cost(context: int) -> int:
+        estimate = estimate_memory(shape, LoadShape(context=context, kv_type=kv_type))
+        return estimate.kv + estimate.compute
+
+    return largest_context(shape.context, (available_bytes - shape.weights) // 2, cost)
+
+
+def largest_context(trained: int, room: int, cost: Callable[[int], int]) -> int:
+    """See `default_context`: the largest such context whose `cost` in bytes is at most `room`."""
+    context = min(trained, _LARGEST_DEFAULT)
+    if context <= _SMALLEST_DEFAULT:
+        return context
+    while context > _SMALLEST_DEFAULT:
+        context -= context % _CONTEXT_STEP
+        if cost(context) <= room:
+            return context
+        context //= 2
+    return _SMALLEST_DEFAULT
+
+
+def _padded(context: int) -> int:
+    return -(-context // _CONTEXT_STEP) * _CONTEXT_STEP
+
+
+def _kv_bytes(layers: tuple[LayerShape, ...], load: LoadShape) -> int:
+    """Of the cells, and of the running states of layers that have those instead."""
+    keys = sum(load.kv_type.bytes_of(layer.key_elements) for layer in layers)
+    values = sum(load.kv_type.bytes_of(layer.value_elements) for layer in layers)
+    states = sum(layer.state for layer in layers)
+    return load.cells * (keys + values) + states * (load.slots + KEPT_STATES + 1)
+
+
+def _runtime(shape: ModelShape, load: LoadShape) -> int:
+    process = LLAMA_PROCESS if load.own_process else 0
+    return process + vocabulary_bytes(shape.vocab_size, shape.merges)
+
+
+def _estimate_embedding(shape: ModelShape, load: LoadShape) -> MemoryEstimate:
+    """A model without KV cache, or with one for a single batch."""
+    tokens = max(load.context, load.batch)
+    piece = tokens if shape.one_piece else load.batch
+    # An encoder hands out a row of each token, and llama.cpp makes room for its logits, too.
+    rows = piece if shape.one_piece else EMBEDDING_SLOTS
+    per_token = (shape.key_elements + shape.value_elements) if shape.has_cache else 0
+    copied = sum(size for kind, size in shape.matrices.items() if kind in load.repacked)
+    # The buffer that it begins with has a row of each text, and is replaced by that larger one; the
+    # C library keeps it for later, if it is not too large for that.
+    first = output_bytes(shape, EMBEDDING_SLOTS) if shape.one_piece else 0
+    handed_over = output_bytes(shape, rows) + (first if first <= _KEPT_BY_LIBC else 0)
+    return MemoryEstimate(
+        weights=shape.weights,
+        kv=tokens * per_token * KVType.F16.bytes_of(1),
+        compute=embedding_step_bytes(shape, tokens, piece) + handed_over,
+        runtime=_runtime(shape, load),
+        reclaimable=copied,
+    )

@@ -1,0 +1,177 @@
+"""The numbers of a model that its memory depends on, whoever tells them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from ..gguf.gguf_header import GGUFHeader, TensorInfo
+from ..model_task import ModelTask, Pooling, choose_pooling, is_causal, is_encoder, task_of
+
+_LAYER = re.compile(r"blk\.(\d+)\.(.+)")
+_EMBEDDING = "token_embd.weight"
+# Looked up row by row, which llama.cpp always does on the processor.
+_INPUTS = (_EMBEDDING, "per_layer_token_embd.weight", "position_embd.weight", "token_types.weight")
+_REPACKED_ROWS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class LayerShape:
+    """One transformer block: bytes of its weights, and what it keeps of a token.
+
+    `experts` are those of the `weights` that a router picks from. Keys and values are elements a
+    token, 0 where another layer's are used; `state` counts bytes a sequence has instead.
+    """
+
+    weights: int
+    experts: int = 0
+    largest: int = 0
+    """Bytes of the largest tensor."""
+    key_elements: int = 0
+    value_elements: int = 0
+    state: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelShape:
+    """What a decoder's or an encoder's memory depends on; bytes are of the stored weights.
+
+    `input_bytes` are tables that are looked up, `output_bytes` what makes logits of the last layer;
+    where those are `tied`, the embeddings do. `matrices` counts the bytes of what is multiplied
+    with, by tensor type, `merges` the vocabulary's rules. `windowed` models have layers with a
+    sliding window.
+    """
+
+    architecture: str
+    context: int
+    vocab_size: int
+    embedding_length: int
+    feed_forward_length: int
+    head_count: int
+    key_length: int
+    layers: tuple[LayerShape, ...]
+    input_bytes: int
+    output_bytes: int
+    tied_bytes: int = 0
+    tied_type: str = ""
+    expert_feed_forward_length: int = 0
+    expert_count: int = 0
+    experts_used: int = 0
+    windowed: bool = False
+    merges: int = 0
+    matrices: Mapping[str, int] = field(default_factory=dict[str, int])
+    parameters: int = 0
+    task: ModelTask = ModelTask.GENERATE
+    one_piece: bool = False
+    """Whether a text to embed has to be computed in one piece."""
+    has_cache: bool = True
+    gated: bool = True
+
+    @cached_property
+    def weights(self) -> int:
+        """Bytes of all weights."""
+        return self.input_bytes + self.output_bytes + sum(layer.weights for layer in self.layers)
+
+    @cached_property
+    def key_elements(self) -> int:
+        """Elements of keys that all layers keep of a token."""
+        return sum(layer.key_elements for layer in self.layers)
+
+    @cached_property
+    def value_elements(self) -> int:
+        """As `key_elements`, of values."""
+        return sum(layer.value_elements for layer in self.layers)
+
+
+def shape_of(header: GGUFHeader) -> ModelShape:
+    """The shape of the model in a GGUF file."""
+    task = task_of(header)
+    pooling = choose_pooling(header, task)
+    layers, rest = _by_layer(header.tensors)
+    inputs = sum(t.bytes for t in rest if t.name in _INPUTS)
+    embedding = next((t for t in rest if t.name == _EMBEDDING), None)
+    tied = task is ModelTask.GENERATE and not any(t.name == "output.weight" for t in rest)
+    merges = header.arrays.get("tokenizer.ggml.merges")
+    return ModelShape(
+        architecture=header.architecture,
+        context=header.context,
+        vocab_size=header.vocab_size,
+        embedding_length=header.embedding_length,
+        feed_forward_length=header.feed_forward_length,
+        head_count=max(header.head_counts, default=0),
+        key_length=header.key_length,
+        layers=tuple(_layer(header, i, layers.get(i, [])) for i in range(header.block_count)),
+        input_bytes=inputs,
+        output_bytes=header.tensor_bytes - inputs - _bytes_of_layers(header, layers),
+        tied_bytes=embedding.bytes if tied and embedding else 0,
+        tied_type=embedding.type if tied and embedding else "",
+        expert_feed_forward_length=header.integer("expert_feed_forward_length") or 0,
+        expert_count=header.integer("expert_count") or 0,
+        experts_used=header.integer("expert_used_count") or 0,
+        windowed=header.sliding_window > 0,
+        merges=merges[1] if merges else 0,
+        matrices=_matrices(header.tensors),
+        parameters=header.parameters,
+        task=task,
+        one_piece=not is_causal(header) or pooling in (Pooling.MEAN, Pooling.CLS),
+        has_cache=not is_encoder(header),
+        gated=any(".ffn_gate" in tensor.name for tensor in header.tensors),
+    )
+
+
+def _by_layer(
+    tensors: tuple[TensorInfo, ...],
+) -> tuple[dict[int, list[TensorInfo]], list[TensorInfo]]:
+    layers: dict[int, list[TensorInfo]] = {}
+    rest: list[TensorInfo] = []
+    for tensor in tensors:
+        match = _LAYER.fullmatch(tensor.name)
+        if match is None:
+            rest.append(tensor)
+        else:
+            layers.setdefault(int(match[1]), []).append(tensor)
+    return layers, rest
+
+
+def _bytes_of_layers(header: GGUFHeader, layers: Mapping[int, list[TensorInfo]]) -> int:
+    return sum(t.bytes for i in range(header.block_count) for t in layers.get(i, []))
+
+
+def _layer(header: GGUFHeader, index: int, tensors: list[TensorInfo]) -> LayerShape:
+    counts = header.kv_head_counts
+    # The last layers of some models look at the keys and values of earlier ones.
+    own = header.block_count - (header.integer("attention.shared_kv_layers") or 0)
+    heads = counts[index] if index < min(len(counts), own) else 0
+    # With compressed attention values are a part of the keys.
+    values = 0 if header.integer("attention.key_length_mla") else heads * header.value_length
+    return LayerShape(
+        weights=sum(tensor.bytes for tensor in tensors),
+        experts=sum(tensor.bytes for tensor in tensors if "_exps." in tensor.name),
+        largest=max((tensor.bytes for tensor in tensors), default=0),
+        key_elements=heads * header.key_length,
+        value_elements=values,
+        state=_state(header, tensors),
+    )
+
+
+def _state(header: GGUFHeader, tensors: list[TensorInfo]) -> int:
+    """Bytes of a recurrent layer's state: the last inputs of its convolution, and the state."""
+    if not any(".ssm_" in tensor.name for tensor in tensors):
+        return 0
+    inner, size = header.integer("ssm.inner_size") or 0, header.integer("ssm.state_size") or 0
+    groups, width = header.integer("ssm.group_count") or 0, header.integer("ssm.conv_kernel") or 1
+    return 4 * ((width - 1) * (inner + 2 * groups * size) + inner * size)
+
+
+def _matrices(tensors: tuple[TensorInfo, ...]) -> Mapping[str, int]:
+    found: Counter[str] = Counter()
+    for tensor in tensors:
+        if tensor.name in _INPUTS or len(tensor.shape) < 2:
+            continue
+        rows = tensor.shape[1:]
+        if rows[0] % _REPACKED_ROWS == 0:
+            found[tensor.type] += tensor.bytes
+    return dict(found)

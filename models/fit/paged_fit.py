@@ -1,0 +1,159 @@
+"""How much memory a model takes on ingle's own engine, worked out from its shape."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..config.model_config import ModelConfig
+from ..errors import UnsupportedModel
+from ..kv_type import KVType
+from .llama_cpp_fit import (
+    DEFAULT_BATCH,
+    DEFAULT_SLOTS,
+    LoadShape,
+    MemoryEstimate,
+    SplitEstimate,
+    largest_context,
+)
+from .process_overhead import GPU_PROCESS, TORCH_GPU_PROCESS, TORCH_PROCESS
+
+PAGE_SIZE = 32
+_SPARE = 2**30
+_FLOAT = 4
+_RECORDED = 64
+"""Tokens of the largest step that is recorded."""
+_GPU_RESERVE = 256 * 2**20
+"""Left to the driver and to fragments, without which `PageBudget` gives no page away."""
+
+
+def estimate_paged_memory(
+    config: ModelConfig,
+    weights: int,
+    *,
+    context: int,
+    slots: int,
+    batch: int,
+    kv_type: KVType = KVType.F16,
+) -> MemoryEstimate:
+    """Predict the memory beside `weights` bytes: pages for one whole context, and one step.
+
+    Pages are counted exactly. The step is that of the reference operations, which copy a context's
+    keys and values to floats, and a mask over it; a GPU's takes less.
+    """
+    pages = -(-context // PAGE_SIZE) + slots + 1
+    width = config.num_kv_heads * config.head_size
+    group = config.num_heads // config.num_kv_heads
+    scores = (1 + _FLOAT) if config.attention_soft_cap is None else 3 * _FLOAT * config.num_kv_heads
+    tokens = min(batch, context)
+    attention = tokens * context * group * scores + 4 * context * width * _FLOAT
+    layer = tokens * (6 * config.hidden_size + 3 * config.intermediate_size) * _FLOAT
+    logits = 4 * slots * config.vocab_size * _FLOAT
+    return MemoryEstimate(
+        weights=weights,
+        kv=pages * PAGE_SIZE * _token_bytes(config, kv_type),
+        compute=max(attention, layer) + logits,
+    )
+
+
+def estimate_own_on_cpu(
+    config: ModelConfig, load: LoadShape, *, weights: int, mapped: int, vocabulary: int
+) -> SplitEstimate:
+    """A model that ingle's own engine computes on the processor.
+
+    Where its `weights` became floats, the `mapped` bytes of the file they come from are of no
+    further use; 0 for files that are closed once they were read.
+    """
+    found = estimate_paged_memory(
+        config,
+        weights,
+        context=load.context,
+        slots=load.slots,
+        batch=load.batch,
+        kv_type=load.kv_type,
+    )
+    runtime = vocabulary + (TORCH_PROCESS if load.own_process else 0)
+    host = replace(found, runtime=runtime, reclaimable=mapped if weights > mapped else 0)
+    return SplitEstimate(host, MemoryEstimate())
+
+
+def estimate_own_on_gpu(
+    config: ModelConfig, load: LoadShape, *, weights: int, vocabulary: int
+) -> SplitEstimate:
+    """A model that ingle's own engine computes on a GPU, all of it.
+
+    A step holds activations in 16 bits and one matrix at a time that was unpacked for a long
+    prompt; recordings of short steps hold their logits twice.
+    """
+    pages = -(-load.context // PAGE_SIZE) + load.slots + 1
+    tokens = min(load.batch, load.context)
+    width = 6 * config.hidden_size + 3 * config.intermediate_size
+    unpacked = config.hidden_size * config.intermediate_size
+    logits = config.vocab_size * _FLOAT * (4 * load.slots + 2 * _RECORDED)
+    process = load.own_process
+    gpu = MemoryEstimate(
+        weights=weights,
+        kv=pages * PAGE_SIZE * _token_bytes(config, load.kv_type),
+        compute=(tokens * width + unpacked) * 2 + logits,
+        runtime=GPU_PROCESS + _GPU_RESERVE if process else 0,
+    )
+    host = MemoryEstimate(runtime=vocabulary + (TORCH_GPU_PROCESS if process else 0))
+    return SplitEstimate(host, gpu)
+
+
+def _token_bytes(config: ModelConfig, kv_type: KVType) -> int:
+    return 2 * config.num_layers * config.num_kv_heads * kv_type.paged_bytes(config.head_size)
+
+
+def weights_on_cpu(parameters: int, stored: int, available: int) -> int:
+    """Bytes of the weights on a CPU: as floats where that many are free, else as they are stored.
+
+    Floats spare the reference operations the conversion in every step.
+    """
+    floats = parameters * _FLOAT
+    return floats if floats + _SPARE <= available else stored
+
+
+def nf4_bytes(config: ModelConfig, parameters: int, stored: int) -> int:
+    """Bytes of weights that took `stored` ones before their linear layers were put into NF4.
+
+    Embeddings stay as they are; four bits a weight come with a scale of a byte for each 64 of them
+    and a mean for each 256 scales.
+    """
+    embeddings = config.vocab_size * config.hidden_size * (1 if config.tied_embeddings else 2)
+    linear = max(0, parameters - embeddings)
+    packed = linear // 2 + linear // 64 + linear * _FLOAT // (64 * 256)
+    return min(stored, stored * min(embeddings, parameters) // parameters + packed)
+
+
+def default_paged_context(
+    config: ModelConfig, weights: int, available: int, kv_type: KVType = KVType.F16
+) -> int:
+    """The tokens of context to load a model with when nobody said how many.
+
+    As `default_context`, for ingle's own engine.
+    """
+
+    def cost(context: int) -> int:
+        estimate = estimate_paged_memory(
+            config,
+            weights,
+            context=context,
+            slots=DEFAULT_SLOTS,
+            batch=DEFAULT_BATCH,
+            kv_type=kv_type,
+        )
+        return estimate.kv + estimate.compute
+
+    return largest_context(config.context, (available - weights) // 2, cost)
+
+
+def check_paged_kv_type(name: str, config: ModelConfig, kv_type: KVType) -> None:
+    """Raise `UnsupportedModel` where no page can hold the model's heads in this type."""
+    try:
+        kv_type.page_format(config.head_size)
+    except ValueError:
+        raise UnsupportedModel(
+            f"{name} has heads of {config.head_size} elements, for which a {kv_type} KV cache has "
+            "no pages.",
+            hint=f"Load it with the kv_type {KVType.F16}.",
+        ) from None

@@ -1,0 +1,1 @@
+"""GGUF headers, read under strict bounds, and written."""

@@ -1,0 +1,40 @@
+"""Which sound model files an engine here can run."""
+
+from __future__ import annotations
+
+from ..errors import UnsupportedModel
+from ..model_task import classifies
+from .gguf_header import GGUFHeader
+
+# Architectures that llama.cpp reads, but whose way of working no loop here has.
+_OTHER_WAYS = {
+    "t5": "reads with one half and writes with the other (T5)",
+    "t5encoder": "is the reading half of a T5",
+    "dream": "writes text by diffusion",
+    "llada": "writes text by diffusion",
+    "llada-moe": "writes text by diffusion",
+    "rnd1": "writes text by diffusion",
+    "wavtokenizer-dec": "decodes sound",
+}
+
+
+def check_supported(header: GGUFHeader) -> None:
+    """Raise `UnsupportedModel` for a file that holds no whole model, or one that nothing runs."""
+    reason = _reason(header)
+    if reason is not None:
+        raise UnsupportedModel(f"{header.path} {reason}.", hint="Choose another file.")
+
+
+def _reason(header: GGUFHeader) -> str | None:
+    kind = header.text("general.type")
+    if header.architecture == "clip" or kind == "mmproj":
+        return "is a vision projector, which only works beside a language model"
+    if kind in ("adapter", "imatrix", "vocab"):
+        return f"holds an {kind}, not a model" if kind != "vocab" else "holds only a vocabulary"
+    if not header.tensors:
+        return "holds no weights, only a vocabulary"
+    if way := _OTHER_WAYS.get(header.architecture):
+        return f"{way}, which no engine here can do"
+    if classifies(header):
+        return "sorts texts into classes, which no route here asks for"
+    return None

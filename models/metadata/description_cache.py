@@ -1,0 +1,147 @@
+"""What files and folders outside the store are, read again only when they changed."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from ..errors import InvalidModel, ModelError, ModelNotFound, UnsupportedModel
+from ..gguf.gguf_header import read_header
+from ..gguf.gguf_names import parse_shard, shard_paths
+from ..gguf.gguf_support import check_supported
+from ..safetensors.model_folder import is_model_folder, read_folder
+from .stored_model import StoredModel, describe_file, describe_folder
+
+Stamp = tuple[tuple[str, int, int], ...]
+"""Name, time of change and size of a file, or of all files in a folder."""
+
+_FORMAT = 1
+"""Counts what descriptions say; those of another number are made anew."""
+_MOST = 2000
+_KINDS = {kind.code: kind for kind in (InvalidModel, UnsupportedModel, ModelNotFound)}
+
+
+def as_text(path: Path | str) -> str:
+    """A path for people and JSON, with marks for the bytes of its names that are not UTF-8."""
+    return str(path).encode("utf-8", "backslashreplace").decode()
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """What a file or folder was found to be, as long as it does not change."""
+
+    stamp: Stamp
+    model: StoredModel | None = None
+    error: str = ""
+    message: str = ""
+    hint: str | None = None
+
+    def result(self) -> StoredModel:
+        """The model, or the error that it is."""
+        if self.model is not None:
+            return self.model
+        raise _KINDS.get(self.error, ModelError)(self.message, hint=self.hint)
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    format: int
+    seen: dict[str, _Seen]
+
+
+class PathDescriptions:
+    """Describes models by their paths; any thread may ask.
+
+    `cache` is a file that keeps what was seen, since reading many headers takes seconds.
+    """
+
+    def __init__(self, cache: Path | None = None) -> None:
+        self._cache = cache
+        self._seen: dict[str, _Seen] | None = None
+        self._changed = False
+
+    def describe(self, path: Path) -> StoredModel:
+        """What lies there.
+
+        Raises `OSError`, and `ModelError` for what is no model or none that an engine can run.
+        """
+        status = path.stat()
+        if (shown := as_text(path)) != str(path):
+            raise UnsupportedModel(
+                f"{shown} has a name that is not UTF-8.", hint="Rename it, or link to it."
+            )
+        stamp, known = _stamp(path, status), self._known()
+        seen = known.get(str(path))
+        if seen is None or seen.stamp != stamp:
+            try:
+                seen = _Seen(stamp, _describe(path, status))
+            except ModelError as error:
+                seen = _Seen(stamp, None, error.code, error.message, error.hint)
+            known[str(path)] = seen
+            self._changed = True
+        return seen.result()
+
+    def save(self) -> None:
+        """Keep what was seen for the next process, where there is something new."""
+        if self._cache is None or not self._changed:
+            return
+        self._changed = False
+        newest = dict(list(self._known().items())[-_MOST:])
+        temporary = self._cache.with_name(f"{self._cache.name}.{os.getpid()}")
+        with suppress(OSError):  # then it is read again
+            self._cache.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_bytes(msgspec.json.encode(_Kept(_FORMAT, newest), enc_hook=str))
+            temporary.replace(self._cache)
+
+    def _known(self) -> dict[str, _Seen]:
+        if self._seen is None:
+            self._seen = _read(self._cache) if self._cache is not None else {}
+        return self._seen
+
+
+def _read(cache: Path) -> dict[str, _Seen]:
+    with suppress(OSError, msgspec.MsgspecError):
+        kept = msgspec.json.decode(cache.read_bytes(), type=_Kept, dec_hook=_decode)
+        if kept.format == _FORMAT:
+            return kept.seen
+    return {}
+
+
+def _decode(kind: type, value: object) -> object:
+    if kind is Path:
+        return Path(str(value))
+    raise NotImplementedError
+
+
+def _stamp(path: Path, status: os.stat_result) -> Stamp:
+    if not stat.S_ISDIR(status.st_mode):
+        if parse_shard(path.name) is None:
+            return ((path.name, status.st_mtime_ns, status.st_size),)
+        return _stamps(shard_paths(path))
+    return _stamps(path.iterdir())
+
+
+def _stamps(paths: Iterable[Path]) -> Stamp:
+    files: list[tuple[str, int, int]] = []
+    for file in paths:
+        with suppress(OSError):  # a dangling link; what needs it will say so
+            found = file.stat()  # what a link leads to, as in the cache of the hub's own client
+            files.append((as_text(file.name), found.st_mtime_ns, found.st_size))
+    return tuple(sorted(files))
+
+
+def _describe(path: Path, status: os.stat_result) -> StoredModel:
+    """What lies at a path of somebody's own; raises `ModelError` where no engine can run it."""
+    if not stat.S_ISDIR(status.st_mode):
+        header = read_header(path)
+        check_supported(header)
+        return describe_file(path, header)
+    if not is_model_folder(path):
+        raise ModelNotFound(
+            f"{path} is a folder without a model.",
+            hint="Name a .gguf file, or a folder with safetensors and their config.json.",
+        )
+    return describe_folder(read_folder(path))

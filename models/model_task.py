@@ -1,0 +1,81 @@
+"""What a model is for: writing text, turning text into vectors, or ranking texts."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from .gguf.gguf_header import GGUFHeader
+
+ENCODERS = frozenset(
+    {
+        *("bert", "eurobert", "gemma-embedding", "jina-bert-v2", "jina-bert-v3"),
+        *("modern-bert", "neo-bert", "nomic-bert", "nomic-bert-moe"),
+    }
+)
+"""Architectures that see a text as a whole: nothing of it can be kept, so they have no KV cache."""
+# Heads with two labels, "yes" and "no", of which the first is the score.
+_YES_OR_NO = frozenset({"qwen3", "qwen3vl"})
+
+
+class ModelTask(StrEnum):
+    """What a request may ask a model for."""
+
+    GENERATE = "generate"
+    EMBED = "embed"
+    RERANK = "rerank"
+
+
+class Pooling(StrEnum):
+    """How one vector is made of those of all tokens; `rank` ends in a classifier's score."""
+
+    MEAN = "mean"
+    CLS = "cls"
+    LAST = "last"
+    RANK = "rank"
+
+
+# As `{architecture}.pooling_type` numbers them; 0 is one vector a token.
+_NUMBERS = {1: Pooling.MEAN, 2: Pooling.CLS, 3: Pooling.LAST, 4: Pooling.RANK}
+
+
+def task_of(header: GGUFHeader) -> ModelTask:
+    """What the model was made for, as its header tells."""
+    pooling = declared_pooling(header)
+    if pooling is Pooling.RANK or (pooling is None and _has_classifier(header)):
+        return ModelTask.RERANK
+    if pooling is not None or not is_causal(header):
+        return ModelTask.EMBED
+    return ModelTask.GENERATE
+
+
+def is_encoder(header: GGUFHeader) -> bool:
+    """Whether the model has no KV cache, so that a text must be computed in one piece."""
+    return header.architecture in ENCODERS
+
+
+def is_causal(header: GGUFHeader) -> bool:
+    """Whether a token sees only those before it."""
+    declared = header.metadata.get(f"{header.architecture}.attention.causal")
+    return not is_encoder(header) and declared is not False
+
+
+def declared_pooling(header: GGUFHeader) -> Pooling | None:
+    """The pooling that the file asks for, where it does."""
+    return _NUMBERS.get(header.integer("pooling_type") or 0)
+
+
+def choose_pooling(header: GGUFHeader, task: ModelTask) -> Pooling:
+    """The declared pooling; where there is none, what such models are usually trained with."""
+    if task is ModelTask.RERANK:
+        return Pooling.RANK
+    return declared_pooling(header) or (Pooling.LAST if is_causal(header) else Pooling.MEAN)
+
+
+def classifies(header: GGUFHeader) -> bool:
+    """Whether the classifier sorts texts into classes instead of giving one score."""
+    labels = header.arrays.get(f"{header.architecture}.classifier.output_labels")
+    return labels is not None and labels[1] > (2 if header.architecture in _YES_OR_NO else 1)
+
+
+def _has_classifier(header: GGUFHeader) -> bool:
+    return any(tensor.name.startswith("cls.") for tensor in header.tensors)

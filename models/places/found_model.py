@@ -1,0 +1,93 @@
+"""What a place has that is, or was meant to be, a model."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..gguf.gguf_names import (
+    is_language_model,
+    model_stem,
+    parse_shard,
+    quantization_in,
+    quantization_of,
+)
+from ..metadata.stored_model import FirstMessage
+from ..model_reference import HubReference, hub_repository
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One of them, by the name it has there; `problem` says why it cannot be used.
+
+    `sha256` is known where the place names its files by it. What follows overrides the file's own:
+    a licence, a system prompt, first messages and options in Ollama's words; `notes` say what of
+    the place's own set-up is not used.
+    """
+
+    name: str
+    path: Path
+    sha256: str | None = None
+    problem: str = ""
+    licence: str = ""
+    system: str = ""
+    messages: tuple[FirstMessage, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder that another program fills; `find` lists what is in it, and raises `OSError`."""
+
+    title: str
+    folder: Path
+    find: Callable[[Path], Iterable[Finding]]
+
+
+def file_findings(path: Path, name: str) -> Finding | None:
+    """A GGUF file under `name`; None for one that is no model, or that belongs to a first part."""
+    shard = parse_shard(path.name)
+    if not is_language_model(path.name):
+        return None
+    if shard is not None and shard.number > 1:
+        first = path.with_name(shard.names()[0])
+        if first.exists():
+            return None
+        return Finding(name, path, problem=f"its first part, {first.name}, is not there")
+    return Finding(name, path, problem=unreadable(path))
+
+
+def unreadable(path: Path) -> str:
+    """Why a file cannot be opened, or nothing: links may lead to what is gone or not ours."""
+    if not path.exists():
+        return "it is a link to a file that is gone" if path.is_symlink() else "it is gone"
+    return "" if os.access(path, os.R_OK) else "it may not be read"
+
+
+def hub_name(owner: str, repo: str, tag: str) -> str | None:
+    """The name that `ingle pull` would give to it; None where these are no names of the hub."""
+    if hub_repository(f"{owner}/{repo}") is None:
+        return None
+    return str(HubReference(owner, repo, tag))
+
+
+def hub_file_name(owner: str, repo: str, file: str) -> str:
+    """The name of a repository's GGUF file."""
+    return hub_name(owner, repo, quantization_of(file)) or plain_name(file)
+
+
+def plain_name(file: str) -> str:
+    """A name in the manner of the catalog for a file or folder that has none but its own."""
+    quant = quantization_in(file)
+    stem = _word(model_stem(file)) or "model"
+    return f"{stem}:{quant.lower()}" if quant else stem
+
+
+def _word(text: str) -> str:
+    """What is left of a text as a name: lower case, without odd letters."""
+    return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip("._-")[:64].strip("._-")

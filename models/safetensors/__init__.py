@@ -1,0 +1,1 @@
+"""Safetensors headers and the Hugging Face model folders around them."""

@@ -1,0 +1,158 @@
+"""What a folder of safetensors says about itself, read without trusting a byte of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from pathlib import Path
+from typing import NoReturn, cast
+
+from ..config.hf_config import config_from_hf
+from ..config.model_config import ModelConfig
+from ..errors import InvalidModel, ModelError, ModelNotFound, UnsupportedModel
+from ..json_object import read_json_object
+from .chat_template_file import read_chat_template
+from .folder_files import CONFIG, TOKENIZER
+from .safetensors_header import StoredTensor
+from .safetensors_index import find_tensors
+
+NF4 = "NF4"
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle")
+_FLOATS = ("F32", "F16", "BF16")
+_NF4_STATE = ".quant_state.bitsandbytes__nf4"
+# Tensors that belong to a matrix of 4-bit weights.
+_BESIDE = (_NF4_STATE, ".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map")
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """The checked description of one folder; `tensors` have the file they are in."""
+
+    path: Path
+    config: ModelConfig
+    tensors: Mapping[str, tuple[Path, StoredTensor]]
+    has_chat_template: bool
+
+    @property
+    def name(self) -> str:
+        """What people call the model."""
+        return self.path.name
+
+    @cached_property
+    def tensor_bytes(self) -> int:
+        """Bytes of all weights, as they are stored."""
+        return sum(tensor.bytes for _, tensor in self.tensors.values())
+
+    @cached_property
+    def parameters(self) -> int:
+        """Number of weights."""
+        return sum(
+            prod(tensor.shape) * (2 if name in self._packed else 1)
+            for name, (_, tensor) in self.tensors.items()
+            if not name.endswith(_BESIDE)
+        )
+
+    @cached_property
+    def quantization(self) -> str:
+        """`NF4`, else the type that most bytes have."""
+        if self._packed:
+            return NF4
+        sizes: Counter[str] = Counter()
+        for _, tensor in self.tensors.values():
+            sizes[tensor.dtype] += tensor.bytes
+        return max(sizes, key=sizes.__getitem__)
+
+    @cached_property
+    def _packed(self) -> frozenset[str]:
+        """The tensors that hold two weights a byte."""
+        states = (name for name in self.tensors if name.endswith(_NF4_STATE))
+        return frozenset(name.removesuffix(_NF4_STATE) for name in states)
+
+    def check_types(self) -> None:
+        """Raise `UnsupportedModel` for weights that need a formula which nothing here has."""
+        for name, (_, tensor) in self.tensors.items():
+            known = tensor.dtype in _FLOATS or name in self._packed or name.endswith(_BESIDE)
+            if not known:
+                raise UnsupportedModel(
+                    f"{self.path} stores {name!r} as {tensor.dtype}, which no engine here reads.",
+                    hint="Choose an edition in BF16, F16 or F32, or one in GGUF.",
+                )
+
+
+def is_model_folder(path: Path) -> bool:
+    """Whether a folder was meant to be a model, sound or not."""
+    return (path / CONFIG).exists() or any(path.glob("*.safetensors"))
+
+
+def read_folder(path: Path) -> ModelFolder:
+    """Read and check what describes the model in a folder.
+
+    Raises `ModelNotFound` where there is none, `InvalidModel` for one that is damaged or
+    incomplete, and `UnsupportedModel` for what is sound but cannot be run.
+    """
+    if not path.is_dir():
+        raise ModelNotFound(f"There is no folder {path}.")
+    settings = read_json_object(path / CONFIG)
+    if settings is None:
+        _refuse_without_config(path)
+    config = check_settings(path, settings)
+    tensors = _find_tensors(path)
+    if not (path / TOKENIZER).is_file():
+        raise UnsupportedModel(
+            f"{path} has no {TOKENIZER}.",
+            hint="Load its tokenizer with transformers' AutoTokenizer, and save it there.",
+        )
+    folder = ModelFolder(path, config, tensors, read_chat_template(path) is not None)
+    folder.check_types()
+    return folder
+
+
+def check_settings(path: Path, settings: Mapping[str, object]) -> ModelConfig:
+    """The shape that a folder's `config.json` describes; raises as `read_folder`."""
+    _check_quantization(path, settings)
+    return _read_config(path, settings)
+
+
+def _refuse_without_config(path: Path) -> NoReturn:
+    if (path / "adapter_config.json").exists():
+        raise UnsupportedModel(
+            f"{path} holds an adapter, not a model.",
+            hint="Merge it into its model, and save that.",
+        )
+    raise InvalidModel(f"{path} has no {CONFIG}.", hint="Download the whole repository.")
+
+
+def _check_quantization(path: Path, settings: Mapping[str, object]) -> None:
+    declared = settings.get("quantization_config")
+    if not isinstance(declared, dict):
+        return
+    method = str(cast("dict[str, object]", declared).get("quant_method", "unknown"))
+    if method != "bitsandbytes":
+        raise UnsupportedModel(
+            f"{path} is quantised by {method[:40]!r}, which no engine here reads.",
+            hint="Choose the edition in BF16, or one in GGUF.",
+        )
+
+
+def _read_config(path: Path, settings: Mapping[str, object]) -> ModelConfig:
+    try:
+        return config_from_hf(settings)
+    except ModelError as error:  # it knows the file's name, not where that lies
+        code = isinstance(error, UnsupportedModel) and "auto_map" in settings
+        hint = "It brings code of its own, which ingle never runs." if code else error.hint
+        raise type(error)(f"{path.as_posix()}/{error.message}", hint=hint) from error
+
+
+def _find_tensors(path: Path) -> Mapping[str, tuple[Path, StoredTensor]]:
+    if not any(path.glob("*.safetensors")) and any(any(path.glob(name)) for name in _PICKLES):
+        raise UnsupportedModel(
+            f"{path} holds its weights in a pickle, which could run any code.",
+            hint="Choose an edition in safetensors.",
+        )
+    tensors = find_tensors(path)
+    if not tensors:
+        raise InvalidModel(f"{path} has no weights.", hint="Download the whole repository.")
+    return tensors

@@ -1,0 +1,194 @@
+"""A file of a repository on the Hugging Face hub.
+
+huggingface_hub knows the endpoint, the token and the offline switch of the user's set-up and lists
+repositories; the bytes come through our own HTTP source, for progress and resume.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import urllib.request
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
+
+from ..errors import ModelNotFound, Offline, SourceUnavailable
+from .download_source import Cancelled, OnProgress, RemoteFile
+from .http_source import HTTPSource
+from .hub_file_choice import HubModel, choose_model
+from .partial_file import PartialFile
+from .ranged_file import RangedFile
+
+_PROBE_SECONDS = 4
+_LIST_SECONDS = 10
+_PAGES = "huggingface.co"
+
+
+class HubSource:
+    """One file of one repository; without `endpoint` the one that HF_ENDPOINT names."""
+
+    scratch_fraction = 0.0
+
+    def __init__(
+        self, repo: str, file: str, *, revision: str = "main", endpoint: str | None = None
+    ) -> None:
+        self._repo = repo
+        self._file = file
+        self._revision = revision
+        self._endpoint = endpoint
+
+    @property
+    def label(self) -> str:
+        """The repository as people write it."""
+        return f"hf.co/{self._repo}"
+
+    def fetch(
+        self, file: RemoteFile, partial: PartialFile, on_progress: OnProgress, cancelled: Cancelled
+    ) -> None:
+        """Bring the file to its end; see `Source.fetch`."""
+        self._http().fetch(file, partial, on_progress, cancelled)
+
+    def ranges(self) -> AbstractContextManager[RangedFile]:
+        """See `RangedSource`."""
+        return self._http().ranges()
+
+    def _http(self) -> HTTPSource:
+        hub = _Hub(self._endpoint)
+        hub.require_answer()
+        token = hub.token
+        return HTTPSource(
+            hub.url(self._repo, self._file, self._revision),
+            headers={"Authorization": f"Bearer {token}"} if token else None,
+            label=self.label,
+            refusals=_refusals(self._repo, with_token=bool(token)),
+        )
+
+
+def find_model(repo: str, tag: str | None, *, endpoint: str | None = None) -> HubModel:
+    """The GGUF of a repository with this quantization, or the usual choice where it is None.
+
+    The tag `SAFETENSORS`, or a repository without GGUF, means its safetensors. Raises
+    `SourceUnavailable`, `ModelNotFound` where the repository has no such model, and
+    `UnsupportedModel` where it has none that can be run.
+    """
+    listing = _Hub(endpoint).listing(repo)
+    found = choose_model(repo, listing.files, tag)
+    return replace(found, revision=listing.revision, licence=listing.licence)
+
+
+def _refusals(repo: str, *, with_token: bool) -> dict[int, tuple[str, str]]:
+    """What the hub means by refusing, in plain words, and what to do."""
+    page = f"https://{_PAGES}/{repo}"
+    token = f"make a token on https://{_PAGES}/settings/tokens and set HF_TOKEN to it"
+    if with_token:
+        return {
+            401: ("The hub does not accept your token", f"It may have expired: {token}."),
+            403: (
+                f"Your account may not read hf.co/{repo}",
+                f"Accept its terms on {page}; some makers approve by hand, which takes a while. "
+                "The token itself must be allowed to read gated repositories.",
+            ),
+        }
+    gated = (
+        f"hf.co/{repo} is only for people who have accepted its terms, or is private",
+        f"Accept them on {page}, then {token} (or run `hf auth login`).",
+    )
+    return {401: gated, 403: gated}
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    files: list[RemoteFile]
+    revision: str
+    licence: str
+
+
+class _Hub:
+    """The parts of huggingface_hub that are used, imported when they are."""
+
+    def __init__(self, endpoint: str | None) -> None:
+        import huggingface_hub
+        from huggingface_hub import constants
+
+        # Its telemetry adds facts about the machine to every request; ours sends none. The variable
+        # of that name counts only where nobody else has imported the library before.
+        constants.HF_HUB_DISABLE_TELEMETRY = True
+        self._library = huggingface_hub
+        self._endpoint = (endpoint or constants.ENDPOINT).rstrip("/")
+        self._offline = bool(constants.HF_HUB_OFFLINE)
+
+    @property
+    def token(self) -> str | None:
+        """The user's token, from HF_TOKEN or where `hf auth login` put it."""
+        return self._library.get_token()
+
+    def url(self, repo: str, file: str, revision: str) -> str:
+        """The address of a file."""
+        return self._library.hf_hub_url(repo, file, revision=revision, endpoint=self._endpoint)
+
+    def listing(self, repo: str) -> _Listing:
+        """All files of a repository, with digests where they are stored by digest."""
+        from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+
+        self.require_answer()
+        api = self._library.HfApi(endpoint=self._endpoint)
+        try:
+            info = api.model_info(repo, files_metadata=True, timeout=_LIST_SECONDS)
+        except GatedRepoError as error:
+            sentence, hint = _refusals(repo, with_token=bool(self.token))[403]
+            raise SourceUnavailable(f"{sentence}.", hint=hint) from error
+        except RepositoryNotFoundError as error:
+            raise ModelNotFound(
+                f"There is no repository {repo} on the hub, or it is private.",
+                hint="Check the spelling; for a private one set HF_TOKEN.",
+            ) from error
+        except Exception as error:  # its transport changed between releases, and so did the errors
+            raise SourceUnavailable(f"The hub cannot list hf.co/{repo}: {error}.") from error
+        files = [
+            RemoteFile(sibling.rfilename, sibling.size, sibling.lfs.sha256 if sibling.lfs else None)
+            for sibling in info.siblings or ()
+        ]
+        licence = info.card_data.get("license") if info.card_data else None
+        return _Listing(files, info.sha or "main", licence if isinstance(licence, str) else "")
+
+    def require_answer(self) -> None:
+        """Raise `SourceUnavailable` within seconds where nobody can be reached.
+
+        A connection to a host with many addresses tries one after another, each with its own
+        timeout; on a network that drops packets that is a minute of nothing.
+        """
+        if self._offline:
+            raise Offline(
+                "The hub is switched off by HF_HUB_OFFLINE, so nothing was asked.",
+                hint="Unset the variable, stop the daemon with `ingle stop`, and pull again.",
+            )
+        parts = urlsplit(self._endpoint)
+        host = parts.hostname or ""
+        if urllib.request.getproxies().get(parts.scheme) and not urllib.request.proxy_bypass(host):
+            return
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        reason = _probe(host, port)
+        if reason is not None:
+            raise SourceUnavailable(
+                f"The hub ({host}) cannot be reached: {reason}.",
+                hint="Check the connection and pull again.",
+            )
+
+
+def _probe(host: str, port: int) -> str | None:
+    """Why a connection failed, or None; in a thread, as nothing interrupts resolving a name."""
+    outcome: list[str | None] = []
+
+    def connect() -> None:
+        try:
+            socket.create_connection((host, port), _PROBE_SECONDS).close()
+        except OSError as error:
+            outcome.append(error.strerror or str(error))
+        else:
+            outcome.append(None)
+
+    thread = threading.Thread(target=connect, daemon=True)
+    thread.start()
+    thread.join(_PROBE_SECONDS)
+    return outcome[0] if outcome else f"no answer within {_PROBE_SECONDS} seconds"

@@ -1,0 +1,1 @@
+"""`ModelStore`: list, find, pull, copy and remove models."""

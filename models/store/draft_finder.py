@@ -1,0 +1,64 @@
+"""Smaller models here that can guess for another, since their tokens are the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..errors import ModelError
+from ..metadata.model_vocabulary import Vocabulary, read_vocabulary
+from ..metadata.stored_model import StoredModel
+from ..model_task import ModelTask
+
+_LARGEST_SHARE = 0.5
+_BEST_SHARE = 0.1
+"""A draft of a tenth of the size costs little, and still guesses well; see `bench`."""
+
+
+@dataclass(slots=True)
+class DraftFinder:
+    """Compares vocabularies, each of which is read once as long as its file does not change."""
+
+    _known: dict[Path, tuple[int, Vocabulary | None]] = field(
+        default_factory=dict[Path, "tuple[int, Vocabulary | None]"]
+    )
+
+    def find(self, model: StoredModel, others: Iterable[StoredModel]) -> list[StoredModel]:
+        """Those of `others` that can draft for `model`, the most promising first; reads files."""
+        if model.task is not ModelTask.GENERATE or not model.parameters:
+            return []
+        small = [
+            other
+            for other in others
+            if other.task is ModelTask.GENERATE
+            and other.path.is_dir() == model.path.is_dir()  # one engine runs both
+            and 0 < other.parameters <= _LARGEST_SHARE * model.parameters
+        ]
+        if not small or (vocabulary := self._vocabulary(model.path)) is None:
+            return []
+        found = [
+            other
+            for other in small
+            if (its := self._vocabulary(other.path)) is not None and vocabulary.matches(its)
+        ]
+        return sorted(found, key=lambda other: _distance(model, other))
+
+    def _vocabulary(self, path: Path) -> Vocabulary | None:
+        try:
+            stamp = path.stat().st_mtime_ns
+        except OSError:
+            return None
+        known = self._known.get(path)
+        if known is None or known[0] != stamp:
+            vocabulary = None
+            with suppress(ModelError, ValueError):  # what is damaged cannot draft
+                vocabulary = read_vocabulary(path)
+            known = self._known[path] = (stamp, vocabulary)
+        return known[1]
+
+
+def _distance(model: StoredModel, draft: StoredModel) -> tuple[float, str]:
+    return abs(math.log(draft.parameters / (_BEST_SHARE * model.parameters))), draft.name

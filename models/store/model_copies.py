@@ -1,0 +1,203 @@
+"""Models made of others: copies under another name, and files with settings of their own."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ..download.local_duplicates import in_place_manifest
+from ..errors import ModelNotFound, UnsupportedModel, UnusableName
+from ..gguf.gguf_header import read_header
+from ..gguf.gguf_names import parse_shard
+from ..gguf.gguf_support import check_supported
+from ..metadata.stored_model import (
+    MANIFEST,
+    FirstMessage,
+    Manifest,
+    StoredModel,
+    describe_file,
+    read_manifest,
+    write_manifest,
+)
+from ..model_reference import CatalogReference, parse_reference
+from ..places.found_model import plain_name
+from ..sources.partial_file import disk_failure
+from .blob_folder import BlobFolder, checked_digest
+from .model_store import ModelStore
+
+_FILE = "model.gguf"
+_BLOBS = ".blobs"
+_LARGEST_MANIFEST = 2**18
+
+
+class Changes(msgspec.Struct, frozen=True, kw_only=True):
+    """What a new model has of its own; None leaves it as it was.
+
+    `options` are in Ollama's words, `sampling` those of them that every protocol knows.
+    """
+
+    system: str | None = None
+    messages: list[FirstMessage] | None = None
+    options: dict[str, Any] | None = None
+    sampling: dict[str, float] | None = None
+    licence: str | None = None
+    chat_template: str | None = None
+
+
+class ModelMaker:
+    """Makes models in a store; their weights are links, so that a copy takes no room."""
+
+    def __init__(self, store: ModelStore) -> None:
+        self._store = store
+        self.blobs = BlobFolder(store.root / _BLOBS)
+
+    def copy(self, source: StoredModel, name: str, changes: Changes | None = None) -> StoredModel:
+        """The same weights under another name; reads the whole file where its hash is not known.
+
+        Raises `UnusableName`, `UnsupportedModel`, `ModelInUse`, and `PullFailed` for a full disk.
+        """
+        if not source.path.is_file() or parse_shard(source.path.name):
+            raise UnsupportedModel(
+                f"{source.name} is more than one file, and only single files can be copied.",
+                hint="Name its path, or an alias in the configuration.",
+            )
+        return self._make(source, source.path, name, changes or Changes())
+
+    def from_blob(self, digest: str, name: str, changes: Changes) -> StoredModel:
+        """A model of an uploaded file, which is then no blob any more.
+
+        Raises as `copy`, and `ModelNotFound`, `InvalidModel` or `UnsupportedModel` for the file.
+        """
+        path = self.find(digest)
+        if path is None:
+            raise ModelNotFound(
+                f"There is no file with the digest {digest[:80]!r} here.", hint="Upload it first."
+            )
+        header = read_header(path)
+        check_supported(header)
+        described = msgspec.structs.replace(
+            describe_file(path, header), name="", sha256=checked_digest(digest), source="created"
+        )
+        model = self._make(described, path, name, changes)
+        if path.parent == self._store.root / _BLOBS:
+            path.unlink(missing_ok=True)
+        return model
+
+    def add(self, path: Path, name: str | None = None) -> StoredModel:
+        """A name in the store for a file or folder, which stays where it is.
+
+        Without a `name` one is made of its own. Raises `UnusableName`, also where another model has
+        the name, `ModelInUse`, `PullFailed`, and what `ModelStore.resolve` raises for the path.
+        """
+        model = self._store.resolve(str(path))
+        base = name or plain_name(model.path.name)
+        full_name = self.free_name(base)
+        if ":" not in base:
+            full_name = f"{base.lower()}:{model.quantization.lower()}"
+        taken = next((m for m in self._store.own() if m.name == full_name), None)
+        if taken is not None and taken.path != model.path:
+            raise UnusableName(
+                f"There is a model called {full_name} already.",
+                hint=f"Choose another name: `ingle add {path} NAME`.",
+            )
+        placed = msgspec.structs.replace(model, place=model.place or str(model.path.parent))
+        try:
+            with self._store.claim(full_name) as folder:
+                folder.mkdir(parents=True, exist_ok=True)
+                write_manifest(folder, in_place_manifest(full_name, placed, model.sha256 or ""))
+                return read_manifest(folder / MANIFEST)
+        except OSError as error:
+            raise disk_failure(error, self._store.root) from error
+
+    def find(self, digest: str) -> Path | None:
+        """The file with this digest, uploaded or installed; raises `UnusableName`."""
+        if blob := self.blobs.find(digest):
+            return blob
+        wanted = checked_digest(digest)
+        return next((m.path for m in self._store.list() if m.sha256 == wanted), None)
+
+    def _make(self, source: StoredModel, path: Path, name: str, changes: Changes) -> StoredModel:
+        full_name = self.free_name(name)
+        manifest = _manifest(source, path, full_name, changes)
+        try:
+            with self._store.claim(full_name) as folder:
+                folder.mkdir(parents=True, exist_ok=True)
+                _link(path, folder / _FILE)
+                write_manifest(folder, manifest)
+                return read_manifest(folder / MANIFEST)
+        except OSError as error:
+            raise disk_failure(error, self._store.root) from error
+
+    def free_name(self, name: str) -> str:
+        """The full name of a model to be made; raises `UnusableName`."""
+        try:
+            parsed = parse_reference(name)
+        except ModelNotFound as error:
+            raise UnusableName(
+                f"{name[:200]!r} cannot be a model's name.", hint=error.hint
+            ) from None
+        if not isinstance(parsed, CatalogReference):
+            raise UnusableName(
+                f"{name[:200]!r} cannot be the name of a model that is made here.",
+                hint="Choose one without a slash, such as `mine` or `mine:small`.",
+            )
+        full_name = f"{parsed.name}:{parsed.tag or 'latest'}"
+        if entry := self._store.catalog.find(str(parsed)):
+            raise UnusableName(
+                f"{name[:200]!r} is the catalog's name for {entry.full_name}.",
+                hint="Choose another name, or write an alias into the configuration.",
+            )
+        return full_name
+
+
+def _manifest(source: StoredModel, path: Path, name: str, changes: Changes) -> Manifest:
+    manifest = Manifest(
+        name=name,
+        file=_FILE,
+        size=source.size,
+        sha256=source.sha256 or _sha256(path),
+        licence=changes.licence or source.licence,
+        description=source.description,
+        parameters=source.parameters,
+        quantization=source.quantization,
+        architecture=source.architecture,
+        context=source.context,
+        chat=source.chat or changes.chat_template is not None,
+        sampling={**source.sampling, **(changes.sampling or {})},
+        source=source.source,
+        task=source.task,
+        chat_template=changes.chat_template or source.chat_template,
+        dimensions=source.dimensions,
+        parent=source.name,
+        system=source.system if changes.system is None else changes.system,
+        messages=source.messages if changes.messages is None else changes.messages,
+        options={**source.options, **(changes.options or {})},
+    )
+    if len(msgspec.json.encode(manifest)) > _LARGEST_MANIFEST:
+        raise UnusableName(
+            f"A model's own texts may have {_LARGEST_MANIFEST // 1024} KiB together.",
+            hint="Shorten them.",
+        )
+    return manifest
+
+
+def _link(source: Path, target: Path) -> None:
+    """Give the file another name, or copy it where that is on another disk."""
+    fresh = target.with_name(f"{target.name}.new")
+    fresh.unlink(missing_ok=True)
+    try:
+        os.link(source, fresh)
+    except OSError:
+        shutil.copyfile(source, fresh)
+    fresh.replace(target)
+    fresh.unlink(missing_ok=True)  # two names of one file replace each other by doing nothing
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,415 @@
+"""The models on this machine: listing, finding, fetching and removing them."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import shutil
+import time
+from collections import Counter
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from ..catalog import HUB_HOST, LATEST_TAG, Catalog
+from ..download.local_duplicates import find_twin, use_twin
+from ..download.model_download import WantedModel, fetch_model
+from ..download.pull_progress import OnPullProgress, PullReporter
+from ..download.wanted_models import catalog_model, hub_model
+from ..errors import ModelError, ModelInUse, ModelNotFound, NotOurs, Offline
+from ..file_lock import FileLock
+from ..gguf.gguf_names import parse_shard
+from ..metadata.description_cache import PathDescriptions
+from ..metadata.digest_cache import DigestCache
+from ..metadata.stored_model import MANIFEST, StoredModel, read_manifest, write_manifest
+from ..model_reference import CatalogReference, HubReference, PathReference, parse_reference
+from ..places.found_model import Place
+from ..places.local_models import LocalModels, UnusableModel
+from ..places.place_names import beside, identity
+from ..sources.download_source import Cancelled, raise_if_cancelled
+from ..sources.package_index_source import SCRATCH_PREFIX
+from ..sources.partial_file import disk_failure
+from .draft_finder import DraftFinder
+from .model_removal import Removal, bytes_freed, delete_files, files_of
+
+logger = logging.getLogger(__name__)
+
+_LOCKS = ".locks"
+_DIGESTS = ".digests.json"
+_SEEN = ".seen.json"
+_POLL_SECONDS = 0.1
+
+
+@dataclass(slots=True)
+class ModelStore:
+    """A folder of models, `NAME/TAG/FILE` or `hf.co/OWNER/REPO/QUANT/FILE`, each with a manifest.
+
+    A folder without a manifest is no model. Any number of processes may use the same store.
+    `places` hold models of other programs, which are used where they lie. `offline` makes no
+    connection at all.
+    """
+
+    root: Path
+    catalog: Catalog
+    places: Sequence[Place] = ()
+    offline: bool = False
+    _descriptions: PathDescriptions = field(init=False, repr=False)
+    _drafts: DraftFinder = field(default_factory=DraftFinder, repr=False)
+    _local: LocalModels = field(init=False, repr=False)
+    _digests: DigestCache = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._digests = DigestCache(self.root / _DIGESTS)
+        self._descriptions = PathDescriptions(self.root / _SEEN)
+        self._local = LocalModels(self.places, self._descriptions)
+
+    def list(self) -> list[StoredModel]:
+        """The models here by name, then those of other programs; what cannot be read is left out.
+
+        No two have one name; blocks while it looks.
+        """
+        own = self.own()
+        others = beside(own, self._local.survey().models)
+        return own + [self._advised(model) for model in self._digests.complete(others)]
+
+    def compare(self) -> None:
+        """Learn which files are the same: read those whose digest nobody knows and that are as long
+        as another; takes as long as reading them.
+        """
+        models = [model for model in self.list() if model.path.is_file()]
+        sizes = Counter(model.size for model in models)
+        for model in models:
+            if model.sha256 is None and sizes[model.size] > 1 and not parse_shard(model.path.name):
+                with suppress(OSError):  # it is gone, or not ours to read
+                    self._digests.digest(model.path, lambda position: None)
+
+    def unusable(self) -> list[UnusableModel]:
+        """What lies in the places of other programs and cannot be used, with the reason."""
+        return list(self._local.survey().unusable)
+
+    def own(self) -> list[StoredModel]:
+        """The installed models by name; what cannot be read is left out with a warning."""
+        patterns = (f"*/*/{MANIFEST}", f"{HUB_HOST}/*/*/*/{MANIFEST}")
+        paths = [path for pattern in patterns for path in self.root.glob(pattern)]
+        found = (self._read(path.parent) for path in paths)
+        return sorted((model for model in found if model), key=lambda model: model.name)
+
+    def resolve(self, reference: str) -> StoredModel:
+        """The installed model, or the file or folder, that `reference` means.
+
+        Raises `ModelNotFound` with a hint how to get it, and for a path what `read_header`,
+        `check_supported` and `read_folder` raise.
+        """
+        try:
+            parsed = parse_reference(reference)
+        except ModelNotFound:
+            if model := self._elsewhere(reference):
+                return model
+            raise
+        if isinstance(parsed, PathReference):
+            if not parsed.path.exists() and (model := self._elsewhere(reference)):
+                return model
+            return self._at_path(parsed.path, reference)
+        model = self._installed(parsed) or self._elsewhere(str(parsed))
+        if model is None:
+            raise self._not_found(parsed)
+        return model
+
+    def pull(
+        self,
+        reference: str,
+        on_progress: OnPullProgress = lambda progress: None,
+        cancelled: Cancelled = lambda: False,
+    ) -> StoredModel:
+        """Fetch a model unless it is here already; blocks, so call it in a thread.
+
+        Both callbacks are called in that thread. Raises `ModelNotFound`, and what `Download.run`
+        raises.
+        """
+        parsed = parse_reference(reference)
+        if isinstance(parsed, PathReference):
+            return self._at_path(parsed.path, reference)
+        if model := self._installed(parsed):
+            return model
+        if isinstance(parsed, HubReference) and (model := self._elsewhere(str(parsed))):
+            return model  # the hub's own name for it
+        PullReporter(str(parsed), None, on_progress).status("resolving")
+        if isinstance(parsed, HubReference):
+            self.check_online(str(parsed))
+        wanted = self._wanted(parsed)
+        reporter = PullReporter(wanted.name, wanted.size, on_progress)
+        try:
+            with self._lock(wanted.name) as lock:
+                self._wait_for(lock, reporter, cancelled)
+                self._sweep()
+                folder = self._folder(wanted.name)
+                return (
+                    self._read(folder)
+                    or self._use_twin(wanted, folder, reporter, cancelled)
+                    or self._fetch(wanted, folder, reporter, cancelled)
+                )
+        except OSError as error:
+            raise disk_failure(error, self.root) from error
+
+    def plan_removal(self, reference: str, *, delete_file: bool = False) -> Removal:
+        """What `remove` would do; raises as it does, but `ModelInUse`."""
+        name = self._own_name(reference)
+        if name is None:
+            return self._plan_for_others(self.resolve(reference), delete_file=delete_file)
+        folder = self._folder(name)
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        model = self._read(folder)
+        if model is None or not model.place:
+            return Removal(
+                name=name,
+                frees=bytes_freed(files),
+                files=[str(path) for path in files if path.name != MANIFEST],
+                shared_with=self._sharers(model) if model else [],
+            )
+        theirs = files_of(model) if delete_file else []
+        return Removal(
+            name=name,
+            frees=bytes_freed([*files, *theirs]),
+            files=[str(path) for path in theirs],
+            keeps=[] if delete_file else [str(model.path)],
+            place=model.place,
+        )
+
+    def remove(self, reference: str, *, delete_file: bool = False) -> Removal:
+        """Remove a model, or what is left of an unfinished download.
+
+        A file that lies elsewhere goes only with `delete_file`. Raises `ModelNotFound` where there
+        is nothing of that name, `NotOurs` for a model of another program, and `ModelInUse` while
+        somebody fetches it.
+        """
+        plan = self.plan_removal(reference, delete_file=delete_file)
+        if self._own_name(reference) is not None:
+            with self.claim(plan.name) as folder:
+                (folder / MANIFEST).unlink(missing_ok=True)  # first: from here on it is no model
+                shutil.rmtree(folder)
+            self._remove_empty(folder.parent)
+        if plan.place:
+            delete_files([Path(path) for path in plan.files])
+        self._local.forget()
+        return plan
+
+    def _plan_for_others(self, model: StoredModel, *, delete_file: bool) -> Removal:
+        whose = model.place or "not in ingle's store"
+        if not delete_file:
+            raise NotOurs(
+                f"{model.name} belongs to {whose}, so ingle leaves it."
+                if model.place
+                else f"{model.path} is {whose}, so ingle does not remove it.",
+                hint=f"`ingle rm --delete-file {model.name}` deletes {model.path}.",
+            )
+        files = files_of(model)
+        return Removal(
+            name=model.name,
+            frees=bytes_freed(files),
+            files=[str(path) for path in files],
+            place=model.place or str(model.path.parent),
+        )
+
+    def _sharers(self, model: StoredModel) -> list[str]:
+        """Other models of the store that have the very same file."""
+        mine = identity(model.path)
+        others = (other for other in self.own() if other.name != model.name)
+        return [other.name for other in others if identity(other.path) == mine]
+
+    @contextmanager
+    def claim(self, name: str) -> Generator[Path]:
+        """The folder of a model's full name, changed by nobody else meanwhile.
+
+        Raises `ModelInUse`.
+        """
+        with self._lock(name) as lock:
+            if not lock.try_acquire():
+                raise ModelInUse(
+                    f"{name} is being fetched right now.", hint="Cancel that first, or wait."
+                )
+            yield self._folder(name)
+
+    def _fetch(
+        self, wanted: WantedModel, folder: Path, reporter: PullReporter, cancelled: Cancelled
+    ) -> StoredModel:
+        self.check_online(wanted.name)
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            write_manifest(folder, fetch_model(wanted, folder, reporter, cancelled))
+        except ModelError:
+            self._remove_empty(folder)
+            raise
+        return self._advised(read_manifest(folder / MANIFEST))
+
+    def find_draft(self, model: StoredModel) -> StoredModel | None:
+        """The smaller model here that could guess best for a model; reads their vocabularies."""
+        return next(iter(self._drafts.find(model, self.list())), None)
+
+    def check_online(self, name: str) -> None:
+        """Raise `Offline` where the owner wants nothing to be asked of the network."""
+        if self.offline:
+            raise Offline(
+                f"{name} is not on this machine, and ingle is offline: nothing was asked.",
+                hint="`offline` in the configuration, or HF_HUB_OFFLINE, says so; `ingle list` "
+                "shows what is here.",
+            )
+
+    def _use_twin(
+        self, wanted: WantedModel, folder: Path, reporter: PullReporter, cancelled: Cancelled
+    ) -> StoredModel | None:
+        """The wanted file where it is here under another name; None where it is not."""
+        twin = find_twin(wanted, self.list(), self._digests, reporter, cancelled)
+        if twin is None:
+            return None
+        folder.mkdir(parents=True, exist_ok=True)
+        manifest = use_twin(wanted, folder, twin)
+        if manifest is None:
+            return None
+        write_manifest(folder, manifest)
+        return self._advised(read_manifest(folder / MANIFEST))
+
+    def _wanted(self, parsed: CatalogReference | HubReference) -> WantedModel:
+        if isinstance(parsed, HubReference):
+            return hub_model(parsed)
+        entry = self.catalog.find(str(parsed))
+        if entry is None:
+            raise self._not_found(parsed)
+        return catalog_model(entry)
+
+    def _installed(self, parsed: CatalogReference | HubReference) -> StoredModel | None:
+        name = str(parsed)
+        if isinstance(parsed, CatalogReference):
+            if entry := self.catalog.find(name):
+                return self._read(self._folder(entry.full_name))
+            complete = parsed.tag is not None
+        else:
+            complete = parsed.quant is not None
+        if complete:
+            model = self._read(self._folder(name))
+            if model is not None or not name.lower().endswith(LATEST_TAG):
+                return model
+            name = name[: -len(LATEST_TAG)]
+        elif model := self._read(self._folder(f"{name}{LATEST_TAG}")):
+            return model
+        # Without a tag the name is enough where only one model has it.
+        same = [model for model in self.own() if model.name.rpartition(":")[0] == name]
+        return same[0] if len(same) == 1 else None
+
+    def _elsewhere(self, name: str) -> StoredModel | None:
+        """The model of another program that goes by this name, or is the only one that could."""
+        name = name.strip().lower()
+        found = {model.name.lower(): model for model in self.list() if model.place}
+        for exact in (name, f"{name}{LATEST_TAG}", name.removesuffix(LATEST_TAG)):
+            if exact in found:
+                return found[exact]
+        same = [model for full, model in found.items() if full.rpartition(":")[0] == name]
+        return same[0] if len(same) == 1 else None
+
+    def _read(self, folder: Path) -> StoredModel | None:
+        """The model of a folder, or None; says why in the log where a manifest is no good."""
+        path = folder / MANIFEST
+        try:
+            model = read_manifest(path)
+            if self._folder(model.name) != folder:
+                raise ValueError(f"it belongs to {model.name!r}")
+        except FileNotFoundError as error:
+            if path.exists():
+                logger.warning("Ignoring %s: %s", path, error)
+            return None
+        except (OSError, ValueError) as error:
+            logger.warning("Ignoring %s: %s", path, error)
+            return None
+        return self._advised(model)
+
+    def _advised(self, model: StoredModel) -> StoredModel:
+        """The model with today's advice from the catalog, which may be newer than the manifest."""
+        entry = self.catalog.find(model.name)
+        if entry is None or entry.sha256 != model.sha256:
+            # Other programs have the same files by other names.
+            entry = self.catalog.with_digest(model.sha256) if model.place else None
+        if entry is None:
+            return model
+        return msgspec.structs.replace(
+            model,
+            licence=entry.licence,
+            description=entry.description,
+            chat=entry.chat,
+            sampling=entry.sampling,
+            chat_template=entry.chat_template,
+            draft=entry.draft,
+            dimensions=entry.dimensions,
+        )
+
+    def _at_path(self, path: Path, text: str) -> StoredModel:
+        try:
+            return self._descriptions.describe(path)
+        except (OSError, ValueError):
+            hint = "Check the spelling."
+            if text.count("/") == 1 and text[0] not in "./~":
+                hint = f"For a repository on the hub write `{HUB_HOST}/{text}`."
+            shown = path if Path(text).is_absolute() else text
+            raise ModelNotFound(f"There is no file or folder {shown}.", hint=hint) from None
+
+    def _own_name(self, reference: str) -> str | None:
+        """The full name of a model of the store, or of an unfinished download; None of others'."""
+        try:
+            parsed = parse_reference(reference)
+        except ModelNotFound:
+            return None
+        if isinstance(parsed, PathReference):
+            found = (model.name for model in self.own() if model.path == parsed.path)
+            return next(found, None)
+        if model := self._installed(parsed):
+            return model.name
+        entry = self.catalog.find(str(parsed))
+        name = entry.full_name if entry else str(parsed)
+        return name if ":" in name and any(self._folder(name).glob("*")) else None
+
+    def _not_found(self, parsed: CatalogReference | HubReference) -> ModelNotFound:
+        name = str(parsed)
+        if isinstance(parsed, HubReference) or self.catalog.find(name):
+            hint = f"`ingle pull {name}` fetches it."
+        else:
+            installed = [model.name for model in self.list()]
+            near = [
+                *difflib.get_close_matches(name, installed, n=3),
+                *self.catalog.suggestions(name),
+            ]
+            words = " or ".join(f"`{word}`" for word in dict.fromkeys(near))
+            hint = f"Did you mean {words}?" if near else "`ingle list` shows what there is."
+        return ModelNotFound(f"There is no model called {name!r} here.", hint=hint)
+
+    def _folder(self, name: str) -> Path:
+        """Where a model lives; its name has passed `parse_reference` or the catalog's checks."""
+        return self.root.joinpath(*name.replace(":", "/").split("/"))
+
+    def _lock(self, name: str) -> FileLock:
+        return FileLock(self.root / _LOCKS / (name.replace("/", "--").replace(":", "--") + ".lock"))
+
+    def _wait_for(self, lock: FileLock, reporter: PullReporter, cancelled: Cancelled) -> None:
+        waiting = False
+        while not lock.try_acquire():
+            if not waiting:
+                reporter.status("waiting for another download")
+            waiting = True
+            raise_if_cancelled(cancelled)
+            time.sleep(_POLL_SECONDS)
+
+    def _sweep(self) -> None:
+        """Remove the private folders of downloads, of any model, whose process was killed."""
+        for pattern in (f"*/*/{SCRATCH_PREFIX}*", f"{HUB_HOST}/*/*/*/{SCRATCH_PREFIX}*"):
+            for path in self.root.glob(pattern):
+                *parents, tag, _ = path.relative_to(self.root).parts
+                with self._lock(f"{'/'.join(parents)}:{tag}") as lock:
+                    if lock.try_acquire():
+                        shutil.rmtree(path, ignore_errors=True)
+
+    def _remove_empty(self, folder: Path) -> None:
+        """Remove the folder and its parents below the root as far as they are empty."""
+        with suppress(OSError):  # not empty, gone already, or just taken by another download
+            while folder != self.root:
+                folder.rmdir()
+                folder = folder.parent

@@ -1,0 +1,72 @@
+"""The tensors of a GGUF file, as the file stores them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import prod
+from pathlib import Path
+from types import MappingProxyType
+
+import torch
+
+from ingle.kernels.formats.dequantize import BLOCK_TYPES
+from ingle.kernels.formats.quantized_tensor import QuantizedTensor
+
+from ..errors import InvalidModel, UnsupportedModel
+from ..gguf.gguf_header import GGUFHeader, TensorInfo, read_header
+from .mapped_file import map_file
+
+_PLAIN: Mapping[str, torch.dtype] = MappingProxyType(
+    {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+)
+
+
+class GGUFWeights:
+    """Tensors by the file's own names and in its own conventions, memory-mapped; all parts of it.
+
+    Plain ones have torch's shape, which is ggml's turned round; quantised ones keep their blocks.
+    Nothing is read before it is used.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Check the file; raises `ModelNotFound`, `InvalidModel` or `UnsupportedModel`."""
+        self.header: GGUFHeader = read_header(path)
+        self._tensors = {tensor.name: tensor for tensor in self.header.tensors}
+        for tensor in self.header.tensors:
+            self._check_type(tensor)
+        self._bytes = [map_file(file) for file in self.header.files]
+        if any(t.offset + t.bytes > len(self._bytes[t.file]) for t in self.header.tensors):
+            raise InvalidModel(f"{path} was cut short while it was opened.", hint="Try again.")
+
+    @property
+    def names(self) -> Iterable[str]:
+        """Every tensor there is."""
+        return self._tensors.keys()
+
+    def get(self, name: str) -> torch.Tensor | QuantizedTensor:
+        """The tensor, a view of the file; raises `InvalidModel` where there is none."""
+        tensor = self._tensors.get(name)
+        if tensor is None:
+            raise InvalidModel(
+                f"{self.header.path} has no tensor {name!r}.",
+                hint="The file is incomplete, or of another architecture than it says.",
+            )
+        raw = self._bytes[tensor.file][tensor.offset : tensor.offset + tensor.bytes]
+        if (dtype := _PLAIN.get(tensor.type)) is not None:
+            return raw.view(dtype).view(tensor.shape[::-1])
+        columns, *rows = tensor.shape
+        return QuantizedTensor(tensor.type, raw.view(prod(rows), -1), columns)
+
+    def _check_type(self, tensor: TensorInfo) -> None:
+        if tensor.type not in BLOCK_TYPES:
+            raise UnsupportedModel(
+                f"{self.header.path} stores {tensor.name!r} as {tensor.type}, which only llama.cpp"
+                " computes with.",
+                hint=f"Run it with llama.cpp, or choose one of {', '.join(BLOCK_TYPES)}.",
+            )
+        if tensor.type not in _PLAIN and len(tensor.shape) > 2:
+            raise UnsupportedModel(
+                f"{self.header.path} stores {tensor.name!r} as {len(tensor.shape)} dimensions of"
+                f" {tensor.type}, which only llama.cpp computes with.",
+                hint="Run it with llama.cpp.",
+            )

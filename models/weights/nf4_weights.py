@@ -1,0 +1,73 @@
+"""Quantising a model's weights while they are loaded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import torch
+
+from ingle.kernels.formats.nf4 import (
+    dequantize_nf4_blocks,
+    quantize_absmax,
+    quantize_nf4,
+    quantize_nf4_blocks,
+)
+from ingle.kernels.formats.weight import Weight
+
+from .weights import Weights
+
+_BLOCK_SIZE = 64
+_LM_HEADS = ("output.weight", "lm_head.weight")
+_OF_A_LAYER = re.compile(r"(?:^blk|\blayers)\.\d+\..*\bweight$")
+
+
+class NF4Weights:
+    """The tensors of `source`, those of its linear layers in NF4 with double quantisation.
+
+    Embeddings, norms and biases stay as they are, quantised tensors too, and the LM head unless
+    `lm_head`. Names may be those of GGUF files or of checkpoints; values are those that
+    bitsandbytes gives to the same matrices on a CPU.
+    """
+
+    def __init__(
+        self, source: Weights, *, device: torch.device | None = None, lm_head: bool = False
+    ) -> None:
+        """`device` is where to quantise: a GPU takes seconds for what a CPU takes minutes for.
+
+        The mean of a matrix's scales may then differ in its last bit.
+        """
+        self._source = source
+        self._device = device
+        self._lm_head = lm_head
+
+    @property
+    def names(self) -> Iterable[str]:
+        """Every tensor there is."""
+        return self._source.names
+
+    def get(self, name: str) -> Weight:
+        """The tensor; raises what the source raises."""
+        weight = self._source.get(name)
+        if not isinstance(weight, torch.Tensor) or weight.ndim != 2 or not self._quantizes(name):
+            return weight
+        if self._device is not None:
+            weight = weight.to(self._device)
+        if weight.shape[1] % _BLOCK_SIZE == 0:
+            return quantize_nf4(weight, block_size=_BLOCK_SIZE)
+        return _round_to_nf4(weight)
+
+    def _quantizes(self, name: str) -> bool:
+        if name in _LM_HEADS:
+            return self._lm_head
+        return _OF_A_LAYER.search(name) is not None
+
+
+def _round_to_nf4(weight: torch.Tensor) -> torch.Tensor:
+    """The values NF4 gives a matrix whose rows are not whole blocks; no kernel takes its codes."""
+    codes, absmax = quantize_nf4_blocks(weight, _BLOCK_SIZE)
+    quantized, nested = quantize_absmax(absmax)
+    scales = nested.scales(quantized)
+    return dequantize_nf4_blocks(codes, scales, weight.numel(), _BLOCK_SIZE, weight.dtype).view(
+        weight.shape
+    )

@@ -1,0 +1,71 @@
+"""The tensors of a safetensors folder, as its files store them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import torch
+
+from ..errors import InvalidModel, UnsupportedModel
+from ..safetensors.safetensors_index import find_tensors
+from .mapped_file import map_file
+
+_WEIGHTS: Mapping[str, torch.dtype] = MappingProxyType(
+    {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+)
+_ALL: Mapping[str, torch.dtype] = MappingProxyType({**_WEIGHTS, "U8": torch.uint8})
+
+
+class SafetensorsWeights:
+    """Tensors by the checkpoint's own names and in its own conventions, memory-mapped.
+
+    Nothing is read before it is used.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        """Check all files; raises `ModelNotFound`, `InvalidModel` or `UnsupportedModel`."""
+        self.folder = folder
+        self._tensors = find_tensors(folder)
+        self._files = {
+            path: map_file(path) for path in {path for path, _ in self._tensors.values()}
+        }
+        for path, tensor in self._tensors.values():
+            if tensor.offset + tensor.bytes > len(self._files[path]):
+                raise InvalidModel(f"{path} was cut short while it was opened.", hint="Try again.")
+
+    @property
+    def names(self) -> Iterable[str]:
+        """Every tensor there is."""
+        return self._tensors.keys()
+
+    def get(self, name: str) -> torch.Tensor:
+        """The tensor, where possible a view of its file.
+
+        Raises `InvalidModel` where there is none, `UnsupportedModel` for one that holds no floats
+        of 16 or 32 bits.
+        """
+        return self._view(name, _WEIGHTS)
+
+    def get_bytes(self, name: str) -> torch.Tensor:
+        """The same, but for tensors of bytes, which quantised checkpoints have."""
+        return self._view(name, _ALL)
+
+    def _view(self, name: str, dtypes: Mapping[str, torch.dtype]) -> torch.Tensor:
+        if name not in self._tensors:
+            raise InvalidModel(
+                f"{self.folder} has no tensor {name!r}.",
+                hint="The model is incomplete, or of another architecture than it says.",
+            )
+        path, tensor = self._tensors[name]
+        dtype = dtypes.get(tensor.dtype)
+        if dtype is None:
+            raise UnsupportedModel(
+                f"{self.folder} stores {name!r} as {tensor.dtype}, which no kernel here reads.",
+                hint="Choose an edition in BF16, F16 or F32, or one in NF4 by bitsandbytes.",
+            )
+        raw = self._files[path][tensor.offset : tensor.offset + tensor.bytes]
+        if tensor.offset % dtype.itemsize:  # allowed, and no view can begin there
+            raw = raw.clone()
+        return raw.view(dtype).view(tensor.shape)

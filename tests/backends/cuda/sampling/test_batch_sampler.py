@@ -1,0 +1,389 @@
+"""Batches of draws: exact chances, streams of their own, drafts that change nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from ingle.backends.base.backend import SamplingParams
+from ingle.backends.cuda.sampling.batch_sampler import BatchSampler
+from ingle.backends.engine.batch import Chunk, Sampled
+from ingle.backends.engine.constraint import Constraint
+from ingle.backends.engine.logprobs import token_logprobs
+from ingle.backends.engine.sequence import Sequence
+from ingle.backends.testing.byte_tokenizer import ByteTokenizer
+
+OFF: dict[str, Any] = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
+VOCAB = ByteTokenizer.vocab_size
+CPU = torch.device("cpu")
+
+Probabilities = NDArray[np.float64]
+Guess = Callable[[int], int]
+
+
+@pytest.fixture
+def sampler() -> BatchSampler:
+    return BatchSampler(ByteTokenizer(), CPU, room=4096)
+
+
+def start(prompt: list[int] | None = None, index: int = 0, **fields: Any) -> Sequence:
+    values: dict[str, Any] = {**OFF, "seed": 7, **fields}
+    return Sequence("r", index, prompt or [1], SamplingParams(**values))
+
+
+def sample(sampler: BatchSampler, chunks: list[Chunk], logits: torch.Tensor) -> list[Sampled]:
+    return sampler.finish(sampler.launch(chunks, logits))
+
+
+def random_logits(rows: int, seed: int = 0, vocab: int = VOCAB) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, vocab, generator=generator) * 3
+
+
+def chi_square(counts: NDArray[np.int64], chances: Probabilities) -> float:
+    """Pearson's, over all rows, in standard deviations (Wilson and Hilferty 1931)."""
+    assert not counts[chances == 0].any(), "a token was drawn that cannot be"
+    expected = counts.sum(axis=-1, keepdims=True) * chances
+    tested = expected >= 5
+    square = float((((counts - expected) ** 2)[tested] / expected[tested]).sum())
+    freedom = int((tested.sum(axis=-1) - 1).clip(min=0).sum())
+    assert freedom > 10
+    spread = 2 / (9 * freedom)
+    return ((square / freedom) ** (1 / 3) - (1 - spread)) / math.sqrt(spread)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param({}, marks=pytest.mark.slow),
+        pytest.param({"temperature": 0.6}, marks=pytest.mark.slow),
+        pytest.param({"top_k": 30}, marks=pytest.mark.slow),
+        {"top_p": 0.9},
+        pytest.param({"min_p": 0.01}, marks=pytest.mark.slow),
+        {"top_k": 40, "top_p": 0.95, "min_p": 0.005, "temperature": 1.2},
+    ],
+)
+def test_draws_follow_the_exact_distribution(sampler: BatchSampler, fields: dict[str, Any]) -> None:
+    logits = random_logits(1)[0] / 3
+    sequences = [start(index=index, **fields) for index in range(1000)]
+    chunks = [Chunk(sequence, 1, True) for sequence in sequences]
+    counts = np.zeros(VOCAB, np.int64)
+    for _ in range(110):
+        for sequence, sampled in zip(
+            sequences, sample(sampler, chunks, logits.repeat(len(chunks), 1)), strict=True
+        ):
+            sequence.token_ids += sampled.token_ids
+            counts[sampled.token_ids[0]] += 1
+    assert counts.sum() >= 100_000
+    assert abs(chi_square(counts, exact(logits, **fields))) < 4
+
+
+def exact(logits: torch.Tensor, **fields: Any) -> Probabilities:
+    """The chances of each token, written out for what `fields` may have here."""
+    values = {**OFF, **fields}
+    x = logits.double().numpy()
+    keep = np.ones(len(x), np.bool_)
+    order = np.argsort(-x)
+    if values["top_k"]:
+        keep[order[values["top_k"] :]] = False
+    p = np.where(keep, np.exp(x - x.max()), 0)
+    p /= p.sum()
+    if values["top_p"] < 1:
+        before = np.cumsum(p[order]) - p[order]
+        keep[order[before >= values["top_p"]]] = False
+    keep &= p >= values["min_p"] * p.max()
+    weights = np.where(keep, np.exp((x - x.max()) / values["temperature"]), 0)
+    return weights / weights.sum()
+
+
+MIXED: list[dict[str, Any]] = [
+    {"temperature": 0},
+    {"temperature": 0, "repeat_penalty": 1.5},
+    {},
+    {"top_k": 5},
+    {"top_k": 200, "top_p": 0.9, "typical_p": 0.9},
+    {"top_p": 0.5, "xtc_probability": 0.5},
+    {"mirostat": 2},
+    {"mirostat": 1, "mirostat_tau": 3.0},
+    {"top_k": 40, "dynatemp_range": 0.5, "min_p": 0.01, "frequency_penalty": 1.0},
+    {"min_p": 0.05, "top_n_sigma": 2.0, "logit_bias": {4: 3.0}},
+]
+
+
+def test_nobody_depends_on_who_else_is_in_the_batch(sampler: BatchSampler) -> None:
+    def run(*together: list[int]) -> list[list[int]]:
+        """Texts of all kinds of sequences, which are sampled in these groups."""
+        sequences = [start(index=i, **fields) for i, fields in enumerate(MIXED)]
+        for step in range(30):
+            logits = random_logits(len(MIXED), step)
+            for group in together:
+                chunks = [Chunk(sequences[i], 1, True) for i in group]
+                for i, sampled in zip(group, sample(sampler, chunks, logits[group]), strict=True):
+                    sequences[i].token_ids += sampled.token_ids
+        return [sequence.token_ids for sequence in sequences]
+
+    everyone = list(range(len(MIXED)))
+    alone = run(*([i] for i in everyone))
+    assert run(everyone) == alone
+    assert run(everyone[::-1]) == alone
+    assert run(everyone[:3], everyone[3:]) == alone
+
+
+def test_a_seed_makes_the_text_and_nothing_else_does(sampler: BatchSampler) -> None:
+    def text(**fields: Any) -> list[int]:
+        sequence = start(**fields)
+        for step in range(40):
+            chunk = Chunk(sequence, 1, True)
+            sequence.token_ids += sample(sampler, [chunk], random_logits(1, step))[0].token_ids
+        return sequence.token_ids[1:]
+
+    first = text()
+    assert text() == first
+    assert text(index=1) != first
+    assert text(seed=6, index=1) == first
+    assert text(seed=-1) != first
+    assert text(seed=None) != text(seed=None)
+
+
+def test_a_sequence_without_a_seed_keeps_its_own(sampler: BatchSampler) -> None:
+    """Sampling the same place again gives the same token until the sequence is forgotten."""
+    sequence = start(seed=None)
+    logits = torch.zeros(1, VOCAB)
+
+    def draws() -> set[int]:
+        chunk = Chunk(sequence, 1, True)
+        return {sample(sampler, [chunk], logits.clone())[0].token_ids[0] for _ in range(5)}
+
+    first = draws()
+    assert len(first) == 1
+    sampler.forget(sequence)
+    others = [draws() for _ in range(3) if sampler.forget(sequence) is None]
+    assert any(other != first for other in others)
+
+
+def follow(
+    sampler: BatchSampler,
+    transitions: torch.Tensor,
+    sequences: list[Sequence],
+    guess: Guess | None,
+    length: int,
+    depth: int = 3,
+) -> tuple[int, int]:
+    """Let each sequence be a walk through `transitions`; how many drafts were made and accepted."""
+    drafted = accepted = 0
+    active = list(sequences)
+    while active:
+        chunks: list[Chunk] = []
+        for sequence in active:
+            drafts: list[int] = []
+            most = min(depth, length - sequence.num_generated - 1) if guess else 0
+            for _ in range(most):
+                assert guess is not None
+                drafts.append(guess([sequence.token_ids[-1], *drafts][-1]))
+            chunks.append(Chunk(sequence, 1, True, tuple(drafts)))
+        rows = [[c.sequence.token_ids[-1], *c.drafts] for c in chunks]
+        logits = transitions[torch.tensor([token for row in rows for token in row])]
+        for chunk, sampled in zip(chunks, sample(sampler, chunks, logits), strict=True):
+            chunk.sequence.token_ids += sampled.token_ids
+            drafted += len(chunk.drafts)
+            accepted += len(sampled.token_ids) - 1
+        active = [sequence for sequence in active if sequence.num_generated < length]
+    return drafted, accepted
+
+
+def markov(tokens: int = 24) -> torch.Tensor:
+    """Logits of what follows each of the first tokens; no other can come."""
+    transitions = torch.full((tokens, VOCAB), -torch.inf)
+    transitions[:, :tokens] = random_logits(tokens, 3, tokens) / 2
+    return transitions
+
+
+GUESSES: dict[str, tuple[Callable[[torch.Tensor], Guess], float, float]] = {
+    "the likeliest": (lambda t: lambda last: int(t[last].argmax()), 0.15, 0.9),
+    "the unlikeliest": (lambda t: lambda last: int(t[last, 6 : len(t)].argmin()) + 6, 0.0, 0.1),
+    "one that cannot come": (lambda t: lambda last: 5, 0.0, 0.0),
+    "always the same": (lambda t: lambda last: 8, 0.0, 0.3),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "the likeliest",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in list(GUESSES)[1:]),
+    ],
+)
+def test_drafts_leave_the_distribution_alone(sampler: BatchSampler, name: str) -> None:
+    make_guess, low, high = GUESSES[name]
+    transitions = markov()
+    transitions[:, 5] = -torch.inf
+    guess = make_guess(transitions)
+    sequences = [start([6 + i % 16], i, top_k=10, temperature=0.9) for i in range(800)]
+    drafted, accepted = follow(sampler, transitions, sequences, guess, 128)
+    counts = np.zeros((len(transitions), len(transitions)), np.int64)
+    for sequence in sequences:
+        np.add.at(counts, (sequence.token_ids[:-1], sequence.token_ids[1:]), 1)
+    chances = np.stack([exact(row, top_k=10, temperature=0.9) for row in transitions])
+    assert counts.sum() > 100_000
+    assert abs(chi_square(counts, chances[:, : len(transitions)])) < 4
+    assert low <= accepted / drafted <= high
+
+
+@pytest.mark.parametrize("fields", MIXED)
+def test_drafts_do_not_even_change_the_text(sampler: BatchSampler, fields: dict[str, Any]) -> None:
+    """Penalties and mirostat see right guesses, and wrong ones leave no trace."""
+    transitions = markov()
+    texts: list[list[int]] = []
+    guesses: list[Guess | None] = [
+        None,
+        lambda last: int(transitions[last].argmax()),
+        lambda last: (last * 7) % 24,
+    ]
+    for guess in guesses:
+        sequence = start([3], **fields)
+        follow(sampler, transitions, [sequence], guess, 120)
+        sampler.forget(sequence)
+        texts.append(sequence.token_ids[:121])
+    assert texts[1] == texts[0]
+    assert texts[2] == texts[0]
+
+
+def test_a_penalty_window_moves_with_the_drafts(sampler: BatchSampler) -> None:
+    transitions = markov()
+    for last_n in (1, 2, 3, 8):
+        texts: list[list[int]] = []
+        guesses: list[Guess | None] = [None, lambda last: int(transitions[last].argsort()[-2])]
+        for guess in guesses:
+            sequence = start([3], temperature=0.0, presence_penalty=2.0, repeat_last_n=last_n)
+            follow(sampler, transitions, [sequence], guess, 80, depth=5)
+            texts.append(sequence.token_ids[:81])
+        assert texts[0] == texts[1]
+
+
+def test_logprobs_are_those_of_the_raw_logits(sampler: BatchSampler) -> None:
+    logits = random_logits(4, 9)
+    chunks = [
+        Chunk(start(), 1, True),
+        Chunk(start(logit_bias={5: 50.0}), 1, True, (5,)),
+        Chunk(start(temperature=0), 1, True),
+    ]
+    chunks[0].sequence.logprobs, chunks[1].sequence.logprobs = 0, 3
+    first, biased, plain = sample(sampler, chunks, logits.clone())
+    assert plain.logprobs is None
+    assert first.logprobs is not None
+    assert biased.logprobs is not None
+    assert biased.token_ids[0] == 5
+    assert len(biased.logprobs) == len(biased.token_ids) == 2
+    found = [*first.logprobs, *biased.logprobs]
+    for row, (scored, count) in enumerate(zip(found, (0, 3, 3), strict=True)):
+        expected = token_logprobs(logits[row].numpy(), scored.token_id, count)
+        assert scored.logprob == pytest.approx(expected.logprob, abs=1e-5)
+        assert [token for token, _ in scored.top] == [token for token, _ in expected.top]
+
+
+def test_nothing_is_read_back_before_the_end() -> None:
+    """Tensors without data, of which a read fails, stand for a device that is still computing."""
+    device = torch.device("meta")
+    sampler = BatchSampler(ByteTokenizer(), device, room=4096)
+    kinds: list[dict[str, Any]] = [
+        *MIXED,
+        {"top_k": 50, "xtc_probability": 1.0},
+        {"typical_p": 0.5},
+    ]
+    sequences = [start([5, 6, 5, 6], i, dry_multiplier=1.0, **f) for i, f in enumerate(kinds)]
+    for sequence in sequences:
+        sequence.token_ids += [5, 6, 7]
+        sequence.logprobs = 3
+    chunks = [Chunk(sequence, 1, True, (5, 6)) for sequence in sequences]
+    logits = torch.empty(3 * len(chunks), VOCAB, device=device)
+    pending = sampler.launch(chunks, logits)
+    assert pending.rows.is_meta
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        sampler.finish(pending)
+
+
+def test_padding_of_the_vocabulary_is_never_drawn(sampler: BatchSampler) -> None:
+    logits = torch.zeros(1, VOCAB + 50)
+    logits[:, VOCAB:] = 100.0
+    for temperature in (0.0, 1.0):
+        chunk = Chunk(start(temperature=temperature), 1, True)
+        assert sample(sampler, [chunk], logits.clone())[0].token_ids[0] < VOCAB
+
+
+def test_of_equal_logits_the_first_is_the_likelier(sampler: BatchSampler) -> None:
+    logits = torch.zeros(1, VOCAB)
+    chunks = [Chunk(start(top_k=1, index=i), 1, True) for i in range(5)]
+    assert all(s.token_ids == [0] for s in sample(sampler, chunks, logits.repeat(5, 1)))
+
+
+class Words(Constraint):
+    """Allows one text, then nothing more; counts what it was told."""
+
+    def __init__(self, text: list[int], place: int = 0, *, broken: bool = False) -> None:
+        self.text, self.place, self.broken = text, place, broken
+
+    @property
+    def complete(self) -> bool:
+        return self.place == len(self.text)
+
+    @property
+    def error(self) -> str | None:
+        return "broken" if self.broken else None
+
+    def allows(self, token_id: int) -> bool:
+        return not self.complete and self.text[self.place] == token_id
+
+    def mask(self) -> NDArray[np.bool_]:
+        mask = np.zeros(VOCAB, np.bool_)
+        if not self.broken and not self.complete:
+            mask[self.text[self.place]] = True
+        return mask
+
+    def consume(self, token_id: int) -> None:
+        assert self.allows(token_id)
+        self.place += 1
+
+    def fork(self) -> Words:
+        return Words(self.text, self.place)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize(
+    ("drafts", "expected", "complete"),
+    [
+        ((), [65], False),
+        ((65, 66), [65, 66, 67], True),
+        ((65, 90, 67), [65, 66], False),
+        ((90,), [65], False),
+        ((65, 66, 67, 68), [65, 66, 67], True),
+    ],
+)
+def test_a_grammar_has_a_mask_for_every_draft(
+    sampler: BatchSampler,
+    drafts: tuple[int, ...],
+    expected: list[int],
+    complete: bool,
+    temperature: float,
+) -> None:
+    sequence = start(temperature=temperature)
+    sequence.constraint = words = Words([65, 66, 67])
+    free = start(index=1, temperature=temperature)
+    chunks = [Chunk(sequence, 1, True, drafts), Chunk(free, 1, True)]
+    logits = random_logits(2 + len(drafts), 4)
+    bound, unbound = sample(sampler, chunks, logits.clone())
+    assert (bound.token_ids, bound.complete, bound.error) == (expected, complete, None)
+    assert words.place == len(expected)
+    assert unbound == sample(sampler, [Chunk(free, 1, True)], logits[-1:].clone())[0]
+
+
+def test_a_grammar_that_allows_nothing_ends_the_answer(sampler: BatchSampler) -> None:
+    sequence = start()
+    sequence.constraint = Words([65], broken=True)
+    sampled = sample(sampler, [Chunk(sequence, 1, True)], random_logits(1))[0]
+    assert (sampled.complete, sampled.error) == (True, "broken")

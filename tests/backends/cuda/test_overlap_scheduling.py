@@ -1,0 +1,129 @@
+"""Steps that are launched before the ones before them are known change nothing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ingle.backends.base.backend import FinishReason, SamplingParams, TokenLogprobs
+from ingle.backends.cuda.model_runner import CudaModelRunner
+from ingle.backends.cuda.sampling.batch_sampler import BatchSampler
+from ingle.backends.engine.engine import Engine
+from ingle.backends.engine.sequence import Sequence
+from ingle.kernels.testing.host_library import HostLibrary
+
+LoadModel = Callable[..., CudaModelRunner]
+
+KINDS: list[dict[str, Any]] = [
+    {"temperature": 0.0},
+    {"temperature": 0.9},
+    {"temperature": 1.5, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
+    {"temperature": 1.1, "top_k": 0, "top_p": 0.9, "logit_bias": {0: 4.0}},
+    {"xtc_probability": 0.4, "dynatemp_range": 0.3},
+    {"temperature": 0.0, "repeat_penalty": 1.3},
+    {"repeat_penalty": 1.2, "frequency_penalty": 0.3, "presence_penalty": 0.1},
+    {"temperature": 1.2, "frequency_penalty": 0.7, "repeat_last_n": 3},
+]
+
+
+def prompt(seed: int, length: int) -> list[int]:
+    return np.random.default_rng(seed).integers(2, 90, length).tolist()
+
+
+class Answers:
+    """What an engine said, and what it knows in the end."""
+
+    def __init__(self, runner: CudaModelRunner, *, ahead: bool) -> None:
+        runner.can_run_ahead = ahead
+        self.engine = Engine(runner)
+        self.logprobs: dict[Sequence, list[TokenLogprobs]] = {}
+        self.flown = 0
+
+    def run(self, sequences: list[Sequence], *, cancel: dict[int, int]) -> None:
+        """Until all ended; who is in `cancel` is cancelled with so many tokens."""
+        for sequence in sequences:
+            self.engine.add(sequence)
+        while self.engine.has_work:
+            for output in self.engine.step():
+                said = self.logprobs.setdefault(output.sequence, [])
+                said += output.logprobs or ()
+                number = sequences.index(output.sequence)
+                if output.sequence.num_generated >= cancel.get(number, 999):
+                    self.engine.finish(output.sequence, FinishReason.CANCELLED)
+            self.flown += any(sequence.num_in_flight > 0 for sequence in sequences)
+            for sequence in sequences:
+                assert 0 <= sequence.num_awaited <= 1
+                assert sequence.num_awaited <= sequence.num_in_flight <= 512
+
+
+def ask(count: int, kinds: list[dict[str, Any]], *, shared: int = 0) -> list[Sequence]:
+    return [
+        Sequence(
+            "r",
+            index,
+            prompt(77, shared) + prompt(index, 20 + 13 * index),
+            SamplingParams(seed=3, **kinds[index % len(kinds)]),
+            max_tokens=20 + index,
+            ignore_eos=index % 2 == 0,
+            logprobs=index % 3,
+        )
+        for index in range(count)
+    ]
+
+
+def use_kernels(runner: CudaModelRunner, config: pytest.Config) -> None:
+    if shutil.which("g++") is None:
+        pytest.skip("g++ is not installed")
+    assert config.cache is not None
+    folder = config.cache.mkdir("kernels")
+    runner._sampler = BatchSampler(  # pyright: ignore[reportPrivateUsage]
+        runner.tokenizer, torch.device("cpu"), room=512, kernels=HostLibrary(folder)
+    )
+
+
+def outcome(sequence: Sequence) -> tuple[Any, ...]:
+    return sequence.token_ids, sequence.finish_reason, sequence.cached_tokens
+
+
+def same(some: list[TokenLogprobs], others: list[TokenLogprobs]) -> bool:
+    """But for the last bits, which are those of other batches."""
+    return [one.token_id for one in some] == [one.token_id for one in others] and all(
+        one.logprob == pytest.approx(other.logprob, abs=1e-4)
+        and [token for token, _ in one.top] == [token for token, _ in other.top]
+        for one, other in zip(some, others, strict=True)
+    )
+
+
+@pytest.mark.parametrize("way", ["greedy", "sampled", "kernels"])
+def test_what_is_said_kept_and_counted_is_the_same(
+    load_model: LoadModel, tiny_path: Path, pytestconfig: pytest.Config, way: str
+) -> None:
+    kinds = KINDS[:1] if way == "greedy" else KINDS
+    found: list[tuple[Any, Any]] = []
+    scores: list[list[list[TokenLogprobs]]] = []
+    for ahead in (False, True):
+        runner = load_model(tiny_path, kv_capacity=4096)
+        if way == "kernels":
+            use_kernels(runner, pytestconfig)
+        answers = Answers(runner, ahead=ahead)
+        first, second = ask(10, kinds), ask(10, kinds, shared=40)
+        answers.run(first, cancel={3: 7, 4: 1})
+        answers.run(second, cancel={0: 12})
+        greedy = SamplingParams(temperature=0)
+        turn = [Sequence("t", 0, list(s.token_ids), greedy, 1) for s in (*first, *second)]
+        answers.run(turn, cancel={})
+        assert (answers.flown > 20) is ahead
+        assert sum(sequence.cached_tokens > 32 for sequence in turn) >= 15
+        gauges = answers.engine.gauges()
+        assert gauges.kv_used == 0
+        totals = gauges.completion_tokens_total, gauges.prompt_tokens_total, gauges.kv_kept
+        found.append(([outcome(sequence) for sequence in (*first, *second, *turn)], totals))
+        scores.append([answers.logprobs[sequence] for sequence in (*first, *second)])
+    assert found[0] == found[1]
+    assert all(same(some, others) for some, others in zip(*scores, strict=True))

@@ -1,0 +1,355 @@
+"""Which batches are launched before the one before them is collected, and what becomes of them."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ingle.backends.base.backend import (
+    Delta,
+    Finished,
+    FinishReason,
+    GenerateRequest,
+    Priority,
+    SamplingParams,
+)
+from ingle.backends.engine.batch import Batch, Sampled
+from ingle.backends.engine.engine import Engine
+from ingle.backends.engine.sequence import Sequence
+from ingle.backends.testing.byte_tokenizer import ByteTokenizer
+from ingle.backends.text.answers.answer_format import AnswerForms
+from ingle.backends.text.prompts.prompt_builder import PromptBuilder
+from ingle.backends.worker.worker_loop import Inbox, WorkerLoop
+from ingle.backends.worker.worker_protocol import Drain, FromWorker, Generate, Outputs
+
+MakeRunner = Callable[..., Any]
+
+
+class Log:
+    """What a runner was asked for, in order: "+3" for three tokens launched, "-" for collected."""
+
+    def __init__(self, runner: Any) -> None:
+        self.entries: list[str] = []
+        launch, collect = runner.launch, runner.collect
+
+        def logged_launch(batch: Batch) -> None:
+            self.entries.append(f"+{batch.num_tokens}")
+            launch(batch)
+
+        def logged_collect() -> list[Sampled]:
+            self.entries.append("-")
+            return collect()
+
+        runner.launch, runner.collect = logged_launch, logged_collect
+
+    @property
+    def text(self) -> str:
+        return " ".join(self.entries)
+
+
+@pytest.fixture
+def runner(number_runner: MakeRunner) -> Any:
+    return number_runner(page_size=16, num_pages=64, context=512, ahead=True)
+
+
+@pytest.fixture
+def log(runner: Any) -> Log:
+    return Log(runner)
+
+
+def ask(
+    runner: Any,
+    length: int = 40,
+    most: int = 5,
+    sampling: SamplingParams | None = None,
+    **fields: Any,
+) -> Sequence:
+    """A prompt whose answer does not end by itself within `most` tokens."""
+    for seed in range(100):
+        prompt = [1 + (seed + i * i) % 40 for i in range(length)]
+        if runner.eog not in runner.answer(prompt, most):
+            return Sequence("r", 0, prompt, sampling or SamplingParams(), most, **fields)
+    raise AssertionError("all end")
+
+
+def run(engine: Engine) -> None:
+    while engine.has_work:
+        engine.step()
+
+
+def said(sequence: Sequence) -> list[int]:
+    return sequence.token_ids[sequence.prompt_length :]
+
+
+def test_the_next_batch_is_launched_before_one_is_collected(runner: Any, log: Log) -> None:
+    """And none behind the last, whose place is known."""
+    engine = Engine(runner)
+    sequence = ask(runner)
+    engine.add(sequence)
+    assert len(engine.step()) == 1
+    assert (sequence.num_generated, sequence.num_awaited, sequence.num_in_flight) == (1, 1, 1)
+    run(engine)
+    assert log.text == "+40 +1 - +1 - +1 - +1 - -"
+    assert said(sequence) == runner.answer(sequence.token_ids[:40], 5)
+    assert engine.gauges().steps_total == 5
+
+
+def test_a_full_context_is_known_ahead_too(number_runner: MakeRunner) -> None:
+    runner = number_runner(page_size=16, num_pages=4, context=64, ahead=True)
+    log, engine = Log(runner), Engine(runner)
+    sequence = ask(runner, length=61, most=3)
+    sequence.max_tokens = None
+    engine.add(sequence)
+    run(engine)
+    assert len(sequence.token_ids) == 64
+    assert log.text == "+61 +1 - +1 - -"
+
+
+def test_an_end_that_came_by_itself_costs_a_token_that_nobody_sees(runner: Any, log: Log) -> None:
+    engine = Engine(runner)
+    sequence = ask(runner, most=8)
+    runner.eog = runner.answer(sequence.token_ids, 8)[2]
+    length = runner.answer(sequence.token_ids, 8).index(runner.eog) + 1
+    engine.add(sequence)
+    while sequence.finish_reason is None:
+        engine.step()
+    assert engine.has_work, "the token too many is on its way"
+    assert engine.gauges().running == 0
+    assert sequence.slot >= 0, "and still written to pages that are nobody else's"
+    assert engine.step() == []
+    assert not engine.has_work
+    assert log.entries.count("+1") == length
+    assert len(said(sequence)) == engine.gauges().completion_tokens_total == length
+    assert engine.gauges().kv_used == 0
+    kept = engine.scheduler.kv.match(np.asarray([*sequence.token_ids, 7, 7], np.int32))
+    assert kept.length == len(sequence.token_ids) - 1
+
+
+def test_who_is_cancelled_in_flight_makes_room_when_it_has_landed(
+    number_runner: MakeRunner,
+) -> None:
+    runner = number_runner(page_size=16, num_pages=64, context=512, slots=1, ahead=True)
+    engine = Engine(runner)
+    first, second = ask(runner, most=20), ask(runner, length=60, most=4)
+    engine.add(first)
+    engine.add(second)
+    engine.step()
+    engine.finish(first, FinishReason.CANCELLED)
+    assert engine.admit() == []
+    engine.step()
+    assert engine.admit() == [second]
+    run(engine)
+    assert said(first) == runner.answer(first.token_ids[:40], 1)
+    assert said(second) == runner.answer(second.token_ids[:60], 4)
+
+
+def test_who_leaves_still_takes_room(number_runner: MakeRunner) -> None:
+    runner = number_runner(page_size=16, num_pages=4, context=64, slots=2, ahead=True)
+    engine = Engine(runner)
+    first, second = ask(runner, length=50, most=9), ask(runner, length=55, most=4)
+    second.token_ids[0] = 49
+    engine.add(first)
+    engine.step()
+    engine.add(second)
+    engine.finish(first, FinishReason.CANCELLED)
+    assert engine.admit() == []
+    engine.step()
+    assert engine.admit() == [second]
+    run(engine)
+    expected = runner.answer(second.token_ids[:55], 4)
+    assert said(second) == expected
+
+
+def test_what_was_read_of_a_cancelled_prompt_is_kept(runner: Any, log: Log) -> None:
+    engine = Engine(runner)
+    sequence = ask(runner, length=150)
+    engine.add(sequence)
+    engine.step()
+    assert log.text == "+64 +64 -"
+    engine.finish(sequence, FinishReason.CANCELLED)
+    run(engine)
+    again = ask(runner, length=150)
+    engine.add(again)
+    run(engine)
+    assert again.cached_tokens == 128
+    assert said(again) == runner.answer(again.token_ids[:150], 5)
+
+
+def test_nobody_is_preempted_in_flight(number_runner: MakeRunner) -> None:
+    runner = number_runner(page_size=16, num_pages=64, context=512, slots=1, ahead=True)
+    engine = Engine(runner)
+    job, question = ask(runner, most=30, priority=Priority.BATCH), ask(runner, length=50, most=3)
+    engine.add(job)
+    engine.step()
+    engine.add(question)
+    assert engine.admit() == []
+    assert engine.gauges().preemptions_total == 0
+    engine.step()
+    assert job.num_in_flight == 0, "nothing is launched ahead while somebody waits for that"
+    assert engine.admit() == [question]
+    assert engine.gauges().preemptions_total == 1
+    run(engine)
+    assert said(question) == runner.answer(question.token_ids[:50], 3)
+    assert said(job) == runner.answer(job.token_ids[:40], 30)
+
+
+PENALISED = SamplingParams(repeat_penalty=1.1)
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_words_are_put_into_a_mouth_that_pauses(number_runner: MakeRunner, ahead: bool) -> None:
+    runner = number_runner(page_size=16, num_pages=64, context=512, ahead=ahead)
+    engine = Engine(runner)
+    told, other = ask(runner, most=30), ask(runner, length=33, most=30)
+    prompt, dictated = list(told.token_ids), [5, 6, 7, 8]
+    told.pauses_at = 9
+    runner.eog = -1
+    engine.add(told)
+    engine.add(other)
+    while told.num_generated < 9:
+        engine.step()
+    assert told.num_awaited == 0
+    assert (other.num_in_flight > 0) is ahead, "nobody else waits"
+    assert engine.dictate(told, dictated) == dictated
+    told.pauses_at = None
+    run(engine)
+    before = runner.answer(prompt, 9)
+    assert said(told) == [*before, *dictated, *runner.answer([*prompt, *before, *dictated], 17)]
+    assert said(other) == runner.answer(other.token_ids[:33], 30)
+    assert engine.gauges().kv_used == 0
+
+
+@pytest.mark.parametrize(("pause", "most", "fit"), [(9, 14, 4), (9, 13, 3), (9, 11, 1), (9, 10, 0)])
+def test_only_what_fits_is_dictated(runner: Any, pause: int, most: int, fit: int) -> None:
+    engine = Engine(runner)
+    sequence = ask(runner, most=most)
+    sequence.pauses_at = pause
+    runner.eog = -1
+    engine.add(sequence)
+    while sequence.num_generated < pause:
+        engine.step()
+    assert engine.dictate(sequence, [5, 6, 7, 8]) == [5, 6, 7, 8][:fit]
+    run(engine)
+    assert len(said(sequence)) == most
+    assert sequence.finish_reason is FinishReason.LENGTH
+
+
+def test_nothing_is_dictated_in_flight(runner: Any) -> None:
+    engine = Engine(runner)
+    sequence = ask(runner)
+    engine.add(sequence)
+    engine.step()
+    with pytest.raises(ValueError, match="in flight"):
+        engine.dictate(sequence, [1])
+
+
+def test_who_must_know_each_token_has_it_land_first(runner: Any, log: Log) -> None:
+    """But its prompt is read like any other."""
+    engine = Engine(runner)
+    engine.add(ask(runner, length=150, most=4, sampling=PENALISED))
+    run(engine)
+    assert log.text == "+64 +64 - +22 - - +1 - +1 - +1 -"
+
+
+def test_who_is_beside_one_that_must_know_keeps_its_pace(runner: Any, log: Log) -> None:
+    engine = Engine(runner)
+    engine.add(ask(runner, length=20, most=4, sampling=PENALISED))
+    engine.add(ask(runner, length=20, most=6))
+    run(engine)
+    assert log.text == "+40 - +2 - +2 - +2 +1 - +1 - -", "together until the first one ends"
+
+
+def test_nothing_is_launched_behind_a_step_that_takes_long(runner: Any, log: Log) -> None:
+    """What comes meanwhile would wait for both."""
+    engine = Engine(runner)
+    engine.scheduler._chunks.observe(64, 640.0)  # pyright: ignore[reportPrivateUsage]
+    engine.add(ask(runner))
+    run(engine)
+    assert log.text == "+32 - +8 - +1 - +1 - +1 - +1 -"
+
+
+def test_what_is_in_flight_can_be_drained(runner: Any) -> None:
+    engine = Engine(runner)
+    sequence = ask(runner)
+    engine.add(sequence)
+    assert engine.drain() == []
+    engine.step()
+    (output,) = engine.drain()
+    assert output.token_ids == said(sequence)[1:2]
+    assert sequence.num_in_flight == 0
+    run(engine)
+    assert said(sequence) == runner.answer(sequence.token_ids[:40], 5)
+
+
+def test_time_passes_from_one_collected_batch_to_the_next(
+    runner: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not from the launch, since when it waited for the batch before."""
+    engine = Engine(runner)
+    now, seconds = 0.0, list[float]()
+    launch, collect, update = runner.launch, runner.collect, engine.scheduler.update
+
+    def slow_launch(batch: Batch) -> None:
+        nonlocal now
+        now += 0.001
+        launch(batch)
+
+    def slow_collect() -> list[Sampled]:
+        nonlocal now
+        now += 0.01
+        return collect()
+
+    def noted(batch: Batch, sampled: list[Sampled], taken: float) -> Any:
+        seconds.append(taken)
+        return update(batch, sampled, taken)
+
+    runner.launch, runner.collect = slow_launch, slow_collect
+    monkeypatch.setattr("ingle.backends.engine.engine.time.monotonic", lambda: now)
+    monkeypatch.setattr(engine.scheduler, "update", noted)
+    engine.add(ask(runner, most=4))
+    run(engine)
+    assert seconds == pytest.approx([0.012, 0.011, 0.011, 0.01])
+
+
+@pytest.mark.parametrize("cut", [1, 2, 7])
+def test_a_worker_stops_at_the_same_text(number_runner: MakeRunner, cut: int) -> None:
+    """The text layer finds a stop string when the token behind it is computed already."""
+    answers: list[tuple[str, int]] = []
+    for ahead in (False, True):
+        runner = number_runner(page_size=16, num_pages=64, context=512, ahead=ahead)
+        runner.eog = -1
+        text = bytes(runner.answer(list(b"What?"), 40)).decode()
+        tokenizer = ByteTokenizer()
+        prompts = PromptBuilder(tokenizer, None, context=512)
+        inbox: Inbox = queue.SimpleQueue()
+        sent: queue.SimpleQueue[FromWorker] = queue.SimpleQueue()
+        engine = Engine(runner)
+        loop = WorkerLoop(engine, tokenizer, prompts, AnswerForms(tokenizer, None), sent.put, inbox)
+        thread = threading.Thread(target=loop.run)
+        thread.start()
+        for name in "ab":
+            request = GenerateRequest(
+                id=name, prompt=list(b"What?"), max_tokens=30, stop=[text[10 : 10 + cut]]
+            )
+            inbox.put(Generate(request))
+        said, ended = "", dict[str, Finished]()
+        while len(ended) < 2:
+            message = sent.get(timeout=10)
+            for event in message.events if isinstance(message, Outputs) else ():
+                if isinstance(event, Delta) and event.id == "a":
+                    said += event.text
+                if isinstance(event, Finished):
+                    ended[event.id] = event
+        inbox.put(Drain())
+        thread.join(10)
+        assert not thread.is_alive()
+        assert text.startswith(said)
+        assert ended["a"].completion_tokens == ended["b"].completion_tokens
+        assert engine.gauges().kv_used == 0
+        answers.append((said, ended["a"].completion_tokens))
+    assert answers[0] == answers[1]

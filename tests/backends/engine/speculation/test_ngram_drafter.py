@@ -1,0 +1,141 @@
+"""Guesses by looking up what came before."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingle.backends.base.backend import SamplingParams
+from ingle.backends.engine.sequence import Sequence
+from ingle.backends.engine.speculation.ngram_drafter import NgramDrafter
+
+
+def sequence_of(tokens: list[int]) -> Sequence:
+    return Sequence("r", 0, list(tokens), SamplingParams())
+
+
+def guesses(tokens: list[int], most: int = 8) -> list[int]:
+    return NgramDrafter(256).propose(sequence_of(tokens), most).tokens
+
+
+def test_the_text_goes_on_as_it_did_before() -> None:
+    assert guesses([1, 2, 3, 4, 5, 6, 7, 1, 2, 3], 3) == [4, 5, 6]
+    assert guesses([1, 2, 3, 4, 5]) == []
+    assert guesses([]) == guesses([1]) == guesses([1, 1]) == []
+
+
+def test_the_longest_match_counts_and_of_equals_the_latest() -> None:
+    longest = [9, 1, 2, 3, 50, 8, 7, 2, 3, 60, 9, 1, 2, 3]
+    assert guesses(longest, 1) == [50]
+    latest = [1, 2, 50, 8, 1, 2, 60, 7, 1, 2]
+    assert guesses(latest, 1) == [60]
+
+
+def test_a_loop_is_followed_beyond_its_end() -> None:
+    assert guesses([1, 2, 3] * 4, 7) == [1, 2, 3, 1, 2, 3, 1]
+    assert guesses([5] * 6, 4) == [5, 5, 5, 5]
+
+
+def test_a_long_match_goes_on_where_a_short_one_would_lead_elsewhere() -> None:
+    """A phrase within the copied text that also stands behind it is no reason to leave."""
+    text = [*range(100, 120), 1, 2, 3, 4, 77, 78]
+    detour = [1, 2, 3, 4, 66]
+    drafter = NgramDrafter(256)
+    sequence = sequence_of([*text, *detour, *text[:6]])
+    draft = drafter.propose(sequence, 1)
+    for token in text[6:24]:
+        sequence.token_ids.append(token)
+        draft = drafter.propose(sequence, 1)
+    assert draft.tokens == [77]
+
+
+def test_chances_fall_along_a_draft_and_grow_with_what_was_right() -> None:
+    drafter = NgramDrafter(512)
+    story = list(range(1000, 1200))
+    sequence = sequence_of([*story, 1000, 1001])
+    first = later = drafter.propose(sequence, 16)
+    assert first.chances == sorted(first.chances, reverse=True)
+    for token in story[2:60]:
+        sequence.token_ids.append(token)
+        later = drafter.propose(sequence, 16)
+    assert later.tokens == story[60:76]
+    assert later.chances[0] > 0.9 > first.chances[0]
+    assert later.chances[-1] > 0.3
+
+
+def test_guesses_that_keep_failing_lose_their_chances() -> None:
+    drafter = NgramDrafter(1024)
+    sequence = sequence_of([1, 2])
+    chances: list[float] = []
+    for number in range(60):
+        sequence.token_ids += [1000 + number, 1, 2]
+        draft = drafter.propose(sequence, 4)
+        chances += draft.chances[:1]
+    assert chances[-1] < chances[0] / 2
+
+
+def test_a_new_sequence_is_warned_by_others_but_not_carried_away() -> None:
+    def first_chance(drafter: NgramDrafter) -> float:
+        return drafter.propose(sequence_of([1, 2, 3, 4, 5, 6, 7, 1, 2, 3]), 1).chances[0]
+
+    def read(drafter: NgramDrafter, *, repeats: bool) -> None:
+        phrase = [*range(100, 110)]
+        sequence = sequence_of(phrase)
+        for number in range(60):
+            for token in [*phrase[:3], phrase[3] if repeats else 1000 + number]:
+                drafter.propose(sequence, 1)
+                sequence.token_ids.append(token)
+        drafter.forget(sequence)
+
+    usual = first_chance(NgramDrafter(1024))
+    good, bad = NgramDrafter(1024), NgramDrafter(1024)
+    read(good, repeats=True)
+    read(bad, repeats=False)
+    assert first_chance(bad) < usual * 0.7
+    assert first_chance(good) <= usual
+
+
+TOKENS = st.lists(st.integers(0, 3), max_size=120)
+
+
+@given(prompt=TOKENS, answer=TOKENS, most=st.integers(0, 20), skip=st.integers(1, 5))
+def test_every_guess_is_a_copy(prompt: list[int], answer: list[int], most: int, skip: int) -> None:
+    """The guesses stand somewhere behind the same last two tokens, however they were asked for."""
+    drafter = NgramDrafter(64)
+    sequence = sequence_of(prompt)
+    for number, token in enumerate(answer):
+        sequence.token_ids.append(token)
+        if number % skip:
+            continue
+        draft = drafter.propose(sequence, most)
+        assert len(draft.tokens) == len(draft.chances) <= most
+        assert all(0 < chance < 1 for chance in draft.chances)
+        if draft.tokens:
+            known = sequence.token_ids
+            assert any(
+                known[end - 2 : end] == known[-2:]
+                and (known + draft.tokens)[end : end + len(draft.tokens)] == draft.tokens
+                for end in range(2, len(known))
+            )
+
+
+@given(prompt=TOKENS, answer=TOKENS)
+def test_a_prompt_read_at_once_is_a_prompt_read_token_by_token(
+    prompt: list[int], answer: list[int]
+) -> None:
+    """The index of whole prompts finds what the one that grows does, but for the rates."""
+    tokens = [*prompt, *answer]
+    whole = NgramDrafter(1024).propose(sequence_of(tokens), 4)
+    drafter, growing = NgramDrafter(1024), sequence_of(tokens[:1])
+    draft = drafter.propose(growing, 4)
+    for token in tokens[1:]:
+        growing.token_ids.append(token)
+        draft = drafter.propose(growing, 4)
+    assert bool(whole.tokens) <= bool(draft.tokens)
+
+
+def test_a_long_prompt_is_indexed_quickly_enough_to_be_found() -> None:
+    prompt = [number * 7919 % 50_000 for number in range(30_000)]
+    drafter = NgramDrafter(32_768)
+    draft = drafter.propose(sequence_of([*prompt, *prompt[20_000:20_010]]), 5)
+    assert draft.tokens == prompt[20_010:20_015]

@@ -1,0 +1,65 @@
+"""Tests of how fast prompts and answers are said to go."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingle.backends.base.backend import EngineKind, LoadSpec, SamplingParams
+from ingle.backends.engine.batch import Batch
+from ingle.backends.engine.engine import Engine
+from ingle.backends.engine.sequence import Sequence
+from ingle.backends.engine.throughput_meter import Rate, Rates
+from ingle.backends.testing.scripted_model_runner import ScriptedModelRunner
+
+
+def prompt_of(length: int) -> Sequence:
+    return Sequence("r", 0, list(range(length)), SamplingParams())
+
+
+def test_what_was_measured_of_late_counts_most() -> None:
+    rate = Rate(memory=1.0)
+    assert rate.per_second == 0.0
+    for _ in range(100):
+        rate.observe(100, 1.0)
+    assert rate.per_second == pytest.approx(100)
+    for _ in range(20):
+        rate.observe(10, 1.0)
+    assert rate.per_second == pytest.approx(10, rel=0.01)
+
+
+def test_prompts_and_answers_are_told_apart() -> None:
+    rates = Rates()
+    reading = Batch()
+    reading.add(prompt_of(64), 64)
+    rates.observe(reading, 64, 1, 0.5)
+    assert (rates.prompt.per_second, rates.answer.per_second) == (128.0, 0.0)
+    writing = Batch()
+    writing.add(prompt_of(1), 1, (1, 2, 3))
+    rates.observe(writing, 0, 3, 0.1)
+    assert rates.answer.per_second == pytest.approx(30.0)
+    both = Batch()
+    both.add(prompt_of(1), 1)
+    both.add(prompt_of(1), 1)
+    rates.observe(both, 0, 2, 9.0)  # two answers at once say nothing about one alone
+    mixed = Batch()
+    mixed.add(prompt_of(40), 40)
+    mixed.add(prompt_of(1), 1)
+    rates.observe(mixed, 40, 1, 9.0)
+    short = Batch()
+    short.add(prompt_of(4), 4)
+    rates.observe(short, 4, 1, 9.0)
+    assert rates.prompt.per_second == 128.0
+    assert rates.answer.per_second == pytest.approx(30.0)
+
+
+def test_gauges_tell_the_rates() -> None:
+    script = '{"reply": "an answer", "step_seconds": 0.001}'
+    spec = LoadSpec(engine=EngineKind.SCRIPTED, path="", context=256, script=script)
+    engine = Engine(ScriptedModelRunner(spec))
+    assert (engine.gauges().prompt_rate, engine.gauges().decode_rate) == (0.0, 0.0)
+    engine.add(Sequence("r", 0, list(range(100)), SamplingParams(), 8))
+    while engine.has_work:
+        engine.step()
+    gauges = engine.gauges()
+    assert 0 < gauges.decode_rate < 1000
+    assert gauges.prompt_rate > gauges.decode_rate

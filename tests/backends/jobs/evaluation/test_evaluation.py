@@ -1,0 +1,163 @@
+"""Two models on the same prompts: what is measured is what differs, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ingle.backends.base.conversation import ChatMessage
+from ingle.backends.base.errors import LoadFailed
+from ingle.backends.jobs.evaluation.evaluation import evaluate
+from ingle.backends.jobs.evaluation.evaluator import run_evaluation
+from ingle.backends.jobs.evaluation.messages import (
+    EvaluationProgress,
+    EvaluationSpec,
+    Parting,
+    PromptResult,
+)
+from ingle.backends.jobs.evaluation.verdict import judge
+from ingle.backends.jobs.quantization.messages import QuantizeSpec
+from ingle.backends.jobs.quantization.quantization import quantize
+from ingle.backends.jobs.quantization.quantization_target import Target
+from ingle.backends.jobs.verification.logit_comparison import Statistics
+
+WriteSmallLlama = Callable[..., Path]
+PROMPTS = [[ChatMessage("user", text)] for text in ("the thin hen", "in the inn", "he then hid it")]
+
+
+def spec_for(path: Path, fuller: Path, tokens: int = 12) -> EvaluationSpec:
+    return EvaluationSpec(path=str(path), fuller_path=str(fuller), prompts=PROMPTS, tokens=tokens)
+
+
+@pytest.fixture
+def full(tmp_path: Path, write_small_llama: WriteSmallLlama) -> Path:
+    return write_small_llama(tmp_path / "full.gguf")
+
+
+def quantized(full: Path, target: Target) -> Path:
+    output = full.with_name(f"{target}.gguf")
+    spec = QuantizeSpec(source=str(full), output=str(output), target=target)
+    quantize(spec, lambda _: None)
+    return output
+
+
+def test_a_model_and_itself(full: Path, tmp_path: Path) -> None:
+    twin = tmp_path / "twin.gguf"
+    twin.write_bytes(full.read_bytes())
+    report = evaluate(spec_for(twin, full), lambda _: None)
+    assert report.partings == 0
+    assert report.kl.high == pytest.approx(0, abs=1e-6)
+    assert report.agreement.low == 1
+    # Answers are written token by token, and read in chunks.
+    assert report.perplexity == pytest.approx(report.fuller_perplexity, rel=1e-4)
+    assert report.verdict.startswith("the same")
+    assert 0 < report.self_agreement <= 1
+
+
+def test_fewer_bits_differ_more(full: Path) -> None:
+    fine = evaluate(spec_for(quantized(full, Target.Q8_0), full), lambda _: None)
+    coarse = evaluate(spec_for(quantized(full, Target.Q4_0), full), lambda _: None)
+    assert 0 < fine.kl.mean < coarse.kl.mean / 5
+    assert fine.agreement.mean >= coarse.agreement.mean
+    assert coarse.partings > 0
+    for result in coarse.results:
+        if (parting := result.parting) is not None:
+            assert result.answer.startswith(parting.common_text)
+            assert result.answer.startswith(parting.common_text + parting.fuller_text)
+            assert parting.likely <= parting.likeliest
+            first = result.statistics.first_divergence
+            assert first is not None
+            assert parting.shared == first.position
+
+
+def test_an_answer_of_the_fuller_model_alone_is_what_llama_cpp_writes(full: Path) -> None:
+    """The longer answer begins with the shorter one: positions are read as they were written."""
+    twin = quantized(full, Target.Q8_0)
+    short = evaluate(spec_for(twin, full, tokens=4), lambda _: None)
+    long = evaluate(spec_for(twin, full, tokens=20), lambda _: None)
+    for one, other in zip(short.results, long.results, strict=True):
+        assert other.answer.startswith(one.answer)
+        assert one.statistics.tokens <= 4
+
+
+def test_in_a_process_of_its_own(full: Path) -> None:
+    heard: list[EvaluationProgress] = []
+    report = run_evaluation(spec_for(quantized(full, Target.Q8_0), full), heard.append)
+    assert [step.loading for step in heard if step.loading] == ["full.gguf", "Q8_0.gguf"]
+    assert [step.done for step in heard if step.total] == [0, 1, 2]
+    assert len(report.results) == 3
+
+
+def test_another_vocabulary_is_refused(full: Path, smollm2_path: Path) -> None:
+    with pytest.raises(LoadFailed, match="vocabularies have"):
+        evaluate(spec_for(full, smollm2_path), lambda _: None)
+
+
+def test_weights_that_are_no_numbers(tmp_path: Path, write_small_llama: WriteSmallLlama) -> None:
+    def spoil(name: str, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        return values * np.nan if name == "output_norm.weight" else values
+
+    full = write_small_llama(tmp_path / "full.gguf")
+    broken = write_small_llama(tmp_path / "broken.gguf", change=spoil)
+    with pytest.raises(Exception, match="no numbers"):
+        evaluate(spec_for(broken, full), lambda _: None)
+
+
+def result(kl: float, tokens: int = 64, parting: Parting | None = None) -> PromptResult:
+    statistics = Statistics(
+        tokens=tokens,
+        mean_kl=kl,
+        p99_kl=kl,
+        max_kl=kl,
+        top1_agreement=0.9,
+        perplexity=2.0,
+        reference_perplexity=1.5,
+        perplexity_difference=0.33,
+        worst_gap=0.1,
+        first_divergence=None,
+    )
+    return PromptResult(prompt="p", answer="a", statistics=statistics, parting=parting)
+
+
+def parting(likely: float, likeliest: float) -> Parting:
+    return Parting(
+        shared=1, likely=likely, likeliest=likeliest, common_text="", text="", fuller_text=""
+    )
+
+
+def test_a_verdict_knows_how_few_prompts_there_were() -> None:
+    few = judge([result(0.001), result(0.2)], [0.5], 1, 1)
+    many = judge([result(0.02) for _ in range(50)], [0.5], 1, 1)
+    assert few.kl.low < few.kl.mean < few.kl.high
+    assert few.verdict.startswith("another model")  # so it may be, as far as two prompts tell
+    assert many.verdict.startswith("nearly the same")
+
+
+def test_long_answers_weigh_more() -> None:
+    report = judge([result(0.1, tokens=90), result(0.0, tokens=10)], [0.5], 1, 1)
+    assert report.kl.mean == pytest.approx(0.09)
+
+
+def test_sampling_noise_is_no_surprise() -> None:
+    flat, sharp = parting(0.03, 0.04), parting(0.05, 0.9)
+    report = judge([result(0.1, parting=flat), result(0.1, parting=sharp)], [0.5], 1, 1)
+    assert (report.partings, report.surprising_partings) == (2, 1)
+
+
+def test_a_prompt_that_no_model_can_see_at_once(full: Path) -> None:
+    prompts = [*PROMPTS, [ChatMessage("user", "the thin hen " * 400)]]
+    spec = EvaluationSpec(path=str(full), fuller_path=str(full), prompts=prompts)
+    with pytest.raises(LoadFailed, match=r"Prompt 4 of 4 has \d+ tokens"):
+        evaluate(spec, lambda _: None)
+
+
+def test_models_that_write_nothing_have_no_answers_to_compare(
+    make_bert: Callable[..., Path],
+) -> None:
+    path = make_bert()
+    with pytest.raises(LoadFailed, match="writes no text"):
+        evaluate(spec_for(path, path), lambda _: None)

@@ -1,0 +1,155 @@
+"""Folders of safetensors of every family become GGUF files that mean the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ingle.backends.jobs.quantization.messages import QuantizeProgress, QuantizeSpec
+from ingle.backends.jobs.quantization.quantization import QuantizeFailed, quantize
+from ingle.backends.jobs.quantization.quantization_target import Target
+from ingle.models.config.gguf_config import config_from_gguf
+from ingle.models.errors import UnsupportedModel
+from ingle.models.gguf.gguf_header import read_header
+from ingle.models.safetensors.model_folder import read_folder
+from ingle.models.weights.gguf_tensor_names import GGUFConventions
+from ingle.models.weights.gguf_weights import GGUFWeights
+from ingle.models.weights.hf_tensor_names import HFConventions
+from ingle.models.weights.safetensors_weights import SafetensorsWeights
+
+MakeFolder = Callable[..., Path]
+LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 128,
+}
+LONGROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "short_factor": [1.0 + 0.05 * i for i in range(8)],
+    "long_factor": [1.0 + 0.5 * i for i in range(8)],
+    "factor": 4.0,
+}
+GEMMA = {"head_dim": 32, "query_pre_attn_scalar": 32, "num_hidden_layers": 7}
+FAMILIES: list[tuple[str, dict[str, Any]]] = [
+    ("llama", {}),
+    ("llama", {"tie_word_embeddings": True, "rope_parameters": LLAMA3}),
+    ("llama", {"rope_parameters": {"rope_type": "linear", "factor": 4.0, "rope_theta": 1e4}}),
+    ("mistral", {"sliding_window": 64}),
+    ("qwen2", {}),
+    ("qwen3", {"head_dim": 32}),
+    ("gemma2", {**GEMMA, "sliding_window": 64}),
+    ("gemma3_text", {**GEMMA, "sliding_window": 64, "rope_local_base_freq": 10000.0}),
+    ("granite", {"embedding_multiplier": 12.0, "logits_scaling": 8.0, "residual_multiplier": 0.2}),
+    ("smollm3", {}),
+    ("olmo2", {}),
+    ("phi3", {}),
+    ("phi3", {"original_max_position_embeddings": 128, "rope_parameters": LONGROPE}),
+]
+
+
+def run(folder: Path, target: Target = Target.F16) -> Path:
+    output = folder.with_suffix(".gguf")
+    spec = QuantizeSpec(source=str(folder), output=str(output), target=target, overwrite=True)
+    quantize(spec, lambda _: None)
+    return output
+
+
+@pytest.mark.parametrize(("kind", "settings"), FAMILIES)
+def test_a_family(kind: str, settings: dict[str, Any], make_folder: MakeFolder) -> None:
+    folder = make_folder(kind, **settings)
+    file = GGUFWeights(run(folder))
+    config = config_from_gguf(file.header)
+    read = GGUFConventions(file, config)
+    kept = HFConventions(SafetensorsWeights(folder), read_folder(folder).config)
+    assert set(read.names) == set(kept.names)
+    for name in kept.names:
+        ours, theirs = read.get(name), kept.get(name)
+        assert isinstance(ours, torch.Tensor)
+        assert isinstance(theirs, torch.Tensor)
+        torch.testing.assert_close(ours.float(), theirs.float(), rtol=2**-11, atol=2**-24)
+
+
+def test_a_vocabulary_of_letters_and_its_words(make_folder: MakeFolder) -> None:
+    folder = make_folder("llama", pattern=None)
+    (folder / "chat_template.jinja").write_text("{{ messages }}")
+    header = read_header(run(folder))
+    assert header.text("tokenizer.ggml.model") == "llama"
+    assert header.metadata["tokenizer.ggml.add_space_prefix"] is True
+    assert header.metadata["tokenizer.ggml.unknown_token_id"] == 3
+    assert header.chat_template == "{{ messages }}"
+    assert header.metadata["tokenizer.ggml.bos_token_id"] == 1
+    assert header.metadata["tokenizer.ggml.eos_token_id"] == 2
+
+
+@pytest.mark.parametrize(
+    ("pattern", "way"),
+    [
+        (
+            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+            r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+            "llama-bpe",
+        ),
+        (r"\p{N}{1,3}(?=(?:\p{N}{3})*(?:\P{N}|$))| ?\p{L}+|[^\p{L}\p{N}]", None),
+    ],
+)
+def test_how_texts_are_cut_is_found(pattern: str, way: str | None, make_folder: MakeFolder) -> None:
+    folder = make_folder("llama", pattern=pattern)
+    if way is None:
+        with pytest.raises(UnsupportedModel, match="into other tokens"):
+            run(folder)
+    else:
+        assert read_header(run(folder)).text("tokenizer.ggml.pre") == way
+
+
+def test_a_file_inside_the_folder_is_taken_up(make_folder: MakeFolder) -> None:
+    folder = make_folder("llama")
+    output = folder / "model-Q8_0.gguf"
+    spec = QuantizeSpec(source=str(folder), output=str(output), target=Target.Q8_0)
+
+    class Stopped(Exception):
+        pass
+
+    def stop(progress: QuantizeProgress) -> None:
+        if progress.done:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        quantize(spec, stop)
+    heard: list[QuantizeProgress] = []
+    quantize(spec, heard.append)
+    assert any(progress.resumed for progress in heard)
+
+
+def test_another_kind_of_vocabulary_is_refused(make_folder: MakeFolder) -> None:
+    folder = make_folder("llama")
+    path = folder / "tokenizer.json"
+    fields = json.loads(path.read_text())
+    words = [["<unk>", 0.0], ["a", -1.0]]
+    fields["model"] = {"type": "Unigram", "unk_id": 0, "vocab": words}
+    fields["added_tokens"] = []
+    path.write_text(json.dumps(fields))
+    with pytest.raises(UnsupportedModel, match="'Unigram'"):
+        run(folder)
+
+
+def test_settings_that_no_file_can_say_are_refused(make_folder: MakeFolder) -> None:
+    folder = make_folder("smollm3", no_rope_layer_interval=2, no_rope_layers=[1, 0, 1, 0])
+    with pytest.raises(QuantizeFailed, match="cannot say all"):
+        run(folder)
+    assert {path.name for path in folder.parent.iterdir()} == {folder.name}
+
+
+def test_yarn_is_refused(make_folder: MakeFolder) -> None:
+    yarn = {"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}
+    yarn["original_max_position_embeddings"] = 128
+    with pytest.raises(UnsupportedModel, match="YaRN"):
+        run(make_folder("qwen2", rope_parameters=yarn))

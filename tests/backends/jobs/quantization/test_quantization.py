@@ -1,0 +1,254 @@
+"""Interruptions, bad sources, full disks: what is done is kept, and what is wrong is said."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from ingle.backends.base.errors import BackendError, WorkerDied
+from ingle.backends.jobs.quantization.messages import QuantizeProgress, QuantizeSpec
+from ingle.backends.jobs.quantization.quantization import QuantizeFailed, quantize
+from ingle.backends.jobs.quantization.quantization_target import Target
+from ingle.backends.jobs.quantization.quantizer import run_quantization
+from ingle.models.errors import InvalidModel, UnsupportedModel
+
+WriteSmallLlama = Callable[..., Path]
+
+
+def spec_for(source: Path, target: Target = Target.Q8_0, **more: bool) -> QuantizeSpec:
+    output = str(source.with_name("out.gguf"))
+    return QuantizeSpec(source=str(source), output=output, target=target, **more)
+
+
+@pytest.fixture
+def source(tmp_path: Path, write_small_llama: WriteSmallLlama) -> Path:
+    return write_small_llama(tmp_path / "small.gguf", layers=4)
+
+
+def left_over(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()} - {"small.gguf"}
+
+
+class Stopped(Exception):
+    pass
+
+
+def stop_at(count: int) -> Callable[[QuantizeProgress], None]:
+    seen: list[QuantizeProgress] = []
+
+    def hear(progress: QuantizeProgress) -> None:
+        seen.append(progress)
+        if len(seen) == count:
+            raise Stopped
+
+    return hear
+
+
+@pytest.mark.parametrize("at", [2, 5, 17, 30])
+def test_an_interruption_is_taken_up(source: Path, tmp_path: Path, at: int) -> None:
+    whole = tmp_path / "whole.gguf"
+    quantize(
+        QuantizeSpec(source=str(source), output=str(whole), target=Target.Q8_0), lambda _: None
+    )
+    with pytest.raises(Stopped):
+        quantize(spec_for(source), stop_at(at))
+    assert "out.gguf" not in left_over(tmp_path)
+    heard: list[QuantizeProgress] = []
+    report = quantize(spec_for(source), heard.append)
+    assert any(progress.resumed for progress in heard) == (at > 2)
+    assert Path(report.output).read_bytes() == whole.read_bytes()
+    assert left_over(tmp_path) == {"whole.gguf", "out.gguf"}
+
+
+def test_another_source_begins_anew(
+    source: Path, tmp_path: Path, write_small_llama: WriteSmallLlama
+) -> None:
+    with pytest.raises(Stopped):
+        quantize(spec_for(source), stop_at(9))
+    write_small_llama(source, layers=4, seed=2)
+    os.utime(source, (1, 1))
+    heard: list[QuantizeProgress] = []
+    quantize(spec_for(source), heard.append)
+    assert not any(progress.resumed for progress in heard)
+
+
+@pytest.mark.parametrize("damage", ["journal", "part"])
+def test_what_was_damaged_meanwhile_begins_anew(source: Path, tmp_path: Path, damage: str) -> None:
+    with pytest.raises(Stopped):
+        quantize(spec_for(source), stop_at(9))
+    if damage == "journal":
+        (tmp_path / "out.gguf.part.json").write_bytes(b"{\xff")
+    else:
+        (tmp_path / "out.gguf.part").unlink()
+    heard: list[QuantizeProgress] = []
+    quantize(spec_for(source), heard.append)
+    assert not any(progress.resumed for progress in heard)
+
+
+def test_a_killed_process_is_told_of_and_taken_up(smollm2_path: Path, tmp_path: Path) -> None:
+    spec = QuantizeSpec(
+        source=str(smollm2_path),
+        output=str(tmp_path / "out.gguf"),
+        target=Target.Q8_0,
+        requantize=True,
+    )
+
+    def kill(progress: QuantizeProgress) -> None:
+        if progress.done:
+            subprocess.run(["pkill", "-9", "-P", str(os.getpid()), "-f", "quantization.child"])
+
+    with pytest.raises(WorkerDied, match="quantises the model was killed by SIGKILL"):
+        run_quantization(spec, kill)
+    heard: list[QuantizeProgress] = []
+    report = run_quantization(spec, heard.append)
+    assert any(progress.resumed for progress in heard)
+    assert report.quantization == "Q8_0"
+    assert not {"torch", "llama_cpp"} & sys.modules.keys() or "pytest" in sys.modules
+
+
+def test_what_is_there_is_not_replaced_unasked(source: Path, tmp_path: Path) -> None:
+    quantize(spec_for(source), lambda _: None)
+    with pytest.raises(QuantizeFailed, match="is there already"):
+        quantize(spec_for(source), lambda _: None)
+    before = (tmp_path / "out.gguf").read_bytes()
+    quantize(spec_for(source, Target.Q4_0, overwrite=True), lambda _: None)
+    assert (tmp_path / "out.gguf").read_bytes() != before
+
+
+def test_a_coarse_source_has_to_be_wanted(source: Path) -> None:
+    quantize(spec_for(source, Target.Q4_0), lambda _: None)
+    coarse = source.with_name("coarse.gguf")
+    source.with_name("out.gguf").rename(coarse)
+    with pytest.raises(UnsupportedModel, match="is quantised to Q4_0 already"):
+        quantize(spec_for(coarse), lambda _: None)
+    assert quantize(spec_for(coarse, requantize=True), lambda _: None).quantization == "Q8_0"
+
+
+@pytest.mark.parametrize(
+    ("value", "target", "words"),
+    [
+        (np.nan, Target.Q8_0, "are not numbers"),
+        (np.inf, Target.Q4_K_M, "are not numbers"),
+        (1e6, Target.F16, "too large for float16"),
+    ],
+)
+def test_weights_that_cannot_be_kept(
+    value: float, target: Target, words: str, tmp_path: Path, write_small_llama: WriteSmallLlama
+) -> None:
+    def change(name: str, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        if name == "blk.1.ffn_up.weight":
+            values[0, 0] = value
+        return values
+
+    source = write_small_llama(tmp_path / "small.gguf", change=change)
+    with pytest.raises(QuantizeFailed, match=rf"blk\.1\.ffn_up\.weight.*{words}"):
+        quantize(spec_for(source, target), lambda _: None)
+    assert left_over(tmp_path) == set()
+
+
+def test_a_weight_that_would_be_kept_as_it_is_has_to_be_a_number(
+    tmp_path: Path, write_small_llama: WriteSmallLlama
+) -> None:
+    def change(name: str, values: NDArray[np.float32]) -> NDArray[np.float32]:
+        if name == "blk.1.ffn_norm.weight":
+            values[0] = np.nan
+        return values
+
+    source = write_small_llama(tmp_path / "small.gguf", change=change)
+    with pytest.raises(QuantizeFailed, match=r"blk\.1\.ffn_norm\.weight.*not numbers"):
+        quantize(spec_for(source), lambda _: None)
+
+
+def test_two_at_once_do_not_mix(source: Path, tmp_path: Path) -> None:
+    refused: list[str] = []
+
+    def begin_another(progress: QuantizeProgress) -> None:
+        if progress.done and not refused:
+            with pytest.raises(QuantizeFailed, match="Another process is writing") as caught:
+                quantize(spec_for(source, Target.Q4_0), lambda _: None)
+            refused.append(caught.value.code)
+
+    assert quantize(spec_for(source), begin_another).quantization == "Q8_0"
+    assert refused == ["busy"]
+    assert left_over(tmp_path) == {"out.gguf"}
+
+
+def test_a_source_that_changes_meanwhile(source: Path, tmp_path: Path) -> None:
+    def touch(progress: QuantizeProgress) -> None:
+        if progress.done:
+            os.utime(source, (1, 1))
+
+    with pytest.raises(QuantizeFailed, match="changed while it was read"):
+        quantize(spec_for(source), touch)
+    assert left_over(tmp_path) == set()
+
+
+def test_the_source_is_not_replaced_by_what_is_made_of_it(source: Path, tmp_path: Path) -> None:
+    before = source.read_bytes()
+    spec = QuantizeSpec(source=str(source), output=str(source), target=Target.Q8_0, overwrite=True)
+    with pytest.raises(QuantizeFailed, match="is the model itself"):
+        quantize(spec, lambda _: None)
+    assert source.read_bytes() == before
+    (tmp_path / "out.gguf").mkdir()
+    with pytest.raises(QuantizeFailed, match="is a folder"):
+        quantize(spec_for(source, overwrite=True), lambda _: None)
+
+
+def test_what_llama_cpp_cannot_compute_with_never_gets_its_name(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = b"an earlier file"
+    (tmp_path / "out.gguf").write_bytes(before)
+
+    def spoiled(values: object) -> NDArray[np.bool_]:
+        return np.array([False])
+
+    def spoil_at_the_end(progress: QuantizeProgress) -> None:
+        if progress.step == "loading what came out":
+            monkeypatch.setattr(np, "isfinite", spoiled)
+
+    with pytest.raises(QuantizeFailed, match="computes no numbers"):
+        quantize(spec_for(source, overwrite=True), spoil_at_the_end)
+    assert left_over(tmp_path) == {"out.gguf"}
+    assert (tmp_path / "out.gguf").read_bytes() == before
+
+
+def test_a_damaged_file(source: Path) -> None:
+    source.write_bytes(source.read_bytes()[:5000])
+    with pytest.raises(InvalidModel):
+        quantize(spec_for(source), lambda _: None)
+
+
+def test_a_full_disk_is_said_before_any_work(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nearly_full(_: Path) -> SimpleNamespace:
+        return SimpleNamespace(free=1000)
+
+    monkeypatch.setattr(shutil, "disk_usage", nearly_full)
+    with pytest.raises(QuantizeFailed, match="too little room") as caught:
+        quantize(spec_for(source), lambda _: None)
+    assert caught.value.code == "disk_full"
+    assert left_over(tmp_path) == set()
+
+
+def test_a_folder_that_cannot_be_written(source: Path) -> None:
+    spec = QuantizeSpec(source=str(source), output="/proc/out.gguf", target=Target.Q8_0)
+    with pytest.raises(BackendError, match="cannot be written"):
+        quantize(spec, lambda _: None)
+
+
+def test_nothing_is_left_in_the_folder_for_temporary_files(source: Path) -> None:
+    before = set(Path(tempfile.gettempdir()).glob("*vocabulary*"))
+    quantize(spec_for(source), lambda _: None)
+    assert set(Path(tempfile.gettempdir()).glob("*vocabulary*")) == before

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from ingle.backends.hardware.read_cpu import read_cpu
+from ingle.backends.selection.engine_facts import EngineFacts
+from ingle.backends.selection.own_engine import OwnEngine
+from ingle.models.fit.process_overhead import repacked_types
+
+
+def test_this_machine_tells_what_it_has(tmp_path: Path) -> None:
+    facts = EngineFacts.find(tmp_path / "machine.json")
+    assert facts.own == OwnEngine.find()
+    assert facts.repacked == repacked_types(read_cpu().instruction_sets)
+    assert bool(facts.gpu_name) or not facts.llama_offloads
+    # Without a GPU nobody asks how llama.cpp was built, which takes a process.
+    assert (tmp_path / "machine.json").exists() is bool(facts.gpu_name)
+
+
+def test_what_is_laid_out_anew_depends_on_the_processor() -> None:
+    assert repacked_types(["AVX"]) == frozenset()
+    assert repacked_types(["AVX2"]) == {"Q4_0", "Q4_K", "IQ4_NL", "MXFP4"}
+    assert "Q2_K" in repacked_types(["AVX2", "AVX-512"])
+    assert {"Q8_0", "Q6_K"} <= repacked_types(["NEON", "DOTPROD"])

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+
+from ingle.backends.base.backend import EngineChoice, EngineKind
+from ingle.backends.base.errors import LoadFailed
+from ingle.backends.selection.engine_choice import TENSOR_TYPES, choose_engine
+from ingle.backends.selection.load_spec_builder import describe, make_load_spec
+from ingle.backends.selection.own_engine import OwnEngine
+from ingle.kernels.formats.dequantize import BLOCK_TYPES
+from ingle.models.errors import UnsupportedModel
+from ingle.models.gguf.gguf_header import GGUFHeader, read_header
+from ingle.models.kv_type import KVType
+from ingle.models.model_task import Pooling
+from ingle.models.safetensors.model_folder import ModelFolder
+
+
+@pytest.fixture
+def header(tmp_path: Path) -> GGUFHeader:
+    """A model with heads of 80 elements that was trained for 4096 tokens."""
+    path = tmp_path / "model.gguf"
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(1)
+    writer.add_context_length(4096)
+    writer.add_embedding_length(160)
+    writer.add_feed_forward_length(320)
+    writer.add_head_count(2)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_vocab_size(8)
+    writer.add_tensor("token_embd.weight", np.zeros((8, 160), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return read_header(path)
+
+
+def test_the_context_is_cut_to_the_trained_one(header: GGUFHeader) -> None:
+    for asked, got in ((1000, 1000), (8192, 4096)):
+        assert make_load_spec(header, context=asked, slots=1).context == got
+
+
+def test_a_kv_type_that_the_heads_do_not_fit_is_refused(header: GGUFHeader) -> None:
+    make_load_spec(header, context=512, slots=1, kv_type=KVType.F16)
+    with pytest.raises(UnsupportedModel, match="heads of 80 elements"):
+        make_load_spec(header, context=512, slots=1, kv_type=KVType.Q4_0)
+
+
+def test_our_own_engine_has_pages_for_other_heads(header: GGUFHeader) -> None:
+    assert chosen(header, own=GPU, kv_type=KVType.Q4_0) is EngineKind.CUDA
+    settings: dict[str, Any] = {"context": 512, "slots": 1, "kv_type": KVType.Q4_0}
+    assert make_load_spec(header, engine=EngineKind.CUDA, **settings).kv_type is KVType.Q4_0
+    lengths = {"llama.attention.key_length": 20, "llama.attention.value_length": 20}
+    odd = replace(header, metadata={**header.metadata, **lengths, "llama.rope.dimension_count": 20})
+    assert chosen(odd, own=GPU, wanted="cuda") is EngineKind.CUDA
+    with pytest.raises(UnsupportedModel, match="heads of 20 elements"):
+        chosen(odd, own=GPU, wanted="cuda", kv_type=KVType.Q8_0)
+
+
+def test_settings_reach_the_specification(header: GGUFHeader) -> None:
+    spec = make_load_spec(
+        header,
+        context=512,
+        slots=3,
+        threads=2,
+        gpu_layers=7,
+        flash_attention="on",
+        mmap=False,
+        mlock=True,
+    )
+    assert (spec.slots, spec.threads, spec.gpu_layers) == (3, 2, 7)
+    assert (spec.flash_attention, spec.mmap, spec.mlock) == ("on", False, True)
+
+
+GPU = OwnEngine(has_torch=True, gpu_memory=2**30)
+
+
+def chosen(
+    model: GGUFHeader | ModelFolder, own: OwnEngine, wanted: EngineChoice = "auto", **settings: Any
+) -> EngineKind:
+    return choose_engine(model, wanted, own, **settings)
+
+
+def test_our_own_engine_runs_what_a_gpu_can_hold(header: GGUFHeader) -> None:
+    assert chosen(header, own=GPU) is EngineKind.CUDA
+    assert chosen(header, own=GPU, wanted="llama.cpp") is EngineKind.LLAMA_CPP
+    assert chosen(header, own=OwnEngine()) is EngineKind.LLAMA_CPP
+    assert chosen(header, own=OwnEngine(has_torch=True)) is EngineKind.LLAMA_CPP
+    assert chosen(header, own=OwnEngine(gpu_memory=2**30)) is EngineKind.LLAMA_CPP
+
+
+def test_quantised_weights_are_llama_cpps_unless_somebody_asks(header: GGUFHeader) -> None:
+    blocks = replace(header.tensors[0], type="Q4_K")
+    quantised = replace(header, tensors=(*header.tensors, blocks))
+    assert chosen(quantised, own=GPU) is EngineKind.LLAMA_CPP
+    assert chosen(quantised, own=GPU, wanted="cuda") is EngineKind.CUDA
+
+
+@pytest.mark.model
+def test_quantised_weights_are_ours_on_gpus_that_kernels_know(smollm2_path: Path) -> None:
+    header = read_header(smollm2_path)
+    ampere = OwnEngine(has_torch=True, gpu_memory=2**33, capability=(8, 6))
+    assert chosen(header, own=ampere) is EngineKind.CUDA
+    assert chosen(header, own=replace(ampere, capability=(7, 5))) is EngineKind.LLAMA_CPP
+    assert chosen(header, own=ampere, kv_type=KVType.F32) is EngineKind.LLAMA_CPP
+
+
+def test_layers_on_the_cpu_are_llama_cpps(header: GGUFHeader) -> None:
+    assert chosen(header, own=GPU, gpu_layers=0) is EngineKind.LLAMA_CPP
+    assert chosen(header, own=GPU, gpu_layers=1) is EngineKind.CUDA
+    assert chosen(header, own=GPU, wanted="cuda", gpu_layers=0) is EngineKind.CUDA
+    spec = make_load_spec(header, context=512, slots=1, engine=EngineKind.CUDA, gpu_layers=0)
+    assert (spec.engine, spec.device) == (EngineKind.CUDA, "cpu")
+
+
+def test_what_our_own_engine_does_not_know_is_llama_cpps(header: GGUFHeader) -> None:
+    odd = replace(header.tensors[0], type="IQ4_NL")
+    types = replace(header, tensors=(*header.tensors, odd))
+    family = replace(header, metadata={**header.metadata, "general.architecture": "mamba"})
+    for unknown, reason in ((types, "IQ4_NL"), (family, "mamba")):
+        assert chosen(unknown, own=GPU) is EngineKind.LLAMA_CPP
+        with pytest.raises(UnsupportedModel, match=reason):
+            chosen(unknown, own=GPU, wanted="cuda")
+    with pytest.raises(UnsupportedModel, match="only writes text"):
+        chosen(header, own=GPU, wanted="cuda", pooling=Pooling.MEAN)
+
+
+def test_an_engine_that_is_not_installed_says_how_to_install_it(header: GGUFHeader) -> None:
+    with pytest.raises(LoadFailed) as caught:
+        chosen(header, own=OwnEngine(gpu_memory=2**30), wanted="cuda")
+    assert caught.value.hint is not None
+    assert "ingle[cuda]" in caught.value.hint
+
+
+@pytest.mark.model
+def test_folders_are_for_our_own_engine(smollm2_folder: Path) -> None:
+    folder = describe(smollm2_folder)
+    assert isinstance(folder, ModelFolder)
+    nothing = OwnEngine(has_torch=True)
+    assert chosen(folder, own=nothing) is chosen(folder, own=GPU) is EngineKind.CUDA
+    with pytest.raises(UnsupportedModel, match="does not read"):
+        chosen(folder, own=GPU, wanted="llama.cpp")
+    assert chosen(folder, own=GPU, kv_type=KVType.Q8_0) is EngineKind.CUDA
+    with pytest.raises(LoadFailed, match="PyTorch"):
+        chosen(folder, own=OwnEngine())
+    spec = make_load_spec(folder, context=10**9, slots=1, engine=EngineKind.CUDA)
+    assert spec.context == folder.config.context
+
+
+def test_the_types_are_those_of_the_kernels() -> None:
+    assert frozenset(BLOCK_TYPES) == TENSOR_TYPES
+
+
+def test_pytorch_is_found_without_being_imported() -> None:
+    code = "import sys; from ingle.backends.selection.own_engine import OwnEngine; "
+    code += "own = OwnEngine.find(); print(own.has_torch, own.gpu_memory, 'torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
+    assert done.stdout.split() == ["True", str(OwnEngine.find().gpu_memory), "False"]

@@ -1,0 +1,238 @@
+"""Where models run, by what they take and what there is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ingle.backends.base.backend import EngineKind
+from ingle.backends.selection.model_costs import ModelCosts
+from ingle.backends.selection.model_placement import Room, Selection, Wanted, select
+from ingle.models.config.model_config import LayerConfig, ModelConfig
+from ingle.models.fit.memory_needs import MemoryNeeds
+from ingle.models.fit.model_shape import LayerShape, ModelShape
+
+GB = 10**9
+RTX = Room(host=64 * GB, gpu=0, gpu_name="RTX 4090", llama_offloads=True)
+LLAMA_8B = ModelConfig(
+    architecture="llama",
+    vocab_size=128_256,
+    hidden_size=4096,
+    intermediate_size=14336,
+    num_heads=32,
+    num_kv_heads=8,
+    head_size=128,
+    context=8192,
+    norm_epsilon=1e-5,
+    layers=(LayerConfig(),) * 32,
+    attention_scale=128**-0.5,
+)
+
+
+def costs_of(shape: ModelShape, config: ModelConfig | None = None) -> ModelCosts:
+    return ModelCosts(
+        shape=shape,
+        config=config,
+        stored=shape.weights,
+        parameters=8 * GB,
+        context=shape.context,
+    )
+
+
+def on_gpu(shape: ModelShape, gigabytes: float, **wanted: object) -> Selection:
+    """Of a card of that size a twentieth is the desktop's."""
+    room = replace(RTX, gpu=int(gigabytes * 0.95 * GB))
+    return select(costs_of(shape), room, replace(Wanted(), **wanted))  # pyright: ignore[reportArgumentType]
+
+
+# Layers on the GPU, blocks whose experts are not, and thousands of tokens of context.
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("llama-3-8b", {8: (32, 0, 8), 12: (32, 0, 8), 16: (32, 0, 8), 24: (32, 0, 8)}),
+        ("llama-3-70b", {8: (11, 0, 4), 12: (18, 0, 4), 16: (25, 0, 4), 24: (39, 0, 4)}),
+        ("qwen3-30b-a3b", {8: (48, 33, 4), 12: (48, 22, 4), 16: (48, 12, 4), 24: (48, 0, 16)}),
+        ("gemma-3-27b", {8: (20, 0, 4), 12: (33, 0, 4), 24: (62, 0, 4), 32: (62, 0, 8)}),
+        ("gpt-oss-20b", {8: (24, 12, 4), 12: (24, 3, 4), 16: (24, 0, 16), 32: (24, 0, 16)}),
+    ],
+)
+def test_large_models_on_cards_of_many_sizes(
+    name: str,
+    expected: dict[int, tuple[int, int, int]],
+    well_known_shapes: dict[str, ModelShape],
+) -> None:
+    shape = well_known_shapes[name]
+    for gigabytes, (layers, experts, context) in expected.items():
+        found = on_gpu(shape, gigabytes)
+        whole = len(shape.layers)
+        assert (whole if found.gpu_layers < 0 else found.gpu_layers - 1) == layers, gigabytes
+        assert (found.cpu_experts, found.context) == (experts, context * 1024), gigabytes
+        assert found.needs.fits_in(MemoryNeeds(RTX.host, int(gigabytes * 0.95 * GB)))
+
+
+def test_the_reason_names_the_numbers(well_known_shapes: dict[str, ModelShape]) -> None:
+    llama, qwen = well_known_shapes["llama-3-8b"], well_known_shapes["qwen3-30b-a3b"]
+    assert on_gpu(llama, 24).reason == (
+        "All 32 layers on the RTX 4090: 6.3 of 22.8 GB free, context 8,192."
+    )
+    assert on_gpu(well_known_shapes["llama-3-70b"], 24).reason == (
+        "39 of 80 layers on the RTX 4090: 22.3 of 22.8 GB free, the rest takes 23.1 GB of the "
+        "machine's memory, context 4,096."
+    )
+    assert on_gpu(qwen, 12).reason.startswith(
+        "All 48 layers on the RTX 4090 but for the experts of 22: 11.3 of 11.4 GB free, "
+    )
+    refused = on_gpu(
+        llama, 24, why_not_own="our engine cannot compute with the tensor type IQ2_XXS"
+    )
+    assert refused.reason.startswith(
+        "Our engine cannot compute with the tensor type IQ2_XXS, so llama.cpp does: all 32 layers "
+    )
+
+
+def test_without_a_gpu_or_a_build_for_it_llama_cpp_takes_the_processor(
+    well_known_shapes: dict[str, ModelShape],
+) -> None:
+    costs = costs_of(well_known_shapes["llama-3-8b"])
+    alone = select(costs, Room(host=16 * GB), Wanted())
+    assert (alone.engine, alone.device, alone.gpu_layers) == (EngineKind.LLAMA_CPP, "cpu", 0)
+    assert alone.reason == (
+        "llama.cpp on the CPU, since no GPU was found: 6.4 of 16.0 GB free, context 8,192."
+    )
+    unused = select(costs, replace(RTX, gpu=24 * GB, llama_offloads=False), Wanted())
+    assert "since this llama.cpp was built without support for the GPU" in unused.reason
+    asked = select(costs, replace(RTX, gpu=24 * GB), Wanted(gpu_layers=0))
+    assert "since gpu_layers is 0" in asked.reason
+    tiny = select(costs, replace(RTX, gpu=GB), Wanted())
+    assert (tiny.device, tiny.needs.gpu) == ("cpu", 0)
+    assert "since too little of the GPU's memory is free" in tiny.reason
+
+
+def test_our_engine_takes_what_fits_whole_and_llama_cpp_what_does_not(
+    well_known_shapes: dict[str, ModelShape],
+) -> None:
+    costs = costs_of(well_known_shapes["llama-3-8b"], LLAMA_8B)
+    ours = Wanted(engine=EngineKind.CUDA)
+    whole = select(costs, replace(RTX, gpu=12 * GB), ours)
+    assert (whole.engine, whole.device, whole.gpu_layers) == (EngineKind.CUDA, "gpu", -1)
+    part = select(costs, replace(RTX, gpu=5 * GB), ours)
+    assert part.engine is EngineKind.LLAMA_CPP
+    assert 0 < part.gpu_layers < 33
+    without = select(costs, replace(RTX, gpu=5 * GB, llama_offloads=False), ours)
+    assert (without.engine, without.device) == (EngineKind.LLAMA_CPP, "cpu")
+    assert "the GPU has too little memory for all of it, and this llama.cpp" in without.reason
+    forced = select(costs, replace(RTX, gpu=5 * GB), replace(ours, must=True))
+    assert forced.engine is EngineKind.CUDA
+    assert not forced.needs.fits_in(MemoryNeeds(RTX.host, 5 * GB))
+    on_cpu = select(costs, replace(RTX, gpu=0, gpu_name=""), replace(ours, must=True))
+    assert (on_cpu.engine, on_cpu.device) == (EngineKind.CUDA, "cpu")
+    assert on_cpu.reason.startswith("Our engine on the CPU, since no GPU was found: ")
+
+
+def test_layers_that_somebody_chose_stay_as_they_are(
+    well_known_shapes: dict[str, ModelShape],
+) -> None:
+    found = on_gpu(well_known_shapes["llama-3-8b"], 8, gpu_layers=11, context=8192)
+    assert (found.gpu_layers, found.context) == (11, 8192)
+    assert found.reason.startswith("10 of 32 layers on the RTX 4090: ")
+
+
+def test_a_gpu_that_computes_in_the_machines_memory_takes_nothing_else(
+    well_known_shapes: dict[str, ModelShape],
+) -> None:
+    room = Room(
+        host=24 * GB, gpu=24 * GB, gpu_name="Apple M3 Pro", llama_offloads=True, unified=True
+    )
+    found = select(costs_of(well_known_shapes["llama-3-8b"]), room, Wanted())
+    assert (found.device, found.gpu_layers, found.needs.gpu) == ("gpu", -1, 0)
+    assert found.needs.host == found.estimate.host.total + found.estimate.gpu.total
+
+
+def test_where_nobody_tells_what_is_free_llama_cpp_tries(
+    well_known_shapes: dict[str, ModelShape],
+) -> None:
+    room = replace(RTX, gpu=None, gpu_name="Radeon RX 7800 XT")
+    found = select(costs_of(well_known_shapes["llama-3-8b"]), room, Wanted())
+    assert (found.device, found.gpu_layers, found.needs.gpu) == ("gpu", -1, 0)
+    assert "the Radeon RX 7800 XT does not tell how much of its memory is free" in found.reason
+
+
+def test_only_the_owner_makes_an_asked_context_shorter(
+    well_known_shapes: dict[str, ModelShape],
+) -> None:
+    costs, room = costs_of(well_known_shapes["gemma-3-27b"]), Room(host=20 * GB)
+    strict = select(costs, room, Wanted(context=65536))
+    assert strict.context == 65536
+    assert not strict.needs.fits_in(MemoryNeeds(room.host))
+    lenient = select(costs, room, Wanted(context=65536, may_shrink=True))
+    assert lenient.context == 4096
+    assert lenient.needs.fits_in(MemoryNeeds(room.host))
+    assert lenient.reason.endswith("context 4,096 instead of 65,536, which would not fit.")
+    hopeless = select(costs, Room(host=GB), Wanted(context=65536, may_shrink=True))
+    assert hopeless.context == 65536
+
+
+def uniform(layers: int, weights: int, experts: int, context: int) -> ModelShape:
+    layer = LayerShape(
+        weights=weights,
+        experts=experts,
+        largest=weights // 4,
+        key_elements=1024,
+        value_elements=1024,
+    )
+    return ModelShape(
+        architecture="llama",
+        context=context,
+        vocab_size=128_000,
+        embedding_length=4096,
+        feed_forward_length=14336,
+        head_count=32,
+        key_length=128,
+        layers=(layer,) * layers,
+        input_bytes=400 * 2**20,
+        output_bytes=400 * 2**20,
+    )
+
+
+@settings(deadline=None)
+@given(
+    st.builds(
+        uniform,
+        st.integers(1, 48),
+        st.integers(2**20, 2**30),
+        st.integers(0, 2**19),
+        st.sampled_from((256, 8192, 131072)),
+    ),
+    st.integers(0, 64),
+    st.integers(0, 48),
+    st.sampled_from((None, 1024, 30000)),
+    st.booleans(),
+)
+def test_nothing_is_planned_beyond_the_gpu_nor_beyond_what_was_asked(
+    shape: ModelShape, host: int, gpu: int, context: int | None, may_shrink: bool
+) -> None:
+    room = replace(RTX, host=host * GB, gpu=gpu * GB)
+    found = select(costs_of(shape), room, Wanted(context=context, may_shrink=may_shrink))
+    assert found.needs.gpu <= gpu * GB
+    assert 0 < found.context <= shape.context
+    if context is not None and not may_shrink:
+        assert found.context == min(context, shape.context)
+    assert f"context {found.context:,}" in found.reason
+    assert found.reason.endswith(".")
+    assert (found.device == "gpu") is (found.needs.gpu > 0)
+
+
+@settings(deadline=None)
+@given(st.integers(1, 47), st.integers(0, 8))
+def test_a_larger_gpu_never_takes_less_of_a_model(gpu: int, more: int) -> None:
+    shape = uniform(40, 500 * 2**20, 0, 8192)
+
+    def layers(gigabytes: int) -> int:
+        room = replace(RTX, gpu=gigabytes * GB)
+        found = select(costs_of(shape), room, Wanted(context=4096))
+        return found.gpu_layers if found.gpu_layers >= 0 else 41
+
+    assert layers(gpu) <= layers(gpu + more)

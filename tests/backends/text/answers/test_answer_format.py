@@ -1,0 +1,202 @@
+"""What a request makes of the ways a model writes its answers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ingle.backends.base.backend import GenerateRequest, Grammar, GrammarKind
+from ingle.backends.base.conversation import ChatMessage, Reasoning, Tool, ToolChoice
+from ingle.backends.base.errors import RequestRejected
+from ingle.backends.testing.byte_tokenizer import EOS, ByteTokenizer
+from ingle.backends.text.answers.answer_format import AnswerForms
+from ingle.backends.text.structured_output.grammar_compiler import GrammarCompiler
+from ingle.backends.text.tool_calls.answer_parts import CallStart, Text
+
+QWEN = "{{ messages }}{{ tools }}<tool_call>"
+QWEN3 = QWEN + "<think></think>"
+CITY = {"type": "object", "properties": {"city": {"enum": ["Paris", "Rome"]}}, "required": ["city"]}
+TOOLS = [Tool("weather", parameters=json.dumps(CITY)), Tool("now")]
+WEATHER = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>'
+NOW = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
+REQUIRED = ToolChoice("required")
+NUMBER = Grammar(GrammarKind.REGEX, "[0-9]+")
+
+
+def request(**fields: Any) -> GenerateRequest:
+    asked: dict[str, Any] = {"messages": [ChatMessage("user", "x")], **fields}
+    return GenerateRequest(id="r", **asked)
+
+
+def accepts(template: str, answer: str, tail: str = "assistant\n", **fields: Any) -> bool:
+    """Whether an answer is all that the request's grammar wants."""
+    tokenizer = ByteTokenizer()
+    form = AnswerForms(tokenizer, template).of(request(**fields), tail)
+    assert form.grammar is not None
+    constraint = GrammarCompiler(tokenizer).compile(form.grammar)
+    for token in tokenizer.encode(answer, add_special=False, parse_special=True):
+        if not constraint.allows(token):
+            return False
+        constraint.consume(token)
+    return constraint.complete or constraint.allows(EOS)
+
+
+@pytest.mark.parametrize(
+    ("answer", "right"),
+    [
+        (WEATHER, True),
+        (NOW, True),
+        (f"{WEATHER}\n{NOW}", True),
+        ("", False),
+        ("Hello", False),
+        (WEATHER.replace("Rome", "Bonn"), False),
+        (WEATHER.replace("weather", "leather"), False),
+        (f"Well, {NOW}", False),
+    ],
+)
+def test_a_required_call_is_forced(answer: str, right: bool) -> None:
+    assert accepts(QWEN, answer, tools=TOOLS, tool_choice=REQUIRED) is right
+
+
+def test_one_call_and_named_tools_only() -> None:
+    one: dict[str, Any] = {"tools": TOOLS, "tool_choice": REQUIRED, "parallel_tool_calls": False}
+    assert accepts(QWEN, NOW, **one)
+    assert not accepts(QWEN, f"{NOW}\n{NOW}", **one)
+    named: dict[str, Any] = {"tools": TOOLS, "tool_choice": ToolChoice("required", ["weather"])}
+    assert accepts(QWEN, WEATHER, **named)
+    assert not accepts(QWEN, NOW, **named)
+
+
+BARE = '{"name": "weather", "arguments": {"city": "Rome"}}'
+
+
+@pytest.mark.parametrize("template", [QWEN, "no tools"])
+@pytest.mark.parametrize(
+    ("answer", "right"),
+    [
+        ("Hello", True),
+        ("", True),
+        ('  {"name": "Ada", "age": 3}', True),
+        ("```python\nx = {}\n```", True),
+        (BARE, True),
+        (
+            '```json\n{\n  "name": "weather",\n  "arguments": {\n    "city": "Rome"\n  }\n}\n```',
+            True,
+        ),
+        (f"<tool_call>\n{BARE}\n</tool_call>", True),
+        (f"{BARE}\n{BARE}", True),
+        (f"<tool_call>\n{BARE}\n</tool_call>\n" * 2, True),
+        (f"```json\n{BARE}\n```\n", True),
+        (f"{BARE}\nSo.", False),
+        (f"Text first. {BARE.replace('Rome', 'Bonn')}", True),
+        (BARE.replace("Rome", "Bonn"), False),
+        (BARE.replace("arguments", "description"), False),
+        (BARE.replace("city", "town"), False),
+        ('{"name": "now"}', False),
+        ('{"name": "now", "parameters": {}}', True),
+    ],
+)
+def test_what_begins_as_a_call_is_held_to_its_schema(
+    template: str, answer: str, right: bool
+) -> None:
+    assert accepts(template, answer, tools=TOOLS) is right
+    without: list[dict[str, Any]] = [{}, {"tools": TOOLS, "tool_choice": ToolChoice("none")}]
+    for fields in without:
+        forms = AnswerForms(ByteTokenizer(), template)
+        assert forms.of(request(**fields), "").grammar is None
+
+
+def test_models_that_keep_to_their_format_are_not_held() -> None:
+    for template in (QWEN3, "[TOOL_CALLS]"):
+        forms = AnswerForms(ByteTokenizer(), template)
+        assert forms.of(request(tools=TOOLS), "").grammar is None
+
+
+def test_a_choice_among_some_tools_forces_nothing() -> None:
+    forms = AnswerForms(ByteTokenizer(), QWEN)
+    form = forms.of(request(tools=TOOLS, tool_choice=ToolChoice("auto", ["now"])), "")
+    assert accepts(QWEN, "Hello", tools=TOOLS, tool_choice=ToolChoice("auto", ["now"]))
+    assert form.new_parser is not None
+    for answer, called in ((NOW, ["now"]), (WEATHER, [])):
+        parser = form.new_parser()
+        parts = [*parser.push(answer), *parser.finish()]
+        assert [part.name for part in parts if isinstance(part, CallStart)] == called
+        assert called or "".join(part.text for part in parts if isinstance(part, Text)) == answer
+
+
+def test_a_form_of_the_text_stands_in_its_channel() -> None:
+    final = "<|channel|>final<|message|>42"
+    off = Reasoning(enabled=False)
+    assert accepts("<|channel|>", final, grammar=NUMBER, reasoning=off)
+    cohere = "START_THINKING<|START_ACTION|>"
+    thought = "<|START_THINKING|>Hm<|END_THINKING|>"
+    said = "<|START_RESPONSE|>42<|END_RESPONSE|>"
+    assert accepts(cohere, thought + said, grammar=NUMBER)
+    assert accepts(cohere, said, grammar=NUMBER, reasoning=off)
+    assert not accepts(cohere, thought + "42", grammar=NUMBER)
+
+
+def test_thoughts_come_before_what_is_forced() -> None:
+    fields: dict[str, Any] = {"tools": TOOLS, "tool_choice": REQUIRED}
+    assert accepts(QWEN3, f"<think>\nHm.\n</think>\n\n{NOW}", **fields)
+    assert accepts(QWEN3, NOW, **fields)
+    assert accepts(QWEN3, f"Hm.\n</think>\n\n{NOW}", tail="assistant\n<think>\n", **fields)
+    assert not accepts(QWEN3, NOW, tail="assistant\n<think>\n", **fields)
+    assert not accepts(QWEN3, f"<think>Hm.</think>{NOW}", tail="<think>\n</think>\n", **fields)
+    off: dict[str, Any] = {**fields, "reasoning": Reasoning(enabled=False)}
+    assert not accepts(QWEN3, f"<think>Hm.</think>{NOW}", **off)
+
+
+@pytest.mark.parametrize(
+    "grammar",
+    [
+        NUMBER,
+        Grammar(GrammarKind.JSON_SCHEMA, '{"type":"integer"}'),
+        Grammar(GrammarKind.LARK, "start: digit+\ndigit: /[0-9]/"),
+        Grammar(GrammarKind.GBNF, "root ::= [0-9]+"),
+    ],
+)
+def test_a_form_of_the_text_stands_beside_calls_and_behind_thoughts(grammar: Grammar) -> None:
+    for answer, right in (("42", True), (NOW, True), ("x", False), (f"42{NOW}", False)):
+        assert accepts(QWEN, answer, tools=TOOLS, grammar=grammar) is right
+    for answer, right in (("42", True), ("<think>x</think>42", True), ("<think>x</think>x", False)):
+        assert accepts(QWEN3, answer, grammar=grammar) is right
+    assert not accepts(QWEN3, "42", tail="<think>", grammar=grammar)
+    assert not accepts(QWEN, "42", tools=TOOLS, tool_choice=REQUIRED, grammar=grammar)
+
+
+def test_what_is_not_told_apart_keeps_its_grammar() -> None:
+    forms = AnswerForms(ByteTokenizer(), QWEN)
+    cases: list[dict[str, Any]] = [
+        {"raw": True, "tools": TOOLS},
+        {"messages": None, "prompt": "x", "tools": TOOLS},
+        {"tools": TOOLS, "tool_choice": ToolChoice("none")},
+        {},
+    ]
+    for fields in cases:
+        form = forms.of(request(grammar=NUMBER, **fields), "")
+        assert (form.grammar, form.new_parser) == (NUMBER, None)
+
+
+def test_a_schema_nobody_can_follow_is_any_object_unless_strict() -> None:
+    remote = '{"type":"object","properties":{"a":{"$ref":"https://x.invalid/y"}}}'
+    fields: dict[str, Any] = {"tools": [Tool("f", parameters=remote)], "tool_choice": REQUIRED}
+    answer = '<tool_call>\n{"name": "f", "arguments": {"b": 1}}\n</tool_call>'
+    assert accepts(QWEN, answer, **fields)
+    strict = [Tool("f", parameters=remote, strict=True)]
+    with pytest.raises(RequestRejected, match="'f' cannot be followed to the letter") as caught:
+        accepts(QWEN, answer, tools=strict, tool_choice=REQUIRED)
+    assert caught.value.param == "tools"
+
+
+def test_a_tool_nobody_offered_cannot_be_named() -> None:
+    with pytest.raises(RequestRejected, match="'fly'"):
+        accepts(QWEN, NOW, tools=TOOLS, tool_choice=ToolChoice("required", ["fly"]))
+
+
+def test_a_broken_form_of_the_text_is_named_as_such() -> None:
+    with pytest.raises(RequestRejected) as caught:
+        accepts(QWEN3, "x", grammar=Grammar(GrammarKind.REGEX, "(", param="response_format"))
+    assert caught.value.param == "response_format"

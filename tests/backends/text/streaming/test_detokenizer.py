@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingle.backends.text.streaming.detokenizer import IncrementalDetokenizer
+
+# Bytes near the borders of UTF-8, where random bytes would seldom lead.
+PARTS = [
+    *(b"a", b" ", b"\x80", b"\xbf", b"\xc0", b"\xc3", b"\xa9", b"\xe0", b"\xe2\x82", b"\xed\xa0"),
+    *(b"\xef\xbf\xbd", b"\xf0\x9f", b"\x98\x80", b"\xf4\x90", b"\xf5", b"\xff", "é€😀".encode()),
+]
+awkward = st.lists(st.sampled_from(PARTS)).map(b"".join)
+texts = st.text().map(lambda text: text.encode("utf-8", "ignore"))
+
+
+def split(data: bytes, cuts: list[int]) -> list[bytes]:
+    borders = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
+    return [data[start:end] for start, end in pairwise(borders)]
+
+
+@given(st.one_of(st.binary(), awkward, texts), st.lists(st.integers(0, 1000)))
+def test_any_split_decodes_like_the_whole(data: bytes, cuts: list[int]) -> None:
+    pieces = split(data, cuts)
+    detokenizer = IncrementalDetokenizer(pieces.__getitem__)
+    text = "".join(detokenizer.push([index]) for index in range(len(pieces)))
+    assert text + detokenizer.flush() == data.decode("utf-8", "replace")
+
+
+@given(texts, st.lists(st.integers(0, 1000)))
+def test_whole_text_never_shows_a_replacement(data: bytes, cuts: list[int]) -> None:
+    data = data.replace("\ufffd".encode(), b"")
+    pieces = split(data, cuts)
+    detokenizer = IncrementalDetokenizer(pieces.__getitem__)
+    shown = ""
+    for index in range(len(pieces)):
+        shown += detokenizer.push([index])
+        assert "\ufffd" not in shown
+        assert data.decode().startswith(shown)
+
+
+@pytest.mark.parametrize("text", ["é", "€", "😀", "👩‍👩‍👧"])
+def test_a_character_comes_with_its_last_byte(text: str) -> None:
+    data = text.encode()
+    detokenizer = IncrementalDetokenizer(lambda token_id: bytes((token_id,)))
+    shown = [detokenizer.push([byte]) for byte in data]
+    assert "".join(shown) == text
+    assert sum(map(bool, shown)) == len(text)
+
+
+def test_invalid_bytes_are_replaced_as_soon_as_that_is_certain() -> None:
+    detokenizer = IncrementalDetokenizer(lambda token_id: bytes((token_id,)))
+    assert detokenizer.push([0xE2]) == ""
+    assert detokenizer.push([0x82]) == ""
+    assert detokenizer.push([ord("x")]) == "\ufffdx"
+    assert detokenizer.push([0xFF]) == "\ufffd"
+    assert detokenizer.push([0xF0, 0x9F]) == ""
+    assert detokenizer.flush() == "\ufffd"
+    assert detokenizer.flush() == ""
+    assert detokenizer.push([ord("y")]) == "y"
+
+
+def test_leading_spaces_are_kept() -> None:
+    pieces = [b" Hello", b" ", b" world", b"", b"\n"]
+    detokenizer = IncrementalDetokenizer(pieces.__getitem__)
+    assert detokenizer.push(range(5)) == " Hello  world\n"

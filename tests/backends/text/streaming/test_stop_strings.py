@@ -1,0 +1,103 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from ingle.backends.text.streaming.stop_strings import StopStrings
+
+# Few letters, so that stop strings overlap themselves and each other.
+letters = st.text("ab", max_size=40)
+stop_lists = st.lists(st.text("ab", min_size=1, max_size=5), max_size=4)
+pieces_lists = st.lists(st.text("abc", max_size=6), max_size=12)
+
+
+def oracle(text: str, stops: list[str]) -> tuple[str, bool]:
+    """Reads letter by letter: the first end of a stop string ends the text before its start."""
+    for end in range(1, len(text) + 1):
+        starts = [end - len(stop) for stop in stops if text[:end].endswith(stop)]
+        if starts:
+            return text[: min(starts)], True
+    return text, False
+
+
+def possible_start(text: str, stops: list[str]) -> int:
+    """Where the longest suffix starts that begins a stop string."""
+    return min(
+        (i for i in range(len(text)) if any(stop.startswith(text[i:]) for stop in stops)),
+        default=len(text),
+    )
+
+
+@given(pieces_lists, stop_lists)
+@example(["ab", "ab", "ac"], ["ababac"])
+@example(["a", "b", "c"], ["abcc", "bc"])
+def test_like_the_oracle_however_the_text_is_cut(pieces: list[str], stops: list[str]) -> None:
+    expected, hit = oracle("".join(pieces), stops)
+    finder = StopStrings(stops)
+    shown = ""
+    for count, piece in enumerate(pieces, start=1):
+        text, stopped = finder.push(piece)
+        shown += text
+        so_far = "".join(pieces[:count])
+        assert stopped == oracle(so_far, stops)[1] == finder.stopped
+        # Neither too much nor too little is held back.
+        assert shown == (expected if stopped else so_far[: possible_start(so_far, stops)])
+    assert shown + finder.flush() == expected
+    assert finder.stopped == hit
+
+
+@given(letters, stop_lists, st.text("ab", max_size=5))
+def test_nothing_comes_after_a_stop(text: str, stops: list[str], more: str) -> None:
+    finder = StopStrings(stops)
+    _, stopped = finder.push(text)
+    if stopped:
+        assert finder.push(more) == ("", True)
+        assert finder.flush() == ""
+
+
+def test_across_borders() -> None:
+    finder = StopStrings(["</answer>"])
+    assert finder.push("42</ans") == ("42", False)
+    assert finder.push("wer") == ("", False)
+    assert finder.push("> and more") == ("", True)
+
+
+def test_a_false_alarm_is_given_out() -> None:
+    finder = StopStrings(["</answer>"])
+    assert finder.push("a</ans") == ("a", False)
+    assert finder.push("a<") == ("</ansa", False)
+    assert finder.flush() == "<"
+
+
+def test_without_stop_strings_nothing_is_held_back() -> None:
+    finder = StopStrings([])
+    assert finder.push("abc") == ("abc", False)
+    assert finder.flush() == ""
+
+
+def test_of_two_that_end_together_the_longer_wins() -> None:
+    assert StopStrings(["c", "bc"]).push("abc") == ("a", True)
+
+
+def test_the_one_that_is_complete_first_wins() -> None:
+    assert StopStrings(["abcd", "bc"]).push("xabcd") == ("xa", True)
+
+
+def test_unicode() -> None:
+    finder = StopStrings(["終わり"])
+    assert finder.push("続く終") == ("続く", False)
+    assert finder.push("わり。") == ("", True)
+
+
+def test_empty_stop_strings_are_refused() -> None:
+    with pytest.raises(ValueError, match="empty"):
+        StopStrings(["a", ""])
+
+
+def test_only_what_may_still_match_is_kept() -> None:
+    finder = StopStrings(["x" * 50 + "!", "ab" * 30 + "!"])
+    shown = sum(len(finder.push("xyab")[0]) for _ in range(20_000))
+    held = len(finder.flush())
+    assert held <= 60
+    assert shown + held == 80_000

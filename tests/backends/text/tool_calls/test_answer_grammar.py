@@ -1,0 +1,117 @@
+"""Forced answers of every format: what the grammar lets through, the reader takes as meant."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import jsonschema
+import pytest
+
+from ingle.backends.base.conversation import Tool
+from ingle.backends.engine.constraint import Constraint
+from ingle.backends.testing.byte_tokenizer import EOS, ByteTokenizer
+from ingle.backends.text.answers.harmony_parser import HarmonyParser
+from ingle.backends.text.answers.tagged_answer_parser import CallParser
+from ingle.backends.text.structured_output.answer_grammar import AnswerRules
+from ingle.backends.text.structured_output.argument_schemas import ArgumentSchemas
+from ingle.backends.text.structured_output.control_tags import ControlTags
+from ingle.backends.text.structured_output.grammar_compiler import GrammarCompiler
+from ingle.backends.text.templates.reasoning_tags import THINK
+from ingle.backends.text.tool_calls.answer_parts import AnswerParser
+from ingle.backends.text.tool_calls.call_format import CallFormat
+from ingle.backends.text.tool_calls.format_detection import FORMATS, HARMONY
+from ingle.backends.text.tool_calls.json_formats import GENERIC
+
+from .conftest import ReadAll
+
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "no_arguments": {"type": "object", "properties": {}},
+    "edit": {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string"},
+            "line": {"type": "integer", "minimum": 1, "maximum": 99},
+            "mode": {"enum": ["insert", "replace", "42"]},
+            "tags": {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 3},
+            "quiet": {"type": "boolean"},
+            "where": {
+                "type": "object",
+                "properties": {"x": {"$ref": "#/$defs/number"}},
+                "required": ["x"],
+                "additionalProperties": False,
+            },
+            "nothing": {"type": "null"},
+        },
+        "required": ["path", "mode", "where"],
+        "additionalProperties": False,
+        "$defs": {"number": {"type": "number", "minimum": 0, "maximum": 9}},
+    },
+}
+TOOLS = [Tool(name, parameters=json.dumps(schema)) for name, schema in SCHEMAS.items()]
+
+
+def consume(constraint: Constraint, text: str) -> bool:
+    """Whether the whole text may come next; if so, it came."""
+    fork = constraint.fork()
+    for byte in text.encode():
+        if not fork.allows(byte):
+            return False
+        fork.consume(byte)
+    for byte in text.encode():
+        constraint.consume(byte)
+    return True
+
+
+def some_answer(constraint: Constraint, ends: list[str], chance: random.Random) -> str:
+    """An answer that the grammar lets through, which prefers to end what it has begun."""
+    written = bytearray()
+    while not constraint.complete:
+        if constraint.allows(EOS) and chance.random() < 0.5:
+            break
+        end = chance.choice(ends)
+        if chance.random() < 0.6 and consume(constraint, end):
+            written += end.encode()
+            continue
+        allowed = [byte for byte in range(32, 127) if constraint.allows(byte)]
+        allowed = allowed or [byte for byte in range(256) if constraint.allows(byte)]
+        assert allowed, written
+        byte = chance.choice(allowed)
+        constraint.consume(byte)
+        written.append(byte)
+    return written.decode()
+
+
+@pytest.mark.parametrize("made", [*FORMATS, GENERIC], ids=lambda made: made.name)
+@pytest.mark.parametrize("parallel", [True, False], ids=["several", "one"])
+def test_forced_calls_are_read_as_they_were_meant(
+    read_all: ReadAll, made: CallFormat, parallel: bool
+) -> None:
+    tokenizer = ByteTokenizer()
+    rules = AnswerRules(ControlTags(tokenizer), ArgumentSchemas())
+    grammar = rules.finish(rules.calls(made, TOOLS, parallel=parallel))
+    constraint = GrammarCompiler(tokenizer).compile(grammar)
+    chance = random.Random(made.name)
+    member = made.written.member or ""
+    closing = [member.partition("«value»")[2].strip(), *(made.written.quotes or ())]
+    closing = [end.replace("«key»", key) for end in closing for key in ("path", "mode")]
+    ends = [*made.closers, *filter(None, closing), '"', "}", "]", ")", "\n"]
+    called: set[str] = set()
+    for count in range(60):
+        if count >= 6 and called == SCHEMAS.keys():
+            break
+        answer = some_answer(constraint.fork(), ends, chance)
+
+        def new_parser() -> AnswerParser:
+            if made is HARMONY:
+                return HarmonyParser(TOOLS, parallel=parallel)
+            return CallParser(made, THINK, TOOLS, parallel=parallel)
+
+        found = read_all(new_parser, answer)
+        assert found.text == "", answer
+        assert parallel or len(found.calls) == 1
+        for name, arguments in found.calls:
+            jsonschema.validate(arguments, SCHEMAS[name], jsonschema.Draft202012Validator)
+            called.add(name)
+    assert called == SCHEMAS.keys()

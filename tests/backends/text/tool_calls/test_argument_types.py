@@ -1,0 +1,72 @@
+"""The types of values that are written without quotes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ingle.backends.text.tool_calls.argument_types import kinds, typed
+
+ROOT: dict[str, Any] = {
+    "$defs": {
+        "name": {"type": "string"},
+        "loop": {"anyOf": [{"$ref": "#/$defs/loop"}] * 20 + [{"type": "null"}]},
+        "a/b": {"type": "boolean"},
+    }
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ({"type": "string"}, {"string"}),
+        ({"type": ["integer", "null"]}, {"integer", "null"}),
+        ({"enum": ["a", 1, None]}, {"string", "integer", "null"}),
+        ({"const": True}, {"boolean"}),
+        ({"anyOf": [{"type": "string"}, {"$ref": "#/$defs/name"}]}, {"string"}),
+        ({"$ref": "#/$defs/loop"}, {"null"}),
+        ({"$ref": "#/$defs/a~1b"}, {"boolean"}),
+    ],
+)
+def test_what_a_schema_allows(schema: Any, expected: set[str]) -> None:
+    assert kinds(schema, ROOT) == expected
+
+
+@pytest.mark.parametrize("schema", [None, True, {}, {"$ref": "x"}, {"type": "strin"}, {"enum": []}])
+def test_what_does_not_say_allows_everything(schema: Any) -> None:
+    assert len(kinds(schema, ROOT)) == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed", "value"),
+    [
+        ("5", "integer", 5),
+        ("5", "string", "5"),
+        ("true", "string", "true"),
+        ("True", "boolean", True),
+        ("2", "number", 2),
+        ("two", "number", "two"),
+        ("null", "string null", None),
+        ("None", "integer null", None),
+        ("5", "string integer", 5),
+        ("2 dollars", "string integer", "2 dollars"),
+        ("{not JSON", "string object", "{not JSON"),
+        ('["a", 1,]', "array", ["a", 1]),
+        ("['a']", "string array", ["a"]),
+        ("[draft] mail", "string array", "[draft] mail"),
+        ('{"a": tru', "object", {"a": "tru"}),
+        ("07", "string integer", "07"),
+        ('"x"', "integer", "x"),
+    ],
+)
+def test_values_without_quotes(text: str, allowed: str, value: Any) -> None:
+    assert json.loads(typed(text, frozenset(allowed.split()))) == value
+
+
+def test_without_a_schema_a_value_is_what_it_looks_like() -> None:
+    everything = kinds(None, {})
+    assert json.loads(typed("5", everything)) == 5
+    assert json.loads(typed("five", everything)) == "five"
+    assert json.loads(typed('{"a": 1}', everything)) == {"a": 1}

@@ -1,0 +1,48 @@
+"""Cutting a worker's output into messages."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingle.backends.base.backend import Delta
+from ingle.backends.worker.supervisor.frame_buffer import FrameBuffer
+from ingle.backends.worker.worker_protocol import MAX_FRAME, FromWorker, Outputs, Pong, encode_frame
+
+
+def outputs(texts: list[str]) -> Outputs:
+    return Outputs([Delta("r", 0, text, [1]) for text in texts])
+
+
+MESSAGES = st.lists(
+    st.one_of(
+        st.builds(Pong, st.integers(0, 2**40)),
+        st.builds(outputs, st.lists(st.text(max_size=20))),
+    )
+)
+
+
+@given(MESSAGES, st.data())
+def test_messages_survive_any_cut(messages: list[FromWorker], data: st.DataObject) -> None:
+    stream = b"".join(encode_frame(message) for message in messages)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)))))
+    received: list[FromWorker] = []
+    buffer = FrameBuffer(received.append)
+    for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+        buffer.feed(stream[start:end])
+    assert received == messages
+
+
+@pytest.mark.parametrize("before", [b"", encode_frame(Pong(1))], ids=["alone", "behind another"])
+@pytest.mark.parametrize(
+    "broken",
+    [(MAX_FRAME + 1).to_bytes(4, "little"), b"\x01\x00\x00\x00\xc1"],
+    ids=["too long", "no message"],
+)
+def test_what_is_no_message_is_said_after_those_before_it(before: bytes, broken: bytes) -> None:
+    received: list[FromWorker] = []
+    with pytest.raises(msgspec.MsgspecError):
+        FrameBuffer(received.append).feed(before + broken)
+    assert received == ([Pong(1)] if before else [])

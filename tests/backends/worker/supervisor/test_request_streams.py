@@ -1,0 +1,141 @@
+"""Which request gets which events, and what the worker is told when one ends early."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ingle.backends.base.backend import (
+    Delta,
+    Event,
+    Finished,
+    FinishReason,
+    GenerateRequest,
+    Started,
+)
+from ingle.backends.base.errors import RequestRejected, WorkerDied
+from ingle.backends.worker.supervisor.request_streams import RequestStreams
+from ingle.backends.worker.worker_protocol import Cancel, Generate, Outputs, Rejected, ToWorker
+
+
+def ask(request_id: str, n: int = 1) -> GenerateRequest:
+    return GenerateRequest(id=request_id, prompt="Hi", n=n)
+
+
+def delta(request_id: str, index: int = 0) -> Delta:
+    return Delta(request_id, index, "x", [1])
+
+
+def finished(request_id: str, index: int = 0) -> Finished:
+    return Finished(request_id, index, FinishReason.STOP, 1)
+
+
+class Worker:
+    """What a worker was told, and requests that run on it."""
+
+    def __init__(self) -> None:
+        self.told: list[ToWorker] = []
+        self.streams = RequestStreams(self.told.append)
+        self.steps: dict[str, list[list[Event]]] = {}
+
+    async def run(self, request: GenerateRequest) -> asyncio.Task[None]:
+        """Begin a request, whose steps are noted."""
+        sink = self.steps.setdefault(request.id, []).append
+        task = asyncio.create_task(self.streams.run(request, sink))
+        await asyncio.sleep(0)
+        return task
+
+    @property
+    def cancelled(self) -> list[str]:
+        return [message.id for message in self.told if isinstance(message, Cancel)]
+
+
+async def test_each_step_is_one_call_for_each_request() -> None:
+    worker = Worker()
+    a, b = await worker.run(ask("a", n=2)), await worker.run(ask("b"))
+    worker.streams.dispatch(Outputs([Started("a", 1), Started("b", 1), delta("a"), delta("gone")]))
+    worker.streams.dispatch(Outputs([delta("a"), finished("b"), finished("a")]))
+    await b
+    assert not a.done()
+    worker.streams.dispatch(Outputs([finished("a", 1)]))
+    await a
+    assert worker.steps["a"] == [
+        [Started("a", 1), delta("a")],
+        [delta("a"), finished("a")],
+        [finished("a", 1)],
+    ]
+    assert worker.steps["b"] == [[Started("b", 1)], [finished("b")]]
+    assert [type(message) for message in worker.told] == [Generate, Generate]
+    assert not worker.streams.busy
+
+
+async def test_a_cancelled_call_cancels_the_request() -> None:
+    worker = Worker()
+    task = await worker.run(ask("a"))
+    worker.streams.dispatch(Outputs([delta("a")]))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    worker.streams.dispatch(Outputs([delta("a"), finished("a")]))
+    assert worker.steps["a"] == [[delta("a")]]
+    assert worker.cancelled == ["a"]
+
+
+async def test_a_sink_that_fails_costs_its_own_request_only() -> None:
+    worker = Worker()
+    neighbour = await worker.run(ask("b"))
+
+    def fail(events: list[Event]) -> None:
+        raise ValueError("the sink's own mistake")
+
+    failing = asyncio.create_task(worker.streams.run(ask("a"), fail))
+    await asyncio.sleep(0)
+    worker.streams.dispatch(Outputs([delta("a"), delta("b")]))
+    worker.streams.dispatch(Outputs([delta("a"), finished("b")]))
+    with pytest.raises(ValueError, match="own mistake"):
+        await failing
+    await neighbour
+    assert worker.cancelled == ["a"]
+
+
+@pytest.mark.parametrize("step", [[delta("a")], []], ids=["after a token", "at once"])
+async def test_what_the_worker_ended_is_not_cancelled(step: list[Event]) -> None:
+    worker = Worker()
+    rejected, dead = await worker.run(ask("a")), await worker.run(ask("b"))
+    worker.streams.dispatch(Outputs(step))
+    worker.streams.dispatch(Rejected("a", "invalid", "No."))
+    with pytest.raises(RequestRejected, match="No"):
+        await rejected
+    worker.streams.fail_all(WorkerDied("It died."))
+    with pytest.raises(WorkerDied):
+        await dead
+    assert worker.steps["a"] == [step] * bool(step)
+    assert worker.cancelled == []
+
+
+async def test_pulled_events_come_before_the_error_that_follows_them() -> None:
+    worker = Worker()
+    events = worker.streams.generate(ask("a"))
+    first = asyncio.ensure_future(anext(events))
+    await asyncio.sleep(0)
+    worker.streams.dispatch(Outputs([Started("a", 1), delta("a")]))
+    worker.streams.fail_all(WorkerDied("It died."))
+    assert await first == Started("a", 1)
+    assert await anext(events) == delta("a")
+    with pytest.raises(WorkerDied):
+        await anext(events)
+    assert worker.cancelled == []
+
+
+async def test_closing_the_generator_cancels_what_runs() -> None:
+    worker = Worker()
+    for request_id, end in (("a", []), ("b", [finished("b")])):
+        events = worker.streams.generate(ask(request_id))
+        first = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0)
+        worker.streams.dispatch(Outputs([delta(request_id), *end]))
+        assert await first == delta(request_id)
+        await events.aclose()
+    assert worker.cancelled == ["a"]
+    assert not worker.streams.busy

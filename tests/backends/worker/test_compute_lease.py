@@ -1,0 +1,193 @@
+"""Two models on one machine: locks of one process first, then real workers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import ExitStack
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ingle.backends.base.backend import Delta, GenerateRequest, LoadSpec
+from ingle.backends.base.errors import WorkerDied
+from ingle.backends.worker.compute_lease import LONGEST_WAIT, ComputeLease
+from ingle.backends.worker.supervisor.worker_process import WorkerProcess
+
+MakeSpec = Callable[..., LoadSpec]
+OpenLease = Callable[..., ComputeLease]
+StartWorker = Callable[[LoadSpec], Awaitable[WorkerProcess]]
+
+
+@pytest.fixture
+def open_lease(tmp_path: Path) -> Iterator[OpenLease]:
+    """Makes leases of one machine; each has files of its own, as those of two processes have."""
+    with ExitStack() as leases:
+
+        def open_one(longest_wait: float = 30.0) -> ComputeLease:
+            lease = ComputeLease(tmp_path / "lease", longest_wait)
+            leases.callback(lease.close)
+            return lease
+
+        yield open_one
+
+
+@pytest.fixture
+async def start_worker(tmp_path: Path) -> AsyncIterator[StartWorker]:
+    workers: list[WorkerProcess] = []
+
+    async def start(spec: LoadSpec) -> WorkerProcess:
+        spec = msgspec.structs.replace(spec, compute_lease=str(tmp_path / "lease"))
+        workers.append(worker := WorkerProcess(spec))
+        await worker.start()
+        return worker
+
+    yield start
+    for worker in workers:
+        await worker.stop(grace=0)
+
+
+async def answer(worker: WorkerProcess) -> str:
+    request = GenerateRequest(id="r", prompt="Hi")
+    return "".join([e.text async for e in worker.generate(request) if isinstance(e, Delta)])
+
+
+def test_alone_nobody_waits(open_lease: OpenLease) -> None:
+    lease, idle = open_lease(), open_lease()
+    for _ in range(3):
+        assert not lease.acquire()
+        lease.release()
+    assert not idle.acquire()
+
+
+def test_whoever_waits_is_told_so_and_gets_the_turn(open_lease: OpenLease) -> None:
+    first, second = open_lease(), open_lease()
+    assert not first.acquire()
+    waited: list[bool] = []
+    thread = threading.Thread(target=lambda: waited.append(second.acquire()))
+    thread.start()
+    thread.join(0.1)
+    assert thread.is_alive()
+    first.release()
+    thread.join(10)
+    assert waited == [True]
+
+
+def test_one_who_waits_is_not_overtaken(open_lease: OpenLease) -> None:
+    turns: list[str] = []
+    leases = {name: open_lease() for name in "ab"}
+    wants = {name: threading.Event() for name in "ab"}
+
+    def work(name: str, other: str) -> None:
+        for _ in range(50):
+            wants[name].set()
+            leases[name].acquire()
+            wants[name].clear()
+            turns.append(name)
+            # Between its wish and its place in line the other one needs a moment.
+            wants[other].wait(0.5)
+            time.sleep(0.005)
+            leases[name].release()
+
+    threads = [threading.Thread(target=work, args=pair) for pair in ("ab", "ba")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert len(turns) == 100
+    assert sum(left == right for left, right in pairwise(turns)) <= 10
+
+
+def test_one_who_never_gives_it_back_is_waited_for_once(open_lease: OpenLease) -> None:
+    stuck, patient = open_lease(), open_lease(longest_wait=0.05)
+    stuck.acquire()
+    for _ in range(100):
+        assert patient.acquire()
+        patient.release()
+    stuck.release()
+    while patient.acquire():
+        patient.release()
+    third = open_lease(longest_wait=0.05)
+    assert third.acquire(), "the patient one computes under the lock again"
+
+
+def test_a_lease_closed_while_its_holder_computes_is_free(
+    open_lease: OpenLease, tmp_path: Path
+) -> None:
+    gone, other = ComputeLease(tmp_path / "lease"), open_lease()
+    gone.acquire()
+    gone.close()
+    assert not other.acquire()
+
+
+def test_the_files_are_private(open_lease: OpenLease, tmp_path: Path) -> None:
+    open_lease()
+    assert {path.name for path in tmp_path.iterdir() if path.is_file()} == {"lease", "lease.next"}
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in tmp_path.glob("lease*"))
+
+
+def test_a_silent_worker_has_time_to_lose_patience() -> None:
+    """The watchdog must not take one that waits for its turn for one that hangs."""
+    from ingle.backends.worker.supervisor import worker_process
+
+    assert worker_process._WATCH_INTERVAL > 2 * LONGEST_WAIT  # pyright: ignore[reportPrivateUsage]
+
+
+async def test_two_workers_compute_in_turns(
+    scripted_spec: MakeSpec, start_worker: StartWorker, tmp_path: Path
+) -> None:
+    trace = tmp_path / "trace"
+    spec = scripted_spec(reply="x" * 40, step_seconds=0.01, trace=str(trace))
+    workers = [await start_worker(spec) for _ in range(2)]
+    assert await asyncio.gather(*map(answer, workers)) == ["x" * 40] * 2
+    lines = trace.read_text().split()
+    steps = lines[::2]
+    assert steps == lines[1::2], "a step began before the other's was done"
+    ids = [str(worker.pid) for worker in workers]
+    begin = max(steps.index(pid) for pid in ids)
+    end = min(len(steps) - steps[::-1].index(pid) for pid in ids)
+    both = steps[begin:end]
+    assert len(both) > 10
+    assert sum(left == right for left, right in pairwise(both)) <= len(both) // 10
+
+
+@pytest.fixture
+async def hung_worker(
+    scripted_spec: MakeSpec, start_worker: StartWorker, tmp_path: Path
+) -> AsyncIterator[WorkerProcess]:
+    """A worker that never ends its step."""
+    trace = tmp_path / "trace"
+    worker = await start_worker(scripted_spec(hang_at=0, trace=str(trace)))
+    stuck = asyncio.create_task(answer(worker))
+    async with asyncio.timeout(10):
+        while not trace.exists():
+            await asyncio.sleep(0.01)
+    yield worker
+    await worker.stop(grace=0)
+    with pytest.raises(WorkerDied):
+        await stuck
+
+
+async def test_a_worker_that_dies_in_its_step_frees_the_machine(
+    scripted_spec: MakeSpec, start_worker: StartWorker, hung_worker: WorkerProcess
+) -> None:
+    waiting = await start_worker(scripted_spec(reply="fine"))
+    later = asyncio.create_task(answer(waiting))
+    await asyncio.sleep(0.2)
+    assert not later.done()
+    assert hung_worker.pid is not None
+    os.kill(hung_worker.pid, signal.SIGKILL)
+    assert await later == "fine"
+
+
+async def test_a_worker_answers_although_another_never_ends_its_step(
+    scripted_spec: MakeSpec, start_worker: StartWorker, hung_worker: WorkerProcess
+) -> None:
+    patient = await start_worker(scripted_spec(reply="in spite of it"))
+    assert await answer(patient) == "in spite of it"

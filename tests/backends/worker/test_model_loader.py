@@ -1,0 +1,66 @@
+"""What a loaded model says of itself."""
+
+from __future__ import annotations
+
+import queue
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ingle.backends.base.backend import EngineKind, LoadSpec, ModelInfo
+from ingle.backends.base.errors import LoadFailed
+from ingle.backends.testing.byte_tokenizer import ByteTokenizer
+from ingle.backends.worker.model_loader import loaded
+from ingle.backends.worker.worker_protocol import FromWorker, Loading
+
+MakeSpec = Callable[..., LoadSpec]
+
+
+def load(spec: LoadSpec) -> tuple[ModelInfo, list[FromWorker]]:
+    sent: list[FromWorker] = []
+    with loaded(spec, sent.append, queue.SimpleQueue()) as (_, info):
+        return info, sent
+
+
+def test_a_model_without_any_template_says_so(
+    scripted_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A template counts wherever it comes from: the file, the load specification, our default."""
+    spec = scripted_spec()
+    assert load(spec)[0].has_chat_template
+    monkeypatch.setattr(ByteTokenizer, "chat_template", None)
+    assert load(spec)[0].has_chat_template, "the vocabulary was made for ChatML"
+    monkeypatch.setattr(ByteTokenizer, "has_token", lambda _self, _text: False)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    assert not load(spec)[0].has_chat_template
+    given = msgspec.structs.replace(spec, chat_template="{{ messages[0].content }}")
+    assert load(given)[0].has_chat_template
+
+
+def test_progress_comes_in_whole_percents(scripted_spec: MakeSpec) -> None:
+    _, sent = load(scripted_spec())
+    assert sent == [Loading(fraction) for fraction in (0.0, 0.25, 0.5, 0.75, 1.0)]
+
+
+@pytest.mark.parametrize("field", ["context", "slots", "batch"])
+def test_settings_below_one_are_refused(scripted_spec: MakeSpec, field: str) -> None:
+    spec = msgspec.structs.replace(scripted_spec(), **{field: 0})
+    with pytest.raises(LoadFailed, match=f"with {field} 0"):
+        load(spec)
+
+
+@pytest.mark.model
+def test_llama_cpp_takes_over_where_our_engine_cannot_load_and_may_not_be_meant(
+    smollm2_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As without PyTorch: its import fails when the runner is wanted."""
+    monkeypatch.setitem(sys.modules, "ingle.backends.cuda.model_runner", None)
+    spec = LoadSpec(engine=EngineKind.CUDA, path=str(smollm2_path), context=256, slots=1)
+    with pytest.raises(LoadFailed, match="packages that are not installed"):
+        load(spec)
+    info, _ = load(msgspec.structs.replace(spec, may_fall_back=True))
+    assert info.engine == "llama.cpp"
+    assert "llama.cpp runs this model, since" in info.warnings[0]
+    assert "packages that are not installed" in info.warnings[0]

@@ -1,0 +1,189 @@
+"""A worker saves what it computed while it rests and before it ends, and goes on with it later."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import ingle.backends.worker.worker_loop
+from ingle.backends.base.backend import (
+    Finished,
+    Gauges,
+    GenerateRequest,
+    KVStoreSpec,
+    LoadSpec,
+    Started,
+)
+from ingle.backends.worker.model_loader import loaded
+from ingle.backends.worker.worker_loop import Inbox
+from ingle.backends.worker.worker_protocol import (
+    Drain,
+    FromWorker,
+    GaugesReport,
+    Generate,
+    Outputs,
+    Rejected,
+    ToWorker,
+    Trim,
+)
+
+MakeSpec = Callable[..., LoadSpec]
+PROMPT = "The lighthouse keeper counted the ships every evening. " * 8
+
+
+class Worker:
+    """One life of a worker, in a thread."""
+
+    def __init__(self, spec: LoadSpec) -> None:
+        self._inbox: Inbox = queue.SimpleQueue()
+        self._sent: queue.Queue[FromWorker] = queue.Queue()
+        self.gauges = Gauges()
+        self.thread = threading.Thread(target=self._run, args=(spec,))
+        self.thread.start()
+
+    def _run(self, spec: LoadSpec) -> None:
+        with loaded(spec, self._sent.put, self._inbox) as (loop, _):
+            loop.run()
+
+    def send(self, message: ToWorker) -> None:
+        self._inbox.put(message)
+
+    def until(self, condition: Callable[[FromWorker], bool]) -> None:
+        """Receive until a message is so."""
+        while True:
+            message = self._sent.get(timeout=20)
+            if isinstance(message, GaugesReport):
+                self.gauges = message.gauges
+            if condition(message):
+                return
+
+    def ask(self, name: str, prompt: str, *, private: bool = False) -> Started:
+        """Run one request to its end."""
+        events: list[Started] = []
+
+        def ended(message: FromWorker) -> bool:
+            if not isinstance(message, Outputs):
+                return False
+            events.extend(event for event in message.events if isinstance(event, Started))
+            return any(isinstance(event, Finished) for event in message.events)
+
+        self.send(Generate(GenerateRequest(id=name, prompt=prompt, private=private)))
+        self.until(ended)
+        return events[0]
+
+    def end(self, grace: float = 5.0) -> None:
+        self.send(Drain(grace))
+        self.thread.join(20)
+        assert not self.thread.is_alive()
+
+
+MakeWorker = Callable[..., Worker]
+
+
+@contextmanager
+def _workers(make_spec: MakeSpec, folder: Path) -> Generator[MakeWorker]:
+    workers: list[Worker] = []
+
+    def make(*, disk: int = 2**30, memory: int = 2**30, **script: object) -> Worker:
+        store = KVStoreSpec(
+            folder=str(folder), model="ab" * 32, disk_bytes=disk, memory_bytes=memory
+        )
+        spec = msgspec.structs.replace(make_spec(context=1024, **script), kv_store=store)
+        workers.append(Worker(spec))
+        return workers[-1]
+
+    yield make
+    for worker in workers:
+        worker.end()
+
+
+@pytest.fixture
+def start(scripted_spec: MakeSpec, tmp_path: Path) -> Generator[MakeWorker]:
+    """Starts workers that share a folder."""
+    with _workers(scripted_spec, tmp_path / "kv") as make:
+        yield make
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("kv/*/*"))
+
+
+def test_the_next_life_goes_on(start: MakeWorker, tmp_path: Path) -> None:
+    worker = start()
+    assert worker.ask("a", PROMPT).cached_tokens == 0
+    worker.end()
+    assert files(tmp_path)
+    later = start()
+    assert later.ask("b", PROMPT + "And then?").cached_tokens >= len(PROMPT) - 32
+    later.end()
+
+
+def test_a_rest_is_used_for_saving(
+    start: MakeWorker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingle.backends.worker.worker_loop, "_SAVE_AFTER", 0.05)
+    worker = start()
+    worker.ask("a", PROMPT)
+    worker.until(lambda _: worker.gauges.kv_disk_bytes > 0)
+    assert worker.gauges.kv_kept > 0, "it stays in the cache as well"
+    assert files(tmp_path)
+
+
+def test_a_private_request_leaves_nothing(start: MakeWorker, tmp_path: Path) -> None:
+    worker = start()
+    worker.ask("a", PROMPT, private=True)
+    worker.end()
+    assert files(tmp_path) == []
+    later = start()
+    assert later.ask("b", PROMPT).cached_tokens == 0
+
+
+def test_an_answer_that_takes_too_long_is_saved_as_far_as_it_came(
+    start: MakeWorker, tmp_path: Path
+) -> None:
+    worker = start(reply="x" * 900, step_seconds=0.02)
+    worker.send(Generate(GenerateRequest(id="a", prompt=PROMPT)))
+    worker.until(lambda message: isinstance(message, Outputs))
+    began = time.monotonic()
+    worker.end(grace=1.0)
+    assert time.monotonic() - began < 5, "nobody waits for its 18 seconds"
+    assert files(tmp_path)
+    later = start()
+    assert later.ask("b", PROMPT).cached_tokens == len(PROMPT)  # and the token before it
+
+
+def test_without_a_disk_an_answer_may_take_all_its_time(start: MakeWorker) -> None:
+    worker = start(disk=0, reply="x" * 100, step_seconds=0.01)
+    worker.send(Generate(GenerateRequest(id="a", prompt="Hi")))
+    worker.until(lambda message: isinstance(message, Outputs))
+    worker.send(Drain(0.1))
+    worker.until(
+        lambda message: (
+            isinstance(message, Outputs)
+            and any(isinstance(event, Finished) for event in message.events)
+        )
+    )
+
+
+def test_while_it_saves_it_takes_no_requests(start: MakeWorker) -> None:
+    worker = start()
+    worker.ask("a", PROMPT)
+    worker.send(Drain())
+    worker.send(Generate(GenerateRequest(id="late", prompt="Hi")))
+    worker.until(lambda message: isinstance(message, Rejected) and message.id == "late")
+
+
+def test_memory_is_given_back_when_the_daemon_asks(start: MakeWorker) -> None:
+    worker = start(disk=0)
+    for number in range(4):
+        worker.ask(str(number), f"{number}" + PROMPT)
+    worker.until(lambda _: worker.gauges.kv_memory_bytes > 0)
+    worker.send(Trim())
+    worker.until(lambda _: worker.gauges.kv_memory_bytes == 0)

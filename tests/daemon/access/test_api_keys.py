@@ -1,0 +1,278 @@
+"""Keys: how they are kept, and whom they let in."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+import sys
+import threading
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.types import Receive, Scope, Send
+
+from ingle.daemon.access.api_keys import PREFIX, KeyFailure, KeyRing, KeyStore
+from ingle.daemon.access.auth import Gate
+from ingle.daemon.http.http_protocol import CONNECTION
+from ingle.daemon.transport.peer import Connection
+
+LISTED = "https://chat.example"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> KeyStore:
+    return KeyStore(tmp_path / "state/keys.json")
+
+
+def test_a_key_is_long_and_only_its_digest_is_kept(store: KeyStore) -> None:
+    record, key = store.create("zed")
+    assert key.startswith(PREFIX)
+    assert len(key) == len(PREFIX) + 52  # 256 bits, five a character
+    assert key[len(PREFIX) :].isalnum()
+    content = store.path.read_text()
+    assert key not in content
+    assert key[len(PREFIX) :] not in content
+    assert store.list() == [record]
+    if sys.platform != "win32":
+        assert stat.S_IMODE(store.path.stat().st_mode) == 0o600
+
+
+def test_names_are_given_where_none_is(store: KeyStore) -> None:
+    assert [store.create()[0].name for _ in range(2)] == ["key-1", "key-2"]
+    store.revoke("key-1")
+    assert store.create()[0].name == "key-1"
+
+
+@pytest.mark.parametrize("name", ["a\nb", " a", "a" * 65, "ä", "-a", "a/b"])
+def test_names_that_cannot_be(store: KeyStore, name: str) -> None:
+    with pytest.raises(KeyFailure):
+        store.create(name)
+    assert store.list() == []
+
+
+def test_a_name_is_taken_once_and_revoked_by_name_or_id(store: KeyStore) -> None:
+    first, _ = store.create("a")
+    with pytest.raises(KeyFailure, match="already"):
+        store.create("a")
+    assert store.revoke(first.id) == first
+    with pytest.raises(KeyFailure, match="There is no key 'a'"):
+        store.revoke("a")
+
+
+def test_keys_made_at_once_are_all_kept(store: KeyStore) -> None:
+    threads = [threading.Thread(target=store.create) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {key.name for key in store.list()} == {f"key-{number}" for number in range(1, 9)}
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"\xff", b'{"keys": [{"id": 1}]}'])
+def test_a_damaged_file_opens_nothing_and_is_told(store: KeyStore, content: bytes) -> None:
+    _, key = store.create()
+    store.path.write_bytes(content)
+    with pytest.raises(KeyFailure, match="damaged"):
+        store.list()
+    assert KeyRing(store).find(key) is None
+
+
+def test_a_ring_sees_what_changes(store: KeyStore) -> None:
+    ring = KeyRing(store)
+    assert ring.find("ingle-x") is None
+    record, key = store.create()
+    assert ring.find(key) == record
+    assert ring.find(key[:-1]) is None
+    assert ring.find(key + "a") is None
+    assert ring.find(key + "a" * 10**6) is None
+    store.revoke(record.name)
+    assert ring.find(key) is None
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no modes")
+def test_a_file_that_others_can_write_opens_nothing(store: KeyStore) -> None:
+    _, key = store.create()
+    store.path.chmod(0o660)
+    assert KeyRing(store).find(key) is None
+
+
+def test_the_last_use_is_kept_by_the_hour(store: KeyStore) -> None:
+    now = [7200.0 + 1800]
+    ring = KeyRing(store, lambda: now[0])
+    record, key = store.create(lifetime=10)
+    other, _ = store.create()
+    assert ring.find(key) == record
+    ring.note_use(record)
+    assert store.last_used() == {record.id: 7200}
+    (store.path.parent / "keys-used.json").unlink()
+    ring.note_use(record)
+    assert store.last_used() == {}  # the same hour is not written again
+    now[0] += 3600
+    ring.note_use(record)
+    ring.note_use(other)
+    store.revoke(record.id)
+    now[0] += 3600
+    assert ring.find("ingle-") is None
+    ring.note_use(other)
+    assert store.last_used() == {other.id: 14400}
+
+
+@dataclass
+class Door:
+    """A gate of which the peer can be chosen, and how often it opened."""
+
+    gate: Gate
+    owner: int | None = 1000
+    kind: Any = "tcp"
+    opened: int = 0
+
+    async def ask(
+        self, method: str = "GET", path: str = "/v1/models", **headers: str
+    ) -> httpx.Response:
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            connection = Connection(self.kind, self.owner, 80, lambda: None)
+            scope["state"] = {CONNECTION: connection}
+            await self.gate(scope, receive, send)
+
+        transport = httpx.ASGITransport(app)
+        names = {name.replace("_", "-"): value for name, value in headers.items()}
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return await client.request(method, path, headers=names)
+
+
+@pytest.fixture
+async def door(store: KeyStore) -> AsyncGenerator[Door]:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        door.opened += 1
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    gate = Gate(
+        app,
+        allowed_origins=[LISTED],
+        max_body_bytes=1000,
+        max_upload_bytes=1000,
+        keys=KeyRing(store),
+        uid=lambda: 1000,
+    )
+    door = Door(gate)
+    yield door
+    await asyncio.sleep(0)
+
+
+SayKey = Callable[[str], dict[str, str]]
+
+WAYS: list[SayKey] = [
+    lambda key: {"authorization": f"Bearer {key}"},
+    lambda key: {"authorization": f"bearer  {key}"},
+    lambda key: {"authorization": key},
+    lambda key: {"x_api_key": key},
+    lambda key: {"api_key": key},
+    lambda key: {"authorization": "Bearer dummy", "x_api_key": key},
+]
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("owner", [None, 1001])
+async def test_a_key_stands_in_for_the_user(
+    door: Door, store: KeyStore, way: SayKey, owner: int | None
+) -> None:
+    _, key = store.create()
+    door.owner = owner
+    assert (await door.ask(**way(key))).status_code == 200
+    store.revoke("key-1")
+    refused = await door.ask(**way(key))
+    assert refused.status_code == 401
+    assert refused.headers["www-authenticate"] == "Bearer"
+    assert refused.json()["error"]["code"] == "invalid_api_key"
+    assert door.opened == 1
+
+
+@pytest.mark.parametrize("word", ["", "x", "ollama", "sk-1234", "Bearer", "INGLE-x", "Basic aTpi"])
+async def test_words_that_are_no_keys_change_nothing(door: Door, word: str) -> None:
+    assert (await door.ask(authorization=word, x_api_key=word)).status_code == 200
+    door.owner = None
+    refused = await door.ask(authorization=word)
+    assert refused.status_code == 401
+    assert "ingle key new" in refused.json()["error"]["message"]
+    door.owner = 1001
+    assert (await door.ask(authorization=word)).status_code == 403
+    assert door.opened == 1
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_wrong_key_is_refused_even_of_the_owner(
+    door: Door, store: KeyStore, way: SayKey
+) -> None:
+    _, key = store.create()
+    for wrong in ("ingle-", "ingle-wrong", key.upper().replace("INGLE", "ingle"), key + " x"):
+        assert (await door.ask(**way(wrong))).status_code == 401
+    assert door.opened == 0
+
+
+async def test_one_wrong_key_beside_a_right_one_is_refused(door: Door, store: KeyStore) -> None:
+    _, key = store.create()
+    answer = await door.ask(authorization=f"Bearer {key}", x_api_key="ingle-wrong")
+    assert answer.status_code == 401
+
+
+async def test_a_key_whose_time_is_over(door: Door, store: KeyStore) -> None:
+    record, key = store.create("old", lifetime=1)
+    store.path.write_text(store.path.read_text().replace(str(record.expires), "1"))
+    refused = await door.ask(authorization=f"Bearer {key}")
+    assert refused.status_code == 401
+    assert "The key 'old' has expired." in refused.json()["error"]["message"]
+
+
+async def test_another_users_unix_socket_is_not_opened_by_a_key(
+    door: Door, store: KeyStore
+) -> None:
+    _, key = store.create()
+    door.owner, door.kind = 1001, "unix"
+    assert (await door.ask(authorization=f"Bearer {key}")).status_code == 403
+
+
+async def test_a_key_opens_nothing_for_a_page_that_is_not_listed(
+    door: Door, store: KeyStore
+) -> None:
+    _, key = store.create()
+    bearer = f"Bearer {key}"
+    for owner in (None, 1000):
+        door.owner = owner
+        for origin in ("https://evil.example", "null", f"{LISTED}.evil.example"):
+            answer = await door.ask(authorization=bearer, origin=origin)
+            assert answer.status_code == 403
+            assert answer.json()["error"]["code"] == "origin_not_allowed"
+        assert (await door.ask(authorization=bearer, host="evil.example")).status_code == 403
+    assert door.opened == 0
+    assert (await door.ask(authorization=bearer, origin=LISTED)).status_code == 200
+
+
+async def test_a_listed_page_may_ask_whether_it_may_without_its_key(door: Door) -> None:
+    door.owner = None
+    preflight = {"access_control_request_method": "POST"}
+    answer = await door.ask("OPTIONS", origin=LISTED, **preflight)
+    assert answer.status_code == 204
+    assert (
+        await door.ask("OPTIONS", origin="https://evil.example", **preflight)
+    ).status_code == 401
+    assert (await door.ask("OPTIONS", **preflight)).status_code == 401
+    assert (await door.ask("GET", origin=LISTED, **preflight)).status_code == 401
+    assert door.opened == 0
+
+
+async def test_the_daemon_knows_the_keys_of_its_home(
+    run_daemon: Callable[..., Any], ingle_home: Path
+) -> None:
+    async with run_daemon() as daemon:
+        store = KeyStore(daemon.services.config.paths.keys)
+        _, key = store.create()
+        headers = {"x-api-key": key}
+        assert (await daemon.tcp.get("/v1/models", headers=headers)).status_code == 200
+        store.revoke("key-1")
+        assert (await daemon.tcp.get("/v1/models", headers=headers)).status_code == 401
+        assert (await daemon.tcp.get("/v1/models")).status_code == 200

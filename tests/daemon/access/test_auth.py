@@ -1,0 +1,354 @@
+"""Who may ask: what is refused never reaches the application, and its body is never read."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+import tempfile
+import warnings
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from ingle.daemon.access.auth import Gate
+from ingle.daemon.http.http_protocol import GuardedProtocol
+from ingle.daemon.server.daemon_server import Server
+from ingle.daemon.settings.paths import find_paths
+from ingle.daemon.transport.sockets import bind_tcp, bind_unix
+
+RawRequest = Callable[[int | Path, bytes], Awaitable[bytes]]
+
+LISTED = "https://chat.example"
+
+
+@dataclass
+class Door:
+    """The gate in front of an application that counts who came through."""
+
+    port: int
+    socket: Path
+    app: Recorder
+    owner: list[int]
+
+
+class Recorder:
+    """Counts requests and the bytes of their bodies, and answers 200."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.read = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.requests += 1
+        more = True
+        while more:
+            message = await receive()
+            self.read += len(message.get("body", b""))
+            more = message.get("more_body", False)
+        await send(
+            {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]}
+        )
+        await send({"type": "http.response.body", "body": b"ok"})
+
+
+@pytest.fixture
+async def door(ingle_home: Path) -> AsyncGenerator[Door]:
+    paths = find_paths({"INGLE_HOME": str(ingle_home)})
+    paths.make_private()
+    tcp, unix = bind_tcp("127.0.0.1", 0), bind_unix(paths.socket, paths)
+    recorder, owner = Recorder(), [os.geteuid()]
+    gate = Gate(
+        recorder,
+        allowed_origins=[LISTED, "null", "*"],
+        max_body_bytes=1000,
+        max_upload_bytes=5000,
+        uid=lambda: owner[0],
+    )
+    server = Server(
+        uvicorn.Config(
+            gate,
+            http=GuardedProtocol,
+            ws="none",
+            lifespan="off",
+            proxy_headers=False,
+            log_config=None,
+            access_log=False,
+        )
+    )
+    serving = asyncio.create_task(server.serve(sockets=[tcp, unix.socket]))
+    await server.listening.wait()
+    yield Door(tcp.getsockname()[1], paths.socket, recorder, owner)
+    server.exit_requested.set()
+    await serving
+    unix.close()
+
+
+def post(*headers: str, path: str = "/v1/chat/completions", body: str = "") -> bytes:
+    """A POST that announces ten bytes of body, and sends what it is given."""
+    lines = [f"POST {path} HTTP/1.1", *headers, "Content-Length: 10", "", body]
+    return "\r\n".join(lines).encode()
+
+
+def status(answer: bytes) -> int:
+    return int(answer.split(b" ", 2)[1])
+
+
+GOOD_HOSTS = ["127.0.0.1", "127.0.0.1:{port}", "localhost", "LOCALHOST:{port}", "[::1]:{port}"]
+BAD_HOSTS = [
+    "evil.com",
+    "evil.com:{port}",
+    "127.0.0.1.evil.com",
+    "evil.com#127.0.0.1",
+    "127.0.0.1@evil.com",
+    "localhost.",
+    "localhost.evil.com",
+    "localhost.localdomain",
+    "xlocalhost",
+    "0.0.0.0",
+    "0.0.0.0:{port}",
+    "127.0.0.2",
+    "127.1",
+    "2130706433",
+    "0x7f000001",
+    "0177.0.0.1",
+    "::1",
+    "[::]",
+    "[::ffff:127.0.0.1]",
+    "[::ffff:7f00:1]:{port}",
+    "[::1",
+    "127.0.0.1:1",
+    "127.0.0.1:",
+    "127.0.0.1:{port}0",
+    "127.0.0.1:{port}:{port}",
+    "127.0.0.1, evil.com",
+    "127.0.0.1 evil.com",
+    "http://127.0.0.1",
+    "ingle",
+    "",
+]
+
+
+async def test_hosts_of_this_machine_pass(door: Door, raw: RawRequest) -> None:
+    for host in GOOD_HOSTS:
+        header = f"Host: {host.format(port=door.port)}"
+        assert status(await raw(door.port, post(header, body="0123456789"))) == 200, host
+    assert door.app.read == 10 * len(GOOD_HOSTS)
+
+
+async def test_other_hosts_are_refused(door: Door, raw: RawRequest) -> None:
+    for host in BAD_HOSTS:
+        answer = await raw(door.port, post(f"Host: {host.format(port=door.port)}"))
+        assert status(answer) == 403, host
+        assert b"host_not_allowed" in answer
+        assert b"connection: close" in answer.lower()
+    assert (door.app.requests, door.app.read) == (0, 0)
+
+
+@pytest.mark.parametrize("headers", [(), ("Host: 127.0.0.1", "Host: 127.0.0.1")])
+async def test_the_host_must_be_there_once(
+    door: Door, raw: RawRequest, headers: tuple[str, ...]
+) -> None:
+    assert status(await raw(door.port, post(*headers))) == 403
+    assert status(await raw(door.socket, post(*headers))) == 403
+    assert door.app.requests == 0
+
+
+async def test_an_absolute_request_line_is_refused(door: Door, raw: RawRequest) -> None:
+    answer = await raw(door.port, post("Host: 127.0.0.1", path="http://evil.com/v1/models"))
+    assert status(answer) == 400
+    assert door.app.requests == 0
+
+
+async def test_unix_socket_takes_made_up_local_names(door: Door, raw: RawRequest) -> None:
+    for host in ("localhost", "ingle", "127.0.0.1:99", "ingle:80"):
+        assert status(await raw(door.socket, post(f"Host: {host}", body="0123456789"))) == 200
+
+
+async def test_unix_socket_refuses_foreign_names(door: Door, raw: RawRequest) -> None:
+    assert status(await raw(door.socket, post("Host: evil.com"))) == 403
+    assert door.app.requests == 0
+
+
+BROWSERS = [
+    ("Origin: https://evil.com",),
+    ("Origin: null",),
+    ("Origin: *",),
+    ("Origin: file://",),
+    ("Origin: http://localhost.evil.com",),
+    ("Origin: http://127.0.0.1:4645",),
+    (f"Origin: {LISTED}.evil.com",),
+    (f"Origin: {LISTED}:8443",),
+    (f"Origin: {LISTED}/",),
+    ("Origin: http://chat.example",),
+    ("Origin: HTTPS://CHAT.EXAMPLE",),
+    ("Origin: ",),
+    (f"Origin: {LISTED}", "Origin: https://evil.com"),
+    ("Referer: https://evil.com/page",),
+    (f"Referer: {LISTED}/page",),
+    ("Sec-Fetch-Site: cross-site",),
+    ("Sec-Fetch-Site: same-origin",),
+    ("Sec-Fetch-Site: none", "Sec-Fetch-Mode: navigate"),
+    ("Sec-Fetch-Dest: image",),
+    ("Sec-Fetch-User: ?1",),
+]
+
+
+@pytest.mark.parametrize("over", ["tcp", "unix"])
+async def test_pages_that_are_not_listed_are_refused(
+    door: Door, raw: RawRequest, over: str
+) -> None:
+    where = door.port if over == "tcp" else door.socket
+    kinds = ("text/plain", "application/json", "application/x-www-form-urlencoded")
+    for signs in BROWSERS:
+        lines = ["OPTIONS / HTTP/1.1", "Host: localhost", *signs]
+        lines += ["Access-Control-Request-Method: POST", "", ""]
+        requests = [post("Host: localhost", f"Content-Type: {kind}", *signs) for kind in kinds]
+        for request in (*requests, "\r\n".join(lines).encode()):
+            answer = await raw(where, request)
+            assert status(answer) == 403, signs
+            assert b"origin_not_allowed" in answer
+            assert b"access-control" not in answer.lower()
+    assert (door.app.requests, door.app.read) == (0, 0)
+
+
+async def test_a_plain_get_from_a_page_is_refused(door: Door, raw: RawRequest) -> None:
+    get = b"GET /health/ready HTTP/1.1\r\nHost: 127.0.0.1\r\nReferer: https://evil.com/\r\n\r\n"
+    assert status(await raw(door.port, get)) == 403
+    assert door.app.requests == 0
+
+
+async def test_a_listed_page_passes_with_json_only(door: Door, raw: RawRequest) -> None:
+    signs = ("Host: 127.0.0.1", f"Origin: {LISTED}", "Sec-Fetch-Site: cross-site")
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; x=y"):
+        answer = await raw(door.port, post(*signs, f"Content-Type: {kind}"))
+        assert status(answer) == 415
+    assert status(await raw(door.port, post(*signs))) == 415
+    assert (door.app.requests, door.app.read) == (0, 0)
+    answer = await raw(
+        door.port, post(*signs, "Content-Type: application/json; charset=utf-8", body="0123456789")
+    )
+    assert status(answer) == 200
+    assert f"access-control-allow-origin: {LISTED}".encode() in answer.lower()
+    assert b"access-control-allow-credentials" not in answer.lower()
+
+
+async def test_a_listed_page_gets_its_preflight(door: Door, raw: RawRequest) -> None:
+    ask = "\r\n".join(
+        [
+            "OPTIONS /v1/chat/completions HTTP/1.1",
+            "Host: 127.0.0.1",
+            f"Origin: {LISTED}",
+            "Access-Control-Request-Method: POST",
+            "Access-Control-Request-Headers: content-type, x-stainless-os",
+            "Access-Control-Request-Private-Network: true",
+            "",
+            "",
+        ]
+    )
+    answer = (await raw(door.port, ask.encode())).lower()
+    assert status(answer) == 204
+    assert f"access-control-allow-origin: {LISTED}".encode() in answer
+    assert b"access-control-allow-headers: content-type, x-stainless-os" in answer
+    assert b"private-network" not in answer
+    assert door.app.requests == 0
+
+
+async def test_what_node_sends_is_no_sign_of_a_browser(door: Door, raw: RawRequest) -> None:
+    answer = await raw(
+        door.port,
+        post("Host: 127.0.0.1", "Sec-Fetch-Mode: cors", "User-Agent: node", body="0123456789"),
+    )
+    assert status(answer) == 200
+
+
+async def test_a_body_announced_too_large_is_refused_unread(door: Door, raw: RawRequest) -> None:
+    head = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: 100-continue\r\n"
+    answer = await raw(door.port, head + b"Content-Length: 1001\r\n\r\n")
+    assert status(answer) == 413
+    assert (door.app.requests, door.app.read) == (0, 0)
+
+
+async def test_files_may_be_larger_than_requests(door: Door, raw: RawRequest) -> None:
+    for path in ("/v1/files", "/api/blobs/sha256:0"):
+        head = b"POST %b HTTP/1.1\r\nHost: 127.0.0.1\r\nExpect: 100-continue\r\n" % path.encode()
+        assert status(await raw(door.port, head + b"Content-Length: 1001\r\n\r\n")) != 413
+        answer = await raw(door.port, head + b"Content-Length: 5001\r\n\r\n")
+        assert status(answer) == 413
+        assert b"max_upload_bytes" in answer
+
+
+async def test_another_user_is_refused(door: Door, raw: RawRequest) -> None:
+    door.owner[0] = os.geteuid() + 1
+    for where in (door.port, door.socket):
+        answer = await raw(where, post("Host: localhost"))
+        assert status(answer) == 403
+        assert b"belongs to another user" in answer
+    assert (door.app.requests, door.app.read) == (0, 0)
+
+
+needs_root = pytest.mark.skipif(
+    sys.platform == "win32" or os.geteuid() != 0, reason="only root can become somebody else"
+)
+
+
+def send_as(uid: int, where: int | Path, content: bytes) -> bytes:
+    """What another user gets for its request, or the name of its error; blocks."""
+    reading, writing = os.pipe()
+    with warnings.catch_warnings():
+        # The child touches nothing that another thread could hold, and ends without cleaning up.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(uid)
+            os.setuid(uid)
+            kind = socket.AF_INET if isinstance(where, int) else socket.AF_UNIX
+            with socket.socket(kind) as client:
+                client.connect(("127.0.0.1", where) if isinstance(where, int) else str(where))
+                client.sendall(content)
+                while part := client.recv(4096):
+                    os.write(writing, part)
+        except OSError as error:
+            os.write(writing, type(error).__name__.encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        answer = pipe.read()
+    os.waitpid(child, 0)
+    return answer
+
+
+@needs_root
+async def test_a_real_other_user_is_refused_over_tcp(door: Door) -> None:
+    answer = await asyncio.to_thread(send_as, 65534, door.port, post("Host: localhost"))
+    assert status(answer) == 403
+    assert b"wrong_user" in answer
+    assert (door.app.requests, door.app.read) == (0, 0)
+
+
+@needs_root
+async def test_a_real_other_user_cannot_open_the_unix_socket(door: Door) -> None:
+    answer = await asyncio.to_thread(send_as, 65534, door.socket, post("Host: localhost"))
+    assert answer == b"PermissionError"
+    assert door.app.requests == 0
+
+
+@needs_root
+async def test_a_real_other_user_is_known_even_if_all_modes_are_loosened(door: Door) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        # The fixture's folders are private all the way up, so the way in is a link of its own.
+        link = os.path.join(folder, "link.sock")  # noqa: PTH118
+        os.link(door.socket, link)
+        os.chmod(folder, 0o755)  # noqa: PTH101
+        os.chmod(link, 0o666)  # noqa: PTH101
+        answer = await asyncio.to_thread(send_as, 65534, Path(link), post("Host: localhost"))
+    assert status(answer) == 403
+    assert (door.app.requests, door.app.read) == (0, 0)

@@ -1,0 +1,150 @@
+"""`ingle bench` as a person meets it, on a small model of random weights."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from ingle.backends.base.backend import Backend, Event, GenerateRequest, LoadSpec
+from ingle.backends.base.errors import WorkerDied
+from ingle.backends.selection import load_spec_builder
+from ingle.backends.selection.load_spec_builder import create_backend
+from ingle.daemon.main import main
+from ingle.daemon.settings.paths import find_paths
+
+Capture = pytest.CaptureFixture[str]
+WriteSmallLlama = Callable[..., Path]
+QUICK = ["--prompt", "16", "--tokens", "4", "--runs", "2"]
+
+
+@pytest.fixture
+def model(tmp_path: Path, write_small_llama: WriteSmallLlama) -> str:
+    return str(write_small_llama(tmp_path / "small.gguf"))
+
+
+def test_combinations_and_what_changed(model: str, tmp_path: Path, capsys: Capture) -> None:
+    kept = tmp_path / "kept.json"
+    vary = ["--only", "", "--only", "clients=2", "--only", "flash=off"]
+    assert main(["bench", model, *QUICK, *vary, "--save", str(kept), "--json"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    found = {entry["name"]: entry for entry in values["measurements"]}
+    assert set(found) == {"baseline", "clients=2", "flash=off"}
+    for entry in found.values():
+        assert entry["error"] is None
+        assert len(entry["decode"]["runs"]) == 2
+        assert min(entry["decode"]["runs"]) > 0
+        assert entry["memory_bytes"] > 1_000_000
+        assert entry["reason"]
+    assert main(["bench", model, *QUICK, *vary, "--against", str(kept)]) == 0
+    shown = capsys.readouterr().out
+    assert "COMBINATION" in shown
+    assert "Since 2" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_the_next_call_says_what_changed(model: str, capsys: Capture) -> None:
+    assert main(["bench", model, *QUICK, "--only", ""]) == 0
+    assert "Since 2" not in capsys.readouterr().out
+    assert main(["bench", model, *QUICK, "--only", ""]) == 0
+    assert "Since 2" in capsys.readouterr().out
+    assert main(["bench", model, "--prompt", "20", "--tokens", "4", "--runs", "2"]) == 0
+    assert "Since 2" not in capsys.readouterr().out
+    for report in Path(find_paths(os.environ).benches).iterdir():
+        report.write_bytes(b"\xff")
+    assert main(["bench", model, *QUICK, "--only", ""]) == 0
+    assert "Since 2" not in capsys.readouterr().out
+
+
+def test_a_combination_that_cannot_be_had_says_why(model: str, capsys: Capture) -> None:
+    combinations = ["--only", "kv=q8_0", "--only", "clients=2", "--only", "speculation=draft"]
+    assert main(["bench", model, *QUICK, *combinations]) == 0
+    shown = capsys.readouterr().out
+    assert "speculation=draft: There is no draft model" in shown
+    assert "kv=q8_0: small.gguf has heads of 16 elements" in shown
+    assert main(["bench", model, *QUICK, "--only", "speculation=draft"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--vary", "speed"], "'speed' is not one of clients"),
+        (["--only", "kv=9"], "kv is one of f16"),
+        (["--only", "kv=q8_0", "--vary", "kv"], "exclude each other"),
+        (["--runs", "0"], "--runs is a number"),
+        (["--against", "nowhere.json"], "cannot be read"),
+    ],
+)
+def test_wrong_wishes(arguments: list[str], words: str, model: str, capsys: Capture) -> None:
+    assert main(["bench", model, *arguments]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_report(model: str, tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "x.json"
+    path.write_text("{}")
+    assert main(["bench", model, "--against", str(path)]) == 2
+    assert "is no report of `ingle bench`" in capsys.readouterr().err
+
+
+def test_what_is_too_much_for_many_clients_goes_for_fewer(
+    tmp_path: Path,
+    write_small_llama: WriteSmallLlama,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+) -> None:
+    model = str(write_small_llama(tmp_path / "small.gguf", context=1 << 20))
+    work = ["--prompt", "200", "--tokens", "2", "--runs", "1", "--json", "--only", ""]
+    assert main(["bench", model, *work]) == 0
+    (alone,) = json.loads(capsys.readouterr().out)["measurements"]
+    monkeypatch.setenv("INGLE_MEMORY_LIMIT", str(alone["predicted_bytes"] + (4 << 20)))
+    assert main(["bench", model, *work, "--only", "clients=64"]) == 0
+    found = json.loads(capsys.readouterr().out)["measurements"]
+    assert [entry["name"] for entry in found] == ["baseline", "clients=64"]
+    assert found[0]["error"] is None
+    assert "can be had now" in found[1]["error"]
+
+
+def test_what_was_measured_is_shown_though_it_cannot_be_kept(
+    model: str, tmp_path: Path, capsys: Capture
+) -> None:
+    kept = tmp_path / "kept"
+    assert main(["bench", model, "--save", str(kept / "x.json")]) == 2
+    assert "is no folder to write to" in capsys.readouterr().err
+    kept.mkdir()
+    assert main(["bench", model, *QUICK, "--only", "", "--save", str(kept)]) == 1
+    found = capsys.readouterr()
+    assert "baseline" in found.out
+    assert "cannot be written" in found.err
+
+
+class _ForOne:
+    """A backend that ends when two ask it at the same time."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._backend, name)
+
+    def generate(self, request: GenerateRequest) -> AsyncIterator[Event]:
+        if request.id != "r0":
+            raise WorkerDied("The worker is gone.")
+        return self._backend.generate(request)
+
+
+def test_what_was_measured_stays_when_the_next_one_fails(
+    model: str, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def create(spec: LoadSpec) -> _ForOne:
+        return _ForOne(create_backend(spec))
+
+    monkeypatch.setattr(load_spec_builder, "create_backend", create)
+    arguments = ["--only", "", "--only", "clients=2", "--json"]
+    assert main(["bench", model, *QUICK, *arguments]) == 0
+    one, two = json.loads(capsys.readouterr().out)["measurements"]
+    assert one["error"] is None
+    assert two["error"] == "The worker is gone."

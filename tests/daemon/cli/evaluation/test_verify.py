@@ -1,0 +1,212 @@
+"""`ingle verify` as a person meets it; the comparison itself has tests of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingle.backends.jobs.verification import verifier
+from ingle.backends.jobs.verification.logit_comparison import Divergence, Statistics
+from ingle.backends.jobs.verification.messages import Progress, Report, VerificationSpec
+from ingle.backends.jobs.verification.tolerances import Against, limits_for
+from ingle.daemon.main import main
+
+Capture = pytest.CaptureFixture[str]
+
+
+def report(*, failures: tuple[str, ...] = (), first: Divergence | None = None) -> Report:
+    return Report(
+        architecture="llama",
+        quantization="Q4_1",
+        device="CPU, 2 threads",
+        against="llama.cpp",
+        context=2048,
+        statistics=Statistics(
+            tokens=2000,
+            mean_kl=0.00213,
+            p99_kl=0.0111,
+            max_kl=0.0342,
+            top1_agreement=0.976,
+            perplexity=12.3456,
+            reference_perplexity=12.3302,
+            perplexity_difference=0.00125,
+            worst_gap=0.21,
+            first_divergence=first,
+        ),
+        first_choices=(" the\x1b[2J", " a rather long one") if first else None,
+        seconds=31.2,
+        reference_seconds=4.2,
+        limits=limits_for(Against.LLAMA_CPP, quantized=True),
+        failures=list(failures),
+    )
+
+
+@pytest.fixture
+def verified(monkeypatch: pytest.MonkeyPatch) -> Callable[[Report], list[VerificationSpec]]:
+    """Let the command get this report at once; returns what it asked for."""
+
+    def answer(result: Report) -> list[VerificationSpec]:
+        asked: list[VerificationSpec] = []
+
+        def run(spec: VerificationSpec, on_progress: Callable[[Progress], None]) -> Report:
+            asked.append(spec)
+            on_progress(Progress(compared=1, total=2))
+            return result
+
+        monkeypatch.setattr(verifier, "run_verification", run)
+        return asked
+
+    return answer
+
+
+def test_a_report_of_80_columns(
+    daemon: Any, verified: Callable[[Report], list[VerificationSpec]], capsys: Capture
+) -> None:
+    first = Divergence(position=16, token=1, reference_token=2, gap=0.021)
+    asked = verified(report(first=first))
+    assert main(["verify", "smollm2"]) == 0
+    assert asked[0].path == daemon.models[0]["path"]
+    assert len(asked[0].text) > 10_000
+    out = capsys.readouterr().out
+    assert out == (
+        "smollm2:135m: llama Q4_1 on CPU, 2 threads\n"
+        "compared with llama.cpp over 2000 tokens\n"
+        "\n"
+        "                      MEASURED      LIMIT\n"
+        "mean KL divergence  0.0021 nat  0.005 nat  ok\n"
+        "same first choice       97.60%      95.0%  ok\n"
+        "perplexity             +0.125%       0.5%  ok\n"
+        "\n"
+        "divergence        99 % below 0.011 nat, 0.034 at most\n"
+        "perplexity        12.3456, llama.cpp 12.3302\n"
+        "first difference  token 17, ' the\\x1b[2J' for ' a rather l…' (0.021 nat behind)\n"
+        "time              31 s (64 tokens/s), llama.cpp 4.2 s (476 tokens/s)\n"
+        "\n"
+        "passed\n"
+    )
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_too_far_is_status_1(
+    daemon: Any, verified: Callable[[Report], list[VerificationSpec]], capsys: Capture
+) -> None:
+    verified(report(failures=("mean_kl",)))
+    assert main(["verify", "smollm2"]) == 1
+    out = capsys.readouterr().out
+    assert "mean KL divergence  0.0021 nat  0.005 nat  too far\n" in out
+    assert "first difference  none, every first choice is the same\n" in out
+    assert out.endswith("\nFAILED\n")
+
+
+def test_json(
+    daemon: Any, verified: Callable[[Report], list[VerificationSpec]], capsys: Capture
+) -> None:
+    first = Divergence(position=16, token=1, reference_token=2, gap=0.021)
+    verified(report(first=first))
+    assert main(["verify", "smollm2", "--json"]) == 0
+    value = json.loads(capsys.readouterr().out)
+    assert (value["mean_kl"], value["top1_agreement"], value["tokens"]) == (0.00213, 0.976, 2000)
+    assert (value["model"], value["path"]) == ("smollm2:135m", daemon.models[0]["path"])
+    assert value["passed"] is True
+    assert value["failures"] == []
+    assert value["first_divergence"] == {
+        "position": 16,
+        "token": 1,
+        "reference_token": 2,
+        "gap": 0.021,
+        "text": " the\x1b[2J",
+        "reference_text": " a rather long one",
+    }
+    assert not {"type", "statistics", "first_choices"} & value.keys()
+
+
+def test_a_text_of_ones_own(
+    daemon: Any, verified: Callable[[Report], list[VerificationSpec]], tmp_path: Path
+) -> None:
+    asked = verified(report())
+    text = tmp_path / "text"
+    text.write_text("Ein Satz über etwas.", encoding="utf-8")
+    arguments = ["--text", str(text), "--tokens", "5", "--against", "transformers"]
+    assert main(["verify", str(tmp_path / "some.gguf"), *arguments]) == 0
+    assert asked == [
+        VerificationSpec(
+            path=str(tmp_path / "some.gguf"),
+            text="Ein Satz über etwas.",
+            tokens=5,
+            against=Against.TRANSFORMERS,
+        )
+    ]
+    assert daemon.requests == []  # a path needs no daemon
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--tokens", "1"], "must be a whole number, 2 or more, not '1'"),
+        (["--against", "vllm"], "Argument --against: invalid choice: 'vllm'"),
+        (["--text", "/nowhere"], "The text /nowhere cannot be read: No such file"),
+        (["--text", "/bin/sh"], "/bin/sh is not a text in UTF-8."),
+        ([], "The following arguments are required: MODEL"),
+    ],
+)
+def test_a_wrong_command_line_is_status_2(
+    daemon: Any, capsys: Capture, arguments: list[str], words: str
+) -> None:
+    model = ["smollm2"] if arguments else []
+    assert main(["verify", *model, *arguments]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("Error: ")
+    assert words in error
+
+
+def test_models_that_write_no_text(daemon: Any, capsys: Capture) -> None:
+    daemon.models[0] |= {"task": "embed", "chat": False}
+    assert main(["verify", "smollm2"]) == 1
+    assert "writes no text" in capsys.readouterr().err
+    assert main(["verify", "smolm2"]) == 1
+    assert "Did you mean 'smollm2'?" in capsys.readouterr().err
+
+
+def test_a_model_of_the_catalog_is_pulled_first(
+    daemon: Any,
+    verified: Callable[[Report], list[VerificationSpec]],
+    model_entry: Callable[..., dict[str, Any]],
+) -> None:
+    asked = verified(report())
+    daemon.models = [model_entry(installed=False, state="available", path=None)]
+    daemon.pull = [("done", model_entry(path="/models/pulled.gguf"))]
+    assert main(["verify", "smollm2"]) == 0
+    assert daemon.asked("POST", "/ingle/v1/pull") == [{"model": "smollm2:135m"}]
+    assert asked[0].path == "/models/pulled.gguf"
+
+
+def test_hub_references_are_pulled(
+    daemon: Any,
+    verified: Callable[[Report], list[VerificationSpec]],
+    model_entry: Callable[..., dict[str, Any]],
+) -> None:
+    asked = verified(report())
+    daemon.pull = [("done", model_entry(path="/models/hub.gguf"))]
+    assert main(["verify", "hf.co/owner/repo:Q4_K_M"]) == 0
+    assert daemon.asked("POST", "/ingle/v1/pull") == [{"model": "hf.co/owner/repo:Q4_K_M"}]
+    assert asked[0].path == "/models/hub.gguf"
+
+
+def test_a_missing_file_is_one_sentence(
+    paths: Any, ingle: Callable[..., subprocess.CompletedProcess[str]]
+) -> None:
+    done = ingle("verify", "./missing.gguf")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("Error: There is no file /")
+    assert len(done.stderr.splitlines()) <= 2
+
+
+def children(pid: int) -> list[int]:
+    path = Path(f"/proc/{pid}/task/{pid}/children")
+    return [int(child) for child in path.read_text().split()]

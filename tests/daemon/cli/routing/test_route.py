@@ -1,0 +1,125 @@
+"""`ingle route`: what it prints of a policy, of a text, and of what is in force."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ingle.daemon.main import main
+from ingle.daemon.routing.policy.policy import Policy
+from ingle.daemon.routing.policy.policy_file import load_policy
+from tests.daemon.conftest import DaemonFactory
+
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def home(ingle_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of its own, where nothing is yet."""
+    for name in [name for name in os.environ if name.startswith("INGLE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("INGLE_HOME", str(ingle_home))
+    return ingle_home
+
+
+def test_a_new_policy_is_right_and_changes_nothing(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["route", "new"]) == 0
+    path = Path(capsys.readouterr().out.strip())
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    written = path.read_text()
+    assert load_policy(path) == Policy()
+    assert main(["route", "check"]) == 0
+    assert "is right" in capsys.readouterr().out
+    path.write_text("# mine")
+    assert main(["route", "new"]) == 1
+    assert "is there already" in capsys.readouterr().err
+    assert path.read_text() == "# mine"
+    # What it shows as possible is possible.
+    path.write_text("\n".join(_shown(written)))
+    assert main(["route", "check"]) == 0, capsys.readouterr()
+    out = capsys.readouterr().out
+    assert "work" in out
+    assert "person is 'never', and would be 'ask' by default" in out
+
+
+def _shown(template: str) -> list[str]:
+    """The lines of a template with every example in force."""
+    lines: list[str] = []
+    for line in template.splitlines():
+        bare = line.removeprefix("# ")
+        example = line.startswith("# ") and (" = " in bare or bare.startswith("["))
+        if line in ("words = []", "folders = []"):
+            continue
+        lines.append(bare if example else line)
+    return lines
+
+
+def test_a_wrong_policy_is_told_with_its_line(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('words = ["ab"]\n[classes]\nemial = "never"\n')
+    assert main(["route", "check", str(path)]) == 1
+    error = capsys.readouterr().err
+    assert "line 3 (classes.emial)" in error
+    assert "Did you mean 'email'?" in error
+    assert main(["route", "check", str(tmp_path / "none.toml")]) == 1
+    path.write_text('[classes]\ncard = "allow"\n')
+    assert main(["route", "check", str(path), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["valid"], told["loosened"]) == (True, ["card"])
+
+
+def test_the_schema_is_json(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["route", "schema"]) == 0
+    assert "person_in_context" in json.dumps(json.loads(capsys.readouterr().out))
+
+
+async def test_a_text_is_explained(
+    home: Path,
+    run_daemon: DaemonFactory,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def run(*arguments: str, status: int = 0) -> str:
+        assert await asyncio.to_thread(main, ["route", *arguments]) == status
+        captured = capsys.readouterr()
+        return captured.out if status == 0 else captured.err
+
+    monkeypatch.setenv("COLUMNS", "80")
+    async with run_daemon():
+        shown = await run("explain", "My card is", "4111 1111 1111 1111.")
+        assert shown.startswith("local: it stays on this machine.")
+        assert "card" in shown
+        assert "rule: card=never" in shown
+        clean = json.loads(await run("explain", "How do tides work?", "--json"))
+        assert (clean["verdict"], clean["goes_to"]) == ("cloud", "local")
+        assert "No provider is set up" in clean["reason"]
+        path = tmp_path / "text"
+        path.write_text("Write to anna@example.org, please.")
+        told = json.loads(await run("explain", "--file", str(path), "--json"))
+        assert told["verdict"] == "redact"
+        piped = SimpleNamespace(buffer=io.BytesIO(path.read_bytes()), isatty=lambda: False)
+        monkeypatch.setattr("sys.stdin", piped)
+        assert json.loads(await run("explain", "-", "--json"))["verdict"] == "redact"
+        path.write_bytes(b"\xff\xfe\x00")
+        assert "not text in UTF-8" in await run("explain", "--file", str(path), status=1)
+        assert "cannot be read" in await run("explain", "--file", str(tmp_path), status=1)
+        assert "Give either" in await run("explain", status=2)
+        state = await run()
+        assert "Nothing leaves this machine" in state
+        assert "auto" in state
+        assert max(map(len, state.splitlines()[2:])) <= 80
+        assert not json.loads(await run("--json"))["enabled"]

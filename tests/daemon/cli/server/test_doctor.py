@@ -1,0 +1,85 @@
+"""`ingle doctor` on this machine: without a daemon, with one, and with settings that are wrong."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ingle.daemon.main import main
+from ingle.daemon.settings.paths import Paths
+from ingle.daemon.terminal.terminal_colors import Paint
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(autouse=True)
+def no_port(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Another ingle may run on this machine; no daemon is left behind."""
+    monkeypatch.setenv("INGLE_PORT", "-1")
+    yield
+    main(["stop"])
+
+
+def examine(ingle: Run, status: int) -> Any:
+    done = ingle("doctor", "--json")
+    assert done.returncode == status, done.stderr
+    return json.loads(done.stdout)
+
+
+def codes(report: Any) -> list[str]:
+    return [finding["code"] for finding in report["findings"]]
+
+
+def test_without_a_daemon(ingle: Run) -> None:
+    """Nothing is started by looking."""
+    report = examine(ingle, 0)
+    assert report["situation"]["daemon"]["state"] == "stopped"
+    assert report["situation"]["machine"]["software"]["llama_cpp"]["version"]
+    text = ingle("doctor").stdout
+    assert "not running" in text
+    assert "\x1b" not in text
+    assert max(map(len, text.splitlines())) <= 80 or "/" in text
+    assert ingle("ps").stdout == "The daemon is not running.\n"
+
+
+def test_with_a_daemon(ingle: Run) -> None:
+    ingle("list")
+    report = examine(ingle, 0)
+    assert report["situation"]["daemon"]["state"] == "running"
+    assert "daemon" in report["fine"]
+
+
+def test_a_taken_port_is_broken(ingle: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setenv("INGLE_PORT", str(server.getsockname()[1]))
+        assert codes(examine(ingle, 1))[0] == "port-taken"
+
+
+def test_settings_that_cannot_be_read(ingle: Run, paths: Paths) -> None:
+    """Whatever else is wrong, the doctor works."""
+    paths.config.mkdir(parents=True)
+    paths.config_file.write_text("kontext = 4096\n")
+    report = examine(ingle, 1)
+    assert report["findings"][0]["code"] == "settings-wrong"
+    assert "kontext" in report["findings"][0]["what"]
+
+
+def test_a_socket_that_nobody_answers(ingle: Run, paths: Paths) -> None:
+    paths.make_private()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(paths.socket))
+        Path(paths.socket).chmod(0o600)
+        listener.listen()
+        assert "daemon-silent" in codes(examine(ingle, 1))
+
+
+def test_colours_only_where_they_are_wanted() -> None:
+    assert Paint(enabled=True).bold("a") == "\x1b[1ma\x1b[0m"
+    assert Paint.for_output({"NO_COLOR": "1"}).bold("a") == "a"
+    assert Paint.for_output({"TERM": "dumb"}).colour("a", "red") == "a"

@@ -1,0 +1,97 @@
+"""`ingle key`: what it prints and keeps."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from ingle.daemon.access.api_keys import KeyRing, KeyStore
+from ingle.daemon.main import main
+from ingle.daemon.settings.config import load_config
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> KeyStore:
+    """The keys of a home of its own."""
+    for name in [name for name in os.environ if name.startswith("INGLE_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("INGLE_HOME", str(tmp_path))
+    return KeyStore(load_config(os.environ).paths.keys)
+
+
+def test_a_new_key_stands_alone_on_standard_output(
+    store: KeyStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["key", "new", "zed"]) == 0
+    captured = capsys.readouterr()
+    key = captured.out.strip()
+    assert "valid until it is revoked" in captured.err
+    assert key not in captured.err
+    record = KeyRing(store).find(key)
+    assert record is not None
+    assert (record.name, record.expires) == ("zed", None)
+
+
+def test_json_of_all_three(store: KeyStore, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["key", "new", "--expires", "90d", "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made["key"].startswith("ingle-")
+    record = store.list()[0]
+    assert record.expires == record.created + 90 * 86400
+    assert main(["key", "list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["keys"]
+    assert listed == [{name: value for name, value in made.items() if name != "key"}]
+    assert main(["key", "revoke", made["id"], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"revoked": listed}
+    assert store.list() == []
+
+
+def test_the_table_never_shows_a_key(store: KeyStore, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["key", "list"]) == 0
+    assert "There are no keys" in capsys.readouterr().err
+    _, key = store.create("zed")
+    store.create("brief", lifetime=1)
+    store.path.write_text(store.path.read_text().replace(str(store.list()[1].expires), "1"))
+    assert main(["key", "ls"]) == 0
+    output = capsys.readouterr().out
+    assert "zed" in output
+    assert "(over)" in output
+    assert key not in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (["key"], 2, "Say what to do"),
+        (["key", "make"], 2, "There is no `ingle key make`."),
+        (["key", "revoke"], 2, "required"),
+        (["key", "revoke", "none"], 1, "There is no key 'none'."),
+        (["key", "new", "a/b"], 1, "cannot be a key's name"),
+        (["key", "new", "--expires", "soon"], 2, "not a time"),
+        (["key", "new", "--expires", "0"], 2, "not a time"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    store: KeyStore,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    status: int,
+    words: str,
+) -> None:
+    assert main(arguments) == status
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert words in captured.err
+    assert store.list() == []
+
+
+def test_a_folder_that_cannot_be_written(
+    store: KeyStore, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store.path.parent.parent.mkdir(exist_ok=True)
+    store.path.parent.write_text("a file is in the way")
+    assert main(["key", "new"]) == 1
+    assert "cannot be" in capsys.readouterr().err

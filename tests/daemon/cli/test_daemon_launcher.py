@@ -1,0 +1,256 @@
+"""Starting the daemon: once, by any number of commands, with an error worth reading."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from ingle.daemon.cli.command_errors import CommandError
+from ingle.daemon.cli.daemon_launcher import ensure_daemon
+from ingle.daemon.client.daemon_client import DaemonClient
+from ingle.daemon.main import main
+from ingle.daemon.settings.config import Config, load_config
+from ingle.daemon.settings.paths import Paths
+from ingle.daemon.stores.log_files import rotated
+
+Said = list[str]
+
+
+@pytest.fixture
+def config(paths: Paths) -> Iterator[Config]:
+    """Settings of a home of its own; whatever daemon a test started there is ended."""
+    config = load_config(os.environ)
+    yield config
+    client = DaemonClient(config.socket)
+    if client.answers():
+        client.post("/ingle/v1/shutdown", {})
+        while client.answers():
+            time.sleep(0.01)
+
+
+@pytest.fixture
+def serve(stand_in: Path) -> Callable[[str], tuple[str, ...]]:
+    """The command line of a stand-in that behaves in a certain way."""
+    return lambda behaviour: (sys.executable, "-P", str(stand_in), behaviour)
+
+
+def started_pids(said: Said) -> list[int]:
+    return [int(text.rpartition(" ")[2].rstrip(").")) for text in said]
+
+
+def test_starts_one_and_then_uses_it(
+    config: Config, serve: Callable[[str], tuple[str, ...]]
+) -> None:
+    said: Said = []
+    client = ensure_daemon(config, say=said.append, command=serve(""))
+    [pid] = started_pids(said)
+    assert client.get("/health")["pid"] == pid
+    assert said == [f"Started the ingle daemon (pid {pid})."]
+    assert ensure_daemon(config, say=said.append, command=("false",)).get("/health")["pid"] == pid
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize(("port", "told"), [("4711", True), ("0", True), ("-1", False)])
+def test_taken_port_is_told_to_whoever_starts_the_daemon(
+    paths: Paths,
+    serve: Callable[[str], tuple[str, ...]],
+    monkeypatch: pytest.MonkeyPatch,
+    port: str,
+    told: bool,
+) -> None:
+    monkeypatch.setenv("INGLE_PORT", port)
+    said: Said = []
+    client = ensure_daemon(load_config(os.environ), say=said.append, command=serve("portless"))
+    client.post("/ingle/v1/shutdown", {})
+    assert any(f"has port {port}:" in text for text in said) is told
+    assert max(map(len, said)) <= 80
+
+
+def test_started_daemon_is_detached_and_private(
+    config: Config, serve: Callable[[str], tuple[str, ...]]
+) -> None:
+    said: Said = []
+    ensure_daemon(config, say=said.append, command=serve(""))
+    [pid] = started_pids(said)
+    assert os.getsid(pid) == pid != os.getsid(0)
+    assert Path(f"/proc/{pid}/cwd").readlink() == Path("/")
+    assert Path(f"/proc/{pid}/fd/0").readlink() == Path(os.devnull)
+    assert Path(f"/proc/{pid}/fd/2").readlink() == config.paths.log
+    assert stat.S_IMODE(config.paths.log.stat().st_mode) == 0o600
+    assert stat.S_IMODE(config.paths.runtime.stat().st_mode) == 0o700
+
+
+def test_an_older_daemon_that_nobody_uses_gives_way(
+    config: Config, serve: Callable[[str], tuple[str, ...]]
+) -> None:
+    said: Said = []
+    old = ensure_daemon(config, say=said.append, command=serve("old")).get("/health")["pid"]
+
+    def ensure(number: int) -> int:
+        client = ensure_daemon(config, say=said.append, command=serve(""))
+        return client.get("/health")["pid"]
+
+    with ThreadPoolExecutor(4) as pool:
+        pids = set(pool.map(ensure, range(4)))
+    assert len(pids) == 1
+    assert old not in pids
+    assert said.count("Nobody uses the old one: it ends, and the new one starts.") == 1
+    assert started_pids([text for text in said if text.startswith("Started")]) == [old, *pids]
+
+
+@pytest.mark.parametrize("behaviour", ["", "slow"])
+def test_many_at_once_start_one(
+    config: Config, serve: Callable[[str], tuple[str, ...]], behaviour: str
+) -> None:
+    said: Said = []
+
+    def ensure(number: int) -> int:
+        client = ensure_daemon(config, say=said.append, command=serve(behaviour))
+        return client.get("/health")["pid"]
+
+    with ThreadPoolExecutor(6) as pool:
+        pids = set(pool.map(ensure, range(6)))
+    assert len(pids) == 1
+    assert started_pids(said) == list(pids)
+
+
+def test_daemon_that_is_just_starting_by_hand_is_waited_for(
+    config: Config, serve: Callable[[str], tuple[str, ...]]
+) -> None:
+    config.paths.make_private()
+    said: Said = []
+    with subprocess.Popen(serve("slow")) as by_hand:
+        while not config.paths.lock.exists():
+            time.sleep(0.005)
+        client = ensure_daemon(config, say=said.append, command=serve(""))
+        assert client.get("/health")["pid"] == by_hand.pid
+        assert said == []
+        client.post("/ingle/v1/shutdown", {})
+        assert by_hand.wait(10) == 0
+
+
+def test_daemon_that_fails_is_told_with_its_last_lines(
+    config: Config, serve: Callable[[str], tuple[str, ...]]
+) -> None:
+    config.paths.log.parent.mkdir(parents=True)
+    config.paths.log.write_text("of another day\n")
+    with pytest.raises(CommandError) as caught:
+        ensure_daemon(config, command=serve("broken"))
+    assert caught.value.message == "The daemon ended while it started (exit status 1)."
+    assert caught.value.hint == (
+        "Error: The port is taken.\nUse --port.\n" + f"The whole log is in {config.paths.log}."
+    )
+    assert config.paths.log.read_text().startswith("of another day\n")
+
+
+def test_full_disk_is_told_where_the_log_has_no_room_for_it(
+    config: Config, serve: Callable[[str], tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(config.paths.log.anchor)._replace(free=0)
+
+    def full(path: Path) -> tuple[int, int, int]:
+        assert path == config.paths.log.parent
+        return usage
+
+    monkeypatch.setattr(shutil, "disk_usage", full)
+    with pytest.raises(CommandError) as caught:
+        ensure_daemon(config, command=serve("mute"))
+    assert f"The disk that holds {config.paths.log.parent} is full." in str(caught.value.hint)
+
+
+def test_next_attempt_after_a_failure_works(
+    config: Config, serve: Callable[[str], tuple[str, ...]]
+) -> None:
+    with pytest.raises(CommandError):
+        ensure_daemon(config, command=serve("broken"))
+    assert ensure_daemon(config, say=lambda text: None, command=serve("")).answers()
+
+
+def test_daemon_that_never_answers_is_not_waited_for_long(
+    config: Config, serve: Callable[[str], tuple[str, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processes: list[subprocess.Popen[bytes]] = []
+    popen = subprocess.Popen
+
+    def remember(*arguments: object, **options: object) -> subprocess.Popen[bytes]:
+        processes.append(popen(*arguments, **options))  # type: ignore[call-overload]
+        return processes[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", remember)
+    with pytest.raises(CommandError, match="does not answer on") as caught:
+        ensure_daemon(config, command=serve("silent"), timeout=0.2)
+    assert str(config.paths.log) in str(caught.value.hint)
+    processes[0].kill()
+
+
+def test_stale_socket_is_no_daemon(config: Config, serve: Callable[[str], tuple[str, ...]]) -> None:
+    said: Said = []
+    ensure_daemon(config, say=said.append, command=serve(""))
+    [pid] = started_pids(said)
+    os.kill(pid, signal.SIGKILL)
+    client = DaemonClient(config.socket)
+    while client.answers():
+        time.sleep(0.005)
+    assert config.socket.exists()
+    ensure_daemon(config, say=said.append, command=serve(""))
+    assert len(said) == 2
+
+
+def test_large_log_is_put_aside(config: Config, serve: Callable[[str], tuple[str, ...]]) -> None:
+    config.paths.log.parent.mkdir(parents=True)
+    with config.paths.log.open("wb") as log:
+        log.truncate(9 * 2**20)
+    ensure_daemon(config, say=lambda text: None, command=serve(""))
+    assert config.paths.log.stat().st_size < 2**20
+    assert rotated(config.paths.log, 1).stat().st_size == 9 * 2**20
+
+
+def test_log_is_no_link_to_another_file(
+    config: Config, serve: Callable[[str], tuple[str, ...]], tmp_path: Path
+) -> None:
+    config.paths.log.parent.mkdir(parents=True)
+    (tmp_path / "precious").write_text("mine")
+    config.paths.log.symlink_to(tmp_path / "precious")
+    with pytest.raises(CommandError, match="cannot be written"):
+        ensure_daemon(config, command=serve(""))
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+def test_relative_home_is_the_same_for_the_daemon(
+    tmp_path: Path,
+    serve: Callable[[str], tuple[str, ...]],
+    monkeypatch: pytest.MonkeyPatch,
+    paths: Paths,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("INGLE_HOME", "r")
+    client = ensure_daemon(load_config(os.environ), say=lambda text: None, command=serve(""))
+    assert client.socket_path == tmp_path / "r/runtime/ingle.sock"
+    client.post("/ingle/v1/shutdown", {})
+
+
+def test_stop_waits_until_the_process_is_gone(
+    config: Config,
+    serve: Callable[[str], tuple[str, ...]],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    said: Said = []
+    threads = threading.active_count()  # other tests' too
+    ensure_daemon(config, say=said.append, command=serve(""))
+    [pid] = started_pids(said)
+    assert main(["stop"]) == 0
+    assert capsys.readouterr().out == f"Stopped the ingle daemon (pid {pid}).\n"
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert threading.active_count() <= threads + 1

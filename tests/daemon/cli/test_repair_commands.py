@@ -1,0 +1,603 @@
+"""The commands that ask the daemon something and print its answer."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from ingle.daemon.main import main
+from ingle.daemon.settings.paths import Paths
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+Capture = pytest.CaptureFixture[str]
+
+
+def memory(host: int = 300, mapped: int = 120, gpu: int = 0) -> dict[str, Any]:
+    """In megabytes, of which the machine's are measured."""
+    mega = 1_000_000
+    return {
+        "predicted": {"host": 393 * mega, "gpu": gpu * mega},
+        "measured": {"host": host * mega, "gpu": gpu * mega},
+        "mapped": mapped * mega,
+    }
+
+
+def loaded_model(**changes: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "name": "smollm2:135m",
+        "state": "ready",
+        "fraction": 1.0,
+        "error": None,
+        "pid": 4712,
+        "engine": "llama.cpp",
+        "device": "CPU, 2 threads",
+        "context": 8192,
+        "slots": 8,
+        "kv_capacity": 8192,
+        "kv_used": 4096,
+        "running": 1,
+        "waiting": 2,
+        "weights_bytes": 98_000_000,
+        "kv_bytes": 188_000_000,
+        "compute_bytes": 107_000_000,
+        "rss": 420_000_000,
+        "memory": memory(),
+        "kv_memory_bytes": 0,
+        "kv_disk_bytes": 0,
+        "prompt_tokens_total": 8120,
+        "cached_tokens_total": 5413,
+        "completion_tokens_total": 611,
+        "drafted_tokens_total": 0,
+        "accepted_tokens_total": 0,
+        "decode_rate": 96.1,
+        "layers": 30,
+        "layers_on_gpu": 0,
+        "quantize": "none",
+        "kv_type": "f16",
+        "flash_attention": True,
+        "reason": "",
+        "warnings": [],
+        "pinned": False,
+        "loaded_for": 33.1,
+        "expires_in": None,
+    }
+    return fields | changes
+
+
+def printed_json(capsys: Capture) -> Any:
+    return json.loads(capsys.readouterr().out)
+
+
+def test_list(daemon: Any, model_entry: Callable[..., Any], capsys: Capture) -> None:
+    available = model_entry(
+        "qwen3:4b", installed=False, state="available", default=False, size=2_500_000_000,
+        parameters=4_020_000_000, quantization="Q4_K_M", context=40960, path=None,
+    )  # fmt: skip
+    daemon.models = [available, daemon.models[0]]
+    assert main(["list"]) == 0
+    assert capsys.readouterr().out == (
+        "NAME                       SIZE  PARAMS  QUANT   CONTEXT  STATE\n"
+        "smollm2:135m (default)  98.4 MB    135M  Q4_1       8192  stopped\n"
+        "qwen3:4b                 2.5 GB    4.0B  Q4_K_M    40960  available\n"
+    )
+    assert main(["ls", "--json"]) == 0
+    assert printed_json(capsys) == {"models": daemon.models}
+
+
+def test_list_groups_what_others_keep(
+    daemon: Any, model_entry: Callable[..., Any], capsys: Capture
+) -> None:
+    theirs = {"default": False, "place": "LM Studio"}
+    daemon.models = [
+        daemon.models[0],
+        model_entry("hf.co/own/repo:Q4_0", **theirs, same_as="smollm2:135m"),
+        model_entry("llama3.2:latest", **theirs | {"place": "Ollama"}),
+        model_entry("qwen3:4b", installed=False, state="available", default=False),
+    ]
+    assert main(["list"]) == 0
+    names = [line.partition("   ")[0] for line in capsys.readouterr().out.splitlines()]
+    assert names == [
+        "NAME", "smollm2:135m (default)  98.4 MB", "",
+        "In LM Studio:", "hf.co/own/repo:Q4_0", "  same file as smollm2:135m", "",
+        "In Ollama:", "llama3.2:latest", "",
+        "To be pulled:", "qwen3:4b",
+    ]  # fmt: skip
+
+
+def test_list_all_tells_what_is_not_used(
+    daemon: Any, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = {"name": "x:1b", "path": "/x", "place": "Ollama", "reason": "it is gone"}
+    daemon.unusable = [lost]
+    assert main(["list"]) == 0
+    assert "it is gone" not in capsys.readouterr().out
+    assert main(["list", "--all"]) == 0
+    out = capsys.readouterr().out
+    assert out.endswith("\nFound and not used:\n  x:1b (Ollama): it is gone.\n")
+    assert main(["list", "--all", "--json"]) == 0
+    assert printed_json(capsys)["unusable"] == [lost]
+
+
+def test_show(daemon: Any, capsys: Capture) -> None:
+    daemon.models[0]["description"] = "Small\x1b[2J."
+    assert main(["show", "smollm2"]) == 0
+    out = capsys.readouterr().out
+    assert "name          smollm2:135m\n" in out
+    assert "description   Small[2J.\n" in out
+    assert "path          /models/SmolLM2-135M-Instruct.Q4_1.gguf\n" in out
+    assert main(["show", "SMOLLM2:135m", "--json"]) == 0
+    assert printed_json(capsys) == {**daemon.models[0], "loaded": None, "report": None}
+
+
+def test_show_tells_what_is_known_where_no_header_can_be_read(daemon: Any, capsys: Capture) -> None:
+    for state, said in [("fits", "probably: it"), ("no", "probably not: it")]:
+        fit = {"state": state, "needs_bytes": 3_900_000_000, "free_bytes": 21_000_000_000}
+        daemon.models[0]["fit"] = fit
+        assert main(["show", "smollm2"]) == 0
+        line = f"fits          {said} needs about 3.9 GB, and 21.0 GB are free\n"
+        assert capsys.readouterr().out.endswith(line)
+
+
+def test_show_tells_why_a_model_failed(daemon: Any, capsys: Capture) -> None:
+    daemon.loaded = [loaded_model(state="failed", engine="", error="It is damaged.")]
+    assert main(["show", "smollm2"]) == 0
+    assert "error         It is damaged.\n" in capsys.readouterr().out
+
+
+def test_show_takes_a_path(daemon: Any, capsys: Capture, tmp_path: Path) -> None:
+    assert main(["show", str(tmp_path / "a folder")]) == 0
+    assert capsys.readouterr().out.startswith(f"name          {tmp_path}/a folder\n")
+
+
+def test_show_takes_an_alias(daemon: Any, capsys: Capture) -> None:
+    assert main(["show", "gpt-4o"]) == 0
+    assert capsys.readouterr().out.startswith("name          smollm2:135m\n")
+
+
+def test_show_tells_what_a_loaded_model_got(daemon: Any, capsys: Capture) -> None:
+    daemon.loaded = [
+        loaded_model(name="b"),
+        loaded_model(kv_type="q8_0", warnings=["The weights are not locked in memory."]),
+    ]
+    assert main(["show", "smollm2"]) == 0
+    assert capsys.readouterr().out.endswith(
+        "engine        llama.cpp\n"
+        "runs on       CPU, 2 threads\n"
+        "loaded with   8192 tokens of context for 8 requests\n"
+        "KV cache      q8_0, 188 MB\n"
+        "attention     with flash attention\n"
+        "warning       The weights are not locked in memory.\n"
+    )
+    assert main(["show", "smollm2", "--json"]) == 0
+    assert printed_json(capsys)["loaded"] == daemon.loaded[1]
+    daemon.loaded = [loaded_model(state="starting", engine="", device="", kv_type="")]
+    assert main(["show", "smollm2"]) == 0
+    assert "runs on" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("task", "words"), [("embed", "no, embeddings only"), ("rerank", "no, ranking only")]
+)
+def test_show_says_what_a_model_is_for(daemon: Any, capsys: Capture, task: str, words: str) -> None:
+    daemon.models[0] |= {"task": task, "chat": False}
+    assert main(["show", "smollm2"]) == 0
+    assert f"chat          {words}\n" in capsys.readouterr().out
+
+
+def test_show_unknown_guesses(daemon: Any, capsys: Capture) -> None:
+    assert main(["show", "smolm2"]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == (
+        "Error: There is no model 'smolm2' here or in the catalog.\nDid you mean 'smollm2'?\n"
+    )
+
+
+def test_ps(daemon: Any, capsys: Capture) -> None:
+    daemon.loaded = [
+        loaded_model(),
+        loaded_model(
+            name="b", running=0, waiting=0, expires_in=866.9, memory=memory(0, 0)
+        ),
+        loaded_model(name="c", running=0, waiting=0),
+        loaded_model(name="p", running=0, waiting=0, pinned=True),
+        loaded_model(
+            name="d", state="failed", device="", kv_capacity=0, context=0,
+            error="It is damaged.",
+        ),
+        loaded_model(name="e", state="starting", fraction=0.41),
+    ]  # fmt: skip
+    assert main(["ps"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"ingle {daemon.version}, pid {os.getpid()}, up 1 min 15 s\n")
+    assert f"listens on {daemon.paths.socket}\n       and http://127.0.0.1:4645\n" in out
+    lines = out[out.index("NAME") :].split("\n\n")[0].splitlines()
+    rows = [line.split("  ") for line in lines]
+    table = [[cell.strip() for cell in row if cell.strip()] for row in rows]
+    assert table == [
+        ["NAME", "STATE", "DEVICE", "CONTEXT", "KV", "RUNNING", "MEMORY", "EXPIRES"],
+        ["smollm2:135m", "ready", "CPU, 2 threads", "8192", "50%", "1+2", "420 MB", "in use"],
+        ["b", "ready", "CPU, 2 threads", "8192", "50%", "0", "393 MB", "14 min 27 s"],
+        ["c", "ready", "CPU, 2 threads", "8192", "50%", "0", "420 MB", "never"],
+        ["p", "ready", "CPU, 2 threads", "8192", "50%", "0", "420 MB", "pinned"],
+        ["d", "failed", "-", "-", "-", "1+2", "420 MB", "-"],
+        ["e", "starting 41%", "CPU, 2 threads", "8192", "50%", "1+2", "420 MB", "-"],
+    ]
+    assert "\nd\n  error    It is damaged.\n" in out
+    assert main(["ps", "--json"]) == 0
+    assert printed_json(capsys) == {"daemon": "running", **daemon.status()}
+
+
+def test_ps_tells_what_is_out_of_the_ordinary(daemon: Any, capsys: Capture) -> None:
+    daemon.loaded = [
+        loaded_model(kv_type="q4_0", warnings=["There is no GPU."]),
+        loaded_model(name="b", state="starting", kv_type="", flash_attention=False),
+    ]
+    assert main(["ps"]) == 0
+    out = capsys.readouterr().out
+    assert out.endswith(
+        "\n  note     The KV cache is quantized to q4_0.\n  note     There is no GPU.\n"
+    )
+
+
+def test_ps_tells_what_a_model_holds_and_why(daemon: Any, capsys: Capture) -> None:
+    gpu = {"name": "NVIDIA RTX 4090", "kind": "gpu", "memory_total": 24_000_000_000}
+    gpu |= {"memory_used": 6_100_000_000, "utilization": 0.12, "watts": 75.4, "joules": None}
+    cpu = {**dict.fromkeys(gpu), "name": "CPU", "kind": "cpu", "utilization": 0.5}
+    daemon.devices = [gpu, cpu]
+    daemon.loaded = [
+        loaded_model(
+            memory=memory(gpu=5000),
+            reason="On ingle's own engine, since the whole model fits into the memory of the GPU.",
+            kv_disk_bytes=55_000_000,
+            drafted_tokens_total=90,
+            accepted_tokens_total=61,
+        )
+    ]
+    assert main(["ps"]) == 0
+    out = capsys.readouterr().out
+    assert "NVIDIA RTX 4090: 6.1 GB of 24.0 GB in use, 12% busy, 75 W\n\n" in out
+    assert out.partition("in use\n\n")[2] == (
+        "smollm2:135m\n"
+        "  why      On ingle's own engine, since the whole model fits into the memory of\n"
+        "           the GPU.\n"
+        "  memory   393 MB predicted, 300 MB taken, 120 MB of files mapped, on the GPU\n"
+        "           5.0 GB predicted, 5.0 GB taken; conversations keep 55.0 MB on disk\n"
+        "  tokens   8,120 read, and 5,413 found in the cache (40%); 611 written at 96.1/s\n"
+        "  guesses  61 of 90 became part of an answer (68%)\n"
+    )
+
+
+def test_load_says_what_it_got_and_for_how_long(daemon: Any, capsys: Capture) -> None:
+    daemon.loaded = [loaded_model(expires_in=7200.0, reason="There is no GPU.")]
+    daemon.warnings = ["There is no GPU for its layers."]
+    assert main(["load", "smollm2", "--keep-alive", "2h", "--context", "8192"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == (
+        "smollm2:135m is ready on CPU, 2 threads, with a context of 8192 tokens and 420\n"
+        "MB of memory, and stays for 2 h without use. There is no GPU.\n"
+    )
+    assert captured.err == "Warning: There is no GPU for its layers.\n"
+    assert daemon.asked("POST", "/ingle/v1/load") == [
+        {"model": "smollm2", "context": 8192, "keep_alive": 7200.0}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changes", "asked", "told"),
+    [
+        (["--pin"], {"pinned": True}, {"pin": True}, "and is pinned."),
+        (["--no-pin"], {"expires_in": 90.0}, {"pin": False}, "stays for 1 min 30 s without use."),
+        (["--no-pin"], {"expires_in": 0.0}, {"pin": False}, "goes as soon as nobody uses it."),
+        (["--keep-alive", "forever"], {}, {"keep_alive": -1.0}, "stays until it is unloaded."),
+        ([], {"pinned": True}, {}, "and is pinned."),
+    ],
+)
+def test_load_pins_and_lets_go(
+    daemon: Any, capsys: Capture, arguments: list[str], changes: Any, asked: Any, told: str
+) -> None:
+    daemon.loaded = [loaded_model(**changes)]
+    assert main(["load", *arguments]) == 0
+    assert told in " ".join(capsys.readouterr().out.split())
+    assert daemon.asked("POST", "/ingle/v1/load") == [{"model": "smollm2", **asked}]
+    assert main(["load", "--json"]) == 0
+    assert printed_json(capsys)["name"] == "smollm2:135m"
+
+
+def test_load_refuses_what_is_no_time_and_no_number(daemon: Any, capsys: Capture) -> None:
+    for wrong in (["--keep-alive", "soon"], ["--context", "0"]):
+        assert main(["load", "smollm2", *wrong]) == 2
+        assert "it must be a" in capsys.readouterr().err
+    assert daemon.asked("POST", "/ingle/v1/load") == []
+
+
+def test_ps_with_nothing_loaded(daemon: Any, capsys: Capture) -> None:
+    assert main(["ps"]) == 0
+    assert capsys.readouterr().out.endswith("\n\nNo model is loaded.\n")
+
+
+@pytest.mark.parametrize("command", ["ps", "stop", "unload"])
+def test_commands_that_start_no_daemon(paths: Paths, capsys: Capture, command: str) -> None:
+    assert main([command]) == 0
+    assert capsys.readouterr() == ("The daemon is not running.\n", "")
+    assert not paths.runtime.exists()
+
+
+def test_their_json_without_a_daemon(paths: Paths, capsys: Capture) -> None:
+    assert main(["ps", "--json"]) == 0
+    assert printed_json(capsys) == {"daemon": "stopped", "models": []}
+    assert main(["stop", "--json"]) == 0
+    assert printed_json(capsys) == {"stopped": False, "pid": None}
+    assert main(["unload", "--json"]) == 0
+    assert printed_json(capsys) == {"unloaded": []}
+
+
+def test_rm(daemon: Any, capsys: Capture) -> None:
+    assert main(["rm", "smollm2", "hf.co/o/r:Q4_K_M"]) == 0
+    assert capsys.readouterr().out == (
+        "Removed smollm2, 98.4 MB freed.\nRemoved hf.co/o/r:Q4_K_M, 98.4 MB freed.\n"
+    )
+    assert daemon.asked("DELETE", "/ingle/v1/models/hf.co%2Fo%2Fr%3AQ4_K_M") == [None]
+    assert main(["rm", "smollm2", "--json"]) == 0
+    assert printed_json(capsys) == {"removed": [{"removed": "smollm2", "freed": 98362432}]}
+
+
+THEIRS = {
+    "removed": "tiny:q4_0", "freed": 98362432, "files": ["/lm/t.gguf"], "place": "LM Studio",
+}  # fmt: skip
+
+
+def test_rm_tells_what_stays(daemon: Any, capsys: Capture) -> None:
+    daemon.removal = {"removed": "a:1", "freed": 0, "keeps": ["/lm/t.gguf"], "place": "LM Studio"}
+    assert main(["rm", "a"]) == 0
+    assert capsys.readouterr().out == (
+        "Removed a:1, which frees nothing.\n/lm/t.gguf stays: LM Studio keeps it.\n"
+    )
+    daemon.removal = {"removed": "a:1", "freed": 0, "shared_with": ["b:1"]}
+    assert main(["rm", "a"]) == 0
+    assert "Its file stays, for b:1 has it, too.\n" in capsys.readouterr().out
+
+
+def test_rm_says_beforehand_what_would_go(daemon: Any, capsys: Capture) -> None:
+    daemon.removal = THEIRS | {"loaded": True, "running": 2}
+    assert main(["rm", "-n", "tiny"]) == 0
+    assert capsys.readouterr().out == (
+        "Would remove tiny:q4_0, 98.4 MB would be freed.\n"
+        "It is loaded, and would be unloaded first, once 2 answers are finished.\n"
+        "  /lm/t.gguf\n"
+    )
+    assert daemon.asked("DELETE", "/ingle/v1/models/tiny?dry_run=true") == [None]
+
+
+def test_rm_asks_before_it_deletes_what_is_not_ours(
+    daemon: Any, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon.removal = THEIRS
+    asked = "/ingle/v1/models/tiny?delete_file=true"
+    assert main(["rm", "--delete-file", "tiny"]) == 1
+    captured = capsys.readouterr()
+    assert "This deletes what LM Studio keeps (98.4 MB):\n  /lm/t.gguf\n" in captured.err
+    assert "nobody is here to ask" in captured.err
+    assert daemon.asked("DELETE", asked) == []
+    assert main(["rm", "--delete-file", "--yes", "tiny"]) == 0
+    assert daemon.asked("DELETE", asked) == [None]
+
+
+def test_add(
+    daemon: Any,
+    model_entry: Callable[..., Any],
+    capsys: Capture,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["add", "m.gguf", "mine"]) == 0
+    assert daemon.asked("POST", "/ingle/v1/models") == [
+        {"path": str(tmp_path / "m.gguf"), "name": "mine"}
+    ]
+    assert "is used where it lies: /models/" in capsys.readouterr().out
+    assert main(["add", "/m.gguf", "--json"]) == 0
+    assert printed_json(capsys) == daemon.models[0]
+    assert main(["add", "/bad\udcff.gguf"]) == 1
+    assert "is not UTF-8" in capsys.readouterr().err
+
+
+def test_pull_says_that_nothing_was_downloaded(
+    daemon: Any, model_entry: Callable[..., Any], capsys: Capture
+) -> None:
+    daemon.pull = [("done", model_entry("tiny:1b", place="Ollama", path="/o/blob"))]
+    assert main(["pull", "tiny"]) == 0
+    assert capsys.readouterr().err == (
+        "tiny:1b is here already, in Ollama (98.4 MB). It is used where it lies, and nothing was "
+        "downloaded: /o/blob\n"
+    )
+
+
+def test_unload(daemon: Any, capsys: Capture) -> None:
+    assert main(["unload"]) == 0
+    assert capsys.readouterr().out == "No model was loaded.\n"
+    daemon.loaded = [loaded_model(), loaded_model(name="b")]
+    assert main(["unload", "smollm2"]) == 0
+    assert capsys.readouterr().out == "Unloaded smollm2:135m, b.\n"
+    assert daemon.asked("POST", "/ingle/v1/unload") == [{}, {"model": "smollm2"}]
+
+
+def test_paths_count_from_the_working_folder(
+    daemon: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = str(tmp_path / "m.gguf")
+    assert main(["unload", "./m.gguf"]) == 0
+    assert main(["rm", "./m.gguf"]) == 0
+    daemon.pull = [("done", daemon.models[0])]
+    assert main(["pull", "./m.gguf"]) == 0
+    assert daemon.asked("POST", "/ingle/v1/unload") == [{"model": path}]
+    assert daemon.asked("DELETE", f"/ingle/v1/models/{quote(path, safe='')}") == [None]
+    assert daemon.asked("POST", "/ingle/v1/pull") == [{"model": path}]
+
+
+def test_error_of_the_daemon_is_a_sentence_and_a_hint(daemon: Any, capsys: Capture) -> None:
+    daemon.failure = 409, {"error": {"code": "c", "message": "In use.", "hint": "Wait."}}
+    assert main(["rm", "smollm2"]) == 1
+    assert capsys.readouterr() == ("", "Error: In use.\nWait.\n")
+
+
+@pytest.mark.parametrize("version", ["0.0.1", "99.0"])
+def test_another_version_that_is_used_or_newer_is_told(
+    daemon: Any, capsys: Capture, version: str
+) -> None:
+    daemon.version = version
+    daemon.loaded = [loaded_model(running=1)]
+    assert main(["list", "--json"]) == 0
+    captured = capsys.readouterr()
+    assert f"The running daemon is ingle {version}, this command is" in captured.err
+    assert "`ingle stop`" in captured.err
+    json.loads(captured.out)
+
+
+def test_stop_needs_a_daemon_that_answers(daemon: Any, capsys: Capture) -> None:
+    daemon.failure = 500, {"error": {"code": "c", "message": "No.", "hint": None}}
+    assert main(["stop"]) == 1
+    assert capsys.readouterr().err == "Error: No.\n"
+
+
+PROGRESS = {
+    "model": "smollm2:135m", "status": "downloading", "source": "hub", "received": 42_100_000,
+    "total": 98_362_432, "bytes_per_second": 12_300_000.0, "eta": 4.6,
+}  # fmt: skip
+
+
+def test_pull(daemon: Any, capsys: Capture) -> None:
+    daemon.pull = [("progress", PROGRESS), ("done", daemon.models[0])]
+    assert main(["pull", "smollm2"]) == 0
+    assert capsys.readouterr() == (
+        "",
+        "smollm2:135m: downloading, 43%, 42.1 MB of 98.4 MB, 12.3 MB/s, 4.6 s left\n"
+        "smollm2:135m is ready (98.4 MB).\n",
+    )
+    assert daemon.asked("POST", "/ingle/v1/pull") == [{"model": "smollm2"}]
+
+
+def test_pull_for_programs(daemon: Any, capsys: Capture) -> None:
+    daemon.pull = [("progress", PROGRESS), ("done", daemon.models[0])]
+    assert main(["pull", "smollm2", "--json"]) == 0
+    captured = capsys.readouterr()
+    lines = [json.loads(line) for line in captured.out.splitlines()]
+    assert lines == [{"event": "progress", **PROGRESS}, {"event": "done", **daemon.models[0]}]
+    assert captured.err == ""
+
+
+def test_pull_that_fails(daemon: Any, capsys: Capture) -> None:
+    error = {"code": "disk_full", "message": "The disk is full.", "hint": "Make room."}
+    daemon.pull = [("progress", PROGRESS), ("error", {"error": error})]
+    assert main(["pull", "smollm2"]) == 1
+    assert capsys.readouterr().err.endswith("Error: The disk is full.\nMake room.\n")
+
+
+def test_pull_that_ends_without_a_word(daemon: Any, capsys: Capture) -> None:
+    daemon.pull = [("progress", PROGRESS)]
+    assert main(["pull", "smollm2"]) == 1
+    assert "without a word" in capsys.readouterr().err
+
+
+def test_interrupted_pull_is_cancelled_and_can_go_on(daemon: Any, command: list[str]) -> None:
+    daemon.pull = [("progress", PROGRESS), threading.Event()]
+    with subprocess.Popen(
+        [*command, "pull", "smollm2"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/"
+    ) as process:
+        assert process.stderr is not None
+        assert b"43%" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=10)
+        assert (process.returncode, output) == (130, b"")
+        assert errors == b"Stopped. `ingle pull smollm2` continues where it was.\n"
+    assert daemon.asked("POST", "/ingle/v1/pull/cancel") == [{"model": "smollm2"}]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["pull"],
+        ["rm"],
+        ["show"],
+        ["list", "extra"],
+        ["ps", "--wrong"],
+        ["serve", "extra"],
+        ["run", "m", "x", "--temperature", "hot"],
+        ["run", "m", "x", "--temperature", "-1"],
+        ["run", "m", "x", "--max-tokens", "0"],
+        ["run", "m", "x", "--raw", "--system", "y"],
+        ["chat", "m", "x"],
+        ["version", "--js"],
+        ["lst"],
+        ["--wrong"],
+    ],
+)
+def test_wrong_command_line_is_2(
+    daemon: Any, capsys: Capture, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    with open(os.devnull) as nothing:  # noqa: PTH123
+        monkeypatch.setattr(sys, "stdin", nothing)
+        assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    sentence, hint = captured.err.splitlines()
+    assert sentence.startswith("Error: ")
+    assert sentence.endswith(".")
+    assert "ingle" in hint or arguments[0] == "run"
+    assert not daemon.asked("POST", "/ingle/v1/generations")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--port", "x"], "--port must be a whole number"),
+        (["--port", "70000"], "--port must be a whole number"),
+        (["--host", "gpu.lan"], "--host must be an address of this machine"),
+        (["--log-level", "loud"], "--log-level must be one of"),
+    ],
+)
+def test_serve_refuses_wrong_settings(
+    paths: Paths, capsys: Capture, arguments: list[str], message: str
+) -> None:
+    assert main(["serve", *arguments]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_wrong_configuration_is_told(
+    paths: Paths, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INGLE_PORT", "many")
+    assert main(["ps"]) == 1
+    assert capsys.readouterr().err.startswith("Error: INGLE_PORT must be")
+
+
+def test_hostile_runtime_folder_is_refused(paths: Paths, capsys: Capture) -> None:
+    paths.runtime.parent.mkdir(parents=True)
+    (paths.runtime.parent / "elsewhere").mkdir()
+    paths.runtime.symlink_to(paths.runtime.parent / "elsewhere")
+    assert main(["list"]) == 1
+    assert "but it is a link" in capsys.readouterr().err
+
+
+def test_closed_pipe_is_quiet(daemon: Any, command: list[str]) -> None:
+    daemon.models = [{**daemon.models[0], "name": f"model-{i}"} for i in range(5000)]
+    with subprocess.Popen(
+        [*command, "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd="/"
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(10) == 141

@@ -1,0 +1,102 @@
+"""Round trips to a real daemon, with a scripted model behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingle.daemon.access.api_keys import KeyStore
+from ingle.daemon.connect.client_program import Probe
+from ingle.daemon.connect.connect_target import Target
+from ingle.daemon.connect.connection_probe import Outcome, Prober
+
+if TYPE_CHECKING:
+    from ..conftest import RunningDaemon
+
+    DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
+
+CALL = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
+
+
+async def run(daemon: RunningDaemon, probe: Probe, model: str = "echo:1") -> Outcome:
+    target = Target(url=daemon.base_url, model=model, context=512)
+    return await asyncio.to_thread(Prober(target).run, probe)
+
+
+ANSWERS: list[tuple[Probe, str]] = [
+    ("models", "'echo:1' is listed"),
+    ("chat", "streams 'Hello from the scripte"),
+    ("completion", "streams 'Hello from the scripte"),
+    ("responses", "streams 'Hello from the scripte"),
+    ("messages", "streams 'Hello from the scripte"),
+    ("count_tokens", " tokens"),
+    ("infill", "fills in 'Hello from the scripte"),
+    ("ollama_models", "'echo:1' is listed, capabilities: completion"),
+    ("ollama_chat", "streams 'Hello from the scripte"),
+]
+
+
+@pytest.mark.parametrize(("probe", "words"), ANSWERS)
+async def test_answers(daemon: RunningDaemon, probe: Probe, words: str) -> None:
+    outcome = await run(daemon, probe)
+    assert outcome.worked, outcome
+    assert words in outcome.detail
+    assert outcome.detail.endswith(" s)")
+
+
+@pytest.mark.parametrize(
+    "probe", ["chat_tools", "responses_tools", "messages_tools", "ollama_tools"]
+)
+async def test_calls_of_a_tool(run_daemon: DaemonFactory, probe: Probe) -> None:
+    async with run_daemon(script={"reply": CALL}) as daemon:
+        # The scripted model counts bytes, and a description of a tool has many.
+        body = {"model": "echo:1", "context": 4096}
+        assert (await daemon.tcp.post("/ingle/v1/load", json=body)).status_code == 200
+        outcome = await run(daemon, probe)
+    assert outcome.worked, outcome
+    assert "calls get_weather(" in outcome.detail
+    assert "Paris" in outcome.detail
+
+
+@pytest.mark.parametrize("probe", ["chat", "responses", "messages", "ollama_chat"])
+async def test_an_error_is_told_in_its_own_words(daemon: RunningDaemon, probe: Probe) -> None:
+    outcome = await run(daemon, probe, model="gone:1")
+    assert not outcome.worked
+    assert outcome.detail.startswith("404: ")
+    assert "gone:1" in outcome.detail
+
+
+async def test_an_error_in_a_stream_is_told(run_daemon: DaemonFactory) -> None:
+    async with run_daemon(script={"reply": "no call"}) as daemon:
+        body = {"model": "echo:1", "context": 4096}
+        await daemon.tcp.post("/ingle/v1/load", json=body)
+        for probe in ("chat_tools", "responses_tools", "messages_tools"):
+            outcome = await run(daemon, probe)
+            assert not outcome.worked
+            assert "cannot follow the grammar" in outcome.detail
+
+
+async def test_a_model_that_is_not_listed(daemon: RunningDaemon) -> None:
+    outcome = await run(daemon, "models", model="gone:1")
+    assert (outcome.worked, outcome.detail) == (False, "'gone:1' is not among: echo:1")
+
+
+async def test_nobody_there() -> None:
+    target = Target(url="http://127.0.0.1:1", model="x", context=1)
+    outcome = await asyncio.to_thread(Prober(target).run, "chat")
+    assert not outcome.worked
+    assert "the connection failed" in outcome.detail
+
+
+async def test_the_key_goes_along(daemon: RunningDaemon) -> None:
+    store = KeyStore(daemon.services.config.paths.keys)
+    _, key = store.create()
+    target = Target(url=daemon.base_url, model="echo:1", context=512, key=key)
+    assert (await asyncio.to_thread(Prober(target).run, "models")).worked
+    store.revoke("key-1")
+    outcome = await asyncio.to_thread(Prober(target).run, "models")
+    assert outcome.detail.startswith("401: ")

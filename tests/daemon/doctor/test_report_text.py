@@ -1,0 +1,79 @@
+"""What is printed, for recorded machines."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+
+import msgspec
+import pytest
+
+from ingle.daemon.doctor.diagnose import diagnose
+from ingle.daemon.doctor.report_text import fold_command, report
+from ingle.daemon.doctor.system_state import Situation
+from ingle.daemon.terminal.terminal_colors import Paint
+
+ReadSituation = Callable[[str], Situation]
+PLAIN = Paint(enabled=False)
+
+
+def written(situation: Situation, columns: int = 80, paint: Paint = PLAIN) -> str:
+    return report(situation, diagnose(situation), columns=columns, paint=paint)
+
+
+def test_every_machine_fits_into_80_columns(
+    machines: dict[str, bytes], situation_of: ReadSituation
+) -> None:
+    for name in machines:
+        lines = written(situation_of(name)).splitlines()
+        assert max(map(len, lines)) <= 80, name
+        assert not any(line.endswith(" ") for line in lines)
+
+
+def test_a_game_is_running(situation_of: ReadSituation) -> None:
+    text = written(situation_of("rtx-4090-game"))
+    assert "NVIDIA GeForce RTX 4090 · 25.8 GB, 9.7 GB free" in text
+    assert "1008 GB/s · compute capability 8.9 · driver 580.95.05, CUDA 13.0" in text
+    assert "held by Cyberpunk2077.exe 9.4 GB, ollama 5.4 GB, python 1.1 GB" in text
+    assert "Checks: 2 to look at" in text
+    assert "running as process 9100, ingle 0.1.0" in text
+
+
+def test_nothing_is_wrong(situation_of: ReadSituation) -> None:
+    text = written(situation_of("server-without-gpu"))
+    assert "Checks: all is well" in text
+    assert "graphics    none" in text
+
+
+def test_colours_are_around_marks_and_headings_only(situation_of: ReadSituation) -> None:
+    situation = situation_of("small-container")
+    coloured = written(situation, paint=Paint(enabled=True))
+    assert "\x1b[31m✗\x1b[0m" in coloured
+    assert re.sub(r"\x1b\[\d+m", "", coloured) == written(situation)
+
+
+def test_names_from_elsewhere_cannot_command_the_terminal(situation_of: ReadSituation) -> None:
+    situation = situation_of("amd-igpu")
+    gpu = msgspec.structs.replace(situation.machine.gpus[0], name="A\x1b]0;owned\x07B")
+    port = msgspec.structs.replace(situation.port, program="no\x1b[2Jde")
+    machine = msgspec.structs.replace(situation.machine, gpus=[gpu])
+    text = written(msgspec.structs.replace(situation, machine=machine, port=port))
+    assert "A]0;ownedB" in text
+    assert "no[2Jde" in text
+    assert text.replace("\n", "").isprintable()
+
+
+@pytest.mark.parametrize("width", [30, 40, 74, 200])
+def test_a_folded_command_is_the_same_to_a_shell(width: int) -> None:
+    command = 'CMAKE_ARGS="-DGGML_CUDA=on" ~/venv/bin/python -m pip install --no-deps x==1'
+    lines = fold_command(command, width)
+    joined = "\n".join(lines).replace("\\\n", "")
+    assert shlex.split(joined) == shlex.split(command)
+    assert max(map(len, lines)) <= width
+    assert (len(lines) == 1) == (width >= len(command))
+
+
+def test_powershell_continues_lines_with_a_backtick() -> None:
+    lines = fold_command('$env:CMAKE_ARGS="-DA=on"; & python.exe -m pip install a b c', 40)
+    assert all(line.endswith(" `") for line in lines[:-1])

@@ -1,0 +1,255 @@
+"""Bodies no client should send: each gets a 4xx in the right shape, and the daemon lives on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import threading
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from starlette.requests import Request
+
+from ingle.daemon.http.request_body import LARGE, translate
+from ingle.daemon.protocols.responses import requests
+
+if TYPE_CHECKING:
+    from ..conftest import RunningDaemon
+
+    DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
+
+RawRequest = Callable[[int | Path, bytes], Awaitable[bytes]]
+
+GOOD = {"model": "echo:1", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
+HEAD = json.dumps(GOOD)[:-1].encode()
+ENDLESS = {"reply": "x" * 400, "step_seconds": 0.01}
+
+BROKEN = {
+    "empty": b"",
+    "spaces": b"  \n ",
+    "open brace": b"{",
+    "open string": b'{"model": "',
+    "no object": b"[]",
+    "a string": b'"x"',
+    "null": b"null",
+    "a number": b"-0",
+    "trailing": json.dumps(GOOD).encode() + b" x",
+    "two objects": b"{}{}",
+    "single quotes": b"{'model': 1}",
+    "comment": b"{/* */}",
+    "trailing comma": HEAD + b",}",
+    "bom": b"\xef\xbb\xbf" + json.dumps(GOOD).encode(),
+    "utf-16": json.dumps(GOOD).encode("utf-16"),
+    "nul": b"\x00",
+    "nul inside": HEAD.replace(b"Hi", b"H\x00i") + b"}",
+    "control character": HEAD.replace(b"Hi", b"H\ni") + b"}",
+    "invalid utf-8": HEAD.replace(b"Hi", b"\xff\xfe") + b"}",
+    "overlong utf-8": HEAD.replace(b"Hi", b"\xc0\xaf") + b"}",
+    "encoded surrogate": HEAD.replace(b"Hi", b"\xed\xa0\x80") + b"}",
+    "invalid utf-8 in an unknown field": HEAD + b', "x": "\xff"}',
+    "invalid utf-8 in an unknown key": HEAD + b', "\xff": 1}',
+    "lone surrogate": HEAD.replace(b"Hi", rb"\ud800") + b"}",
+    "lone low surrogate": HEAD.replace(b"Hi", rb"\udc00") + b"}",
+    "surrogate and letter": HEAD.replace(b"Hi", rb"\ud800abcdefgh") + b"}",
+    "bad escape": HEAD.replace(b"Hi", rb"\x41") + b"}",
+    "bad unicode escape": HEAD.replace(b"Hi", rb"\u00zz") + b"}",
+    "nan": HEAD + b', "temperature": NaN}',
+    "infinity": HEAD + b', "temperature": Infinity}',
+    "minus infinity": HEAD + b', "temperature": -Infinity}',
+    "overflowing unknown float": HEAD + b', "x": -}',
+    "leading zero": HEAD + b', "n": 01}',
+    "leading plus": HEAD + b', "n": +1}',
+    "hex": HEAD + b', "n": 0x1}',
+    "deep array": HEAD + b', "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+    "deep array never closed": HEAD + b', "x": ' + b"[" * 100_000,
+    "deep object": HEAD + b', "x": ' + b'{"a":' * 100_000 + b"1" + b"}" * 100_000 + b"}",
+    "deep messages": b'{"model": "echo:1", "messages": ' + b"[" * 100_000,
+}
+
+# Only where the field is known; what nobody reads may be any JSON.
+BROKEN_CHAT = {
+    "overflowing float": HEAD + b', "temperature": 1e999}',
+    "big integer": HEAD + b', "n": ' + b"9" * 5000 + b"}",
+    "deep tools": HEAD + b', "tools": ' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+}
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/ingle/v1/generations"])
+async def test_a_broken_body_is_a_400(daemon: RunningDaemon, path: str) -> None:
+    bodies = BROKEN | BROKEN_CHAT if path.startswith("/v1/") else BROKEN
+    for name, body in bodies.items():
+        answer = await daemon.tcp.post(path, content=body)
+        assert answer.status_code == 400, (name, answer.text)
+        error = answer.json()["error"]
+        assert error["message"], name
+        assert ("type" in error) == path.startswith("/v1/")
+        assert ("hint" in error) == path.startswith("/ingle/")
+    answer = await daemon.tcp.post("/v1/chat/completions", json=GOOD)
+    assert answer.json()["choices"][0]["message"]["content"] == "He"
+
+
+ODD = {
+    "duplicate keys": b'{"model": "nope", ' + HEAD[1:] + b"}",
+    "escaped everything": HEAD.replace(b"Hi", rb"\u0000\ud83d\ude00\/") + b"}",
+    "unknown huge integer": HEAD + b', "x": ' + b"9" * 5000 + b"}",
+    "nested a little": HEAD + b', "x": ' + b"[" * 60 + b"]" * 60 + b"}",
+    "spaces around": b" \r\n\t" + HEAD + b"}" + b"\n" * 10,
+}
+
+
+async def test_an_odd_body_is_taken(daemon: RunningDaemon) -> None:
+    for name, body in ODD.items():
+        answer = await daemon.tcp.post("/v1/chat/completions", content=body)
+        assert answer.status_code == 200, (name, answer.text)
+
+
+async def test_the_label_does_not_matter_without_a_browser(daemon: RunningDaemon) -> None:
+    for kind in ("application/x-www-form-urlencoded", "text/plain", "application/json"):
+        answer = await daemon.tcp.post(
+            "/v1/chat/completions", content=json.dumps(GOOD), headers={"content-type": kind}
+        )
+        assert answer.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("length", "in_loop"),
+    [(b"2", True), (b"%d" % LARGE, True), (b"%d" % (LARGE + 1), False), (None, False)],
+)
+async def test_only_large_bodies_are_translated_in_a_thread(
+    length: bytes | None, in_loop: bool
+) -> None:
+    headers = [(b"content-length", length)] if length is not None else []
+    request = Request({"type": "http", "headers": headers})
+    assert (await translate(request, threading.get_ident) == threading.get_ident()) is in_loop
+
+
+async def test_large_bodies_are_answered_by_every_protocol(
+    daemon: RunningDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "ITEMS_A_TURN", 8)
+    said = [{"role": "user", "content": "Hi"}] * 20
+    ignored = {"model": "echo:1", "stream": False, "nobody_knows_this": "x" * LARGE}
+    chat = ignored | {"messages": said, "max_tokens": 2}
+    paths: list[str] = ["/v1/chat/completions", "/v1/messages", "/api/chat"]
+    bodies = dict.fromkeys(paths, chat)
+    bodies["/v1/responses"] = ignored | {"input": said, "max_output_tokens": 2}
+    for path, body in bodies.items():
+        answer = await daemon.tcp.post(path, json=body)
+        assert answer.status_code == 200, (path, answer.text)
+
+
+async def test_a_body_above_the_limit_is_a_413(run_daemon: DaemonFactory) -> None:
+    async with run_daemon(max_body_bytes=10_000) as daemon:
+        big = json.dumps({**GOOD, "x": "y" * 10_000}).encode()
+        answer = await daemon.tcp.post("/v1/chat/completions", content=big)
+        assert answer.status_code == 413
+        assert answer.json()["error"]["code"] == "body_too_large"
+
+        async def pieces(count: int):  # type: ignore[no-untyped-def]
+            yield HEAD
+            for _ in range(count):
+                yield b" " * 1000
+            yield b"}"
+
+        # Without a length, the limit is found while reading.
+        answer = await daemon.tcp.post("/v1/chat/completions", content=pieces(20))
+        assert answer.status_code == 413
+        answer = await daemon.tcp.post("/v1/chat/completions", content=pieces(5))
+        assert answer.status_code == 200
+
+
+async def test_a_client_that_leaves_in_its_body_is_forgotten(
+    daemon: RunningDaemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99\r\n\r\n{"
+    writer.write(head)
+    await daemon.until(lambda: len(daemon.server.server_state.tasks) == 1)
+    writer.close()
+    await daemon.until(lambda: not daemon.server.server_state.tasks)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"POST /v1/models HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"CONNECT evil.com:443 HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET / HTTP/9.9\r\n\r\n",
+    ],
+)  # fmt: skip
+async def test_broken_http_is_a_400(daemon: RunningDaemon, raw: RawRequest, content: bytes) -> None:
+    answer = await raw(daemon.port, content)
+    assert answer.startswith(b"HTTP/1.1 400")
+    error = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+    assert error["message"] == "This is not a request of HTTP/1.1."
+    assert error["type"] == "invalid_request_error"
+    assert (await daemon.tcp.get("/health")).status_code == 200
+
+
+async def test_headers_without_an_end_are_cut_off(daemon: RunningDaemon) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
+    writer.write(b"GET / HTTP/1.1\r\n")
+    with pytest.raises(OSError, match=r"onnection|ipe"):  # noqa: PT012 - any of these writes may fail
+        for _ in range(200):
+            writer.write(b"X-A: " + b"a" * 1000 + b"\r\n")
+            await writer.drain()
+        if not await reader.read():
+            raise ConnectionError("Connection closed")
+    writer.close()
+
+
+async def test_too_many_headers_are_told_and_begin_no_request(
+    daemon: RunningDaemon, raw: RawRequest
+) -> None:
+    content = b"POST /ingle/v1/shutdown HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"X-A: %s\r\n\r\n" % (
+        b"a" * 70_000
+    )
+    answer = await raw(daemon.port, content)
+    assert answer.startswith(b"HTTP/1.1 431")
+    error = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+    assert error["code"] == "headers_too_large"
+    assert daemon.shutdowns == []
+
+
+async def test_garbage_behind_a_request_does_not_get_into_its_answer(
+    run_daemon: DaemonFactory,
+) -> None:
+    async with run_daemon(script=ENDLESS) as daemon:
+        reader, writer = await asyncio.open_connection("127.0.0.1", daemon.port)
+        body = json.dumps({**GOOD, "model": "echo:1", "stream": True}).encode()
+        head = (
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n"
+        )
+        writer.write(head % len(body) + body)
+        received = await reader.readuntil(b"data: ")
+        writer.write(b"\0\0\0\r\n\r\n")
+        with contextlib.suppress(ConnectionResetError):
+            received += await reader.read()
+        writer.close()
+        assert received.count(b"HTTP/1.1") == 1
+
+
+async def test_unknown_paths_and_methods_have_the_shape_of_their_prefix(
+    daemon: RunningDaemon,
+) -> None:
+    for path in ("/v1/nope", "/v1/", "/v1/chat/completions/"):
+        answer = await daemon.tcp.get(path)
+        assert answer.status_code == 404
+        assert answer.json()["error"]["type"] == "invalid_request_error"
+    for path in ("/nope", "/ingle/v1/nope", "/ingle/v2/status", "/v1"):
+        answer = await daemon.tcp.get(path)
+        assert answer.status_code == 404
+        assert set(answer.json()["error"]) == {"code", "message", "hint"}
+    answer = await daemon.tcp.delete("/v1/chat/completions")
+    assert answer.status_code == 405
+    assert answer.headers["allow"] == "POST"
+    assert answer.json()["error"]["code"] == "method_not_allowed"

@@ -1,0 +1,60 @@
+"""Tests of what the owner settled for models by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ingle.daemon.lifecycle.keep_alive_rules import NO_RULE, ModelRule, ModelRules
+from ingle.models.errors import ModelNotFound
+from ingle.models.metadata.stored_model import StoredModel
+
+FOLDER = Path("/models")
+
+
+def stored(name: str) -> StoredModel:
+    return StoredModel(
+        name=name,
+        path=FOLDER / f"{name}.gguf",
+        size=1,
+        sha256="0" * 64,
+        licence="",
+        description="",
+        parameters=1,
+        quantization="",
+        architecture="llama",
+        context=64,
+        chat=True,
+        sampling={},
+        source="test",
+    )
+
+
+def resolve(name: str) -> StoredModel:
+    names = {"coder": "qwen:1.5b", "fast": "qwen:1.5b", "qwen:1.5b": "qwen:1.5b"}
+    if name not in names:
+        raise ModelNotFound("No such model.")
+    return stored(names[name])
+
+
+@pytest.mark.parametrize(
+    ("reference", "seconds"),
+    [
+        ("coder", 60.0),
+        ("Coder:latest", 60.0),
+        ("fast", 5.0),
+        ("qwen:1.5b", 60.0),
+        ("gpt-4o", 60.0),
+    ],
+)
+def test_the_name_that_was_used_counts_first(reference: str, seconds: float) -> None:
+    rules = ModelRules([("gone", 1.0), ("coder", 60.0), ("fast", 5.0)], resolve=resolve)
+    assert rules.of(reference, resolve("coder")) == ModelRule(seconds)
+
+
+def test_pins_are_the_models_whatever_the_name() -> None:
+    rules = ModelRules(pinned=["gone", "coder"], resolve=resolve)
+    assert rules.of("fast", resolve("fast")).pinned
+    assert rules.of("other", stored("other")) == NO_RULE
+    assert ModelRules().of("fast", resolve("fast")) is NO_RULE

@@ -1,0 +1,89 @@
+"""Caps and defaults, whatever a client asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ingle.daemon.lifecycle.owner_limits import Limits
+from ingle.daemon.load_planning.load_planner import LoadOptions
+
+if TYPE_CHECKING:
+    from ..conftest import RunningDaemon
+
+    DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
+
+ENDLESS = {"reply": "x" * 400}
+
+
+@pytest.mark.parametrize(
+    ("most", "default", "asked", "given"),
+    [
+        (0, 0, None, None),
+        (0, 0, 7, 7),
+        (10, 0, None, 10),
+        (10, 0, 7, 7),
+        (10, 0, 70, 10),
+        (0, 5, None, 5),
+        (0, 5, 70, 70),
+        (10, 50, None, 10),
+        (10, 5, 0, 0),
+    ],
+)
+def test_tokens(most: int, default: int, asked: int | None, given: int | None) -> None:
+    assert Limits(max_tokens=most, default_max_tokens=default).tokens(asked) == given
+
+
+@pytest.mark.parametrize(
+    ("most", "asked", "given"),
+    [(-1, -1, -1), (-1, 60, 60), (30, -1, 30), (30, 60, 30), (30, 5, 5), (0, 60, 0)],
+)
+def test_keep_alive(most: float, asked: float, given: float) -> None:
+    assert Limits(max_keep_alive=most).keep_alive(asked) == given
+
+
+async def completion(daemon: RunningDaemon, **fields: Any) -> int:
+    body = {"model": "echo:1", "prompt": "Hi", **fields}
+    answer = (await daemon.tcp.post("/v1/completions", json=body)).json()
+    assert answer["choices"][0]["finish_reason"] == "length"
+    tokens: int = answer["usage"]["completion_tokens"]
+    return tokens
+
+
+async def test_answers_are_no_longer_than_allowed(run_daemon: DaemonFactory) -> None:
+    async with run_daemon(script=ENDLESS, max_tokens=12, default_max_tokens=5) as daemon:
+        assert await completion(daemon) == 5
+        assert await completion(daemon, max_tokens=8) == 8
+        assert await completion(daemon, max_tokens=300) == 12
+        async with daemon.tcp.stream(
+            "POST", "/v1/completions", json={"model": "echo:1", "prompt": "Hi", "stream": True}
+        ) as answer:
+            text = (await answer.aread()).decode()
+        assert '"finish_reason":"length"' in text
+
+
+async def test_no_load_gets_more_context_or_time_than_allowed(run_daemon: DaemonFactory) -> None:
+    async with run_daemon(max_context=300, max_keep_alive=60.0) as daemon:
+        body = {"model": "echo:1", "context": 4096, "keep_alive": -1}
+        loaded = (await daemon.tcp.post("/ingle/v1/load", json=body)).json()
+        assert loaded["context"] == 300
+        assert 0 < loaded["expires_in"] <= 60
+        # What is above the cap is the cap, so it is no reason to load the model again.
+        again = (await daemon.tcp.post("/ingle/v1/load", json={**body, "context": 8192})).json()
+        assert again["pid"] == loaded["pid"]
+        assert again["loaded_for"] >= loaded["loaded_for"]
+
+
+async def test_a_lease_is_bounded_like_a_load(run_daemon: DaemonFactory) -> None:
+    async with run_daemon(max_context=1000, max_keep_alive=60.0) as daemon:
+        options = LoadOptions(context=4096)
+        manager = daemon.services.manager
+        for _ in range(2):
+            async with manager.lease("echo:1", options=options, keep_alive=-1.0) as lease:
+                assert lease.info.context == 1000
+        (loaded,) = manager.loaded()
+        assert loaded.expires_in is not None
+        assert loaded.expires_in <= 60

@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+import pytest
+
+from ingle.backends.base.backend import Priority
+from ingle.daemon.errors import QueueFull
+from ingle.daemon.lifecycle.request_queue import LONGEST_RETRY, RETRY_UNKNOWN, Place, RequestQueue
+
+CHAT, BATCH = Priority.INTERACTIVE, Priority.BATCH
+
+
+def enter(queue: RequestQueue, priority: Priority = CHAT, answers: int = 1) -> Place:
+    return queue.enter("m", priority, answers, slots=2, max_waiting=3)
+
+
+def test_slots_and_queue_are_all_there_is() -> None:
+    queue = RequestQueue()
+    places = [enter(queue) for _ in range(5)]
+    with pytest.raises(QueueFull) as refusal:
+        enter(queue)
+    assert refusal.value.code == "queue_full"
+    assert refusal.value.headers["retry-after"] == str(int(RETRY_UNKNOWN))
+    places[0].leave()
+    places[0].leave()
+    enter(queue)
+    with pytest.raises(QueueFull):
+        enter(queue)
+
+
+def test_a_place_is_left_with_its_context() -> None:
+    queue = RequestQueue()
+    for _ in range(20):
+        with pytest.raises(ValueError, match="it failed"), enter(queue):
+            raise ValueError("it failed")
+
+
+def test_batch_counts_everybody_and_interactive_only_its_own() -> None:
+    queue = RequestQueue()
+    for _ in range(3):
+        enter(queue)
+    for _ in range(2):
+        enter(queue, BATCH)
+    with pytest.raises(QueueFull):
+        enter(queue, BATCH)
+    for _ in range(2):
+        enter(queue)
+    with pytest.raises(QueueFull):
+        enter(queue)
+
+
+def test_several_answers_are_several_requests_but_come_in_together() -> None:
+    queue = RequestQueue()
+    big = enter(queue, answers=4)
+    enter(queue, answers=16)
+    with pytest.raises(QueueFull):
+        enter(queue)
+    big.leave()
+    with pytest.raises(QueueFull):
+        enter(queue)
+
+
+def test_retry_after_follows_the_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("ingle.daemon.lifecycle.request_queue.time.monotonic", lambda: now)
+    queue = RequestQueue()
+    places = [enter(queue) for _ in range(5)]
+    for place in places[:4]:
+        now += 2.5
+        place.leave()
+    assert queue.retry_after(3) == 8
+    assert queue.retry_after(0) == 1
+    assert queue.retry_after(1000) == LONGEST_RETRY
+    places[4].leave()
+    now += 3600  # nobody was there, so this says nothing about the pace
+    place = enter(queue)
+    now += 2.5
+    place.leave()
+    assert queue.retry_after(3) <= 8

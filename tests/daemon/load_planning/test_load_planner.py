@@ -1,0 +1,313 @@
+"""How models are loaded, with real headers of small files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import gguf
+import msgspec
+import numpy as np
+import pytest
+
+from ingle.backends.base.backend import EngineKind
+from ingle.backends.selection.engine_facts import EngineFacts
+from ingle.backends.selection.own_engine import OwnEngine
+from ingle.daemon.load_planning.load_planner import LoadOptions, ModelPreparer
+from ingle.daemon.settings.config import Config
+from ingle.daemon.settings.paths import find_paths
+from ingle.models.catalog import Catalog
+from ingle.models.errors import ModelNotFound, UnsupportedModel
+from ingle.models.fit.memory_needs import MemoryNeeds
+from ingle.models.kv_type import KVType
+from ingle.models.metadata.stored_model import StoredModel, describe_folder
+from ingle.models.safetensors.model_folder import read_folder
+
+GIB = 2**30
+
+
+def write_model(path: Path, width: int) -> Path:
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(1)
+    writer.add_context_length(4096)
+    writer.add_embedding_length(width)
+    writer.add_feed_forward_length(width)
+    writer.add_head_count(2)
+    writer.add_head_count_kv(2)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_vocab_size(64)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list([f"t{token}" for token in range(64)])
+    writer.add_tensor("token_embd.weight", np.zeros((64, width), np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def stored(path: Path, draft: str | None = None) -> StoredModel:
+    return StoredModel(
+        name=path.stem,
+        path=path,
+        size=path.stat().st_size,
+        sha256=None,
+        licence="",
+        description="",
+        parameters=1,
+        quantization="F32",
+        architecture="llama",
+        context=4096,
+        chat=True,
+        sampling={},
+        source="test",
+        draft=draft,
+    )
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> StoredModel:
+    return stored(write_model(tmp_path / "large.gguf", 64), draft="small")
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> StoredModel:
+    return stored(write_model(tmp_path / "small.gguf", 32))
+
+
+@pytest.fixture
+def config(ingle_home: Path) -> Config:
+    return Config(paths=find_paths({"INGLE_HOME": str(ingle_home)}))
+
+
+def test_an_installed_draft_is_loaded_along_and_its_memory_counts(
+    config: Config, large: StoredModel, small: StoredModel
+) -> None:
+    asked: list[str] = []
+
+    def resolve(name: str) -> StoredModel:
+        asked.append(name)
+        return small
+
+    prepare = ModelPreparer(config, resolve)
+    both = prepare(large, LoadOptions(context=1024), available=MemoryNeeds(GIB))
+    assert asked == ["small"]
+    assert both.spec.draft_path == str(small.path)
+    assert both.spec.speculation == "auto"
+    alone = prepare(
+        msgspec.structs.replace(large, draft=None),
+        LoadOptions(context=1024),
+        available=MemoryNeeds(GIB),
+    )
+    assert alone.spec.draft_path is None
+    draft_kv = 1024 * 2 * 32 * 2
+    assert both.needs.host > alone.needs.host + draft_kv
+
+
+def test_a_draft_that_is_not_here_or_does_not_fit_is_left_out(
+    config: Config, large: StoredModel, small: StoredModel
+) -> None:
+    def missing(name: str) -> StoredModel:
+        raise ModelNotFound(name)
+
+    assert (
+        ModelPreparer(config, missing)(
+            large, LoadOptions(context=512), available=MemoryNeeds(GIB)
+        ).spec.draft_path
+        is None
+    )
+    prepare = ModelPreparer(config, lambda _: small)
+    size = prepare(large, LoadOptions(context=512), available=MemoryNeeds(GIB)).needs.host
+    assert prepare(large, LoadOptions(context=512), available=MemoryNeeds(size)).spec.draft_path
+    assert (
+        prepare(large, LoadOptions(context=512), available=MemoryNeeds(size - 1)).spec.draft_path
+        is None
+    )
+
+
+def test_without_the_catalogs_draft_one_is_looked_for(
+    config: Config, large: StoredModel, small: StoredModel
+) -> None:
+    def missing(name: str) -> StoredModel:
+        raise ModelNotFound(name)
+
+    looked: list[str] = []
+
+    def find_draft(model: StoredModel) -> StoredModel:
+        looked.append(model.name)
+        return small
+
+    prepare = ModelPreparer(config, missing, find_draft=find_draft)
+    for model in (large, msgspec.structs.replace(large, draft=None)):
+        found = prepare(model, LoadOptions(context=512), available=MemoryNeeds(GIB))
+        assert found.spec.draft_path == str(small.path)
+    assert looked == [large.name] * 2
+    none = prepare(large, LoadOptions(context=512, draft="off"), available=MemoryNeeds(GIB))
+    assert (none.spec.draft_path, len(looked)) == (None, 2)
+
+
+@pytest.mark.parametrize(
+    ("speculation", "drafts"), [("auto", True), ("draft", True), ("ngram", False), ("off", False)]
+)
+def test_the_setting_decides(
+    config: Config, large: StoredModel, small: StoredModel, speculation: str, drafts: bool
+) -> None:
+    config = replace(config, speculation=speculation)  # pyright: ignore[reportArgumentType]
+    spec = ModelPreparer(config, lambda _: small)(
+        large, LoadOptions(context=512), available=MemoryNeeds(GIB)
+    ).spec
+    assert (spec.speculation, spec.draft_path is not None) == (speculation, drafts)
+
+
+def test_a_load_may_name_another_draft_or_none(
+    config: Config, large: StoredModel, small: StoredModel
+) -> None:
+    """What was asked for is not left out silently, whatever the setting and the memory."""
+    prepare = ModelPreparer(replace(config, speculation="off"), lambda _: small)
+    assert prepare(large, LoadOptions(512), available=MemoryNeeds(GIB)).spec.draft_path is None
+    asked = prepare(large, LoadOptions(512, draft="small"), available=MemoryNeeds(0)).spec
+    assert (asked.draft_path, asked.speculation) == (str(small.path), "draft")
+
+    def missing(name: str) -> StoredModel:
+        raise ModelNotFound(name)
+
+    prepare = ModelPreparer(config, missing)
+    with pytest.raises(ModelNotFound):
+        prepare(large, LoadOptions(512, draft="gone"), available=MemoryNeeds(GIB))
+    assert (
+        prepare(large, LoadOptions(512, draft="off"), available=MemoryNeeds(GIB)).spec.draft_path
+        is None
+    )
+
+
+def test_the_catalogs_drafts_are_in_the_catalog() -> None:
+    catalog = Catalog.load()
+    named = [entry for entry in catalog.entries if entry.draft is not None]
+    assert {"qwen2.5-coder:1.5b", "qwen3:8b"} <= {entry.full_name for entry in named}
+    for entry in named:
+        draft = catalog.find(entry.draft or "")
+        assert draft is not None
+        assert draft.size < entry.size / 2
+
+
+def no_draft(name: str) -> StoredModel:
+    raise ModelNotFound(name)
+
+
+def test_the_kv_type_of_a_load_comes_before_that_of_the_settings(
+    config: Config, large: StoredModel
+) -> None:
+    prepare = ModelPreparer(replace(config, kv_type="q8_0"), no_draft)
+    alone = LoadOptions(draft="off")
+    quantized = prepare(large, alone, available=MemoryNeeds(GIB))
+    plain = prepare(
+        large, msgspec.structs.replace(alone, kv_type=KVType.F16), available=MemoryNeeds(GIB)
+    )
+    assert (quantized.spec.kv_type, plain.spec.kv_type) == (KVType.Q8_0, KVType.F16)
+    # One layer of 4096 cells, keys and values of 64 elements; and a row of the buffers.
+    assert plain.needs.host - quantized.needs.host >= 4096 * 2 * 64 * (2 - 34 / 32)
+
+
+def test_heads_that_do_not_fit_the_kv_type_are_refused(config: Config, small: StoredModel) -> None:
+    prepare = ModelPreparer(config, no_draft)
+    with pytest.raises(UnsupportedModel, match="heads of 16 elements"):
+        prepare(small, LoadOptions(kv_type=KVType.Q4_0), available=MemoryNeeds(GIB))
+
+
+def test_a_folder_is_loaded_by_our_own_engine(
+    config: Config, make_folder: Callable[..., Path]
+) -> None:
+    model = describe_folder(read_folder(make_folder()))
+    prepare = ModelPreparer(config, no_draft)
+    plain = prepare(model, LoadOptions(), available=MemoryNeeds(8 * GIB))
+    assert plain.spec.engine is EngineKind.CUDA
+    assert (plain.spec.context, plain.spec.quantize) == (2048, "none")
+    assert plain.spec.kv_store is not None
+    assert plain.spec.kv_store.model == model.sha256
+    longer = prepare(model, LoadOptions(context=1024), available=MemoryNeeds(8 * GIB))
+    assert longer.needs.host < plain.needs.host
+    asked = prepare(model, LoadOptions(quantize="nf4"), available=MemoryNeeds(8 * GIB))
+    set_so = ModelPreparer(replace(config, quantize="nf4"), no_draft)
+    assert asked.spec == set_so(model, LoadOptions(), available=MemoryNeeds(8 * GIB)).spec
+    assert asked.spec.quantize == "nf4"
+
+
+def test_llama_cpp_quantises_nothing_on_load(config: Config, small: StoredModel) -> None:
+    with pytest.raises(UnsupportedModel, match=r"run by llama\.cpp"):
+        ModelPreparer(config, no_draft)(
+            small, LoadOptions(quantize="nf4"), available=MemoryNeeds(GIB)
+        )
+    prepare = ModelPreparer(replace(config, quantize="nf4"), no_draft)
+    assert prepare(small, LoadOptions(), available=MemoryNeeds(GIB)).spec.quantize == "none"
+
+
+@pytest.mark.parametrize(("memory", "batch"), [(24 * GIB, 512), (80 * GIB, 2048)])
+def test_gpus_read_prompts_in_larger_steps_where_they_are_large(
+    tmp_path: Path, config: Config, memory: int, batch: int
+) -> None:
+    gpu = OwnEngine(has_torch=True, gpu_memory=memory, capability=(9, 0))
+    facts = EngineFacts(own=gpu, gpu_name="H200")
+    model = stored(write_model(tmp_path / "model.gguf", 128))
+    prepare = ModelPreparer(config, lambda _: model, lambda: facts)
+    available = MemoryNeeds(8 * GIB, memory)
+    ready = prepare(model, LoadOptions(), available=available)
+    spec = ready.spec
+    assert (spec.engine, spec.batch, spec.gpu_layers) == (EngineKind.CUDA, batch, -1)
+    assert spec.may_fall_back
+    assert spec.kernel_cache == str(config.paths.kernels)
+    assert 0 < ready.needs.gpu < 3 * GIB
+    assert ready.reason.startswith("All 1 layers on the H200: ")
+    asked = prepare(model, LoadOptions(engine="cuda"), available=available).spec
+    assert not asked.may_fall_back
+    other = prepare(model, LoadOptions(engine="llama.cpp"), available=available)
+    assert (other.spec.engine, other.spec.batch) == (EngineKind.LLAMA_CPP, 512)
+    assert (other.spec.gpu_layers, other.needs.gpu) == (0, 0)
+    assert "built without support for the GPU" in other.reason
+    full = prepare(model, LoadOptions(), available=MemoryNeeds(8 * GIB, GIB // 2))
+    assert (full.spec.engine, full.needs.gpu) == (EngineKind.LLAMA_CPP, 0)
+    assert "too little memory" in full.reason
+
+
+def test_a_context_that_was_asked_for_shrinks_only_where_that_is_allowed(
+    config: Config, small: StoredModel
+) -> None:
+    prepare = ModelPreparer(config, no_draft)
+    needed = prepare(small, LoadOptions(context=1024), available=MemoryNeeds(GIB)).needs
+    room = needed + MemoryNeeds(1)
+    asked = prepare(small, LoadOptions(context=4096), available=room)
+    assert asked.spec.context == 4096
+    assert not asked.needs.fits_in(room)
+    allowed = ModelPreparer(replace(config, shrink_context=True), no_draft)
+    less = allowed(small, LoadOptions(context=4096), available=room)
+    assert less.spec.context == 1024
+    assert "context 1,024 instead of 4,096" in less.reason
+    assert less.needs.fits_in(room)
+
+
+def test_a_gpu_in_the_machines_memory_takes_all_layers(config: Config, small: StoredModel) -> None:
+    apple = EngineFacts(
+        own=OwnEngine(),
+        gpu_name="Apple M3",
+        unified=True,
+        gpu_total=12 * GIB,
+        llama_offloads=True,
+    )
+    ready = ModelPreparer(config, no_draft, lambda: apple)(
+        small, LoadOptions(), available=MemoryNeeds(8 * GIB)
+    )
+    assert (ready.spec.gpu_layers, ready.needs.gpu) == (-1, 0)
+    assert ready.reason.startswith("All 1 layers on the Apple M3: ")
+    radeon = EngineFacts(own=OwnEngine(), gpu_name="Radeon", tells_free=False, llama_offloads=True)
+    left = ModelPreparer(config, no_draft, lambda: radeon)(
+        small, LoadOptions(), available=MemoryNeeds(8 * GIB)
+    )
+    assert (left.spec.gpu_layers, left.needs.gpu) == (-1, 0)
+    assert "the Radeon does not tell" in left.reason
+
+
+def test_no_context_is_above_the_cap(config: Config, small: StoredModel) -> None:
+    prepare = ModelPreparer(replace(config, max_context=1000, context=2000), lambda _: small)
+    for options in (LoadOptions(), LoadOptions(context=4096)):
+        assert prepare(small, options, available=MemoryNeeds(GIB)).spec.context == 1000
+    assert prepare(small, LoadOptions(context=500), available=MemoryNeeds(GIB)).spec.context == 500

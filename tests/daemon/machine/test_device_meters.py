@@ -1,0 +1,140 @@
+"""Tests of what is told of devices: from a driver's words, and where there is no driver."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ingle.backends.hardware.nvml import GpuReading
+from ingle.daemon.machine.device_meters import DeviceMeters, EnergyCount, PackagePower
+
+
+class StandInGpu:
+    """A GPU whose meter only goes forward when a test says so."""
+
+    def __init__(self) -> None:
+        self.joules = 5000.0
+        self.closed = 0
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def read(self) -> list[GpuReading]:
+        return [GpuReading(name="NVIDIA H100", joules=self.joules)]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_energy_counts_from_the_first_look(tmp_path: Path) -> None:
+    graphics, clock = StandInGpu(), Clock()
+    meters = DeviceMeters(lambda: graphics, PackagePower(tmp_path), clock)
+    gpu, processor = meters.read()
+    assert (gpu.kind, gpu.joules) == ("gpu", 0.0)
+    assert (processor.kind, processor.watts, processor.joules) == ("cpu", None, None)
+    graphics.joules += 7.5
+    clock.now += 600
+    assert meters.read()[0].joules == 7.5
+
+
+def test_the_driver_is_kept_open_only_for_those_who_look_on(tmp_path: Path) -> None:
+    graphics = StandInGpu()
+    meters = DeviceMeters(lambda: graphics, PackagePower(tmp_path))
+    meters.read()
+    assert graphics.closed == 1
+    meters.hold(True)
+    meters.read()
+    graphics.joules += 3.0
+    assert meters.read()[0].joules == 3.0
+    assert graphics.closed == 1
+    meters.hold(False)
+    assert graphics.closed == 2
+
+
+def test_watts_are_added_up_where_nothing_counts() -> None:
+    count = EnergyCount()
+    count.observe(None, None, 0.0)
+    assert count.joules is None
+    count.observe(None, 100.0, 1.0)
+    count.observe(None, 50.0, 3.0)
+    assert count.joules == 100.0
+    count.observe(None, 50.0, 1000.0)  # nobody looked in between
+    assert count.joules == 100.0
+
+
+def test_a_counter_that_begins_anew_goes_on() -> None:
+    count = EnergyCount()
+    for counter in (50.0, 60.0, 5.0, 6.0):
+        count.observe(counter, None, 0.0)
+    assert count.joules == 16.0
+
+
+ZONES = {
+    "intel-rapl:0": "package-0",
+    "intel-rapl:0:0": "core",
+    "intel-rapl:1": "package-1",
+    "intel-rapl:2": "psys",
+}
+
+
+@pytest.fixture
+def powercap(tmp_path: Path) -> Path:
+    """Two packages, a part of one, and what has both in it; each has counted 2 of 262 joules."""
+    for zone, name in ZONES.items():
+        folder = tmp_path / zone
+        folder.mkdir()
+        (folder / "name").write_text(f"{name}\n")
+        (folder / "energy_uj").write_text("2000000\n")
+        (folder / "max_energy_range_uj").write_text("262000000\n")
+    return tmp_path
+
+
+def count(powercap: Path, zone: str, joules: int) -> None:
+    (powercap / zone / "energy_uj").write_text(f"{joules}000000\n")
+
+
+def test_the_processor_is_read_through_rapl(powercap: Path) -> None:
+    power = PackagePower(powercap)
+    assert power.read(10.0) == (None, 0.0)
+    count(powercap, "intel-rapl:0", 32)
+    assert power.read(12.0) == (15.0, 30.0)
+
+
+@pytest.mark.parametrize("zone", ["intel-rapl:0:0", "intel-rapl:2"])
+def test_nothing_of_the_processor_counts_twice(powercap: Path, zone: str) -> None:
+    power = PackagePower(powercap)
+    power.read(10.0)
+    count(powercap, zone, 99)
+    assert power.read(12.0) == (0.0, 0.0)
+
+
+def test_a_package_whose_counter_is_full_begins_anew_alone(powercap: Path) -> None:
+    power = PackagePower(powercap)
+    count(powercap, "intel-rapl:0", 252)
+    count(powercap, "intel-rapl:1", 200)
+    power.read(10.0)
+    count(powercap, "intel-rapl:0", 5)
+    count(powercap, "intel-rapl:1", 215)
+    assert power.read(11.0) == (30.0, 30.0)
+
+
+@pytest.mark.parametrize("content", [None, "no number"])
+def test_a_meter_that_cannot_be_read_is_none(powercap: Path, content: str | None) -> None:
+    meter = powercap / "intel-rapl:0" / "energy_uj"
+    meter.unlink()
+    if content is not None:
+        meter.write_text(content)
+    assert PackagePower(powercap).read(1.0) == (None, None)
+
+
+def test_this_machine_has_a_processor_at_least() -> None:
+    *_, processor = DeviceMeters().read()
+    assert processor.kind == "cpu"
+    assert processor.utilization is not None
+    assert 0 <= processor.utilization <= 1

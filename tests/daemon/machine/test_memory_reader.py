@@ -1,0 +1,102 @@
+"""Tests of reading memory and of waiting for it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+from ingle.backends.hardware.machine import Gpu, GpuProcess
+from ingle.daemon.machine.memory_reader import (
+    MemoryMeter,
+    MemorySnapshot,
+    ProcessMemory,
+    wait_for_release,
+)
+from ingle.models.fit.memory_needs import MemoryNeeds
+
+GIB = 2**30
+
+
+def test_the_machine_and_this_process() -> None:
+    snapshot = MemorySnapshot.read()
+    assert 0 < snapshot.daemon_rss < snapshot.total
+    assert 0 < snapshot.available <= snapshot.total
+    memory = ProcessMemory.read(os.getpid())
+    assert 0 < memory.private <= memory.resident
+    assert ProcessMemory.read(None) == ProcessMemory(0, 0)
+    assert ProcessMemory.read(2**22 + 1) == ProcessMemory(0, 0)
+
+
+def test_some_memory_stays_for_everything_else() -> None:
+    assert MemorySnapshot(total=10 * GIB, available=8 * GIB).usable.host == 8 * GIB - GIB // 2
+    assert MemorySnapshot(total=100 * GIB, available=8 * GIB).usable.host == 7 * GIB
+    assert MemorySnapshot(total=10 * GIB, available=1).usable.host < 0
+
+
+class StandInGpus:
+    """A driver of two GPUs that counts how often it is opened and let go."""
+
+    def __init__(self) -> None:
+        self.opened = self.closed = 0
+
+    def open(self) -> StandInGpus:
+        self.opened += 1
+        return self
+
+    def close(self) -> None:
+        self.closed += 1
+
+    def describe(self, name_of: Callable[[int], str] | None = None) -> list[Gpu]:
+        held = [GpuProcess(pid=7, memory=3 * GIB), GpuProcess(pid=8, memory=None)]
+        first = Gpu(name="first", vendor="nvidia", uuid="GPU-1", memory_total=8 * GIB)
+        second = Gpu(
+            name="second",
+            vendor="nvidia",
+            uuid="GPU-2",
+            memory_total=24 * GIB,
+            memory_free=20 * GIB,
+            processes=held,
+        )
+        return [first, second]
+
+
+def test_the_gpu_that_models_use_is_read_and_the_driver_let_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-2")
+    driver = StandInGpus()
+    meter = MemoryMeter(driver.open)
+    snapshot = meter()
+    assert (snapshot.gpu_total, snapshot.gpu_available) == (24 * GIB, 20 * GIB)
+    assert snapshot.gpu_processes == {7: 3 * GIB}
+    assert snapshot.usable.gpu == 20 * GIB - GIB // 2
+    assert (driver.opened, driver.closed) == (1, 1)
+    meter.hold(True)
+    meter()
+    meter()
+    assert (driver.opened, driver.closed) == (2, 1)
+    meter.hold(False)
+    assert (driver.opened, driver.closed) == (2, 2)
+
+
+def test_a_machine_without_a_gpu_is_asked_once() -> None:
+    asked: list[int] = []
+    meter = MemoryMeter(lambda: asked.append(1))
+    assert meter().gpu_total == meter().gpu_total == 0
+    assert asked == [1]
+
+
+async def test_memory_that_comes_back_late_is_waited_for() -> None:
+    readings = iter([1, 2, 5, 9])
+    assert await wait_for_release(
+        MemoryNeeds(5), lambda: MemoryNeeds(next(readings)), interval=0.001
+    )
+    assert next(readings) == 9
+
+
+async def test_memory_that_never_comes_back_is_given_up() -> None:
+    assert not await wait_for_release(
+        MemoryNeeds(5), lambda: MemoryNeeds(4), patience=0.01, interval=0.001
+    )

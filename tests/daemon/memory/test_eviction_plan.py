@@ -1,0 +1,197 @@
+"""Tests of the eviction plan."""
+
+from __future__ import annotations
+
+from itertools import chain, combinations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingle.daemon.memory.eviction_plan import (
+    HALF_LIFE,
+    START_SECONDS,
+    Demand,
+    Occupant,
+    Placement,
+    decayed,
+    plan,
+    reload_seconds,
+)
+from ingle.models.fit.memory_needs import MemoryNeeds
+
+GB = 10**9
+
+
+def idle(key: str, size: int, last_used: float, *, gpu: int = 0, **more: float) -> Occupant:
+    occupant = Occupant(key=key, needs=MemoryNeeds(size, gpu), last_used=last_used)
+    return msgspec.structs.replace(occupant, **more)
+
+
+def busy(key: str, size: int, *, gpu: int = 0) -> Occupant:
+    return Occupant(key=key, needs=MemoryNeeds(size, gpu), busy=True, last_used=0.0)
+
+
+def place(wanted: int, loaded: list[Occupant], free: int) -> Placement:
+    return plan(Demand("new", MemoryNeeds(wanted)), loaded, MemoryNeeds(free))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "loaded", "free", "evicted"),
+    [
+        pytest.param(5, [], 5, (), id="fits-exactly"),
+        pytest.param(5, [idle("a", 3, 1)], 6, (), id="room-enough-beside-another"),
+        pytest.param(5, [idle("a", 3, 1), idle("b", 3, 2)], 2, ("a",), id="oldest-first"),
+        pytest.param(5, [idle("b", 3, 2), idle("a", 3, 1)], 2, ("a",), id="any-order-of-list"),
+        pytest.param(8, [idle("a", 3, 1), idle("b", 3, 2)], 2, ("a", "b"), id="several"),
+        pytest.param(8, [idle("a", 1, 1), idle("b", 9, 2)], 0, ("b",), id="small-one-is-spared"),
+        pytest.param(
+            9, [idle("a", 2, 1), idle("b", 2, 2), idle("c", 7, 3)], 0, ("a", "c"), id="spare-newest"
+        ),
+        pytest.param(5, [busy("a", 9), idle("b", 5, 1)], 0, ("b",), id="never-a-busy-one"),
+        pytest.param(5, [idle("a", 9, 1, pinned=True), idle("b", 5, 2)], 0, ("b",), id="pinned"),
+        pytest.param(5, [idle("a", 9, 1, kept=True), idle("b", 5, 2)], 0, ("b",), id="kept-last"),
+        pytest.param(
+            5,
+            [idle("a", 9, 1, kept=True), idle("b", 3, 2), idle("c", 2, 2)],
+            0,
+            ("b", "c"),
+            id="rather-two-others-than-a-kept-one",
+        ),
+        pytest.param(9, [idle("a", 9, 1, kept=True), idle("b", 5, 2)], 0, ("a",), id="kept-goes"),
+        pytest.param(
+            5, [idle("a", 5, 1), idle("b", 5, 2, leaving=True)], 0, ("b",), id="leaving-first"
+        ),
+        pytest.param(0, [idle("a", 3, 1)], 0, (), id="nothing-wanted"),
+    ],
+)  # fmt: skip
+def test_evicts_what_is_needed_and_no_more(
+    wanted: int, loaded: list[Occupant], free: int, evicted: tuple[str, ...]
+) -> None:
+    placement = place(wanted, loaded, free)
+    assert placement.fits
+    assert placement.evict == evicted
+    assert placement.free_after.host == free + sum(o.needs.host for o in loaded if o.key in evicted)
+    assert placement.free_after.host >= wanted
+
+
+def test_one_that_is_slow_to_come_back_outweighs_a_use_a_little_later() -> None:
+    large = idle("large", 5, 0, reload_seconds=reload_seconds(60 * GB, 0))
+    small = idle("small", 5, HALF_LIFE, reload_seconds=reload_seconds(GB, 0))
+    assert place(5, [large, small], 0).evict == ("small",)
+    long_ago = msgspec.structs.replace(large, last_used=-9 * HALF_LIFE)
+    assert place(5, [long_ago, small], 0).evict == ("large",)
+
+
+def test_conversations_that_would_be_lost_make_a_model_valuable() -> None:
+    holds = idle("holds", 5, 0, reload_seconds=reload_seconds(GB, 50_000, 900.0))
+    empty = idle("empty", 5, 60, reload_seconds=reload_seconds(GB, 0, 900.0))
+    assert place(5, [holds, empty], 0).evict == ("empty",)
+
+
+def test_often_used_outweighs_just_used() -> None:
+    often = idle("often", 5, 0, uses=12.0)
+    once = idle("once", 5, 60, uses=1.0)
+    assert place(5, [often, once], 0).evict == ("once",)
+
+
+def test_each_kind_of_memory_counts() -> None:
+    loaded = [idle("cpu", 8, 1), idle("gpu", 1, 2, gpu=8), idle("both", 4, 3, gpu=4)]
+    free = MemoryNeeds(2, 1)
+    assert plan(Demand("new", MemoryNeeds(0, 8)), loaded, free).evict == ("gpu",)
+    assert plan(Demand("new", MemoryNeeds(9, 0)), loaded, free).evict == ("cpu",)
+    assert plan(Demand("new", MemoryNeeds(6, 5)), loaded, free).evict == ("both",)
+    assert plan(Demand("new", MemoryNeeds(10, 9)), loaded, free).evict == ("cpu", "gpu")
+
+
+def test_evicts_nobody_where_it_would_not_help() -> None:
+    placement = place(100, [idle("a", 3, 1), busy("b", 4)], 5)
+    assert not placement.fits
+    assert placement.evict == ()
+    assert placement.free_after == MemoryNeeds(8)
+    assert placement.blockers == ()
+
+
+def test_names_the_busy_ones_to_wait_for_and_the_pinned_ones_in_the_way() -> None:
+    placement = place(10, [busy("b", 7), busy("c", 7), idle("a", 3, 1)], 0)
+    assert not placement.fits
+    assert placement.blockers == ("b",)
+    stuck = place(10, [busy("b", 3), idle("a", 9, 1, pinned=True)], 0)
+    assert (stuck.blockers, stuck.pinned) == ((), ("a",))
+
+
+def test_negative_free_memory_must_be_made_up_for() -> None:
+    assert place(2, [idle("a", 3, 1), idle("b", 3, 2)], -2).evict == ("a", "b")
+
+
+def test_a_use_counts_half_after_its_half_life() -> None:
+    assert decayed(4.0, 0) == 4.0
+    assert decayed(4.0, 2 * HALF_LIFE) == 1.0
+    assert decayed(4.0, 1e12) > 0
+    assert reload_seconds(0, 0) == START_SECONDS
+
+
+sizes = st.integers(0, 6)
+occupants = st.lists(
+    st.builds(
+        Occupant,
+        key=st.uuids().map(str),
+        needs=st.builds(MemoryNeeds, sizes, sizes),
+        last_used=st.floats(0, 5000),
+        uses=st.floats(0.01, 50),
+        reload_seconds=st.floats(0.5, 100),
+        busy=st.booleans(),
+        pinned=st.booleans(),
+        kept=st.booleans(),
+        leaving=st.booleans(),
+    ),
+    max_size=13,
+    unique_by=lambda o: o.key,
+)
+
+
+@given(
+    wanted=st.builds(MemoryNeeds, sizes, st.integers(0, 20)),
+    loaded=occupants,
+    free=st.builds(MemoryNeeds, st.integers(-5, 9), st.integers(-5, 9)),
+)
+def test_any_plan_fits_and_harms_nobody_without_need(
+    wanted: MemoryNeeds, loaded: list[Occupant], free: MemoryNeeds
+) -> None:
+    placement = plan(Demand("new", wanted), loaded, free)
+    by_key = {o.key: o for o in loaded}
+    evicted = [by_key[key] for key in placement.evict]
+    movable = [o for o in loaded if not o.busy and not o.pinned]
+    assert all(o in movable for o in evicted)
+    assert placement.fits == wanted.fits_in(total(free, movable))
+    if placement.fits:
+        assert placement.free_after == total(free, evicted)
+        assert wanted.fits_in(placement.free_after)
+        for spared in evicted:
+            assert not wanted.fits_in(total(free, [o for o in evicted if o is not spared]))
+        if len(movable) <= 10:
+            fewest = min(count_kept(s) for s in subsets(movable) if wanted.fits_in(total(free, s)))
+            assert count_kept(evicted) == fewest
+        return
+    assert placement.evict == ()
+    waiting = [by_key[key] for key in placement.blockers]
+    assert all(o.busy and not o.pinned for o in waiting)
+    if waiting:
+        assert wanted.fits_in(total(free, [*movable, *waiting]))
+    in_the_way = [by_key[key] for key in placement.pinned]
+    assert all(o.pinned for o in in_the_way)
+    assert bool(waiting or in_the_way) == wanted.fits_in(total(free, loaded))
+
+
+def total(free: MemoryNeeds, occupants: list[Occupant]) -> MemoryNeeds:
+    return sum((o.needs for o in occupants), free)
+
+
+def count_kept(occupants: list[Occupant]) -> int:
+    return sum(o.kept and not o.leaving for o in occupants)
+
+
+def subsets(occupants: list[Occupant]) -> list[list[Occupant]]:
+    counts = range(len(occupants) + 1)
+    return [list(s) for s in chain.from_iterable(combinations(occupants, n) for n in counts)]

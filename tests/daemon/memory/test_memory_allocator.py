@@ -1,0 +1,237 @@
+"""Random fleets, budgets and requests through the real `ModelManager`: within the budget, always.
+
+Every request that can be served is served, whatever else is asked for meanwhile; nobody who is
+busy or pinned is unloaded; nothing waits for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from ingle.backends.base.backend import EngineKind, LoadProgress, LoadSpec, ModelInfo
+from ingle.daemon.errors import MemoryExhausted
+from ingle.daemon.event_hub import EventHub
+from ingle.daemon.lifecycle.model_manager import ModelManager
+from ingle.daemon.load_planning.load_planner import LoadOptions, Preparation
+from ingle.daemon.machine.memory_reader import MemorySnapshot
+from ingle.daemon.memory.memory_allocator import RoomTimes
+from ingle.daemon.model_process.model_run import ModelState
+from ingle.models.fit.memory_needs import MemoryNeeds
+from ingle.models.metadata.stored_model import StoredModel
+from tests.harness.local_backend import LocalBackend
+
+NAMES = "abcde"
+ENOUGH = 20.0
+ACTIONS = ("ask", "ask", "ask", "let_go", "let_go", "pin", "unpin", "relieve")
+sizes = st.builds(MemoryNeeds, st.integers(1, 7), st.integers(0, 7))
+
+
+class CountedBackend(LocalBackend):
+    """A scripted model that tells when it begins and ends, and whom that would hurt."""
+
+    def __init__(self, spec: LoadSpec, machine: SharedMachine) -> None:
+        super().__init__(spec)
+        self.name = Path(spec.path).stem
+        self.is_loaded = False
+        self._machine = machine
+
+    async def start(self, on_progress: LoadProgress | None = None) -> ModelInfo:
+        self._machine.began(self)
+        info = await super().start(on_progress)
+        self.is_loaded = True
+        return info
+
+    async def stop(self, grace: float = 5.0) -> None:
+        self._machine.ending(self)
+        await super().stop(0)
+        self._machine.alive.discard(self)
+
+
+@dataclass(eq=False)
+class Asked:
+    """One request: it uses its model from when it may until it is let go."""
+
+    name: str
+    let_go: asyncio.Event = field(default_factory=asyncio.Event)
+    holds: bool = False
+    task: asyncio.Task[None] | None = None
+
+    @property
+    def over(self) -> bool:
+        return self.task is not None and self.task.done()
+
+
+class SharedMachine:
+    """Models of these sizes on a machine with this budget, and what happens to them."""
+
+    def __init__(self, budget: MemoryNeeds, needs: list[MemoryNeeds], folder: Path) -> None:
+        self.budget = budget
+        self.needs = dict(zip(NAMES, needs, strict=True))
+        self.folder = folder
+        self.alive: set[CountedBackend] = set()
+        self.asked: list[Asked] = []
+        self.faults: list[str] = []
+        self.pinned: set[str] = set()
+
+    async def live(self, steps: list[tuple[str, int]], drain_after: float) -> None:
+        """Take every step, as far as there is something it can be done to; then let all go."""
+        self.manager = ModelManager(
+            resolve=self._model,
+            prepare=self._prepare,
+            create_backend=lambda spec: CountedBackend(spec, self),
+            hub=EventHub(),
+            keep_alive=-1,
+            memory=self._read,
+            room_times=RoomTimes(drain_after=drain_after, settle=0.0),
+        )
+        for action, number in steps:
+            await getattr(self, f"_{action}")(number)
+            await self._until(lambda: all(map(self._rests, self.asked)))
+        await self._end()
+
+    async def _ask(self, number: int) -> None:
+        request = Asked(NAMES[number % len(NAMES)])
+        self.asked.append(request)
+        request.task = asyncio.create_task(self._use(request))
+
+    async def _let_go(self, number: int) -> None:
+        if held := [r for r in self.asked if r.holds and not r.let_go.is_set()]:
+            held[number % len(held)].let_go.set()
+
+    async def _pin(self, number: int) -> None:
+        if held := [r for r in self.asked if r.holds]:
+            name = held[number % len(held)].name
+            run = self.manager.find(self._model(name))
+            assert run is not None
+            if not run.leaving:
+                run.pin(True)
+                self.pinned.add(name)
+
+    async def _unpin(self, number: int) -> None:
+        if self.pinned:
+            name = sorted(self.pinned)[number % len(self.pinned)]
+            self.pinned.discard(name)
+            run = self.manager.find(self._model(name))
+            assert run is not None, "what is pinned stays"
+            run.pin(False)
+
+    async def _relieve(self, number: int) -> None:
+        await self.manager.room.relieve("Somebody else has it.")
+
+    def began(self, backend: CountedBackend) -> None:
+        """A model takes its memory."""
+        self.alive.add(backend)
+        taken = sum((self.needs[b.name] for b in self.alive), MemoryNeeds())
+        if not taken.fits_in(self.budget):
+            self.faults.append(f"{taken} of {self.budget} taken by {self.alive}")
+
+    def ending(self, backend: CountedBackend) -> None:
+        """A model is ended."""
+        if any(r.holds and r.name == backend.name for r in self.asked):
+            self.faults.append(f"{backend.name} was ended while busy")
+        if backend.name in self.pinned:
+            self.faults.append(f"{backend.name} was ended while pinned")
+
+    def _read(self) -> MemorySnapshot:
+        """The driver does not tell whose memory it is, nor is the machine's touched at all."""
+        taken = sum(self.needs[b.name].gpu for b in tuple(self.alive) if b.is_loaded)
+        return MemorySnapshot(
+            total=0, available=self.budget.host, gpu_available=self.budget.gpu - taken
+        )
+
+    def _model(self, name: str) -> StoredModel:
+        path = self.folder / f"{name}.gguf"
+        path.touch()
+        return StoredModel(
+            name=name,
+            path=path,
+            size=1,
+            sha256="0" * 64,
+            licence="",
+            description="",
+            parameters=1,
+            quantization="",
+            architecture="llama",
+            context=64,
+            chat=True,
+            sampling={},
+            source="test",
+        )
+
+    def _prepare(
+        self, model: StoredModel, options: LoadOptions, *, available: MemoryNeeds
+    ) -> Preparation:
+        spec = LoadSpec(
+            engine=EngineKind.SCRIPTED, path=str(model.path), context=64, script='{"reply": "x"}'
+        )
+        return Preparation(spec, self.needs[model.name])
+
+    async def _use(self, request: Asked) -> None:
+        try:
+            async with self.manager.lease(request.name):
+                request.holds = True
+                await request.let_go.wait()
+                request.holds = False
+        except MemoryExhausted:
+            others = self.pinned - {request.name}
+            left = self.budget - sum((self.needs[n] for n in others), MemoryNeeds())
+            if self.needs[request.name].fits_in(left):
+                self.faults.append(f"{request.name} was refused, though it fits into {left}")
+
+    def _rests(self, request: Asked) -> bool:
+        """Whether it has what it wants, or waits for what others have to do first."""
+        if request.over or (request.holds and not request.let_go.is_set()):
+            return True
+        run = self.manager.find(self._model(request.name))
+        if run is None:
+            return False
+        waits = run.state is ModelState.STARTING and run.reason.startswith("Waits")
+        return waits or (run.leaving and run.leases > 0)
+
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(ENOUGH):
+            while not condition():
+                await asyncio.sleep(0.001)
+
+    async def _end(self) -> None:
+        """Everybody is let go as soon as they hold, so that in the end nobody waits any more."""
+        for request in self.asked:
+            request.let_go.set()
+        try:
+            await self._until(lambda: all(request.over for request in self.asked))
+        except TimeoutError:
+            waiting = [(r.name, r.holds) for r in self.asked if not r.over]
+            self.faults.append(f"{waiting} wait for ever")
+        self.pinned.clear()
+        await self.manager.close(0.0)
+
+
+@settings(
+    max_examples=30,
+    phases=[Phase.explicit, Phase.generate],
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(
+    budget=st.builds(MemoryNeeds, st.integers(6, 14), st.integers(4, 12)),
+    needs=st.lists(sizes, min_size=len(NAMES), max_size=len(NAMES)),
+    steps=st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 9)), max_size=30),
+    drain_after=st.sampled_from([0.0, 1000.0]),
+)
+def test_any_fleet_within_any_budget(
+    budget: MemoryNeeds,
+    needs: list[MemoryNeeds],
+    steps: list[tuple[str, int]],
+    drain_after: float,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    machine = SharedMachine(budget, needs, tmp_path_factory.getbasetemp())
+    asyncio.run(machine.live(steps, drain_after))
+    assert machine.faults == []

@@ -1,0 +1,70 @@
+"""Tests of telling a lack of memory from other failures, and of asking for less."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ingle.backends.base.backend import EngineKind, LoadSpec
+from ingle.backends.base.errors import BackendError, LoadFailed, OutOfMemory, WorkerDied
+from ingle.daemon.memory.out_of_memory import lacked_memory, out_of_memory_kills, smaller_spec
+
+
+@pytest.fixture
+def counters(tmp_path: Path) -> Path:
+    path = tmp_path / "vmstat"
+    path.write_text("nr_free_pages 12\noom_kill 3\npgfault 8\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("error", "kills_before", "lacked"),
+    [
+        (OutOfMemory("No."), 3, True),
+        (LoadFailed("The file is damaged."), 3, False),
+        (WorkerDied("It ended.", stderr_tail="torch.OutOfMemoryError: CUDA"), 3, True),
+        (WorkerDied("It ended: CUDA error: out of memory"), 3, True),
+        (WorkerDied("It was killed by SIGKILL."), 2, True),
+        (WorkerDied("It was killed by SIGKILL."), 3, False),
+        (WorkerDied("It was killed by SIGSEGV."), 2, False),
+    ],
+)
+def test_which_failures_mean_a_lack_of_memory(
+    error: BackendError, kills_before: int, *, lacked: bool, counters: Path
+) -> None:
+    assert lacked_memory(error, kills_before, counters) is lacked
+
+
+def test_a_system_without_the_counter_has_killed_nobody(counters: Path, tmp_path: Path) -> None:
+    assert out_of_memory_kills(counters) == 3
+    assert out_of_memory_kills(tmp_path / "none") == 0
+
+
+def test_less_is_asked_for_step_by_step_and_of_context_only_where_allowed(
+    small_llama: Path,
+) -> None:
+    spec = LoadSpec(engine=EngineKind.LLAMA_CPP, path=str(small_llama), context=8192)
+    smaller = smaller_spec(spec, shrinks_context=False)
+    assert smaller is not None
+    assert (smaller.spec.batch, smaller.spec.gpu_layers, smaller.spec.context) == (128, 1, 8192)
+    assert smaller.changes == "steps of 128 tokens and 1 layers on the GPU"
+    shrunk = smaller_spec(smaller.spec, shrinks_context=True)
+    assert shrunk is not None
+    assert (shrunk.spec.batch, shrunk.spec.gpu_layers, shrunk.spec.context) == (128, 0, 4096)
+    again = smaller_spec(shrunk.spec, shrinks_context=False)
+    assert again is None
+
+
+def test_the_engine_of_our_own_gives_up_steps_and_cache() -> None:
+    spec = LoadSpec(engine=EngineKind.CUDA, path="/x", context=4096, kv_capacity=16384, batch=2048)
+    smaller = smaller_spec(spec, shrinks_context=True)
+    assert smaller is not None
+    assert (smaller.spec.batch, smaller.spec.context, smaller.spec.kv_capacity) == (512, 2048, 8192)
+    assert smaller.spec.gpu_layers == spec.gpu_layers
+
+
+@pytest.fixture
+def small_llama(write_small_llama: Callable[..., Path], tmp_path: Path) -> Path:
+    return write_small_llama(tmp_path / "small.gguf")

@@ -1,0 +1,85 @@
+"""What all protocols share on the way from a job to its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ingle.daemon.load_planning.load_planner import LoadOptions
+
+if TYPE_CHECKING:
+    from ..conftest import RunningDaemon
+
+    DaemonFactory = Callable[..., AbstractAsyncContextManager[RunningDaemon]]
+
+HI = [{"role": "user", "content": "Hi"}]
+CHAT: tuple[str, dict[str, Any]] = ("/v1/chat/completions", {"messages": HI})
+MESSAGES: tuple[str, dict[str, Any]] = ("/v1/messages", {"messages": HI, "max_tokens": 9})
+RESPONSES: tuple[str, dict[str, Any]] = ("/v1/responses", {"input": "Hi"})
+
+
+async def lines_of(daemon: RunningDaemon, path: str, body: dict[str, Any]) -> list[str]:
+    """A whole stream, line by line."""
+    asked = {"model": "echo:1", "stream": True, **body}
+    async with daemon.tcp.stream("POST", path, json=asked, timeout=20) as answer:
+        assert answer.status_code == 200, await answer.aread()
+        return [line async for line in answer.aiter_lines() if line]
+
+
+@pytest.mark.parametrize(
+    ("asked", "notice"),
+    [
+        (CHAT, ": loading the model, "),
+        (MESSAGES, "event: ping"),
+        (RESPONSES, "event: response.created"),
+    ],
+)
+async def test_a_stream_begins_while_the_model_is_loaded(
+    run_daemon: DaemonFactory, asked: tuple[str, dict[str, Any]], notice: str
+) -> None:
+    async with run_daemon(script={"load_seconds": 1.0}) as daemon:
+        first, *rest = await lines_of(daemon, *asked)
+        assert first.startswith(notice)
+        assert len(rest) > len("Hello")  # the script says one letter a token
+        # The model is there now, and nobody needs to be told of it.
+        assert len(await lines_of(daemon, *asked)) <= len(rest) + 1
+
+
+@pytest.mark.parametrize("asked", [CHAT, MESSAGES, RESPONSES])
+async def test_what_fails_at_once_has_its_status(
+    run_daemon: DaemonFactory, asked: tuple[str, dict[str, Any]]
+) -> None:
+    async with run_daemon(script={"load_error": "It is broken."}) as daemon:
+        path, body = asked
+        answer = await daemon.tcp.post(path, json={"model": "echo:1", "stream": True, **body})
+        assert answer.status_code == 500
+        assert answer.json()["error"]["message"].startswith("It is broken.")
+
+
+@pytest.mark.parametrize("asked", [CHAT, MESSAGES, RESPONSES])
+async def test_what_fails_later_is_told_in_the_stream(
+    run_daemon: DaemonFactory, asked: tuple[str, dict[str, Any]]
+) -> None:
+    script = {"load_seconds": 1.0, "load_error": "It is broken."}
+    async with run_daemon(script=script) as daemon:
+        lines = await lines_of(daemon, *asked)
+        assert "It is broken." in lines[-1]
+        assert lines[-1].startswith("data: ")
+        assert "[DONE]" not in lines[-1]
+
+
+async def test_a_model_gets_the_context_that_is_asked_for(daemon: RunningDaemon) -> None:
+    manager = daemon.services.manager
+    async with manager.lease("echo:1") as lease:
+        first = lease.info.context
+    async with manager.lease("echo:1", options=LoadOptions(context=first * 2)) as lease:
+        assert lease.info.context == first * 2
+        larger = lease.info
+    async with manager.lease("echo:1", options=LoadOptions(context=first)) as lease:
+        assert lease.info is larger  # what has enough stays
+    async with manager.lease("echo:1", keep_alive=0.0):
+        pass
+    await daemon.until(lambda: not manager.loaded())

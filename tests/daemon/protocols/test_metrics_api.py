@@ -1,0 +1,53 @@
+"""The metrics, read by Prometheus' own parser."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from prometheus_client.parser import text_string_to_metric_families
+
+from ingle.backends.base.backend import Gauges
+from ingle.daemon.protocols.metrics_api import HELP
+
+if TYPE_CHECKING:
+    from ..conftest import RunningDaemon
+
+Samples = dict[tuple[str, ...], float]
+
+
+async def scrape(daemon: RunningDaemon) -> Samples:
+    """Every sample by its name and its labels' values."""
+    answer = await daemon.tcp.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain")
+    families = text_string_to_metric_families(answer.text)
+    return {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_every_gauge_is_explained() -> None:
+    assert set(HELP) == {field.name for field in msgspec.structs.fields(Gauges)}
+
+
+async def test_work_is_counted_by_model(daemon: RunningDaemon) -> None:
+    before = await scrape(daemon)
+    assert not [key for key in before if "echo:1" in key]
+    assert before["ingle_daemon_resident_bytes",] > 2**20
+    body = {"model": "echo:1", "prompt": "Hi", "max_tokens": 5}
+    usage = (await daemon.tcp.post("/v1/completions", json=body)).json()["usage"]
+    after = await scrape(daemon)
+    assert after["ingle_completion_tokens_total", "echo:1"] == usage["completion_tokens"] == 5
+    assert after["ingle_prompt_tokens_total", "echo:1"] == usage["prompt_tokens"]
+    assert after["ingle_running", "echo:1"] == 0
+    assert after["ingle_model_state", "echo:1", "ready"] == 1
+    assert after["ingle_model_state", "echo:1", "failed"] == 0
+    assert after["ingle_model_memory_bytes", "echo:1", "host", "predicted"] == 2**20
+    assert after["ingle_model_memory_bytes", "echo:1", "gpu", "measured"] == 0
+    assert after["ingle_model_expires_seconds", "echo:1"] > 0
+    assert after["ingle_requests", "echo:1"] == 0
+    assert ("ingle_cached_tokens_total", "echo:1") in after
+    assert [key for key in after if key[0] == "ingle_device_utilization"]

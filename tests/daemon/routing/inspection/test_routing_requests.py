@@ -1,0 +1,355 @@
+"""Where requests of every protocol are answered, with a provider that writes down all it gets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.daemon.conftest import DaemonFactory, RunningDaemon
+from tests.daemon.routing.conftest import Sink, SinkExits
+
+CHATS = (
+    "openai chat", "openai stream", "responses", "responses stream", "anthropic",
+    "ollama chat", "ollama generate", "lm studio",
+)  # fmt: skip
+"""The rest continues bare text, which providers do not take."""
+
+HARMLESS = "Why is the sky blue?"
+CANARY = "My card is 4111 1111 1111 1111, CVV 123. Canary-Q7."
+LOCAL_ANSWER = "Hello from the scripted model."
+
+
+@pytest.fixture
+async def daemon(run_daemon: DaemonFactory, exits: SinkExits) -> AsyncGenerator[RunningDaemon]:
+    """A daemon with a local model and a provider."""
+    async with run_daemon(exits=exits) as running:
+        yield running
+
+
+def chat(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
+
+
+REQUESTS: dict[str, tuple[str, Callable[[str], dict[str, Any]]]] = {
+    "openai chat": ("/v1/chat/completions", lambda t: {"messages": chat(t)}),
+    "openai stream": ("/v1/chat/completions", lambda t: {"messages": chat(t), "stream": True}),
+    "openai completion": ("/v1/completions", lambda t: {"prompt": t}),
+    "openai prompts": ("/v1/completions", lambda t: {"prompt": ["Hello.", t]}),
+    "responses": ("/v1/responses", lambda t: {"input": t}),
+    "responses stream": ("/v1/responses", lambda t: {"input": t, "stream": True}),
+    "anthropic": ("/v1/messages", lambda t: {"messages": chat(t), "max_tokens": 100}),
+    "ollama chat": ("/api/chat", lambda t: {"messages": chat(t), "stream": False}),
+    "ollama generate": ("/api/generate", lambda t: {"prompt": t, "stream": False}),
+    "llama.cpp": ("/completion", lambda t: {"prompt": t}),
+    "llama.cpp infill": ("/infill", lambda t: {"input_prefix": t, "input_suffix": "x"}),
+    "lm studio": ("/api/v0/chat/completions", lambda t: {"messages": chat(t)}),
+    "lm studio completion": ("/api/v0/completions", lambda t: {"prompt": t}),
+}
+
+
+async def ask(daemon: RunningDaemon, kind: str, text: str, model: str = "auto") -> httpx.Response:
+    path, body = REQUESTS[kind]
+    return await daemon.unix.post(path, json={"model": model, **body(text)})
+
+
+async def generate(daemon: RunningDaemon, **body: Any) -> list[tuple[str, Any]]:
+    started = await daemon.unix.post("/ingle/v1/generations", json=body)
+    assert started.status_code == 202, started.text
+    return await daemon.events("GET", f"/ingle/v1/generations/{started.json()['id']}/events")
+
+
+RAW = [k for k in REQUESTS if k in ("openai prompts", "llama.cpp") or "completion" in k]
+"""Those that continue bare text, which providers do not take."""
+
+
+async def test_harmless_requests_leave_and_say_so(daemon: RunningDaemon, sink: Sink) -> None:
+    for number, kind in enumerate(CHATS, start=1):
+        response = await ask(daemon, kind, HARMLESS)
+        assert response.status_code == 200, response.text
+        assert "Hello from the cloud." in response.text, kind
+        assert response.headers["ingle-route"] == "cloud; model=sink/big; rule=nothing_found"
+        assert sink.connections == number, kind
+    assert all(HARMLESS in json.dumps(body) for body in sink.bodies)
+
+
+async def test_not_a_byte_leaves_of_what_is_sensitive(daemon: RunningDaemon, sink: Sink) -> None:
+    for kind in REQUESTS:
+        response = await ask(daemon, kind, CANARY)
+        if kind != "llama.cpp infill":  # the scripted model fills no gaps
+            assert response.status_code == 200, response.text
+            assert "echo:1" in response.text or "scripted model" in response.text, kind
+            rule = "card=never" if kind in CHATS else "raw_prompt"
+            assert response.headers["ingle-route"] == f"local; model=echo:1; rule={rule}"
+    assert (sink.connections, bytes(sink.received)) == (0, b"")
+
+
+async def test_a_providers_model_by_name_is_refused_for_what_stays(
+    daemon: RunningDaemon, sink: Sink
+) -> None:
+    for kind in REQUESTS:
+        response = await ask(daemon, kind, CANARY, model="sink/big")
+        assert response.status_code == 403, (kind, response.text)
+        assert "payment card" in response.text or kind not in CHATS
+        assert "auto" in response.text
+    assert sink.connections == 0
+
+
+async def test_a_providers_model_by_name_answers_what_may_leave(
+    daemon: RunningDaemon, sink: Sink
+) -> None:
+    response = await ask(daemon, "openai chat", HARMLESS, model="sink/other")
+    assert response.json()["model"] == "sink/other"
+    assert sink.bodies[0]["model"] == "other"
+
+
+async def test_local_models_by_name_are_never_routed(daemon: RunningDaemon, sink: Sink) -> None:
+    response = await ask(daemon, "openai chat", HARMLESS, model="echo:1")
+    assert LOCAL_ANSWER in response.text
+    assert "ingle-route" not in response.headers
+    assert sink.connections == 0
+
+
+async def test_everything_that_is_sent_is_looked_through(daemon: RunningDaemon, sink: Sink) -> None:
+    call = {
+        "id": "c",
+        "type": "function",
+        "function": {"name": "f", "arguments": json.dumps({"a": CANARY})},
+    }
+    tool: dict[str, Any] = {
+        "type": "function",
+        "function": {"name": "f", "description": CANARY, "parameters": {}},
+    }
+    schema = {"type": "object", "properties": {"a": {"const": CANARY}}}
+    bodies: list[dict[str, Any]] = [
+        {"messages": [{"role": "system", "content": CANARY}, *chat("hi")]},
+        {"messages": [*chat(CANARY), {"role": "assistant", "content": "ok"}, *chat("hi")]},
+        {"messages": [*chat("a"), {"role": "assistant", "content": "", "tool_calls": [call]},
+                      {"role": "tool", "tool_call_id": "c", "content": "1"}]},
+        {"messages": [*chat("a"), {"role": "assistant", "content": CANARY}, *chat("hi")]},
+        {"messages": [{"role": "user", "content": "hi", "name": CANARY}]},
+        {"messages": chat("hi"), "tools": [tool]},
+        {"messages": chat("hi"), "stop": [CANARY]},
+        {"messages": chat("hi"), "response_format": {
+            "type": "json_schema", "json_schema": {"name": "x", "schema": schema}}},
+        {"messages": chat("hi"), "chat_template_kwargs": {"x": CANARY}},
+        {"messages": chat("hi"), "chat_template_kwargs": {CANARY: 1}},
+    ]  # fmt: skip
+    for body in bodies:
+        response = await daemon.unix.post("/v1/chat/completions", json={"model": "auto", **body})
+        assert response.headers.get("ingle-route", "local").startswith("local"), body
+    assert sink.connections == 0
+
+
+async def test_token_ids_stay_since_nobody_can_look_through_them(
+    daemon: RunningDaemon, sink: Sink
+) -> None:
+    for path, body in (
+        ("/api/generate", {"prompt": "hi", "context": [1, 2, 3], "stream": False}),
+        ("/v1/chat/completions", {"messages": chat("hi"), "logit_bias": {"5": 1}}),
+    ):
+        response = await daemon.unix.post(path, json={"model": "auto", **body})
+        assert response.status_code == 200, response.text
+        assert "uninspectable" in response.headers["ingle-route"]
+    assert sink.connections == 0
+
+
+async def test_private_requests_stay(daemon: RunningDaemon, sink: Sink) -> None:
+    body = {"model": "auto", "messages": chat(HARMLESS)}
+    for more, headers in (({"ingle": {"private": True}}, {}), ({}, {"ingle-private": "1"})):
+        response = await daemon.unix.post("/v1/chat/completions", json=body | more, headers=headers)
+        assert response.headers["ingle-route"] == "local; model=echo:1; rule=private"
+    refused = await daemon.unix.post(
+        "/v1/chat/completions", json=body | {"model": "sink/big", "ingle": {"private": True}}
+    )
+    assert refused.status_code == 403
+    assert refused.json()["error"]["code"] == "route_refused"
+    assert sink.connections == 0
+
+
+async def test_what_goes_on_from_a_private_request_stays(daemon: RunningDaemon, sink: Sink) -> None:
+    """The conversation moves from a model of this machine to `auto`, and forgets its mark."""
+    private = {"model": "echo:1", "messages": chat(HARMLESS), "ingle": {"private": True}}
+    await daemon.unix.post("/v1/chat/completions", json=private)
+    await generate(daemon, model="echo:1", messages=chat("What is a fjord?"), private=True)
+    for first in (HARMLESS, "What is a fjord?"):
+        said = [*chat(first), {"role": "assistant", "content": "ok"}, *chat("And then?")]
+        body = {"model": "auto", "messages": said}
+        response = await daemon.unix.post("/v1/chat/completions", json=body)
+        assert response.headers["ingle-route"] == "local; model=echo:1; rule=taint"
+    assert sink.connections == 0
+
+
+async def test_routes_are_listed_where_they_lead_somewhere(
+    daemon: RunningDaemon, exits: SinkExits
+) -> None:
+    listed = (await daemon.unix.get("/v1/models")).json()["data"]
+    auto = next(model for model in listed if model["id"] == "auto")
+    assert auto["root"] == "echo:1"
+    assert auto["ingle"] == {"route": {"remote": "sink/big", "prefer": "cloud"}}
+    exits.refuses = "It has no key."
+    listed = (await daemon.unix.get("/v1/models")).json()["data"]
+    assert [model["id"] for model in listed] == ["echo:1"]
+    assert (await daemon.unix.get("/v1/models/auto")).json()["id"] == "echo:1"
+
+
+async def test_a_request_that_wants_to_stay_stays(daemon: RunningDaemon, sink: Sink) -> None:
+    for model in ("auto", "sink/big"):
+        body = {"model": model, "messages": chat(HARMLESS), "ingle": {"route": "local"}}
+        response = await daemon.unix.post("/v1/chat/completions", json=body)
+        assert LOCAL_ANSWER in response.text
+        assert response.json()["model"] == "echo:1"
+    asked = {"model": "auto", "messages": chat(HARMLESS), "ingle": {"route": "ask"}}
+    response = await daemon.unix.post("/v1/chat/completions", json=asked)
+    assert response.headers["ingle-route"] == "local; model=echo:1; rule=ask_first"
+    assert sink.connections == 0
+    auto = {"model": "echo:1", "messages": chat(HARMLESS), "ingle": {"route": "auto"}}
+    response = await daemon.unix.post("/v1/chat/completions", json=auto)
+    assert response.json()["model"] == "sink/big"
+
+
+async def test_a_provider_that_fails_is_answered_for_here(
+    daemon: RunningDaemon, sink: Sink
+) -> None:
+    sink.status = 500
+    for kind in ("openai chat", "openai stream", "anthropic", "responses"):
+        response = await ask(daemon, kind, HARMLESS)
+        assert "cloud" not in response.text
+        assert response.headers["ingle-route"] == "local; model=echo:1; rule=fallback"
+        assert "echo:1" in response.text
+    refused = await ask(daemon, "openai chat", HARMLESS, model="sink/big")
+    assert refused.status_code >= 500
+
+
+async def test_what_cannot_be_looked_through_stays(
+    daemon: RunningDaemon, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ingle.daemon.routing.inspection.text_scanner import Scanner
+
+    def fail(self: Scanner, parts: object) -> Any:
+        raise RuntimeError("a detector's bug")
+
+    monkeypatch.setattr(Scanner, "scan", fail)
+    response = await ask(daemon, "openai chat", HARMLESS)
+    assert "uninspectable" in response.headers["ingle-route"]
+    assert sink.connections == 0
+
+
+async def test_a_wrong_policy_shuts_the_door(
+    daemon: RunningDaemon, sink: Sink, ingle_home: Path
+) -> None:
+    policy = daemon.services.router.policy.path
+    policy.parent.mkdir(parents=True, exist_ok=True)
+    policy.write_text('[classes]\nemial = "allow"\n')
+    response = await ask(daemon, "openai chat", HARMLESS)
+    assert response.headers["ingle-route"] == "local; model=echo:1; rule=policy_is_wrong"
+    explained = await daemon.unix.post("/ingle/v1/routing/explain", json={"text": HARMLESS})
+    assert explained.status_code == 409
+    assert "line 2" in explained.text
+    state = (await daemon.unix.get("/ingle/v1/routing")).json()
+    assert not state["enabled"]
+    assert "emial" in state["policy_trouble"]
+    policy.unlink()
+    response = await ask(daemon, "openai chat", HARMLESS)
+    assert response.headers["ingle-route"].startswith("cloud")
+    assert sink.connections == 1
+
+
+async def test_generations_tell_their_way(daemon: RunningDaemon, sink: Sink) -> None:
+    events = await generate(daemon, model="auto", messages=chat(HARMLESS))
+    assert [name for name, _ in events][:2] == ["route", "started"]
+    assert events[0][1] == {
+        "verdict": "cloud",
+        "rule": "nothing_found",
+        "reason": "Nothing sensitive was found.",
+        "provider": "sink",
+        "model": "big",
+        "redacted": [],
+    }
+    assert "".join(data["text"] for name, data in events if name == "delta") == sink.answer
+    events = await generate(daemon, model="auto", messages=chat(CANARY))
+    route = next(data for name, data in events if name == "route")
+    assert (route["verdict"], route["provider"], route["model"]) == ("local", "", "echo:1")
+    assert sink.connections == 1
+    refused = await daemon.unix.post(
+        "/ingle/v1/generations", json={"model": "sink/big", "messages": chat(CANARY)}
+    )
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "route_refused")
+    sink.status = 503
+    events = await generate(daemon, model="auto", messages=chat(HARMLESS))
+    route = next(data for name, data in events if name == "route")
+    assert (route["rule"], route["model"]) == ("fallback", "echo:1")
+
+
+async def test_batches_are_looked_through_too(daemon: RunningDaemon, sink: Sink) -> None:
+    lines = [
+        {"custom_id": str(n), "method": "POST", "url": "/v1/chat/completions",
+         "body": {"model": "auto", "messages": chat(text)}}
+        for n, text in enumerate([CANARY, HARMLESS])
+    ]  # fmt: skip
+    content = "\n".join(json.dumps(line) for line in lines).encode()
+    uploaded = await daemon.unix.post(
+        "/v1/files", data={"purpose": "batch"}, files={"file": ("b.jsonl", content)}
+    )
+    batch = await daemon.unix.post(
+        "/v1/batches",
+        json={
+            "input_file_id": uploaded.json()["id"],
+            "endpoint": "/v1/chat/completions",
+            "completion_window": "24h",
+        },
+    )
+    async with asyncio.timeout(10):
+        while (state := (await daemon.unix.get(f"/v1/batches/{batch.json()['id']}")).json())[
+            "status"
+        ] not in ("completed", "failed"):
+            await asyncio.sleep(0.02)
+    assert state["status"] == "completed", state
+    assert b"4111" not in sink.received
+    assert HARMLESS.encode() in sink.received
+
+
+async def test_counting_and_embedding_are_local(daemon: RunningDaemon, sink: Sink) -> None:
+    for path, body in (
+        ("/v1/messages/count_tokens", {"messages": chat(HARMLESS)}),
+        ("/v1/responses/input_tokens", {"input": HARMLESS}),
+        ("/ingle/v1/tokens", {"messages": chat(HARMLESS), "load": True}),
+        ("/tokenize", {"content": HARMLESS}),
+        ("/v1/embeddings", {"input": HARMLESS}),
+        ("/api/embed", {"input": HARMLESS}),
+        ("/v1/rerank", {"query": HARMLESS, "documents": ["a"]}),
+    ):
+        for model in ("auto", "sink/big"):
+            await daemon.unix.post(path, json={"model": model, **body})
+    assert sink.connections == 0
+
+
+async def test_without_a_provider_nothing_is_even_looked_at(
+    run_daemon: DaemonFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ingle.daemon.routing.inspection.request_inspector import Inspector
+
+    async def fail(self: Inspector, *args: object) -> Any:
+        raise AssertionError("nothing could leave")
+
+    monkeypatch.setattr(Inspector, "inspect", fail)
+    async with run_daemon() as daemon:
+        for kind in ("openai chat", "anthropic", "ollama chat", "responses"):
+            response = await ask(daemon, kind, CANARY)
+            assert LOCAL_ANSWER in response.text
+            assert "no_provider" in response.headers["ingle-route"]
+        assert (await ask(daemon, "openai chat", CANARY, model="sink/big")).status_code == 404
+
+
+async def test_offline_no_way_out_can_be_made(run_daemon: DaemonFactory, sink: Sink) -> None:
+    async with run_daemon(offline=True) as daemon:
+        response = await ask(daemon, "openai chat", HARMLESS)
+        assert "no_provider" in response.headers["ingle-route"]
+        state = (await daemon.unix.get("/ingle/v1/routing")).json()
+        assert (state["offline"], state["enabled"], state["providers"]) == (True, False, [])
+    assert sink.connections == 0

@@ -1,0 +1,182 @@
+"""What was sensitive once stays so: the conversation, and what was written from it."""
+
+from __future__ import annotations
+
+import sqlite3
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from ingle.backends.base.backend import GenerateRequest
+from ingle.backends.base.conversation import ChatMessage, ToolCall
+from ingle.daemon.routing.detectors.finding import Sensitivity
+from ingle.daemon.routing.inspection.request_parts import parts_of
+from ingle.daemon.routing.policy.conversation_taint import (
+    KEPT_SECONDS,
+    TaintStore,
+    marks_of,
+    message_chain,
+    request_traces,
+    text_traces,
+)
+
+SECRET = "The merger of Heron and Egret is signed on Friday, nobody may know."
+
+
+def request(*said: str, conversation: str = "") -> GenerateRequest:
+    """A conversation whose first message is the user's."""
+    roles = ("user", "assistant")
+    messages = [ChatMessage(roles[n % 2], text) for n, text in enumerate(said)]
+    return GenerateRequest(id="r", messages=messages, conversation=conversation)
+
+
+def traces(asked: GenerateRequest) -> list[bytes]:
+    return request_traces(asked, parts_of(asked))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> TaintStore:
+    return TaintStore(tmp_path / "routing" / "taint.db")
+
+
+def test_a_conversation_is_known_by_its_name(store: TaintStore) -> None:
+    store.mark(marks_of(request("a", conversation="c1"), [""]), Sensitivity.NEVER)
+    assert store.strictest(traces(request("other", conversation="c1"))) is Sensitivity.NEVER
+    assert store.strictest(traces(request("other", conversation="c2"))) is None
+
+
+def test_a_conversation_is_known_by_what_it_goes_on_from(store: TaintStore) -> None:
+    store.mark(marks_of(request("hi", "hello", "secret"), ["messages[2].content"]), Sensitivity.ASK)
+    goes_on = request("hi", "hello", "secret", "ok", "and now?")
+    assert store.strictest(traces(goes_on)) is Sensitivity.ASK
+    # Another one that only begins alike held nothing.
+    assert store.strictest(traces(request("hi", "hello", "what else?"))) is None
+    assert store.strictest(traces(request("hi"))) is None
+
+
+def test_what_an_answer_said_is_known_wherever_it_is_quoted(store: TaintStore) -> None:
+    answer = f"Here is what I know.\n  {SECRET}  \nAnything else?"
+    store.mark(text_traces(answer), Sensitivity.NEVER)
+    for quoting in (
+        request("Give this a title", answer),
+        request(f"Summarise:\n> x\n{SECRET}\nend"),
+        GenerateRequest(id="r", prompt=answer),
+        GenerateRequest(
+            id="r",
+            messages=[ChatMessage("assistant", "", tool_calls=[ToolCall("i", "f", SECRET)])],
+        ),
+    ):
+        assert store.strictest(traces(quoting)) is Sensitivity.NEVER
+    # A greeting is in half of all conversations.
+    store.mark(text_traces("Hello! How can I help?"), Sensitivity.NEVER)
+    assert store.strictest(traces(request("hi", "Hello! How can I help?", "a"))) is None
+
+
+def test_a_client_may_drop_reasoning_and_white_space() -> None:
+    kept = GenerateRequest(id="r", messages=[ChatMessage("assistant", " a\n", reasoning="why")])
+    given_back = GenerateRequest(id="r", messages=[ChatMessage("assistant", "a")])
+    assert message_chain(kept) == message_chain(given_back)
+
+
+def test_the_strictest_mark_stays(store: TaintStore) -> None:
+    marks = marks_of(request("a"), [""])
+    store.mark(marks, Sensitivity.NEVER)
+    store.mark(marks, Sensitivity.ASK)
+    assert store.strictest(marks) is Sensitivity.NEVER
+
+
+def test_marks_outlive_the_daemon_and_hold_no_text(tmp_path: Path, store: TaintStore) -> None:
+    asked = request(SECRET, conversation="my-conversation")
+    store.mark(marks_of(asked, ["messages[0].content"]), Sensitivity.NEVER)
+    store.mark(text_traces(SECRET), Sensitivity.NEVER)
+    folder = tmp_path / "routing"
+    for path in folder.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+        assert b"merger" not in path.read_bytes()
+        assert b"my-conversation" not in path.read_bytes()
+    store.close()
+    again = TaintStore(folder / "taint.db")
+    assert again.strictest(traces(asked)) is Sensitivity.NEVER
+    # Without the key of this file nobody can tell which texts were marked.
+    other = TaintStore(tmp_path / "other.db")
+    other.mark([b"x"], Sensitivity.ASK)
+    rows = [
+        {row[0] for row in sqlite3.connect(path).execute("SELECT trace FROM marks")}
+        for path in (folder / "taint.db", tmp_path / "other.db")
+    ]
+    other.mark(text_traces(SECRET), Sensitivity.NEVER)
+    assert not rows[0] & rows[1]
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_a_mark_only_becomes_stricter(store: TaintStore, private: bool) -> None:
+    asked = request("one", conversation="c1")
+    for sensitivity in (Sensitivity.ASK, Sensitivity.NEVER, Sensitivity.REDACT):
+        store.mark(marks_of(asked, [""]), sensitivity, private=private)
+    assert store.strictest(traces(asked)) is Sensitivity.NEVER
+
+
+def test_private_marks_are_only_in_memory(tmp_path: Path, store: TaintStore) -> None:
+    marks = marks_of(request("a", conversation="p"), [""])
+    store.mark(marks, Sensitivity.NEVER, private=True)
+    assert store.strictest(marks) is Sensitivity.NEVER
+    store.close()
+    assert TaintStore(tmp_path / "routing" / "taint.db").strictest(marks) is None
+
+
+def test_marks_expire_and_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1_000_000.0]
+    store = TaintStore(tmp_path / "taint.db", clock=lambda: now[0])
+    store.mark([b"old"], Sensitivity.ASK)
+    now[0] += KEPT_SECONDS + 1
+    store.mark([b"new"], Sensitivity.ASK)
+    assert store.strictest([b"old"]) is None
+    assert store.strictest([b"new"]) is Sensitivity.ASK
+    monkeypatch.setattr("ingle.daemon.routing.policy.conversation_taint.KEPT_MARKS", 100)
+    for number in range(150):
+        now[0] += 1
+        store.mark([b"%d" % number], Sensitivity.ASK)
+    assert store.strictest([b"149"]) is Sensitivity.ASK
+    assert store.strictest([b"new"]) is None
+
+
+def test_forgetting_leaves_nothing(tmp_path: Path, store: TaintStore) -> None:
+    marks = marks_of(request("a", conversation="p"), [""])
+    assert store.forget() == 0
+    store.mark(marks, Sensitivity.NEVER)
+    assert store.forget() == len(marks)
+    assert store.strictest(marks) is None
+
+
+def test_a_damaged_file_is_an_error_and_never_silence(tmp_path: Path) -> None:
+    path = tmp_path / "taint.db"
+    path.write_bytes(b"no database at all, but long enough to be looked at" * 100)
+    with pytest.raises(sqlite3.DatabaseError):
+        TaintStore(path).strictest([b"x"])
+    target = tmp_path / "elsewhere"
+    (tmp_path / "link.db").symlink_to(target)
+    with pytest.raises(OSError, match="link"):
+        TaintStore(tmp_path / "link.db").mark([b"x"], Sensitivity.ASK)
+    assert not target.exists()
+
+
+def test_threads_share_it(store: TaintStore) -> None:
+    def mark(start: int) -> None:
+        for number in range(start, start + 20):
+            store.mark([b"%d" % number], Sensitivity.ASK)
+
+    threads = [threading.Thread(target=mark, args=(20 * n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(store.strictest([b"%d" % n]) for n in range(80))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2_000])
+def test_any_number_of_traces_can_be_looked_up(store: TaintStore, count: int) -> None:
+    some = [b"%d" % n for n in range(count)]
+    store.mark(some[-1:], Sensitivity.REDACT)
+    assert store.strictest(some) is (Sensitivity.REDACT if count else None)

@@ -1,0 +1,241 @@
+"""The daemon as a process: one a home, an orderly end, nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator, Iterable
+from email.utils import parsedate_to_datetime
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and unix sockets")
+
+SERVE = """
+import os, sys, traceback
+from ingle.daemon.http import server
+from ingle.daemon.settings.config import load_config
+try:
+    server.run(load_config(os.environ, {"port": int(sys.argv[1]), "shutdown_grace": 5.0}))
+except Exception as error:
+    print(type(error).__name__, error, file=sys.stderr)
+    sys.exit(3)
+"""
+
+Serve = Callable[..., subprocess.Popen[str]]
+StillRunning = Callable[[Iterable[psutil.Process]], list[psutil.Process]]
+
+
+@pytest.fixture
+def serve(ingle_home: Path) -> Generator[Serve]:
+    """Starts a daemon process on the test's home; `port` 0 takes any."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(port: int = 0) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", SERVE, str(port)],
+            cwd="/",
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "INGLE_HOME": str(ingle_home)},
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        if process.stderr is not None:
+            process.stderr.close()
+
+
+def socket_of(home: Path) -> Path:
+    return home / "runtime" / "ingle.sock"
+
+
+def client(home: Path) -> httpx.Client:
+    transport = httpx.HTTPTransport(uds=str(socket_of(home)))
+    return httpx.Client(base_url="http://ingle", transport=transport, timeout=20)
+
+
+def wait_until_up(home: Path) -> dict[str, Any]:
+    deadline = time.monotonic() + 20
+    while not listens(socket_of(home)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    with client(home) as asking:
+        return asking.get("/ingle/v1/status").json()
+
+
+def listens(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+    return True
+
+
+def error_of(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    return process.stderr.read()
+
+
+def test_a_second_daemon_says_where_the_first_is(serve: Serve, ingle_home: Path) -> None:
+    serve()
+    status = wait_until_up(ingle_home)
+    second = serve()
+    assert second.wait(20) == 3
+    complaint = error_of(second)
+    assert "AlreadyRunning" in complaint
+    assert str(status["pid"]) in complaint
+    assert status["socket"] in complaint
+    assert status["address"] in complaint
+    assert wait_until_up(ingle_home)["pid"] == status["pid"]
+
+
+def test_many_starts_at_once_leave_one_daemon(serve: Serve, ingle_home: Path) -> None:
+    processes = [serve() for _ in range(4)]
+    deadline = time.monotonic() + 30
+    while sum(p.poll() is None for p in processes) > 1 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    alive = [process for process in processes if process.poll() is None]
+    assert len(alive) == 1
+    assert wait_until_up(ingle_home)["pid"] == alive[0].pid
+    assert [p.returncode for p in processes if p is not alive[0]] == [3] * 3
+
+
+def test_a_taken_port_is_told_and_leaves_nothing_behind(
+    serve: Serve, ingle_home: Path, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        process = serve(port)
+        assert process.wait(20) == 3
+        complaint = error_of(process)
+        assert "PortInUse" in complaint
+        assert str(port) in complaint
+    assert not socket_of(ingle_home).exists()
+    serve(port)
+    assert wait_until_up(ingle_home)["address"] == f"127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize("way", ["SIGTERM", "SIGINT", "http"])
+def test_an_orderly_end_removes_the_socket_and_exits_with_0(
+    serve: Serve, ingle_home: Path, way: str
+) -> None:
+    process = serve()
+    wait_until_up(ingle_home)
+    if way == "http":
+        with client(ingle_home) as asking:
+            assert asking.post("/ingle/v1/shutdown").status_code == 202
+    else:
+        process.send_signal(getattr(signal, way))
+    assert process.wait(20) == 0, error_of(process)
+    assert not socket_of(ingle_home).exists()
+    assert (ingle_home / "runtime" / "ingle.lock").read_bytes() == b""
+
+
+def test_a_killed_daemon_is_followed_by_a_new_one(serve: Serve, ingle_home: Path) -> None:
+    first = serve()
+    wait_until_up(ingle_home)
+    first.kill()
+    first.wait()
+    assert socket_of(ingle_home).exists()
+    second = serve()
+    deadline = time.monotonic() + 20
+    while (status := wait_until_up(ingle_home))["pid"] != second.pid:
+        assert time.monotonic() < deadline
+    assert status["pid"] == second.pid
+
+
+def test_an_open_event_stream_does_not_hold_up_the_end(serve: Serve, ingle_home: Path) -> None:
+    process = serve()
+    wait_until_up(ingle_home)
+    with client(ingle_home) as asking, asking.stream("GET", "/ingle/v1/events") as stream:
+        lines = stream.iter_lines()
+        assert next(lines) == "event: gauges"
+        process.terminate()
+        # It tells that all is at rest, and then nothing more.
+        rest = [line for line in lines if line.startswith("event")]
+        assert rest in ([], ["event: gauges"])
+    assert process.wait(20) == 0
+
+
+@pytest.mark.model
+def test_an_answer_is_finished_before_the_end_and_no_process_is_left(
+    serve: Serve, ingle_home: Path, smollm2_path: Path, still_running: StillRunning
+) -> None:
+    process = serve()
+    wait_until_up(ingle_home)
+    body = {
+        "model": str(smollm2_path),
+        "messages": [{"role": "user", "content": "Count to twenty."}],
+        "max_tokens": 24,
+        "stream": True,
+    }
+    with client(ingle_home) as asking:
+        with asking.stream("POST", "/v1/chat/completions", json=body) as answer:
+            lines = answer.iter_lines()
+            while not next(lines).startswith("data: "):
+                continue
+            workers = psutil.Process(process.pid).children(recursive=True)
+            assert workers
+            process.terminate()
+            data = [line for line in lines if line.startswith("data: ")]
+        assert data[-1] == "data: [DONE]"
+        assert json.loads(data[-2].removeprefix("data: "))["choices"][0]["finish_reason"]
+    assert process.wait(20) == 0
+    assert not still_running(workers)
+    # A request's text is in no log.
+    assert "twenty" not in error_of(process)
+
+
+def test_the_daemon_loads_no_native_engine_and_no_hub_client(ingle_home: Path) -> None:
+    code = (
+        "import sys, ingle.daemon.server.daemon_server\n"
+        "heavy = {'torch', 'triton', 'llama_cpp', 'jinja2', 'numpy', 'huggingface_hub', 'httpx',"
+        " 'textual'}\n"
+        "print(sorted(heavy & set(sys.modules)))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, cwd="/", check=True
+    )
+    assert result.stdout.strip() == "[]"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts what /proc tells")
+def test_a_daemon_nobody_asks_sleeps(serve: Serve, ingle_home: Path) -> None:
+    process = serve()
+    wait_until_up(ingle_home)
+    time.sleep(0.5)  # the connection that asked is closed by now
+    before = sleeps(process.pid)
+    time.sleep(2)
+    assert sleeps(process.pid) == before
+
+
+def sleeps(pid: int) -> int:
+    """How often a thread of the process went to sleep, and so was awake."""
+    statuses = [path.read_text() for path in Path(f"/proc/{pid}/task").glob("*/status")]
+    return sum(int(text.split("voluntary_ctxt_switches:")[1].split()[0]) for text in statuses)
+
+
+def test_each_answer_bears_the_present_date(serve: Serve, ingle_home: Path) -> None:
+    serve()
+    wait_until_up(ingle_home)
+    with client(ingle_home) as connection:
+        for _ in range(2):
+            before = int(time.time())
+            date = parsedate_to_datetime(connection.get("/health").headers["date"]).timestamp()
+            assert before <= date <= time.time()
+            time.sleep(1.1)

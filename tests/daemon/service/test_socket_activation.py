@@ -1,0 +1,242 @@
+"""Sockets that the service manager hands over, and what it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import pytest
+
+from ingle.daemon.service.socket_activation import Inherited, inherited_sockets
+from ingle.daemon.service.systemd_notify import ServiceNotifier
+from ingle.daemon.transport.sockets import SocketError
+
+FIRST = 200
+
+
+@pytest.fixture
+def undo() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Short enough for the path of a socket, and for its owner only."""
+    with tempfile.TemporaryDirectory(prefix="ingle-") as name:
+        yield Path(name)
+
+
+def listening(
+    undo: ExitStack, where: Path | tuple[str, int], *, mode: int = 0o600
+) -> socket.socket:
+    family = socket.AF_UNIX if isinstance(where, Path) else socket.AF_INET
+    made = undo.enter_context(socket.socket(family))
+    made.bind(str(where) if isinstance(where, Path) else where)
+    if isinstance(where, Path):
+        where.chmod(mode)
+    made.listen()
+    return made
+
+
+def hand_over(undo: ExitStack, *sockets: socket.socket) -> Inherited:
+    """As systemd does, but from another number on."""
+    for number, each in enumerate(sockets, FIRST):
+        os.dup2(each.fileno(), number)
+    environ = {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": str(len(sockets)), "OTHER": "1"}
+    try:
+        found = inherited_sockets(environ, first=FIRST)
+    finally:
+        assert environ == {"OTHER": "1"}, "children get none of it"
+    for each in (found.unix, found.tcp):
+        if each is not None:
+            undo.callback(each.close)
+    return found
+
+
+def test_both_kinds_are_taken(undo: ExitStack, folder: Path) -> None:
+    unix, tcp = listening(undo, folder / "s"), listening(undo, ("127.0.0.1", 0))
+    found = hand_over(undo, tcp, unix)
+    assert found.path == folder / "s"
+    assert found.unix is not None
+    assert found.tcp is not None
+    assert found.tcp.getsockname() == tcp.getsockname()
+    assert not os.get_inheritable(found.tcp.fileno())
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {"LISTEN_PID": "1", "LISTEN_FDS": "2"},
+        {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "many"},
+        {"LISTEN_FDS": "1"},
+    ],
+)
+def test_what_is_meant_for_another_process_is_left(environ: dict[str, str]) -> None:
+    assert inherited_sockets(environ) == Inherited()
+    assert environ == {}
+
+
+def test_an_address_that_others_reach_is_refused(undo: ExitStack) -> None:
+    with pytest.raises(SocketError, match="other machines"):
+        hand_over(undo, listening(undo, ("0.0.0.0", 0)))
+
+
+def test_a_socket_that_others_open_is_refused(undo: ExitStack, folder: Path) -> None:
+    with pytest.raises(SocketError, match="Others can open"):
+        hand_over(undo, listening(undo, folder / "s", mode=0o666))
+
+
+def test_a_folder_that_others_write_is_refused(undo: ExitStack, folder: Path) -> None:
+    folder.chmod(0o777)
+    with pytest.raises(SocketError, match="Others can open or replace"):
+        hand_over(undo, listening(undo, folder / "s"))
+
+
+def test_two_of_a_kind_are_refused(undo: ExitStack, folder: Path) -> None:
+    with pytest.raises(SocketError, match="more than one"):
+        hand_over(undo, listening(undo, folder / "a"), listening(undo, folder / "b"))
+
+
+def test_what_does_not_listen_is_refused(undo: ExitStack, folder: Path) -> None:
+    plain = undo.enter_context(socket.socket())
+    with pytest.raises(SocketError, match="no socket that listens"):
+        hand_over(undo, plain)
+    with (folder / "file").open("wb") as file:
+        os.dup2(file.fileno(), FIRST)
+    with pytest.raises(SocketError, match="no socket as number"):
+        inherited_sockets({"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "1"}, first=FIRST)
+    os.close(FIRST)
+
+
+LAUNCHER = """
+import os, sys
+for number, name in enumerate(("UNIX_FD", "TCP_FD"), 3):
+    os.dup2(int(os.environ.pop(name)), number)
+os.environ |= {"LISTEN_PID": str(os.getpid()), "LISTEN_FDS": "2"}
+os.execv(sys.executable, [sys.executable, "-P", "-m", "ingle.daemon.main", "serve"])
+"""
+"""What systemd does between fork and exec."""
+
+
+async def test_a_daemon_serves_what_it_was_handed_and_tells_how_it_is(
+    undo: ExitStack, folder: Path
+) -> None:
+    unix, tcp = listening(undo, folder / "s"), listening(undo, ("127.0.0.1", 0))
+    channel = undo.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+    channel.bind(str(folder / "notify"))
+    channel.setblocking(False)
+    environment = {
+        **os.environ,
+        "INGLE_SOCKET": str(folder / "s"),
+        "NOTIFY_SOCKET": str(folder / "notify"),
+        "WATCHDOG_USEC": "400000",
+        "UNIX_FD": str(unix.fileno()),
+        "TCP_FD": str(tcp.fileno()),
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        LAUNCHER,
+        env=environment,
+        pass_fds=(unix.fileno(), tcp.fileno()),
+        stderr=subprocess.PIPE,
+    )
+    try:
+        loop = asyncio.get_running_loop()
+        said: list[str] = []
+        async with asyncio.timeout(20):
+            while not any(text.startswith("READY=1") for text in said):
+                said.append((await loop.sock_recv(channel, 4096)).decode())
+            status = await _status(folder / "s")
+            assert status["address"] == f"127.0.0.1:{tcp.getsockname()[1]}"
+            async with httpx.AsyncClient() as client:
+                url = f"http://{status['address']}/health"
+                assert (await client.get(url)).status_code == 200
+            said.clear()
+            while said.count("WATCHDOG=1") < 2:
+                said.append((await loop.sock_recv(channel, 4096)).decode())
+            process.send_signal(signal.SIGTERM)
+            while not any(text.startswith("STOPPING=1") for text in said):
+                said.append((await loop.sock_recv(channel, 4096)).decode())
+            assert await process.wait() == 0
+        assert (folder / "s").is_socket(), "it belongs to the service manager"
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def test_a_socket_of_another_place_than_the_settings_say_is_refused(
+    undo: ExitStack, folder: Path
+) -> None:
+    unix, tcp = listening(undo, folder / "s"), listening(undo, ("127.0.0.1", 0))
+    environment = {**os.environ, "UNIX_FD": str(unix.fileno()), "TCP_FD": str(tcp.fileno())}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        LAUNCHER,
+        env=environment,
+        pass_fds=(unix.fileno(), tcp.fileno()),
+        stderr=subprocess.PIPE,
+    )
+    _, errors = await process.communicate()
+    assert process.returncode == 1
+    assert b"the settings say" in errors
+
+
+async def test_systemd_itself_hands_over(ingle_home: Path, folder: Path) -> None:
+    program = shutil.which("systemd-socket-activate")
+    if program is None:
+        pytest.skip("there is no systemd-socket-activate")
+    path = folder / "s"
+    variables = {**os.environ, "INGLE_SOCKET": str(path), "INGLE_PORT": "-1"}
+    given = [f"--setenv={name}" for name in variables if name.startswith("INGLE_")]
+    process = await asyncio.create_subprocess_exec(
+        program,
+        f"--listen={path}",
+        *given,
+        *(sys.executable, "-P", "-m", "ingle.daemon.main", "serve"),
+        env=variables,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        async with asyncio.timeout(20):
+            while not path.is_socket():
+                await asyncio.sleep(0.01)
+            path.chmod(0o600)  # the socket unit says so; this program cannot
+            assert (await _status(path))["pid"] == process.pid
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def _status(path: Path) -> dict[str, object]:
+    transport = httpx.AsyncHTTPTransport(uds=str(path))
+    async with httpx.AsyncClient(transport=transport, timeout=20) as client:
+        return (await client.get("http://localhost/ingle/v1/status")).json()
+
+
+@pytest.mark.parametrize("address", ["", "relative", "vsock:2:3"])
+def test_nobody_is_told_where_nobody_listens(address: str) -> None:
+    environ = {"NOTIFY_SOCKET": address, "WATCHDOG_USEC": "x", "WATCHDOG_PID": "1"}
+    ServiceNotifier(environ).ready("fine")
+    assert environ == {}
+
+
+def test_a_manager_that_is_gone_is_no_trouble(folder: Path) -> None:
+    ServiceNotifier({"NOTIFY_SOCKET": str(folder / "gone")}).stopping()

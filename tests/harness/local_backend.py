@@ -1,0 +1,193 @@
+"""A model in a thread of this process, for the scripted engine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+from collections.abc import AsyncGenerator
+from typing import Literal
+
+from ingle.backends.base.backend import (
+    Embedded,
+    EmbedRequest,
+    Event,
+    EventSink,
+    Gauges,
+    GenerateRequest,
+    LoadProgress,
+    LoadSpec,
+    ModelInfo,
+    Reranked,
+    RerankRequest,
+    Tokenized,
+    TokenizeRequest,
+)
+from ingle.backends.base.errors import BackendError, WorkerDied
+from ingle.backends.base.kv_page_map import PagesSink
+from ingle.backends.worker.model_loader import loaded
+from ingle.backends.worker.request_preparer import Stop
+from ingle.backends.worker.supervisor.pending_answers import PendingAnswers
+from ingle.backends.worker.supervisor.request_streams import RequestStreams
+from ingle.backends.worker.worker_loop import Inbox
+from ingle.backends.worker.worker_protocol import (
+    Drain,
+    FromWorker,
+    GaugesReport,
+    Loading,
+    Outputs,
+    PagesReport,
+    Rejected,
+    Trim,
+    WatchPages,
+)
+
+
+class LocalBackend:
+    """A `Backend` without a process: what a worker does, minus the pipes.
+
+    A fault of its model is a fault of this process, so that it fits only engines that run no
+    native code.
+    """
+
+    def __init__(self, spec: LoadSpec) -> None:
+        self.spec = spec
+        self.state: Literal["new", "starting", "ready", "stopping", "dead"] = "new"
+        self.gauges = Gauges()
+        self._inbox: Inbox = queue.SimpleQueue()
+        self._pages_sink: PagesSink | None = None
+        self._streams = RequestStreams(self._inbox.put)
+        self._answers = PendingAnswers(self._inbox.put)
+        self._thread: threading.Thread | None = None
+        self._progress: LoadProgress | None = None
+        self._dead = asyncio.Event()
+        self._cause = ""
+
+    @property
+    def pid(self) -> int | None:
+        """None: there is no process of its own."""
+        return None
+
+    async def start(self, on_progress: LoadProgress | None = None) -> ModelInfo:
+        """See `Backend.start`."""
+        self.state = "starting"
+        self._progress = on_progress
+        loop = asyncio.get_running_loop()
+        loading: asyncio.Future[ModelInfo] = loop.create_future()
+        self._thread = threading.Thread(target=self._run, args=(loop, loading), daemon=True)
+        self._thread.start()
+        try:
+            info = await loading
+        except BackendError:
+            await self._dead.wait()  # the thread still needs the loop to say so
+            raise
+        self.state = "ready"
+        return info
+
+    def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
+        """See `Backend.generate`."""
+        self._check_ready()
+        return self._streams.generate(request)
+
+    async def run(self, request: GenerateRequest, sink: EventSink) -> None:
+        """See `Backend.run`."""
+        self._check_ready()
+        await self._streams.run(request, sink)
+
+    async def embed(self, request: EmbedRequest) -> Embedded:
+        """See `Backend.embed`."""
+        self._check_ready()
+        return await self._answers.embed(request)
+
+    async def rerank(self, request: RerankRequest) -> Reranked:
+        """See `Backend.rerank`."""
+        self._check_ready()
+        return await self._answers.rerank(request)
+
+    async def tokenize(self, request: TokenizeRequest) -> Tokenized:
+        """See `Backend.tokenize`."""
+        self._check_ready()
+        return await self._answers.tokenize(request)
+
+    async def wait_dead(self) -> str:
+        """See `Backend.wait_dead`."""
+        await self._dead.wait()
+        return self._cause
+
+    def trim(self) -> None:
+        """See `Backend.trim`."""
+        self._inbox.put(Trim())
+
+    def watch_pages(self, sink: PagesSink | None) -> None:
+        """See `Backend.watch_pages`."""
+        self._pages_sink = sink
+        self._inbox.put(WatchPages(sink is not None))
+
+    async def stop(self, grace: float = 5.0) -> None:
+        """See `Backend.stop`."""
+        if self._thread is None or self.state == "dead":
+            self._die("The model was stopped before it started.")
+            return
+        self.state = "stopping"
+        self._inbox.put(Drain(grace))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._dead.wait(), grace)
+        self._inbox.put(Stop())
+        await self._dead.wait()
+
+    def _check_ready(self) -> None:
+        if self.state != "ready":
+            raise WorkerDied(self._cause or "The model is not running.", hint="Try again.")
+
+    def _run(self, loop: asyncio.AbstractEventLoop, loading: asyncio.Future[ModelInfo]) -> None:
+        """The model's thread."""
+
+        def send(message: FromWorker) -> None:
+            loop.call_soon_threadsafe(self._receive, message)
+
+        cause = "The model was unloaded."
+        try:
+            with loaded(self.spec, send, self._inbox) as (worker, info):
+                loop.call_soon_threadsafe(_resolve, loading, info)
+                worker.run()
+        except BackendError as error:
+            loop.call_soon_threadsafe(_resolve, loading, error)
+            cause = error.message
+        except Exception as error:
+            cause = f"The model's thread failed: {error!r}"
+            loop.call_soon_threadsafe(_resolve, loading, WorkerDied(cause))
+        loop.call_soon_threadsafe(self._die, cause)
+
+    def _receive(self, message: FromWorker) -> None:
+        match message:
+            case Embedded() | Reranked() | Tokenized():
+                self._answers.settle(message)
+            case Rejected() if self._answers.settle(message):
+                pass
+            case Outputs() | Rejected():
+                self._streams.dispatch(message)
+            case GaugesReport(gauges):
+                self.gauges = gauges
+            case PagesReport(pages) if self._pages_sink is not None:
+                self._pages_sink(pages)
+            case Loading(fraction) if self._progress is not None:
+                self._progress(fraction)
+            case _:
+                pass
+
+    def _die(self, cause: str) -> None:
+        self.state = "dead"
+        self._cause = self._cause or cause
+        self._streams.fail_all(WorkerDied(self._cause))
+        self._answers.fail_all(WorkerDied(self._cause))
+        self._dead.set()
+
+
+def _resolve(loading: asyncio.Future[ModelInfo], outcome: ModelInfo | BackendError) -> None:
+    if loading.done():
+        return
+    if isinstance(outcome, BackendError):
+        loading.set_exception(outcome)
+    else:
+        loading.set_result(outcome)

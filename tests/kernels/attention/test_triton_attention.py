@@ -1,0 +1,392 @@
+"""The attention kernels, in Triton's interpreter, against attention in float32 over the same pages.
+
+Tolerances are those of FlashInfer's tests: 1e-3 for float16, 1e-2 for bfloat16.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+
+from ingle.kernels.attention.attention_metadata import AttentionStep
+from ingle.kernels.attention.attention_partials import AttentionPartials, combine_partials_reference
+from ingle.kernels.attention.attention_variant import attention_variants
+from ingle.kernels.attention.paged_attention_reference import paged_attention_reference
+from ingle.kernels.attention.triton_attention import PagedAttention
+from ingle.kernels.elementwise.rope import rotary_tables
+from ingle.kernels.kv_cache.hadamard import hadamard_reference
+from ingle.kernels.kv_cache.key_bias import KeyBias
+from ingle.kernels.kv_cache.kv_append import kv_append_reference
+from ingle.kernels.kv_cache.kv_page_format import PageFormat
+from ingle.kernels.kv_cache.kv_pages import Pages
+from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedPages
+from ingle.kernels.launch.cuda_driver import Argument, Grid
+from ingle.kernels.testing.interpreted_library import InterpretedLibrary
+
+pytestmark = pytest.mark.usefixtures("single_thread")
+
+PAGE = 32
+TOLERANCES = {torch.float16: 1e-3, torch.bfloat16: 1e-2}
+FLOATS = {"f16": torch.float16, "bf16": torch.bfloat16}
+
+
+@pytest.fixture
+def single_thread() -> None:
+    """Tensors are small; numpy's and torch's threads would only wait for one another."""
+    torch.set_num_threads(1)
+
+
+class Recorder(InterpretedLibrary):
+    """Remembers what was launched."""
+
+    def __init__(self, processors: int) -> None:
+        super().__init__(list(attention_variants()), processors)
+        self.launches: list[tuple[str, Grid]] = []
+
+    def launch_compiled(self, name: str, grid: Grid, arguments: Sequence[Argument]) -> None:
+        self.launches.append((name, grid))
+        super().launch_compiled(name, grid, arguments)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Sequences in shuffled pages; what is in no sequence is NaN, what is in no table is far off.
+
+    Of quantised pages the queries are rotated.
+    """
+
+    query: torch.Tensor
+    bias_query: torch.Tensor | None
+    key_pages: Pages
+    value_pages: Pages
+    step: AttentionStep
+
+    @property
+    def scale(self) -> float:
+        return 1 / math.sqrt(self.query.shape[2])
+
+    @property
+    def is_rotated(self) -> bool:
+        return isinstance(self.key_pages, QuantizedPages)
+
+    def attend(
+        self,
+        *,
+        processors: int = 16,
+        window: int | None = None,
+        soft_cap: float | None = None,
+        workspace_bytes: int = 4 << 20,
+    ) -> tuple[torch.Tensor, AttentionPartials, Recorder]:
+        """The whole output, its parts, and what was launched."""
+        library = Recorder(processors)
+        attention = PagedAttention(
+            library, torch.device("cpu"), workspace_bytes=workspace_bytes, fill=math.nan
+        )
+        dense = torch.full_like(self.query, torch.nan, memory_format=torch.contiguous_format)
+        partials = attention.attend(
+            self.query,
+            self.bias_query,
+            self.key_pages,
+            self.value_pages,
+            self.step,
+            scale=self.scale,
+            window=window,
+            soft_cap=soft_cap,
+            out=dense,
+        )
+        return combine_partials_reference(partials), partials, library
+
+    def expected(self, *, window: int | None = None, soft_cap: float | None = None) -> torch.Tensor:
+        query = self.query.float()
+        output = paged_attention_reference(
+            hadamard_reference(query) if self.is_rotated else query,
+            self.key_pages,
+            self.value_pages,
+            self.step.block_tables,
+            self.step.context_lengths,
+            self.step.query_starts,
+            scale=self.scale,
+            window=window,
+            soft_cap=soft_cap,
+        )
+        return hadamard_reference(output) if self.is_rotated else output
+
+    def check(self, *, processors: int = 16, **options: float | None) -> Recorder:
+        found, _, library = self.attend(processors=processors, **options)  # pyright: ignore[reportArgumentType]
+        expected = self.expected(**options)  # pyright: ignore[reportArgumentType]
+        pages = self.key_pages
+        stored = torch.float16 if isinstance(pages, QuantizedPages) else pages.dtype
+        tolerance = max(TOLERANCES[self.query.dtype], TOLERANCES[stored])
+        torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
+        return library
+
+
+def make_pages(kind: str, shape: tuple[int, int, int, int], bias: KeyBias | None = None) -> Pages:
+    """Full of what nobody may read."""
+    if kind in FLOATS:
+        return torch.full(shape, torch.nan, dtype=FLOATS[kind])
+    form = PageFormat({"q8_0": 8, "q4_0": 4}[kind], shape[-1])
+    dtype = torch.int8 if form.bits == 8 else torch.uint8
+    codes = torch.full((*shape[:-1], form.code_bytes), 77, dtype=dtype)
+    scales = torch.full((*shape[:-1], form.blocks), torch.nan, dtype=torch.float16)
+    return QuantizedPages(codes, scales, bias)
+
+
+def make_bias(kv_heads: int, head_size: int, positions: int) -> KeyBias:
+    """As large as those of Qwen2's first layers, with tables that have a factor."""
+    pairs = head_size // 2
+    bias = torch.randn(kv_heads, head_size, generator=torch.Generator().manual_seed(7)) * 20
+    bias[:, 3] = 150
+    frequencies = 1e6 ** -(torch.arange(pairs) / pairs)
+    return KeyBias(bias, *rotary_tables(torch.arange(positions), frequencies, 1.2))
+
+
+def make_bias_query(query: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """What `PagedAttention.attend` calls so, of queries that are not rotated."""
+    spread = bias.repeat_interleave(query.shape[1] // bias.shape[0], 0)
+    (q1, q2), (b1, b2) = query.float().chunk(2, -1), spread.chunk(2, -1)
+    return torch.cat((q1 * b1 + q2 * b2, q2 * b1 - q1 * b2), -1)
+
+
+def make(
+    chunks: Sequence[tuple[int, int]],
+    *,
+    head_size: int = 64,
+    group: int = 2,
+    kv_heads: int = 2,
+    query: str = "f16",
+    pages: str = "f16",
+    is_biased: bool = False,
+    seed: int = 0,
+) -> Problem:
+    """`chunks` are pairs of new tokens and all tokens."""
+    random = torch.Generator().manual_seed(seed)
+    needed = [-(-length // PAGE) for _, length in chunks]
+    order = torch.randperm(sum(needed) + 2, generator=random)
+    shape = (len(order), PAGE, kv_heads, head_size)
+    longest = max(length for _, length in chunks)
+    bias = make_bias(kv_heads, head_size, longest) if is_biased else None
+    key_pages, value_pages = make_pages(pages, shape, bias), make_pages(pages, shape)
+    tables = torch.full((len(chunks), max(needed) + 2), 10**8, dtype=torch.int32)
+    given = 0
+    for index, ((_, length), count) in enumerate(zip(chunks, needed, strict=True)):
+        tables[index, :count] = order[given : given + count]
+        given += count
+        places = torch.arange(length)
+        slots = tables[index, places // PAGE].long() * PAGE + places % PAGE
+        key, value = torch.randn(2, length, kv_heads, head_size, generator=random)
+        if bias is not None:
+            key = key + bias.at(places)
+        kv_append_reference(key, value, key_pages, value_pages, slots, places)
+    starts = torch.tensor([0, *(tokens for tokens, _ in chunks)]).cumsum(0).int()
+    heads = group * kv_heads
+    # A part of wider rows, as projections of queries, keys and values together leave it.
+    wide = torch.randn(int(starts[-1]), heads + 2, head_size, generator=random)
+    rows = wide.to(FLOATS[query])
+    bias_query = None if bias is None else make_bias_query(rows[:, :heads], bias.bias)
+    if isinstance(key_pages, QuantizedPages):
+        rows = hadamard_reference(rows).to(FLOATS[query])
+        if bias is not None:
+            bias_query = make_bias_query(hadamard_reference(rows[:, :heads]), bias.bias)
+    step = AttentionStep(
+        torch.empty(0, dtype=torch.int64),
+        torch.empty(0, dtype=torch.int64),
+        tables,
+        torch.tensor([length for _, length in chunks], dtype=torch.int32),
+        starts,
+        max(tokens for tokens, _ in chunks),
+        longest,
+    )
+    return Problem(rows[:, :heads], bias_query, key_pages, value_pages, step)
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 3, 7, 16])
+def test_queries_of_few_tokens(tokens: int) -> None:
+    lengths = (1, 31, 32, 33, 64, 95, 96, 160)
+    chunks = [(tokens, length) for length in lengths if length >= tokens]
+    library = make([*chunks, (0, 40), (0, 0)], seed=tokens).check()
+    assert [name.split("-")[0] for name, _ in library.launches] == ["attend_split"]
+
+
+@pytest.mark.parametrize("group", [1, 3, 4, 7, 8, 16])
+def test_query_heads_share_keys(group: int) -> None:
+    make([(1, 33), (5, 40)], group=group).check()
+    make([(37, 37), (1, 70)], group=group, kv_heads=1).check()
+
+
+@pytest.mark.parametrize("head_size", [64, 80, 96, 128, 256])
+@pytest.mark.parametrize("pages", ["f16", "bf16", "q8_0", "q4_0"])
+def test_heads_of_all_sizes_in_pages_of_all_types(head_size: int, pages: str) -> None:
+    make([(2, 70), (1, 33)], head_size=head_size, pages=pages).check()
+    make([(35, 70)], head_size=head_size, pages=pages, kv_heads=1).check()
+
+
+@pytest.mark.parametrize("pages", ["f16", "bf16", "q8_0", "q4_0"])
+def test_queries_in_bfloat16(pages: str) -> None:
+    make([(2, 70), (1, 33)], query="bf16", pages=pages).check()
+    make([(35, 70)], query="bf16", pages=pages).check()
+
+
+@pytest.mark.parametrize("window", [1, 2, 32, 33, 64, 1000])
+def test_a_window_counts_the_query_itself(window: int) -> None:
+    make([(1, 200), (7, 164), (1, 2)]).check(window=window)
+    make([(70, 230), (20, 20)]).check(window=window)
+
+
+def test_scores_are_bounded() -> None:
+    make([(1, 100), (7, 64)]).check(soft_cap=0.7)
+    make([(40, 70)], pages="q8_0").check(soft_cap=0.7, window=20)
+
+
+@pytest.mark.parametrize("pages", ["q8_0", "q4_0"])
+@pytest.mark.parametrize("head_size", [64, 128])
+def test_biases_that_keys_are_stored_without(head_size: int, pages: str) -> None:
+    make([(1, 300), (3, 45)], head_size=head_size, pages=pages, is_biased=True, group=7).check()
+    make([(35, 70)], head_size=head_size, pages=pages, is_biased=True).check()
+
+
+def test_biases_far_from_the_beginning() -> None:
+    """Rotations to where a tile begins and from there on make those of the tables."""
+    make([(2, 20_000)], pages="q8_0", is_biased=True, kv_heads=1).check(window=90)
+    make([(35, 20_000)], pages="q4_0", is_biased=True, kv_heads=1).check(window=90)
+
+
+def test_a_chunk_behind_what_was_there() -> None:
+    """Tiles before the chunk have no mask, those of the chunk have one."""
+    library = make([(150, 400)], kv_heads=1).check()
+    assert [name.split("-")[0] for name, _ in library.launches] == ["attend_chunk"]
+
+
+def test_many_chunks_are_found_in_the_grid() -> None:
+    lengths = [(17, 17), (1, 90), (64, 64), (0, 5), (33, 100), (65, 65), (2, 2), (0, 0), (129, 130)]
+    make(lengths, kv_heads=1, group=4).check()
+
+
+def test_chunks_and_single_queries_in_one_step() -> None:
+    """Where contexts are long, each kind has its own kernel, and rows of chunks are marked."""
+    problem = make([(1, 1200), (40, 80), (16, 50), (17, 17)], kv_heads=1)
+    library = problem.check()
+    kernels = [name.split("-")[0] for name, _ in library.launches]
+    assert kernels == ["attend_split", "attend_chunk"]
+    _, partials, _ = problem.attend()
+    assert partials.log_sums is not None
+    whole = torch.tensor([False, *[True] * 40, *[False] * 16, *[True] * 17])
+    assert torch.equal(partials.log_sums[0, :, 0] == torch.inf, whole)
+
+
+def test_chunks_and_single_queries_in_one_step_without_splits() -> None:
+    problem = make([(1, 1200), (40, 80)], kv_heads=1)
+    library = problem.check(processors=1)
+    assert [grid[2] for _, grid in library.launches] == [1, 1]
+
+
+@pytest.mark.parametrize("pages", ["f16", "q4_0"])
+def test_splits_do_not_change_the_output(pages: str) -> None:
+    problem = make([(1, 700), (3, 64), (2, 129)], kv_heads=1, pages=pages)
+    one, partials, _ = problem.attend(processors=1)
+    assert partials.splits == 0
+    for processors, splits in ((3, 2), (7, 4), (100, 11)):
+        some, partials, _ = problem.attend(processors=processors)
+        assert partials.splits == splits
+        torch.testing.assert_close(some, one, rtol=1e-3, atol=1e-3)
+
+
+def test_logarithms_of_sums_are_natural() -> None:
+    problem = make([(1, 256)], kv_heads=1, group=1)
+    _, partials, _ = problem.attend()
+    assert partials.log_sums is not None
+    assert isinstance(problem.key_pages, torch.Tensor)
+    keys = problem.key_pages[problem.step.block_tables[0, :8].long()].flatten(0, 1)[:, 0].float()
+    scores = keys @ problem.query[0, 0].float() * problem.scale
+    expected = scores.view(partials.splits, -1).logsumexp(1)
+    torch.testing.assert_close(partials.log_sums.flatten(), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_a_grid_for_longer_contexts_is_right_for_shorter_ones() -> None:
+    """As a recorded launch has it: splits without keys say so, and write nothing."""
+    problem = make([(1, 40), (2, 70)])
+    longer = replace(problem.step, longest_query=3, longest_context=4000)
+    wide = replace(problem, step=longer)
+    found, partials, _ = wide.attend(processors=64)
+    torch.testing.assert_close(found, problem.expected(), rtol=1e-3, atol=1e-3)
+    assert partials.splits > 3
+    assert partials.log_sums is not None
+    assert (partials.log_sums[3:] == -torch.inf).all()
+
+
+def test_sequences_that_only_fill_a_batch() -> None:
+    """They may have a query, but no keys."""
+    problem = make([(1, 40), (1, 1)])
+    problem.step.context_lengths[1] = 0
+    for processors in (1, 64):
+        found, _, _ = problem.attend(processors=processors)
+        torch.testing.assert_close(found[:1], problem.expected()[:1], rtol=1e-3, atol=1e-3)
+        assert not found[1].any()
+
+
+def test_splits_fit_into_the_workspace() -> None:
+    problem = make([(4, 700)], kv_heads=1)
+    row_bytes = 4 * 2 * (64 + 1) * 4
+    found, partials, _ = problem.attend(processors=64, workspace_bytes=3 * row_bytes + 17)
+    assert partials.splits == 3
+    torch.testing.assert_close(found, problem.expected(), rtol=1e-3, atol=1e-3)
+
+
+def test_large_scores_do_not_overflow() -> None:
+    problem = make([(2, 140)])
+    found, _, _ = replace(problem, query=problem.query * 100).attend()
+    assert found.isfinite().all()
+
+
+def test_pages_beyond_two_to_the_31() -> None:
+    """Offsets of elements that 32 bits have no room for; only the pages in use exist in memory."""
+    problem = make([(1, 40), (20, 20)], pages="q8_0", head_size=128)
+    assert isinstance(problem.key_pages, QuantizedPages)
+    assert isinstance(problem.value_pages, QuantizedPages)
+    _, page, kv_heads, head_size = problem.key_pages.shape
+    far = (1 << 31) // (page * kv_heads * head_size) + 5
+    tables = problem.step.block_tables
+    tables[tables < 10**8] += far
+
+    def moved(pages: QuantizedPages) -> QuantizedPages:
+        count = len(pages.codes)
+        codes = torch.empty((far + count, *pages.codes.shape[1:]), dtype=torch.int8)
+        scales = torch.empty((far + count, *pages.scales.shape[1:]), dtype=torch.float16)
+        codes[far:], scales[far:] = pages.codes, pages.scales
+        return QuantizedPages(codes, scales)
+
+    far_off = replace(
+        problem, key_pages=moved(problem.key_pages), value_pages=moved(problem.value_pages)
+    )
+    far_off.check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(12))
+def test_anything(seed: int) -> None:
+    random = torch.Generator().manual_seed(seed)
+
+    def pick(*choices: int) -> int:
+        return choices[int(torch.randint(len(choices), (1,), generator=random))]
+
+    chunks: list[tuple[int, int]] = []
+    for _ in range(pick(1, 2, 5, 9)):
+        tokens = pick(0, 1, 1, 1, 2, 5, 9, 16, 17, 40, 130)
+        chunks.append((tokens, tokens + pick(0, 1, 31, 32, 100, 500)))
+    problem = make(
+        [*chunks, (1, 33)],
+        head_size=pick(64, 80, 96, 128, 256),
+        group=pick(1, 2, 5, 8, 16),
+        kv_heads=pick(1, 2, 3),
+        pages=("f16", "bf16", "q8_0", "q4_0")[seed % 4],
+        query=("f16", "bf16")[pick(0, 1)],
+        seed=seed,
+    )
+    problem.check(
+        processors=pick(1, 16, 132), window=(None, 1, 40, 128)[pick(0, 1, 2, 3)],
+        soft_cap=(None, 20.0)[pick(0, 1)],
+    )  # fmt: skip

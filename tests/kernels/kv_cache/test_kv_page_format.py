@@ -1,0 +1,34 @@
+"""Blocks and bytes of a head in a quantised page."""
+
+from __future__ import annotations
+
+import pytest
+
+from ingle.kernels.kv_cache.kv_page_format import PageFormat
+
+
+@pytest.mark.parametrize(
+    ("head_size", "block", "bytes_8", "bytes_4"),
+    [
+        (64, 32, 64 + 4, 32 + 4),
+        (80, 16, 80 + 10, 40 + 10),
+        (96, 32, 96 + 6, 48 + 6),
+        (128, 32, 128 + 8, 64 + 8),
+        (256, 32, 256 + 16, 128 + 16),
+        (16, 16, 16 + 2, 8 + 2),
+        (24, 8, 24 + 6, 12 + 6),
+    ],
+)
+def test_blocks_are_as_wide_as_the_head_allows(
+    head_size: int, block: int, bytes_8: int, bytes_4: int
+) -> None:
+    for bits, nbytes in ((8, bytes_8), (4, bytes_4)):
+        form = PageFormat(bits, head_size)
+        assert (form.block_size, form.blocks) == (block, head_size // block)
+        assert form.nbytes == nbytes
+
+
+@pytest.mark.parametrize(("bits", "head_size"), [(4, 20), (8, 1), (8, 0), (4, -8), (5, 64)])
+def test_other_heads_have_no_pages(bits: int, head_size: int) -> None:
+    with pytest.raises(ValueError, match=f"{bits}-bit pages for heads of {head_size}"):
+        PageFormat(bits, head_size)

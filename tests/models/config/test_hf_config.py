@@ -1,0 +1,153 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ingle.models.config.hf_config import config_from_hf
+from ingle.models.config.model_config import ModelConfig
+from ingle.models.errors import InvalidModel, UnsupportedModel
+
+LLAMA: dict[str, Any] = {
+    "model_type": "llama",
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "vocab_size": 100,
+    "max_position_embeddings": 131072,
+    "rms_norm_eps": 1e-5,
+}
+LLAMA3 = {
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+    "rope_type": "llama3",
+}
+
+
+def windows(config: ModelConfig) -> list[int | None]:
+    return [layer.window for layer in config.layers]
+
+
+def test_both_spellings_of_rotation_mean_the_same() -> None:
+    old = config_from_hf({**LLAMA, "rope_theta": 500000.0, "rope_scaling": LLAMA3})
+    new = config_from_hf({**LLAMA, "rope_parameters": {**LLAMA3, "rope_theta": 500000.0}})
+    assert old == new
+    rope = old.layers[0].rope
+    assert rope is not None
+    assert rope.factors[0] == 1.0
+    assert rope.factors[-1] == 8.0
+    assert list(rope.factors) == sorted(rope.factors)
+
+
+def test_absent_and_null_settings_are_defaults() -> None:
+    config = config_from_hf({**LLAMA, "head_dim": None, "rope_scaling": None})
+    assert config.head_size == 16
+    assert config.layers[0].rope is not None
+    assert config.layers[0].rope.theta == 10000.0
+    assert not config.tied_embeddings
+
+
+def test_mistral_may_have_no_window() -> None:
+    mistral = {**LLAMA, "model_type": "mistral"}
+    assert windows(config_from_hf(mistral)) == [4096] * 4
+    assert windows(config_from_hf({**mistral, "sliding_window": None})) == [None] * 4
+
+
+def test_qwen_has_windows_only_where_they_are_used() -> None:
+    qwen = {**LLAMA, "model_type": "qwen2", "sliding_window": 9, "max_window_layers": 3}
+    assert windows(config_from_hf(qwen)) == [None] * 4
+    assert windows(config_from_hf({**qwen, "use_sliding_window": True})) == [None] * 3 + [9]
+
+
+def test_the_text_half_of_a_gemma3_that_sees_images() -> None:
+    text = {
+        "model_type": "gemma3_text",
+        "hidden_size": 2560,
+        "intermediate_size": 10240,
+        "num_hidden_layers": 34,
+        "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+        "sliding_window": 1024,
+    }
+    config = config_from_hf({"model_type": "gemma3", "text_config": text, "vision_config": {}})
+    assert config.architecture == "gemma3"
+    assert (config.num_heads, config.num_kv_heads, config.head_size) == (8, 4, 256)
+    assert config.tied_embeddings
+    assert windows(config)[:7] == [1024] * 5 + [None, 1024]
+    local, everywhere = config.layers[0].rope, config.layers[5].rope
+    assert local is not None
+    assert everywhere is not None
+    assert (local.theta, local.factors) == (10000.0, ())
+    assert (everywhere.theta, set(everywhere.factors)) == (1000000.0, {8.0})
+
+
+def test_smollm3_knows_no_positions_in_every_fourth_layer() -> None:
+    config = config_from_hf({**LLAMA, "model_type": "smollm3"})
+    assert [layer.rope is None for layer in config.layers] == [False, False, False, True]
+    config = config_from_hf({**LLAMA, "model_type": "smollm3", "no_rope_layers": [0, 1, 1, 0]})
+    assert [layer.rope is None for layer in config.layers] == [True, False, False, True]
+
+
+UNSUPPORTED: list[dict[str, Any]] = [
+    {"model_type": "mixtral"},
+    {"model_type": "llava", "text_config": {"model_type": "llama"}},
+    {"hidden_act": "relu2"},
+    {"rope_scaling": {"type": "dynamic", "factor": 2.0}},
+    {"model_type": "gemma2", "use_bidirectional_attention": True},
+]
+
+
+@pytest.mark.parametrize("changes", UNSUPPORTED)
+def test_what_the_engine_cannot_do_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(UnsupportedModel) as caught:
+        config_from_hf({**LLAMA, **changes})
+    assert "GGUF" in (caught.value.hint or "")
+
+
+WRONG: list[tuple[str, Any]] = [
+    ("model_type", None),
+    ("model_type", 7),
+    ("hidden_size", None),
+    ("hidden_size", -64),
+    ("hidden_size", 64.5),
+    ("hidden_size", True),
+    ("hidden_size", 1 << 40),
+    ("hidden_size", "64" * 10000),
+    ("num_attention_heads", 0),
+    ("num_key_value_heads", 3),
+    ("num_key_value_heads", 8),
+    ("num_hidden_layers", 10**9),
+    ("head_dim", 7),
+    ("vocab_size", [100]),
+    ("rms_norm_eps", 0),
+    ("rms_norm_eps", float("nan")),
+    ("max_position_embeddings", 0),
+    ("tie_word_embeddings", "yes"),
+    ("rope_theta", float("inf")),
+    ("rope_theta", 10**400),
+    ("rope_theta", 1),
+    ("intermediate_size", 10**400),
+    ("partial_rotary_factor", 1.5),
+    ("partial_rotary_factor", 0.01),
+    ("rope_scaling", [1, 2]),
+    ("rope_scaling", {"type": "linear"}),
+    ("rope_scaling", {"type": "linear", "factor": 0.5}),
+    ("rope_scaling", {**LLAMA3, "low_freq_factor": 4.0}),
+    ("rope_scaling", {**LLAMA3, "factor": "8"}),
+    ("rope_scaling", {"type": "longrope", "long_factor": [1.0], "short_factor": [1.0]}),
+    ("rope_scaling", {"type": "longrope", "long_factor": [0.0] * 8, "short_factor": [1.0] * 8}),
+    ("rope_scaling", {"type": "yarn", "factor": 4.0, "beta_fast": "fast"}),
+    ("text_config", "llama"),
+]
+
+
+@pytest.mark.parametrize(("key", "value"), WRONG)
+def test_wrong_settings_end_in_one_sentence(key: str, value: Any) -> None:
+    with pytest.raises(InvalidModel) as caught:
+        config_from_hf({**LLAMA, key: value})
+    assert caught.value.message.endswith(".")
+    assert len(caught.value.message) < 300
+    assert caught.value.hint

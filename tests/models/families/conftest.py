@@ -1,0 +1,125 @@
+"""Small random models of every family, as transformers makes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
+
+import pytest
+import torch
+
+from ingle.kernels.reference_operations import ReferenceOperations
+from ingle.models.config.hf_config import config_from_hf
+from ingle.models.config.model_config import ModelConfig
+from ingle.models.errors import InvalidModel
+from ingle.models.families.family_registry import load_architecture
+from ingle.models.layers.full_attention import FullAttention
+from ingle.models.weights.hf_tensor_names import HFConventions
+from ingle.models.weights.weights import Weight, Weights
+
+CPU = torch.device("cpu")
+EXACT = ReferenceOperations(torch.float32)
+_SHAPE = {
+    "hidden_size": 48,
+    "intermediate_size": 72,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 6,
+    "num_key_value_heads": 2,
+    "vocab_size": 99,
+    "max_position_embeddings": 256,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+
+
+class MemoryWeights:
+    """Tensors in memory, under whatever names."""
+
+    def __init__(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        self.tensors = dict(tensors)
+
+    @property
+    def names(self) -> Iterable[str]:
+        return self.tensors.keys()
+
+    def get(self, name: str) -> Weight:
+        if name not in self.tensors:
+            raise InvalidModel(f"There is no tensor {name!r}.")
+        return self.tensors[name]
+
+
+@dataclass(frozen=True)
+class RandomModel:
+    """A model of transformers, its settings as `config.json` has them, and its tensors."""
+
+    module: Any
+    settings: Mapping[str, Any]
+
+    @property
+    def raw(self) -> MemoryWeights:
+        return MemoryWeights(self.module.state_dict())
+
+    @property
+    def config(self) -> ModelConfig:
+        return config_from_hf(self.settings)
+
+    def canonical(self) -> HFConventions:
+        return HFConventions(self.raw, self.config)
+
+    def logits(self, tokens: torch.Tensor) -> torch.Tensor:
+        """What transformers computes (tokens, vocabulary)."""
+        with torch.no_grad():
+            return self.module(tokens[None]).logits[0]
+
+
+MakeModel = Callable[..., RandomModel]
+ComputeLogits = Callable[..., torch.Tensor]
+
+
+@pytest.fixture
+def make_random_model() -> MakeModel:
+    """Makes a model of a transformers model type; keywords change its settings."""
+    transformers: Any = import_module("transformers")  # its types are known in parts only
+
+    def make(kind: str, **settings: Any) -> RandomModel:
+        random = torch.Generator().manual_seed(7)
+        config = transformers.AutoConfig.for_model(kind, **{**_SHAPE, **settings})
+        config._attn_implementation = "eager"  # the one that knows soft caps
+        module = transformers.AutoModelForCausalLM.from_config(config).float().eval()
+        with torch.no_grad():
+            for name, parameter in module.named_parameters():
+                parameter.normal_(1.0 if "norm" in name else 0.0, 0.2, generator=random)
+        return RandomModel(module, json.loads(config.to_json_string(use_diff=False)))
+
+    return make
+
+
+@pytest.fixture
+def memory_weights() -> type[MemoryWeights]:
+    """`Weights` over a dictionary."""
+    return MemoryWeights
+
+
+@pytest.fixture
+def compute_logits() -> ComputeLogits:
+    """Logits of every token of one sequence, by our own engine in fp32."""
+
+    def compute(
+        config: ModelConfig, weights: Weights, tokens: torch.Tensor, **changes: Any
+    ) -> torch.Tensor:
+        config = replace(config, **changes)
+        model = load_architecture(config, weights, device=CPU, operations=EXACT)
+        places = torch.arange(len(tokens))
+        return model.forward(tokens, places, FullAttention(config), places)
+
+    return compute
+
+
+@pytest.fixture
+def tokens() -> torch.Tensor:
+    """A sequence longer than any window here."""
+    return torch.randint(3, 99, (45,), generator=torch.Generator().manual_seed(3))

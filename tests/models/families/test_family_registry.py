@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from ingle.kernels.reference_operations import ReferenceOperations
+from ingle.models.errors import InvalidModel, UnsupportedModel
+from ingle.models.families.family_registry import ARCHITECTURES, load_architecture
+
+CPU = torch.device("cpu")
+EXACT = ReferenceOperations(torch.float32)
+
+
+def load(config: Any, weights: Any) -> Any:
+    return load_architecture(config, weights, device=CPU, operations=EXACT)
+
+
+def test_the_names_are_known_without_torch() -> None:
+    code = (
+        "import sys; from ingle.models.families.family_registry import ARCHITECTURES; "
+        "import ingle.models.config.gguf_config, ingle.models.config.hf_config; "
+        "print(sorted(ARCHITECTURES)); assert 'torch' not in sys.modules"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == str(sorted(ARCHITECTURES))
+
+
+def test_an_unknown_architecture_is_refused(make_random_model: Any) -> None:
+    model = make_random_model("llama")
+    with pytest.raises(UnsupportedModel, match="mamba"):
+        load(replace(model.config, architecture="mamba"), model.canonical())
+
+
+def test_a_missing_tensor_is_named(make_random_model: Any, memory_weights: Any) -> None:
+    model = make_random_model("qwen3")
+    weights = model.canonical()
+    tensors = {name: weights.get(name) for name in weights.names}
+    del tensors["blk.1.attn_q_norm.weight"]
+    with pytest.raises(InvalidModel, match=r"blk\.1\.attn_q_norm\.weight"):
+        load(model.config, memory_weights(tensors))
+
+
+def test_a_tensor_of_another_shape_is_named(make_random_model: Any) -> None:
+    model = make_random_model("llama")
+    with pytest.raises(InvalidModel, match=r"\(99, 48\).*\(100, 48\)"):
+        load(replace(model.config, vocab_size=100), model.canonical())
+
+
+def test_a_tensor_that_no_layer_takes_is_refused(
+    make_random_model: Any, memory_weights: Any
+) -> None:
+    """Experts, adapters and whatever comes next must not be left out of the computation."""
+    model = make_random_model("llama")
+    weights = model.canonical()
+    tensors = {name: weights.get(name) for name in weights.names}
+    tensors["blk.0.ffn_gate_inp.weight"] = torch.zeros(4, 48)
+    with pytest.raises(UnsupportedModel, match=r"blk\.0\.ffn_gate_inp\.weight"):
+        load(model.config, memory_weights(tensors))
+
+
+def test_loading_tells_how_far_it_is(make_random_model: Any) -> None:
+    model = make_random_model("llama")
+    shares: list[float] = []
+    load_architecture(
+        model.config,
+        model.canonical(),
+        device=CPU,
+        operations=EXACT,
+        on_progress=shares.append,
+    )
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0

@@ -1,0 +1,91 @@
+"""The bias in a layer's keys, as far as one can tell it from the keys."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from ingle.kernels.attention.attention_input import AttentionInput
+from ingle.kernels.attention.norm_rope import prepare_heads_reference
+from ingle.kernels.elementwise.activations import Activations
+from ingle.kernels.reference_operations import ReferenceOperations
+from ingle.models.config.model_config import ModelConfig
+from ingle.models.families.family_registry import load_architecture
+from ingle.models.layers.full_attention import FullAttention
+from ingle.models.layers.transformer import Transformer
+
+CPU = torch.device("cpu")
+EXACT = ReferenceOperations(torch.float32)
+_WITHOUT: dict[str, dict[str, Any]] = {
+    "llama": {},
+    "qwen3": {"head_dim": 16},
+    "gemma3_text": {"head_dim": 16, "query_pre_attn_scalar": 16},
+    "phi3": {},
+    "olmo2": {},
+}
+
+
+class Recorder(FullAttention):
+    """Full attention that remembers the keys of each layer."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        self.keys: list[torch.Tensor] = []
+
+    def attend(self, layer: int, x: AttentionInput) -> Activations:
+        query, key, value = prepare_heads_reference(x)
+        self.keys.append(key.clone())
+        return super().attend(layer, AttentionInput(query, key, value))
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("qwen2", {}),
+        ("llama", {"attention_bias": True}),
+        ("smollm3", {"attention_bias": True, "no_rope_layers": [0, 1, 1]}),
+    ],
+)
+def test_keys_differ_by_it_from_those_of_a_model_without(
+    make_random_model: Any,
+    memory_weights: Any,
+    tokens: torch.Tensor,
+    kind: str,
+    settings: dict[str, Any],
+) -> None:
+    random = make_random_model(kind, **settings)
+    weights = random.canonical()
+    tensors: dict[str, Any] = {name: weights.get(name) for name in weights.names}
+    first = "blk.0.attn_k.bias"
+    without = {**tensors, first: torch.zeros_like(tensors[first])}
+    places = torch.arange(len(tokens))
+
+    def load(weights: dict[str, Any]) -> tuple[Transformer, list[torch.Tensor]]:
+        model = load_architecture(
+            random.config,
+            memory_weights(weights),
+            device=CPU,
+            operations=EXACT,
+        )
+        recorder = Recorder(random.config)
+        model.forward(tokens, places, recorder, places[-1:])
+        return model, recorder.keys
+
+    (model, keys), (_, others) = load(tensors), load(without)
+    biases = model.key_biases(len(tokens) + 5)
+    assert len(biases) == random.config.num_layers
+    assert all(bias is not None for bias in biases)
+    assert biases[0] is not None
+    part = biases[0].at(places)
+    assert float(part.abs().max()) > 0.1
+    torch.testing.assert_close(keys[0] - others[0], part, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(biases[0].at(places[7:9]), part[7:9])
+
+
+@pytest.mark.parametrize("kind", _WITHOUT)
+def test_models_without_a_bias_have_none(make_random_model: Any, kind: str) -> None:
+    random = make_random_model(kind, **_WITHOUT[kind])
+    model = load_architecture(random.config, random.canonical(), device=CPU, operations=EXACT)
+    assert model.key_biases(10) == [None] * random.config.num_layers

@@ -1,0 +1,270 @@
+"""Every family, read from a GGUF file, computes what llama.cpp computes from the same file."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gguf
+import llama_cpp
+import numpy as np
+import pytest
+import torch
+
+from ingle.models.config.gguf_config import config_from_gguf
+from ingle.models.config.model_config import Activation
+from ingle.models.weights.gguf_tensor_names import GGUFConventions
+from ingle.models.weights.gguf_weights import GGUFWeights
+
+_INTERLEAVED = ("llama", "granite", "smollm3")
+_LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 50000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 24,
+}
+_YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+_LONGROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "partial_rotary_factor": 0.5,
+    "short_factor": [1.0, 1.5],
+    "long_factor": [2.0, 9.0],
+}
+_WIDE = {"num_attention_heads": 3, "num_key_value_heads": 1}  # heads of 16
+# A model type of transformers, its settings, and what the file's header says of them.
+_CASES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "llama": ("llama", {}, {}),
+    "llama3": ("llama", {"rope_parameters": _LLAMA3, "tie_word_embeddings": True}, {}),
+    "llama with biases": ("llama", {"attention_bias": True, "mlp_bias": True}, {}),
+    "llama, linear": (
+        "llama",
+        {"rope_parameters": {"rope_type": "linear", "factor": 3.0}},
+        {"rope.scaling.type": "linear", "rope.scaling.factor": 3.0},
+    ),
+    "qwen2": ("qwen2", {}, {}),
+    "qwen2.5, yarn": (
+        "qwen2",
+        {"rope_parameters": _YARN, "tie_word_embeddings": True, **_WIDE},
+        {
+            "rope.scaling.type": "yarn",
+            "rope.scaling.factor": 4.0,
+            "rope.scaling.original_context_length": 64,
+        },
+    ),
+    "qwen3": ("qwen3", {"head_dim": 16}, {}),
+    "gemma2": (
+        "gemma2",
+        {"head_dim": 16, "sliding_window": 7, "query_pre_attn_scalar": 16},
+        {
+            "attention.sliding_window": 7,
+            "attn_logit_softcapping": 50.0,
+            "final_logit_softcapping": 30.0,
+        },
+    ),
+    "gemma3": (
+        "gemma3_text",
+        {
+            "head_dim": 16,
+            "sliding_window": 5,
+            "query_pre_attn_scalar": 16,
+            "num_hidden_layers": 7,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            },
+        },
+        {
+            "attention.sliding_window": 5,
+            "rope.freq_base": 1e6,
+            "rope.scaling.type": "linear",
+            "rope.scaling.factor": 8.0,
+        },
+    ),
+    "phi3": ("phi3", {}, {}),
+    "phi3, longrope": (
+        "phi3",
+        {"rope_parameters": _LONGROPE, "original_max_position_embeddings": 32},
+        {"rope.scaling.original_context_length": 32, "rope.dimension_count": 4},
+    ),
+    "smollm3": ("smollm3", {"num_hidden_layers": 5}, {}),
+    "granite": (
+        "granite",
+        {
+            "embedding_multiplier": 12.0,
+            "attention_multiplier": 0.11,
+            "residual_multiplier": 0.22,
+            "logits_scaling": 8.0,
+        },
+        {
+            "attention.scale": 0.11,
+            "embedding_scale": 12.0,
+            "residual_scale": 0.22,
+            "logit_scale": 8.0,
+        },
+    ),
+    "olmo2": ("olmo2", {}, {}),
+    "olmo3": (
+        "olmo3",
+        {"sliding_window": 6, "num_hidden_layers": 4},
+        {
+            "attention.sliding_window": 6,
+            "attention.sliding_window_pattern": [True, True, True, False],
+        },
+    ),
+}
+
+
+def _write(path: Path, model: Any, header: dict[str, Any]) -> None:
+    """The model as llama.cpp's converter would write it, all in F32."""
+    config, weights = model.config, model.canonical()
+    writer: Any = gguf.GGUFWriter(path, config.architecture)
+    for key, value in {**_header(config), **header}.items():
+        _add(writer, f"{config.architecture}.{key}", value)
+    writer.add_tokenizer_model("no_vocab")
+    tensors: dict[str, torch.Tensor] = {name: weights.get(name) for name in weights.names}
+    if config.architecture in _INTERLEAVED:
+        for name, tensor in tensors.items():
+            if ".attn_q." in name or ".attn_k." in name:
+                tensors[name] = _neighbours(tensor, config.head_size)
+    if config.architecture == "phi3":
+        _fuse(tensors, config.num_layers)
+    rope = config.layers[0].rope
+    if rope.long_factors:
+        tensors["rope_factors_short.weight"] = torch.tensor(rope.factors)
+        tensors["rope_factors_long.weight"] = torch.tensor(rope.long_factors)
+    elif rope.factors and "rope.scaling.type" not in header:
+        tensors["rope_freqs.weight"] = torch.tensor(rope.factors)
+    for name, tensor in tensors.items():
+        writer.add_tensor(name, tensor.float().contiguous().numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _header(config: Any) -> dict[str, Any]:
+    rope = next(layer.rope for layer in reversed(config.layers) if layer.rope is not None)
+    keys: dict[str, Any] = {
+        "vocab_size": config.vocab_size,
+        "context_length": config.context,
+        "embedding_length": config.hidden_size,
+        "block_count": config.num_layers,
+        "feed_forward_length": config.intermediate_size,
+        "attention.head_count": config.num_heads,
+        "attention.head_count_kv": config.num_kv_heads,
+        "attention.key_length": config.head_size,
+        "attention.value_length": config.head_size,
+        "attention.layer_norm_rms_epsilon": config.norm_epsilon,
+        "rope.dimension_count": config.head_size,
+        "rope.freq_base": rope.theta,
+    }
+    if rope.long_factors:
+        keys["rope.scaling.attn_factor"] = rope.attention_factor
+    return keys
+
+
+def _add(writer: Any, key: str, value: Any) -> None:
+    if isinstance(value, list):
+        writer.add_array(key, value)
+    elif isinstance(value, str):
+        writer.add_string(key, value)
+    elif isinstance(value, float):
+        writer.add_float32(key, value)
+    else:
+        writer.add_uint32(key, value)
+
+
+def _neighbours(tensor: torch.Tensor, head_size: int) -> torch.Tensor:
+    """Rows of both halves of each head in turns, as rotation of neighbours wants them."""
+    heads = tensor.reshape(-1, 2, head_size // 2, *tensor.shape[1:])
+    return heads.swapaxes(1, 2).reshape(tensor.shape)
+
+
+def _fuse(tensors: dict[str, torch.Tensor], layers: int) -> None:
+    for layer in range(layers):
+        start = f"blk.{layer}."
+        parts = [tensors.pop(f"{start}attn_{name}.weight") for name in "qkv"]
+        tensors[f"{start}attn_qkv.weight"] = torch.cat(parts)
+        gate_and_up = [tensors.pop(f"{start}ffn_{name}.weight") for name in ("gate", "up")]
+        tensors[f"{start}ffn_up.weight"] = torch.cat(gate_and_up)
+
+
+@pytest.fixture(scope="module")
+def quiet_llama_cpp() -> Iterator[None]:
+    """llama.cpp without its log, which goes to stderr."""
+
+    def ignore(_level: int, _text: bytes, _data: object) -> None:
+        return
+
+    silent = llama_cpp.llama_log_callback(ignore)
+    llama_cpp.llama_log_set(silent, ctypes.c_void_p(0))
+    llama_cpp.llama_backend_init()
+    yield
+    llama_cpp.llama_log_set(llama_cpp.llama_log_callback(0), ctypes.c_void_p(0))
+
+
+def _llama_cpp_logits(path: Path, tokens: torch.Tensor, context: int) -> torch.Tensor:
+    """Logits of every token, with keys and values in fp32."""
+    model = llama_cpp.llama_model_load_from_file(
+        os.fsencode(path), llama_cpp.llama_model_default_params()
+    )
+    assert model
+    params = llama_cpp.llama_context_default_params()
+    params.n_ctx, params.n_batch, params.n_ubatch = context, context, context
+    params.n_threads = params.n_threads_batch = 1
+    params.type_k = params.type_v = llama_cpp.GGML_TYPE_F32
+    params.flash_attn_type = llama_cpp.LLAMA_FLASH_ATTN_TYPE_DISABLED
+    handle = llama_cpp.llama_init_from_model(model, params)
+    assert handle
+    batch = llama_cpp.llama_batch_init(len(tokens), 0, 1)
+    batch.n_tokens = len(tokens)
+    for index, token in enumerate(tokens):
+        batch.token[index], batch.pos[index], batch.logits[index] = int(token), index, 1
+        batch.n_seq_id[index], batch.seq_id[index][0] = 1, 0
+    try:
+        assert llama_cpp.llama_decode(handle, batch) == 0
+        raw: Any = llama_cpp.llama_get_logits(handle)
+        vocab = llama_cpp.llama_model_get_vocab(model)
+        assert vocab
+        size = llama_cpp.llama_vocab_n_tokens(vocab)
+        return torch.tensor(np.ctypeslib.as_array(raw, (len(tokens), size)))
+    finally:
+        llama_cpp.llama_batch_free(batch)
+        llama_cpp.llama_free(handle)
+        llama_cpp.llama_model_free(model)
+
+
+@pytest.mark.usefixtures("quiet_llama_cpp")
+@pytest.mark.parametrize("case", _CASES)
+def test_logits_equal_those_of_llama_cpp(
+    case: str,
+    tmp_path: Path,
+    make_random_model: Any,
+    compute_logits: Any,
+    tokens: torch.Tensor,
+) -> None:
+    kind, settings, header = _CASES[case]
+    model = make_random_model(kind, **settings)
+    path = tmp_path / "model.gguf"
+    _write(path, model, header)
+    file = GGUFWeights(path)
+    config = config_from_gguf(file.header)
+    weights = GGUFConventions(file, config)
+    found = compute_logits(config, weights, tokens)
+    expected = _llama_cpp_logits(path, tokens, config.context)
+    # llama.cpp looks GELU up in a table of fp16 values.
+    limit = 2e-3 if config.activation is Activation.GELU_TANH else 1e-4
+    assert float((found - expected).abs().max() / expected.abs().max()) < limit
+    # And the file says what the settings of transformers say.
+    assert torch.allclose(found, model.logits(tokens), rtol=0, atol=1e-4 * float(found.abs().max()))

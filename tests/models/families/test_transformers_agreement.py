@@ -1,0 +1,122 @@
+"""Every family computes what transformers computes, with random weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+_LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 50000.0,
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 24,
+}
+_YARN = {
+    "rope_type": "yarn",
+    "rope_theta": 10000.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 64,
+}
+_LONGROPE = {
+    "rope_type": "longrope",
+    "rope_theta": 10000.0,
+    "partial_rotary_factor": 0.5,
+    "short_factor": [1.0, 1.5],
+    "long_factor": [2.0, 9.0],
+}
+_CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama2": ("llama", {"num_key_value_heads": 6}),
+    "llama3": ("llama", {"rope_parameters": _LLAMA3, "tie_word_embeddings": True}),
+    "llama with biases": ("llama", {"attention_bias": True, "mlp_bias": True, "head_dim": 12}),
+    "llama, linear": ("llama", {"rope_parameters": {"rope_type": "linear", "factor": 3.0}}),
+    "llama, yarn": ("llama", {"rope_parameters": _YARN, "head_dim": 32}),
+    "mistral": ("mistral", {"sliding_window": 7}),
+    "mistral without a window": ("mistral", {"sliding_window": None, "head_dim": 16}),
+    "qwen2": ("qwen2", {}),
+    "qwen2 with windows": (
+        "qwen2",
+        {"use_sliding_window": True, "sliding_window": 7, "max_window_layers": 1},
+    ),
+    "qwen2.5, yarn": ("qwen2", {"rope_parameters": _YARN, "tie_word_embeddings": True}),
+    "qwen3": ("qwen3", {"head_dim": 16}),
+    "gemma2": ("gemma2", {"head_dim": 16, "sliding_window": 7, "query_pre_attn_scalar": 24}),
+    "gemma3": (
+        "gemma3_text",
+        {
+            "head_dim": 16,
+            "sliding_window": 5,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            },
+        },
+    ),
+    "phi3": ("phi3", {"sliding_window": 9}),
+    "phi3, longrope": (
+        "phi3",
+        {"rope_parameters": _LONGROPE, "original_max_position_embeddings": 32},
+    ),
+    "smollm3": ("smollm3", {"no_rope_layer_interval": 2, "num_hidden_layers": 5}),
+    "granite": (
+        "granite",
+        {
+            "embedding_multiplier": 12.0,
+            "attention_multiplier": 0.11,
+            "residual_multiplier": 0.22,
+            "logits_scaling": 8.0,
+        },
+    ),
+    "olmo2": ("olmo2", {}),
+    "olmo3": ("olmo3", {"sliding_window": 6, "num_hidden_layers": 4}),
+}
+
+
+@pytest.mark.parametrize("case", _CASES)
+def test_logits_equal_those_of_transformers(
+    case: str, make_random_model: Any, compute_logits: Any, tokens: torch.Tensor
+) -> None:
+    kind, settings = _CASES[case]
+    model = make_random_model(kind, **settings)
+    expected = model.logits(tokens)
+    found = compute_logits(model.config, model.canonical(), tokens)
+    assert found.dtype == torch.float32
+    assert float((found - expected).abs().max() / expected.abs().max()) < 1e-4
+
+
+def test_longrope_keeps_its_short_factors_where_the_context_is_short(
+    make_random_model: Any, compute_logits: Any, tokens: torch.Tensor
+) -> None:
+    _, settings = _CASES["phi3, longrope"]
+    model = make_random_model("phi3", **settings)
+    tokens = tokens[:32]
+    expected = model.logits(tokens)
+    short = compute_logits(model.config, model.canonical(), tokens, context=32)
+    long = compute_logits(model.config, model.canonical(), tokens)
+    assert torch.allclose(short, expected, rtol=0, atol=1e-5 * float(expected.abs().max()))
+    assert not torch.allclose(long, expected, rtol=0, atol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kind", ["llama", "gemma3_text", "olmo2"])
+def test_half_precision_stays_near(
+    kind: str, dtype: torch.dtype, make_random_model: Any, tokens: torch.Tensor
+) -> None:
+    from ingle.kernels.reference_operations import ReferenceOperations
+    from ingle.models.families.family_registry import load_architecture
+    from ingle.models.layers.full_attention import FullAttention
+
+    model = make_random_model(kind)
+    config, places = model.config, torch.arange(len(tokens))
+    ours = load_architecture(
+        config, model.canonical(), device=torch.device("cpu"), operations=ReferenceOperations(dtype)
+    )
+    found = ours.forward(tokens, places, FullAttention(config), places[-3:])
+    expected = model.logits(tokens)[-3:]
+    assert found.shape == expected.shape
+    assert found.dtype == torch.float32
+    assert float((found - expected).norm() / expected.norm()) < 0.03

@@ -1,0 +1,86 @@
+"""What `paged_fit` predicts: exact where it can be, never too small by much where it cannot."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from ingle.models.config.model_config import LayerConfig, ModelConfig
+from ingle.models.errors import UnsupportedModel
+from ingle.models.fit.paged_fit import (
+    check_paged_kv_type,
+    default_paged_context,
+    estimate_paged_memory,
+    nf4_bytes,
+    weights_on_cpu,
+)
+from ingle.models.kv_type import KVType
+
+GIB = 2**30
+CONFIG = ModelConfig(
+    architecture="llama",
+    vocab_size=128_256,
+    hidden_size=4096,
+    intermediate_size=14336,
+    num_heads=32,
+    num_kv_heads=8,
+    head_size=128,
+    context=131_072,
+    norm_epsilon=1e-5,
+    layers=(LayerConfig(),) * 32,
+    attention_scale=128**-0.5,
+)
+
+
+def test_pages_are_counted_exactly() -> None:
+    """Those of a context, one more for each slot, and one that nobody reads."""
+    found = estimate_paged_memory(CONFIG, 16 * GIB, context=8192, slots=8, batch=512)
+    token = 32 * 2 * 8 * 128 * 2
+    assert found.kv == (8192 + 9 * 32) * token
+    assert found.weights == 16 * GIB
+    for kv_type, share in ((KVType.F32, 64), (KVType.Q8_0, 17), (KVType.Q4_0, 9)):
+        other = estimate_paged_memory(CONFIG, 0, context=8192, slots=8, batch=512, kv_type=kv_type)
+        assert other.kv == found.kv * share // 32
+
+
+def test_a_step_holds_masks_and_logits() -> None:
+    found = estimate_paged_memory(CONFIG, 0, context=8192, slots=8, batch=512)
+    assert found.compute >= 512 * 8192 * 4 + 8 * 128_256 * 4
+    capped = estimate_paged_memory(
+        replace(CONFIG, attention_soft_cap=50.0), 0, context=8192, slots=8, batch=512
+    )
+    assert capped.compute >= 512 * 8192 * 32 * 4
+
+
+def test_the_default_context_shrinks_with_the_room() -> None:
+    contexts = [
+        default_paged_context(CONFIG, 16 * GIB, (16 + room) * GIB) for room in (1, 2, 4, 8, 64)
+    ]
+    assert contexts == sorted(contexts)
+    assert contexts[0] < contexts[-1] == 16_384
+    for context, room in zip(contexts, (1, 2, 4, 8, 64), strict=True):
+        estimate = estimate_paged_memory(CONFIG, 0, context=context, slots=8, batch=512)
+        assert context == 512 or estimate.total <= room * GIB / 2
+    assert default_paged_context(replace(CONFIG, context=256), 0, GIB) == 256
+
+
+def test_weights_become_floats_where_there_is_room() -> None:
+    assert weights_on_cpu(GIB, 2 * GIB, 6 * GIB) == 4 * GIB
+    assert weights_on_cpu(GIB, 2 * GIB, 4 * GIB) == 2 * GIB
+
+
+def test_linear_layers_in_nf4_take_a_quarter_of_bf16() -> None:
+    parameters = 8_030_000_000
+    found = nf4_bytes(CONFIG, parameters, 2 * parameters)
+    embeddings = 2 * 128_256 * 4096
+    assert found == pytest.approx(2 * embeddings + 0.5159 * (parameters - embeddings), rel=1e-3)
+    assert nf4_bytes(CONFIG, parameters, found) <= found
+    assert nf4_bytes(replace(CONFIG, tied_embeddings=True), parameters, 2 * parameters) < found
+
+
+def test_heads_that_do_not_fit_the_kv_type_are_refused() -> None:
+    check_paged_kv_type("m", replace(CONFIG, head_size=20), KVType.F16)
+    check_paged_kv_type("m", replace(CONFIG, head_size=80), KVType.Q4_0)
+    with pytest.raises(UnsupportedModel, match="m has heads of 20 elements"):
+        check_paged_kv_type("m", replace(CONFIG, head_size=20), KVType.Q8_0)

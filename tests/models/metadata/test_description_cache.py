@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ingle.models.errors import InvalidModel, ModelError
+from ingle.models.metadata import description_cache
+from ingle.models.metadata.description_cache import PathDescriptions
+from ingle.models.metadata.stored_model import StoredModel
+
+
+def test_what_was_seen_is_kept_for_the_next_process(
+    tmp_path: Path, model: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, good, bad = tmp_path / "c" / "seen.json", tmp_path / "a.gguf", tmp_path / "b.gguf"
+    good.write_bytes(model)
+    bad.write_bytes(model[:-64])
+    first = PathDescriptions(cache)
+    found = first.describe(good)
+    with pytest.raises(InvalidModel, match="truncated") as caught:
+        first.describe(bad)
+    first.save()
+
+    def unread(path: Path) -> object:
+        raise AssertionError(path)
+
+    monkeypatch.setattr(description_cache, "read_header", unread)
+    second = PathDescriptions(cache)
+    assert second.describe(good) == found
+    assert isinstance(second.describe(good).path, Path)
+    with pytest.raises(InvalidModel, match="truncated") as again:
+        second.describe(bad)
+    assert again.value.hint == caught.value.hint
+    os.utime(good, (1, 1))
+    with pytest.raises(AssertionError):
+        second.describe(good)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"{\xff", b'{"format": 0, "seen": {}}'])
+def test_a_damaged_cache_is_no_cache(tmp_path: Path, model: bytes, content: bytes) -> None:
+    cache, path = tmp_path / "seen.json", tmp_path / "a.gguf"
+    cache.write_bytes(content)
+    path.write_bytes(model)
+    assert isinstance(PathDescriptions(cache).describe(path), StoredModel)
+
+
+def test_without_a_cache_nothing_is_written(tmp_path: Path, model: bytes) -> None:
+    path = tmp_path / "a.gguf"
+    path.write_bytes(model)
+    descriptions = PathDescriptions()
+    descriptions.describe(path)
+    descriptions.save()
+    assert list(tmp_path.iterdir()) == [path]
+    with pytest.raises((OSError, ModelError)):
+        descriptions.describe(tmp_path / "missing")

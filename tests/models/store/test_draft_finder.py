@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+
+from ingle.models.catalog import Catalog
+from ingle.models.metadata.stored_model import StoredModel
+from ingle.models.model_task import ModelTask
+from ingle.models.places.found_model import Place
+from ingle.models.places.plain_folder import find_in_plain_folder
+from ingle.models.store.draft_finder import DraftFinder
+from ingle.models.store.model_store import ModelStore
+
+if TYPE_CHECKING:
+    from ..conftest import GGUFBuilder
+
+Sized = Callable[..., StoredModel]
+
+
+@pytest.fixture
+def sized(tiny: GGUFBuilder, tmp_path: Path) -> Sized:
+    """Writes a model with a vocabulary of its family's; `parameters` are only said."""
+
+    def write(name: str, parameters: int, family: str = "a") -> StoredModel:
+        tokens = [f"{family}{number}" for number in range(200)]
+        path = tmp_path / "models" / f"{name}.gguf"
+        path.parent.mkdir(exist_ok=True)
+        tiny.set("tokenizer.ggml.tokens", 9, tokens, 8)
+        tiny.set("tokenizer.ggml.token_type", 9, [1] * 200, 5)
+        tiny.set("tokenizer.ggml.scores", 9, [0.0] * 200, 6)
+        path.write_bytes(tiny.build())
+        model = ModelStore(tmp_path / "store", Catalog.load()).resolve(str(path))
+        return msgspec.structs.replace(model, name=name, parameters=parameters)
+
+    return write
+
+
+def test_smaller_ones_of_the_family_the_most_promising_first(sized: Sized) -> None:
+    big = sized("big", 10_000)
+    others = [
+        sized("half", 5_000), sized("tenth", 900), sized("tiny", 10), sized("same", 9_000),
+        sized("stranger", 1_000, family="b"),
+    ]  # fmt: skip
+    found = DraftFinder().find(big, [big, *others])
+    assert [model.name for model in found] == ["tenth", "half", "tiny"]
+
+
+def test_what_does_not_write_cannot_draft(sized: Sized) -> None:
+    big, small = sized("big", 10_000), sized("small", 1_000)
+    embeds = msgspec.structs.replace(small, task=ModelTask.EMBED)
+    assert DraftFinder().find(big, [embeds]) == []
+    assert DraftFinder().find(embeds, [small]) == []
+
+
+def test_damaged_and_missing_files_are_passed_over(sized: Sized) -> None:
+    big, small, gone = sized("big", 10_000), sized("small", 1_000), sized("gone", 1_000)
+    small.path.write_bytes(small.path.read_bytes()[:100])
+    gone.path.unlink()
+    finder = DraftFinder()
+    assert finder.find(big, [small, gone]) == []
+    mended = sized("small", 1_000)
+    assert finder.find(big, [mended]) == [mended]
+
+
+def test_the_store_finds_one_among_all_models(sized: Sized, tmp_path: Path) -> None:
+    small = sized("small", 1_000)
+    place = Place("Mine", small.path.parent, find_in_plain_folder)
+    store = ModelStore(tmp_path / "store", Catalog.load(), [place])
+    big = msgspec.structs.replace(
+        small, name="big", parameters=10 * small.parameters, path=tmp_path / "b"
+    )
+    big.path.write_bytes(small.path.read_bytes())
+    counted = store.resolve("small")
+    big = msgspec.structs.replace(big, parameters=10 * counted.parameters)
+    assert store.find_draft(big) == counted
+    assert store.find_draft(counted) is None

@@ -1,0 +1,225 @@
+"""Tests of models that are made of others, and of uploads on their way to become models."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingle.models.catalog import Catalog
+from ingle.models.errors import (
+    DiskFull,
+    HashMismatch,
+    InvalidModel,
+    ModelNotFound,
+    UnsupportedModel,
+    UnusableName,
+)
+from ingle.models.metadata.stored_model import FirstMessage, StoredModel
+from ingle.models.store.blob_folder import BlobFolder
+from ingle.models.store.model_copies import Changes, ModelMaker
+from ingle.models.store.model_store import ModelStore
+
+if TYPE_CHECKING:
+    from ..conftest import GGUFBuilder
+
+
+@pytest.fixture
+def maker(tmp_path: Path) -> ModelMaker:
+    return ModelMaker(ModelStore(tmp_path / "store", Catalog.load()))
+
+
+@pytest.fixture
+def store(maker: ModelMaker) -> ModelStore:
+    return ModelStore(maker.blobs.folder.parent, Catalog.load())
+
+
+@pytest.fixture
+def original(store: ModelStore, tiny: GGUFBuilder, tmp_path: Path) -> StoredModel:
+    path = tmp_path / "original.gguf"
+    path.write_bytes(tiny.build())
+    return store.resolve(str(path))
+
+
+def upload(maker: ModelMaker, content: bytes) -> str:
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    with maker.blobs.receive(digest, len(content)) as writer:
+        writer.write(content)
+        writer.finish()
+    return digest
+
+
+def test_a_copy_is_a_link_with_a_name(
+    maker: ModelMaker, store: ModelStore, original: StoredModel
+) -> None:
+    copy = maker.copy(original, "Mine")
+    assert copy.name == "mine:latest"
+    assert copy.path.samefile(original.path)
+    assert copy.sha256 == hashlib.sha256(original.path.read_bytes()).hexdigest()
+    assert copy.parent == original.name
+    for name in ("mine", "mine:latest", "MINE"):
+        assert store.resolve(name) == copy
+    assert store.remove("mine").frees < copy.size  # the weights stay, for the original has them
+    assert original.path.exists()
+
+
+def test_a_second_tag_does_not_hide_the_latest(
+    maker: ModelMaker, store: ModelStore, original: StoredModel
+) -> None:
+    maker.copy(original, "mine")
+    maker.copy(original, "mine:small")
+    assert store.resolve("mine").name == "mine:latest"
+    assert [model.name for model in store.list()] == ["mine:latest", "mine:small"]
+
+
+def test_a_model_can_be_made_anew_of_itself(
+    maker: ModelMaker, store: ModelStore, original: StoredModel
+) -> None:
+    first = maker.copy(
+        original,
+        "mine",
+        Changes(system="Be brief.", options={"num_ctx": 64}, sampling={"top_k": 3.0}),
+    )
+    second = maker.copy(
+        first, "mine", Changes(messages=[FirstMessage("user", "Hi")], options={"seed": 1})
+    )
+    assert second == store.resolve("mine")
+    assert (second.system, second.sampling) == ("Be brief.", {"top_k": 3.0})
+    assert second.options == {"num_ctx": 64, "seed": 1}
+    assert second.messages == [FirstMessage("user", "Hi")]
+    assert sorted(path.name for path in second.path.parent.iterdir()) == [
+        "manifest.json",
+        "model.gguf",
+    ]
+
+
+def test_a_copy_on_another_disk_is_a_file_of_its_own(
+    maker: ModelMaker, original: StoredModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_link(source: Path, target: Path) -> None:
+        raise OSError(18, "Invalid cross-device link")
+
+    monkeypatch.setattr(os, "link", no_link)
+    copy = maker.copy(original, "mine")
+    assert not copy.path.samefile(original.path)
+    assert copy.path.read_bytes() == original.path.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["smollm2", "smollm2:135m", "a/b", "/a", "", "a b", "hf.co/a/b"])
+def test_names_that_mean_something_else_are_refused(
+    maker: ModelMaker, original: StoredModel, name: str
+) -> None:
+    with pytest.raises(UnusableName):
+        maker.copy(original, name)
+
+
+def test_texts_that_no_manifest_holds_are_refused(
+    maker: ModelMaker, store: ModelStore, original: StoredModel
+) -> None:
+    with pytest.raises(UnusableName, match="KiB"):
+        maker.copy(original, "mine", Changes(system="x" * 300_000))
+    assert store.list() == []
+
+
+def test_an_upload_becomes_a_model(maker: ModelMaker, store: ModelStore, tiny: GGUFBuilder) -> None:
+    content = tiny.build()
+    digest = upload(maker, content)
+    assert maker.find(digest) is not None
+    model = maker.from_blob(digest, "mine:x", Changes())
+    assert (model.name, model.parent) == ("mine:x", "")
+    assert model.path.read_bytes() == content
+    assert list(maker.blobs.folder.iterdir()) == []
+    assert maker.find(digest) == model.path
+    again = maker.from_blob(digest, "mine:y", Changes())
+    assert again.path.samefile(model.path)
+    with pytest.raises(ModelNotFound):
+        maker.from_blob("0" * 64, "mine:z", Changes())
+    assert [found.name for found in store.list()] == ["mine:x", "mine:y"]
+
+
+def test_an_upload_that_cannot_run_stays_none(
+    maker: ModelMaker, store: ModelStore, tiny: GGUFBuilder
+) -> None:
+    with pytest.raises(InvalidModel):
+        maker.from_blob(upload(maker, b"text"), "mine", Changes())
+    tiny.set("general.architecture", 8, "unheard-of")
+    with pytest.raises((UnsupportedModel, InvalidModel)):
+        maker.from_blob(upload(maker, tiny.build()), "mine", Changes())
+    assert store.list() == []
+
+
+def test_another_file_than_announced_is_thrown_away(tmp_path: Path) -> None:
+    blobs = BlobFolder(tmp_path / "blobs")
+    digest = f"sha256:{'0' * 64}"
+    with blobs.receive(digest, None) as writer:
+        writer.write(b"other")
+        with pytest.raises(HashMismatch, match="digest mismatch"):
+            writer.finish()
+    assert list(blobs.folder.iterdir()) == []
+    assert blobs.find(digest) is None
+    for bad in ("", "x", "sha256:zz", f"sha256:{'0' * 63}", "../" + "0" * 64, "0" * 64 + "\n"):
+        with pytest.raises(UnusableName):
+            blobs.find(bad)
+
+
+def test_what_the_disk_has_no_room_for_is_refused_at_once(tmp_path: Path) -> None:
+    blobs = BlobFolder(tmp_path / "blobs")
+    with pytest.raises(DiskFull), blobs.receive("0" * 64, 2**60):
+        pass
+    assert list(blobs.folder.iterdir()) == []
+
+
+def test_what_nobody_used_goes_after_a_day(tmp_path: Path) -> None:
+    blobs = BlobFolder(tmp_path / "blobs")
+    blobs.folder.mkdir()
+    old, new = blobs.folder / ("1" * 64), blobs.folder / ("2" * 64)
+    old.touch()
+    new.touch()
+    yesterday = time.time() - 25 * 3600
+    os.utime(old, (yesterday, yesterday))
+    with blobs.receive("0" * 64, None):
+        pass
+    assert list(blobs.folder.iterdir()) == [new]
+
+
+def test_a_file_gets_a_name_and_stays_where_it_is(
+    maker: ModelMaker, store: ModelStore, tiny: GGUFBuilder, tmp_path: Path
+) -> None:
+    path = tmp_path / "Some-Model-Q8_0.gguf"
+    path.write_bytes(tiny.build())
+    added = maker.add(path, "mine")
+    assert (added.name, added.path, added.place) == ("mine:q4_1", path, str(tmp_path))
+    assert store.resolve("mine") == added
+    assert maker.add(path).name == "some-model:q8_0"
+    assert maker.add(path, "mine").name == "mine:q4_1"  # again, for whoever moved it back
+    plan = store.remove("mine")
+    assert (plan.keeps, path.exists()) == ([str(path)], True)
+
+
+def test_names_that_cannot_be_added(
+    maker: ModelMaker, original: StoredModel, tiny: GGUFBuilder, tmp_path: Path
+) -> None:
+    path = tmp_path / "other.gguf"
+    path.write_bytes(tiny.build(seed=1))
+    maker.copy(original, "taken:1")
+    for name, reason in (
+        ("taken:1", "already"),
+        ("smollm2", "catalog"),
+        ("a/b", "cannot be the name"),
+    ):
+        with pytest.raises(UnusableName, match=reason):
+            maker.add(path, name)
+
+
+def test_a_folder_gets_a_name(
+    maker: ModelMaker, store: ModelStore, make_folder: Callable[..., Path]
+) -> None:
+    folder = make_folder("Tiny Llama")
+    added = maker.add(folder)
+    assert (added.name, added.path) == ("tiny-llama:bf16", folder)
+    assert store.resolve("tiny-llama").sha256 == store.resolve(str(folder)).sha256

@@ -1,0 +1,525 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from textual.events import Key
+from textual.geometry import Offset
+from textual.selection import Selection
+
+from ingle.tui.transcript.entries.all_entries import AnswerEntry
+from ingle.tui.widgets.composer.composer import Composer
+
+if TYPE_CHECKING:
+    from ..conftest import FakeDaemon, OpenChat
+
+
+async def test_it_opens_ready_to_type(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.pilot.press("h", "i")
+        assert chat.draft == "hi"
+        await chat.until_shown("smollm2:135m on disk")
+        assert "nothing leaves this machine" in chat.screen_text
+
+
+async def test_an_answer_streams_and_its_figures_show(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.script("The capital ", "is **Par", "is**.", gate_before=2)
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.until_shown("smollm2:135m on disk")
+        await chat.send("What is the capital of France?")
+        await chat.until_shown("The capital is Par▍")
+        assert "esc stops" in chat.screen_text
+        fake_daemon.gate.set()
+        await chat.until_shown("The capital is Paris.")
+        await chat.until_shown("30 tok/s")
+        assert "23 / 8" in chat.screen_text
+        assert "first token" in chat.screen_text
+        assert "ingle  What is the capital of France?" in chat.screen_text
+    assert fake_daemon.prompts == [[{"role": "user", "content": "What is the capital of France?"}]]
+
+
+async def test_the_next_prompt_carries_the_conversation(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.script("One.")
+    fake_daemon.script("Two.")
+    async with open_chat() as chat:
+        await chat.send("first")
+        await chat.until_shown("One.")
+        await chat.send("second")
+        await chat.until_shown("Two.")
+    assert [message["content"] for message in fake_daemon.prompts[1]] == ["first", "One.", "second"]
+
+
+async def test_escape_stops_and_keeps_the_part(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.script("Some ", "words ", "never shown", gate_before=2)
+    fake_daemon.script("Again.")
+    async with open_chat() as chat:
+        await chat.send("talk")
+        await chat.until_shown("Some words")
+        await chat.pilot.press("escape")
+        assert "■ stopped" in chat.screen_text
+        await chat.until(lambda: len(fake_daemon.cancelled) == 1)
+        await chat.send("and now?")
+        await chat.until_shown("Again.")
+        assert "never shown" not in chat.screen_text
+    assert fake_daemon.prompts[1][1] == {"role": "assistant", "content": "Some words "}
+
+
+async def test_a_prompt_sent_meanwhile_waits_its_turn(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.script("First answer.", gate_before=0)
+    fake_daemon.script("Second answer.")
+    async with open_chat() as chat:
+        await chat.send("one")
+        await chat.until_shown("esc stops")
+        await chat.send("two")
+        await chat.until_shown("↳ next  two")
+        assert len(fake_daemon.prompts) == 1
+        fake_daemon.gate.set()
+        await chat.until_shown("Second answer.")
+        assert "↳ next" not in chat.screen_text
+
+
+async def test_a_stop_gives_waiting_prompts_back(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.script("Part", "rest", gate_before=1)
+    async with open_chat() as chat:
+        await chat.send("one")
+        await chat.until_shown("Part")
+        await chat.send("two")
+        await chat.pilot.press("d", "r", "a", "f", "t")
+        await chat.pilot.press("escape")
+        assert chat.draft == "two\n\ndraft"
+    assert len(fake_daemon.prompts) == 1
+
+
+async def test_up_recalls_waiting_and_sent_prompts(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.script("Part", "rest", gate_before=1)
+    async with open_chat() as chat:
+        await chat.send("one")
+        await chat.until_shown("Part")
+        await chat.send("two")
+        await chat.pilot.press("up")
+        assert chat.draft == "two"
+        await chat.send("")
+        await chat.pilot.press("up")
+        await chat.pilot.press("up")
+        assert chat.draft == "one"
+        await chat.pilot.press("down", "down")
+        assert chat.draft == ""
+
+
+async def test_newline_keys_break_the_line(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.pilot.press("a", "ctrl+j", "b", "shift+enter", "c")
+        assert chat.draft == "a\nb\nc"
+
+
+async def test_too_long_a_prompt_is_explained(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+    error = {
+        "code": "context_length_exceeded",
+        "message": "The prompt is 9000 tokens long, 809 too many.",
+        "hint": "Shorten the prompt.",
+    }
+    fake_daemon.script(refuse=(400, error))
+    async with open_chat() as chat:
+        await chat.send("long")
+        await chat.until_shown("✗ The prompt is 9000 tokens long, 809 too many.")
+        assert "Shorten the prompt." in chat.screen_text
+        assert "ctrl+n starts a new chat" in chat.screen_text
+        await chat.pilot.press("up")
+        assert chat.draft == "long"
+
+
+async def test_an_error_in_mid_answer_keeps_the_part(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    error = {"code": "worker_died", "message": "The model's process died.", "hint": None}
+    fake_daemon.script("Half an ", "answer", error=error, error_after=1)
+    fake_daemon.script("Whole answer.")
+    async with open_chat() as chat:
+        await chat.send("go")
+        await chat.until_shown("✗ The model's process died.")
+        assert "Half an" in chat.screen_text
+        assert "F5 asks again" in chat.screen_text
+        await chat.pilot.press("f5")
+        await chat.until_shown("Whole answer.")
+    assert fake_daemon.prompts[1] == [{"role": "user", "content": "go"}]
+
+
+async def test_a_dropped_connection_is_resumed(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.script("one ", "two ", "three", drop_after=2)
+    async with open_chat() as chat:
+        await chat.send("count")
+        await chat.until_shown("one two three")
+    resumed = [r.target for r in fake_daemon.requests if "after=" in r.target]
+    (name,) = fake_daemon.generations
+    assert resumed == [
+        f"/ingle/v1/generations/{name}/events?after=0",
+        f"/ingle/v1/generations/{name}/events?after=2",
+    ]
+
+
+async def test_a_lost_daemon_costs_neither_chat_nor_draft(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    starts: list[int] = []
+    async with open_chat(start_daemon=lambda: starts.append(1)) as chat:
+        await chat.send("hello")
+        await chat.until_shown("Hello there.")
+        await chat.pilot.press("d", "r", "a", "f", "t")
+        await fake_daemon.stop()
+        await chat.until_shown("daemon stopped")
+        assert chat.draft == "draft"
+        assert "Hello there." in chat.screen_text
+        await fake_daemon.start()
+        fake_daemon.script("Back again.")
+        await chat.pilot.press("enter")
+        await chat.until_shown("Back again.")
+    assert fake_daemon.prompts[-1][-1]["content"] == "draft"
+
+
+async def test_a_daemon_that_dies_in_mid_answer_costs_only_the_rest(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ingle.tui.client.generation_stream.RETRY_DELAYS", (0.0, 0.1))
+    fake_daemon.script("The first half", "never", gate_before=1)
+    async with open_chat() as chat:
+        await chat.send("tell me")
+        await chat.until_shown("The first half")
+        await fake_daemon.stop()
+        await chat.until_shown("✗ The daemon does not answer")
+        assert "The first half" in chat.screen_text
+        assert "■ broke off" in chat.screen_text
+        assert chat.screen_text.count("✗") == 1
+        await fake_daemon.start()
+        fake_daemon.script("The whole story.")
+        await chat.pilot.press("f5")
+        await chat.until_shown("The whole story.")
+    assert fake_daemon.prompts[-1] == [{"role": "user", "content": "tell me"}]
+
+
+async def test_typing_has_the_model_loaded(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+    async with open_chat() as chat:
+        await chat.until_shown("smollm2:135m on disk")
+        assert not [r for r in fake_daemon.requests if r.target == "/ingle/v1/load"]
+        await chat.pilot.press("h", "i")
+        await chat.until(lambda: [r for r in fake_daemon.requests if r.target == "/ingle/v1/load"])
+        state = {"name": "smollm2:135m", "state": "starting", "fraction": 0.43}
+        fake_daemon.broadcast("model", state)
+        await chat.until_shown("starting 43 %")
+        fake_daemon.broadcast("gauges", {"memory": {}, "models": [state | {"state": "ready"}]})
+        await chat.until_shown("smollm2:135m ready")
+
+
+async def test_selected_text_is_copied_without_layout(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.script("word " * 30 + "\n\n- item")
+    async with open_chat(size=(60, 30)) as chat:
+        await chat.send("write")
+        await chat.until_shown("• item")
+        chat.app.screen.selections = {chat.transcript: Selection(Offset(2, 4), Offset(80, 8))}
+        await chat.pilot.press("ctrl+c")
+        assert chat.app.clipboard == ("word " * 30).strip() + "\n\n• item"
+
+
+async def test_a_daemon_that_cannot_start_says_why_and_tries_again(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    await fake_daemon.stop()
+
+    class StartFailed(Exception):
+        message = "The daemon did not start: the port is taken."
+        hint = "Choose another port."
+
+    attempts: list[int] = []
+
+    def start() -> None:
+        attempts.append(1)
+        raise StartFailed
+
+    async with open_chat(start_daemon=start) as chat:
+        await chat.until_shown("the port is taken")
+        await chat.until_shown("Choose another port.")
+        await chat.send("are you there?")
+        await chat.until(lambda: len(attempts) == 2)
+        await chat.until(lambda: chat.draft == "are you there?")
+
+
+async def test_the_first_run_fetches_the_model_at_one_key(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.add_model("smollm2:135m", installed=False, state="available", path=None)
+    async with open_chat() as chat:
+        await chat.until_shown("enter downloads it and starts the chat")
+        assert "98 MB · Apache-2.0" in chat.screen_text
+        await chat.pilot.press("enter")
+        await chat.until_shown("41 % · 40 MB of 98 MB · 12 MB/s · 4 s left")
+        await chat.send("Hi")
+        await chat.until_shown("↳ next  Hi")
+        fake_daemon.pull_gate.set()
+        await chat.until_shown("Hello there.")
+    assert fake_daemon.pull_done == ["smollm2:135m"]
+
+
+async def test_a_broken_download_can_be_tried_again(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.add_model("smollm2:135m", installed=False, state="available", path=None)
+    fake_daemon.pull_error = {"code": "disk_full", "message": "The disk is full.", "hint": None}
+    fake_daemon.pull_gate.set()
+    async with open_chat() as chat:
+        await chat.until_shown("enter downloads")
+        await chat.pilot.press("enter")
+        await chat.until_shown("✗ The disk is full.")
+        assert "enter tries again" in chat.screen_text
+        fake_daemon.pull_error = None
+        await chat.pilot.press("enter")
+        await chat.until_shown("smollm2:135m on disk")
+    assert fake_daemon.pull_done == ["smollm2:135m"]
+
+
+async def test_escape_leaves_a_download_running(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.add_model("smollm2:135m", installed=False, state="available", path=None)
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.until_shown("enter downloads")
+        await chat.pilot.press("enter")
+        await chat.until_shown("41 %")
+        await chat.pilot.press("escape")
+        await chat.until_shown("goes on downloading")
+        assert "41 %" not in chat.screen_text
+    assert not [r for r in fake_daemon.requests if r.target.endswith("/pull/cancel")]
+
+
+async def test_the_picker_switches_and_fetches_models(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.add_model("qwen2.5:1.5b", installed=False, state="available", size=986_000_000)
+    async with open_chat() as chat:
+        await chat.until_shown("smollm2:135m on disk")
+        await chat.pilot.press("ctrl+o")
+        await chat.until_shown("qwen2.5:1.5b")
+        assert "986 MB" in chat.screen_text
+        await chat.pilot.press("down", "enter")
+        await chat.until_shown("↓ qwen2.5:1.5b")
+        fake_daemon.pull_gate.set()
+        await chat.until(lambda: fake_daemon.pull_done == ["qwen2.5:1.5b"])
+        await chat.send("hi")
+        await chat.until_shown("Hello there.")
+        assert "▌ qwen2.5:1.5b" in chat.screen_text
+    generated = [r for r in fake_daemon.requests if r.target == "/ingle/v1/generations"]
+    assert generated[-1].body["model"] == "qwen2.5:1.5b"
+
+
+async def test_a_model_that_does_not_chat_is_not_chosen(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.add_model("minilm:l6", installed=False, state="available", task="embed")
+    async with open_chat() as chat:
+        await chat.until_shown("smollm2:135m on disk")
+        await chat.pilot.press("ctrl+o")
+        await chat.until_shown("does not chat")
+        await chat.pilot.press("down", "enter")
+        await chat.until_shown("is there for embeddings")
+        await chat.send("hi")
+        await chat.until_shown("Hello there.")
+    assert not [r for r in fake_daemon.requests if r.target == "/ingle/v1/pull"]
+
+
+async def test_a_model_that_does_not_chat_gets_no_prompt(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.add_model("minilm:l6", task="embed")
+    async with open_chat(model="minilm:l6") as chat:
+        await chat.until_shown("minilm:l6 does not chat")
+        await chat.send("hi")
+        await chat.until_shown("is there for embeddings")
+    assert not [r for r in fake_daemon.requests if r.target == "/ingle/v1/generations"]
+
+
+async def test_slash_commands(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+    fake_daemon.add_model("other:1b")
+    async with open_chat() as chat:
+        await chat.until_shown("smollm2:135m on disk")
+        await chat.send("/model other")
+        await chat.until_shown("other:1b on disk")
+        await chat.send("/help")
+        await chat.until_shown("Writing")
+        await chat.pilot.press("escape")
+        await chat.send("/nonsense")
+        await chat.until_shown("There is no command /nonsense")
+        assert chat.draft == "/nonsense"
+        await chat.send("hello")
+        await chat.until_shown("Hello there.")
+        await chat.send("/new")
+        await chat.until(lambda: not chat.transcript.entries)
+        await chat.send("/quit")
+        await chat.until(lambda: not chat.app.is_running)
+
+
+async def test_every_command_is_in_the_palette(open_chat: OpenChat) -> None:
+    async with open_chat(size=(100, 40)) as chat:
+        await chat.pilot.press("ctrl+p")
+        await chat.until_shown("Answer again")
+        await chat.pilot.press(*"new")
+        await chat.until_shown("New chat")
+
+
+async def test_copying_tells_how(open_chat: OpenChat) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.send("hello")
+        await chat.until_shown("Hello there.")
+        await chat.pilot.press("ctrl+y")
+        await chat.until_shown("does not confirm")
+        assert chat.app.clipboard == "Hello there."
+
+
+async def test_ctrl_c_twice_leaves(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.pilot.press("ctrl+c")
+        await chat.until_shown("ctrl+c again leaves")
+        await chat.pilot.press("ctrl+c")
+        await chat.until(lambda: not chat.app.is_running)
+
+
+async def test_the_view_stays_where_the_reader_put_it(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    lines = [f"line {number}\n\n" for number in range(60)]
+    fake_daemon.script(*lines, gate_before=40)
+    async with open_chat() as chat:
+        await chat.send("count")
+        await chat.until_shown("line 39")
+        await chat.pilot.press("pageup")
+        before = chat.transcript.scroll_offset.y
+        assert not chat.transcript.following
+        await chat.pilot.press("x")
+        fake_daemon.gate.set()
+        await chat.until_shown("new lines · end")
+        entry = chat.transcript.entries[-1]
+        await chat.until(lambda: isinstance(entry, AnswerEntry) and entry.finished)
+        assert chat.transcript.scroll_offset.y == before
+        await chat.pilot.press("end")
+        await chat.until_shown("line 59")
+        assert "new lines" not in chat.screen_text
+
+
+async def test_small_and_wide_screens_keep_what_matters(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    for size in ((40, 12), (80, 24), (160, 45)):
+        fake_daemon.script("A **fine** answer.")
+        async with open_chat(size=size) as chat:
+            await chat.send("hello")
+            await chat.until_shown("A fine answer.")
+            await chat.pilot.press("t", "y", "p", "e", "d")
+            assert "typed" in chat.screen_text
+            assert "smollm2:135m" in chat.screen_text
+            assert all(len(line) <= size[0] for line in chat.screen_text.split("\n"))
+
+
+async def test_resizing_keeps_the_place(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+    fake_daemon.script(*[f"paragraph {number} " + "word " * 40 + "\n\n" for number in range(40)])
+    async with open_chat() as chat:
+        await chat.send("write")
+        await chat.until_shown("paragraph 39")
+        await chat.pilot.resize_terminal(50, 20)
+        await chat.until(lambda: chat.transcript.size.width == 50)
+        assert chat.transcript.scroll_offset.y == chat.transcript.max_scroll_y
+        assert chat.transcript.virtual_size.height == sum(
+            len(entry.previous_lines) for entry in chat.transcript.entries
+        )
+
+
+async def test_hostile_text_never_reaches_the_terminal(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.script(
+        "safe \x1b[31", "mred\x1b[0m \x1b]52;c;aGFjaw==", "\x07 \x1b]0;title\x1b\\ ",
+        "\x9b2J &#27;[2J \u202eevil \r over \x08\x08 \ud800 <http://x/%1b]0;t%07> `\x1b[1m` end",
+    )  # fmt: skip
+    async with open_chat(size=(120, 30)) as chat:
+        await chat.send("attack \x1b[31m me")
+        await chat.until_shown("end")
+        raw = "".join(
+            segment.text
+            for strip in chat.app.screen._compositor.render_strips()  # pyright: ignore[reportPrivateUsage]
+            for segment in strip
+        )
+        assert not {c for c in raw if ord(c) < 32 or 127 <= ord(c) < 160 or c in "\u202e\ud800"}
+        assert "safe red" in chat.screen_text
+        assert "aGFjaw" not in chat.screen_text
+
+
+async def test_the_chat_can_be_drawn_again_while_an_answer_runs(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.script("First.")
+    fake_daemon.script("Some ", "words ", "more ", "and the end.", gate_before=2)
+    async with open_chat() as chat:
+        await chat.send("one")
+        await chat.until_shown("First.")
+        await chat.send("two")
+        await chat.until_shown("Some words")
+        chat.screen.run_command("system", "Be brief.")
+        await chat.until_shown("Some words")
+        fake_daemon.gate.set()
+        await chat.until_shown("and the end.")
+        await chat.until(lambda: chat.screen.turn is None)
+        assert chat.screen_text.count("Some words") == 1
+
+
+async def test_an_answer_goes_on_while_another_branch_is_read(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.script("First.")
+    fake_daemon.script("Some ", "words ", "and the end.", gate_before=2)
+    async with open_chat() as chat:
+        await chat.send("one")
+        await chat.until_shown("First.")
+        await chat.pilot.press("f5")
+        await chat.until_shown("Some words")
+        tree = chat.screen.chat
+        first = next(message for message in tree.messages.values() if message.content == "First.")
+        tree.choose(first)
+        chat.screen.show_path()
+        await chat.until_shown("First.")
+        fake_daemon.gate.set()
+        await chat.until(lambda: chat.screen.turn is None)
+        other = next(m for m in tree.siblings(first) if m is not first)
+        assert other.content == "Some words and the end."
+        assert "words" not in chat.screen_text
+
+
+async def test_what_is_typed_right_behind_a_command_stays(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.until_shown("smollm2:135m on disk")
+        composer = chat.screen.composer
+        composer.replace_text("/system Be brief.")
+        composer.post_message(Composer.Submitted(composer.text))
+        composer.insert("And now?")
+        await chat.until(lambda: chat.screen.chat.settings.system == "Be brief.")
+        assert chat.draft == "And now?"
+
+
+async def test_letters_do_not_overtake_an_editing_key(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.pilot.press("a", "b")
+        composer = chat.screen.composer
+        for key, character in (("ctrl+u", "\x15"), ("c", "c"), ("left", None), ("d", "d")):
+            composer.post_message(Key(key, character))
+        await chat.until(lambda: chat.draft == "dc")

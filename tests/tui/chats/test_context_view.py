@@ -1,0 +1,168 @@
+"""What is sent: word for word, behind summaries, and after their undoing."""
+
+from __future__ import annotations
+
+import json
+
+from ingle.tui.chats.chat import Chat, ChatSettings
+from ingle.tui.chats.compaction_record import Compaction
+from ingle.tui.chats.context_view import KEPT, LONG_TEXT, RECORD, request_messages, view_entries
+from ingle.tui.chats.message import Attachment, Message
+
+
+def long_chat(turns: int = 4, system: str = "Be brief.") -> Chat:
+    chat = Chat(ChatSettings(system=system))
+    more(chat, turns)
+    return chat
+
+
+def more(chat: Chat, turns: int) -> None:
+    for _ in range(turns):
+        number = len(chat.path) // 2 + 1
+        leaf = chat.leaf
+        prompt = Message(
+            role="user", content=f"question {number}", parent=None if leaf is None else leaf.id
+        )
+        chat.add(prompt)
+        chat.add(
+            Message(
+                role="assistant", content=f"answer {number}", parent=prompt.id, ending="answered"
+            )
+        )
+
+
+def test_a_summary_stands_for_what_is_before_it() -> None:
+    chat = long_chat()
+    chat.add_compaction(Compaction(at=chat.path[3].id, summary="They asked two questions."))
+    assert request_messages(chat) == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": f"{RECORD}\n\nThey asked two questions."},
+        {"role": "user", "content": "question 3"},
+        {"role": "assistant", "content": "answer 3"},
+        {"role": "user", "content": "question 4"},
+        {"role": "assistant", "content": "answer 4"},
+    ]
+
+
+def test_undoing_gives_the_request_back_byte_for_byte() -> None:
+    chat = long_chat()
+    before = json.dumps(request_messages(chat)).encode()
+    compaction = Compaction(at=chat.path[3].id, summary="Short.")
+    chat.add_compaction(compaction)
+    assert json.dumps(request_messages(chat)).encode() != before
+    chat.undo_compaction(compaction.id)
+    assert json.dumps(request_messages(chat)).encode() == before
+
+
+def test_later_turns_stay_when_a_summary_is_undone() -> None:
+    chat = long_chat()
+    before = request_messages(chat)
+    compaction = Compaction(at=chat.path[5].id, summary="Short.")
+    chat.add_compaction(compaction)
+    more(chat, 1)
+    chat.undo_compaction(compaction.id)
+    assert request_messages(chat)[: len(before)] == before
+    assert request_messages(chat)[len(before) :] == [
+        {"role": "user", "content": "question 5"},
+        {"role": "assistant", "content": "answer 5"},
+    ]
+
+
+def test_what_stands_before_the_tail_never_changes_between_turns() -> None:
+    chat = long_chat()
+    chat.path[0].pinned = True
+    chat.add_compaction(Compaction(at=chat.path[3].id, summary="Short.", kept=(chat.path[0].id,)))
+    before = request_messages(chat)
+    more(chat, 2)
+    chat.path[2].pinned = True  # takes effect with the next compaction
+    assert request_messages(chat)[: len(before)] == before
+
+
+def test_pins_in_the_range_go_on_word_for_word() -> None:
+    chat = long_chat()
+    first = chat.path[0]
+    chat.add_compaction(Compaction(at=chat.path[3].id, summary="Short.", kept=(first.id,)))
+    record = request_messages(chat)[1]["content"]
+    assert record == f"{RECORD}\n\n{KEPT}\n\n<user>\nquestion 1\n</user>\n\nShort."
+
+
+def test_a_second_summary_is_added_behind_the_first() -> None:
+    chat = long_chat()
+    first = Compaction(at=chat.path[3].id, summary="First part.")
+    chat.add_compaction(first)
+    earlier = request_messages(chat)[1]["content"]
+    more(chat, 2)
+    chat.add_compaction(
+        Compaction(
+            at=chat.path[7].id, summary="Second part.", after=first.id, created=first.created + 1
+        )
+    )
+    assert request_messages(chat)[1]["content"] == f"{earlier}\n\nSecond part."
+
+
+def test_a_summary_counts_only_on_its_branch() -> None:
+    chat = long_chat()
+    chat.add_compaction(Compaction(at=chat.path[5].id, summary="Short."))
+    chat.add(Message(role="user", content="another way", parent=chat.path[1].id))
+    assert [m["content"] for m in request_messages(chat)] == [
+        "Be brief.",
+        "question 1",
+        "answer 1",
+        "another way",
+    ]
+
+
+def test_trimming_leaves_marks_for_attachments_and_long_texts() -> None:
+    chat = Chat()
+    pasted = "a" * LONG_TEXT + "the end"
+    prompt = Message(role="user", content=pasted, attachments=(Attachment("log.txt", "x" * 500),))
+    chat.add(prompt)
+    answer = Message(role="assistant", content="Seen.", parent=prompt.id, ending="answered")
+    chat.add(answer)
+    after = Message(role="user", content="b" * 3000, parent=answer.id)
+    chat.add(after)
+    before = request_messages(chat)
+    trim = Compaction(at=answer.id, summary="", trims=True)
+    chat.add_compaction(trim)
+    first, second, third = request_messages(chat)
+    assert first["content"].startswith(
+        '<file name="log.txt">[left out: 500 characters]</file>\n\na'
+    )
+    assert first["content"].endswith("the end")
+    assert len(first["content"]) < 1000
+    assert second["content"] == "Seen."
+    assert third["content"] == "b" * 3000
+    chat.undo_compaction(trim.id)
+    assert request_messages(chat) == before
+
+
+def test_what_was_pinned_is_not_trimmed() -> None:
+    chat = Chat()
+    prompt = Message(role="user", content="c" * 5000, pinned=True)
+    chat.add(prompt)
+    chat.add_compaction(Compaction(at=prompt.id, summary="", trims=True, kept=(prompt.id,)))
+    assert request_messages(chat)[0]["content"] == "c" * 5000
+
+
+def test_a_summary_made_after_a_trim_counts() -> None:
+    chat = long_chat()
+    trim = Compaction(at=chat.path[-1].id, summary="", trims=True)
+    chat.add_compaction(trim)
+    chat.add_compaction(
+        Compaction(at=chat.path[3].id, summary="Short.", after=trim.id, created=trim.created + 1)
+    )
+    parts = [entry.part for entry in view_entries(chat)]
+    assert parts == ["system", "record", "tail", "tail", "tail", "tail"]
+
+
+def test_a_prompt_without_an_answer_is_left_out_before_the_next() -> None:
+    chat = long_chat(1)
+    unanswered = Message(role="user", content="lost", parent=chat.path[-1].id)
+    chat.add(unanswered)
+    chat.add(Message(role="user", content="next", parent=unanswered.id))
+    assert [m["content"] for m in request_messages(chat)] == [
+        "Be brief.",
+        "question 1",
+        "answer 1",
+        "next",
+    ]

@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from ingle.tui.chats.message import Message, MessageFacts
+from ingle.tui.commands.answer_statistics import answer_rows, chat_rows, reuse
+
+FACTS = MessageFacts(
+    prompt_tokens=3240,
+    cached_tokens=3118,
+    completion_tokens=116,
+    first_token=0.21,
+    seconds=2.2,
+    prompt_seconds=0.061,
+    decode_seconds=2.0,
+    drafted_tokens=40,
+    accepted_tokens=30,
+)
+
+
+def test_reuse_is_all_only_where_nothing_was_new() -> None:
+    assert reuse(FACTS) == "96 % reused, 122 new"
+    assert reuse(MessageFacts(prompt_tokens=9999, cached_tokens=9998)) == "99 % reused, 1 new"
+    assert reuse(MessageFacts(prompt_tokens=5, cached_tokens=5)) == "100 % reused, 0 new"
+
+
+def test_an_answer_tells_its_figures() -> None:
+    rows = dict(answer_rows(FACTS))
+    assert rows["from the cache"] == "96 % reused, 122 new"
+    assert rows["writing"] == "58 tok/s"
+    assert rows["reading"] == "2000 tok/s"
+    assert rows["guesses"] == "75 % of 40 right"
+    assert rows["first token"] == "0.21 s"
+
+
+def test_what_is_not_known_is_not_told() -> None:
+    assert dict(answer_rows(MessageFacts())) == {"where": "local"}
+
+
+def test_a_chat_is_the_sum_of_its_answers() -> None:
+    answers = [Message(role="assistant", content="x", facts=FACTS) for _ in range(2)]
+    rows = dict(chat_rows([Message(role="user", content="?"), *answers]))
+    assert rows["messages"] == "3, 2 of them answers"
+    assert rows["written"] == "232 tokens"
+    assert rows["read"] == "244 tokens; 6 236 were in the cache"
+    assert rows["writing"] == "58 tok/s on average"
+    assert rows["sent to cloud"] == "0"

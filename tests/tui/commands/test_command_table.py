@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingle.tui.commands.command_table import COMMANDS, command_table, find_slash, parse_slash
+
+if TYPE_CHECKING:
+    from ..conftest import OpenChat
+
+# Keys that a terminal cannot tell from backspace, tab, enter and escape.
+ALIASED = {"ctrl+h", "ctrl+i", "ctrl+m", "ctrl+left_square_bracket"}
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("/model smollm2", ("model", "smollm2")),
+        ("/new", ("new", "")),
+        ("  /help  ", ("help", "")),
+        ("/etc/passwd is what?", None),
+        ("/", None),
+        ("a /new", None),
+    ],
+)
+def test_slash_commands_are_told_from_prompts(text: str, parsed: tuple[str, str] | None) -> None:
+    assert parse_slash(text) == parsed
+
+
+def test_names_and_keys_are_unique_and_usable() -> None:
+    keys = [command.key for command in COMMANDS if command.key]
+    names = [command.slash for command in COMMANDS if command.slash]
+    assert len(set(keys)) == len(keys)
+    assert len(set(names)) == len(names)
+    assert not ALIASED & set(keys)
+    assert all(find_slash(name) for name in names)
+
+
+def test_the_page_of_the_chat_lists_all_of_them() -> None:
+    page = Path(__file__).parents[3] / "docs" / "tui.md"
+    assert page.read_text(encoding="utf-8").endswith(command_table())
+
+
+async def test_every_command_is_answered(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        assert not [c.name for c in COMMANDS if not chat.screen.can_run(c.name)]

@@ -1,0 +1,80 @@
+"""When a chat is compacted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ingle.tui.chats.chat import Chat
+from ingle.tui.chats.compaction_record import Compaction
+from ingle.tui.chats.message import MessageFacts
+from ingle.tui.compaction.compaction_planner import (
+    INSTRUCTION,
+    Fill,
+    Step,
+    automatic_at,
+    fits,
+    last_size,
+    next_step,
+)
+
+
+@pytest.mark.parametrize(
+    ("used", "step"),
+    [
+        (5999, Step.NOTHING),
+        (6000, Step.SUGGEST),
+        (7199, Step.SUGGEST),
+        (7200, Step.COMPACT),
+        (8000, Step.COMPACT),
+    ],
+)
+def test_suggested_at_75_percent_and_done_at_90(used: int, step: Step) -> None:
+    assert next_step(Fill(used, 8000, notes=300)) is step
+
+
+def test_done_sooner_where_the_summary_would_not_fit() -> None:
+    assert automatic_at(2048, 300) == 2048 - INSTRUCTION - 300
+    assert automatic_at(100_000, 2000) == 90_000
+    assert next_step(Fill(1328, 2048, notes=300)) is Step.COMPACT
+
+
+def test_never_twice_within_two_turns() -> None:
+    assert next_step(Fill(7900, 8000, notes=300, turns_since=1)) is Step.NOTHING
+    assert next_step(Fill(7900, 8000, notes=300, turns_since=2)) is Step.COMPACT
+
+
+def test_what_was_refused_is_not_tried_again_at_once() -> None:
+    assert next_step(Fill(7300, 8000, notes=300, refused_at=7200)) is Step.SUGGEST
+    assert next_step(Fill(7600, 8000, notes=300, refused_at=7200)) is Step.COMPACT
+
+
+def test_nothing_where_the_context_is_not_known() -> None:
+    assert next_step(Fill(7900, 0, notes=300)) is Step.NOTHING
+
+
+def test_whether_a_prompt_fits() -> None:
+    assert fits(7000, 500, 8000)
+    assert not fits(7500, 500, 8000)
+    assert fits(7500, 500, 0)
+
+
+def test_the_person_says_when_it_is_done_unasked() -> None:
+    assert next_step(Fill(6100, 8000, notes=300, at=0.75)) is Step.COMPACT
+    assert next_step(Fill(7900, 8000, notes=300, at=None)) is Step.SUGGEST
+
+
+def test_the_size_of_a_chat_that_is_opened_comes_from_its_last_answer(
+    make_chat: Callable[..., Chat],
+) -> None:
+    chat = make_chat("one?", "two?")
+    assert last_size(chat) == (0, 0)
+    answer = chat.path[-1]
+    answer.facts = MessageFacts(prompt_tokens=700, completion_tokens=80, context=1024)
+    assert last_size(chat) == (780, 1024)
+    compaction = Compaction(
+        at=chat.path[1].id, summary="Short.", tokens_after=90, created=answer.created + 1
+    )
+    chat.add_compaction(compaction)
+    assert last_size(chat) == (90, 1024)

@@ -1,0 +1,45 @@
+"""The new view is computed before it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingle.tui.chats.chat import Chat
+from ingle.tui.chats.context_view import request_messages
+from ingle.tui.client.daemon_client import DaemonClient
+from ingle.tui.compaction.context_prefill import warm_up
+
+if TYPE_CHECKING:
+    from ..conftest import FakeDaemon
+
+ERROR = {"code": "invalid_request", "message": "max_tokens is too small.", "hint": None}
+
+
+def limits(fake_daemon: FakeDaemon) -> list[int]:
+    """What generations were asked with."""
+    bodies = [r.body for r in fake_daemon.requests if r.target == "/ingle/v1/generations"]
+    return [body["max_tokens"] for body in bodies]
+
+
+async def test_the_prompt_is_computed_and_nothing_written(
+    fake_daemon: FakeDaemon, client: DaemonClient, make_chat: Callable[..., Chat]
+) -> None:
+    chat = make_chat("one?", "two?")
+    await warm_up(client, chat, None)
+    assert limits(fake_daemon) == [0]
+    assert fake_daemon.prompts == [request_messages(chat)]
+
+
+@pytest.mark.parametrize("status", [400, 503])
+async def test_a_daemon_that_refuses_does_no_harm(
+    fake_daemon: FakeDaemon,
+    client: DaemonClient,
+    make_chat: Callable[..., Chat],
+    status: int,
+) -> None:
+    fake_daemon.script(refuse=(status, ERROR))
+    await warm_up(client, make_chat("one?", "two?"), None)
+    assert limits(fake_daemon) == [0]

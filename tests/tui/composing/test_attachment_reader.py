@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ingle.tui.composing.attachment_reader import (
+    MAX_FILE,
+    MAX_FILES,
+    UnreadableFile,
+    glance,
+    read_file,
+    read_mentions,
+)
+from ingle.tui.composing.file_mentions import Mention
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def names(text: str, folder: Path) -> list[str]:
+    return [attachment.name for attachment in read_mentions(text, folder).attachments]
+
+
+def test_mentioned_files_are_read_each_once(tmp_path: Path) -> None:
+    write(tmp_path, {"a.py": "one\n", "b c.txt": "two"})
+    reading = read_mentions('@a.py and @"b c.txt" and @./a.py @a.py', tmp_path)
+    assert [(a.name, a.text) for a in reading.attachments] == [
+        ("a.py", "one\n"),
+        ("b c.txt", "two"),
+    ]
+    assert reading.problems == []
+
+
+def test_words_that_are_no_files_are_text(tmp_path: Path) -> None:
+    assert read_mentions("@dataclass and @types/node", tmp_path).problems == []
+
+
+def test_a_promised_file_that_vanished_is_told(tmp_path: Path) -> None:
+    reading = read_mentions("see @gone.py", tmp_path, promised={"gone.py"})
+    assert reading.problems == ["gone.py is not there any more."]
+
+
+def test_a_pattern_takes_what_git_does_not_ignore(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    files = {"src/a.py": "", "src/deep/b.py": "", "src/deep/c.txt": "", "src/gen/d.py": ""}
+    write(tmp_path, files | {".gitignore": "gen/\n"})
+    assert names("@src/**/*.py", tmp_path) == ["src/a.py", "src/deep/b.py"]
+    assert names("@src/*.py", tmp_path) == ["src/a.py"]
+    assert names("@src/deep/[bc].*", tmp_path) == ["src/deep/b.py", "src/deep/c.txt"]
+    assert names(f"@{tmp_path}/s*/?.py", tmp_path) == ["src/a.py"]
+
+
+def test_too_many_files_are_refused(tmp_path: Path) -> None:
+    write(tmp_path, {f"{number}.txt": "" for number in range(MAX_FILES + 1)})
+    assert read_mentions("@*.txt", tmp_path).problems == ["*.txt matches more than 100 files."]
+
+
+def test_a_name_with_the_marks_of_a_pattern_is_a_file(tmp_path: Path) -> None:
+    write(tmp_path, {"[id].tsx": "page"})
+    assert names('@"[id].tsx"', tmp_path) == ["[id].tsx"]
+
+
+def test_a_folder_gives_its_listing(tmp_path: Path) -> None:
+    write(tmp_path, {"src/a.py": "12345", "src/sub/b.py": ""})
+    (attachment,) = read_mentions("@src", tmp_path).attachments
+    assert attachment.name == "src/"
+    assert attachment.text == "sub/\na.py  5 B"
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b"\x7fELF\0\0", "it is binary; only text can be sent along."),
+        (b"\xff\xfa", "it is not UTF-8 text."),
+        (b"x" * (MAX_FILE + 1), "it has 1.0 MB; the limit is 1.0 MB."),
+    ],
+)
+def test_limits_are_told(tmp_path: Path, content: bytes, problem: str) -> None:
+    (tmp_path / "it").write_bytes(content)
+    with pytest.raises(UnreadableFile, match=f"^{problem}$"):
+        read_file(tmp_path / "it", "it")
+
+
+def test_marks_of_encodings_are_understood(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes("\ufeffgrüße\r\n".encode())
+    (tmp_path / "b").write_bytes("grüße".encode("utf-16"))
+    assert read_file(tmp_path / "a", "a").text == "grüße\n"
+    assert read_file(tmp_path / "b", "b").text == "grüße"
+
+
+def test_a_pipe_does_not_hold_the_chat_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(UnreadableFile, match="pipe is not a file"):
+        read_file(tmp_path / "pipe", "pipe")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_file_that_may_not_be_read_is_told(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x")
+    (tmp_path / "secret").chmod(0)
+    with pytest.raises(UnreadableFile, match="secret may not be read"):
+        read_file(tmp_path / "secret", "secret")
+
+
+def test_a_glance_tells_sizes_without_reading(tmp_path: Path) -> None:
+    write(tmp_path, {"a.py": "12345", "b.py": "123"})
+    one = glance(Mention("a.py", 0, 0), tmp_path)
+    both = glance(Mention("*.py", 0, 0), tmp_path)
+    assert one is not None
+    assert (one.files, one.size, one.problem) == (1, 5, "")
+    assert both is not None
+    assert (both.files, both.size) == (2, 8)
+    assert glance(Mention("dataclass", 0, 0), tmp_path) is None

@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import pytest
+
+from ingle.tui.composing.completion_trigger import Trigger, find_trigger
+
+
+@pytest.mark.parametrize(
+    ("line", "trigger"),
+    [
+        ("/", Trigger("command", "", 0)),
+        ("/comp", Trigger("command", "comp", 0)),
+        ("/compact focus", None),
+        ("say /x", None),
+        ("see @src/a", Trigger("file", "src/a", 4)),
+        ("@", Trigger("file", "", 0)),
+        ('(@"two wo', Trigger("file", "two wo", 1)),
+        ("me@host", None),
+        ("@done ", None),
+        ("#", Trigger("chat", "", 0)),
+        ("as in #kyo", Trigger("chat", "kyo", 6)),
+        ("# Heading", None),
+        ("C#x", None),
+        ("## ", None),
+    ],
+)
+def test_the_word_before_the_cursor_decides(line: str, trigger: Trigger | None) -> None:
+    assert find_trigger(line, first=True) == trigger
+
+
+def test_commands_stand_in_the_first_line() -> None:
+    assert find_trigger("/comp", first=False) is None

@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ingle.tui.composing.file_mentions import as_mention, find_mentions, resolve, shown_path
+
+
+@pytest.mark.parametrize(
+    ("text", "paths"),
+    [
+        ("explain @src/app.py.", ["src/app.py"]),
+        ("(@a.py, @b.py)", ["a.py", "b.py"]),
+        ('see @"two words.txt" now', ["two words.txt"]),
+        ("mail me@example.org", []),
+        ("all of @src/**/*.py", ["src/**/*.py"]),
+        ("@~/notes.md\n@/etc/hosts", ["~/notes.md", "/etc/hosts"]),
+        ("@", []),
+        ("a @ b", []),
+        ("@.gitignore", [".gitignore"]),
+    ],
+)
+def test_mentions_are_found(text: str, paths: list[str]) -> None:
+    mentions = find_mentions(text)
+    assert [mention.path for mention in mentions] == paths
+    for mention in mentions:
+        assert text[mention.start : mention.end].strip('@"') == mention.path
+
+
+@pytest.mark.parametrize("path", ["a.py", "two words.txt", "list[1].py", "odd,", "src/ä.py"])
+def test_a_path_is_mentioned_so_that_it_is_found(path: str) -> None:
+    assert [mention.path for mention in find_mentions(as_mention(path))] == [path]
+
+
+def test_a_name_with_brackets_is_quoted() -> None:
+    assert as_mention("a*b") == '@"a*b"'
+    assert as_mention("plain.py") == "@plain.py"
+
+
+def test_paths_are_shown_as_short_as_they_resolve(tmp_path: Path) -> None:
+    for path in (tmp_path / "a" / "b.py", Path.home() / "x.md", Path("/etc/hosts")):
+        assert resolve(shown_path(path, tmp_path), tmp_path) == path
+    assert shown_path(tmp_path / "a" / "b.py", tmp_path) == "a/b.py"

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from ingle.tui.composing.input_history import PromptWalk
+
+PROMPTS = ["newest docker", "middle", "Docker build", "middle", "oldest"]
+
+
+def steps(walk: PromptWalk) -> list[str]:
+    found: list[str] = []
+    while walk.older():
+        found.append(walk.text)
+    return found
+
+
+def test_an_empty_draft_meets_every_prompt_once() -> None:
+    walk = PromptWalk("", PROMPTS)
+    assert steps(walk) == ["newest docker", "middle", "Docker build", "oldest"]
+    assert walk.place == "earlier prompt 4/4"
+
+
+def test_what_was_typed_is_looked_for() -> None:
+    walk = PromptWalk("docker", PROMPTS)
+    assert steps(walk) == ["newest docker", "Docker build"]
+    assert walk.place == "earlier prompt 2/2 with “docker”"
+
+
+def test_the_way_back_ends_at_the_draft() -> None:
+    walk = PromptWalk(" docker ", PROMPTS)
+    assert walk.older()
+    assert walk.newer()
+    assert walk.text == " docker "
+    assert walk.is_at_draft
+    assert not walk.newer()

@@ -1,0 +1,195 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from textual import events
+
+from ingle.tui.settings.chat_folders import Folders
+from ingle.tui.widgets.composer.composer import Composer
+from ingle.tui.widgets.welcome import Welcome
+
+if TYPE_CHECKING:
+    from ...conftest import FakeDaemon, OpenChat
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Folders:
+    """Folders with a template, and a working folder beside them."""
+    folders = Folders(tmp_path / "chats", tmp_path / "config")
+    (folders.config / "prompts").mkdir(parents=True)
+    (folders.config / "prompts" / "review.md").write_text("Look at {{file}} for {{goal}}.\n")
+    return folders
+
+
+@pytest.fixture
+def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "a b.txt").write_text("inside")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+async def test_a_file_goes_along_and_the_model_reads_it(
+    open_chat: OpenChat, fake_daemon: FakeDaemon, work: Path
+) -> None:
+    async with open_chat() as chat:
+        await chat.until_shown("on disk")
+        await chat.send("/attach a b.txt")
+        await chat.until(lambda: chat.draft == '@"a b.txt" ')
+        await chat.pilot.press("enter")
+        await chat.until_shown("Hello there.")
+    assert '<file name="a b.txt">\ninside\n</file>' in fake_daemon.prompts[0][-1]["content"]
+
+
+async def test_attaching_what_is_not_there_is_told(open_chat: OpenChat, work: Path) -> None:
+    async with open_chat() as chat:
+        await chat.send("/attach none.txt")
+        await chat.until_shown("There is no file none.txt.")
+
+
+async def test_attach_alone_offers_the_files(open_chat: OpenChat, work: Path) -> None:
+    async with open_chat() as chat:
+        await chat.until_shown("on disk")
+        await chat.send("/attach")
+        await chat.until(lambda: chat.draft == "@")
+        await chat.until_shown("▌ a b.txt")
+
+
+async def test_a_template_is_filled_in(open_chat: OpenChat, folders: Folders) -> None:
+    async with open_chat(folders=folders) as chat:
+        await chat.send("/template review")
+        await chat.until(lambda: chat.draft == "Look at {{file}} for {{goal}}.")
+        await chat.pilot.press(*"x.py", "tab", *"speed")
+        assert chat.draft == "Look at x.py for speed."
+
+
+async def test_templates_are_listed(open_chat: OpenChat, folders: Folders) -> None:
+    async with open_chat(size=(100, 30), folders=folders) as chat:
+        await chat.send("/template")
+        await chat.until_shown("Templates: review.")
+        await chat.send("/template other")
+        await chat.until_shown("There is no template other. There are: review.")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the editor is a shell script")
+async def test_the_draft_is_written_in_the_editor(
+    open_chat: OpenChat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\nprintf "%s, edited\\n" "$(cat "$1")" > "$1.new"\n'
+                      'mv "$1.new" "$1"\n')  # fmt: skip
+    editor.chmod(0o755)
+    monkeypatch.setenv("VISUAL", str(editor))
+    async with open_chat() as chat:
+        await chat.pilot.press(*"draft", "ctrl+x")
+        await chat.until(lambda: chat.draft == "draft, edited")
+        await chat.pilot.press("ctrl+underscore")
+        assert chat.draft == "draft"
+
+
+async def test_an_editor_that_is_not_there_is_told(
+    open_chat: OpenChat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VISUAL", "no-such-editor")
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.pilot.press(*"draft", "ctrl+x")
+        await chat.until_shown("$VISUAL is 'no-such-editor'")
+        assert chat.draft == "draft"
+
+
+async def test_the_clipboard_is_pasted(
+    open_chat: OpenChat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "xclip"
+    program.write_text("#!/bin/sh\nprintf 'from outside'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setenv("DISPLAY", ":9")
+    monkeypatch.delenv("SSH_CONNECTION", raising=False)
+    async with open_chat() as chat:
+        await chat.send("/paste")
+        await chat.until(lambda: chat.draft == "from outside")
+
+
+async def test_escape_twice_clears_a_draft(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.until_shown("on disk")
+        await chat.pilot.press(*"draft", "escape")
+        assert chat.draft == "draft"
+        await chat.pilot.press("escape")
+        await chat.until(lambda: not chat.draft)
+        await chat.pilot.press("up")
+        await chat.until(lambda: chat.draft == "draft")
+
+
+async def test_the_draft_is_counted_when_the_model_is_loaded(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat() as chat:
+        await chat.until_shown("on disk")
+        fake_daemon.broadcast("model", {"name": "smollm2:135m", "state": "ready"})
+        await chat.until_shown("ready")
+        await chat.pilot.press(*"hi")
+        await chat.until_shown("≈ 1 tok")
+        await chat.until(lambda: "/ingle/v1/tokens" in {r.target for r in fake_daemon.requests})
+        await chat.until(lambda: " tok" in chat.screen_text and "≈" not in chat.screen_text)
+
+
+async def test_up_finds_prompts_of_other_chats(open_chat: OpenChat, folders: Folders) -> None:
+    async with open_chat(folders=folders) as chat:
+        await chat.until_shown("on disk")
+        await chat.send("how do I bake bread?")
+        await chat.until_shown("Hello there.")
+    async with open_chat(folders=folders) as chat:
+        await chat.until_shown("on disk")
+        await chat.pilot.press(*"BREAD", "up")
+        await chat.until(lambda: chat.draft == "how do I bake bread?")
+
+
+async def test_another_chats_answer_goes_along(
+    open_chat: OpenChat, folders: Folders, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(folders=folders) as chat:
+        await chat.until_shown("on disk")
+        await chat.send("Kyoto with parents")
+        await chat.until_shown("Hello there.")
+        await chat.send("/new")
+        await chat.until(lambda: "Hello there." not in chat.screen_text)
+        await chat.pilot.press(*"#kyo")
+        await chat.until_shown("Kyoto with parents")
+        await chat.pilot.press("tab")
+        await chat.until(lambda: chat.draft == "[Kyoto with parents #1] ")
+        await chat.pilot.press("enter")
+        await chat.until(lambda: len(fake_daemon.prompts) == 2)
+    assert "Hello there." in fake_daemon.prompts[1][-1]["content"]
+
+
+async def test_what_is_typed_behind_a_command_stays(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.until_shown("on disk")
+        composer = chat.app.query_one(Composer)
+        composer.replace_text("/temp")
+        for key in ("enter", "h", "i"):  # in one go, as a terminal hands over what was typed ahead
+            composer.post_message(events.Key(key, key if len(key) == 1 else None))
+        await chat.until(lambda: chat.draft == "hi")
+
+
+async def test_letters_reach_the_draft_from_anywhere(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.models = []
+    fake_daemon.add_model("smollm2:135m", installed=False, state="available")
+    fake_daemon.add_model("qwen2.5-coder:0.5b", installed=False, state="available")
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.until_shown("enter downloads")
+        chat.app.screen.set_focus(None)
+        await chat.pilot.press(*"one")
+        await chat.until(lambda: chat.draft == "one")
+        chat.app.screen.set_focus(chat.app.query_one(Welcome))
+        await chat.pilot.press("space", *"two")
+        await chat.until(lambda: chat.draft == "one two")

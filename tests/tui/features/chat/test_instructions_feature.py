@@ -1,0 +1,77 @@
+"""The system prompt and the sampling of one chat."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingle.tui.features.chat.instructions_feature import changed_sampling
+
+if TYPE_CHECKING:
+    from ...conftest import FakeDaemon, OpenChat
+
+
+async def test_a_system_prompt_goes_first(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+    async with open_chat() as chat:
+        await chat.send("/system Be brief.")
+        await chat.until(lambda: chat.screen.chat.settings.system == "Be brief.")
+        await chat.send("hello")
+        await chat.until_shown("Hello there.")
+    assert fake_daemon.prompts[0] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "hello"},
+    ]
+
+
+async def test_a_system_prompt_is_edited_on_the_screen(open_chat: OpenChat) -> None:
+    async with open_chat() as chat:
+        await chat.send("/system")
+        await chat.until_shown("System prompt of this chat")
+        await chat.pilot.press(*"Rhyme")
+        await chat.pilot.press("ctrl+s")
+        await chat.until(lambda: chat.screen.chat.settings.system == "Rhyme")
+        await chat.send("/system")
+        await chat.until_shown("System prompt of this chat")
+        await chat.pilot.press("x", "escape")
+        assert chat.screen.chat.settings.system == "Rhyme"
+
+
+async def test_sampling_is_sent(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.send("/sampling temperature=0 max_tokens=40")
+        await chat.until_shown("Sampling of this chat")
+        await chat.send("hello")
+        await chat.until_shown("Hello there.")
+        await chat.send("/sampling temperature=hot")
+        await chat.until_shown("temperature is a number")
+    body = [r for r in fake_daemon.requests if r.target == "/ingle/v1/generations"][-1].body
+    assert body["sampling"] == {"temperature": 0}
+    assert body["max_tokens"] == 40
+
+
+async def test_thinking_is_asked_for(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.send("/think high")
+        await chat.until_shown("Thinking in this chat: high")
+        await chat.send("/think hard")
+        await chat.until_shown("/think takes one of")
+        await chat.send("hello")
+        await chat.until_shown("Hello there.")
+    body = [r for r in fake_daemon.requests if r.target == "/ingle/v1/generations"][-1].body
+    assert body["reasoning"] == {"enabled": True, "effort": "high"}
+
+
+def test_pairs_change_sampling() -> None:
+    assert changed_sampling({"seed": 1}, "temperature=0.5, top_k=3") == {
+        "seed": 1,
+        "temperature": 0.5,
+        "top_k": 3,
+    }
+    assert changed_sampling({"seed": 1}, "seed=") == {}
+
+
+@pytest.mark.parametrize("text", ["warm", "warmth=1", "temperature=9", "top_k=1.5", "seed=nan"])
+def test_wrong_pairs_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        changed_sampling({}, text)

@@ -1,0 +1,78 @@
+"""The line at the top."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingle.tui.chats.chat import Chat as ChatTree
+from ingle.tui.chats.message import Message
+from ingle.tui.features.chat.title_feature import branch_of
+from ingle.tui.session.chat_events import HistoryTrouble
+from ingle.tui.settings.chat_folders import Folders
+from ingle.tui.widgets.route_line import RouteLine
+from ingle.tui.widgets.title_bar import TitleBar
+
+if TYPE_CHECKING:
+    from ...conftest import OpenChat
+
+
+def test_the_place_is_that_of_the_last_branching() -> None:
+    tree = ChatTree()
+    assert branch_of(tree) == ""
+    prompt = tree.add(Message(role="user", content="a"))
+    first = tree.add(Message(role="assistant", content="b", parent=prompt.id))
+    assert branch_of(tree) == ""
+    tree.add(Message(role="assistant", content="c", parent=prompt.id))
+    assert branch_of(tree) == "2/2"
+    tree.choose(first)
+    assert branch_of(tree) == "1/2"
+
+
+@pytest.mark.parametrize("width", [60, 80, 160])
+async def test_what_matters_most_stays(open_chat: OpenChat, width: int) -> None:
+    async with open_chat(size=(width, 30)) as chat:
+        await chat.until_shown("smollm2:135m")
+        await chat.send("Kyoto with parents in four days")
+        await chat.until_shown("Hello there.")
+        bar = chat.app.query_one(TitleBar)
+        bar.place, bar.kept, bar.trouble, bar.pulls = "2/3", "NOT SAVED", True, 1
+        await chat.until_shown("NOT SAVED")
+        top = chat.screen_text.splitlines()[0]
+        assert "Kyoto with p" in top
+        assert "⎇ 2/3" in top
+        assert ("● smollm2:135m" in top or "○ smollm2:135m" in top) == (width > 60)
+        assert len(top) <= width
+
+
+async def test_a_temporary_chat_says_so(open_chat: OpenChat) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.until_shown("smollm2:135m")
+        await chat.pilot.press("ctrl+t")
+        await chat.until_shown("temporary, not written")
+        await chat.until_shown("this chat is never written down")
+        await chat.pilot.press("ctrl+n")
+        await chat.until(lambda: "temporary" not in chat.screen_text)
+
+
+async def test_a_kept_chat_says_so_and_trouble_too(open_chat: OpenChat, tmp_path: Path) -> None:
+    folders = Folders(tmp_path / "chats", tmp_path / "config")
+    async with open_chat(size=(100, 30), folders=folders) as chat:
+        await chat.until_shown("smollm2:135m")
+        await chat.send("hello")
+        await chat.until_shown("│ saved")
+        chat.screen.post_message(HistoryTrouble("The disk is full."))
+        await chat.until_shown("│ NOT SAVED")
+        chat.screen.post_message(HistoryTrouble("Chats are kept again.", is_over=True))
+        await chat.until_shown("│ saved")
+
+
+async def test_a_click_leads_to_models_and_to_the_reason(open_chat: OpenChat) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.until_shown("smollm2:135m")
+        await chat.pilot.click(RouteLine)
+        await chat.until_told("no cloud provider is configured")
+        await chat.pilot.click(TitleBar, offset=(90, 0))
+        await chat.until_shown("filter, or hf.co")

@@ -1,0 +1,333 @@
+"""Compacting from the chat: by command, by itself, when a prompt does not fit, and undone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from textual.widgets import Input, OptionList, TextArea
+
+from ingle.tui.chats.chat import Chat as ChatTree
+from ingle.tui.chats.context_view import request_messages
+from ingle.tui.chats.message import Message
+from ingle.tui.compaction.summary_prompt import HEADINGS
+from ingle.tui.features.context import compaction_feature
+from ingle.tui.features.context.compaction_feature import CompactionFeature
+from ingle.tui.screens.context.compact_choice import CompactChoice
+from ingle.tui.screens.context.pins_screen import PinsScreen
+from ingle.tui.screens.context.summary_screen import SummaryScreen
+from ingle.tui.session.chat_events import DaemonConnected
+from ingle.tui.settings.chat_folders import Folders
+
+if TYPE_CHECKING:
+    from ...conftest import Chat, FakeDaemon, OpenChat
+
+FILLER = "That is worth a thought, and there are several good ways to go about it from here. " * 6
+NOTES = "\n".join(
+    f"{heading}:\n- {'the gate has a code' if heading == 'Facts' else 'none'}"
+    for heading in HEADINGS
+)
+
+
+def tree(*prompts: str) -> ChatTree:
+    """A chat with long answers."""
+    made = ChatTree()
+    for prompt in prompts:
+        leaf = made.leaf
+        said = made.add(
+            Message(role="user", content=prompt, parent=None if leaf is None else leaf.id)
+        )
+        made.add(Message(role="assistant", content=FILLER, parent=said.id, ending="answered"))
+    return made
+
+
+async def begin(chat: Chat, *prompts: str) -> ChatTree:
+    """Show a chat once the daemon is there."""
+    await chat.until(lambda: chat.screen.state.connected)
+    made = tree(*prompts or ("The gate code is 4417.", "Tell me of tulips.", "What now?"))
+    chat.screen.open_chat(made)
+    await chat.until_shown(made.path[-2].content)
+    return made
+
+
+async def test_a_summary_takes_the_place_of_the_first_turns(
+    fake_daemon: FakeDaemon, open_chat: OpenChat
+) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        made = await begin(chat)
+        before = request_messages(made)
+        fake_daemon.script(NOTES)
+        await chat.pilot.press("f6")
+        await chat.until(lambda: made.compactions)
+        await chat.until_shown("compacted 2 turns")
+        assert "4417" in request_messages(made)[0]["content"]
+        await chat.until(lambda: len(fake_daemon.prompts) == 2)
+        warm_up = [r for r in fake_daemon.requests if r.target == "/ingle/v1/generations"][-1].body
+        assert warm_up["messages"] == request_messages(made)
+        assert (warm_up["max_tokens"], warm_up["priority"]) == (0, "batch")
+        assert warm_up["conversation"] == made.label != made.id
+        await chat.pilot.press("f7")
+        await chat.until(lambda: "compacted" not in chat.screen_text)
+        assert request_messages(made) == before
+
+
+async def test_escape_leaves_everything_as_it_was(
+    fake_daemon: FakeDaemon, open_chat: OpenChat
+) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        made = await begin(chat)
+        fake_daemon.script("User", NOTES, gate_before=1)
+        await chat.pilot.press("f6")
+        await chat.until_shown("Compacting: 1 token written")
+        await chat.pilot.press("escape")
+        await chat.until_shown("Broken off: nothing was changed.")
+        await chat.until(lambda: fake_daemon.cancelled)
+        assert made.compactions == {}
+        assert "Compacting" not in chat.screen_text
+
+
+async def test_what_is_no_summary_is_refused_with_a_sentence(
+    fake_daemon: FakeDaemon, open_chat: OpenChat
+) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        made = await begin(chat)
+        fake_daemon.script("I would rather not.")
+        await chat.pilot.press("f6")
+        await chat.until_shown("The summary lacks")
+        assert made.compactions == {}
+
+
+async def test_a_question_waits_for_the_summary_it_was_asked_with(
+    fake_daemon: FakeDaemon, open_chat: OpenChat
+) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        made = await begin(chat)
+        fake_daemon.script(NOTES)
+        await chat.send("/compact+ What is the code?")
+        await chat.until(lambda: made.path[-1].ending == "answered" and len(made.path) == 8)
+        (active,) = made.compaction_chain()
+        assert "4417" in active.summary
+        asked = next(p for p in fake_daemon.prompts if p[-1]["content"] == "What is the code?")
+        assert "- The gate code is 4417." in asked[0]["content"]
+
+
+async def test_a_question_comes_back_where_its_summary_is_broken_off(
+    fake_daemon: FakeDaemon, open_chat: OpenChat
+) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        made = await begin(chat)
+        before = request_messages(made)
+        fake_daemon.script(NOTES, gate_before=0)
+        await chat.send("/compact+ What is the code?")
+        await chat.until(lambda: len(chat.screen.queue) == 1)
+        await chat.pilot.press("escape")
+        await chat.until(lambda: chat.draft == "What is the code?")
+        assert request_messages(made) == before
+        assert not made.compactions
+        assert not any(p[-1]["content"] == "What is the code?" for p in fake_daemon.prompts)
+
+
+async def test_a_question_waits_for_a_summary_that_was_begun_by_itself(
+    fake_daemon: FakeDaemon, open_chat: OpenChat
+) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        made = await begin(chat)
+        fake_daemon.script(NOTES, gate_before=0)
+        chat.screen.feature(CompactionFeature).compact(by_itself=True)
+        await chat.send("/compact+ What is the code?")
+        await chat.until(lambda: len(chat.screen.queue) == 1)
+        fake_daemon.gate.set()
+        await chat.until(lambda: made.path[-1].ending == "answered" and len(made.path) == 8)
+        assert made.compaction_chain()
+
+
+async def test_a_branch_keeps_the_compactions_on_its_path(
+    fake_daemon: FakeDaemon, open_chat: OpenChat, tmp_path: Path
+) -> None:
+    folders = Folders(tmp_path / "chats", tmp_path / "config")
+    async with open_chat(size=(100, 30), folders=folders) as chat:
+        made = await compacted(chat, fake_daemon)
+        sent = request_messages(made)
+        await chat.send("/branch")
+        await chat.until(lambda: chat.screen.chat is not made)
+        branch = chat.screen.chat
+        assert request_messages(branch) == sent
+        store = chat.screen.store
+        assert store is not None
+        kept = store.load(branch.id)
+        assert kept is not None
+        assert request_messages(kept) == sent
+        (step,) = kept.compaction_chain()
+        chat.screen.run_command("undo")
+        await chat.until(lambda: step.id in branch.undone)
+        assert request_messages(branch) != sent
+        assert request_messages(made) == sent
+
+
+@pytest.fixture
+def brief_notice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Announcements of no length."""
+    monkeypatch.setattr(compaction_feature, "NOTICE_SECONDS", 0)
+
+
+async def full_answer(chat: Chat, fake_daemon: FakeDaemon, share: float) -> None:
+    """A turn after which so much of the context is full."""
+    fake_daemon.context = round(20 / share)
+    await chat.send("And then?")
+    await chat.until_shown("Hello there.")
+
+
+@pytest.mark.usefixtures("brief_notice")
+async def test_a_full_context_is_compacted_by_itself(
+    fake_daemon: FakeDaemon, open_chat: OpenChat
+) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        made = await begin(chat)
+        fake_daemon.script("Hello there.")
+        fake_daemon.script(NOTES)
+        await full_answer(chat, fake_daemon, 0.95)
+        await chat.until(lambda: made.compactions)
+        bodies = [r.body for r in fake_daemon.requests if r.target == "/ingle/v1/generations"]
+        assert bodies[1]["priority"] == "batch"
+
+
+async def test_it_is_announced_and_can_be_held_off(
+    fake_daemon: FakeDaemon, open_chat: OpenChat
+) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        made = await begin(chat)
+        fake_daemon.script("Hello there.")
+        await full_answer(chat, fake_daemon, 0.95)
+        await chat.until_shown("esc holds it off")
+        await chat.pilot.press("escape")
+        await chat.until(lambda: "esc holds it off" not in chat.screen_text)
+        feature = chat.screen.feature(CompactionFeature)
+        assert not feature.running
+        assert made.compactions == {}
+
+
+async def test_a_prompt_that_does_not_fit_asks_what_to_do(
+    fake_daemon: FakeDaemon, open_chat: OpenChat
+) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        made = await begin(chat)
+        fake_daemon.script("Hello there.")
+        await full_answer(chat, fake_daemon, 0.95)
+        fake_daemon.script(NOTES)
+        await chat.send("One more question?")
+        await chat.until(lambda: isinstance(chat.app.screen, CompactChoice))
+        assert made.path[-1].content == "Hello there."
+        await chat.pilot.press("enter")
+        await chat.until(lambda: len(made.path) == 10 and made.path[-1].ending == "answered")
+        assert made.compaction_chain()
+        assert made.path[-2].content == "One more question?"
+
+
+async def test_a_daemon_that_is_back_does_not_ask_a_second_time(
+    fake_daemon: FakeDaemon, open_chat: OpenChat
+) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await begin(chat)
+        fake_daemon.script("Hello there.")
+        await full_answer(chat, fake_daemon, 0.95)
+        await chat.send("One more question?")
+        await chat.until(lambda: isinstance(chat.app.screen, CompactChoice))
+        chat.screen.post_message(DaemonConnected(chat.screen.state.models))
+        chat.screen.call_later(chat.screen.send_next)
+        await chat.pilot.pause()
+        await chat.pilot.press("escape")
+        await chat.until(lambda: chat.draft == "One more question?")
+        assert chat.app.screen is chat.screen
+
+
+async def test_a_prompt_that_does_not_fit_can_come_back(
+    fake_daemon: FakeDaemon, open_chat: OpenChat
+) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await begin(chat)
+        fake_daemon.script("Hello there.")
+        await full_answer(chat, fake_daemon, 0.95)
+        await chat.send("One more question?")
+        await chat.until(lambda: isinstance(chat.app.screen, CompactChoice))
+        await chat.pilot.press("escape")
+        await chat.until(lambda: chat.draft == "One more question?")
+
+
+async def compacted(chat: Chat, fake_daemon: FakeDaemon) -> ChatTree:
+    """A chat with a summary."""
+    made = await begin(chat)
+    fake_daemon.script(NOTES)
+    await chat.pilot.press("f6")
+    await chat.until(lambda: made.compactions and len(fake_daemon.prompts) == 2)
+    return made
+
+
+async def test_a_summary_can_be_read_and_edited(
+    fake_daemon: FakeDaemon, open_chat: OpenChat
+) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        made = await compacted(chat, fake_daemon)
+        await chat.send("/summary")
+        await chat.until(lambda: isinstance(chat.app.screen, SummaryScreen))
+        area = chat.app.screen.query_one(TextArea)
+        assert "4417" in area.text
+        area.text = "The gate code is 9999."
+        await chat.pilot.press("ctrl+s")
+        await chat.until(lambda: made.compaction_chain()[0].summary == "The gate code is 9999.")
+        assert len(made.compactions) == 2
+        await chat.pilot.press("f7")
+        await chat.until(lambda: not made.compaction_chain())
+
+
+async def test_a_summary_can_be_made_again_with_a_focus(
+    fake_daemon: FakeDaemon, open_chat: OpenChat
+) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        made = await compacted(chat, fake_daemon)
+        (first,) = made.compaction_chain()
+        await chat.send("/summary")
+        await chat.until(lambda: isinstance(chat.app.screen, SummaryScreen))
+        await chat.pilot.press("ctrl+r")
+        chat.app.screen.query_one(Input).value = "tulips"
+        fake_daemon.script(NOTES)
+        await chat.pilot.press("enter")
+        await chat.until(lambda: made.compaction_chain() != [first])
+        (second,) = made.compaction_chain()
+        assert second.focus == "tulips"
+        assert second.tokens_before == first.tokens_before
+        assert "tulips" in fake_daemon.prompts[2][-1]["content"]
+        assert fake_daemon.prompts[2][0]["content"] == "The gate code is 4417."
+
+
+async def test_trimming_needs_no_model(fake_daemon: FakeDaemon, open_chat: OpenChat) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        made = await begin(chat, "log " * 900, "What is wrong with it?", "And now?")
+        await chat.send("/trim")
+        await chat.until_shown("trimmed 2 turns")
+        assert fake_daemon.prompts == []
+        assert "[left out:" in request_messages(made)[0]["content"]
+        await chat.send("/trim")
+        await chat.until_shown("nothing to trim")
+
+
+async def test_pins_are_listed_and_taken_back(open_chat: OpenChat) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        made = await begin(chat)
+        await chat.send("/pin")
+        await chat.until_shown("◆ pinned")
+        assert made.path[-1].pinned
+        await chat.send("/pins")
+        await chat.until(lambda: isinstance(chat.app.screen, PinsScreen))
+        assert chat.app.screen.query_one(OptionList).option_count == 1
+        await chat.pilot.press("delete")
+        await chat.until(lambda: not made.path[-1].pinned)
+        await chat.until_shown("Nothing is pinned.")
+        assert "esc closes" in chat.screen_text
+
+
+async def test_there_is_nothing_to_undo_at_first(open_chat: OpenChat) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await begin(chat)
+        await chat.pilot.press("f7")
+        await chat.until_shown("no compaction here to undo")

@@ -1,0 +1,411 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from textual.widgets import OptionList
+
+from ingle.tui.app.chat_screen import ChatScreen
+from ingle.tui.chats.message import Message, MessageFacts
+from ingle.tui.features.context.gauges_feature import GaugesFeature
+from ingle.tui.screens.context.context_table import ContextTable
+from ingle.tui.screens.context.gauges_screen import GaugesScreen, PageMapScreen
+from ingle.tui.screens.context.statistics_screen import FiguresScreen
+from ingle.tui.widgets.gauges.gauge_panel import GaugePanel
+from ingle.tui.widgets.gauges.lines_widget import Lines
+from ingle.tui.widgets.gauges.page_map import PageMap
+from ingle.tui.widgets.status_line import StatusLine
+
+if TYPE_CHECKING:
+    from ...conftest import Chat, FakeDaemon, OpenChat
+
+MODEL = "smollm2:135m"
+GIB = 2**30
+
+
+def gauges(**changes: object) -> dict[str, Any]:
+    """A `gauges` event as the daemon sends it, from a machine with a GPU."""
+    model: dict[str, Any] = {
+        "name": MODEL,
+        "state": "ready",
+        "device": "RTX 4070, 30 of 30 layers",
+        "context": 8192,
+        "kv_capacity": 8192,
+        "kv_used": 818,
+        "kv_kept": 300,
+        "weights_bytes": 5 * GIB,
+        "kv_bytes": 2 * GIB,
+        "layers": 30,
+        "layers_on_gpu": 30,
+    }
+    gpu = {
+        "name": "RTX 4070",
+        "kind": "gpu",
+        "memory_total": 12 * GIB,
+        "memory_used": 8 * GIB,
+        "watts": 142.0,
+    }
+    memory = {"total": 32 * GIB, "available": 18 * GIB, "daemon_rss": 0}
+    return {"memory": memory, "models": [model | changes], "devices": [gpu]}
+
+
+def events_asked(daemon: FakeDaemon) -> list[str]:
+    targets = [request.target for request in daemon.requests]
+    return [target for target in targets if target.startswith("/ingle/v1/events")]
+
+
+def streams(daemon: FakeDaemon) -> list[str]:
+    return [target for target in events_asked(daemon) if "pages=" in target]
+
+
+async def told(chat: Chat, daemon: FakeDaemon, **changes: object) -> GaugesFeature:
+    """The feature once it has heard of figures."""
+    feature = chat.screen.feature(GaugesFeature)
+    await chat.until(lambda: chat.screen.state.connected)
+    daemon.broadcast("gauges", gauges(**changes))
+    await chat.until(lambda: feature.state.loaded is not None)
+    return feature
+
+
+async def test_the_panel_shows_memory_pages_and_models(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(size=(140, 45)) as chat:
+        await told(chat, fake_daemon)
+        await chat.until_shown("RTX 4070 · 12.0 GiB")
+        assert "█ weights 5.0" in chat.screen_text
+        assert "▒ other 1.0" in chat.screen_text
+        assert "14.0 GiB of 32.0 GiB used" in chat.screen_text
+        await chat.until_shown("◆ shared 4")
+        assert "▒ reusable 32" in chat.screen_text  # nobody in the test's map is this chat
+        assert "on disk 2 048 tok" in chat.screen_text
+        assert "142 W" in chat.screen_text
+        assert "● smollm2:135m" in chat.screen_text
+        assert "sent to cloud: 0" in chat.screen_text
+    assert streams(fake_daemon) == [f"/ingle/v1/events?pages={MODEL.replace(':', '%3A')}"]
+
+
+async def test_pages_are_this_chats_when_its_name_is_on_them(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(size=(140, 45)) as chat:
+        name = chat.screen.chat.id
+        groups = fake_daemon.pages["groups"]
+        groups[0]["conversations"] = [name, "other"]
+        groups[1]["conversations"] = [name]
+        await told(chat, fake_daemon)
+        await chat.until_shown("█ this chat 22")
+        assert "◆ shared 4" in chat.screen_text
+
+
+async def test_a_small_screen_has_no_panel_and_no_page_stream(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(size=(80, 24)) as chat:
+        await told(chat, fake_daemon)
+        await chat.until_shown("0 / 8 192")
+        assert "VRAM" not in chat.screen_text
+        assert chat.app.screen.query_one(StatusLine).size.height == 1
+    assert streams(fake_daemon) == []
+
+
+async def test_a_high_narrow_screen_has_a_second_line(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(size=(80, 30)) as chat:
+        await told(chat, fake_daemon)
+        await chat.until_shown("8.0/12.0 GiB")
+        assert "kv █▒" in chat.screen_text
+        assert "1 118/8 192" in chat.screen_text
+        await chat.pilot.press("f4")
+        await chat.until(lambda: isinstance(chat.app.screen, GaugesScreen))
+        await chat.pilot.press("f4")
+        await chat.until(lambda: isinstance(chat.app.screen, ChatScreen))
+        await chat.until(lambda: "8.0/12.0" not in chat.screen_text)
+
+
+async def test_f4_goes_from_beside_to_the_whole_screen_to_off(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(size=(140, 45)) as chat:
+        feature = await told(chat, fake_daemon)
+        await chat.until_shown("◆ shared 4")
+        await chat.pilot.press("f4")
+        await chat.until(lambda: isinstance(chat.app.screen, GaugesScreen))
+        await chat.until_shown("F4: gauges off")
+        await chat.until_shown("RTX 4070")
+        await chat.pilot.press("f4")
+        await chat.until(lambda: isinstance(chat.app.screen, ChatScreen))
+        assert feature.mode == "off"
+        await chat.until(lambda: "VRAM" not in chat.screen_text)
+        paged = f"/ingle/v1/events?pages={MODEL.replace(':', '%3A')}"
+        plain = "/ingle/v1/events"
+        await chat.until(lambda: chat.screen.link.connected)
+        await chat.until(lambda: events_asked(fake_daemon) == [plain, paged, plain])
+        await chat.pilot.press("f4")
+        await chat.until_shown("VRAM")
+        assert feature.mode == "side"
+        assert chat.screen.query_one(GaugePanel).size.width == 34
+
+
+async def test_nothing_is_repainted_while_nothing_changes(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(size=(140, 45)) as chat:
+        feature = await told(chat, fake_daemon)
+        await chat.until_shown("◆ shared 4")
+        feature.draw()
+        await chat.pilot.pause()
+        lines = list(chat.screen.query(Lines))
+        before = [line.repaints for line in lines]
+        assert feature.state.gauges is not None
+        same = feature.state.gauges
+        for _ in range(5):
+            feature.on_gauges(same)
+            assert feature.state.pages is not None
+            feature.on_pages(feature.state.pages)
+            feature.draw()
+            await chat.pilot.pause()
+        assert [line.repaints for line in lines] == before
+
+
+async def test_drawing_is_asked_for_often_and_done_twice_a_second(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(size=(140, 45)) as chat:
+        feature = await told(chat, fake_daemon)
+        await chat.until_shown("VRAM")
+        feature.draw()  # nothing waits to be drawn any more
+        drawn = 0
+        original = feature.draw
+
+        def counted() -> None:
+            nonlocal drawn
+            drawn += 1
+            original()
+
+        feature.draw = counted
+        assert feature.state.gauges is not None
+        for _ in range(50):
+            feature.on_gauges(feature.state.gauges)
+        await chat.until(lambda: drawn)
+        assert drawn == 1
+
+
+async def test_the_map_explains_its_cells(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        name = chat.screen.chat.id
+        fake_daemon.pages["groups"][1]["conversations"] = [name]
+        await told(chat, fake_daemon)
+        await chat.send("/kv")
+        await chat.until(lambda: isinstance(chat.app.screen, PageMapScreen))
+        await chat.until_shown("KV PAGES")
+        await chat.until_shown("█ this chat 22")
+        await chat.pilot.press("home")
+        await chat.until_shown("page 0: the beginning of 2 other chats, tokens 0–31, in use now")
+        await chat.pilot.press(*["right"] * 4)
+        await chat.until_shown("page 4: this chat, tokens 128–159, in use now")
+        await chat.pilot.press("enter")
+        await chat.until_shown("this chat: 690 tokens in all")
+        await chat.pilot.press("end")
+        await chat.until_shown("page 255: free")
+        await chat.pilot.hover(PageMap, offset=(30, 0))
+        await chat.until_shown("page 30: another chat")
+        await chat.pilot.press("escape")
+        await chat.until(lambda: isinstance(chat.app.screen, ChatScreen))
+
+
+async def test_pages_that_give_way_flash_once_and_are_counted(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(size=(140, 45)) as chat:
+        feature = await told(chat, fake_daemon)
+        await chat.until_shown("◆ shared 4")
+        runs = [[0, 4], [1, 22], [-1, 4], [2, 6], [-1, 220]]
+        fake_daemon.broadcast("pages", fake_daemon.pages | {"runs": runs, "evicted_pages_total": 4})
+        await chat.until_shown("× evicted 4")
+        await chat.until(lambda: "×" in str(chat.screen.query_one("GaugePanel PageMap").render()))
+        await chat.until(
+            lambda: "×" not in str(chat.screen.query_one("GaugePanel PageMap").render())
+        )
+        assert feature.state.evicted == 4
+
+
+def add_turn(chat: Chat, prompt: str, answer: str, **facts: Any) -> None:
+    held = chat.screen.chat
+    parent = held.leaf.id if held.leaf else None
+    asked = held.add(Message(role="user", content=prompt, parent=parent))
+    said = Message(role="assistant", content=answer, parent=asked.id, ending="answered")
+    said.model = MODEL
+    said.facts = MessageFacts(**facts)
+    held.add(said)
+
+
+async def test_counts_become_exact_when_it_is_quiet(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await told(chat, fake_daemon)
+        add_turn(chat, "one two three", "four five")
+        chat.screen.show_path()
+        feature = chat.screen.feature(GaugesFeature)
+        await chat.until(lambda: feature.state.use.used and feature.state.use.exact)
+        # A word is a token to this daemon, and four stand around a message.
+        assert feature.state.use.used == 7 + 6
+        await chat.until_shown("13 / 8 192")
+        chat.screen.show_path()
+        await chat.until(lambda: feature.state.use.exact)
+    asked = [request for request in fake_daemon.requests if request.target == "/ingle/v1/tokens"]
+    assert len(asked) == 1
+
+
+async def test_counts_wait_for_the_model(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await told(chat, fake_daemon, state="starting")
+        add_turn(chat, "one two three", "four five")
+        chat.screen.show_path()
+        feature = chat.screen.feature(GaugesFeature)
+        await chat.until(lambda: feature.state.use.used)
+        assert not feature.state.use.exact
+        await chat.until_shown("≈ ")
+        fake_daemon.broadcast("gauges", gauges())
+        await chat.until(lambda: feature.state.use.exact)
+
+
+async def test_the_engines_own_count_is_shown_at_once(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await told(chat, fake_daemon)
+        fake_daemon.script("The ", "answer.")
+        await chat.send("A question?")
+        await chat.until_shown("22 / 8 192")
+        await chat.until_shown("last send: 40 % reused, 12 new")
+
+
+async def test_the_context_table_names_every_message(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(size=(110, 34)) as chat:
+        await told(chat, fake_daemon)
+        chat.screen.chat.settings.system = "Be brief."
+        add_turn(chat, "short", "a long answer " * 50)
+        add_turn(chat, "another", "yes")
+        chat.screen.show_path()
+        await chat.send("/context")
+        await chat.until(lambda: isinstance(chat.app.screen, ContextTable))
+        await chat.until_shown("5 messages are sent")
+        table = chat.app.screen
+        assert isinstance(table, ContextTable)
+        assert table.rows[0].text.startswith("a long answer")
+        assert "/compact saves about" in chat.screen_text
+        await chat.pilot.press("o")
+        assert [part.text for part in table.rows][:2] == ["Be brief.", "short"]
+        chat.app.screen.query_one(OptionList).highlighted = 1
+        await chat.pilot.press("enter")
+        await chat.until(lambda: isinstance(chat.app.screen, ChatScreen))
+
+
+async def test_stats_tell_the_last_answer(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+    async with open_chat(size=(100, 34)) as chat:
+        await told(chat, fake_daemon)
+        await chat.send("/stats")
+        await chat.until_shown("There are no figures before the first answer.")
+        add_turn(chat, "a", "b", prompt_tokens=100, cached_tokens=90, completion_tokens=7)
+        await chat.send("/stats")
+        await chat.until(lambda: isinstance(chat.app.screen, FiguresScreen))
+        await chat.until_shown("90 % reused, 10 new")
+        await chat.pilot.press("escape")
+
+
+async def test_the_price_of_another_beginning(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+    async with open_chat(size=(100, 34)) as chat:
+        feature = await told(chat, fake_daemon, prompt_rate=100.0)
+        await chat.send("word " * 40)
+        await chat.until(lambda: chat.screen.turn is None and chat.screen.chat.messages)
+        sent = fake_daemon.prompts[0]
+        assert feature.price_of(sent).tokens == 0
+        price = feature.price_of([{"role": "system", "content": "Be brief. " * 400}, *sent])
+        assert price.tokens > 900
+        assert price.seconds is not None
+        done: list[bool] = []
+        feature.pay(price, lambda: done.append(True), "Change the system prompt?")
+        await chat.until_shown("Change the system prompt?")
+        await chat.until_shown("this re-reads")
+        assert not done
+        await chat.pilot.press("enter")
+        await chat.until(lambda: done)
+        assert feature.price_of(sent, "other").tokens > 40
+
+
+async def test_a_dear_system_prompt_asks_first(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(size=(100, 34)) as chat:
+        await told(chat, fake_daemon, prompt_rate=50.0)
+        await chat.send("word " * 400)
+        await chat.until(lambda: chat.screen.turn is None and chat.screen.chat.messages)
+        await chat.send("/system Be brief.")
+        await chat.until_shown("Change the system prompt of this chat?")
+        await chat.until_shown("With the next prompt this re-reads")
+        await chat.pilot.press("escape")
+        await chat.until(lambda: isinstance(chat.app.screen, ChatScreen))
+        assert chat.screen.chat.settings.system == ""
+        await chat.send("/system Be brief.")
+        await chat.until_shown("Change the system prompt of this chat?")
+        await chat.pilot.press("enter")
+        await chat.until(lambda: chat.screen.chat.settings.system == "Be brief.")
+        await chat.until_shown("The system prompt is set; this re-reads")
+
+
+async def test_all_gauges_can_be_reached_on_a_small_screen(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(size=(60, 20)) as chat:
+        await told(chat, fake_daemon)
+        await chat.pilot.press("f4")
+        await chat.until_shown("VRAM")
+        assert "shared 4" not in chat.screen_text
+        await chat.pilot.press("pagedown", "pagedown", "pagedown")
+        await chat.until_shown("◆ shared 4")
+        await chat.pilot.press("escape")
+        await chat.until(lambda: isinstance(chat.app.screen, ChatScreen))
+
+
+async def test_a_map_beside_the_chat_explains_the_cell_under_the_pointer(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(size=(140, 45)) as chat:
+        await told(chat, fake_daemon)
+        await chat.until_shown("◆ shared 4")
+        await chat.pilot.hover("GaugePanel PageMap", offset=(1, 0))
+        side = chat.screen.query_one("GaugePanel PageMap")
+        await chat.until(lambda: "pages 2–3: the beginning of 2 other chats" in str(side.tooltip))
+
+
+async def test_figures_go_with_the_daemon_and_come_back(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(size=(140, 45)) as chat:
+        feature = await told(chat, fake_daemon)
+        await chat.until_shown("◆ shared 4")
+        await fake_daemon.stop()
+        await chat.until(lambda: not chat.screen.state.connected)
+        await chat.until(lambda: "◆ shared 4" not in chat.screen_text)
+        assert feature.state.gauges is None
+        await fake_daemon.start()
+        chat.screen.link.wake()
+        await told(chat, fake_daemon)
+        await chat.until_shown("◆ shared 4")
+
+
+async def test_downloads_are_listed_until_they_end(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    async with open_chat(size=(140, 45)) as chat:
+        await told(chat, fake_daemon)
+        pull = {"model": "gemma3:1b", "received": 41, "total": 100}
+        fake_daemon.broadcast("pull", pull | {"status": "downloading"})
+        await chat.until_shown("↓ gemma3:1b")
+        await chat.until_shown("41 %")
+        fake_daemon.broadcast("pull", pull | {"status": "failed"})
+        await chat.until(lambda: "↓ gemma3:1b" not in chat.screen_text)

@@ -1,0 +1,132 @@
+"""The chats behind a passphrase."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingle.tui.chats.chat import Chat
+from ingle.tui.chats.message import Message
+from ingle.tui.history.history_store import open_history
+from ingle.tui.settings.chat_folders import Folders
+
+if TYPE_CHECKING:
+    from ...conftest import OpenChat
+
+needs_sqlcipher = pytest.mark.skipif(
+    importlib.util.find_spec("sqlcipher3") is None, reason="SQLCipher is not installed"
+)
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Folders:
+    store = open_history(tmp_path / "chats", pytest.fail)
+    chat = Chat(id="one")
+    store.add_chat(chat)
+    store.add_message("one", Message(role="user", content="Where is the marimba?"))
+    store.close()
+    return Folders(tmp_path / "chats", tmp_path / "config")
+
+
+@needs_sqlcipher
+async def test_encrypting_asks_twice_and_the_next_start_asks_once(
+    open_chat: OpenChat, folders: Folders
+) -> None:
+    async with open_chat(folders=folders, size=(100, 30)) as chat:
+        for second in ("another one", "open sesame"):
+            await chat.send("/encrypt")
+            await chat.until_shown("New passphrase")
+            await chat.pilot.press(*"open sesame", "enter")
+            await chat.until_shown("The same once more")
+            assert "sesame" not in chat.screen_text
+            await chat.pilot.press(*second, "enter")
+            expected = "are encrypted." if second == "open sesame" else "not the same"
+            await chat.until_shown(expected)
+        await chat.until(lambda: not chat.app.screen.is_modal)
+    assert b"marimba" not in b"".join(path.read_bytes() for path in folders.chats.iterdir())
+    async with open_chat(folders=folders, size=(100, 30)) as chat:
+        await chat.until_shown("Passphrase of your chats")
+        await chat.pilot.press(*"wrong one", "enter")
+        await chat.until_shown("does not open the chats")
+        await chat.pilot.press(*"open sesame", "enter")
+        await chat.until(lambda: not chat.app.screen.is_modal)
+        await chat.pilot.press("ctrl+g")
+        await chat.until_shown("Where is the marimba?")
+
+
+@needs_sqlcipher
+async def test_one_may_talk_before_unlocking_and_the_list_asks(
+    open_chat: OpenChat, folders: Folders
+) -> None:
+    store = open_history(folders.chats, pytest.fail)
+    store.encrypt("open sesame")
+    store.close()
+    async with open_chat(folders=folders, size=(100, 30)) as chat:
+        await chat.until_shown("Passphrase of your chats")
+        await chat.pilot.press("escape")
+        await chat.send("talk of a celesta")
+        await chat.until_shown("Hello there.")
+        await chat.pilot.press("ctrl+g")
+        await chat.until_shown("Passphrase of your chats")
+        await chat.pilot.press(*"open sesame", "enter")
+        await chat.until_shown("Where is the marimba?")
+        await chat.until_shown("Talk of a celesta")
+
+
+class Keyring(ModuleType):
+    """A keyring as the system would have it, for there is none where tests run."""
+
+    def __init__(self) -> None:
+        super().__init__("keyring")
+        self.kept: dict[tuple[str, str], str] = {}
+
+    def get_password(self, service: str, name: str) -> str | None:
+        return self.kept.get((service, name))
+
+    def set_password(self, service: str, name: str, password: str) -> None:
+        self.kept[service, name] = password
+
+    def delete_password(self, service: str, name: str) -> None:
+        del self.kept[service, name]
+
+
+@needs_sqlcipher
+async def test_the_keyring_opens_the_chats_where_that_is_wanted(
+    open_chat: OpenChat, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_history(folders.chats, pytest.fail)
+    store.encrypt("open sesame")
+    store.close()
+    monkeypatch.setitem(sys.modules, "keyring", keyring := Keyring())
+    async with open_chat(folders=folders, size=(100, 30)) as chat:
+        await chat.until_shown("Passphrase of your chats")
+        await chat.pilot.press(*"open sesame", "enter")
+        await chat.until(lambda: not chat.app.screen.is_modal)
+        opened = chat.screen.store
+        assert opened is not None
+        await chat.until(lambda: not opened.database.is_locked)
+        await chat.send("/encrypt remember")
+        await chat.until_shown("keyring opens")
+        await chat.until(lambda: "open sesame" in keyring.kept.values())
+    async with open_chat(folders=folders, size=(100, 30)) as chat:
+        kept = chat.screen.store
+        assert kept is not None
+        await chat.until(lambda: not kept.database.is_locked)
+        await chat.send("/encrypt forget")
+        await chat.until_shown("has forgotten")
+    assert keyring.kept == {}
+
+
+async def test_without_sqlcipher_it_says_how_to_get_it(
+    open_chat: OpenChat, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "sqlcipher3", None)
+    monkeypatch.setitem(sys.modules, "sqlcipher3.dbapi2", None)
+    async with open_chat(folders=folders, size=(100, 30)) as chat:
+        await chat.send("/encrypt")
+        await chat.until_shown("ingle[encryption]")

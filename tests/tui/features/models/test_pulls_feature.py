@@ -1,0 +1,159 @@
+"""Downloads that belong to the daemon."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ingle.tui.widgets.composer.composer import Composer
+from ingle.tui.widgets.title_bar import TitleBar
+
+if TYPE_CHECKING:
+    from ...conftest import FakeDaemon, OpenChat
+
+
+def _progress(name: str, status: str = "downloading", received: int = 25) -> dict[str, Any]:
+    return {"model": name, "status": status, "source": "hub", "received": received, "total": 100}
+
+
+async def test_a_download_of_an_earlier_chat_is_found_again(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.pulls = [_progress("far:2b")]
+    async with open_chat() as chat:
+        await chat.until_shown("↓ far:2b")
+        assert "25 %" in chat.screen_text
+        assert chat.app.query_one(TitleBar).pulls == 1
+        fake_daemon.broadcast("pull", _progress("far:2b", received=75))
+        await chat.until_shown("75 %")
+        fake_daemon.broadcast("pull", _progress("far:2b", "verifying", 100))
+        await chat.until_shown("checking that it arrived whole")
+        fake_daemon.broadcast("pull", _progress("far:2b", "done", 100))
+        await chat.until_told("far:2b is here")
+        assert chat.app.query_one(TitleBar).pulls == 0
+    # It was only watched: nobody began it again.
+    assert not [r for r in fake_daemon.requests if r.target == "/ingle/v1/pull"]
+
+
+async def test_somebody_else_s_download_can_fail(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.pulls = [_progress("far:2b")]
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.until_shown("↓ far:2b")
+        fake_daemon.broadcast("pull", _progress("far:2b", "failed"))
+        await chat.until_told("ended without it")
+        assert "↓ far:2b" not in chat.screen_text
+
+
+async def test_a_download_beside_the_chat(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+    fake_daemon.add_model("far:2b", installed=False, state="available")
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.until_shown("smollm2:135m on disk")
+        await chat.send("/pull far:2b")
+        await chat.until_shown("41 %")
+        await chat.send("hello")
+        await chat.until_shown("Hello there.")
+        assert chat.screen.state.model_name == "smollm2:135m"
+        fake_daemon.pull_gate.set()
+        await chat.until_told("far:2b is here; ctrl+o goes over to it.")
+        await chat.until(lambda: "41 %" not in chat.screen_text)
+
+
+async def test_pull_asks_before_it_stops_one(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+    fake_daemon.add_model("far:2b", installed=False, state="available")
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.until_shown("smollm2:135m on disk")
+        await chat.send("/pull")
+        await chat.until_told("/pull NAME downloads a model")
+        await chat.send("/pull far:2b")
+        await chat.until_shown("41 %")
+        await chat.send("/pull")
+        await chat.until_shown("Stop the download of far:2b?")
+        await chat.pilot.press("escape")
+        await chat.until_shown("41 %")
+        await chat.send("/pull")
+        await chat.until_shown("Stop the download of far:2b?")
+        await chat.pilot.press("enter")
+        await chat.until_told("what arrived is kept")
+        await chat.until(lambda: "41 %" not in chat.screen_text)
+    assert [r for r in fake_daemon.requests if r.target == "/ingle/v1/pull/cancel"]
+
+
+async def test_a_failed_download_tells_the_next_key(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    error = {"code": "checksum", "message": "It arrived damaged.", "hint": "Pull it again."}
+    fake_daemon.pull_error = error
+    fake_daemon.pull_gate.set()
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.until_shown("smollm2:135m on disk")
+        await chat.send("/pull far:2b")
+        await chat.until_shown("✗ It arrived damaged.")
+        assert "/pull far:2b tries again" in chat.screen_text
+
+
+async def test_a_download_goes_on_after_the_daemon_came_back(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.add_model("smollm2:135m", installed=False, state="available", path=None)
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.until_shown("enter downloads")
+        await chat.pilot.press("enter")
+        await chat.until_shown("41 %")
+        await fake_daemon.stop()
+        await fake_daemon.start()
+        await chat.until_told("goes on where it stopped")
+        fake_daemon.pull_gate.set()
+        await chat.until_shown("smollm2:135m on disk")
+    assert fake_daemon.pull_done == ["smollm2:135m"]
+
+
+async def test_the_first_run_offers_what_fits(open_chat: OpenChat, fake_daemon: FakeDaemon) -> None:
+    def fit(state: str) -> dict[str, Any]:
+        return {"device": "cpu", "state": state, "needs_bytes": 10**9, "free_bytes": 8 * 10**9}
+
+    far = {"installed": False, "state": "available", "path": None}
+    fake_daemon.add_model("smollm2:135m", fit=fit("fits"), **far)
+    fake_daemon.add_model("mid:3b", fit=fit("fits"), parameters=3 * 10**9, size=2 * 10**9, **far)
+    fake_daemon.add_model("huge:70b", fit=fit("no"), parameters=70 * 10**9, **far)
+    async with open_chat(size=(100, 32)) as chat:
+        await chat.until_shown("best that fits this machine")
+        await chat.until_shown("52 GB free on the disk")
+        assert "enter downloads mid:3b" in chat.screen_text
+        assert "smallest, here soonest" in chat.screen_text
+        assert "huge" not in chat.screen_text
+        await chat.pilot.press("tab")
+        await chat.until_shown("tab ↑↓ choose")
+        await chat.until_shown("enter downloads smollm2:135m")
+        await chat.pilot.press("tab")
+        await chat.until_shown("enter downloads mid:3b")
+        await chat.pilot.press("down")
+        await chat.until_shown("enter downloads smollm2:135m")
+        await chat.pilot.press("escape", "o", "k")
+        assert chat.app.query_one(Composer).text == "ok"
+        await chat.pilot.press("ctrl+u", "tab", "up")
+        await chat.until_shown("enter downloads smollm2:135m")
+        await chat.pilot.press("enter")
+        await chat.until_shown("41 %")
+        fake_daemon.pull_gate.set()
+        await chat.send("Hi")
+        await chat.until_shown("Hello there.")
+    assert fake_daemon.pull_done == ["smollm2:135m"]
+
+
+async def test_a_short_name_becomes_the_full_one(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.full_names = {"far-2b": "far:2b"}
+    fake_daemon.add_model("far:2b", installed=False, state="available")
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.until_shown("smollm2:135m on disk")
+        await chat.send("/model far-2b")
+        await chat.until_shown("↓ far:2b")
+        assert "far-2b" not in chat.screen_text
+        assert chat.app.query_one(TitleBar).pulls == 1
+        assert not chat.screen.state.must_pull
+        fake_daemon.broadcast("pull", _progress("far:2b", "done", 100))
+        fake_daemon.pull_gate.set()
+        await chat.until_shown("far:2b on disk")
+        assert chat.app.query_one(TitleBar).pulls == 0

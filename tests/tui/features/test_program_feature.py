@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingle.tui.app.chat_screen import ChatScreen
+from ingle.tui.commands.command_table import COMMANDS
+from ingle.tui.features.program_feature import ProgramFeature
+from ingle.tui.screens.help_screen import HelpScreen
+from ingle.tui.settings.chat_folders import Folders
+from ingle.tui.settings.preferences import Preferences, load_preferences
+from ingle.tui.widgets.composer.composer import Composer
+
+if TYPE_CHECKING:
+    from ..conftest import FakeDaemon, OpenChat
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Folders:
+    folders = Folders(tmp_path / "chats", tmp_path / "config")
+    folders.config.mkdir()
+    return folders
+
+
+@pytest.mark.parametrize("size", [(60, 20), (80, 24), (160, 45)])
+async def test_help_begins_with_where_the_reader_is(
+    open_chat: OpenChat, size: tuple[int, int]
+) -> None:
+    async with open_chat(size=size) as chat:
+        await chat.until_shown("on disk")
+        await chat.pilot.press("f1")
+        await chat.until_shown("Writing")
+        assert "Send; while an answer runs" in chat.screen_text
+        rows = [line for line in chat.screen_text.split("\n") if "ctrl+j   " in line]
+        indent = rows[0].index("Break the line")
+        below = chat.screen_text.split("\n")[chat.screen_text.split("\n").index(rows[0]) + 1]
+        assert below[indent - 1] == " "
+        assert below[indent] != " " or size[0] == 160
+        await chat.pilot.press(*"attach")
+        await chat.until_shown("Send a file along")
+        assert "/attach FILE" in chat.screen_text
+        assert "Send; while" not in chat.screen_text
+        await chat.pilot.press(*"zzz")
+        await chat.until_shown("Nothing here has that.")
+        await chat.pilot.press("f1")
+        await chat.until(lambda: "Nothing here" not in chat.screen_text)
+        assert chat.draft == ""
+
+
+async def test_help_names_every_command_that_can_run(open_chat: OpenChat) -> None:
+    async with open_chat(size=(120, 200)) as chat:
+        await chat.until_shown("on disk")
+        await chat.pilot.press("f1")
+        await chat.until_shown("Writing")
+        screen = chat.app.get_default_screen()
+        assert isinstance(screen, ChatScreen)
+        for command in COMMANDS:
+            if command.slash is not None and screen.can_run(command.name):
+                assert f"/{command.slash}" in chat.screen_text
+
+
+async def test_own_keys_run_commands(open_chat: OpenChat, folders: Folders) -> None:
+    (folders.config / "keys.toml").write_text('help = "f9"\ndoctor = "alt+d"\ncopy = ""\n')
+    async with open_chat(folders=folders) as chat:
+        await chat.until_shown("on disk")
+        await chat.pilot.press("f1")
+        await chat.pilot.press("f9")
+        await chat.until_shown("Writing")
+        await chat.pilot.press(*"leave", "escape")
+        await chat.until(lambda: "Writing" not in chat.screen_text)
+        await chat.pilot.press("alt+d")
+        await chat.until_shown("versions")
+        await chat.pilot.press("escape", "ctrl+p")
+        await chat.pilot.press(*"doctor")
+        await chat.until_shown("(alt+d)")
+
+
+async def test_keys_that_cannot_be_are_told_once(open_chat: OpenChat, folders: Folders) -> None:
+    (folders.config / "keys.toml").write_text('help = "ctrl+h"\nhepl = "f9"\n')
+    async with open_chat(size=(120, 30), folders=folders) as chat:
+        await chat.until_shown("ctrl+h is backspace for terminals")
+        await chat.until_shown("There is no command 'hepl'")
+        await chat.pilot.press("f1")
+        await chat.until_shown("Writing")
+
+
+async def test_the_file_of_keys_is_written_once(open_chat: OpenChat, folders: Folders) -> None:
+    file = folders.config / "keys.toml"
+    async with open_chat(size=(120, 40), folders=folders) as chat:
+        await chat.until_shown("on disk")
+        await chat.send("/keys")
+        await chat.until_shown("ctrl+s writes")
+        assert "compact" in chat.screen_text or "stop" in chat.screen_text
+        await chat.pilot.press("ctrl+s")
+        await chat.until(file.exists)
+        file.write_text("# mine\n")
+        await chat.pilot.press("ctrl+s")
+        await chat.until_shown("is there already")
+        assert file.read_text() == "# mine\n"
+
+
+async def test_settings_take_effect_and_are_kept(open_chat: OpenChat, folders: Folders) -> None:
+    async with open_chat(size=(100, 30), folders=folders) as chat:
+        await chat.until_shown("on disk")
+        await chat.pilot.press("f2")
+        await chat.until_shown("Enter sends")
+        await chat.pilot.press("down", "down", "right")
+        await chat.until_shown("‹ off ›")
+        await chat.until(lambda: not load_preferences(folders.config).enter_sends)
+        await chat.pilot.press("up", "up", "right")
+        await chat.until(lambda: load_preferences(folders.config).theme == chat.app.theme)
+        await chat.pilot.press("escape")
+        await chat.pilot.press("a", "enter", "b")
+        await chat.until(lambda: chat.draft == "a\nb")
+
+
+@pytest.mark.parametrize("size", [(60, 20), (160, 45)])
+async def test_settings_fit_every_screen(open_chat: OpenChat, size: tuple[int, int]) -> None:
+    async with open_chat(size=size) as chat:
+        await chat.until_shown("on disk")
+        await chat.pilot.press("f2")
+        await chat.until_shown("Theme")
+        await chat.until_shown("not kept")
+
+
+async def test_the_doctor_tells_and_copies(
+    open_chat: OpenChat, folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", "192.0.2.7 1 192.0.2.8 22")
+    async with open_chat(size=(120, 45), folders=folders) as chat:
+        await chat.until_shown("on disk")
+        await chat.send("/doctor")
+        await chat.until_shown("OSC 52")
+        for word in ("versions", "terminal", "120 × 45", "SSH", "glyphs", "daemon", "chats"):
+            assert word in chat.screen_text
+        await chat.pilot.press("y")
+        await chat.until(lambda: "glyphs" in chat.app.clipboard)
+        assert "192.0.2" not in chat.app.clipboard
+        await chat.pilot.resize_terminal(100, 40)
+        await chat.until_shown("100 × 40")
+        await chat.pilot.press("y")
+        await chat.until(lambda: "100 × 40" in chat.app.clipboard)
+
+
+async def test_the_doctor_tells_what_the_daemon_found(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    finding = {
+        "severity": "warning",
+        "what": "llama.cpp was built without a GPU.",
+        "mend": "Build it for CUDA:",
+        "commands": ["CMAKE_ARGS=x pip install y"],
+    }
+    fake_daemon.doctor = {"findings": [finding], "fine": ["disk", "clock"]}
+    async with open_chat(size=(120, 50)) as chat:
+        await chat.until_shown("on disk")
+        await chat.send("/doctor")
+        await chat.until_shown("llama.cpp was built without a GPU. Build it for CUDA:")
+        for words in ("CMAKE_ARGS=x pip install y", "disk, clock"):
+            assert words in chat.screen_text
+        await chat.pilot.press("y")
+        await chat.until(lambda: "CMAKE_ARGS=x" in chat.app.clipboard)
+
+
+async def test_what_is_shown_of_messages_is_set(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.script("Four.", thoughts=["two and two"])
+    async with open_chat(size=(100, 40)) as chat:
+        await chat.until_shown("on disk")
+        await chat.send("what is two and two?")
+        await chat.until_shown("Four.")
+        await chat.until(lambda: re.search(r"you  \d\d:\d\d", chat.screen_text))
+        assert chat.screen_text.count("two and two") == 2  # the title and the prompt
+        await chat.pilot.press("f2")
+        await chat.until_shown("Fold thoughts")
+        await chat.pilot.press("down", "down", "down", "down", "right", "down", "right", "escape")
+        await chat.until(lambda: not re.search(r"you  \d\d:\d\d", chat.screen_text))
+        await chat.until(lambda: chat.screen_text.count("two and two") == 3)
+
+
+async def test_hints_tell_what_enter_does(open_chat: OpenChat) -> None:
+    async with open_chat(preferences=Preferences(enter_sends=False)) as chat:
+        await chat.until_shown("ctrl+j send · enter new line")
+        await chat.pilot.press("a", "enter", "b")
+        assert chat.draft == "a\nb"
+
+
+async def test_help_for_a_block_and_the_way_back(open_chat: OpenChat) -> None:
+    async with open_chat(size=(100, 30)) as chat:
+        await chat.until_shown("on disk")
+        await chat.send("hello")
+        await chat.until_shown("Hello there.")
+        await chat.pilot.press(*"draft", "alt+up")
+        await chat.until(lambda: chat.transcript.has_focus)
+        await chat.pilot.press("f1")
+        await chat.until_shown("A block of the chat")
+        await chat.pilot.press("f1")
+        await chat.pilot.press("escape")
+        await chat.until(lambda: chat.app.query_one(Composer).has_focus)
+        assert chat.draft == "draft"
+
+
+async def test_help_on_a_dialog_is_about_the_dialog(open_chat: OpenChat) -> None:
+    async with open_chat(size=(100, 40)) as chat:
+        await chat.pilot.press("f2")
+        await chat.until_shown("Settings")
+        await chat.pilot.press("f1")
+        await chat.until(lambda: isinstance(chat.app.screen, HelpScreen))
+        await chat.until_shown("Close")
+        await chat.pilot.press("escape")
+        await chat.until_shown("Settings")
+
+
+async def test_settings_that_change_at_once_are_all_kept(
+    open_chat: OpenChat, tmp_path: Path
+) -> None:
+    folders = Folders(tmp_path / "chats", tmp_path / "config")
+    async with open_chat(folders=folders) as chat:
+        program = chat.screen.feature(ProgramFeature)
+        values = {"theme": "ingle-light", "times": False, "gauges": False, "motion": False}
+        for name, value in values.items():
+            program._change(name, value)  # pyright: ignore[reportPrivateUsage]
+        wanted = Preferences(theme="ingle-light", times=False, gauges=False, motion=False)
+        await chat.until(lambda: load_preferences(folders.config) == wanted)

@@ -1,0 +1,24 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingle.tui.gauges.apportionment import shares
+
+
+@given(st.lists(st.integers(0, 10**12), max_size=8), st.integers(0, 120))
+def test_the_cells_add_up_and_nothing_is_lost(amounts: list[int], width: int) -> None:
+    cells = shares(amounts, width)
+    assert len(cells) == len(amounts)
+    if not sum(amounts):
+        assert not any(cells)
+        return
+    assert sum(cells) == width
+    some = sum(1 for amount in amounts if amount)
+    assert all(cell == 0 for cell, amount in zip(cells, amounts, strict=True) if not amount)
+    if width >= some:
+        assert all(cell for cell, amount in zip(cells, amounts, strict=True) if amount)
+
+
+def test_cells_are_in_proportion() -> None:
+    assert shares([50, 25, 25], 8) == [4, 2, 2]

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingle.tui.chats.chat import Chat, ChatSettings
+from ingle.tui.chats.compaction_record import Compaction
+from ingle.tui.chats.context_view import request_messages, view_entries
+from ingle.tui.chats.message import Attachment, Message
+from ingle.tui.gauges.context_usage import (
+    ContextPart,
+    ContextUse,
+    Role,
+    context_parts,
+    context_use,
+    ribbon,
+    savings,
+)
+
+
+def words(message: Mapping[str, str]) -> tuple[int, bool]:
+    return len(message["content"].split()), True
+
+
+def talk(turns: int = 2) -> Chat:
+    chat = Chat(ChatSettings(system="Be kind."))
+    for turn in range(turns):
+        leaf = chat.leaf.id if chat.leaf else None
+        prompt = chat.add(Message(role="user", content=f"question {turn} of some", parent=leaf))
+        answer = Message(role="assistant", content=f"answer {turn} " * 200, ending="answered")
+        answer.parent = prompt.id
+        chat.add(answer)
+    return chat
+
+
+def length(text: str) -> int:
+    return len(text.split())
+
+
+def parts_of(chat: Chat) -> list[ContextPart]:
+    return context_parts(view_entries(chat), words)
+
+
+def test_every_message_has_its_role() -> None:
+    chat = talk()
+    path = chat.path
+    path[2].pinned = True
+    parts = parts_of(chat)
+    roles = [Role.SYSTEM, Role.YOU, Role.ASSISTANT, Role.PINS, Role.ASSISTANT]
+    assert [part.role for part in parts] == roles
+    assert [part.message for part in parts] == [None, *path]
+    assert sum(part.tokens for part in parts) == sum(words(m)[0] for m in request_messages(chat))
+
+
+def test_behind_a_compaction_there_are_a_summary_and_pins() -> None:
+    chat = talk(3)
+    path = chat.path
+    path[0].pinned = True
+    summary = "- It was about questions, and " + "so on " * 40
+    chat.add_compaction(Compaction(at=path[3].id, summary=summary, kept=(path[0].id,)))
+    parts = parts_of(chat)
+    assert [part.role for part in parts] == [Role.SYSTEM, Role.SUMMARY, Role.YOU, Role.ASSISTANT]
+    use = context_use(parts, 8192)
+    assert use.roles[Role.SUMMARY] > use.roles[Role.PINS] > 0
+    assert use.used == sum(part.tokens for part in parts)
+
+
+def test_attachments_have_their_part_of_a_prompt_until_they_are_trimmed() -> None:
+    chat = Chat()
+    file = Attachment("notes.txt", "word " * 60)
+    prompt = Message(role="user", content="Look here, please: " * 4, attachments=(file,))
+    chat.add(prompt)
+    parts = parts_of(chat)
+    use = context_use(parts, 8192)
+    assert use.roles[Role.FILES] > use.roles[Role.YOU] > 0
+    assert use.used == parts[0].tokens
+    chat.add_compaction(Compaction(at=prompt.id, summary="", trims=True))
+    assert context_use(parts_of(chat), 8192).roles[Role.FILES] == 0
+
+
+def test_the_engines_count_wins_over_the_sum() -> None:
+    parts = context_parts(view_entries(talk()), lambda message: (100, False))
+    estimated = context_use(parts, 8192)
+    assert (estimated.used, estimated.exact) == (500, False)
+    counted = context_use(parts, 8192, total=517)
+    assert (counted.used, counted.exact) == (517, True)
+    assert sum(counted.roles) == 517
+
+
+@given(
+    st.lists(st.integers(0, 4000), min_size=6, max_size=6),
+    st.integers(1, 20_000),
+    st.integers(4, 120),
+)
+def test_the_ribbon_is_as_wide_as_it_is_told(roles: list[int], context: int, width: int) -> None:
+    use = ContextUse(tuple(roles), sum(roles), context, min(1024, context // 8))
+    drawn = "".join(text for text, _ in ribbon(use, width))
+    assert len(drawn) == width
+    if use.fraction >= 1:
+        assert set(drawn) <= {role.glyph for role in Role}
+
+
+def test_the_ribbon_shows_roles_free_room_the_tick_and_the_reply() -> None:
+    use = ContextUse((400, 0, 0, 300, 1300, 0), 2000, 4000, 500)
+    assert "".join(text for text, _ in ribbon(use, 16)) == "◆◆▓█████┊───┆─╌╌"
+
+
+def test_compacting_is_priced_as_it_would_be_done() -> None:
+    chat = talk(6)
+    parts = parts_of(chat)
+    whole = sum(part.tokens for part in parts)
+    saved = savings(chat, parts, length)
+    assert 0.5 * whole < saved.compact < 0.85 * whole
+    assert saved.trim == 0
+    assert savings(talk(1), parts_of(talk(1)), length).compact == 0
+
+
+def test_trimming_saves_the_files_of_earlier_turns() -> None:
+    chat = Chat()
+    file = Attachment("notes.txt", "word " * 60)
+    first = chat.add(Message(role="user", content="Look.", attachments=(file,)))
+    answer = chat.add(Message(role="assistant", content="Yes.", parent=first.id))
+    chat.add(Message(role="user", content="More.", attachments=(file,), parent=answer.id))
+    parts = parts_of(chat)
+    assert 0.5 * parts[0].tokens < savings(chat, parts, length).trim < parts[0].tokens
+    first.pinned = True
+    assert savings(chat, parts_of(chat), length).trim == 0

@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import pytest
+
+from ingle.tui.chats.message import Message, MessageFacts
+from ingle.tui.client.api_types import LoadedModel, ModelEntry, ModelFit
+from ingle.tui.gauges.model_switch_cost import (
+    SwitchPrice,
+    price_of_switch,
+    reading_rate,
+    view_tokens,
+)
+
+GB = 10**9
+QWEN = LoadedModel(name="qwen", state="ready", weights_bytes=5 * GB, kv_bytes=GB)
+OTHER = LoadedModel(name="other", state="ready", weights_bytes=2 * GB)
+SMOL = ModelEntry(
+    name="smollm2",
+    installed=True,
+    state="stopped",
+    size=98_000_000,
+    parameters=134_000_000,
+    fit=ModelFit(device="cpu", state="fits", needs_bytes=400_000_000, free_bytes=9 * GB),
+)
+
+
+def _price(
+    target: ModelEntry = SMOL,
+    *loaded: LoadedModel,
+    tokens: int = 3120,
+    rate: float | None = 800.0,
+    free: float | None = 8,
+) -> SwitchPrice:
+    return price_of_switch(
+        target,
+        current="qwen",
+        loaded=loaded,
+        tokens=tokens,
+        rate=rate,
+        free_bytes=None if free is None else int(free * GB),
+    )
+
+
+def test_what_stays_is_told() -> None:
+    price = _price(SMOL, QWEN)
+    assert not price.must_ask
+    assert price.sentence() == (
+        "smollm2 will read 3 120 tokens, about 4.0 s and needs 400 MB; qwen stays warm."
+    )
+
+
+def test_the_model_in_use_is_the_last_to_go() -> None:
+    large = ModelEntry(
+        name="large",
+        installed=True,
+        state="stopped",
+        fit=ModelFit(device="cpu", state="fits", needs_bytes=3 * GB),
+    )
+    one = _price(large, QWEN, OTHER, free=2.2, tokens=0)
+    assert one.evicted == ("other",)
+    assert one.must_ask
+    assert one.sentence() == "large needs 3.0 GB; other is unloaded."
+    both = _price(large, QWEN, OTHER, free=1.2, tokens=0)
+    assert both.evicted == ("other", "qwen")
+    assert both.stays is None
+
+
+def test_a_busy_model_is_not_unloaded() -> None:
+    busy = LoadedModel(name="busy", state="ready", weights_bytes=5 * GB, running=1)
+    assert _price(SMOL, busy, free=0.5).evicted == ()
+
+
+def test_nobody_is_said_to_go_where_nothing_is_known() -> None:
+    assert _price(SMOL, QWEN, free=None).evicted == ()
+    gpu = ModelEntry(
+        name="gpu",
+        installed=True,
+        state="stopped",
+        fit=ModelFit(device="cuda", state="fits", needs_bytes=9 * GB),
+    )
+    assert _price(gpu, QWEN, free=1).evicted == ()
+
+
+def test_a_warm_model_and_an_empty_chat_cost_nothing() -> None:
+    warm = LoadedModel(name="smollm2", state="ready")
+    price = _price(SMOL, QWEN, warm, tokens=0)
+    assert price.sentence() == ""
+    assert not price.must_ask
+
+
+def test_a_long_wait_is_asked_for() -> None:
+    assert _price(SMOL, QWEN, rate=100).must_ask
+    unknown = _price(SMOL, QWEN, rate=None)
+    assert not unknown.must_ask
+    assert "about" not in unknown.sentence()
+
+
+def _answer(model: str, prompt: int, cached: int, seconds: float) -> Message:
+    facts = MessageFacts(
+        prompt_tokens=prompt, cached_tokens=cached, prompt_seconds=seconds, completion_tokens=50
+    )
+    return Message(role="assistant", model=model, facts=facts)
+
+
+def test_the_rate_is_the_model_s_own_or_scaled() -> None:
+    answers = [_answer("qwen", 1000, 0, 2.0), _answer("qwen", 1300, 1000, 1.0)]
+    sizes = {"qwen": 1_340_000_000}
+    assert reading_rate(SMOL, answers, sizes) == pytest.approx(3000)
+    own = [*answers, _answer("smollm2", 900, 0, 0.5)]
+    assert reading_rate(SMOL, own, sizes) == pytest.approx(1800)
+    assert reading_rate(SMOL, [_answer("qwen", 20, 10, 0.1)], sizes) is None
+    assert reading_rate(SMOL, answers, {}) is None
+
+
+def test_the_engine_s_own_measure_counts_most() -> None:
+    answers = [_answer("smollm2", 900, 0, 0.5)]
+    measured = LoadedModel(name="smollm2", state="ready", prompt_rate=2500.0)
+    assert reading_rate(SMOL, answers, {}, [measured]) == 2500
+    other = LoadedModel(name="qwen", state="ready", prompt_rate=100.0)
+    assert reading_rate(SMOL, [], {"qwen": 1_340_000_000}, [other]) == pytest.approx(1000)
+
+
+def test_the_view_is_as_long_as_it_was_counted_last() -> None:
+    answers = [_answer("qwen", 1000, 0, 2.0), _answer("qwen", 1300, 1000, 1.0)]
+    assert view_tokens([Message(role="user", content="hi"), *answers]) == 1350
+    assert view_tokens([]) == 0

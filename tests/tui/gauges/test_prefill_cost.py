@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from ingle.tui.gauges.prefill_cost import Price, prompt_rate, reread_price
+
+
+def thousand(message: Mapping[str, str]) -> tuple[int, bool]:
+    return 1000, message["content"] != "guessed"
+
+
+def said(*texts: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text} for text in texts]
+
+
+def test_only_what_is_behind_the_first_difference_is_read_again() -> None:
+    cached = said("system", "a", "b", "c")
+    assert reread_price(cached, said("system", "a", "b", "c"), thousand, 500).tokens == 0
+    assert reread_price(cached, said("system", "a", "x"), thousand, 500) == Price(1000, 2.0)
+    assert reread_price(cached, said("other", "a", "b", "c"), thousand, 500) == Price(4000, 8.0)
+    assert reread_price([], cached, thousand, None) == Price(4000, None)
+
+
+def test_the_price_is_a_sentence() -> None:
+    assert Price(6912, 3.1).sentence == "this re-reads 6 912 tokens, about 3 s"
+    assert Price(6912, 3.1, estimated=True).sentence == "this re-reads ≈ 6 912 tokens, about 3 s"
+    assert Price(6912).sentence == "this re-reads 6 912 tokens"
+    assert Price(100, 0.1).sentence == ""
+    assert Price(600, 0.1).sentence == ""
+
+
+def test_only_a_dear_price_asks() -> None:
+    assert not Price(6912, 4.9).needs_consent
+    assert Price(6912, 5.0).needs_consent
+    assert not Price(6912, None).needs_consent
+    assert reread_price([], said("guessed"), thousand, 1.0).estimated
+
+
+@pytest.mark.parametrize(
+    ("prompt", "cached", "seconds", "rate"),
+    [(1000, 0, 2.0, 500.0), (1000, 990, 2.0, None), (1000, 0, 0.0, None)],
+)
+def test_the_rate_is_measured_on_enough(
+    prompt: int, cached: int, seconds: float, rate: float | None
+) -> None:
+    assert prompt_rate(prompt, cached, seconds) == rate

@@ -1,0 +1,74 @@
+"""Many share the chats, or one has them alone, until it ends."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ingle.tui.history.database import folder_lock
+from ingle.tui.history.database.folder_lock import FolderLock
+
+
+@pytest.fixture
+def locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[FolderLock]]:
+    monkeypatch.setattr(folder_lock, "PATIENCE", 0.0)
+    made = [FolderLock(tmp_path) for _ in range(3)]
+    yield made
+    for lock in made:
+        lock.release()
+
+
+def test_many_share_and_one_is_alone(locks: list[FolderLock]) -> None:
+    first, second, third = locks
+    first.share()
+    second.share()
+    assert not third.take()
+    assert not first.take()
+    first.release()
+    second.release()
+    third.share()
+    assert third.take()
+    with pytest.raises(sqlite3.OperationalError, match="locked"):
+        first.share()
+    assert not second.take()
+    third.release()
+    first.share()
+
+
+HOLD = """
+import sys
+from pathlib import Path
+from ingle.tui.history.database.folder_lock import FolderLock
+
+lock = FolderLock(Path(sys.argv[1]))
+getattr(lock, sys.argv[2])()
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("how", ["share", "take"])
+def test_it_holds_between_programs_and_ends_with_them(
+    locks: list[FolderLock], tmp_path: Path, how: str
+) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", HOLD, str(tmp_path), how],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        assert not locks[0].take()
+        if how == "share":
+            locks[0].share()
+            locks[0].release()
+        else:
+            with pytest.raises(sqlite3.OperationalError, match="locked"):
+                locks[0].share()
+        other.kill()
+    assert locks[0].take()

@@ -1,0 +1,48 @@
+"""Older databases become newer ones, whole or not at all."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingle.tui.history.database.history_errors import HistoryError
+from ingle.tui.history.database.schema import STEPS, migrate
+
+if TYPE_CHECKING:
+    from ..conftest import Keeper
+
+
+def add_column(connection: sqlite3.Connection) -> None:
+    connection.execute("ALTER TABLE messages ADD COLUMN mood TEXT")
+
+
+def fail(connection: sqlite3.Connection) -> None:
+    add_column(connection)
+    raise sqlite3.OperationalError("no room")
+
+
+def test_an_older_database_becomes_a_newer_one(keeper: Keeper) -> None:
+    keeper.say("from the old days")
+    keeper.store.close()
+    path = keeper.store.database.path
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        with pytest.raises(sqlite3.OperationalError, match="no room"):
+            migrate(connection, (*STEPS, fail))
+        migrate(connection, STEPS)  # as it was
+        migrate(connection, (*STEPS, add_column))
+        assert connection.execute("SELECT content, mood FROM messages").fetchall() == [
+            ("from the old days", None)
+        ]
+        with pytest.raises(HistoryError, match="newer ingle"):
+            migrate(connection, STEPS)
+
+
+def test_two_programs_may_make_the_tables_at_once(keeper: Keeper) -> None:
+    connection = keeper.store.database.connect()
+    with closing(connection):
+        migrate(connection)
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+    assert version == len(STEPS)

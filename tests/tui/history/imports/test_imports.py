@@ -1,0 +1,502 @@
+"""Chats of other programs, read from samples in the form their programs write."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import subprocess
+import sys
+import time
+import zipfile
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ingle.tui.chats.chat import Chat
+from ingle.tui.history.database.history_errors import HistoryError
+from ingle.tui.history.exports.export_json import export_json
+from ingle.tui.history.history_store import HistoryStore
+from ingle.tui.history.imports import import_file_reader
+from ingle.tui.history.imports.import_chats import ImportReport, import_chats
+from ingle.tui.history.imports.imported_chat import seconds
+
+if TYPE_CHECKING:
+    from ..conftest import Keeper, MakeStore
+
+Json = dict[str, Any]
+
+
+def go_on(report: ImportReport) -> bool:
+    return True
+
+
+def node(name: str, parent: str | None, role: str = "", text: str = "", **more: Any) -> Json:
+    """A node of ChatGPT's mapping."""
+    message: Json | None = None
+    if role:
+        message = {
+            "id": name,
+            "author": {"role": role, "name": None, "metadata": {}},
+            "create_time": more.pop("time", 1700000000.5),
+            "content": more.pop("content", {"content_type": "text", "parts": [text]}),
+            "status": "finished_successfully",
+            "weight": 1.0,
+            "metadata": more.pop("metadata", {}),
+            "recipient": more.pop("recipient", "all"),
+        }
+    return {"id": name, "message": message, "parent": parent, "children": []}
+
+
+def chatgpt() -> Json:
+    nodes = [
+        node("root", None),
+        node("sys", "root", "system", "", metadata={"is_visually_hidden_from_conversation": True}),
+        node("u1", "sys", "user", "Why are there tides?", time=1700000001.0),
+        node("a1", "u1", "assistant", "The wind.", metadata={"model_slug": "gpt-4o"}),
+        node(
+            "t2",
+            "u1",
+            "assistant",
+            content={"content_type": "thoughts", "thoughts": [{"summary": "S", "content": "Hm."}]},
+        ),
+        node("c2", "t2", "assistant", "search('tides')", recipient="web.run"),
+        node("r2", "c2", "tool", "results"),
+        node("a2", "r2", "assistant", "The moon.", metadata={"model_slug": "o3"}),
+        node("a3", "a2", "assistant", "And the sun.", metadata={"model_slug": "o3"}),
+        node(
+            "u2",
+            "a3",
+            "user",
+            content={
+                "content_type": "multimodal_text",
+                "parts": [{"content_type": "image_asset_pointer"}, "What is this?"],
+            },
+        ),
+    ]
+    return {
+        "title": "Tides",
+        "create_time": 1700000000.0,
+        "update_time": 1700000100.0,
+        "mapping": {each["id"]: each for each in nodes},
+        "current_node": "a1",
+        "conversation_id": "conv-1",
+        "default_model_slug": "gpt-4o",
+    }
+
+
+def only_chat(store: HistoryStore) -> Chat:
+    (summary,) = store.recent()
+    chat = store.load(summary.id)
+    assert chat is not None
+    return chat
+
+
+def write(path: Path, value: object) -> Path:
+    path.write_text(json.dumps(value))
+    return path
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_chatgpt(store: HistoryStore, tmp_path: Path, packed: bool) -> None:
+    path = write(tmp_path / "conversations.json", [chatgpt()])
+    if packed:
+        with zipfile.ZipFile(tmp_path / "export.zip", "w") as archive:
+            archive.writestr("chat.html", "<html>")
+            archive.write(path, "export/conversations.json")
+        path = tmp_path / "export.zip"
+    report = store.import_file(path, go_on)
+    assert (report.chats, report.messages) == (1, 4)
+    chat = only_chat(store)
+    assert (chat.title, chat.created) == ("Tides", 1700000000.0)
+    assert [message.content for message in chat.path] == ["Why are there tides?", "The wind."]
+    answers = chat.children(chat.path[0].id)
+    assert [(a.content, a.model, a.reasoning) for a in answers] == [
+        ("The wind.", "gpt-4o", ""),
+        ("The moon.\n\nAnd the sun.", "o3", "Hm."),
+    ]
+    assert [m.content for m in chat.children(answers[1].id)] == ["[image]\n\nWhat is this?"]
+    assert chat.path[0].created == 1700000001.0
+    assert store.search("moon")[0].chat == chat.id
+
+
+def test_importing_twice_adds_nothing_and_a_grown_chat_grows(
+    store: HistoryStore, tmp_path: Path
+) -> None:
+    grown = chatgpt()
+    path = write(tmp_path / "c.json", [grown])
+    store.import_file(path, go_on)
+    before = export_json(only_chat(store))
+    again = store.import_file(path, go_on)
+    assert (again.chats, again.messages) == (0, 0)
+    assert "here already" in again.sentence()
+    assert export_json(only_chat(store)) == before
+    grown["mapping"]["u9"] = node("u9", "a1", "user", "Go on.")
+    report = store.import_file(write(path, [grown]), go_on)
+    assert (report.chats, report.messages) == (0, 1)
+    assert len(only_chat(store).messages) == 5
+
+
+def test_claude(store: HistoryStore, tmp_path: Path) -> None:
+    conversation = {
+        "uuid": "b6be860d",
+        "name": "Rent",
+        "created_at": "2025-03-01T10:00:00.000000Z",
+        "updated_at": "2025-03-01T10:05:00Z",
+        "account": {"uuid": "x"},
+        "chat_messages": [
+            {
+                "uuid": "m1",
+                "text": "Read this.",
+                "content": [{"type": "text", "text": "Read this."}],
+                "sender": "human",
+                "created_at": "2025-03-01T10:00:01.5Z",
+                "attachments": [{"file_name": "lease.txt", "extracted_content": "600 a month"}],
+                "files": [{"file_name": "photo.png"}],
+            },
+            {
+                "uuid": "m2",
+                "text": "Hm. It is 600.",
+                "content": [
+                    {"type": "thinking", "thinking": "Look for a number."},
+                    {"type": "text", "text": "It is 600."},
+                ],
+                "sender": "assistant",
+                "created_at": "2025-03-01T10:00:09Z",
+                "attachments": [],
+                "files": [],
+            },
+        ],
+    }
+    store.import_file(write(tmp_path / "conversations.json", [conversation]), go_on)
+    chat = only_chat(store)
+    prompt, answer = chat.path
+    assert prompt.content == "Read this.\n\n[file: photo.png]"
+    assert [(a.name, a.text) for a in prompt.attachments] == [("lease.txt", "600 a month")]
+    assert (answer.content, answer.reasoning) == ("It is 600.", "Look for a number.")
+    assert answer.model == "claude"
+    assert prompt.created == 1740823201.5
+
+
+def test_claude_with_branches(store: HistoryStore, tmp_path: Path) -> None:
+    def message(name: str, parent: str, sender: str) -> Json:
+        return {"uuid": name, "parent_message_uuid": parent, "sender": sender, "text": name}
+
+    conversation = {
+        "uuid": "c",
+        "name": "",
+        "chat_messages": [
+            message("one", "00000000-0000-4000-8000-000000000000", "human"),
+            message("two", "one", "assistant"),
+            message("three", "one", "assistant"),
+        ],
+        "current_leaf_message_uuid": "two",
+    }
+    store.import_file(write(tmp_path / "x.json", [conversation]), go_on)
+    chat = only_chat(store)
+    assert [m.content for m in chat.path] == ["one", "two"]
+    assert len(chat.children(chat.path[0].id)) == 2
+
+
+def test_open_webui(store: HistoryStore, tmp_path: Path) -> None:
+    thoughts = (
+        '<details type="reasoning" done="true" duration="3">\n<summary>Thought for 3 s</summary>\n'
+        "&gt; Count them.\n&gt; Twice.\n</details>\nThree."
+    )
+    entry: Json = {
+        "id": "e1",
+        "user_id": "u",
+        "title": "Counting",
+        "pinned": True,
+        "created_at": 1720000000,
+        "updated_at": 1720000100,
+        "chat": {
+            "title": "Counting",
+            "models": ["llama3.2:3b"],
+            "params": {"system": "Be exact."},
+            "history": {
+                "messages": {
+                    "q": {
+                        "id": "q",
+                        "parentId": None,
+                        "childrenIds": ["x", "y"],
+                        "role": "user",
+                        "content": "How many?",
+                        "timestamp": 1720000001,
+                        "files": [
+                            {
+                                "type": "file",
+                                "name": "list.txt",
+                                "file": {"filename": "list.txt", "data": {"content": "a b c"}},
+                            }
+                        ],
+                    },
+                    "x": {
+                        "id": "x",
+                        "parentId": "q",
+                        "childrenIds": [],
+                        "role": "assistant",
+                        "content": thoughts,
+                        "model": "llama3.2:3b",
+                        "timestamp": 1720000002,
+                    },
+                    "y": {
+                        "id": "y",
+                        "parentId": "q",
+                        "childrenIds": [],
+                        "role": "assistant",
+                        "content": "Four.",
+                        "model": "qwen3:8b",
+                        "timestamp": 1720000003,
+                    },
+                },
+                "currentId": "x",
+            },
+            "messages": [],
+            "timestamp": 1720000000123,
+        },
+    }
+    store.import_file(write(tmp_path / "chat-export.json", [entry]), go_on)
+    chat = only_chat(store)
+    assert (chat.settings.pinned, chat.settings.system) == (True, "Be exact.")
+    assert [m.content for m in chat.path] == ["How many?", "Three."]
+    assert chat.path[1].reasoning == "Count them.\nTwice."
+    assert chat.path[0].attachments[0].text == "a b c"
+    assert [m.model for m in chat.children(chat.path[0].id)] == ["llama3.2:3b", "qwen3:8b"]
+
+
+def test_oterm(store: HistoryStore, tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            """CREATE TABLE "chat" ("id" INTEGER, "name" TEXT, "model" TEXT NOT NULL,
+                "system" TEXT, "format" TEXT, "parameters" TEXT DEFAULT "{}",
+                "keep_alive" INTEGER DEFAULT 5, "tools" TEXT DEFAULT "[]",
+                PRIMARY KEY("id" AUTOINCREMENT));
+            CREATE TABLE "message" ("id" INTEGER, "chat_id" INTEGER NOT NULL,
+                "author" TEXT NOT NULL, "text" TEXT NOT NULL, "images" TEXT DEFAULT "[]",
+                PRIMARY KEY("id" AUTOINCREMENT)
+                FOREIGN KEY("chat_id") REFERENCES "chat"("id") ON DELETE CASCADE);
+            INSERT INTO chat(name, model, system) VALUES ('Soup', 'llama3.2', 'Cook.');
+            INSERT INTO message(chat_id, author, text) VALUES
+                (1, 'user', 'Lentils?'), (1, 'assistant', 'Twenty minutes.');"""
+        )
+    assert store.import_file(path, go_on).messages == 2
+    assert store.import_file(path, go_on).messages == 0
+    chat = only_chat(store)
+    assert (chat.title, chat.settings.system) == ("Soup", "Cook.")
+    assert [(m.role, m.content) for m in chat.path] == [
+        ("user", "Lentils?"),
+        ("assistant", "Twenty minutes."),
+    ]
+    assert chat.path[1].model == "llama3.2"
+
+
+def test_elia(store: HistoryStore, tmp_path: Path) -> None:
+    path = tmp_path / "elia.sqlite"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(
+            """CREATE TABLE chat (id INTEGER NOT NULL PRIMARY KEY, model VARCHAR NOT NULL,
+                title VARCHAR, started_at DATETIME DEFAULT (CURRENT_TIMESTAMP),
+                archived BOOLEAN NOT NULL);
+            CREATE TABLE message (id INTEGER NOT NULL PRIMARY KEY, chat_id INTEGER,
+                role VARCHAR NOT NULL, content VARCHAR NOT NULL, timestamp DATETIME,
+                meta JSON, parent_id INTEGER, model VARCHAR,
+                FOREIGN KEY(chat_id) REFERENCES chat (id));
+            INSERT INTO chat VALUES (1, 'gpt-4o', NULL, '2024-06-01 08:00:00.000000', 0);
+            INSERT INTO message(chat_id, role, content, timestamp, model) VALUES
+                (1, 'system', 'Be kind.', '2024-06-01 08:00:00', 'gpt-4o'),
+                (1, 'user', 'Hi, what is Elia?', '2024-06-01 08:00:01.250000', 'gpt-4o'),
+                (1, 'assistant', 'A program.', '2024-06-01 08:00:03', 'gpt-4o');"""
+        )
+    store.import_file(path, go_on)
+    chat = only_chat(store)
+    assert (chat.title, chat.settings.system) == ("What is Elia?", "Be kind.")
+    assert chat.path[0].created == 1717228801.25
+    assert chat.path[1].model == "gpt-4o"
+
+
+def test_our_own_json_comes_back_whole(keeper: Keeper, make_store: MakeStore) -> None:
+    chat, store = keeper.chat, keeper.store
+    root = keeper.say("root")
+    keeper.answer("first", parent=root)
+    keeper.say("below the first")
+    second = keeper.answer("second", parent=root)
+    below = [keeper.say(text, parent=second) for text in ("left", "right")]
+    keeper.answer("third", parent=root)
+    for message in (below[0], chat.children(root.id)[0]):
+        chat.choose(message)
+    text = export_json(chat)
+    file = store.database.folder / "chat.json"
+    store.flush()
+    file.write_text(text)
+    store.delete_chat(chat.id)
+    store.flush()
+    report = store.import_file(file, go_on)
+    assert report.chats == 1
+    loaded = store.load(chat.id)
+    assert loaded is not None
+    assert export_json(loaded) == text
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        (b"", "not JSON"),
+        (b"\xff\xfe", "not JSON"),
+        (b"{}", "not an export"),
+        (b"[1, 2]", "no chats"),
+        (b'[{"mapping": 3}]', "`mapping` is not an object"),
+        (b'[{"chat_messages": {}}]', "`chat_messages` is not a list"),
+        (b'[{"chat": {"history": 1}}]', "`chat.history.messages` is not an object"),
+        (b'{"format": "ingle chat", "version": 1}', "missing required field `id`"),
+        (b"[" * 100_000, "not JSON"),
+        (b"PK\x03\x04 but no archive", "cannot be unpacked"),
+        (b"SQLite format 3\x00 but no database", "cannot be read"),
+    ],
+)
+def test_malformed_files_are_named(
+    store: HistoryStore, tmp_path: Path, content: bytes, complaint: str
+) -> None:
+    path = tmp_path / "broken.json"
+    path.write_bytes(content)
+    with pytest.raises(HistoryError) as caught:
+        store.import_file(path, go_on)
+    assert complaint in caught.value.message
+    assert store.recent() == []
+
+
+def own(*messages: dict[str, object], **changes: object) -> dict[str, object]:
+    """A chat as we export it, that somebody else may have written."""
+    hi: dict[str, object] = {"role": "user", "content": "hi", "id": "m", "created": 1.0}
+    chat: dict[str, object] = {"format": "ingle chat", "version": 1, "id": "c", "created": 1.0}
+    for name in ("chosen", "compactions", "undone"):
+        chat[name] = []
+    chat["settings"] = dict[str, object]()
+    chat["messages"] = [hi | message for message in messages] or [hi]
+    return chat | changes
+
+
+@pytest.mark.parametrize(
+    ("chat", "complaint"),
+    [
+        (own({}, {"content": "lost"}), "same id"),
+        (own({"parent": "m"}), "missing before"),
+        (own(compactions=[{"id": "k", "at": "m", "summary": "s", "after": "k"}]), "not before it"),
+    ],
+)
+def test_what_cannot_be_one_of_our_chats_is_refused(
+    store: HistoryStore, tmp_path: Path, chat: dict[str, object], complaint: str
+) -> None:
+    with pytest.raises(HistoryError, match=complaint):
+        store.import_file(write(tmp_path / "c.json", [chat]), go_on)
+    assert store.recent() == []
+
+
+def test_times_that_no_calendar_has_become_some_that_it_has(
+    store: HistoryStore, tmp_path: Path
+) -> None:
+    chat = own({"created": 1e300}, {"created": -1e300, "id": "n", "parent": "m"}, created=1e18)
+    store.import_file(write(tmp_path / "c.json", [chat]), go_on)
+    loaded = store.load("c")
+    assert loaded is not None
+    for stamp in (loaded.created, *(message.created for message in loaded.path)):
+        assert time.localtime(stamp).tm_year in (1970, 9892)
+
+
+def test_a_broken_chat_does_not_stop_the_others(store: HistoryStore, tmp_path: Path) -> None:
+    report = store.import_file(write(tmp_path / "c.json", [{"mapping": 1}, chatgpt()]), go_on)
+    assert (report.chats, report.failed) == (1, 1)
+    assert "chat 1: `mapping` is not an object" in report.sentence()
+
+
+def test_circles_and_missing_parents_are_survived(store: HistoryStore, tmp_path: Path) -> None:
+    conversation = chatgpt()
+    conversation["mapping"]["u1"]["parent"] = "nobody"
+    conversation["mapping"]["x"] = node("x", "y", "user", "round")
+    conversation["mapping"]["y"] = node("y", "x", "user", "and round")
+    store.import_file(write(tmp_path / "c.json", [conversation]), go_on)
+    assert len(only_chat(store).messages) == 4
+
+
+def test_archives_that_unpack_to_too_much_are_refused(
+    store: HistoryStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(import_file_reader, "MAX_BYTES", 1_000_000)
+    path = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("conversations.json", b"[" + b" " * 5_000_000 + b"]")
+    assert path.stat().st_size < 10_000
+    with pytest.raises(HistoryError, match="1 GiB"):
+        store.import_file(path, go_on)
+
+
+def test_a_missing_file_is_named(store: HistoryStore, tmp_path: Path) -> None:
+    with pytest.raises(HistoryError, match="No such file"):
+        store.import_file(tmp_path / "nothing.json", go_on)
+
+
+@pytest.mark.parametrize(
+    ("value", "stamp"),
+    [
+        (1700000000, 1.7e9),
+        (1700000000123, 1700000000.123),
+        (1700000000123456789, pytest.approx(1700000000.123, abs=0.001)),
+        ("2024-06-01 08:00:00", 1717228800.0),
+        ("2024-06-01T10:00:00+02:00", 1717228800.0),
+        ("soon", None),
+        (None, None),
+        (-5, None),
+        (True, None),
+        (1e30, None),
+    ],
+)
+def test_times(value: object, stamp: float | None) -> None:
+    assert seconds(value) == stamp
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from ingle.tui.history.history_store import open_history
+
+store = open_history(Path(sys.argv[1]), print)
+store.database.connect().close()
+print("begun", flush=True)
+store.import_file(Path(sys.argv[2]), lambda report: True)
+print("done", flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGKILL")
+def test_an_import_cut_short_is_finished_by_the_next(
+    make_store: MakeStore, folder: Path, tmp_path: Path
+) -> None:
+    conversations = [chatgpt() | {"conversation_id": f"conv-{n}"} for n in range(1500)]
+    path = write(tmp_path / "conversations.json", conversations)
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", KILLED, str(folder), str(path)],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "begun\n"
+        time.sleep(0.5)
+        child.kill()
+    store = make_store()
+    before = store.recent(10_000)
+    assert {summary.messages for summary in before} <= {4}
+    report = store.import_file(path, go_on)
+    assert report.chats == 1500 - len(before)
+    assert len(store.recent(10_000)) == 1500
+
+
+def test_an_import_can_be_stopped(store: HistoryStore, tmp_path: Path) -> None:
+    conversations = [chatgpt() | {"conversation_id": f"conv-{n}"} for n in range(2000)]
+    path = write(tmp_path / "conversations.json", conversations)
+    connection = store.database.connect()
+    with closing(connection):
+        report = import_chats(connection, path, lambda report: False)
+    assert 0 < report.chats < 2000
+    assert len(store.recent(10_000)) == report.chats

@@ -1,0 +1,154 @@
+"""Messages are found in all chats, the best and newest first."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ingle.tui.chats.chat import Chat, ChatSettings
+from ingle.tui.chats.message import Attachment, Message
+from ingle.tui.history.database.history_errors import SearchSuperseded
+from ingle.tui.history.history_store import HistoryStore
+from ingle.tui.history.search_query import parse_query
+from ingle.tui.history.search_snippet import SnippetMaker
+
+if TYPE_CHECKING:
+    from .conftest import Keeper, NewKeeper
+
+
+def found(store: HistoryStore, text: str) -> list[str]:
+    return [hit.snippet.text for hit in store.search(text)]
+
+
+def test_prompts_and_answers_are_found_as_soon_as_they_are_said(keeper: Keeper) -> None:
+    keeper.say("Plan a trip to Kyoto")
+    keeper.answer("Take the ", "Shinkansen.")
+    hits = keeper.store.search("kyo")
+    assert [hit.snippet.text for hit in hits] == ["Plan a trip to Kyoto"]
+    assert [hit.snippet.text[slice(*span)] for hit in hits for span in hit.snippet.hits] == [
+        "Kyoto"
+    ]
+    assert (hits[0].role, hits[0].title) == ("user", "Plan a trip to Kyoto")
+    answer = keeper.store.search("shinkansen")[0]
+    assert (answer.role, answer.model, answer.message) == (
+        "assistant",
+        "tiny",
+        keeper.chat.path[1].id,
+    )
+
+
+@pytest.mark.parametrize(
+    ("query", "hits"),
+    [
+        ("車椅子", 1),
+        ("椅", 1),
+        ("서울", 1),
+        ("울에서", 1),
+        ("cafe", 1),
+        ("ไทย", 1),
+        ('"café au lait"', 1),
+        ('"lait au café"', 0),
+        ("au café", 1),
+        ("nothing", 0),
+        ("", 0),
+        ('"', 0),
+        ("model:tiny", 3),
+    ],
+)
+def test_scripts_marks_and_phrases(keeper: Keeper, query: str, hits: int) -> None:
+    keeper.say("京都の車椅子 서울에서 ไทยแลนด์")
+    keeper.say("Un Café au lait, bitte")
+    keeper.answer("Gern.")
+    assert len(keeper.store.search(query)) == hits
+
+
+def test_filters(store: HistoryStore) -> None:
+    now = time.time()
+    for name, age, settings, model in (
+        ("old", 800, ChatSettings(folder="Work"), "qwen-7b"),
+        ("new", 1, ChatSettings(pinned=True), "llama-3"),
+    ):
+        chat = Chat(settings, id=name, created=now - age * 86400)
+        store.add_chat(chat)
+        prompt = Message(role="user", content=f"tides {name}", created=chat.created)
+        answer = Message(
+            role="assistant",
+            content="the moon",
+            parent=prompt.id,
+            ending="answered",
+            model=model,
+            created=chat.created,
+        )
+        store.add_message(name, prompt)
+        store.add_message(name, answer)
+    year = time.localtime(now).tm_year - 1
+    assert found(store, "tides") == ["tides new", "tides old"]
+    assert found(store, "tides folder:work") == ["tides old"]
+    assert found(store, "tides is:pinned") == ["tides new"]
+    assert found(store, "model:qwen tides") == ["tides old"]
+    assert found(store, f"tides before:{year}") == ["tides old"]
+    assert found(store, f"tides after:{year}") == ["tides new"]
+    assert found(store, "model:none tides") == []
+    assert len(store.search("is:pinned")) == 2
+
+
+def test_given_titles_are_found_and_one_chat_does_not_fill_the_list(
+    store: HistoryStore, new_keeper: NewKeeper
+) -> None:
+    loud, quiet = new_keeper(store), new_keeper(store)
+    quiet.say("one word about tides")
+    for _ in range(10):
+        loud.say("tides tides tides")
+    quiet.chat.settings.title = "Tides of the sea"
+    store.set_settings(quiet.chat.id, quiet.chat.settings)
+    hits = store.search("tides")
+    assert (hits[0].chat, hits[0].message) == (quiet.chat.id, None)
+    assert [hit.chat for hit in hits].count(loud.chat.id) == 3
+    assert quiet.chat.path[0].id in [hit.message for hit in hits]
+
+
+def test_attachments_are_searched(store: HistoryStore) -> None:
+    chat = Chat()
+    store.add_chat(chat)
+    files = (Attachment("server.log", "line one\nsegfault at 0x0\n"),)
+    store.add_message(chat.id, Message(role="user", content="Why?", attachments=files))
+    assert "segfault" in found(store, "segfault")[0]
+
+
+def test_the_newest_search_wins(keeper: Keeper) -> None:
+    keeper.say("tides")
+    store = keeper.store
+    store.search("tides")
+    held = store._searching  # pyright: ignore[reportPrivateUsage]
+    outcome: list[str] = []
+
+    def search(text: str) -> None:
+        try:
+            outcome.append(f"{text}: {len(store.search(text))}")
+        except SearchSuperseded:
+            outcome.append(f"{text}: superseded")
+
+    held.acquire()
+    threads = [threading.Thread(target=search, args=(text,)) for text in ("ti", "tid", "tide")]
+    for number, thread in enumerate(threads):
+        thread.start()
+        while store._newest_search < number + 2:  # pyright: ignore[reportPrivateUsage]
+            time.sleep(0.001)
+    held.release()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcome) == ["ti: superseded", "tid: superseded", "tide: 1"]
+
+
+def test_snippets_are_one_safe_line_around_the_hit() -> None:
+    query = parse_query("needle ")
+    text = "hay \n" * 200 + "a \x1b[31mNeedle\x1b[0m here " + "straw " * 200
+    snippet = SnippetMaker(query.terms).make(text, 100)
+    assert len(snippet.text) <= 100
+    assert snippet.text.startswith("…hay")
+    assert snippet.text.endswith("…")
+    assert "\x1b" not in snippet.text
+    assert [snippet.text[slice(*span)] for span in snippet.hits] == ["Needle"]

@@ -1,0 +1,459 @@
+"""Chats are kept as they happen, and come back as they were."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from ingle.tui.chats.chat import Chat, ChatSettings
+from ingle.tui.chats.compaction_record import Compaction
+from ingle.tui.chats.message import Attachment, Message, MessageFacts
+from ingle.tui.history.database.history_errors import HistoryError
+from ingle.tui.history.history_store import HistoryStore, open_history
+
+if TYPE_CHECKING:
+    from .conftest import Keeper, MakeStore, NewKeeper, Troubles
+
+StateOf = Callable[[Chat | None], object]
+
+
+def test_a_chat_comes_back_as_it_was(
+    keeper: Keeper, make_store: MakeStore, state_of: StateOf
+) -> None:
+    chat, store = keeper.chat, keeper.store
+    prompt = keeper.say("What is a tide?")
+    first = keeper.answer("The sea ", "moves.")
+    second = keeper.answer("It is the moon.", parent=prompt)
+    keeper.say("And the sun?")
+    keeper.answer("Also.")
+    chat.choose(first)
+    store.choose(chat.id, first.id)
+    chat.settings.title = "Tides"
+    chat.settings.sampling = {"temperature": 0.5}
+    store.set_settings(chat.id, chat.settings)
+    second.pinned = True
+    store.pin(second.id, True)
+    compaction = Compaction(at=first.id, summary="The sea.", kept=(prompt.id,))
+    chat.add_compaction(compaction)
+    store.add_compaction(chat.id, compaction)
+    chat.undo_compaction(compaction.id)
+    store.undo_compaction(chat.id, compaction.id)
+
+    assert store.flush()
+    assert state_of(make_store().load(chat.id)) == state_of(chat)
+
+
+def test_what_is_chosen_follows_the_order_of_choices_and_additions(
+    keeper: Keeper, state_of: StateOf
+) -> None:
+    chat, store = keeper.chat, keeper.store
+    root = keeper.say("one")
+    answers = [keeper.answer(str(index), parent=root) for index in range(3)]
+    for choice in (0, 2, 1):
+        chat.choose(answers[choice])
+        store.choose(chat.id, answers[choice].id)
+    keeper.say("behind the second")
+    keeper.answer("fourth", parent=root)
+    assert state_of(store.load(chat.id)) == state_of(chat)
+    chat.choose(answers[1])
+    store.choose(chat.id, answers[1].id)
+    assert state_of(store.load(chat.id)) == state_of(chat)
+
+
+def test_thoughts_and_attachments_are_kept(store: HistoryStore, state_of: StateOf) -> None:
+    chat = Chat(ChatSettings(system="Be short.", folder="work"))
+    store.add_chat(chat)
+    files = (Attachment("a.txt", "alpha\nbeta"), Attachment("b", "\ufffd broken"))
+    prompt = chat.add(Message(role="user", content="See.", attachments=files))
+    broken = Attachment("b", "\udcff broken")
+    store.add_message(chat.id, replace(prompt, attachments=(files[0], broken)))
+    answer = chat.add(Message(role="assistant", parent=prompt.id))
+    store.add_message(chat.id, answer)
+    store.append(answer.id, reasoning="Let me ")
+    store.append(answer.id, "Seen", reasoning="see.")
+    answer.content, answer.reasoning, answer.generation = "Seen", "Let me see.", "gen-7"
+    store.set_generation(answer.id, "gen-7")
+    assert state_of(store.load(chat.id)) == state_of(chat)
+
+
+def test_halves_of_surrogates_do_not_stop_the_writing(keeper: Keeper, troubles: Troubles) -> None:
+    keeper.chat.settings.system = "half \ud83d"
+    keeper.say("broken \ud83d half")
+    keeper.answer("\ude00", "fine")
+    loaded = keeper.store.load(keeper.chat.id)
+    assert loaded is not None
+    assert [message.content for message in loaded.path] == ["broken \ufffd half", "\ufffdfine"]
+    assert troubles == []
+
+
+def test_nothing_is_made_before_the_first_note(folder: Path) -> None:
+    store = open_history(folder, pytest.fail)
+    assert not folder.exists()
+    assert store.close()
+    assert not folder.exists()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has other permissions")
+def test_only_the_owner_may_read(keeper: Keeper, folder: Path) -> None:
+    before = os.umask(0)
+    try:
+        keeper.say("secret")
+        keeper.store.flush()
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+    assert set(modes) == {"history.db", "history.db-wal", "history.db-shm", "history.lock"}
+    assert set(modes.values()) == {0o600}
+
+
+def test_rows_are_never_rewritten(keeper: Keeper, raw: sqlite3.Connection) -> None:
+    keeper.say("as it was")
+    keeper.answer("said")
+    keeper.store.flush()
+    for table, column in (("messages", "content"), ("pieces", "text"), ("settings", "body")):
+        with pytest.raises(sqlite3.IntegrityError, match="never rewritten"):
+            raw.execute(f"UPDATE {table} SET {column} = ''")
+
+
+def test_the_list_tells_what_each_chat_is(make_store: MakeStore, new_keeper: NewKeeper) -> None:
+    store = make_store()
+    first, second, third = new_keeper(store), new_keeper(store), new_keeper(store)
+    for each, text in ((first, "Plan a trip"), (second, "Fix a bug"), (third, "Write a poem")):
+        each.say(text)
+        each.answer("Yes.")
+    first.chat.settings.pinned = True
+    store.set_settings(first.chat.id, first.chat.settings)
+    second.chat.settings.folder = "work"
+    store.set_settings(second.chat.id, second.chat.settings)
+    store.save_draft(third.chat.id, "and then")
+    store.save_draft("nothing-said", "hello")
+    listed = store.recent()
+    assert [summary.title for summary in listed] == [
+        "Plan a trip",
+        "hello",
+        "Write a poem",
+        "Fix a bug",
+    ]
+    assert [summary.messages for summary in listed] == [2, 0, 2, 2]
+    assert [summary.draft for summary in listed] == ["", "hello", "and then", ""]
+    assert listed[0].pinned
+    assert listed[3].model == "tiny"
+    assert [summary.title for summary in store.recent(folder="work")] == ["Fix a bug"]
+    assert store.folders() == [("work", 1)]
+    assert store.draft(third.chat.id) == "and then"
+    drafted = store.load("nothing-said")
+    assert drafted is not None
+    assert drafted.path == []
+    store.save_draft("nothing-said", "")
+    assert store.load("nothing-said") is None
+
+
+def test_prompts_are_remembered_once_and_newest_first(keeper: Keeper) -> None:
+    for text in ("one", "two", "one"):
+        keeper.say(text)
+        keeper.answer("ok")
+    assert keeper.store.prompts() == ["one", "two"]
+    assert keeper.store.prompts(1) == ["one"]
+
+
+def test_speeds_are_medians_of_what_was_reached(keeper: Keeper) -> None:
+    for _ in range(3):
+        keeper.say("go")
+        keeper.answer("gone")
+    speed = keeper.store.model_speeds()["tiny"]
+    assert (speed.answers, speed.tokens_per_second, speed.first_token) == (3, 40.0, 0.1)
+
+
+def test_routes_of_all_answers_are_counted(keeper: Keeper) -> None:
+    assert keeper.store.route_counts() == {}
+    for _ in range(2):
+        keeper.say("go")
+        keeper.answer("gone")
+    keeper.say("far")
+    far = keeper.answer("away", end=False)
+    keeper.store.end_message(far.id, "answered", MessageFacts(route="remote"))
+    assert keeper.store.route_counts() == {"local": 2, "remote": 1}
+
+
+def test_answers_of_programs_that_died_are_taken_up_once(
+    make_store: MakeStore, new_keeper: NewKeeper, raw: sqlite3.Connection
+) -> None:
+    store = make_store()
+    keeper = new_keeper(store)
+    keeper.say("go on")
+    answer = keeper.answer("half", end=False)
+    store.set_generation(answer.id, "gen-3")
+    assert store.unfinished() == []  # this program is writing it
+    store.flush()
+    raw.execute("INSERT INTO sessions(pid, started) VALUES (?, 5)", (os.getpid(),))
+    dead = raw.execute("SELECT max(row) FROM sessions").fetchone()[0]
+    row = raw.execute("SELECT row FROM messages WHERE id = ?", (answer.id,)).fetchone()[0]
+    raw.execute(
+        "INSERT INTO generations(message, generation, session) VALUES (?, 'gen-3', ?)", (row, dead)
+    )
+    first, second = make_store(), make_store()
+    left = first.unfinished()
+    assert [(each.message, each.generation) for each in left] == [(answer.id, "gen-3")]
+    assert second.unfinished() == []
+
+
+def test_two_programs_see_each_others_chats(make_store: MakeStore, new_keeper: NewKeeper) -> None:
+    one, other = new_keeper(make_store()), new_keeper(make_store())
+
+    def talk(keeper: Keeper) -> None:
+        for index in range(40):
+            keeper.say(f"prompt {index}")
+            keeper.answer("a", "b")
+
+    threads = [threading.Thread(target=talk, args=(keeper,)) for keeper in (one, other)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert one.store.flush(20)
+    assert other.store.flush(20)
+    assert {summary.messages for summary in one.store.recent()} == {80}
+    assert len(other.store.recent()) == 2
+
+
+def test_settings_that_two_programs_change_are_both_kept(
+    make_store: MakeStore, new_keeper: NewKeeper
+) -> None:
+    keeper, other = new_keeper(make_store()), make_store()
+    keeper.say("hello")
+    assert keeper.store.flush()
+    seen = other.load(keeper.chat.id)
+    assert seen is not None
+    keeper.chat.settings.system = "Be brief."
+    keeper.store.set_settings(keeper.chat.id, keeper.chat.settings)
+    assert keeper.store.flush()
+    seen.settings.pinned = True
+    other.set_settings(seen.id, seen.settings)
+    assert other.flush()
+    keeper.chat.settings.title = "Greetings"
+    keeper.store.set_settings(keeper.chat.id, keeper.chat.settings)
+    assert keeper.store.settings(keeper.chat.id) == ChatSettings(
+        title="Greetings", system="Be brief.", pinned=True
+    )
+
+
+def test_a_chat_deleted_elsewhere_is_told_and_does_not_stop_the_others(
+    make_store: MakeStore, new_keeper: NewKeeper, troubles: Troubles
+) -> None:
+    store, other = make_store(), make_store()
+    gone, kept = new_keeper(store), new_keeper(store)
+    gone.say("to be deleted")
+    kept.say("to stay")
+    store.flush()
+    other.delete_chat(gone.chat.id)
+    other.flush()
+    gone.answer("too late")
+    kept.answer("in time")
+    store.flush()
+    assert [summary.messages for summary in store.recent()] == [2]
+    assert len(troubles) == 1
+    assert "deleted in another window" in troubles[0]
+
+
+def test_a_newer_database_is_refused_with_a_sentence(
+    raw: sqlite3.Connection, keeper: Keeper, troubles: Troubles, folder: Path
+) -> None:
+    raw.execute("CREATE TABLE chats(from_the_future)")
+    raw.execute("PRAGMA user_version = 99")
+    keeper.say("hello")
+    keeper.store.flush()
+    assert "newer ingle" in troubles[0]
+    assert len(troubles) == 1
+    with pytest.raises(HistoryError, match="newer ingle"):
+        keeper.store.recent()
+    assert [path.name for path in folder.glob("*.db")] == ["history.db"]
+    assert keeper.store.close()
+
+
+def test_a_damaged_database_is_set_aside(
+    folder: Path, make_store: MakeStore, new_keeper: NewKeeper, troubles: Troubles
+) -> None:
+    folder.mkdir(parents=True)
+    (folder / "history.db").write_bytes(b"this was a database once" * 400)
+    keeper = new_keeper(make_store())
+    keeper.say("still here")
+    assert [summary.title for summary in keeper.store.recent()] == ["Still here"]
+    aside = [path for path in folder.iterdir() if "damaged" in path.name]
+    assert [path.read_bytes()[:8] for path in aside] == [b"this was"]
+    assert len(troubles) == 1
+    assert aside[0].name in troubles[0]
+
+
+def test_damage_found_while_reading_is_set_aside(
+    folder: Path, make_store: MakeStore, new_keeper: NewKeeper, troubles: Troubles
+) -> None:
+    keeper = new_keeper(make_store())
+    for _ in range(200):
+        keeper.say("fill the pages " * 20)
+    assert keeper.store.close()
+    path = folder / "history.db"
+    content = bytearray(path.read_bytes())
+    for start in range(4096 * 30, len(content), 4096):
+        content[start : start + 4096] = b"\xff" * 4096
+    path.write_bytes(content)
+    store = make_store()
+    with pytest.raises(HistoryError):
+        store.load(keeper.chat.id)
+    assert store.flush(10)
+    fresh = new_keeper(store)
+    fresh.say("a new beginning")
+    assert [summary.title for summary in store.recent()] == ["A new beginning"]
+    assert "set aside" in troubles[0]
+
+
+def test_a_damaged_index_is_made_anew(
+    keeper: Keeper, raw: sqlite3.Connection, troubles: Troubles
+) -> None:
+    for number in range(50):
+        keeper.say(f"the word xylophone{number} is here")
+        keeper.answer(f"and zither{number} there")
+    keeper.answer("half of an answer", end=False)
+    assert keeper.store.flush()
+    raw.execute("PRAGMA busy_timeout = 5000")
+    raw.execute("DELETE FROM words_data WHERE id > 10")
+    with pytest.raises(HistoryError):
+        keeper.store.search("xylophone7")
+    assert keeper.store.flush(10)
+    assert len(keeper.store.search("xylophone7")) == 1
+    assert len(keeper.store.search("zither31")) == 1
+    keeper.store.delete_chat(keeper.chat.id)
+    assert keeper.store.flush()
+    raw.execute("INSERT INTO words(words) VALUES ('integrity-check')")
+    assert keeper.store.search("xylophone7") == []
+    assert troubles == []
+
+
+def test_a_sound_database_is_not_set_aside_for_one_that_another_program_has_replaced(
+    make_store: MakeStore, new_keeper: NewKeeper, folder: Path, troubles: Troubles
+) -> None:
+    late = new_keeper(make_store())
+    late.say("fill the pages " * 200)
+    assert late.store.flush()
+    for name in ("history.db", "history.db-wal", "history.db-shm"):
+        (folder / name).rename(folder / f"aside-{name}")
+    early = new_keeper(make_store())
+    early.say("a new beginning")
+    assert early.store.flush()
+    for path in folder.glob("aside-*"):
+        path.write_bytes(b"\xff" * path.stat().st_size)
+    other = new_keeper(late.store)
+    other.say("behind the others")
+    assert late.store.flush(10)
+    assert list(folder.glob("*.damaged-*")) == []
+    titles = {summary.title for summary in early.store.recent()}
+    assert titles == {"A new beginning", "Behind the others"}
+
+
+def test_what_cannot_be_written_is_told_once_and_written_later(
+    keeper: Keeper, folder: Path, troubles: Troubles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ingle.tui.history import history_writer
+
+    monkeypatch.setattr(history_writer, "RETRY", 0.05)
+    keeper.say("before")
+    keeper.store.flush()
+    assert keeper.store.database.path.exists()
+    keeper.store._writer.pause()  # pyright: ignore[reportPrivateUsage]
+    aside = folder.with_name("elsewhere")
+    folder.rename(aside)
+    folder.write_text("a file is in the way")
+    keeper.store._writer.resume()  # pyright: ignore[reportPrivateUsage]
+    keeper.say("during")
+    keeper.answer("held ", "in memory")
+    assert not keeper.store.flush()
+    keeper.say("still during")
+    assert len(troubles) == 1
+    assert "cannot be kept now" in troubles[0]
+    assert not keeper.store.is_able
+    folder.unlink()
+    aside.rename(folder)
+    keeper.store._writer.wake()  # pyright: ignore[reportPrivateUsage]
+    assert keeper.store.flush(10)
+    loaded = keeper.store.load(keeper.chat.id)
+    assert loaded is not None
+    assert [message.content for message in loaded.path] == [
+        "before",
+        "during",
+        "held in memory",
+        "still during",
+    ]
+    assert troubles[1:] == ["Chats are kept again; nothing is missing."]
+    assert keeper.store.is_able
+
+
+def test_a_full_disk_is_survived(
+    keeper: Keeper, troubles: Troubles, raw: sqlite3.Connection
+) -> None:
+    keeper.say("before")
+    keeper.store.flush()
+    connection = keeper.store._writer._connection  # pyright: ignore[reportPrivateUsage]
+    assert connection is not None
+    pages = connection.execute("PRAGMA page_count").fetchone()[0]
+    connection.execute(f"PRAGMA max_page_count = {pages}")
+    keeper.say("too long for this disk " * 5000)
+    keeper.store.flush()
+    assert ["the disk is full" in trouble for trouble in troubles] == [True]
+    keeper.store._writer.wake()  # pyright: ignore[reportPrivateUsage]
+    assert keeper.store.flush(10)  # the limit was that connection's
+    assert raw.execute("SELECT count(*) FROM messages").fetchone()[0] == 2
+    assert raw.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+
+
+READ_AND_LEAVE = """
+import sys
+from pathlib import Path
+from ingle.tui.history.history_store import open_history
+
+store = open_history(Path(sys.argv[1]), print)
+print(sum(summary.messages for summary in store.recent()))
+store.close()
+"""
+
+
+def test_a_program_that_looks_and_leaves_cuts_nobody_off(keeper: Keeper, folder: Path) -> None:
+    def read_elsewhere() -> int:
+        command = [sys.executable, "-P", "-c", READ_AND_LEAVE, str(folder)]
+        return int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    keeper.say("one")
+    assert keeper.store.recent()  # over a second connection
+    assert read_elsewhere() == 1
+    keeper.say("two")
+    assert keeper.store.flush()
+    assert read_elsewhere() == 2
+
+
+def test_the_chats_themselves_are_no_file_to_import(keeper: Keeper) -> None:
+    keeper.say("one")
+    assert keeper.store.flush()
+    with pytest.raises(HistoryError, match="own"):
+        keeper.store.import_file(keeper.store.database.path, lambda _: True)
+
+
+def test_a_note_that_cannot_be_written_keeps_no_other_from_it(
+    keeper: Keeper, troubles: Troubles
+) -> None:
+    keeper.say("before")
+    keeper.store.add_message(keeper.chat.id, Message(role="user", content="odd", created=1 << 70))
+    keeper.say("behind")
+    assert keeper.store.flush()
+    loaded = keeper.store.load(keeper.chat.id)
+    assert loaded is not None
+    assert [message.content for message in loaded.path] == ["before", "behind"]
+    assert "could not be kept" in troubles[0]

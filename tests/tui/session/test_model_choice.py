@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import pytest
+
+from ingle.tui.client.api_types import ModelEntry, ModelFit
+from ingle.tui.session.model_choice import choose_model, custom_model, offered_models
+
+
+def _entry(name: str, state: str, *, default: bool = False, chat: bool = True) -> ModelEntry:
+    installed = state not in ("available", "downloading")
+    return ModelEntry(name=name, installed=installed, state=state, default=default, chat=chat)
+
+
+def _offered(name: str, billions: float, state: str = "fits", *, chat: bool = True) -> ModelEntry:
+    return ModelEntry(
+        name=name,
+        installed=False,
+        state="available",
+        size=int(billions * 6e8),
+        parameters=int(billions * 1e9),
+        chat=chat,
+        fit=ModelFit(device="cpu", state=state),
+    )
+
+
+DEFAULT = _entry("small:1b", "available", default=True)
+DISK = _entry("disk:3b", "stopped")
+WARM = _entry("warm:7b", "ready")
+BASE = _entry("base:1b", "ready", chat=False)
+
+
+@pytest.mark.parametrize(
+    ("models", "wanted", "chosen"),
+    [
+        ([DEFAULT, DISK, WARM, BASE], None, WARM),
+        ([DEFAULT, DISK], None, DISK),
+        ([DEFAULT, _entry("other", "available")], None, DEFAULT),
+        ([BASE], None, None),
+        ([DEFAULT, DISK], "disk:3b", DISK),
+        ([DEFAULT, DISK], "small", DEFAULT),
+        ([DEFAULT, DISK], "unknown", None),
+        ([DEFAULT, DISK], "/tmp/own.gguf", custom_model("/tmp/own.gguf")),
+        ([], None, None),
+    ],
+)
+def test_the_nearest_model_is_chosen(
+    models: list[ModelEntry], wanted: str | None, chosen: ModelEntry | None
+) -> None:
+    assert choose_model(models, wanted) == chosen
+
+
+SMALL, MIDDLE, LARGE = _offered("small", 0.1), _offered("middle", 3), _offered("large", 8)
+HUGE, CODER = _offered("huge", 70, "no"), _offered("coder", 1.5)
+
+
+def test_without_a_model_the_best_that_fits_is_chosen() -> None:
+    assert choose_model([SMALL, HUGE, LARGE, MIDDLE], None) == LARGE
+    assert choose_model([_offered("base", 4, chat=False), SMALL], None) == SMALL
+    downloading = _entry("coming", "downloading")
+    assert choose_model([LARGE, downloading], None) == downloading
+
+
+def test_three_are_offered() -> None:
+    offers = offered_models([SMALL, HUGE, MIDDLE, LARGE, CODER])
+    assert [offer.model.name for offer in offers] == ["large", "small", "coder"]
+    assert [offer.reason for offer in offers][2] == "best at code"
+
+
+def test_offers_fit_and_differ() -> None:
+    assert [offer.model for offer in offered_models([CODER, SMALL, HUGE])] == [CODER, SMALL]
+    assert [offer.model for offer in offered_models([SMALL])] == [SMALL]
+    assert offered_models([HUGE, DEFAULT]) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "installed"),
+    [
+        ("hf.co/owner/repo", "hf.co/owner/repo", False),
+        ("hf.co/owner/repo:Q4_K_M", "hf.co/owner/repo:Q4_K_M", False),
+        ("https://huggingface.co/owner/repo", "hf.co/owner/repo", False),
+        ("https://hf.co/owner/repo", "hf.co/owner/repo", False),
+        ("~/models/some.gguf", "~/models/some.gguf", True),
+        ("some.gguf", "some.gguf", True),
+        ("/models/folder", "/models/folder", True),
+    ],
+)
+def test_what_is_typed_can_be_a_model(text: str, name: str, installed: bool) -> None:
+    model = custom_model(text)
+    assert model is not None
+    assert (model.name, model.installed) == (name, installed)
+
+
+@pytest.mark.parametrize("text", ["", "qwen", "qwen2.5:1.5b", "hf.co/", "hf.co/owner", "/", "a/b"])
+def test_most_of_what_is_typed_is_a_filter(text: str) -> None:
+    assert custom_model(text) is None

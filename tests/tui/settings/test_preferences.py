@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from ingle.tui.settings.preferences import (
+    FILE,
+    Preferences,
+    PreferencesBroken,
+    load_preferences,
+    remember,
+)
+
+
+def test_nothing_said_is_the_default(tmp_path: Path) -> None:
+    assert load_preferences(tmp_path) == Preferences()
+    assert load_preferences(None) == Preferences()
+    (tmp_path / FILE).write_text("")
+    assert load_preferences(tmp_path) == Preferences()
+
+
+def test_what_was_remembered_is_loaded(tmp_path: Path) -> None:
+    folder = tmp_path / "config"
+    remember(folder, "theme", 'odd "name"')
+    remember(folder, "motion", False)
+    remember(folder, "compact_at", 70)
+    remember(folder, "compact_at", 75)
+    assert load_preferences(folder) == Preferences('odd "name"', False, compact_at=75)
+    assert [file.name for file in folder.iterdir()] == [FILE]
+
+
+def test_what_else_is_in_the_file_stays(tmp_path: Path) -> None:
+    file = tmp_path / FILE
+    file.write_text('# mine\nmotion = true # calm\nother = 1\n[table]\nmotion = "x"\n')
+    remember(tmp_path, "motion", False)
+    remember(tmp_path, "theme", "ingle")
+    said = tomllib.loads(file.read_text())
+    assert said == {
+        "theme": "ingle",
+        "motion": False,
+        "other": 1,
+        "table": {"motion": "x"},
+    }
+    assert "# mine" in file.read_text()
+
+
+def test_a_broken_file_is_told_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text("motion = perhaps\n")
+    assert "is not TOML" in load_preferences(tmp_path).trouble
+    with pytest.raises(PreferencesBroken, match="left as it is"):
+        remember(tmp_path, "motion", False)
+    assert (tmp_path / FILE).read_text() == "motion = perhaps\n"
+
+
+@pytest.mark.parametrize("line", ['motion = "no"', "compact_at = 5", "compact_at = true"])
+def test_a_value_that_cannot_be_is_told(tmp_path: Path, line: str) -> None:
+    (tmp_path / FILE).write_text(f'{line}\ntheme = "ingle"\n')
+    preferences = load_preferences(tmp_path)
+    assert preferences.theme == "ingle"
+    assert "cannot be" in preferences.trouble
+    assert preferences._replace(theme="", trouble="") == Preferences()
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real.toml").write_text("")
+    (tmp_path / FILE).symlink_to(tmp_path / "real.toml")
+    remember(tmp_path, "motion", False)
+    assert (tmp_path / FILE).is_symlink()
+    assert "false" in (tmp_path / "real.toml").read_text()

@@ -1,0 +1,205 @@
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.cells import cell_len
+
+from ingle.tui.chats.compaction_record import Compaction
+from ingle.tui.chats.message import Attachment
+from ingle.tui.transcript.entries.all_entries import (
+    AnswerEntry,
+    Entry,
+    Look,
+    NoticeEntry,
+    PromptEntry,
+    SeamEntry,
+    SystemEntry,
+    ToolCallBlock,
+)
+from ingle.tui.transcript.view.block_navigation import stops
+
+if TYPE_CHECKING:
+    from ingle.tui.transcript.lines.transcript_styles import TranscriptStyles
+
+    from ..conftest import ShowLines
+
+NINE = time.mktime((2026, 5, 4, 9, 12, 0, 0, 0, -1))
+SEAM = Compaction(
+    at="m", summary="Sum.", turns=14, tokens_before=6912, tokens_after=611, seconds=3.1
+)
+
+
+def test_a_prompt_says_who_and_when(show: ShowLines) -> None:
+    entry = PromptEntry("Hello\nthere", "⌂ local", id="m1", created=NINE)
+    assert show(entry) == ["▌ you  09:12 · ⌂ local", "  Hello", "  there", ""]
+    assert entry.id == "m1"
+
+
+def test_siblings_and_pins_show_in_the_header(show: ShowLines) -> None:
+    entry = AnswerEntry("qwen3", "⌂ local · 61 tok/s", created=NINE, place=(2, 3), pinned=True)
+    entry.complete("Yes.")
+    assert show(entry, 70)[0] == ("▌ qwen3  09:12 · ⌂ local · 61 tok/s · 2/3 ‹alt+←→› · ◆ pinned")
+    entry.set_place(None)
+    entry.set_pinned(False)
+    entry.annotate("")
+    assert show(entry)[0] == "▌ qwen3  09:12"
+
+
+@pytest.mark.parametrize("width", range(10, 80))
+def test_a_tight_header_loses_the_hint_then_the_note(show: ShowLines, width: int) -> None:
+    note = "⌂ local · 61 tok/s · first token 0.21 s"
+    entry = AnswerEntry("qwen3", note, created=NINE, place=(2, 3)).complete("Yes.")
+    head = show(entry, width)[0]
+    assert cell_len(head) <= width
+    if width >= 24:
+        assert "2/3" in head
+        assert "09:12" in head
+    assert ("‹alt+←→›" in head) == (width >= 71)
+
+
+def test_attachments_are_chips_that_unfold(show: ShowLines) -> None:
+    file = Attachment("notes.md", "one\ntwo\n" + "x" * 2333)
+    entry = PromptEntry("Read this", attachments=[file])
+    assert show(entry) == ["▌ you", "  ⊞ notes.md · 2 341 characters", "  Read this", ""]
+    entry.fold("attachment:0", False)
+    assert show(entry)[1:4] == ["  ⊞ notes.md · 2 341 characters ▾", "  ▏ one", "  ▏ two"]
+
+
+def test_thoughts_stream_apart_and_fold_when_the_answer_begins(show: ShowLines) -> None:
+    entry = AnswerEntry("qwen3")
+    entry.append_reasoning("The user\nwants ", tokens=4)
+    assert show(entry) == ["▌ qwen3", "  ▾ thinking · 4 tokens", "  ▏ The user", "  ▏ wants",
+                           "", "  ▍", ""]  # fmt: skip
+    entry.append_reasoning("a word.", tokens=308)
+    assert "  ▏ wants a word." in show(entry)
+    entry.append("Hello")
+    lines = show(entry)
+    assert lines[1].startswith("  ▸ thought for ")
+    assert lines[1].endswith(" · 312 tokens")
+    assert lines[2:] == ["", "  Hello▍", ""]
+    assert entry.text == "Hello"
+    assert entry.reasoning == "The user\nwants a word."
+    entry.fold("thought", False)
+    assert show(entry)[2:4] == ["  ▏ The user", "  ▏ wants a word."]
+
+
+def test_an_answer_from_history_is_the_same_as_one_that_streamed(show: ShowLines) -> None:
+    text = "Some **bold**\n\n```python\nx = 1\n```\n\n| a | b |\n|---|---|\n| 1 | 2 |\n"
+    streamed = AnswerEntry("m")
+    for character in text:
+        streamed.append(character)
+        show(streamed)
+    streamed.finish("■ stopped")
+    loaded = AnswerEntry("m").complete(text, ending="■ stopped")
+    assert show(streamed) == show(loaded)
+
+
+def test_thoughts_from_history_are_one_line(show: ShowLines) -> None:
+    entry = AnswerEntry("m").complete(
+        "Yes.", "Long thoughts", reasoning_tokens=312, reasoning_seconds=4.1
+    )
+    assert show(entry)[1:] == ["  ▸ thought for 4.1 s · 312 tokens", "", "  Yes.", ""]
+    only = AnswerEntry("m").complete("", "Long thoughts", "■ stopped")
+    assert show(only)[1:] == ["  ▸ thought", "  ■ stopped", ""]
+
+
+def test_tool_calls_are_folded_below_the_text(show: ShowLines) -> None:
+    entry = AnswerEntry("m")
+    entry.append("Looking.")
+    call = ToolCallBlock("read_file", '{"path": "a.txt"}')
+    entry.add_tool_call(call)
+    entry.finish()
+    assert show(entry)[3] == '  ▸ read_file {"path": "a.txt"} · running'
+    entry.set_tool_result(call, "content\nmore")
+    assert show(entry)[3] == '  ▸ read_file {"path": "a.txt"} · 12 characters'
+    entry.fold("tool:0", False)
+    assert show(entry)[4:] == ['  ▏ {"path": "a.txt"}', "  ▏", "  ▏ content", "  ▏ more", ""]
+
+
+def test_a_seam_says_what_was_saved(show: ShowLines) -> None:
+    assert show(SeamEntry(SEAM, "last 3 turns, 2 pins"), 100) == [
+        "┄┄ compacted 14 turns · 6 912 → 611 tok (−91 %) · 3.1 s · kept: last 3 turns, 2 pins ┄┄",
+        "   ▸ enter summary · u undo · o originals",
+        "",
+    ]
+    assert show(SeamEntry(SEAM, "last 3 turns"), 60)[0] == (
+        "┄┄ compacted 14 turns · 6 912 → 611 tok (−91 %) · 3.1 s ┄┄"
+    )
+    assert show(SeamEntry(SEAM, undone=True), 100) == [
+        "┄┄ compacted 14 turns · 6 912 → 611 tok (−91 %) · undone · 3.1 s ┄┄",
+        "",
+    ]
+
+
+def test_the_system_prompt_is_one_line(show: ShowLines) -> None:
+    entry = SystemEntry("Be brief.\nBe kind.", 412)
+    assert show(entry) == ["── system prompt · 412 tok ▸ ──", ""]
+    entry.fold("system", False)
+    assert show(entry) == [
+        "── system prompt · 412 tok ▾ ──", "  Be brief.", "  Be kind.", ""
+    ]  # fmt: skip
+
+
+def test_long_code_folds_unless_it_was_watched(show: ShowLines) -> None:
+    code = "\n".join(f"line {number}" for number in range(105))
+    entry = AnswerEntry("m").complete(f"```text\n{code}\n```")
+    lines = show(entry)
+    assert lines[1].split() == ["text", "copy", "y"]
+    assert lines[-3:] == ["   line 19", "   ▸ 85 more lines", ""]
+    entry.fold("fence:0", False)
+    assert show(entry)[-3:] == ["   line 104", "   ▾ fold", ""]
+    watched = AnswerEntry("m")
+    watched.append(f"```text\n{code}\n```")
+    watched.finish()
+    assert show(watched)[-3:] == ["   line 104", "   ▾ fold", ""]
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        PromptEntry("word " * 50, attachments=[Attachment("a-long-file-name.py", "x" * 99)]),
+        AnswerEntry("a-model-with-a-long-name:7b-q4", "note " * 9).complete("漢字 " * 40, "deep"),
+        SeamEntry(SEAM, "last 3 turns"),
+        SystemEntry("Be brief. " * 30),
+        NoticeEntry("It failed. " * 9, "Press enter."),
+    ],
+)
+@pytest.mark.parametrize("width", [10, 14, 30, 58, 100])
+def test_no_entry_is_wider_than_the_look(show: ShowLines, entry: Entry, width: int) -> None:
+    for key in ("attachment:0", "thought", "system"):
+        entry.fold(key, False)
+    assert max(cell_len(line) for line in show(entry, width)) <= width
+
+
+def test_code_that_still_grows_can_be_copied(show: ShowLines) -> None:
+    entry = AnswerEntry("m")
+    entry.append("Look:\n\n```python\nx = 1\ny = ")
+    show(entry)
+    stop = stops(entry, entry.previous_lines)[-1]
+    assert stop.text == "x = 1\ny = "
+
+
+def test_what_is_said_beside_the_text_is_quiet(styles: TranscriptStyles) -> None:
+    look = Look(styles, 60)
+    answer = AnswerEntry("m").complete("Yes.", "thoughts", "■ stopped")
+    handle, ending = answer.lines(look)[1], answer.lines(look)[-2]
+    assert handle.segments[-1].style == styles.thought
+    assert ending.segments[-1].style == styles.muted
+    failure = NoticeEntry("It failed.", "Press enter.", "error").lines(look)
+    assert [line.segments[-1].style for line in failure[:2]] == [styles.error, styles.muted]
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("/models/qwen.gguf", "qwen.gguf"),
+        ("C:\\models\\qwen.gguf", "qwen.gguf"),
+        ("org/model:7b", "org/model:7b"),
+    ],
+)
+def test_a_model_named_by_its_file_goes_by_the_name_of_the_file(
+    show: ShowLines, model: str, name: str
+) -> None:
+    assert show(AnswerEntry(model).complete("Yes."))[0] == f"▌ {name}"

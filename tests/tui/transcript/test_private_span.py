@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingle.tui.transcript.entries.all_entries import AnswerEntry, Entry, PromptEntry
+from ingle.tui.transcript.lines.line import Line
+from ingle.tui.transcript.lines.line_wrapping import wrap_plain
+from ingle.tui.transcript.view.search_hits import folded, hit_spans
+from ingle.tui.transcript.view.transcript_search import TextSearch
+
+if TYPE_CHECKING:
+    from ..conftest import FakeDaemon, OpenChat
+
+
+def search(entries: list[Entry], *queries: str) -> TextSearch:
+    found = TextSearch(entries)
+    for query in queries:
+        for _ in found.steps(query):
+            pass
+    return found
+
+
+def marked(lines: list[Line], query: str) -> list[str]:
+    return [
+        "".join(lines[number].text[start:end] for number, start, end in hit)
+        for hit in hit_spans(lines, query)
+    ]
+
+
+def test_hits_are_counted_and_located() -> None:
+    entries: list[Entry] = [PromptEntry("Red red"), PromptEntry("blue"), PromptEntry("a RED one")]
+    found = search(entries, "red")
+    assert found.total == 3
+    assert [found.locate(number) for number in range(3)] == [
+        (entries[0], 0), (entries[0], 1), (entries[2], 0)
+    ]  # fmt: skip
+    assert [found.first_from(entry) for entry in entries] == [0, 2, 2]
+    assert search(entries, "nobody").total == 0
+    assert search(entries, "").total == 0
+
+
+@given(st.lists(st.text("ab ", max_size=20), max_size=9), st.text("ab", min_size=1, max_size=4))
+def test_typing_on_finds_what_typing_at_once_finds(texts: list[str], query: str) -> None:
+    entries: list[Entry] = [PromptEntry(text) for text in texts]
+    prefixes = [query[:length] for length in range(1, len(query) + 1)]
+    assert search(entries, *prefixes).total == search(entries, query).total
+    assert search(entries, query).total == sum(text.count(query) for text in texts)
+
+
+def test_an_answer_that_grew_is_looked_through_again() -> None:
+    entry = AnswerEntry("m")
+    entry.append("red ")
+    found = search([entry], "red")
+    entry.append("red")
+    for _ in found.steps("red"):
+        pass
+    assert found.total == 2
+
+
+def test_hits_go_on_after_a_soft_wrap() -> None:
+    lines = [line.prefixed("  ") for line in wrap_plain("one two three four five", 9)]
+    assert marked(lines, "three") == ["three"]
+    assert marked(lines, "two three") == ["twothree"]
+    assert marked(lines, "e") == ["e"] * 4
+    assert marked(lines, "nine") == []
+
+
+@given(st.text("abc İ漢é\n", max_size=60), st.sampled_from(["a", "ab", "é", "漢", "c a"]))
+def test_every_hit_in_a_plain_text_is_marked(text: str, query: str) -> None:
+    wide = wrap_plain(text, 1000)
+    rows = [row.rstrip() for row in text.split("\n")]
+    assert len(marked(wide, query)) == sum(folded(row).count(query) for row in rows)
+
+
+def test_the_lower_case_is_as_long_as_the_text() -> None:
+    assert folded("İSTANBUL") == "İstanbul"
+    assert folded("ÄB") == "äb"
+
+
+async def test_find_walks_the_hits_of_the_chat(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.script("A needle.\n\n" + "hay\n\n" * 60 + "Another **needle**.")
+    async with open_chat() as chat:
+        await chat.send("Where is the needle?")
+        await chat.until_shown("Another needle.")
+        await chat.until(lambda: "▍" not in chat.screen_text)
+        await chat.pilot.press("ctrl+f")
+        await chat.until_shown("find")
+        await chat.pilot.press(*"Needle")
+        await chat.until_shown("3 of 3")
+        await chat.pilot.press("up")
+        await chat.until_shown("2 of 3")
+        assert "A needle." in chat.screen_text
+        await chat.pilot.press("up")
+        await chat.until_shown("1 of 3")
+        assert "Where is the needle?" in chat.screen_text
+        await chat.pilot.press("up")
+        await chat.until_shown("3 of 3")
+        await chat.pilot.press("enter")
+        await chat.until_shown("1 of 3")
+        await chat.pilot.press("x")
+        await chat.until_shown("not in this chat")
+        before = chat.transcript.scroll_offset
+        await chat.pilot.press("escape")
+        await chat.until(lambda: "find" not in chat.screen_text)
+        assert chat.transcript.scroll_offset.y == before.y
+        await chat.pilot.press("h", "i")
+        assert chat.draft == "hi"
+
+
+async def test_find_takes_the_words_of_the_command(
+    open_chat: OpenChat, fake_daemon: FakeDaemon
+) -> None:
+    fake_daemon.script("A needle.")
+    async with open_chat() as chat:
+        await chat.send("hello")
+        await chat.until_shown("A needle.")
+        await chat.send("/find needle")
+        await chat.until_shown("1 of 1")

@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from textual.geometry import Region
+from textual.widget import Widget
+
+from ingle.tui.transcript.entries.all_entries import AnswerEntry, Entry, PromptEntry
+from ingle.tui.transcript.view.rendered_lines_cache import KeptLines
+
+if TYPE_CHECKING:
+    from ..conftest import OpenTranscript
+
+
+def long_chat(messages: int) -> list[Entry]:
+    """A chat as people have them: prompts of a line, answers of some paragraphs, some code."""
+    chance = random.Random(1)
+    entries: list[Entry] = []
+    for number in range(messages):
+        if number % 2 == 0:
+            words = " ".join(["prompt"] * chance.randint(3, 60))
+            entries.append(PromptEntry(f"{number} {words}", id=f"m{number}"))
+            continue
+        paragraphs = [
+            " ".join(["answer"] * chance.randint(10, 80)) for _ in range(chance.randint(1, 3))
+        ]
+        if number % 5 == 0:
+            paragraphs.append("```python\n" + "x = 1\n" * chance.randint(2, 20) + "```")
+        text = f"{number} " + "\n\n".join(paragraphs)
+        entries.append(AnswerEntry("qwen3", id=f"m{number}").complete(text))
+    return entries
+
+
+async def test_a_long_chat_renders_only_what_is_near(open_transcript: OpenTranscript) -> None:
+    entries = long_chat(2000)
+    async with open_transcript() as shown:
+        shown.transcript.load(entries)
+        rendered = [entry for entry in entries if entry.previous_lines]
+        assert rendered
+        assert rendered[0] in entries[-30:]
+        await shown.pilot.pause()
+        assert entries[-1].previous_lines[-2].text.rstrip() in shown.screen_text
+        await shown.until(lambda: sum(1 for e in entries if e.previous_lines) >= 100)
+        # Then it is quiet: the rest stays guessed until the reader comes near.
+        await shown.until(lambda: not shown.transcript.is_measuring)
+        assert not entries[0].previous_lines
+        assert not entries[1500].previous_lines
+        assert shown.transcript.following
+
+
+async def test_it_opens_at_a_message(open_transcript: OpenTranscript) -> None:
+    async with open_transcript(*long_chat(600), at="m300") as shown:
+        assert shown.screen_lines[0].strip() == "▌ you"
+        assert shown.screen_lines[1].startswith("   300 prompt")
+        assert not shown.transcript.following
+        await shown.until(lambda: not shown.transcript.is_measuring)
+        assert shown.screen_lines[1].startswith("   300 prompt")
+
+
+async def test_measuring_above_leaves_the_view_where_it_is(
+    open_transcript: OpenTranscript,
+) -> None:
+    async with open_transcript(*long_chat(400)) as shown:
+        for target in ("m200", "m100", "m390", "m2"):
+            assert shown.transcript.scroll_to_entry(target)
+            await shown.pilot.pause()
+            first = shown.screen_lines[:10]
+            await shown.until(lambda: not shown.transcript.is_measuring)
+            assert shown.screen_lines[:10] == first
+        assert not shown.transcript.scroll_to_entry("nobody")
+
+
+async def test_scrolling_up_through_guesses_never_jumps(open_transcript: OpenTranscript) -> None:
+    async with open_transcript(*long_chat(300)) as shown:
+        transcript = shown.transcript
+        for _ in range(40):
+            above = shown.screen_lines[:6]
+            transcript.scroll_relative(y=-10, animate=False, immediate=True)
+            await shown.pilot.pause()
+            assert shown.screen_lines[10:16] == above
+
+
+async def test_a_line_of_an_entry_is_shown_below_the_top(open_transcript: OpenTranscript) -> None:
+    text = "\n\n".join(f"paragraph {number}" for number in range(100))
+    entries = [*long_chat(50), AnswerEntry("m", id="long").complete(text), *long_chat(50)]
+    async with open_transcript(*entries) as shown:
+        assert shown.transcript.scroll_to_entry("long", 101)
+        await shown.until_shown("paragraph 50")
+        assert shown.screen_lines[8].strip() == "paragraph 50"
+
+
+async def test_a_change_above_the_view_does_not_move_it(open_transcript: OpenTranscript) -> None:
+    entries = long_chat(100)
+    extra = AnswerEntry("m").complete("Yes.", "one\n" * 30)
+    entries.insert(40, extra)
+    async with open_transcript(*entries, at="m60") as shown:
+        await shown.until(lambda: not shown.transcript.is_measuring)
+        before = shown.screen_lines
+        extra.fold("thought", False)
+        shown.transcript.update_entry(extra)
+        await shown.pilot.pause()
+        assert shown.screen_lines == before
+
+
+async def test_the_end_is_followed_while_an_answer_grows(open_transcript: OpenTranscript) -> None:
+    entry = AnswerEntry("m")
+    async with open_transcript(*long_chat(50), entry) as shown:
+        for number in range(30):
+            entry.append(f"line {number}\n\n")
+            shown.transcript.update_entry(entry)
+        await shown.until_shown("line 29")
+        shown.transcript.scroll_relative(y=-20, animate=False, immediate=True)
+        entry.append("line 30\n\nline 31\n\n")
+        shown.transcript.update_entry(entry)
+        await shown.pilot.pause()
+        assert "line 31" not in shown.screen_text
+        assert [event.count for event in shown.app.new_lines] == [4]
+
+
+def test_lines_not_shown_for_longest_are_forgotten() -> None:
+    kept = KeptLines(max_lines=1000)
+    entries = [PromptEntry("x") for _ in range(100)]
+    for entry in entries:
+        kept.touch(entry, 100)
+    kept.touch(entries[60], 100)
+    assert kept.total == 48 * 100
+    kept.discard(entries[99])
+    assert kept.total == 47 * 100
+    kept.clear()
+    assert kept.total == 0
+
+
+async def test_scrolling_through_a_long_chat_keeps_memory_bounded(
+    open_transcript: OpenTranscript,
+) -> None:
+    entries = [
+        AnswerEntry("m", id=f"m{number}").complete("line\n\n" * 100) for number in range(120)
+    ]
+    async with open_transcript(*entries) as shown:
+        for number in range(0, 120, 3):
+            shown.transcript.scroll_to_entry(f"m{number}")
+        held = sum(len(entry.previous_lines) for entry in entries)
+        assert held <= 201 * 60
+        shown.transcript.scroll_to_entry("m0")
+        await shown.until(lambda: shown.screen_lines[0].strip() == "▌ m")
+
+
+async def test_drawing_the_same_chat_again_leaves_the_reader_where_they_are(
+    open_transcript: OpenTranscript,
+) -> None:
+    async with open_transcript(*long_chat(200), at="m100") as shown:
+        shown.transcript.scroll_relative(y=3, animate=False, immediate=True)
+        await shown.until(lambda: not shown.transcript.is_measuring)
+        before = shown.screen_lines
+        shown.transcript.load(long_chat(202))
+        await shown.pilot.pause()
+        assert shown.screen_lines == before
+        assert not shown.transcript.following
+        shown.transcript.load([PromptEntry("another chat", id="other")])
+        await shown.pilot.pause()
+        assert shown.transcript.following
+
+
+async def test_folds_and_the_cursor_outlive_drawing_again(open_transcript: OpenTranscript) -> None:
+    def entries() -> list[Entry]:
+        return [
+            PromptEntry("question", id="p"),
+            AnswerEntry("m", id="a").complete("Yes.", "deep thoughts"),
+        ]
+
+    async with open_transcript(*entries()) as shown:
+        shown.transcript.walk(-1)
+        await shown.pilot.press("z")
+        shown.transcript.walk(-1)
+        await shown.pilot.pause()
+        stop = shown.transcript.cursor
+        assert stop is not None
+        assert stop.entry.id == "a"
+        stop.entry.fold("thought", False)
+        shown.transcript.load(entries())
+        await shown.until_shown("▏ deep thoughts")
+        stop = shown.transcript.cursor
+        assert stop is not None
+        assert stop.entry is shown.transcript.entries[1]
+        shown.transcript.load([PromptEntry("another chat", id="other")])
+        await shown.pilot.pause()
+        assert shown.transcript.cursor is None
+        assert not shown.transcript.has_focus
+
+
+@pytest.mark.parametrize("crop", [Region(0, 0, 80, 24), Region(7, 3, 30, 12)])
+async def test_lines_are_those_that_textual_would_draw(
+    open_transcript: OpenTranscript, crop: Region
+) -> None:
+    async with open_transcript(*long_chat(20)) as shown:
+        transcript = shown.transcript
+        transcript.mark("answer")
+        usual = Widget.render_lines(transcript, crop)
+        own = transcript.render_lines(crop)
+        assert [list(strip) for strip in own] == [list(strip) for strip in usual]
+        assert any("answer" in strip.text for strip in own)
+        # A line that stays is the same strip, which still knows how it is written.
+        again = transcript.render_lines(crop)
+        assert all(before is after for before, after in zip(own, again, strict=True))

@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ingle.tui.transcript.view.transcript_layout import TranscriptLayout
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1))
+def test_positions_follow_the_heights(heights: list[tuple[int, int]]) -> None:
+    layout = TranscriptLayout()
+    for guess, _ in heights:
+        layout.append(guess, exact=False)
+    for index, (guess, exact) in enumerate(heights):
+        assert layout.set_exact(index, exact) == exact - guess
+    lines = [(index, line) for index, (_, exact) in enumerate(heights) for line in range(exact)]
+    assert [layout.locate(y) for y in range(layout.total)] == lines
+    assert layout.nearest_guessed(0, len(heights), len(heights)) is None
+
+
+def test_the_nearest_guess_comes_first() -> None:
+    layout = TranscriptLayout()
+    layout.guess([2] * 9)
+    layout.set_exact(4, 5)
+    layout.set_exact(5, 5)
+    assert layout.nearest_guessed(4, 5, 1) == 3
+    layout.set_exact(3, 2)
+    assert layout.nearest_guessed(4, 5, 1) == 6
+    layout.set_exact(6, 2)
+    assert layout.nearest_guessed(4, 5, 1) is None
+    assert layout.nearest_guessed(4, 5, 2) == 2
+
+
+@given(
+    st.lists(st.integers(1, 9), min_size=1),
+    st.lists(st.tuples(st.integers(0, 30), st.integers(1, 9))),
+)
+def test_tops_follow_changes_in_any_order(
+    heights: list[int], changes: list[tuple[int, int]]
+) -> None:
+    layout = TranscriptLayout()
+    layout.guess(list(heights))
+    for place, height in changes:
+        index = place % len(heights)
+        layout.set_exact(index, height)
+        heights[index] = height
+        assert layout.top(index) == sum(heights[:index])
+        assert layout.total == sum(heights)
+    layout.remove(0)
+    assert layout.total == sum(heights[1:])
+    layout.append(3, exact=True)
+    assert layout.total == sum(heights[1:]) + 3
+    layout.clear()
+    assert layout.total == 0

@@ -1,0 +1,151 @@
+"""Where messages of a chat may go: chosen, previewed, asked about, and told of afterwards."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ingle.tui.widgets.composer.composer import Composer
+
+if TYPE_CHECKING:
+    from ...conftest import FakeDaemon, OpenChat
+
+CLOUD = {
+    "enabled": True,
+    "providers": [{"name": "acme", "models": ["big"]}],
+    "routes": [{"name": "auto", "local": "smollm2:135m", "remote": "acme/big"}],
+}
+PRIVATE = {
+    "verdict": "ask",
+    "rule": "kinds.person",
+    "reason": "A name is asked about before it leaves.",
+    "findings": [{"kind": "person", "where": "messages[0].content", "start": 0, "end": 9}],
+    "provider": "acme",
+    "model": "big",
+    "redacted": [{"where": "messages[0].content", "text": "[PERSON_1] was here"}],
+    "consents": {"redact": "token-r", "cloud": "token-c"},
+}
+FREE = {"verdict": "cloud", "goes_to": "acme/big", "provider": "acme", "model": "big"}
+
+
+@pytest.fixture
+def cloud(fake_daemon: FakeDaemon) -> FakeDaemon:
+    """A daemon with a provider, whose policy asks about names."""
+    fake_daemon.routing = CLOUD
+    fake_daemon.explanation = PRIVATE
+    return fake_daemon
+
+
+def asked(daemon: FakeDaemon) -> dict[str, Any]:
+    """The body of the last generation."""
+    bodies = [r.body for r in daemon.requests if r.target == "/ingle/v1/generations"]
+    return bodies[-1]
+
+
+async def test_a_chat_stays_here_until_somebody_says_otherwise(
+    open_chat: OpenChat, cloud: FakeDaemon
+) -> None:
+    async with open_chat(size=(100, 40)) as chat:
+        await chat.until_shown("smollm2:135m")
+        await chat.send("hello")
+        await chat.until_shown("Hello there.")
+        assert asked(cloud)["model"] == "smollm2:135m"
+        assert not any("explain" in request.target for request in cloud.requests)
+        await chat.send("/route")
+        await chat.until_told("what it lets go may be answered by acme")
+        await chat.until_shown("⇄ AUTO")
+        await chat.send("/route moon")
+        await chat.until_told("/route takes auto, local, ask, auto, acme/big.")
+
+
+@pytest.mark.parametrize(
+    ("key", "model", "said"),
+    [
+        ("r", "auto", {"consent": "token-r"}),
+        ("s", "auto", {"consent": "token-c"}),
+        ("enter", "smollm2:135m", {"route": "local"}),
+        ("escape", "smollm2:135m", {"route": "local"}),
+    ],
+)
+async def test_what_would_leave_is_shown_before(
+    open_chat: OpenChat, cloud: FakeDaemon, key: str, model: str, said: dict[str, str]
+) -> None:
+    async with open_chat(size=(100, 40)) as chat:
+        await chat.until_shown("smollm2:135m")
+        await chat.send("/route ask")
+        await chat.until_shown("⇄ ASK")
+        await chat.send("John Smith was here")
+        await chat.until_shown("May acme/big see this?")
+        assert "Found: person." in chat.screen_text
+        assert "[PERSON_1] was here" in chat.screen_text
+        assert cloud.generations == {}
+        await chat.pilot.press(key)
+        await chat.until_shown("Hello there.")
+        body = asked(cloud)
+        assert body["model"] == model
+        assert {name: body.get(name) for name in said} == said
+        assert ("consent" in body) == ("consent" in said)
+
+
+async def test_what_is_free_goes_without_a_question(open_chat: OpenChat, cloud: FakeDaemon) -> None:
+    cloud.explanation = FREE
+    cloud.routed = {"verdict": "cloud", "rule": "default", "provider": "acme", "model": "big"}
+    async with open_chat(size=(100, 40)) as chat:
+        await chat.until_shown("smollm2:135m")
+        await chat.send("/route auto")
+        await chat.until_shown("⇄ AUTO")
+        await chat.send("What is 2 + 2?")
+        await chat.until_shown("acme/big  ")
+        await chat.until_shown("☁ elsewhere")
+        assert asked(cloud)["route"] == "auto"
+        leaf = chat.screen.chat.leaf
+        assert leaf is not None
+        await chat.until(lambda: leaf.facts.route == "acme/big")
+        cloud.totals = {
+            "requests": 1,
+            "bytes_out": 2048,
+            "providers": [{"name": "acme", "requests": 1, "bytes_out": 2048}],
+        }
+        await chat.send("/sent")
+        await chat.until_told("this month, once: 2 kB to acme")
+
+
+async def test_what_cannot_be_decided_stays_here(open_chat: OpenChat, cloud: FakeDaemon) -> None:
+    cloud.explanation = None
+    async with open_chat(size=(100, 40)) as chat:
+        await chat.until_shown("smollm2:135m")
+        await chat.send("/route acme/big")
+        await chat.until_shown("☁ ACME/BIG")
+        await chat.send("hello")
+        await chat.until_told("Answered here")
+        await chat.until_shown("Hello there.")
+        assert asked(cloud)["route"] == "local"
+        assert asked(cloud)["model"] == "smollm2:135m"
+
+
+async def test_the_draft_says_where_it_would_go(open_chat: OpenChat, cloud: FakeDaemon) -> None:
+    async with open_chat(size=(100, 40)) as chat:
+        await chat.until_shown("smollm2:135m")
+        await chat.send("/route auto")
+        await chat.until_shown("⇄ AUTO")
+        chat.app.query_one(Composer).replace_text("John Smith was here")
+        await chat.until_shown("⇄ ASKS FIRST · person")
+        cloud.explanation = FREE
+        chat.app.query_one(Composer).replace_text("What is 2 + 2?")
+        await chat.until_shown("☁ GOES OUT · to acme/big")
+        chat.app.query_one(Composer).replace_text("")
+        await chat.until_shown("⇄ AUTO")
+
+
+async def test_a_model_elsewhere_is_a_route_of_its_own(
+    open_chat: OpenChat, cloud: FakeDaemon
+) -> None:
+    cloud.add_model("acme/big")
+    async with open_chat(size=(100, 40), model="acme/big") as chat:
+        await chat.until_shown("☁ ACME/BIG")
+        await chat.send("John Smith was here")
+        await chat.until_shown("May acme/big see this?")
+        await chat.pilot.press("escape")
+        await chat.until_shown("Hello there.")
+        assert asked(cloud)["route"] == "local"

@@ -1,0 +1,4 @@
+"""The full-screen program.
+
+App, stylesheet, chat screen, turn runner, feature list and first frame.
+"""

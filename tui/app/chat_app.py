@@ -1,0 +1,159 @@
+"""`ChatApp`: the frame around the chat screen: themes, palette, help, the way out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, ClassVar
+
+from rich.console import RenderableType
+from textual import events
+from textual.app import App, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.driver import Driver
+from textual.screen import Screen
+
+from ..client.daemon_client import DaemonClient
+from ..commands.command_table import COMMANDS
+from ..settings.chat_folders import Folders
+from ..settings.preferences import Preferences
+from ..settings.themes import EMBER, FALLBACK_VARIABLES, THEMES
+from ..terminal.exit_signals import ending_signals
+from .chat_screen import ChatScreen
+
+
+class ChatApp(App[None]):
+    """The chat; the arguments are those of `ChatScreen`."""
+
+    CSS_PATH = "app.tcss"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        # For what lies over the chat, where keys of the chat mean nothing.
+        Binding("f1", "help_here", "Help", show=False, priority=True)
+    ]
+    TITLE = "ingle"
+
+    def __init__(
+        self,
+        client: DaemonClient,
+        *,
+        model: str | None = None,
+        folders: Folders | None = None,
+        temporary: bool = False,
+        theme: str = EMBER.name,
+        preferences: Preferences | None = None,
+        start_daemon: Callable[[], None] | None = None,
+        on_live: Callable[[], None] | None = None,
+    ) -> None:
+        super().__init__(driver_class=_driver_class())
+        self._on_live = on_live
+        self._early: list[events.Event] | None = []
+        self._chat = ChatScreen(
+            client,
+            model=model,
+            folders=folders,
+            temporary=temporary,
+            preferences=preferences,
+            start_daemon=start_daemon,
+            on_live=self._live,
+        )
+        for own in THEMES:
+            self.register_theme(own)
+        if not self.no_color and "TEXTUAL_THEME" not in os.environ:
+            self.theme = theme if theme in self.available_themes else EMBER.name
+
+    def get_default_screen(self) -> Screen[Any]:
+        """The chat."""
+        return self._chat
+
+    async def on_event(self, event: events.Event) -> None:
+        """Keep what is typed before the composer can take it."""
+        if self._early is not None and isinstance(event, (events.Key, events.Paste)):
+            self._early.append(event)
+        else:
+            await super().on_event(event)
+
+    async def _live(self) -> None:
+        """The composer is there: let it have what was typed."""
+        early, self._early = self._early or [], None
+        for event in early:
+            await super().on_event(event)
+        if self._on_live is not None:
+            self._on_live()
+
+    def on_mount(self) -> None:
+        """Leave in good order when asked to end."""
+        if sys.platform != "win32":
+            for number in ending_signals():
+                asyncio.get_running_loop().add_signal_handler(number, self.exit)
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """The colours that themes other than ours do not have."""
+        return FALLBACK_VARIABLES
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Copy text by whatever reaches a clipboard from here, and say what did."""
+        self._clipboard = text
+        self.run_worker(partial(self._copy, text), group="copy")
+
+    async def _copy(self, text: str) -> None:
+        from ..terminal.clipboard import copy
+
+        copied = await asyncio.to_thread(copy, text)
+        if copied.sequence and self._driver is not None:
+            self._driver.write(copied.sequence)
+        self.notify(copied.sentence, markup=False)
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """Every command, for the palette."""
+        # Importing it before the first frame would bring in everything features need.
+        from ..features.program_feature import ProgramFeature
+
+        for command in COMMANDS:
+            if command.palette and self._chat.can_run(command.name):
+                keys = " ".join(self._chat.feature(ProgramFeature).keys_of(command))
+                key = f"  ({keys})" if keys else ""
+                yield SystemCommand(command.title, command.help + key, self._runner(command.name))
+
+    def _runner(self, name: str) -> Callable[[], None]:
+        def run() -> None:
+            self.call_later(self._chat.run_command, name)
+
+        return run
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Leave F1 to screens that have a meaning of their own for it."""
+        if action != "help_here":
+            return super().check_action(action, parameters)
+        if not self.screen.is_modal:
+            return False
+        from ..screens.dialogs.filtered_table import FilteredTable
+
+        return not isinstance(self.screen, FilteredTable)
+
+    def action_help_here(self) -> None:
+        """Show what can be done on the screen that is over the chat."""
+        self._chat.run_command("help")
+
+    def exit(
+        self, result: None = None, return_code: int = 0, message: RenderableType | None = None
+    ) -> None:
+        """Leave; what stands in the composer is kept."""
+        self._chat.close()
+        super().exit(result, return_code, message)
+
+    def save(self) -> None:
+        """Write what is left, also where the program broke off by a fault of its own."""
+        if self._chat.store is not None:
+            self._chat.store.close()
+
+
+def _driver_class() -> type[Driver] | None:
+    """The driver for this system's terminals, None for Textual's choice."""
+    if sys.platform == "win32":
+        return None
+    from ..terminal.quick_escape_driver import QuickEscapeDriver
+
+    return QuickEscapeDriver

@@ -1,0 +1,612 @@
+"""`ChatScreen`: the chat that is on the screen, and the features that act on it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any, ClassVar, Literal, TypeVar
+
+from textual import events, on
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Horizontal, Vertical
+from textual.screen import Screen
+from textual.widgets import Static
+from textual.worker import Worker
+
+from ..chats.chat import Chat
+from ..chats.history_protocol import History, NoHistory
+from ..chats.message import Attachment, Message
+from ..chats.queued_prompt import Prompt
+from ..client.api_types import GaugesEvent, PullProgress
+from ..client.daemon_client import DaemonClient
+from ..commands.command_table import COMMANDS, find_slash, parse_slash
+from ..commands.key_table import default_key
+from ..features.feature import Feature
+from ..history.history_store import open_history
+from ..session.chat_events import (
+    DaemonConnected,
+    DaemonLost,
+    GaugesMoved,
+    HistoryTrouble,
+    ModelMoved,
+    PagesMoved,
+    PullMoved,
+)
+from ..session.chat_state import ChatState, key_hints
+from ..session.daemon_link import DaemonLink
+from ..session.failure_notices import failure
+from ..session.path_entries import path_entries
+from ..session.turn import Turn
+from ..settings.chat_folders import Folders
+from ..settings.preferences import Preferences
+from ..terminal.render_throttle import Painter
+from ..text.terminal_safe_text import clean
+from ..transcript.markdown.markdown_preload import import_markdown
+from ..transcript.view.transcript import Transcript
+from ..widgets.composer.composer import Composer
+from ..widgets.prompt_queue import PromptQueue
+from ..widgets.pull_bar import PullBar
+from ..widgets.route_line import RouteLine
+from ..widgets.status_line import ChatStatus, StatusLine
+from ..widgets.title_bar import TitleBar
+from ..widgets.welcome import Welcome
+from .feature_set import FeatureSet
+from .prompt_screen import PromptScreen
+from .turn_runner import Turns
+
+QUIT_WINDOW = 2.0
+"""Seconds within which a second ctrl+c leaves the chat."""
+DRAFT_SECONDS = 1.0
+"""How old a draft may be that a crash gives back."""
+
+F = TypeVar("F", bound=Feature)
+R = TypeVar("R")
+
+
+class ChatScreen(PromptScreen[None]):
+    """A chat with a model of the daemon behind `client`; see `ChatHost` for what features use.
+
+    `start_daemon` blocks until a daemon runs or raises; it is called in a thread, at the start
+    where none answers and later when the user asks for it. `on_live` is called once,
+    when the composer can be typed in.
+    """
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-thin"), (60, "-wide"), (120, "-broad")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-tall"), (28, "-roomy")]  # noqa: RUF012
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            command.key or default_key(command.name),
+            f"command({command.name!r})",
+            command.title,
+            show=False,
+            priority=True,
+            id=command.name,
+        )
+        for command in COMMANDS
+    ]
+
+    def __init__(
+        self,
+        client: DaemonClient,
+        *,
+        model: str | None = None,
+        folders: Folders | None = None,
+        temporary: bool = False,
+        preferences: Preferences | None = None,
+        start_daemon: Callable[[], None] | None = None,
+        on_live: Callable[[], object] | None = None,
+    ) -> None:
+        super().__init__()
+        self.client = client
+        self.link = DaemonLink(client, self.post_message, start_daemon)
+        self.state = ChatState(wanted=model)
+        self.chat = Chat(temporary=temporary)
+        self._turns = Turns(self)
+        self.folders = folders
+        self.preferences = preferences or Preferences()
+        self.store = None if folders is None else open_history(folders.chats, self._cannot_keep)
+        self._on_live = on_live
+        self._editing: Message | None = None
+        self._warmed: str | None = None
+        self._interrupted_at = 0.0
+        self.painter = Painter(self._paint)
+        self._draft_saved = ""
+        self._gauges: GaugesEvent | None = None
+        self.features = FeatureSet(
+            {
+                "stop": lambda _: self._stop_or_cancel(),
+                "new": lambda _: self.open_chat(Chat()),
+                "temp": lambda _: self.open_chat(Chat(temporary=True)),
+                "interrupt": lambda _: self._interrupt(),
+                "quit": lambda _: self.chat_app.exit(),
+            }
+        )
+
+    def compose(self) -> ComposeResult:
+        yield TitleBar()
+        with Horizontal(id="main"), Container(id="view"):
+            yield Transcript(id="transcript")
+            yield Welcome()
+            yield Static(id="pill", markup=False)
+        with Vertical(id="dock"):
+            yield PromptQueue()
+            yield PullBar()
+            yield RouteLine()
+            yield Composer(id="composer")
+        yield StatusLine()
+
+    def on_mount(self) -> None:
+        """Be ready to type; everything else comes when it comes."""
+        self.transcript.can_focus = False
+        self.set_focus(self.composer)
+        self.show_state()
+        if self._on_live is not None:
+            self.call_after_refresh(self._on_live)
+        self.run_worker(self.link.run(), group="link", exclusive=True)
+        self.set_interval(DRAFT_SECONDS, self._save_draft)
+        self.call_after_refresh(self._ready)
+
+    def _ready(self) -> None:
+        self.run_worker(self._load_features(), group="features")
+
+    async def _load_features(self) -> None:
+        """Learn to do everything else, behind the first keys."""
+        for name, argument in await self.features.load(self, self._greet):
+            self.run_command(name, argument)
+        self.show_state()
+        self.send_next()
+
+    def _greet(self, feature: Feature) -> None:
+        """Tell a feature what it has missed."""
+        if self.state.connected:
+            feature.on_connected()
+        if self._gauges is not None:
+            feature.on_gauges(self._gauges)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it can do everything; until then prompts and commands wait."""
+        return self.features.is_complete
+
+    def close(self) -> None:
+        """Leave nothing unsaved."""
+        self._save_draft()
+        for feature in self.features:
+            feature.on_closing()
+        if self.store is not None and not self.store.close():
+            print("The end of the last chat could not be written.", file=sys.stderr)
+
+    # Parts
+
+    @property
+    def chat_app(self) -> App[None]:
+        """The app, with its type."""
+        return self.app  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+    @property
+    def history(self) -> History:
+        """Where the chat on the screen is kept."""
+        return NoHistory() if self.store is None or self.chat.temporary else self.store
+
+    def _cannot_keep(self, trouble: str) -> None:
+        """Called in another thread."""
+        is_over = self.store is not None and self.store.is_able
+        self.post_message(HistoryTrouble(trouble, is_over=is_over))
+
+    @on(HistoryTrouble)
+    def history_trouble(self, event: HistoryTrouble) -> None:
+        """Say that what is said now is not kept, and why, or that it is again."""
+        self.state.not_kept = "" if event.is_over else event.text
+        self.tell(event.text, "warning" if event.is_over else "error")
+        self.show_state()
+
+    @property
+    def turn(self) -> Turn | None:
+        """The answer that is being written."""
+        return self._turns.current
+
+    @property
+    def transcript(self) -> Transcript:
+        """The conversation on the screen."""
+        return self.query_one(Transcript)
+
+    @property
+    def composer(self) -> Composer:
+        """Where prompts are written."""
+        return self.query_one(Composer)
+
+    @property
+    def typed_in(self) -> Composer:
+        """Its letters are painted at once."""
+        return self.composer
+
+    @property
+    def queue(self) -> PromptQueue:
+        """The prompts that wait."""
+        return self.query_one(PromptQueue)
+
+    def feature(self, kind: type[F]) -> F:
+        """The feature of this class."""
+        return self.features.find(kind)
+
+    def tell(
+        self, text: str, severity: Literal["information", "warning", "error"] = "information"
+    ) -> None:
+        """Show a sentence for a moment."""
+        self.notify(clean(text), severity=severity, markup=False)
+
+    def run_task(self, task: Coroutine[Any, Any, None], *, group: str) -> Worker[None]:
+        """Run something in the background."""
+        return self.run_worker(task, group=group)
+
+    def show_screen(
+        self, screen: Screen[R], done: Callable[[R | None], None] | None = None
+    ) -> None:
+        """Put a screen over the chat."""
+        self.chat_app.push_screen(screen, done)
+
+    # Commands
+
+    def action_command(self, name: str) -> None:
+        """Run the command a key is bound to."""
+        self.run_command(name)
+
+    def run_command(self, name: str, argument: str = "") -> None:
+        """Run a command; one that waits goes on in the background."""
+        result = self.features.run(name, argument)
+        if result is not None:
+            self.run_worker(_awaited(result), group=f"command-{name}")
+
+    def set_preferences(self, preferences: Preferences) -> None:
+        """Go on with other preferences."""
+        self.preferences = preferences
+        for feature in self.features:
+            feature.on_preferences(preferences)
+
+    def can_run(self, name: str) -> bool:
+        """Whether some feature answers this command."""
+        return self.features.can_run(name)
+
+    def _run_slash(self, typed: str, name: str, argument: str) -> None:
+        command = find_slash(name)
+        if command is None or (self.is_complete and not self.can_run(command.name)):
+            self.tell(f"There is no command /{name}. F1 lists them.", "warning")
+            return
+        self.composer.clear_sent(typed)
+        self.call_later(self.run_command, command.name, argument)
+
+    def _interrupt(self) -> None:
+        """Copy what is selected, else stop; twice in a row leaves."""
+        selected = self.get_selected_text() or self.composer.selected_text
+        if selected:
+            self.copy(selected)
+            self.clear_selection()
+        elif self.turn is not None:
+            self.stop()
+        elif time.monotonic() - self._interrupted_at < QUIT_WINDOW:
+            self.chat_app.exit()
+        else:
+            self._interrupted_at = time.monotonic()
+            self.notify("ctrl+c again leaves the chat.", timeout=QUIT_WINDOW)
+
+    def copy(self, text: str) -> None:
+        """Copy text, and say how."""
+        self.chat_app.copy_to_clipboard(text)
+
+    # Sending
+
+    def on_key(self, event: events.Key) -> None:
+        """Letters belong to the draft, also where something else has the keyboard."""
+        if event.is_printable:
+            self._hand_to_composer(event, events.Key(event.key, event.character))
+
+    def on_paste(self, event: events.Paste) -> None:
+        """So does what is pasted."""
+        self._hand_to_composer(event, events.Paste(event.text))
+
+    def _hand_to_composer(self, event: events.Event, copy: events.Event) -> None:
+        if self.focused is None or isinstance(self.focused, Welcome):
+            event.stop()
+            self.composer.focus()
+            self.composer.post_message(copy)
+
+    @on(Composer.Submitted)
+    def submit(self, event: Composer.Submitted) -> None:
+        """Run a slash command, send the prompt, or do what an empty enter means now."""
+        text = event.text.strip()
+        if not text and not event.attachments:
+            self._empty_enter()
+            return
+        slash = parse_slash(text) if not event.attachments else None
+        if slash is not None:
+            self._run_slash(event.text, *slash)
+            return
+        self.composer.remember(event.text)
+        self.composer.clear_sent(event.text)
+        self.send(text, event.attachments)
+
+    def _empty_enter(self) -> None:
+        if self.state.trouble is not None:
+            self.wake_daemon()
+        elif self.state.must_pull:
+            self.run_command("pull")
+
+    def send(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
+        """Send a prompt, or queue it while an answer runs."""
+        self.queue.push(Prompt(text, attachments, self._editing))
+        self._editing = None
+        self._turns.send_next()
+
+    def send_next(self) -> None:
+        """Send the first waiting prompt, if it can be sent now."""
+        self._turns.send_next()
+
+    def ask_again(self, parent: Message) -> None:
+        """Have a prompt answered once more."""
+        self._turns.ask_again(parent)
+
+    def continue_answer(self, message: Message) -> None:
+        """Have a broken-off answer gone on with."""
+        self._turns.continue_answer(message)
+
+    def stop(self) -> None:
+        """Stop the answer that runs, and keep its part."""
+        self._turns.stop()
+
+    def return_queue(self) -> None:
+        """Put waiting prompts back into the composer, with what the first of them edits."""
+        first = self.queue.first
+        if first is not None and first.edits is not None:
+            self._editing = first.edits
+        self._turns.return_queue()
+
+    def wake_daemon(self) -> None:
+        """Look for the daemon now, and start it where it does not run."""
+        self.state.trouble = None
+        self.link.wake()
+        self.show_state()
+
+    def _stop_or_cancel(self) -> None:
+        """What escape does: stop the answer, give up an edit, or what a feature makes of it."""
+        if self.transcript.leave_blocks() or any(f.on_first_escape() for f in self.features):
+            return
+        if self.composer.escape(clears=False):
+            return
+        if self.turn is not None:
+            self.stop()
+        elif self._editing is not None:
+            self._editing = None
+            self.composer.replace_text("")
+            self.show_state()
+        elif not any(feature.on_escape() for feature in self.features):
+            self.composer.focus()
+
+    def edit(self, message: Message) -> None:
+        """Put a prompt into the composer; sending it makes a new branch."""
+        self._editing = message
+        self.composer.load(message.content, message.attachments)
+        self.composer.focus()
+        self.show_state()
+
+    @on(Composer.RecallQueued)
+    def recall_queued(self) -> None:
+        """Give the last waiting prompt back for editing."""
+        prompt = self.queue.take_back()
+        if prompt is not None:
+            self._editing = prompt.edits
+            self.composer.load(prompt.text, prompt.attachments)
+        self.composer.queue_waiting = len(self.queue) > 0
+
+    @on(PromptQueue.TakenBack)
+    def prompt_taken_back(self, event: PromptQueue.TakenBack) -> None:
+        """Put a waiting prompt before the draft, for editing."""
+        text = "\n\n".join(filter(None, (event.prompt.text, self.composer.text)))
+        self._editing = event.prompt.edits
+        self.composer.load(text, event.prompt.attachments)
+        self.composer.queue_waiting = len(self.queue) > 0
+
+    @on(Composer.QuitRequested)
+    def quit_requested(self) -> None:
+        """ctrl+d where nothing is typed leaves, as in a shell."""
+        self.run_command("quit")
+
+    @on(Composer.Changed)
+    def draft_changed(self) -> None:
+        """Have the model loaded while the first words are typed."""
+        text = self.composer.text
+        for feature in self.features:
+            feature.on_draft_changed(text)
+        model = self.state.model
+        if model is None or not self.state.can_ask or self._warmed == model.name or not text:
+            return
+        self._warmed = model.name
+        self.run_worker(self.link.warm_up(model.name), group="warm")
+        self.run_worker(import_markdown, thread=True, group="import")
+
+    def _save_draft(self) -> None:
+        text = self.composer.kept_draft(self.queue.texts)
+        if text != self._draft_saved:
+            self._draft_saved = text
+            self.history.save_draft(self.chat.id, text)
+
+    # Chats
+
+    def open_chat(self, chat: Chat, *, at: str | None = None) -> None:
+        """Show another chat; a draft stays with its chat, or comes along where it had none."""
+        self._turns.leave()
+        self.return_queue()  # what waits was meant for the chat that is left
+        self._editing = None
+        if self.chat.messages:
+            self._save_draft()
+            self.composer.text = ""
+        elif self._draft_saved:
+            self.history.save_draft(self.chat.id, "")
+        self._draft_saved = ""
+        self.chat = chat
+        self.query_one(StatusLine).status = ChatStatus()
+        if chat.settings.model is not None:
+            self.state.want(chat.settings.model)
+        self.show_path(at=at)
+        for feature in self.features:
+            feature.on_chat_opened()
+        leaf = chat.leaf
+        if leaf is not None and leaf.is_open:
+            self._turns.take_up(leaf)
+
+    def show_path(self, *, at: str | None = None) -> None:
+        """Draw the transcript from the chat's path again."""
+        running = self.turn.entry if self.turn is not None else None
+        self.transcript.load(path_entries(self.chat, running), at)
+        for feature in self.features:
+            feature.on_path_changed()
+        self.show_state()
+
+    # The daemon
+
+    @on(DaemonConnected)
+    def connected(self, event: DaemonConnected) -> None:
+        """The daemon answers: choose the model to talk to."""
+        self._warmed = None
+        self.state.connect(event.models)
+        for feature in self.features:
+            feature.on_connected()
+        self.send_next()
+        self.show_state()
+
+    @on(DaemonLost)
+    def lost(self, event: DaemonLost) -> None:
+        """The daemon is gone; the chat is not."""
+        self.state.lose(event.message, event.hint)
+        # A turn that runs tells by itself, when it has given up.
+        if self.transcript.entries and self.turn is None:
+            self.add_failure(event.message, event.hint, "enter starts it again")
+        self.return_queue()
+        self.show_state()
+
+    def add_failure(self, message: str, hint: str | None, keys: str) -> None:
+        """Say in the transcript what went wrong, and what to press."""
+        self.transcript.add(failure(message, hint, keys))
+
+    @on(PullMoved)
+    def pull_moved(self, event: PullMoved) -> None:
+        """A download got further."""
+        for feature in self.features:
+            feature.on_pull_moved(event.progress)
+
+    @on(Welcome.Chosen)
+    def offer_another(self, event: Welcome.Chosen) -> None:
+        """Offer another model to somebody who has none."""
+        self.state.choose(event.model)
+        self.show_state()
+
+    @on(Welcome.Left)
+    def back_to_draft(self) -> None:
+        """Let keys go to the draft again."""
+        self.composer.focus()
+
+    @on(Welcome.Wanted)
+    def fetch_offered(self) -> None:
+        """Fetch the model that is offered."""
+        self.composer.focus()
+        self._empty_enter()
+
+    def show_pull(self, progress: PullProgress | None) -> None:
+        """Show how far a download is."""
+        self.query_one(PullBar).progress = progress
+
+    @on(ModelMoved)
+    def model_moved(self, event: ModelMoved) -> None:
+        """The model's process changed."""
+        if event.model.name == self.state.model_name and event.model != self.state.loaded:
+            self.state.loaded = event.model
+            self.show_state()
+
+    @on(GaugesMoved)
+    def gauges_moved(self, event: GaugesMoved) -> None:
+        """The daemon told its figures."""
+        self._gauges = event.gauges
+        for feature in self.features:
+            feature.on_gauges(event.gauges)
+
+    @on(PagesMoved)
+    def pages_moved(self, event: PagesMoved) -> None:
+        """The daemon told what is in the KV cache."""
+        for feature in self.features:
+            feature.on_pages(event.pages)
+
+    # What the screen shows
+
+    def _paint(self) -> None:
+        turn = self.turn
+        if turn is not None:
+            self.transcript.update_entry(turn.entry)
+            self._show_status(turn)
+
+    def show_state(self, turn: Turn | None = None) -> None:
+        """Bring everything but the transcript up to date."""
+        if not self.is_mounted:
+            return
+        welcome = self.query_one(Welcome)
+        welcome.display = not self.transcript.entries
+        welcome.pulling = self.state.pulling is not None
+        welcome.models = tuple(self.state.models)
+        welcome.model = self.state.model
+        welcome.temporary = self.chat.temporary
+        welcome.trouble = "\n".join(filter(None, self.state.trouble or ()))
+        self.query_one(TitleBar).chat_title = clean(self.chat.title)
+        for feature in self.features:
+            feature.on_state()
+        self.composer.placeholder = self.state.placeholder
+        self._show_hints(self.size.width)
+        self._show_status(turn or self.turn)
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Tell as many keys as there is room for now."""
+        if self.is_mounted:
+            self._show_hints(event.size.width)
+
+    def _show_hints(self, width: int) -> None:
+        hints = key_hints(self.turn is not None, width, self.preferences.enter_sends)
+        self.composer.hints = "editing · esc leaves it as it was" if self._editing else hints
+
+    def _show_status(self, turn: Turn | None) -> None:
+        line = self.query_one(StatusLine)
+        line.status = self.state.status(line.status, turn)
+
+    @on(Transcript.NewLines)
+    def new_lines(self, event: Transcript.NewLines) -> None:
+        """Say how much came below the view."""
+        pill = self.query_one("#pill", Static)
+        plural = "" if event.count == 1 else "s"
+        pill.update(f"↓ {event.count} new line{plural} · end")
+        pill.styles.offset = (self.transcript.margin, 0)
+        pill.set_class(event.count > 0, "-shown")
+
+    @on(Transcript.BlockAction)
+    def block_action(self, event: Transcript.BlockAction) -> None:
+        """Something is to be done with a block."""
+        for feature in self.features:
+            feature.on_block_action(event)
+
+    @on(Transcript.CursorMoved)
+    def cursor_moved(self, event: Transcript.CursorMoved) -> None:
+        """The block cursor is elsewhere."""
+        for feature in self.features:
+            feature.on_block_cursor(event)
+
+    @on(Transcript.LinkClicked)
+    def link_clicked(self, event: Transcript.LinkClicked) -> None:
+        """An address is to be opened."""
+        for feature in self.features:
+            feature.on_link(event.address)
+
+    @on(Composer.FollowRequested)
+    def follow_requested(self) -> None:
+        """Go to the end."""
+        self.transcript.follow()
+
+
+async def _awaited(result: Any) -> None:
+    await result

@@ -1,0 +1,71 @@
+"""`branch_off`: a chat of its own that begins like another one."""
+
+from __future__ import annotations
+
+import msgspec
+
+from .chat import Chat
+from .compaction_record import Compaction
+from .history_protocol import History
+from .message import Message
+from .message_ids import new_id
+
+
+def branch_off(source: Chat, last: Message, history: History) -> Chat:
+    """A new chat with the path of `source` up to and with `last`, kept in `history`.
+
+    What was compacted there stays so, as far as the path goes.
+    """
+    settings = msgspec.structs.replace(
+        source.settings,
+        title=f"{source.title} (branch)",
+        sampling=dict(source.settings.sampling),
+    )
+    chat = Chat(settings, temporary=source.temporary)
+    history.add_chat(chat)
+    names: dict[str, str] = {}
+    for message in source.path:
+        parent = names[message.parent] if message.parent is not None else None
+        copy = msgspec.structs.replace(message, id=new_id(), parent=parent, generation=None)
+        if copy.is_open:
+            copy.ending = "stopped"
+        names[message.id] = copy.id
+        chat.add(copy)
+        history.add_message(chat.id, copy)
+        if message is last:
+            break
+    _copy_compactions(source, chat, names, history)
+    return chat
+
+
+def _copy_compactions(source: Chat, chat: Chat, names: dict[str, str], history: History) -> None:
+    """Those that lie on the branch, with the `names` that messages have in the new chat."""
+    made: dict[str, str] = {}
+    for step in sorted(source.compactions.values(), key=lambda step: step.created):
+        before = _summary_before(source, step, made)
+        if step.at not in names or (before is not None and before not in made):
+            continue  # it is no whole record without the one before it
+        copy: Compaction = msgspec.structs.replace(
+            step,
+            id=new_id(),
+            at=names[step.at],
+            kept=tuple(names[name] for name in step.kept if name in names),
+            after=made[before] if before is not None else None,
+        )
+        made[step.id] = copy.id
+        chat.add_compaction(copy)
+        history.add_compaction(chat.id, copy)
+        if step.id in source.undone:
+            chat.undo_compaction(copy.id)
+            history.undo_compaction(chat.id, copy.id)
+
+
+def _summary_before(source: Chat, step: Compaction, made: dict[str, str]) -> str | None:
+    """What stands before a step; a trim that reaches behind the branch has no part in it."""
+    name = step.after
+    while name is not None and name not in made and name in source.compactions:
+        before = source.compactions[name]
+        if not before.trims:
+            break
+        name = before.after
+    return name

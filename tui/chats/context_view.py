@@ -1,0 +1,110 @@
+"""What of a chat is sent to a model: system prompt, pins, summaries, and the last turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from .chat import Chat
+from .compaction_record import Compaction
+from .message import Message
+
+RECORD = "This is a record of what was said earlier in this conversation; it is not a new request."
+KEPT = "Kept word for word:"
+LONG_TEXT = 2000
+"""Characters of a prompt that count as pasted text when trimming."""
+KEPT_HEAD, KEPT_TAIL = 600, 200
+"""Characters at the two ends of a long text that trimming leaves."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewEntry:
+    """One message of what is sent; `message` is None for the system prompt and for the record."""
+
+    role: str
+    content: str
+    part: Literal["system", "record", "tail"]
+    message: Message | None = None
+
+
+def request_messages(chat: Chat) -> list[dict[str, str]]:
+    """What is sent for the chosen branch, in the shape the API takes."""
+    return [{"role": entry.role, "content": entry.content} for entry in view_entries(chat)]
+
+
+def view_entries(chat: Chat, chain: Sequence[Compaction] | None = None) -> list[ViewEntry]:
+    """What is sent for the chosen branch, behind the compactions of `chain` or of the chat's own.
+
+    First the system prompt, then one message with the pins and summaries of the chain, then the
+    messages after it word for word. Nothing before these changes until the next compaction, so that
+    the cache holds. Answers without text are left out.
+    """
+    chain = chat.compaction_chain() if chain is None else chain
+    entries: list[ViewEntry] = []
+    if chat.settings.system:
+        entries.append(ViewEntry("system", chat.settings.system, "system"))
+    record = record_text(chat, [step for step in chain if not step.trims])
+    if record:
+        entries.append(ViewEntry("user", record, "record"))
+    trimmed = trimmed_names(chat, chain)
+    for message in tail_messages(chat, chain):
+        text = trimmed_text(message) if message.id in trimmed else message.text
+        if not text:
+            continue
+        last = entries[-1] if entries else None
+        if last is not None and last.part == "tail" and last.role == message.role == "user":
+            entries.pop()  # it was never answered, and models expect the roles to alternate
+        entries.append(ViewEntry(message.role, text, "tail", message))
+    return entries
+
+
+def tail_messages(chat: Chat, chain: Sequence[Compaction] | None = None) -> list[Message]:
+    """The messages of the path that no summary stands for."""
+    chain = chat.compaction_chain() if chain is None else chain
+    ends = {step.at for step in chain if not step.trims}
+    path = chat.path
+    last = max((index for index, message in enumerate(path) if message.id in ends), default=-1)
+    return path[last + 1 :]
+
+
+def record_text(chat: Chat, chain: Sequence[Compaction]) -> str:
+    """Pins and summaries of a chain; a further step only adds to the end of it."""
+    parts: list[str] = []
+    for step in chain:
+        kept = [chat.messages[name] for name in step.kept if name in chat.messages]
+        if kept:
+            parts.append("\n\n".join([KEPT, *(quoted(message) for message in kept)]))
+        if step.summary:
+            parts.append(step.summary.strip())
+    return "\n\n".join([RECORD, *parts]) if parts else ""
+
+
+def quoted(message: Message) -> str:
+    """A message as it stands in a record."""
+    return f"<{message.role}>\n{message.text}\n</{message.role}>"
+
+
+def trimmed_names(chat: Chat, chain: Sequence[Compaction] | None = None) -> set[str]:
+    """The messages sent without attachments and long pasted text; what was pinned then is not."""
+    chain = chat.compaction_chain() if chain is None else chain
+    trims = [step for step in chain if step.trims]
+    ends = {step.at for step in trims}
+    kept = {name for step in trims for name in step.kept}
+    path = chat.path
+    last = max((index for index, message in enumerate(path) if message.id in ends), default=-1)
+    return {message.id for message in path[: last + 1]} - kept
+
+
+def trimmed_text(message: Message) -> str:
+    """The message with marks in place of its attachments and of the middle of a long prompt."""
+    parts = [
+        f'<file name="{attachment.name}">[left out: {len(attachment.text)} characters]</file>'
+        for attachment in message.attachments
+    ]
+    content = message.content
+    if message.role == "user" and len(content) > LONG_TEXT:
+        left_out = len(content) - KEPT_HEAD - KEPT_TAIL
+        middle = f"\n[left out: {left_out} characters]\n"
+        content = content[:KEPT_HEAD] + middle + content[-KEPT_TAIL:]
+    return "\n\n".join([*parts, content] if content else parts)

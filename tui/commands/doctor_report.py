@@ -1,0 +1,223 @@
+"""What is worth knowing when something is wrong: terminal, clipboard, machine, daemon, model."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ..chats.message import Message
+from ..client.api_types import DeviceGauges, LoadedModel
+from ..client.client_errors import ClientError
+from ..client.daemon_client import DaemonClient
+from ..settings.chat_folders import Folders
+from ..terminal import clipboard
+from ..text import number_format
+
+GLYPHS = "⌂ ☁ ● ○ ▲ ◆ █ ▒ · ▌ ▸ ‹ › │ ╭ ╰ ━ ┄ é 漢"
+PATIENCE = 2.0
+"""Seconds a program may take to tell its version."""
+_TERMINAL = ("TERM", "COLORTERM", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "LANG", "NO_COLOR")
+
+Fact = tuple[str, str]
+
+
+class DaemonFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the daemon's status says about itself."""
+
+    version: str = ""
+    pid: int = 0
+    uptime: float = 0.0
+    socket: str = ""
+    address: str | None = None
+    memory: dict[str, int] = {}
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """What the daemon's doctor found wrong with the machine or with ingle on it."""
+
+    severity: str = ""
+    what: str = ""
+    why: str = ""
+    mend: str = ""
+    commands: list[str] = []
+
+
+class Findings(msgspec.Struct, frozen=True, kw_only=True):
+    """All of them, the worst first, and what is fine."""
+
+    findings: list[Finding] = []
+    fine: list[str] = []
+
+
+def program_facts() -> list[Fact]:
+    """Versions of ingle, Python, the toolkit and the system; blocks for a moment."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    versions: list[str] = []
+    for package in ("ingle", "textual"):
+        try:
+            versions.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            versions.append(f"{package} of unknown version")
+    python = f"Python {platform.python_version()}"
+    return [
+        ("versions", " · ".join([*versions, python])),
+        ("system", f"{platform.system()} {platform.release()} {platform.machine()}"),
+    ]
+
+
+def size_fact(env: Mapping[str, str], width: int, height: int, sync: bool) -> Fact:
+    """How much the terminal shows, and how."""
+    colours = "true colour" if env.get("COLORTERM") in ("truecolor", "24bit") else "256 or fewer"
+    return "size", f"{width} × {height} · {colours} · steady frames {'yes' if sync else 'no'}"
+
+
+def terminal_facts(env: Mapping[str, str], size: Fact) -> list[Fact]:
+    """What the terminal says of itself, and what stands between it and the chat."""
+    said = [f"{name}={env[name]}" for name in _TERMINAL if env.get(name)]
+    between: list[str] = []
+    if "TMUX" in env:
+        between.append(_version_of(["tmux", "-V"]) or "tmux")
+    if "STY" in env:
+        between.append("screen")
+    if clipboard.is_remote(env):
+        between.append("SSH")
+    return [
+        ("terminal", " ".join(said) or "says nothing"),
+        size,
+        ("between", ", ".join(between) or "nothing"),
+        ("glyphs", f"{GLYPHS} (each one cell, the last two)"),
+    ]
+
+
+def clipboard_facts(env: Mapping[str, str]) -> list[Fact]:
+    """Which way a copy goes, and whether reading works; the clipboard stays as it is."""
+    names = [program.name for program in clipboard.writers(env)]
+    copies = " → ".join([*names, "OSC 52 (the terminal, not confirmed)"])
+    readers = [program.name for program in clipboard.readers(env)]
+    if not readers:
+        reads = "no program can"
+    elif clipboard.paste(env) is not None:
+        reads = f"works ({readers[0]})"
+    else:
+        reads = f"gives nothing ({', '.join(readers)})"
+    return [("copy", copies), ("paste", reads)]
+
+
+def machine_facts(devices: Sequence[DeviceGauges], memory: Mapping[str, int]) -> list[Fact]:
+    """Processor, memory and GPUs; `memory` is the daemon's word on this machine's, in bytes."""
+    parts = [f"{os.cpu_count() or '?'} cores"]
+    if memory.get("total"):
+        free = number_format.size(memory.get("available", 0))
+        parts.append(f"{free} of {number_format.size(memory['total'])} free")
+    facts = [("machine", " · ".join(parts))]
+    for device in devices:
+        if device.kind == "cpu":
+            continue
+        total = f" · {number_format.size(device.memory_total)}" if device.memory_total else ""
+        facts.append(("GPU", device.name + total))
+    return facts
+
+
+async def daemon_facts(client: DaemonClient) -> tuple[list[Fact], dict[str, int]]:
+    """What the daemon says of itself, and of this machine's memory in bytes."""
+    try:
+        said = await client.request(DaemonFacts, "GET", "/ingle/v1/status")
+    except ClientError as error:
+        return [("daemon", error.message)], {}
+    up = number_format.duration(said.uptime)
+    facts = [
+        ("daemon", f"ingle {said.version} · process {said.pid} · up {up}"),
+        ("socket", shown(said.socket or client.endpoint)),
+    ]
+    if said.address:
+        facts.append(("address", said.address))
+    return facts, said.memory
+
+
+async def finding_facts(client: DaemonClient) -> list[Fact]:
+    """What is wrong and how to mend it, as `ingle doctor` says; nothing of a daemon without one."""
+    try:
+        said = await client.request(Findings, "GET", "/ingle/v1/doctor")
+    except ClientError:
+        return []
+    facts: list[Fact] = []
+    for finding in said.findings:
+        facts.append((finding.severity, " ".join((finding.what, finding.mend)).strip()))
+        facts += [("", command) for command in finding.commands]
+    if said.fine:
+        facts.append(("fine", ", ".join(said.fine)))
+    return facts
+
+
+def speed_of(path: Sequence[Message]) -> str:
+    """How fast the last answer of a chat was, "" where that is not known."""
+    answers = (message for message in reversed(path) if message.role == "assistant")
+    facts = next((message.facts for message in answers), None)
+    if facts is None or facts.speed is None:
+        return ""
+    parts = [number_format.speed(facts.speed)]
+    if facts.first_token is not None:
+        parts.append(f"first token after {number_format.duration(facts.first_token)}")
+    return " · ".join(parts)
+
+
+def place_facts(folders: Folders | None) -> list[Fact]:
+    """Where the program and what is its own lie."""
+    facts = [("python", interpreter())]
+    if folders is not None:
+        facts += [("chats", shown(folders.chats)), ("settings", shown(folders.config))]
+    return facts
+
+
+def model_facts(loaded: LoadedModel | None, name: str | None, last_speed: str) -> list[Fact]:
+    """The model on the screen, and how fast it was last."""
+    if loaded is None:
+        return [("model", f"{name or 'none'}, not loaded")]
+    parts = [loaded.name, loaded.state, loaded.engine, loaded.device, loaded.kv_type]
+    if loaded.context:
+        parts.append(f"context {number_format.tokens(loaded.context)}")
+    if loaded.failure:
+        parts.append(loaded.failure)
+    facts = [("model", " · ".join(part for part in parts if part))]
+    if last_speed:
+        facts.append(("last answer", last_speed))
+    return facts
+
+
+def shown(path: Path | str) -> str:
+    """A path without the name of its owner, so that it can be shown to others."""
+    text, home = str(path), str(Path.home())
+    return f"~{text[len(home) :]}" if text == home or text.startswith(home + os.sep) else text
+
+
+def report(facts: Sequence[Fact]) -> str:
+    """The facts as text to paste into an issue."""
+    width = max(len(name) for name, _ in facts)
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in facts)
+
+
+def _version_of(command: list[str]) -> str | None:
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=PATIENCE,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.decode(errors="replace").strip() or None
+
+
+def interpreter() -> str:
+    """Where Python runs, which tells installations apart."""
+    return shown(sys.executable)

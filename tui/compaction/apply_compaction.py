@@ -1,0 +1,38 @@
+"""A compaction taken into the chat and its history, and taken back."""
+
+from __future__ import annotations
+
+from ..chats.chat import Chat
+from ..chats.compaction_record import Compaction
+from ..chats.history_protocol import History
+from .summary_check import Refused
+
+NONE_TO_UNDO = "There is no compaction here to undo."
+
+
+def apply(chat: Chat, history: History, compaction: Compaction, *, replaces: str = "") -> None:
+    """Let a compaction stand for what it sums up, in the place of the one named `replaces`."""
+    if replaces:
+        _mark_undone(chat, history, replaces)
+    chat.add_compaction(compaction)
+    history.add_compaction(chat.id, compaction)
+
+
+def undo(chat: Chat, history: History, name: str = "") -> list[Compaction]:
+    """Send the originals behind the compaction `name`, or the last one, again; returns what went.
+
+    Raises `Refused` where there is none.
+    """
+    chain = chat.compaction_chain()
+    names = [step.id for step in chain]
+    if not chain or (name and name not in names):
+        raise Refused(NONE_TO_UNDO)
+    undone = chain[names.index(name) if name else -1 :]
+    for step in reversed(undone):
+        _mark_undone(chat, history, step.id)
+    return undone
+
+
+def _mark_undone(chat: Chat, history: History, name: str) -> None:
+    chat.undo_compaction(name)
+    history.undo_compaction(chat.id, name)

@@ -1,0 +1,42 @@
+"""Trimming: attachments and long pasted texts are left out of what is sent, without a model."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..chats.chat import Chat
+from ..chats.compaction_record import Compaction
+from ..chats.context_view import trimmed_names, trimmed_text, view_entries
+from ..client.daemon_client import DaemonClient
+from .summary_check import Refused
+from .token_sizes import measure
+
+NOTHING = "There is nothing to trim: no attachment and no long text before the last turn."
+
+
+def trim(chat: Chat) -> Compaction:
+    """The trim of everything before the last prompt; raises `Refused` where it changes nothing."""
+    path = [message for message in chat.path if not message.is_open]
+    prompts = [index for index, message in enumerate(path) if message.role == "user"]
+    before = path[: prompts[-1]] if prompts else []
+    done = trimmed_names(chat)
+    fresh = [message for message in before if message.id not in done and not message.pinned]
+    if not any(trimmed_text(message) != message.text for message in fresh):
+        raise Refused(NOTHING)
+    chain = chat.compaction_chain()
+    return Compaction(
+        at=before[-1].id,
+        summary="",
+        trims=True,
+        after=chain[-1].id if chain else None,
+        kept=tuple(message.id for message in before if message.pinned),
+        turns=sum(message.role == "user" for message in before),
+    )
+
+
+async def measured_trim(client: DaemonClient, chat: Chat, model: str | None) -> Compaction:
+    """The trim with the tokens before and behind it; raises `Refused` and `ClientError`."""
+    compaction = trim(chat)
+    views = [view_entries(chat), view_entries(chat, [*chat.compaction_chain(), compaction])]
+    before, after = [await measure(client, model, view) for view in views]
+    return msgspec.structs.replace(compaction, tokens_before=before.total, tokens_after=after.total)

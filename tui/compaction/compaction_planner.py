@@ -1,0 +1,97 @@
+"""When a chat is compacted: a pure decision from the sizes that are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ..chats.chat import Chat
+from ..chats.context_view import tail_messages
+
+SUGGEST_AT = 0.75
+AUTOMATIC_AT = 0.9
+INSTRUCTION = 420
+"""Tokens that the instruction takes at most, without a long focus."""
+LEAST_REPLY = 256
+"""Tokens of an answer below which a prompt counts as not fitting."""
+TURNS_BETWEEN = 2
+
+
+class Step(Enum):
+    """What to do after an answer."""
+
+    NOTHING = "nothing"
+    SUGGEST = "suggest"
+    COMPACT = "compact"
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """How full the context is, in tokens; `turns_since` the last compaction, None before any.
+
+    `refused_at` is how much there was when a compaction was refused or held off last. `at` is the
+    share from which it is done unasked, None where it never is.
+    """
+
+    used: int
+    context: int
+    notes: int
+    turns_since: int | None = None
+    refused_at: int | None = None
+    at: float | None = AUTOMATIC_AT
+
+    @property
+    def share(self) -> float:
+        """The part of the context that is used."""
+        return self.used / self.context if self.context else 0.0
+
+
+def automatic_at(context: int, notes: int, at: float = AUTOMATIC_AT) -> int:
+    """From how many tokens it is done unasked: that share, or what leaves room for doing it."""
+    return max(0, min(round(at * context), context - INSTRUCTION - notes))
+
+
+def next_step(fill: Fill) -> Step:
+    """What to do after an answer, in idle time."""
+    if not fill.context or (fill.turns_since is not None and fill.turns_since < TURNS_BETWEEN):
+        return Step.NOTHING
+    if fill.at is not None and fill.used >= automatic_at(fill.context, fill.notes, fill.at):
+        # What was refused once is not tried again until a good deal more was said.
+        if fill.refused_at is not None and fill.used < 1.05 * fill.refused_at:
+            return Step.SUGGEST
+        return Step.COMPACT
+    return Step.SUGGEST if fill.share >= SUGGEST_AT else Step.NOTHING
+
+
+def fill_of(
+    chat: Chat, used: int, context: int, *, refused_at: int | None, at: float | None
+) -> Fill:
+    """How full the context is with a chat of `used` tokens; see `Fill`."""
+    active = chat.active_compaction()
+    turns = None
+    if active is not None:
+        turns = sum(m.role == "user" and m.created > active.created for m in chat.path)
+    notes = min(1024, max(96, used // 8))
+    return Fill(used, context, notes, turns, refused_at, at)
+
+
+def is_worth_it(chat: Chat) -> bool:
+    """Whether there are turns to sum up at all."""
+    return sum(message.role == "user" for message in tail_messages(chat)) > 1
+
+
+def fits(used: int, prompt: int, context: int) -> bool:
+    """Whether a prompt of so many tokens can be answered without compacting first."""
+    return not context or used + prompt + LEAST_REPLY <= context
+
+
+def last_size(chat: Chat) -> tuple[int, int]:
+    """The tokens of the path as it was sent last, and the context it had; 0 where not known."""
+    answers = (m for m in reversed(chat.path) if m.role == "assistant" and m.facts.prompt_tokens)
+    answer = next(answers, None)
+    if answer is None:
+        return 0, 0
+    active = chat.active_compaction()
+    if active is not None and active.created > answer.created:
+        return active.tokens_after, answer.facts.context
+    return answer.facts.prompt_tokens + answer.facts.completion_tokens, answer.facts.context

@@ -1,0 +1,142 @@
+"""What is summed up and what stays: the end of the range, its pins, and the token budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from ..chats.chat import Chat
+from ..chats.compaction_record import Compaction
+from ..chats.context_view import tail_messages, trimmed_names, trimmed_text
+from ..chats.message import Message
+
+MERGE_AT = 3
+"""With so many summaries in a chain they become one."""
+TARGET = 0.25
+"""The share of the tokens that a compacted chat should have."""
+MOST_LEFT = 0.6
+"""The share of the tokens there are now that it should have at most."""
+TAIL_SHARE = 0.1
+"""The share of the tokens that stays word for word at the end, the last turn at least."""
+MAX_TAIL = 2000
+MIN_NOTES = 96
+"""Tokens below which no summary is worth asking for."""
+
+RECORD_TOKENS = 40
+"""What stands around the notes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What one compaction does: `range` gives way to a summary of at most `notes` tokens.
+
+    `kept` are pins in the range, `tail` stays as it is; the whole view should have `target` tokens.
+    `after` is the compaction whose summary stays before the new one; None where the new one tells
+    all, and `merged` are then the messages behind earlier summaries. `tokens` is what the originals
+    of all that take.
+    """
+
+    range: tuple[Message, ...]
+    tail: tuple[Message, ...]
+    kept: tuple[str, ...]
+    after: str | None
+    merged: tuple[Message, ...]
+    notes: int
+    tokens: int
+    target: int
+
+    @property
+    def at(self) -> str:
+        """The last message of the range."""
+        return self.range[-1].id
+
+    @property
+    def turns(self) -> int:
+        """How many prompts are summed up."""
+        return sum(message.role == "user" for message in self.range)
+
+
+def select(
+    chat: Chat,
+    whole: Sequence[Compaction],
+    sizes: Mapping[str, int],
+    head: int,
+    count: Callable[[str], int],
+    *,
+    merge: bool = False,
+) -> Selection | None:
+    """What a compaction behind the chain `whole` would do, None where nothing is to be summed up.
+
+    `sizes` are the tokens of each message of the tail by its id, `head` those before the tail,
+    `count` about those of a text. With `merge` earlier summaries are told anew, too.
+    """
+    chain = [step for step in whole if not step.trims]
+    messages = [m for m in tail_messages(chat, whole) if m.text and not m.is_open]
+    total = head + sum(sizes.get(message.id, 0) for message in messages)
+    merging = bool(chain) and (merge or len(chain) + 1 >= MERGE_AT)
+    cut = _cut(messages, sizes, min(MAX_TAIL, round(total * TAIL_SHARE)))
+    if cut is None:
+        return None
+    if merging:
+        cut = max(cut, _behind_trims(chat, whole, messages))
+    told = tuple(_before(chat, chain)) if merging else ()
+    pinned = _pinned(chat, chain, merging, messages[:cut])
+    kept = tuple(message.id for message in pinned)
+    tail = sum(sizes.get(message.id, 0) for message in messages[cut:])
+    pins = sum(sizes.get(message.id) or count(message.text) for message in pinned)
+    in_range = sum(sizes.get(message.id, 0) for message in messages[:cut])
+    # A quarter of what all originals would take, not of what earlier summaries left of them; but
+    # so much of what there is now at most: a chat may be many times as long as its context.
+    earlier = sum(count(message.text) for message in _before(chat, chain))
+    target = min(round((total - head * bool(chain) + earlier) * TARGET), round(total * MOST_LEFT))
+    fixed = tail + pins + (0 if merging else head)
+    room = target - fixed - RECORD_TOKENS
+    told_tokens = in_range + (earlier if merging else 0)
+    notes = min(max(room, MIN_NOTES, round(in_range * 0.15)), max(MIN_NOTES, told_tokens // 3))
+    return Selection(
+        range=tuple(messages[:cut]),
+        tail=tuple(messages[cut:]),
+        kept=kept,
+        after=None if merging or not whole else whole[-1].id,
+        merged=told,
+        notes=notes,
+        tokens=told_tokens,
+        target=max(target, fixed + RECORD_TOKENS + notes),
+    )
+
+
+def _cut(messages: Sequence[Message], sizes: Mapping[str, int], budget: int) -> int | None:
+    """Where the tail begins: at a prompt, with as many turns as `budget` tokens hold."""
+    prompts = [index for index, message in enumerate(messages) if message.role == "user"]
+    if len(prompts) < 2:
+        return None
+    cut = prompts[-1]
+    for start in reversed(prompts[1:-1]):
+        if sum(sizes.get(message.id, 0) for message in messages[start:]) > budget:
+            break
+        cut = start
+    return cut
+
+
+def _behind_trims(chat: Chat, whole: Sequence[Compaction], messages: Sequence[Message]) -> int:
+    """Where nothing more is trimmed: a summary told anew forgets the trims before it."""
+    names = trimmed_names(chat, whole)
+    cut = [i for i, m in enumerate(messages) if m.id in names and trimmed_text(m) != m.text]
+    prompts = (i for i, m in enumerate(messages) if m.role == "user" and cut and i > cut[-1])
+    return next(prompts, 0)
+
+
+def _pinned(
+    chat: Chat, chain: Sequence[Compaction], merging: bool, taken: Sequence[Message]
+) -> list[Message]:
+    """What is pinned in what gives way now, and in what gave way before unless that is kept."""
+    kept = set[str]() if merging else {name for step in chain for name in step.kept}
+    return [m for m in (*_before(chat, chain), *taken) if m.pinned and m.id not in kept]
+
+
+def _before(chat: Chat, chain: Sequence[Compaction]) -> list[Message]:
+    """The messages of the path that the summaries of a chain stand for."""
+    ends = {step.at for step in chain}
+    path = chat.path
+    last = max((index for index, message in enumerate(path) if message.id in ends), default=-1)
+    return path[: last + 1]

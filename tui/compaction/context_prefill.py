@@ -1,0 +1,37 @@
+"""Having a new view computed before it is needed."""
+
+from __future__ import annotations
+
+import dataclasses
+from contextlib import aclosing
+
+from ..chats.chat import Chat
+from ..chats.turn_request import TurnRequest
+from ..client.client_errors import ClientError
+from ..client.daemon_client import DaemonClient
+from ..client.generation_stream import Generation
+
+
+async def warm_up(client: DaemonClient, chat: Chat, model: str | None) -> None:
+    """Have the daemon compute what the next prompt stands behind, when nothing else waits.
+
+    That it could not is no harm: the next prompt then takes longer.
+    """
+    generation = await begin_warm_up(client, chat, model)
+    if generation is None:
+        return
+    try:
+        async with aclosing(generation.events()) as events:
+            async for _ in events:
+                continue
+    except ClientError:
+        return
+
+
+async def begin_warm_up(client: DaemonClient, chat: Chat, model: str | None) -> Generation | None:
+    """Ask for it without waiting: the daemon goes on by itself; None where it could not be."""
+    request = dataclasses.replace(TurnRequest.of(chat, model), max_tokens=0, batch=True)
+    try:
+        return await Generation.start(client, request)
+    except ClientError:
+        return None

@@ -1,0 +1,145 @@
+"""Quotes: sentences of the user that a summary must not lose, found without a model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from ...chats.message import Message
+from .cue_phrases import (
+    COMMAND,
+    CORRECTION,
+    DECISION,
+    OPEN,
+    PASSING,
+    PHATIC,
+    PREFERENCE,
+    REASON,
+    RULE,
+    SELF,
+)
+from .sentence_splitter import (
+    exact_strings,
+    is_lead,
+    kind_of,
+    names,
+    sentences,
+    stems,
+    subject_stems,
+    without_lead,
+    words,
+)
+
+SHORT_REPLY = 8
+"""A prompt of at most so many words may be the answer to the question before it."""
+MAX_SENTENCE = 400
+"""Characters above which a sentence is no statement but pasted text."""
+ENOUGH = 1.0
+"""The score from which a sentence may be kept, where there is room."""
+STATEMENT = 4
+"""Words from which a sentence that asks nothing says something."""
+_WORTH = {"address": 3.5, "code": 3.5, "date": 3.0, "time": 3.0, "number": 2.0}
+"""By the kind of an exact string: what nobody can guess counts most."""
+_WEIGHTS = (
+    (RULE, 3.0),
+    (COMMAND, 3.0),
+    (PREFERENCE, 2.5),
+    (DECISION, 2.0),
+    (REASON, 1.5),
+    (OPEN, 3.0),
+    (SELF, 1.0),
+    (PHATIC, -1.0),
+    (PASSING, -1.0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """A sentence as it was written; `keys` are its exact strings and names, `place` its order.
+
+    `message` is the name of the message it stands in; one that is `folded` tells earlier values.
+    """
+
+    text: str
+    place: int
+    score: float
+    keys: tuple[str, ...] = ()
+    corrects: bool = False
+    topic: frozenset[str] = frozenset()
+    """The stems of the words that say what it is about, without its values."""
+    message: str = ""
+    folded: bool = False
+
+
+def find_quotes(messages: Sequence[Message]) -> list[Quote]:
+    """What of the user's words is worth keeping, in their order; what is said again counts last."""
+    found: dict[str, Quote] = {}
+    question = ""
+    place = 0
+    for message in messages:
+        if message.role == "assistant":
+            last = list(sentences(message.content))[-1:]
+            question = last[0] if last and last[0].endswith("?") else ""
+            continue
+        reply = question if len(words(message.content)) <= SHORT_REPLY else ""
+        for sentence in sentences(message.content):
+            place += 1
+            quote = _judge(sentence, reply)
+            if quote is not None:
+                found.pop(quote.text, None)
+                found[quote.text] = replace(quote, place=place, message=message.id)
+    return list(found.values())
+
+
+def _judge(sentence: str, reply_to: str) -> Quote | None:
+    """The sentence as a quote when it says enough."""
+    if len(sentence) > MAX_SENTENCE or is_lead(sentence):
+        return None
+    text = without_lead(sentence)
+    if len(words(text)) < 2:
+        return None
+    exact, named = exact_strings(text), names(text)
+    corrects = CORRECTION.search(sentence) is not None
+    score = 1.0 * (len(words(text)) >= STATEMENT)
+    score += sum(sorted((_WORTH.get(kind_of(key), 2.0) for key in exact), reverse=True)[:2])
+    score += 1.5 * min(len(named), 2) + 2.0 * corrects
+    score += sum(weight for cue, weight in _WEIGHTS if cue.search(text))
+    if text.endswith("?"):
+        score -= 3.5
+    if reply_to:
+        score += 1.0
+        text = f"{text} (asked: {reply_to})"
+    if score < ENOUGH:
+        return None
+    named = [name for name in named if not any(name in key for key in exact)]
+    keys = tuple(dict.fromkeys([*exact, *named]))
+    rest = text
+    for key in sorted(keys, key=len, reverse=True):
+        rest = rest.replace(key, " ")
+    topic = subject_stems(rest)
+    return Quote(text, 0, score, keys, corrects, topic)
+
+
+def missing(quotes: Iterable[Quote], summary: str) -> list[Quote]:
+    """The quotes that the summary does not tell."""
+    told = " ".join(summary.split()).casefold()
+    told_stems = stems(summary)
+    return [q for q in quotes if q.folded or not _is_told(q, told, told_stems)]
+
+
+def _is_told(quote: Quote, told: str, told_stems: frozenset[str]) -> bool:
+    if any(" ".join(key.split()).casefold() not in told for key in quote.keys):
+        return False
+    topic = quote.topic
+    return bool(topic) and len(topic & told_stems) / len(topic) >= 0.7
+
+
+def within(quotes: Sequence[Quote], budget: int, count: Callable[[str], int]) -> list[Quote]:
+    """Those that say most for their length until `budget` tokens are full, in their order."""
+    costs = {quote.place: count(quote.text) + 3 for quote in quotes}
+    chosen: list[Quote] = []
+    for quote in sorted(quotes, key=lambda q: (q.score / costs[q.place] ** 0.35, q.place))[::-1]:
+        if costs[quote.place] <= budget:
+            budget -= costs[quote.place]
+            chosen.append(quote)
+    return sorted(chosen, key=lambda quote: quote.place)

@@ -1,0 +1,122 @@
+"""`Notes`: a summary as headings with bullets, and what is done to it before it is used."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from .extraction.corrections import Correction
+from .extraction.sentence_splitter import stems, words
+from .extraction.verbatim_quotes import Quote, missing, within
+from .summary_prompt import ABOUT, HEADINGS, MAX_BULLET, VERBATIM
+
+_NOTHING = re.compile(
+    r"^\W*(?:none\b|(?:nothing|n/?a|not (?:mentioned|specified|given))\b.{0,24}$)", re.IGNORECASE
+)
+_SAME = 0.6
+"""The share of its words that a bullet may have in common with one before it."""
+
+
+@dataclass(slots=True)
+class Notes:
+    """Bullets by heading, in the order of the headings."""
+
+    sections: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+
+    @classmethod
+    def parse(cls, text: str) -> Notes:
+        """What a model wrote; headings may be marked up, and text under none is left out."""
+        notes = cls()
+        current: list[str] | None = None
+        for line in text.splitlines():
+            heading = _heading(line)
+            if heading is not None:
+                current = notes.sections.setdefault(heading, [])
+            elif current is not None and line.strip():
+                current.append(line.strip().lstrip("-*•· ").strip())
+        return notes
+
+    @property
+    def headings(self) -> set[str]:
+        """The headings that are there."""
+        return set(self.sections)
+
+    @property
+    def bullets(self) -> list[str]:
+        """All bullets."""
+        return [bullet for bullets in self.sections.values() for bullet in bullets]
+
+    def tidy(self) -> None:
+        """Take out bullets that say nothing, or what another or the instruction says."""
+        seen = [set(words(about)) for about in ABOUT]
+        for heading, bullets in self.sections.items():
+            kept: list[str] = []
+            for bullet in bullets:
+                said = set(words(bullet))
+                again = any(len(said & before) > _SAME * len(said) for before in seen)
+                if said and not again and not _NOTHING.match(bullet):
+                    seen.append(said)
+                    kept.append(_ended(bullet))
+            self.sections[heading] = kept
+
+    def drop_stale(self, corrections: Sequence[Correction]) -> None:
+        """Take out bullets that tell what the user corrected later."""
+        for heading, bullets in self.sections.items():
+            self.sections[heading] = [
+                bullet for bullet in bullets if not any(_is_stale(bullet, c) for c in corrections)
+            ]
+
+    def add_quotes(self, quotes: Sequence[Quote], budget: int, count: Callable[[str], int]) -> None:
+        """Put what still holds and the notes do not tell under a heading of its own."""
+        self.sections.pop(VERBATIM, None)
+        added = within(missing(quotes, self.text), budget, count)
+        if added:
+            self.sections[VERBATIM] = [quote.text for quote in added]
+
+    @property
+    def quoted(self) -> list[str]:
+        """The user's own words."""
+        return self.sections.get(VERBATIM, [])
+
+    @property
+    def text(self) -> str:
+        """The notes as they are sent; headings without bullets are left out."""
+        return "\n".join(
+            line
+            for heading, bullets in self.sections.items()
+            if bullets
+            for line in (f"{heading}:", *(f"- {bullet}" for bullet in bullets))
+        )
+
+
+def _is_stale(bullet: str, correction: Correction) -> bool:
+    """Whether a bullet tells the old value of something and not the new one."""
+    said, told = bullet.casefold(), stems(bullet)
+    earlier, later = correction.earlier, correction.later
+    if not earlier.topic & told:
+        return False
+    old = [key for key in earlier.keys if key not in later.keys]
+    new = [key for key in later.keys if key not in earlier.keys]
+    if any(key.casefold() in said for key in new):
+        return False
+    if old:
+        return any(key.casefold() in said for key in old)
+    # Plain words: it tells more of what only the earlier one says.
+    shared = earlier.topic & later.topic
+    return bool(shared & told) and len((earlier.topic - shared) & told) > len(
+        (later.topic - shared) & told
+    )
+
+
+def _ended(bullet: str) -> str:
+    """A bullet that ran into its limit, without the part of a sentence at its end."""
+    if len(bullet) < MAX_BULLET - 2 or bullet[-1] in ".!?)":
+        return bullet
+    head, comma, _ = bullet.rpartition(", ")
+    return head if comma and len(head) > MAX_BULLET // 2 else bullet + "…"
+
+
+def _heading(line: str) -> str | None:
+    name = line.strip().strip("#*_ ").rstrip(":").rstrip("*_ ").casefold()
+    return next((h for h in (*HEADINGS, VERBATIM) if h.casefold() == name), None)

@@ -1,0 +1,52 @@
+"""How many tokens a conversation takes, as the model's own template and tokenizer count them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..chats.context_view import ViewEntry
+from ..client.api_types import TokenCounts
+from ..client.client_errors import DaemonError
+from ..client.daemon_client import DaemonClient
+
+CHARACTERS_A_TOKEN = 3.6
+"""What is assumed where nobody counted."""
+_A_MESSAGE = 5
+"""Tokens that a template writes around a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The tokens of each entry of a view; `exact` unless they are estimated."""
+
+    entries: tuple[int, ...]
+    total: int
+    context: int = 0
+    exact: bool = True
+    characters: int = 0
+
+    def of_text(self, text: str) -> int:
+        """About how many tokens a text like these takes."""
+        rate = self.total / self.characters if self.characters else 1 / CHARACTERS_A_TOKEN
+        return math.ceil(len(text) * rate)
+
+
+async def measure(client: DaemonClient, model: str | None, entries: Sequence[ViewEntry]) -> Sizes:
+    """Have the daemon count, or estimate where it cannot; raises `DaemonUnreachable`."""
+    characters = sum(len(entry.content) for entry in entries)
+    messages = [{"role": entry.role, "content": entry.content} for entry in entries]
+    body = {"model": model, "messages": messages}
+    try:
+        counts = await client.request(TokenCounts, "POST", "/ingle/v1/tokens", body)
+    except DaemonError:  # it is not loaded, or the daemon is older than this question
+        return estimate(entries)
+    return Sizes(tuple(counts.messages), counts.total, counts.context, True, characters)
+
+
+def estimate(entries: Sequence[ViewEntry]) -> Sizes:
+    """The sizes by the length of the texts."""
+    sizes = [math.ceil(len(e.content) / CHARACTERS_A_TOKEN) + _A_MESSAGE for e in entries]
+    characters = sum(len(entry.content) for entry in entries)
+    return Sizes(tuple(sizes), sum(sizes), 0, False, characters)

@@ -1,0 +1,217 @@
+"""Reads the files that a prompt mentions, within limits that are told when they are reached."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+import stat
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from ..chats.message import Attachment
+from ..text import number_format
+from .file_index import index_files
+from .file_mentions import Mention, find_mentions, resolve, shown_path
+
+MAX_FILE = 1_000_000
+"""Bytes of one file."""
+MAX_TOTAL = 4_000_000
+"""Bytes of all files of one prompt."""
+MAX_FILES = 100
+MAX_LISTED = 500
+MAX_ENTRIES = 50_000
+"""Entries of a folder that are looked at for its listing."""
+_SNIFFED = 8_192
+_GLOB_TOKENS = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
+
+
+class UnreadableFile(Exception):
+    """A file that cannot be sent along; the message says which and why."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """What the mentions of a prompt gave: attachments, and a sentence for each that gave none."""
+
+    attachments: list[Attachment] = field(default_factory=list[Attachment])
+    problems: list[str] = field(default_factory=list[str])
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What a mention means now: how many files, of how many bytes; `problem` where it is none."""
+
+    path: str
+    files: int
+    size: int
+    problem: str = ""
+
+
+def read_mentions(text: str, folder: Path, promised: Collection[str] = ()) -> Reading:
+    """Read what a prompt mentions; blocks, so it belongs into a thread.
+
+    `@words` that are no file are text, and no problem unless the reader was `promised` a file.
+    """
+    reading = Reading()
+    total = 0
+    seen: set[Path] = set()
+    for mention in _once(find_mentions(text)):
+        if not _means_files(mention, folder, promised):
+            continue
+        try:
+            for path in paths_of(mention, folder):
+                if path in seen:
+                    continue
+                seen.add(path)
+                if len(seen) > MAX_FILES:
+                    raise UnreadableFile(f"More than {MAX_FILES} files are too many for a prompt.")
+                attachment = read_file(path, shown_path(path, folder))
+                total += len(attachment.text)
+                if total > MAX_TOTAL:
+                    limit = number_format.size(MAX_TOTAL)
+                    raise UnreadableFile(f"{mention.path} goes beyond {limit} for all files.")
+                reading.attachments.append(attachment)
+        except UnreadableFile as error:
+            reading.problems.append(str(error))
+    return reading
+
+
+def _once(mentions: Iterable[Mention]) -> list[Mention]:
+    return list({mention.path: mention for mention in mentions}.values())
+
+
+def _means_files(mention: Mention, folder: Path, promised: Collection[str]) -> bool:
+    if mention.path in promised:
+        return True
+    if mention.is_glob and not _exists(resolve(mention.path, folder)):
+        return bool(_matches(mention.path, folder))
+    return _exists(resolve(mention.path, folder))
+
+
+def glance(mention: Mention, folder: Path) -> Glance | None:
+    """What a mention means now, None for `@words` that are no file; looks at the disk."""
+    if not _means_files(mention, folder, ()):
+        return None
+    try:
+        paths = paths_of(mention, folder)
+        size = sum(path.stat().st_size for path in paths if path.is_file())
+    except UnreadableFile as error:
+        return Glance(mention.path, 0, 0, str(error))
+    except OSError as error:
+        return Glance(mention.path, 0, 0, f"{mention.path}: {error.strerror}.")
+    too_large = len(paths) == 1 and size > MAX_FILE
+    return Glance(mention.path, len(paths), size, _too_large(mention.path, size) * too_large)
+
+
+def paths_of(mention: Mention, folder: Path) -> list[Path]:
+    """The file or folder that is mentioned, or the files of a pattern, in their order."""
+    path = resolve(mention.path, folder)
+    if not mention.is_glob or _exists(path):
+        return [path]
+    found = _matches(mention.path, folder)
+    if not found:
+        raise UnreadableFile(f"No file matches {mention.path}.")
+    if len(found) > MAX_FILES:
+        raise UnreadableFile(f"{mention.path} matches more than {MAX_FILES} files.")
+    return found
+
+
+def _matches(pattern: str, folder: Path) -> list[Path]:
+    """The files of a pattern, in order; what git ignores and hidden files are not among them."""
+    parts = pattern.split("/")
+    plain = next(index for index, part in enumerate(parts) if Mention(part, 0, 0).is_glob)
+    base = resolve("/".join(parts[:plain]) + "/" * (plain > 0), folder)
+    regex = _glob_regex("/".join(parts[plain:]))
+    names = index_files(base).paths
+    return [base / name for name in names if not name.endswith("/") and regex.fullmatch(name)]
+
+
+def _glob_regex(pattern: str) -> re.Pattern[str]:
+    """`**` stands for any folders, `*` and `?` for what is not a slash, `[…]` for one of a set."""
+    parts: list[str] = []
+    for token in re.findall(r"\*\*/|\*\*|\*|\?|\[[^\]]+\]|.", pattern):
+        if token in _GLOB_TOKENS:
+            parts.append(_GLOB_TOKENS[token])
+        elif len(token) > 1:
+            inside = re.escape(token[1:-1]).replace(r"\-", "-")
+            parts.append(f"[^{inside[1:]}]" if inside.startswith("!") else f"[{inside}]")
+        else:
+            parts.append(re.escape(token))
+    return re.compile("".join(parts))
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
+def read_file(path: Path, name: str) -> Attachment:
+    """A text file, or the listing of a folder; raises `UnreadableFile`."""
+    try:
+        if path.is_dir():
+            return Attachment(name.rstrip("/") + "/", _listing(path))
+        content = _read_bytes(path, name)
+    except FileNotFoundError:
+        raise UnreadableFile(f"{name} is not there any more.") from None
+    except PermissionError:
+        raise UnreadableFile(f"{name} may not be read.") from None
+    except OSError as error:
+        raise UnreadableFile(f"{name} could not be read: {error.strerror}.") from None
+    return Attachment(name, decode(content, name))
+
+
+def _read_bytes(path: Path, name: str) -> bytes:
+    # A pipe or a device would never end: not opened in a way that waits, and only then looked at.
+    fd = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with os.fdopen(fd, "rb") as file:
+        facts = os.fstat(fd)
+        if not stat.S_ISREG(facts.st_mode):
+            raise UnreadableFile(f"{name} is not a file.")
+        content = file.read(MAX_FILE + 1)
+    if len(content) > MAX_FILE:
+        raise UnreadableFile(_too_large(name, max(facts.st_size, len(content))))
+    return content
+
+
+def _too_large(name: str, size: int) -> str:
+    return f"{name} has {number_format.size(size)}; the limit is {number_format.size(MAX_FILE)}."
+
+
+def decode(content: bytes, name: str) -> str:
+    """The text of a file in UTF-8, or UTF-16 with its mark; raises `UnreadableFile`."""
+    encoding = "utf-8-sig"
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
+    elif b"\0" in content[:_SNIFFED]:
+        raise UnreadableFile(f"{name} is binary; only text can be sent along.")
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError:
+        raise UnreadableFile(f"{name} is not UTF-8 text.") from None
+    return text.replace("\r\n", "\n")
+
+
+def _listing(folder: Path) -> str:
+    """The names in a folder, folders first, with the sizes of the files."""
+    with os.scandir(folder) as entries:
+        found = list(islice(entries, MAX_ENTRIES))
+    found.sort(key=lambda entry: (not entry.is_dir(), entry.name.lower()))
+    lines = [
+        f"{entry.name}/" if entry.is_dir() else f"{entry.name}  {_size(entry)}"
+        for entry in found[:MAX_LISTED]
+    ]
+    if len(found) > MAX_LISTED:
+        lines.append(f"… and {len(found) - MAX_LISTED} more")
+    return "\n".join(lines)
+
+
+def _size(entry: os.DirEntry[str]) -> str:
+    try:
+        return number_format.size(entry.stat().st_size)
+    except OSError:
+        return "?"

@@ -1,0 +1,68 @@
+"""What a paste is: text to insert, text that is too long to look at, or files that were dropped."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from ..text.terminal_safe_text import clean
+
+LONG_LINES = 10
+LONG_CHARACTERS = 1_000
+MAX_DROPPED = 20
+_BRACKETS = re.compile(r"\x1b?\[20[01]~")
+
+
+def clean_paste(text: str) -> str:
+    """The pasted text without what terminals put around it, and without control characters."""
+    return clean(_BRACKETS.sub("", text) if "[20" in text else text)
+
+
+def is_long(text: str) -> bool:
+    """Whether a paste would bury the prompt that it is pasted into."""
+    return len(text) > LONG_CHARACTERS or text.count("\n") >= LONG_LINES
+
+
+def dropped_paths(text: str) -> list[Path]:
+    """The files that were dragged into the terminal, which types their paths; else nothing.
+
+    Everything in the text must be an absolute path of something that exists. Looks at the disk.
+    """
+    text = text.strip()
+    if not text or len(text) > 4096 * MAX_DROPPED or not _may_be_paths(text):
+        return []
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        return []
+    if not 0 < len(words) <= MAX_DROPPED:
+        return []
+    paths = [_path(word) for word in words]
+    found = [path for path in paths if path is not None and _exists(path)]
+    return found if len(found) == len(words) else []
+
+
+def _may_be_paths(text: str) -> bool:
+    first = text[1:] if text[0] in "'\"" else text
+    drive = sys.platform == "win32" and first[1:2] == ":"
+    return first.startswith(("/", "~/", "file://")) or drive
+
+
+def _path(word: str) -> Path | None:
+    if word.startswith("file://"):
+        parts = urlsplit(word)
+        if parts.netloc not in ("", "localhost"):
+            return None
+        word = unquote(parts.path)
+    path = Path.home() / word[2:] if word.startswith("~/") else Path(word)
+    return path if path.is_absolute() and "\0" not in word else None
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        return False

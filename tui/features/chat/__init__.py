@@ -1,0 +1,1 @@
+"""Features of the conversation itself."""

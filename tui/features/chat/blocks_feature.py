@@ -1,0 +1,124 @@
+"""`BlocksFeature`: walk the blocks of the chat, and act on one of them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ...transcript.view.block_actions import actions, is_seam
+from ...transcript.view.block_navigation import Stop
+from ...transcript.view.transcript import Action, Transcript
+from ..feature import Feature, Handler
+
+if TYPE_CHECKING:
+    from ...widgets.block_keys import BlockKeys
+
+COMMANDS: dict[Action, str] = {"edit": "edit", "again": "again", "branch": "branch", "pin": "pin"}
+"""What is a command about a message."""
+
+
+class BlocksFeature(Feature):
+    """Maps what is done with a block to commands about its message."""
+
+    _keys: BlockKeys | None = None
+
+    def handlers(self) -> Mapping[str, Handler]:
+        return {
+            "block_up": lambda _: self.host.transcript.walk(-1),
+            "block_down": lambda _: self.host.transcript.walk(1),
+            "fold": self.fold,
+        }
+
+    def on_chat_opened(self) -> None:
+        self.host.transcript.leave_blocks()
+
+    def fold(self, name: str) -> None:
+        """Fold or unfold the block under the cursor, else all of a message or of the last one."""
+        transcript = self.host.transcript
+        entry = transcript.find_entry(name)
+        at = None if entry is not None else transcript.cursor
+        if at is None and entry is None and transcript.entries:
+            entry = transcript.entries[-1]
+        if at is None and entry is not None:
+            at = Stop(entry, None, 0, 0)
+        if at is None or not transcript.fold_at(at):
+            self.host.tell("There is nothing to fold here.", "warning")
+
+    def on_block_action(self, event: Transcript.BlockAction) -> None:
+        """Do what was asked with a block."""
+        at = event.at
+        if event.action == "menu":
+            self._show_menu(at)
+        else:
+            self._do(event.action, at)
+
+    def on_block_cursor(self, event: Transcript.CursorMoved) -> None:
+        """Say which keys act on the block while the cursor is shown."""
+        if event.at is None:
+            if self._keys is not None:
+                self._keys.display = False
+            return
+        if self._keys is None:
+            from ...widgets.block_keys import BlockKeys
+
+            self._keys = BlockKeys()
+            self.host.transcript.screen.mount(self._keys, after="#main")
+        self._keys.styles.padding = (0, 1, 0, self.host.transcript.margin)
+        self._keys.at = event.at
+        self._keys.display = True
+
+    def on_link(self, address: str) -> None:
+        """Open an address in the browser of this machine, saying which first."""
+        if not _has_browser():
+            self.host.copy(address)
+            self.host.tell(f"There is no browser on this screen. Copied: {address}")
+            return
+        self.host.tell(f"Opening {address}")
+        self.host.run_task(self._open(address), group="browser")
+
+    async def _open(self, address: str) -> None:
+        import webbrowser
+
+        if not await asyncio.to_thread(webbrowser.open, address):
+            self.host.tell(f"No browser could be started for {address}", "warning")
+
+    def _show_menu(self, at: Stop) -> None:
+        if is_seam(at):
+            self.host.run_command("summary", at.entry.id)
+            return
+        from ...screens.block_menu import BlockMenu
+
+        def chosen(action: Action | None) -> None:
+            if action is not None:
+                self._do(action, at)
+
+        self.host.show_screen(BlockMenu(at), chosen)
+
+    def _do(self, action: Action, at: Stop) -> None:
+        if action not in actions(at):
+            self.host.tell("That does not apply to this block.", "warning")
+        elif action == "copy":
+            if at.block is None and at.entry.id:
+                self.host.run_command("copy", at.entry.id)
+            else:
+                self.host.copy(at.text)
+        elif action == "fold" or (action == "open" and not is_seam(at)):
+            self.host.transcript.fold_at(at)
+        elif action == "open":
+            self.host.transcript.scroll_to_entry(self.host.chat.path[0].id)
+        elif action == "undo":
+            self.host.run_command("undo", at.entry.id)
+        else:
+            if action != "pin":
+                self.host.transcript.leave_blocks()
+            self.host.run_command(COMMANDS[action], at.entry.id)
+
+
+def _has_browser() -> bool:
+    """Whether a browser has a window of its own: one in this terminal would be in the way."""
+    if sys.platform in ("win32", "darwin"):
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

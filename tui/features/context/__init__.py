@@ -1,0 +1,1 @@
+"""Features of the context window: compaction, pins, trimming and gauges."""

@@ -1,0 +1,414 @@
+"""`GaugesFeature`: the engine's inside, live, beside the chat or on the whole screen."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Literal
+
+from ...chats.chat import Chat
+from ...chats.context_view import request_messages
+from ...chats.message import Message
+from ...client.api_types import GaugesEvent, PagesEvent, PullProgress
+from ...gauges.cached_prompts import SentRequests
+from ...gauges.context_counter import ContextCounter
+from ...gauges.gauge_state import GaugeState, RouteRow
+from ...gauges.page_map_cells import chat_of
+from ...gauges.prefill_cost import Price
+from ...history.database.history_errors import HistoryError
+from ...text.terminal_safe_text import clean
+from ...widgets.status_line import StatusLine, memory_status
+from ..feature import Feature, Handler
+from ..models.pulls_feature import ENDED
+
+if TYPE_CHECKING:
+    from textual.timer import Timer
+
+    from ...history.history_store import HistoryStore
+    from ...screens.context.gauges_screen import GaugesScreen, PageMapScreen
+    from ...session.turn import Turn
+    from ...settings.preferences import Preferences
+    from ...widgets.gauges.gauge_panel import GaugePanel
+    from ..chat_host import ChatHost
+
+TICK = 0.5
+"""Seconds between two drawings."""
+IDLE_SECONDS = 0.7
+"""Seconds of quiet before the daemon is asked to count tokens."""
+SHOWN_ROUTES = 4
+LONG_CHAT = 400
+"""Messages from which on a chat is counted in a thread."""
+
+Mode = Literal["side", "full", "off"]
+
+
+class GaugesFeature(Feature):
+    """Hears figures, and draws them at most twice a second and only where they are seen."""
+
+    def __init__(self, host: ChatHost) -> None:
+        super().__init__(host)
+        self.state = GaugeState()
+        self.counter = ContextCounter()
+        self._beside = host.preferences.gauges
+        self.mode: Mode = "side" if self._beside else "off"
+        self._panel: GaugePanel | None = None
+        self._screen: GaugesScreen | PageMapScreen | None = None
+        self._drawing: Timer | None = None
+        self._counting: Timer | None = None
+        self._drawn_at = 0.0
+        self._stale = True
+        self._sent = SentRequests()
+        self._titles: dict[str, str] = {}
+        self._asked_titles: set[str] = set()
+
+    def handlers(self) -> Mapping[str, Handler]:
+        return {
+            "gauges": lambda _: self.cycle(),
+            "kv": lambda _: self.show_map(),
+            "stats": lambda _: self.show_figures(),
+            "context": lambda _: self.show_context(),
+        }
+
+    # Events
+
+    def on_ready(self) -> None:
+        """Put the panel beside the chat."""
+        self.host.chat_app.call_later(self._mount_panel)
+
+    async def _mount_panel(self) -> None:
+        from ...widgets.gauges.gauge_panel import GaugePanel
+
+        self._panel = GaugePanel(self._visibility_changed)
+        await self.host.transcript.screen.query_one("#main").mount(self._panel)
+        self._apply_mode()
+
+    def on_preferences(self, preferences: Preferences) -> None:
+        """The person wants them beside the chat, or does not."""
+        if preferences.gauges != self._beside:
+            self._beside = preferences.gauges
+            self.mode = "side" if self._beside else "off"
+            self._apply_mode()
+
+    def on_connected(self) -> None:
+        self._changed()
+
+    def on_chat_opened(self) -> None:
+        self._sent.clear()
+        self._changed()
+
+    def on_path_changed(self) -> None:
+        self._changed()
+
+    def on_turn_started(self, turn: Turn) -> None:
+        model = self.host.state.model_name or ""
+        self._sent.add(model, request_messages(self.host.chat))
+        self._changed()
+
+    def on_turn_ended(self, turn: Turn) -> None:
+        self._sent.add_answer(turn.text, turn.message.facts)
+        self._changed()
+        self.draw()
+
+    def on_gauges(self, gauges: GaugesEvent) -> None:
+        before = self._is_ready
+        self.state.take_gauges(gauges, time.monotonic())
+        if self._is_ready and not before:
+            self._changed()  # now it can count
+        self._request_drawing()
+
+    @property
+    def _is_ready(self) -> bool:
+        """Whether the chat's model has a process that answers."""
+        loaded = self.state.loaded
+        return loaded is not None and loaded.state == "ready"
+
+    def on_pages(self, pages: PagesEvent) -> None:
+        self.state.take_pages(pages)
+        self._learn_titles(
+            {chat_of(label) for group in pages.groups for label in group.conversations}
+        )
+        self._request_drawing()
+
+    def on_pull_moved(self, progress: PullProgress) -> None:
+        if progress.status in ENDED:
+            self.state.pulls.pop(progress.model, None)
+        else:
+            self.state.pulls[progress.model] = progress
+        self._request_drawing()
+
+    def on_state(self) -> None:
+        """Figures of a daemon that is gone, and the map of another model, are no figures."""
+        host, state = self.host, self.state
+        if not host.state.connected and state.gauges is not None:
+            state.gauges = state.pages = None
+            self._request_drawing()
+        elif (host.state.model_name or "") != state.model:
+            state.pages = None
+            self._changed()
+
+    def on_closing(self) -> None:
+        for timer in (self._drawing, self._counting):
+            if timer is not None:
+                timer.stop()
+
+    def _changed(self) -> None:
+        """What is sent next is another thing: count anew, exactly once it is quiet."""
+        self._stale = True
+        self._request_drawing()
+        if self._counting is not None:
+            self._counting.stop()
+        self._counting = self.host.composer.set_timer(IDLE_SECONDS, self._count_later)
+
+    def _count_later(self) -> None:
+        if self.host.turn is None and self.host.state.connected and self._is_ready:
+            self.host.run_task(self._count(), group="tokens")
+
+    async def _count(self) -> None:
+        if await self.counter.ask(self.host.client):
+            self._stale = True
+            self._request_drawing()
+
+    # Drawing
+
+    def _request_drawing(self) -> None:
+        """Draw soon, but no more often than eyes need."""
+        if self._drawing is None and self.host.composer.is_attached:
+            delay = max(0.01, self._drawn_at + TICK - time.monotonic())
+            self._drawing = self.host.composer.set_timer(delay, self.draw)
+
+    def draw(self) -> None:
+        """Bring every gauge that is seen up to date."""
+        if self._drawing is not None:
+            self._drawing.stop()
+            self._drawing = None
+        now = self._drawn_at = time.monotonic()
+        state = self.state
+        if not self.host.preferences.motion or self.host.chat_app.animation_level == "none":
+            state.flashing = frozenset()
+        self._collect()
+        self._show_status()
+        if self._panel is not None and self._panel.display and self._screen is None:
+            self._panel.show(state, now)
+        if self._screen is not None:
+            self._screen.show(state, now)
+        self._watch()
+        if state.flashing:
+            state.flashing = frozenset()
+            self._request_drawing()
+
+    def _collect(self) -> None:
+        """What the chat on the screen adds to the daemon's figures."""
+        host, state = self.host, self.state
+        chat = host.chat
+        model = host.state.model_name or ""
+        if self._stale or model != state.model:
+            self._stale = False
+            state.model = model
+            state.models = host.state.models
+            if len(chat.messages) <= LONG_CHAT:
+                self.counter.look(chat, model)
+                self._looked(chat)
+            else:
+                host.run_task(self._look(chat, model), group="context")
+        state.label = chat.label
+        state.title_of = self._title_of
+        turn = host.turn
+        running = turn.context_used if turn is not None and turn.prompt_tokens else None
+        state.use = self.counter.use(self._context(), chat.settings.sampling, running)
+
+    async def _look(self, chat: Chat, model: str) -> None:
+        """Count a long chat without keeping keys waiting."""
+        await asyncio.to_thread(self.counter.look, chat, model)
+        if chat is self.host.chat:
+            self._looked(chat)
+            self._request_drawing()
+
+    def _looked(self, chat: Chat) -> None:
+        self._take_totals(chat)
+        self._collect_routes(chat)
+
+    def _take_totals(self, chat: Chat) -> None:
+        """The engine's own count, where the last answer tells it and nothing changed since."""
+        leaf = chat.leaf
+        compacted = chat.active_compaction()
+        if leaf is None or leaf.role != "assistant" or not leaf.facts.prompt_tokens:
+            return
+        if compacted is None or compacted.created < leaf.created:
+            self.counter.take_total(leaf.facts.prompt_tokens + leaf.facts.completion_tokens)
+
+    def _collect_routes(self, chat: Chat) -> None:
+        answers = [m for m in chat.path if m.role == "assistant" and not m.is_open]
+        self.state.last = answers[-1].facts if answers else None
+        self.state.cloud = sum(1 for answer in answers if answer.facts.route != "local")
+        self.state.routes = tuple(
+            _route_row(answer) for answer in answers[: -SHOWN_ROUTES - 1 : -1]
+        )
+
+    def _context(self) -> int:
+        """The context that is really there, else the one the model promises."""
+        turn, state = self.host.turn, self.host.state
+        if turn is not None and turn.context:
+            return turn.context
+        if state.loaded is not None and state.loaded.context:
+            return state.loaded.context
+        return (state.model.context or 0) if state.model is not None else 0
+
+    def _title_of(self, chat: str) -> str | None:
+        own = self.host.chat
+        return (clean(own.title) if chat == own.id else self._titles.get(chat)) or None
+
+    def _learn_titles(self, chats: set[str]) -> None:
+        """Look once for the titles of chats whose pages are seen for the first time."""
+        unknown = chats - self._asked_titles - {"", self.host.chat.id}
+        store = self.host.store
+        if unknown and store is not None:
+            self._asked_titles |= unknown
+            self.host.run_task(self._read_titles(store), group="titles")
+
+    async def _read_titles(self, store: HistoryStore) -> None:
+        # What goes wrong with the history is told by the history itself; here a title is missing.
+        with suppress(HistoryError):
+            chats = await asyncio.to_thread(store.recent)
+            self._titles = {chat.id: clean(chat.title) for chat in chats}
+
+    def _show_status(self) -> None:
+        line = self.host.transcript.screen.query_one(StatusLine)
+        memory = self.state.memory()
+        line.use = self.state.use
+        line.memory = memory_status(memory, self.state.loaded, self.state.last)
+
+    # Where
+
+    def _visibility_changed(self) -> None:
+        """The panel came or went, with the size of the terminal."""
+        self._watch()
+        self._request_drawing()
+
+    def _watch(self) -> None:
+        """Have the page map told while somebody looks at it."""
+        seen = self._screen is not None or (self._panel is not None and self._panel.display)
+        self.host.link.watch_pages(self.state.model if seen and self._is_ready else None)
+
+    def _apply_mode(self) -> None:
+        line = self.host.transcript.screen.query_one(StatusLine)
+        line.set_class(self.mode == "off", "-off")
+        if self._panel is not None:
+            self._panel.set_class(self.mode != "off", "-shown")
+        self._request_drawing()
+
+    def cycle(self) -> None:
+        """Beside the chat, on the whole screen, off."""
+        if self.mode == "off":
+            self.mode = "side"
+            self._apply_mode()
+            if self._has_side:
+                return
+        self.show_all()
+
+    @property
+    def _has_side(self) -> bool:
+        """Whether the terminal has room for anything beside the chat."""
+        screen = self.host.transcript.screen
+        return screen.has_class("-broad") or screen.has_class("-roomy")
+
+    def show_all(self) -> None:
+        """All gauges on the whole screen."""
+        from ...screens.context.gauges_screen import GaugesScreen
+
+        self.mode = "full"
+        self._open(GaugesScreen())
+
+    def show_map(self) -> None:
+        """The page map on the whole screen."""
+        from ...screens.context.gauges_screen import PageMapScreen
+
+        self._open(PageMapScreen())
+
+    def _open(self, screen: GaugesScreen | PageMapScreen) -> None:
+        if self._screen is not None:
+            return
+        before = self.mode if self.mode != "full" else "side"
+        self._screen = screen
+
+        def closed(then: Literal["side", "off"] | None) -> None:
+            self._screen = None
+            self.mode = "off" if then == "off" else before
+            self._apply_mode()
+            self.draw()
+
+        self.host.show_screen(screen, closed)
+        screen.call_after_refresh(self.draw)
+
+    def show_figures(self) -> None:
+        """Figures of the last answer and of the chat."""
+        from ...commands.answer_statistics import answer_rows, chat_rows
+        from ...screens.context.statistics_screen import FiguresScreen
+
+        path = self.host.chat.path
+        answers = [m for m in path if m.role == "assistant" and not m.is_open]
+        if not answers:
+            self.host.tell("There are no figures before the first answer.", "warning")
+            return
+        tables = {"The last answer": answer_rows(answers[-1].facts), "This chat": chat_rows(path)}
+        self.host.show_screen(FiguresScreen(tables))
+
+    async def show_context(self) -> None:
+        """What takes how many tokens."""
+        from ...gauges.context_usage import savings
+        from ...screens.context.context_table import ContextTable
+
+        await self._look(self.host.chat, self.host.state.model_name or "")
+        self._collect()
+        if not self.counter.parts:
+            self.host.tell("Nothing is sent yet: the chat is empty.", "warning")
+            return
+        saved = savings(self.host.chat, self.counter.parts, self.counter.estimate)
+        table = ContextTable(self.counter.parts, self.state.use, saved)
+        self.host.show_screen(table, self._go_to)
+
+    def _go_to(self, message: str | None) -> None:
+        if message is not None:
+            self.host.show_path(at=message)
+
+    # Prices
+
+    def price_of(self, wanted: list[dict[str, str]], model: str | None = None) -> Price:
+        """What sending these messages costs; without a last prompt that is new in any case.
+
+        `model` is the chat's own where it is left out.
+        """
+        name = model or self.host.state.model_name or ""
+        loaded = [] if self.state.gauges is None else self.state.gauges.models
+        rate = next((m.prompt_rate for m in loaded if m.name == name), 0.0)
+        return self._sent.price(wanted, name, self.counter.count, rate)
+
+    def price_of_system(self, text: str) -> Price:
+        """What another system prompt has read again."""
+        settings = self.host.chat.settings
+        before, settings.system = settings.system, text
+        try:
+            return self.price_of(request_messages(self.host.chat))
+        finally:
+            settings.system = before
+
+    def pay(self, price: Price, action: Callable[[], None], what: str) -> None:
+        """Do something that throws the cache away: at once, or after asking where it is dear."""
+        if not price.needs_consent:
+            action()
+            return
+        from ...screens.dialogs.confirm_screen import ConfirmScreen
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                action()
+
+        question = ConfirmScreen(what, f"With the next prompt {price.sentence}.", yes="does it")
+        self.host.show_screen(question, answered)
+
+
+def _route_row(answer: Message) -> RouteRow:
+    facts = answer.facts
+    at = time.strftime("%H:%M", time.localtime(answer.created))
+    return RouteRow(at, facts.route, clean(facts.route_reason) or "default")

@@ -1,0 +1,1 @@
+"""Features of stored chats: search, encryption and resuming."""

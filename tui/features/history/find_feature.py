@@ -1,0 +1,110 @@
+"""`FindFeature`: find words in this chat."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ...transcript.view.transcript_search import TextSearch
+from ..feature import Feature, Handler
+
+if TYPE_CHECKING:
+    from ...widgets.find_bar import FindBar
+
+WORK = 0.004
+"""Seconds of searching between two looks at the keyboard."""
+
+
+class FindFeature(Feature):
+    """Looks as somebody types; the view goes to the hit that is next to what is read."""
+
+    _bar: FindBar | None = None
+    _search: TextSearch | None = None
+    _number: int | None = None
+    _sought = 0
+
+    def handlers(self) -> Mapping[str, Handler]:
+        return {"find": self.open}
+
+    def on_chat_opened(self) -> None:
+        self.close()
+
+    def open(self, text: str) -> None:
+        """Show the line to type in; with `text` it is looked for at once."""
+        if self._bar is not None:
+            self._bar.ask(text)
+            return
+        from ...widgets.find_bar import FindBar
+
+        transcript = self.host.transcript
+        transcript.leave_blocks()
+        self._bar = FindBar(self, text)
+        self._bar.styles.padding = (0, 1, 0, transcript.margin)
+        transcript.screen.mount(self._bar, after="#main")
+
+    def on_first_escape(self) -> bool:
+        return self.close()
+
+    def close(self) -> bool:
+        """Take the line away, and leave the view where it is; whether the line was there."""
+        if self._bar is None:
+            return False
+        bar, self._bar = self._bar, None
+        self._search = self._number = None
+        self._sought += 1
+        bar.remove()
+        self.host.transcript.mark("")
+        self.host.composer.focus()
+        return True
+
+    def changed(self, text: str) -> None:
+        """Look for something else; what was looked for before is given up."""
+        self._sought += 1
+        self.host.run_task(self._look(text, self._sought), group="find")
+
+    def move(self, step: int) -> None:
+        """Go to the next hit or the one before, round the end."""
+        search = self._search
+        if search is None or self._number is None:
+            return
+        self._number = (self._number + step) % search.total
+        self._show()
+
+    async def _look(self, text: str, sought: int) -> None:
+        search = self._search
+        if search is None or not search.covers(self.host.transcript.entries):
+            search = self._search = TextSearch(self.host.transcript.entries)
+        until = time.monotonic() + WORK
+        for _ in search.steps(text.strip()):
+            if time.monotonic() > until:
+                await asyncio.sleep(0)
+                if sought != self._sought:
+                    return
+                until = time.monotonic() + WORK
+        if sought == self._sought and self._bar is not None:
+            self._number = self._start(search)
+            self._show()
+
+    def _start(self, search: TextSearch) -> int | None:
+        """The hit to begin with: the marked one's, else the first that is below the view's top."""
+        transcript = self.host.transcript
+        if not search.total:
+            return None
+        if transcript.following:
+            return search.total - 1
+        return search.first_from(transcript.first_in_view)
+
+    def _show(self) -> None:
+        search, bar, transcript = self._search, self._bar, self.host.transcript
+        if search is None or bar is None:
+            return
+        if self._number is None:
+            transcript.mark("")
+            bar.tell(None, 0)
+            return
+        entry, place = search.locate(self._number)
+        transcript.mark(search.query, (entry, place))
+        transcript.show_hit(entry, place)
+        bar.tell(self._number + 1, search.total)

@@ -1,0 +1,1 @@
+"""Features of models: choice, pulls and memory."""

@@ -1,0 +1,64 @@
+"""`CompareFeature`: two models side by side, whose answers become branches of the chat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ...client.api_types import ModelEntry
+from ...session.model_choice import find_model
+from ..feature import Feature, Handler
+from .models_feature import ModelsFeature
+
+if TYPE_CHECKING:
+    from ...chats.message import Message
+
+
+class CompareFeature(Feature):
+    """Opens the comparison, and goes on with the branch that was picked."""
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """See `Feature`."""
+        return {"compare": self.compare}
+
+    def compare(self, reference: str) -> None:
+        """`/compare NAME`: ask this model and the chat's own the same from here on."""
+        state = self.host.state
+        here, other = state.model, find_model(state.models, reference) if reference else None
+        if not reference:
+            self.host.tell("/compare NAME puts a second model beside; ctrl+o, tab, c does too.")
+        elif here is None or not state.can_ask:
+            self.host.tell("There is no model to compare with; ctrl+o picks one.", "warning")
+        elif other is None or not other.installed:
+            self.host.tell(f"{reference} is not on this machine; /pull fetches it.", "warning")
+        elif not other.writes or other.name == here.name:
+            self.host.tell(f"{other.name} cannot be compared with {here.name}.", "warning")
+        elif self.host.turn is not None:
+            self.host.tell("An answer is still running; esc stops it.", "warning")
+        else:
+            self._open(here, other)
+
+    def _open(self, here: ModelEntry, other: ModelEntry) -> None:
+        from ...screens.compare_screen import CompareScreen
+
+        models = self.host.feature(ModelsFeature)
+        together = not models.price(other).evicted
+        screen = CompareScreen(
+            self.host.client,
+            self.host.chat,
+            self.host.history,
+            (here.name, other.name),
+            together=together,
+        )
+        self.host.show_screen(screen, self._picked)
+
+    def _picked(self, leaf: Message | None) -> None:
+        if leaf is None:
+            return
+        chat = self.host.chat
+        chat.choose(leaf)
+        self.host.history.choose(chat.id, leaf.id)
+        self.host.show_path()
+        if leaf.model and leaf.model != self.host.state.model_name:
+            self.host.feature(ModelsFeature).go_on_with(leaf.model)
+        self.host.tell("Both answers are in the chat; alt+← and alt+→ go from one to the other.")

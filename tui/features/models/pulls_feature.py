@@ -1,0 +1,247 @@
+"""`PullsFeature`: downloads, which belong to the daemon and are only watched from here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ...client.api_types import ModelEntry, PullProgress
+from ...client.client_errors import ClientError, DaemonUnreachable
+from ...widgets.pull_bar import PullBar
+from ...widgets.title_bar import TitleBar
+from ...widgets.welcome import Welcome
+from ..feature import Feature, Handler
+
+if TYPE_CHECKING:
+    from textual.worker import Worker
+
+    from ..chat_host import ChatHost
+
+ENDED = frozenset({"done", "failed"})
+
+
+class PullsFeature(Feature):
+    """Begins downloads and shows all that run, also those of other clients and earlier chats.
+
+    One that this chat waits for is followed to its end; of the others the shared stream tells.
+    """
+
+    def __init__(self, host: ChatHost) -> None:
+        super().__init__(host)
+        self._running: dict[str, PullProgress] = {}
+        self._workers: dict[str, Worker[None]] = {}
+        self._hidden: set[str] = set()
+        self._ended: set[str] = set()
+        self._interrupted: str | None = None
+        self.rate: float | None = None
+        """Bytes a second of the last download."""
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """See `Feature`."""
+        return {"pull": self.pull}
+
+    def pull(self, reference: str) -> None:
+        """`/pull`: fetch a model; without a name the one that is wanted, or stop what runs."""
+        state = self.host.state
+        running = self.shown
+        if reference:
+            self.fetch(reference)
+        elif state.must_pull and state.model_name is not None:
+            self.fetch(state.model_name, use=True)
+        elif running is not None:
+            self._ask_to_cancel(running)
+        else:
+            self.host.tell("/pull NAME downloads a model; ctrl+o shows those there are.")
+
+    @property
+    def shown(self) -> str | None:
+        """The download that the bar shows."""
+        return next((name for name in self._running if name not in self._hidden), None)
+
+    def fetch(self, name: str, *, use: bool = False) -> None:
+        """Have the daemon fetch a model, or join it doing so; with `use` talk to it then."""
+        self._hidden.discard(name)
+        self._ended.discard(name)
+        if use:
+            self.host.state.pulling = name
+        if name not in self._workers:
+            self._running[name] = PullProgress(model=name, status="resolving")
+            self._workers[name] = self.host.run_task(self._follow(name), group="pull")
+        self._show()
+        self.host.show_state()
+
+    async def cancel(self, name: str) -> None:
+        """Stop a download for all; what arrived is kept for the next attempt."""
+        self._leave(name)
+        try:
+            await self.host.client.request_json("POST", "/ingle/v1/pull/cancel", {"model": name})
+        except ClientError as error:
+            self.host.tell(error.message, "error")
+            return
+        self._forget(name)
+        self._ended.add(name)
+        self.host.return_queue()
+        self.host.tell(f"The download of {name} is stopped; what arrived is kept.")
+
+    async def _follow(self, name: str) -> None:
+        def moved(progress: PullProgress) -> None:
+            nonlocal name
+            if progress.model != name:  # a short name or an alias: the daemon tells the full one
+                self._rename(name, progress.model)
+                name = progress.model
+            self.on_pull_moved(progress)
+
+        try:
+            entry = await self.host.link.pull(name, moved)
+        except DaemonUnreachable:
+            # The link tells that the daemon is gone, and `on_connected` goes on.
+            self._interrupted = name
+            self._forget(name)
+        except ClientError as error:
+            self._break(name, error)
+        else:
+            self._finish(name, entry)
+
+    def _rename(self, old: str, new: str) -> None:
+        state = self.host.state
+        self._running.pop(old, None)
+        worker = self._workers.pop(old, None)
+        if worker is not None:
+            self._workers[new] = worker
+        if state.pulling == old:
+            state.pulling = new
+        if state.model_name == old:
+            state.want(new)
+        self.host.show_state()
+
+    def _finish(self, name: str, entry: ModelEntry) -> None:
+        state = self.host.state
+        wanted = state.pulling == name
+        self._forget(name)
+        self._ended.add(name)
+        state.models = [*(m for m in state.models if m.name not in (name, entry.name)), entry]
+        if wanted:
+            state.pulled(entry)
+            self.host.send_next()
+        else:
+            self.host.tell(f"{entry.name} is here; ctrl+o goes over to it.")
+        self.host.show_state()
+
+    def _break(self, name: str, error: ClientError) -> None:
+        wanted = self.host.state.pulling == name
+        self._forget(name)
+        self._ended.add(name)
+        if error.code == "pull_cancelled":
+            self.host.tell(f"The download of {name} was stopped; what arrived is kept.")
+        else:
+            keys = "enter tries again" if wanted else f"/pull {name} tries again"
+            self.host.add_failure(error.message, error.hint, keys)
+        if wanted:
+            self.host.return_queue()
+        self.host.show_state()
+
+    # What the daemon tells
+
+    def on_connected(self) -> None:
+        """See `Feature`."""
+        state = self.host.state
+        if self._interrupted is not None:
+            name, self._interrupted = self._interrupted, None
+            self.host.tell(f"The download of {name} goes on where it stopped.")
+            self.fetch(name, use=state.model_name == name)
+        elif state.model is not None and state.model.state == "downloading":
+            self.fetch(state.model.name, use=True)
+        self.host.run_task(self._find_running(), group="pulls")
+
+    async def _find_running(self) -> None:
+        """Show what is being fetched since before this chat."""
+        try:
+            listing = await self.host.link.listing()
+        except ClientError:
+            return  # the link tells, if the daemon is gone
+        self.host.composer.screen.query_one(Welcome).disk_free = listing.disk_free
+        for progress in listing.pulls:
+            self.on_pull_moved(progress)
+
+    def on_pull_moved(self, progress: PullProgress) -> None:
+        """See `Feature`."""
+        name = progress.model
+        if progress.bytes_per_second:
+            self.rate = progress.bytes_per_second
+        if name in self._ended:  # the shared stream may be behind the download's own
+            if progress.status in ENDED:
+                self._ended.discard(name)
+        elif progress.status not in ENDED:
+            self._running[name] = progress
+            self._show()
+        elif name not in self._workers and self._running.pop(name, None) is not None:
+            self._show()
+            self.host.run_task(self._tell_end(progress), group="pulls")
+
+    async def _tell_end(self, progress: PullProgress) -> None:
+        """A download that somebody else followed is over."""
+        if progress.status == "failed":
+            name = progress.model
+            self.host.tell(f"The download of {name} ended without it; /pull {name} goes on.")
+            return
+        try:
+            self.host.state.models = (await self.host.link.listing()).models
+        except ClientError:
+            return
+        self.host.tell(f"{progress.model} is here; ctrl+o goes over to it.")
+        self.host.show_state()
+
+    def on_escape(self) -> bool:
+        """Leave a download to the daemon."""
+        name = self.shown
+        if name is None:
+            return False
+        self._leave(name)
+        if self.host.state.pulling == name:
+            self.host.state.pulling = None
+            self.host.return_queue()
+        self.host.tell(f"{name} goes on downloading in the daemon; /pull {name} shows it again.")
+        self._show()
+        self.host.show_state()
+        return True
+
+    def _ask_to_cancel(self, name: str) -> None:
+        from ...screens.dialogs.confirm_screen import ConfirmScreen
+
+        screen = ConfirmScreen(
+            f"Stop the download of {name}?",
+            "What arrived is kept: the next attempt goes on from there.",
+            yes="stops it",
+            no="lets it go on",
+        )
+
+        def answered(stop: bool | None) -> None:
+            if stop:
+                self.host.run_task(self.cancel(name), group="pulls")
+
+        self.host.show_screen(screen, answered)
+
+    # What is shown
+
+    def _leave(self, name: str) -> None:
+        """Follow it no longer; it goes on."""
+        self._hidden.add(name)
+        worker = self._workers.pop(name, None)
+        if worker is not None:
+            worker.cancel()
+
+    def _forget(self, name: str) -> None:
+        """It is over."""
+        self._workers.pop(name, None)
+        self._running.pop(name, None)
+        self._hidden.discard(name)
+        if self.host.state.pulling == name:
+            self.host.state.pulling = None
+        self._show()
+
+    def _show(self) -> None:
+        shown = self.shown
+        self.host.show_pull(self._running[shown] if shown is not None else None)
+        screen = self.host.composer.screen
+        screen.query_one(PullBar).others = max(0, len(self._running) - len(self._hidden) - 1)
+        screen.query_one(TitleBar).pulls = len(self._running)

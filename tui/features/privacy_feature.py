@@ -1,0 +1,296 @@
+"""`PrivacyFeature`: where messages go, what was found in the draft, what left this machine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from textual.css.query import NoMatches
+
+from ..chats.message import Message
+from ..chats.turn_request import TurnRequest
+from ..client.client_errors import ClientError
+from ..client.routing_requests import (
+    Explanation,
+    LedgerTotals,
+    Routing,
+    explain,
+    read_routing,
+    read_totals,
+)
+from ..composing.file_mentions import find_mentions
+from ..history.database.history_errors import HistoryError
+from ..privacy.chat_route import ASK, AUTO, LOCAL, Route, chosen_route, previewed
+from ..privacy.egress_summary import ledger_sentence, sent_sentence
+from ..privacy.route_consent import routed
+from ..widgets.route_line import RouteLine
+from ..widgets.title_bar import TitleBar
+from .feature import Feature, Handler
+
+if TYPE_CHECKING:
+    from textual.timer import Timer
+
+    from .chat_host import ChatHost
+
+SCAN_SECONDS = 0.25
+"""The draft is looked at so often at most."""
+QUICK = 4_000
+"""Characters that are looked at in passing; a longer draft is looked at in a thread."""
+CHOICES = (AUTO, LOCAL, ASK)
+NEXT = {"": AUTO, LOCAL: AUTO, AUTO: ASK}
+"""What `/route` without a word goes on to; it is `LOCAL` from all others."""
+
+
+class PrivacyFeature(Feature):
+    """Says where messages go, and asks before one leaves; what was found is a hint."""
+
+    def __init__(self, host: ChatHost) -> None:
+        super().__init__(host)
+        self._timer: Timer | None = None
+        self._patterns_ready = False
+        self._mentions: frozenset[str] = frozenset()
+        self._files: list[str] = []
+        self.routing = Routing()
+
+    def handlers(self) -> Mapping[str, Handler]:
+        """See `Feature`."""
+        return {
+            "route": self.choose_route,
+            "why": self.explain,
+            "redact": self.preview,
+            "sent": self.tell_what_left,
+        }
+
+    @property
+    def route(self) -> Route:
+        """Where the next message goes."""
+        return chosen_route(self.host.client.endpoint, self.routing, self._choice)
+
+    @property
+    def _choice(self) -> str:
+        return self.routing.of_chat(self.host.chat.settings.route, self.host.state.model_name)
+
+    def on_ready(self) -> None:
+        """See `Feature`."""
+        self._show_route()
+
+    def on_chat_opened(self) -> None:
+        """See `Feature`."""
+        self._show_route()
+
+    def on_connected(self) -> None:
+        """See `Feature`."""
+        self.host.run_task(self._learn_routes(), group="routing")
+
+    async def _learn_routes(self) -> None:
+        try:
+            self.routing = await read_routing(self.host.client)
+        except ClientError:  # a daemon from before there were routes has none
+            self.routing = Routing()
+        self._show_route()
+
+    def _show_route(self) -> None:
+        try:
+            screen, route = self.host.composer.screen, self.route
+        except NoMatches:  # the daemon's answer came while the chat was being closed
+            return
+        for line in screen.query(RouteLine):
+            line.route = route
+        for bar in screen.query(TitleBar):
+            bar.route = route
+
+    async def prepare_request(self, request: TurnRequest) -> TurnRequest:
+        """See `Feature`: what leaves has been looked at, and where the policy says so, shown."""
+        if not self.routing.has_choice:
+            return request
+        tell = partial(self.host.tell, severity="warning")
+        return await routed(self.host.client, request, self._choice, self._ask, tell)
+
+    async def _ask(self, said: Explanation) -> str:
+        from ..screens.route_choice_screen import RouteChoiceScreen
+
+        answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        def chosen(choice: str | None) -> None:
+            if not answer.done():
+                answer.set_result(choice or LOCAL)
+
+        self.host.show_screen(RouteChoiceScreen(said), chosen)
+        return await answer
+
+    def on_draft_changed(self, text: str) -> None:
+        """See `Feature`."""
+        if not text.strip():
+            self._show(None)
+        elif self._timer is None:
+            # Behind the key's own repaint, and once for all keys until then.
+            self._timer = self.host.composer.set_timer(SCAN_SECONDS, self._look)
+
+    def on_closing(self) -> None:
+        """See `Feature`."""
+        if self._timer is not None:
+            self._timer.stop()
+
+    async def choose_route(self, argument: str) -> None:
+        """`/route`: where messages of this chat may go; without a word the next choice."""
+        await self._learn_routes()  # a provider may have been added since
+        if not self.routing.has_choice:
+            self._tell_only_route(argument)
+            return
+        known = (*CHOICES, *self.routing.names)
+        choice = argument or NEXT.get(self._choice, LOCAL)
+        if choice not in known:
+            self.host.tell(f"/route takes {', '.join(known)}.", "warning")
+            return
+        chat = self.host.chat
+        chat.settings.route = choice
+        if chat.messages:
+            self.host.history.set_settings(chat.id, chat.settings)
+        self._show_route()
+        route = self.route
+        self.host.tell(f"{route.mark} {route.word}: {route.reason}")
+
+    def _tell_only_route(self, argument: str) -> None:
+        if argument and argument not in CHOICES:
+            self.host.tell("/route takes auto, local or ask.", "warning")
+            return
+        route = self.route
+        if route.kind != "local":
+            self.host.tell(f"{route.mark} {route.word}: {route.reason}")
+            return
+        answer = {
+            "": "There is one route now: this machine. No cloud provider is configured.",
+            "local": "Local only: it is the one route there is now.",
+        }.get(argument, "No cloud provider is configured, so there is nothing to choose from.")
+        self.host.tell(f"{route.mark} {route.word}: {answer}")
+
+    def explain(self, _argument: str) -> None:
+        """`/why`: what decided where the message goes."""
+        route = self.route
+        model = self.host.state.model_name or "the model"
+        self.host.tell(f"{route.mark} {model}: {route.reason}")
+
+    async def tell_what_left(self, _argument: str) -> None:
+        """`/sent`: what left the machine, of this chat and of all that are kept."""
+        messages = list(self.host.chat.messages.values())
+        totals = await self._totals()
+        told = sent_sentence(messages, await self._all())
+        self.host.tell(f"{told} {ledger_sentence(totals)}" if totals.requests else told)
+
+    async def _totals(self) -> LedgerTotals:
+        """What the daemon's ledger has of this month, nothing where it keeps none."""
+        try:
+            return await read_totals(self.host.client)
+        except ClientError:
+            return LedgerTotals()
+
+    async def _all(self) -> dict[str, int] | None:
+        """How many answers of all chats went which way, where they are kept and can be read."""
+        store = self.host.store
+        if store is None:
+            return None
+        try:
+            return await asyncio.to_thread(store.route_counts)
+        except HistoryError:
+            return None
+
+    def preview(self, _argument: str) -> None:
+        """`/redact`: the draft, or else the last prompt, with masks."""
+        self.host.run_task(self._preview(), group="redact")
+
+    async def _preview(self) -> None:
+        text = await self._text_to_preview()
+        if not text:
+            self.host.tell("There is no text to look at: write something first.", "warning")
+            return
+        from ..privacy.pii_scanner import scan
+        from ..screens.redaction_screen import RedactionScreen
+
+        findings = await asyncio.to_thread(scan, text)
+        self.host.show_screen(RedactionScreen(text, findings), self._copy)
+
+    async def _text_to_preview(self) -> str:
+        """What the model would read of the draft, with its files; else of the last prompt."""
+        composer = self.host.composer
+        if composer.text.strip():
+            attachments, _ = await composer.attaching.read(composer.text)
+            return Message(role="user", content=composer.text.strip(), attachments=attachments).text
+        prompts = [message for message in self.host.chat.path if message.role == "user"]
+        return prompts[-1].text if prompts else ""
+
+    def _copy(self, text: str | None) -> None:
+        if text is not None:
+            self.host.copy(text)
+
+    def _look(self) -> None:
+        self._timer = None
+        composer = self.host.composer
+        draft = composer.text
+        texts = [draft, *(chip.text for chip in composer.chips.attachments(draft))]
+        if not draft.strip():
+            self._show(None)
+        elif self._patterns_ready and "@" not in draft and sum(map(len, texts)) <= QUICK:
+            self._show(_found_in(texts))
+        else:
+            self.host.run_task(self._look_in_thread(draft, texts), group="privacy")
+
+    async def _look_in_thread(self, draft: str, texts: list[str]) -> None:
+        if "@" in draft:
+            await asyncio.sleep(SCAN_SECONDS)  # until the composer has seen which files there are
+            texts = texts + await self._mentioned(draft)
+        found = await asyncio.to_thread(_found_in, texts)
+        self._patterns_ready = True
+        if self.host.composer.text == draft:
+            self._show(found)
+
+    async def _mentioned(self, draft: str) -> list[str]:
+        """What is in the files that the draft mentions; they are read again when others are."""
+        composer = self.host.composer
+        paths = (mention.path for mention in find_mentions(draft))
+        mentions = frozenset(paths) & composer.mentioned
+        if mentions != self._mentions:
+            attachments, _ = await composer.attaching.read(draft)
+            chips = composer.chips.attachments(draft)
+            self._mentions = mentions
+            self._files = [file.text for file in attachments if file not in chips]
+        return self._files
+
+    def _show(self, found: str | None) -> None:
+        line = self._line()
+        if line is None:
+            return
+        line.found = found
+        if not self.routing.has_choice or self._choice in ("", LOCAL):
+            return
+        draft = self.host.composer.text
+        if draft.strip() and not draft.startswith("/"):
+            self.host.run_task(self._preview_route(draft), group="route")
+        else:
+            line.route = self.route
+
+    async def _preview_route(self, draft: str) -> None:
+        """Show where this draft would go; the daemon looks at all of it again when it is sent."""
+        chat = self.host.chat
+        named = {} if self._choice in CHOICES else {"model": self._choice}
+        body = {"text": draft, "conversation": chat.label, **named}
+        try:
+            said = await explain(self.host.client, body)
+        except ClientError:
+            return  # it is told when the draft is sent
+        line = self._line()
+        if line is not None and self.host.composer.text == draft and self.host.chat is chat:
+            line.route = previewed(self.route, said)
+
+    def _line(self) -> RouteLine | None:
+        screen = self.host.composer.screen
+        return next(iter(screen.query(RouteLine).results()), None)
+
+
+def _found_in(texts: list[str]) -> str:
+    # Compiling the patterns takes longer than a key may: the first call is made in a thread.
+    from ..privacy.pii_scanner import scan, summarize
+
+    return summarize(chain.from_iterable(map(scan, texts)))

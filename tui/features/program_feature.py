@@ -1,0 +1,172 @@
+"""`ProgramFeature`: help, keys, settings, themes and other matters of the program itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..client.api_types import DeviceGauges, GaugesEvent
+from ..commands.command_table import COMMANDS, Command
+from ..commands.key_table import FILE as KEYS_FILE
+from ..commands.key_table import KeyTable, load_keys
+from ..settings.preferences import Preferences, PreferencesBroken, remember
+from .feature import Feature, Handler
+
+if TYPE_CHECKING:
+    from textual.app import App
+    from textual.theme import Theme
+
+    from .chat_host import ChatHost
+
+
+class ProgramFeature(Feature):
+    """Commands that are not about a chat."""
+
+    def __init__(self, host: ChatHost) -> None:
+        super().__init__(host)
+        self._remembering = asyncio.Lock()
+        self._theme = ""
+        self._keys = KeyTable()
+        self._devices: list[DeviceGauges] = []
+
+    def handlers(self) -> Mapping[str, Handler]:
+        return {
+            "help": lambda _: self.help(),
+            "keys": lambda _: self.keys(),
+            "settings": lambda _: self.settings(),
+            "doctor": lambda _: self.doctor(),
+            "theme": self.theme,
+            "suspend": lambda _: self.host.chat_app.action_suspend_process(),
+        }
+
+    def on_ready(self) -> None:
+        """Take over the user's keys, and keep every change of the theme, whichever way it came."""
+        app = self.host.chat_app
+        self._theme = app.theme
+        app.theme_changed_signal.subscribe(self.host.composer, self._keep_theme)
+        if self._keys_file is not None:
+            self._keys = load_keys(self._keys_file)
+            app.set_keymap(self._keys.keymap())
+        if self._keys.problems:
+            told = " ".join(self._keys.problems)
+            self.host.tell(f"{KEYS_FILE}: {told} /keys shows what holds.", "warning")
+        if self.host.preferences.trouble:
+            self.host.tell(self.host.preferences.trouble, "warning")
+        self._apply(self.host.preferences)
+
+    def on_gauges(self, gauges: GaugesEvent) -> None:
+        """Remember the devices for the doctor."""
+        self._devices = gauges.devices
+
+    def on_preferences(self, preferences: Preferences) -> None:
+        """Let them take effect, as far as they are about the program."""
+        self.host.chat_app.animation_level = "full" if preferences.motion else "none"
+        self._apply(preferences)
+        self.host.show_state()
+
+    def _apply(self, preferences: Preferences) -> None:
+        self.host.composer.enter_sends = preferences.enter_sends
+        self.host.transcript.set_reading(
+            times=preferences.times, folded_thoughts=preferences.fold_thoughts
+        )
+
+    @property
+    def _keys_file(self) -> Path | None:
+        folders = self.host.folders
+        return None if folders is None else folders.config / KEYS_FILE
+
+    @property
+    def _commands(self) -> list[Command]:
+        return [command for command in COMMANDS if self.host.can_run(command.name)]
+
+    def keys_of(self, command: Command) -> tuple[str, ...]:
+        """The keys that run a command here."""
+        return self._keys.keys_of(command)
+
+    # Themes and settings
+
+    def _keep_theme(self, theme: Theme) -> None:
+        if theme.name != self._theme:
+            self._theme = theme.name
+            self._keep("theme", theme.name)
+
+    def _keep(self, name: str, value: str | bool | int) -> None:
+        folders = self.host.folders
+        if folders is not None:
+            self.host.run_task(self._remember(folders.config, name, value), group="remember")
+
+    async def _remember(self, folder: Path, name: str, value: str | bool | int) -> None:
+        try:
+            async with self._remembering:  # each reads what the one before wrote
+                await asyncio.to_thread(remember, folder, name, value)
+        except PreferencesBroken as error:
+            self.host.tell(str(error), "warning")
+        except OSError as error:
+            self.host.tell(f"The setting is not kept: {error.strerror}.", "warning")
+
+    def settings(self) -> None:
+        """Show what can be set."""
+        from ..screens.settings_screen import SettingsScreen
+
+        app, host = self.host.chat_app, self.host
+        folder = None if host.folders is None else host.folders.config
+        themes = sorted(app.available_themes)
+        self.host.show_screen(
+            SettingsScreen(host.preferences, themes, app.theme, folder, self._change)
+        )
+
+    def _change(self, name: str, value: str | bool | int) -> Preferences:
+        """Let a setting take effect and keep it; returns all of them."""
+        preferences = self.host.preferences._replace(**{name: value})  # pyright: ignore[reportArgumentType]
+        self.host.set_preferences(preferences)
+        if name == "theme":
+            self.host.chat_app.theme = str(value)  # which is kept as every change of it
+        else:
+            self._keep(name, value)
+        return preferences
+
+    def theme(self, name: str) -> None:
+        """Change the colours, or show which there are."""
+        app = self.host.chat_app
+        if not name:
+            app.action_change_theme()
+        elif name in app.available_themes:
+            app.theme = name
+        else:
+            self.host.tell(f"There is no theme {name}; /theme shows them.", "warning")
+
+    # Help
+
+    def help(self) -> None:
+        """Show the keys of where the reader is, and every command."""
+        from ..screens.help_screen import HelpScreen
+
+        app = self.host.chat_app
+        focused = app.focused or self.host.composer
+        here = getattr(focused, "HELP_KEYS", ()) or keys_of_screen(app)
+        title = getattr(focused, "HELP_TITLE", "Where you are")
+        self.host.show_screen(HelpScreen(here, self._commands, self.keys_of, title=title))
+
+    def keys(self) -> None:
+        """Show which key runs what."""
+        from ..screens.keys_screen import KeysScreen
+
+        self.host.show_screen(KeysScreen(self._commands, self._keys, self._keys_file))
+
+    def doctor(self) -> None:
+        """Show what is known about terminal, machine and daemon."""
+        from ..screens.doctor_screen import DoctorScreen
+
+        self.host.show_screen(DoctorScreen(self.host, self._devices))
+
+
+def keys_of_screen(app: App[None]) -> list[tuple[str, str]]:
+    """Keys that mean something on the screen that is shown, with what they do."""
+    bindings = [active.binding for active in app.screen.active_bindings.values()]
+    return [
+        (app.get_key_display(binding), binding.description)
+        for binding in bindings
+        if binding.description and binding.key != "f1"
+    ]

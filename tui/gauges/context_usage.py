@@ -1,0 +1,194 @@
+"""What fills the context, role by role, and how the ribbon divides its cells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from enum import IntEnum
+
+import msgspec
+
+from ..chats.chat import Chat
+from ..chats.context_view import KEPT, ViewEntry, trimmed_text
+from ..chats.message import Message
+from ..compaction.compaction_range import select
+from .apportionment import shares
+
+SUGGEST_AT = 0.75
+"""The part of the context from which compacting is suggested."""
+FULL_AT = 0.9
+REPLY_RESERVE = 1024
+_QUOTED = re.compile(r"<(user|assistant)>\n.*?\n</\1>", re.DOTALL)
+
+CountTokens = Callable[[Mapping[str, str]], tuple[int, bool]]
+"""A message's tokens, and whether they are exact."""
+
+
+class Role(IntEnum):
+    """Whom a part of the context comes from, in the order of the ribbon."""
+
+    SYSTEM = 0
+    PINS = 1
+    SUMMARY = 2
+    YOU = 3
+    ASSISTANT = 4
+    FILES = 5
+
+    @property
+    def glyph(self) -> str:
+        """The sign on the ribbon."""
+        return "◆●≡▓█▒"[self]
+
+    @property
+    def style(self) -> str:
+        """The colour that repeats the sign."""
+        return ("$accent", "$warning", "$secondary", "$primary 70%", "$primary", "$success")[self]
+
+    @property
+    def word(self) -> str:
+        """Its name in tables."""
+        return ("system", "pins", "summary", "you", "assistant", "files")[self]
+
+
+class ContextPart(msgspec.Struct, frozen=True):
+    """A message as it is sent: its tokens, of which `files` are attachments, `pins` pinned words.
+
+    `message` is None for what is not a message of the chat: the system prompt, a summary.
+    """
+
+    role: Role
+    tokens: int
+    exact: bool
+    text: str
+    message: Message | None = None
+    files: int = 0
+    pins: int = 0
+
+
+class ContextUse(msgspec.Struct, frozen=True):
+    """Tokens by role in a context of `context` tokens, `reserve` of which are for the reply."""
+
+    roles: tuple[int, ...] = (0,) * len(Role)
+    used: int = 0
+    context: int = 0
+    reserve: int = 0
+    exact: bool = True
+
+    @property
+    def fraction(self) -> float:
+        """The part of the context that is in use, 0 where the context is not known."""
+        return self.used / self.context if self.context else 0.0
+
+
+def context_parts(entries: Sequence[ViewEntry], count: CountTokens) -> list[ContextPart]:
+    """What is known of each message that is sent, in their order."""
+    return [
+        _part(entry, *count({"role": entry.role, "content": entry.content})) for entry in entries
+    ]
+
+
+def _part(entry: ViewEntry, tokens: int, exact: bool) -> ContextPart:
+    message = entry.message
+    if message is None:
+        if entry.part == "system":
+            return ContextPart(Role.SYSTEM, tokens, exact, entry.content)
+        pins = round(tokens * _share_of_pins(entry.content))
+        return ContextPart(Role.SUMMARY, tokens, exact, entry.content, pins=pins)
+    own = Role.YOU if message.role == "user" else Role.ASSISTANT
+    role = Role.PINS if message.pinned else own
+    files = round(tokens * _share_of_files(message, entry.content))
+    return ContextPart(role, tokens, exact, message.content or entry.content, message, files)
+
+
+def _share_of_files(message: Message, sent: str) -> float:
+    """The part of a message's text that came as attachments: tokens cannot be counted apart."""
+    if not message.attachments or sent != message.text:
+        return 0.0  # none, or trimmed
+    return 1.0 - len(message.content) / max(1, len(sent))
+
+
+def _share_of_pins(record: str) -> float:
+    """The part of a record that is pinned messages, word for word."""
+    quoted = sum(len(found[0]) for found in _QUOTED.finditer(record)) if KEPT in record else 0
+    return quoted / len(record) if record else 0.0
+
+
+def context_use(
+    parts: Sequence[ContextPart],
+    context: int,
+    *,
+    reserve: int = REPLY_RESERVE,
+    answer: int = 0,
+    total: int | None = None,
+) -> ContextUse:
+    """The sums; `answer` are tokens of an answer that is being written.
+
+    `total` is what the engine itself counted, where it did: the roles then are shares of it.
+    """
+    roles = [0] * len(Role)
+    for part in parts:
+        roles[part.role] += part.tokens - part.files - part.pins
+        roles[Role.FILES] += part.files
+        roles[Role.PINS] += part.pins
+    roles[Role.ASSISTANT] += answer
+    exact = total is not None or all(part.exact for part in parts)
+    if total is not None:
+        roles = shares(roles, total)
+    return ContextUse(tuple(roles), sum(roles), context, min(reserve, context // 8), exact)
+
+
+def ribbon(use: ContextUse, width: int) -> list[tuple[str, str]]:
+    """The ribbon of `width` cells as pieces of (signs, colour).
+
+    Roles, `┊` where they end, what is free, `┆` where compacting is suggested, `╌` for the reply.
+    """
+    if width < 4 or not use.context:
+        return []
+    used = min(width, max(1 if use.used else 0, round(min(1.0, use.fraction) * width)))
+    cells = shares(use.roles, used)
+    pieces = [(role.glyph * cells[role], role.style) for role in Role if cells[role]]
+    rest = list("─" * (width - used))
+    reserve = round(use.reserve / use.context * width) or (1 if use.reserve else 0)
+    for place in range(max(0, len(rest) - reserve), len(rest)):
+        rest[place] = "╌"
+    tick = round(SUGGEST_AT * width) - used
+    if 0 <= tick < len(rest):
+        rest[tick] = "┆"
+    if use.used and rest and rest[0] != "┆":
+        rest[0] = "┊"
+    if rest:
+        pieces.append(("".join(rest), "$edge"))
+    return pieces
+
+
+class Savings(msgspec.Struct, frozen=True):
+    """Tokens that compacting and trimming would give back, about."""
+
+    compact: int = 0
+    trim: int = 0
+
+
+def savings(chat: Chat, parts: Sequence[ContextPart], count: Callable[[str], int]) -> Savings:
+    """What compacting and trimming would save now, as they themselves would choose.
+
+    `count` tells about how many tokens a text takes.
+    """
+    sizes = {part.message.id: part.tokens for part in parts if part.message is not None}
+    head = sum(part.tokens for part in parts if part.message is None)
+    chosen = select(chat, chat.compaction_chain(), sizes, head, count)
+    compact = 0
+    if chosen is not None:
+        whole = sum(part.tokens for part in parts)
+        compact = max(0, whole - chosen.target)
+    prompts = [i for i, part in enumerate(parts) if part.message and part.message.role == "user"]
+    last = prompts[-1] if prompts else 0
+    return Savings(compact, sum(_trimmed(part) for part in parts[:last]))
+
+
+def _trimmed(part: ContextPart) -> int:
+    """The tokens of a message that trimming would leave out."""
+    message = part.message
+    if message is None or message.pinned:
+        return 0
+    left = len(trimmed_text(message)) / max(1, len(message.text))
+    return max(0, part.tokens - round(part.tokens * left))

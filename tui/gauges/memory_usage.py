@@ -1,0 +1,92 @@
+"""The memory bars as values: what weights, KV cache and others take of a GPU and of RAM."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..client.api_types import DeviceGauges, GaugesEvent, LoadedModel
+
+PARTS = ("weights", "KV", "other", "free")
+PROCESSOR_KINDS = ("cpu", "processor")
+
+
+class MemoryUse(msgspec.Struct, frozen=True):
+    """One memory and what it holds, in bytes; the four parts add up to `total`."""
+
+    kind: str
+    device: str
+    total: int
+    weights: int
+    kv: int
+    other: int
+    free: int
+
+    @property
+    def parts(self) -> tuple[int, int, int, int]:
+        """In the order of `PARTS`."""
+        return self.weights, self.kv, self.other, self.free
+
+
+def memory_uses(gauges: GaugesEvent) -> list[MemoryUse]:
+    """Every GPU that tells its memory, then RAM where that is known."""
+    gpus = [d for d in gauges.devices if d.kind not in PROCESSOR_KINDS and d.memory_total]
+    uses = [_gpu_use(gpu, _models_on(gauges.models, gpu, gpus)) for gpu in gpus]
+    if gauges.memory.total:
+        uses.append(_ram_use(gauges, bool(gpus)))
+    return uses
+
+
+def gpu_fraction(model: LoadedModel) -> float:
+    """The part of a model's layers that lies on a GPU."""
+    return min(1.0, model.layers_on_gpu / model.layers) if model.layers else 0.0
+
+
+def _models_on(
+    models: list[LoadedModel], gpu: DeviceGauges, gpus: list[DeviceGauges]
+) -> list[LoadedModel]:
+    """The models on this GPU; those that do not say on which they are count for the first one."""
+    return [
+        model
+        for model in models
+        if next((g for g in gpus if g.name in model.device), gpus[0]) is gpu
+    ]
+
+
+def _gpu_use(gpu: DeviceGauges, models: list[LoadedModel]) -> MemoryUse:
+    total = gpu.memory_total or 0
+    weights = round(sum(m.weights_bytes * gpu_fraction(m) for m in models))
+    kv = round(sum(m.kv_bytes * gpu_fraction(m) for m in models))
+    work = sum(m.compute_bytes for m in models if m.layers_on_gpu)
+    used = gpu.memory_used if gpu.memory_used is not None else weights + kv + work
+    return _divided("VRAM", gpu.name, total, weights, kv, used)
+
+
+def _ram_use(gauges: GaugesEvent, has_gpu: bool) -> MemoryUse:
+    memory = gauges.memory
+    weights = kv = 0.0
+    for model in gauges.models:
+        here = 1.0 - gpu_fraction(model) if has_gpu or model.layers_on_gpu else 1.0
+        weights += model.weights_bytes * here
+        kv += model.kv_bytes * here + model.kv_memory_bytes
+    used = memory.total - memory.available
+    return _divided("RAM", "", memory.total, round(weights), round(kv), used)
+
+
+def _divided(kind: str, device: str, total: int, weights: int, kv: int, used: int) -> MemoryUse:
+    """What is used and not ours is others'.
+
+    A system may count mapped weights as free memory, and a cache before its first use as well; the
+    free part then gives way, so that the parts still are the whole.
+    """
+    weights = min(weights, total)
+    kv = min(kv, total - weights)
+    other = min(max(0, used - weights - kv), total - weights - kv)
+    return MemoryUse(kind, device, total, weights, kv, other, total - weights - kv - other)
+
+
+def binary_size(count: float, *, unit: bool = True) -> str:
+    """Bytes of memory in GiB, or MiB where that is less than one."""
+    gib = count / 2**30
+    if gib >= 1:
+        return f"{gib:.1f}{' GiB' if unit else ''}"
+    return f"{count / 2**20:.0f} MiB" if count else f"0{' GiB' if unit else ''}"

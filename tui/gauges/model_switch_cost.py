@@ -1,0 +1,128 @@
+"""What going over to another model costs, told before it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ..chats.message import Message
+from ..client.api_types import LoadedModel, ModelEntry
+from ..text import number_format
+
+MUCH = 5.0
+"""Seconds from which one is asked first."""
+_RESERVED = 2**30
+_PRICE_OF_LOADING = 1.5e9
+"""Bytes a second at which a model's file comes from a disk of today."""
+
+
+class SwitchPrice(NamedTuple):
+    """What happens when `target` is to answer; seconds are None where no rate is known.
+
+    `needs_bytes` is 0 for a model that is loaded. `evicted` are the models that make room.
+    """
+
+    target: str
+    tokens: int
+    seconds: float | None
+    needs_bytes: int
+    evicted: tuple[str, ...]
+    stays: str | None = None
+
+    @property
+    def must_ask(self) -> bool:
+        """Whether it is more than one would let happen unasked."""
+        return bool(self.evicted) or (self.seconds or 0.0) > MUCH
+
+    def sentence(self) -> str:
+        """All of it in one sentence, "" where there is nothing to pay."""
+        parts: list[str] = []
+        if self.tokens:
+            time = "" if self.seconds is None else f", about {number_format.duration(self.seconds)}"
+            parts.append(f"will read {number_format.tokens(self.tokens)} tokens{time}")
+        if self.needs_bytes:
+            parts.append(f"needs {number_format.size(self.needs_bytes)}")
+        if not parts:
+            return ""
+        text = f"{self.target} {' and '.join(parts)}"
+        if self.evicted:
+            verb = "is" if len(self.evicted) == 1 else "are"
+            return f"{text}; {', '.join(self.evicted)} {verb} unloaded."
+        return f"{text}; {self.stays} stays warm." if self.stays else f"{text}."
+
+
+def price_of_switch(
+    target: ModelEntry,
+    *,
+    current: str | None,
+    loaded: Sequence[LoadedModel],
+    tokens: int,
+    rate: float | None,
+    free_bytes: int | None,
+) -> SwitchPrice:
+    """The price of `target` answering a chat of `tokens`, where `rate` is tokens read a second.
+
+    `free_bytes` of RAM are there now, None where nobody told: then nobody can say who has to go.
+    """
+    here = [model for model in loaded if model.state in ("ready", "starting")]
+    warm = any(model.name == target.name for model in here)
+    needs = 0 if warm or target.fit is None else target.fit.needs_bytes
+    seconds = tokens / rate if rate and tokens else None
+    if needs and seconds is not None:
+        seconds += (target.size or 0) / _PRICE_OF_LOADING
+    on_cpu = target.fit is None or target.fit.device == "cpu"
+    others = [model for model in here if model.name != target.name]
+    evicted = _evicted(others, needs, free_bytes, current) if on_cpu and free_bytes else ()
+    names = [model.name for model in others]
+    stays = current if current in names and current not in evicted else None
+    return SwitchPrice(target.name, tokens, seconds, needs, evicted, stays)
+
+
+def _evicted(
+    others: Sequence[LoadedModel], needs: int, free_bytes: int | None, current: str | None
+) -> tuple[str, ...]:
+    """Idle models that make room, the one in use last, as the daemon does it."""
+    missing = needs - ((free_bytes or 0) - _RESERVED)
+    gone: list[str] = []
+    for model in sorted(others, key=lambda model: model.name == current):
+        if missing <= 0:
+            break
+        if not model.running:
+            gone.append(model.name)
+            missing -= model.weights_bytes + model.kv_bytes + model.compute_bytes
+    return tuple(gone)
+
+
+def reading_rate(
+    model: ModelEntry,
+    messages: Sequence[Message],
+    sizes: Mapping[str, int],
+    loaded: Sequence[LoadedModel] = (),
+) -> float | None:
+    """Tokens a second at which `model` reads here, as the engine or answers in the chat tell.
+
+    Another model's rate is scaled by the number of weights, which `sizes` tells by name.
+    """
+    rates: dict[str, float] = {}
+    for message in messages:
+        new = message.facts.prompt_tokens - message.facts.cached_tokens
+        # A short prompt is measured too coarsely.
+        if message.facts.prompt_seconds > 0 and new >= 32:
+            rates[message.model] = new / message.facts.prompt_seconds
+    rates |= {held.name: held.prompt_rate for held in loaded if held.prompt_rate}
+    if model.name in rates:
+        return rates[model.name]
+    for name, rate in reversed(rates.items()):
+        if sizes.get(name) and model.parameters:
+            return rate * sizes[name] / model.parameters
+    return None
+
+
+def view_tokens(messages: Sequence[Message]) -> int:
+    """Tokens of a chat's path as they were counted last; 0 for an empty chat."""
+    counted = [
+        message.facts.prompt_tokens + message.facts.completion_tokens
+        for message in messages
+        if message.role == "assistant" and message.facts.prompt_tokens
+    ]
+    return counted[-1] if counted else 0

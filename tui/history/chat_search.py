@@ -1,0 +1,226 @@
+"""`search_chats`: finds messages in all chats by their words, the best and newest first."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from ..chats.automatic_title import automatic_title
+from ..chats.chat import ChatSettings
+from .database.row_reads import LATEST_SETTINGS, first_prompt, whole_text
+from .search_query import SearchQuery
+from .search_snippet import Snippet, SnippetMaker
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+CANDIDATES = 1500
+"""Where more messages match, the newest of so many are ranked: the query says too little."""
+LOOKS = 3
+"""How often older candidates are looked for, each time more, when few chats fill the newest."""
+HITS_IN_A_CHAT = 3
+_FRESH_DAYS = 60.0
+"""After so many days a message's advantage of being new has fallen to a third."""
+
+_NEWEST = (
+    "SELECT m.row, m.id, m.chat, m.role, m.model, m.created FROM messages m WHERE"
+    " (:chats IS NULL OR m.chat IN (SELECT value FROM json_each(:chats)))"
+    " AND (:before IS NULL OR m.created < :before) AND (:after IS NULL OR m.created >= :after)"
+    " ORDER BY m.created DESC LIMIT :limit"
+)
+_FILTERED = (
+    "SELECT m.row, m.id, m.chat, m.role, m.model, m.created, bm25(words) FROM words"
+    " CROSS JOIN messages m ON m.row = words.rowid WHERE words MATCH :match AND"
+    " (:chats IS NULL OR m.chat IN (SELECT value FROM json_each(:chats)))"
+    " AND (:before IS NULL OR m.created < :before) AND (:after IS NULL OR m.created >= :after)"
+    " AND words.rowid < :below ORDER BY words.rowid DESC LIMIT :limit"
+)
+# Ranked before it is joined: only what is among the newest is looked up at all.
+_ALL = (
+    "SELECT m.row, m.id, m.chat, m.role, m.model, m.created, f.score FROM"
+    " (SELECT bm25(words) AS score, rowid FROM words WHERE words MATCH :match"
+    " AND rowid < :below ORDER BY rowid DESC LIMIT :limit) f"
+    " CROSS JOIN messages m ON m.row = f.rowid"
+)
+
+
+class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that matches; `message` is None where the chat's own title does."""
+
+    chat: str
+    message: str | None
+    title: str
+    role: str
+    model: str
+    created: float
+    folder: str
+    pinned: bool
+    snippet: Snippet
+
+
+def search_chats(connection: Connection, query: SearchQuery, limit: int) -> list[SearchHit]:
+    """The hits of a query, best first, at most `limit`, and a few of each chat."""
+    if query.is_empty:
+        return []
+    settings = _Settings(connection)
+    chats = _chats_of_filters(connection, query, settings)
+    if chats is not None and not chats:
+        return []
+    maker = SnippetMaker(query.terms)
+    hits = _title_hits(connection, query, settings, chats, maker)[:limit]
+    for row, name, chat, role, model, created in _ranked(connection, query, chats, limit):
+        if len(hits) >= limit:
+            break
+        kept = settings.of(chat)
+        hits.append(
+            SearchHit(
+                chat=chat,
+                message=name,
+                title=settings.title(chat),
+                role=role,
+                model=model,
+                created=created,
+                folder=kept.folder,
+                pinned=kept.pinned,
+                snippet=maker.make(whole_text(connection, row)),
+            )
+        )
+    return hits
+
+
+class _Settings:
+    """The settings of all chats, read once a search and understood where they are needed."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.bodies: dict[str, str] = dict(connection.execute(LATEST_SETTINGS))
+        self._known: dict[str, ChatSettings] = {}
+
+    def of(self, chat: str) -> ChatSettings:
+        if chat not in self._known:
+            body = self.bodies.get(chat)
+            self._known[chat] = (
+                ChatSettings() if body is None else msgspec.json.decode(body, type=ChatSettings)
+            )
+        return self._known[chat]
+
+    def title(self, chat: str) -> str:
+        return self.of(chat).title or automatic_title(first_prompt(self._connection, chat))
+
+
+def _chats_of_filters(
+    connection: Connection, query: SearchQuery, settings: _Settings
+) -> set[str] | None:
+    """The chats that the filters leave, None for all."""
+    found: set[str] | None = None
+    if query.folder is not None or query.pinned:
+        wanted = (query.folder or "").casefold()
+        found = {
+            chat
+            for chat in settings.bodies
+            if (not query.pinned or settings.of(chat).pinned)
+            and wanted in settings.of(chat).folder.casefold()
+        }
+    if query.model is not None:
+        models = [
+            model
+            for (model,) in connection.execute(
+                "WITH RECURSIVE each(model) AS (SELECT min(model) FROM messages UNION ALL SELECT"
+                " (SELECT min(model) FROM messages WHERE messages.model > each.model) FROM each"
+                " WHERE each.model IS NOT NULL) SELECT model FROM each WHERE model IS NOT NULL"
+            )
+            if query.model.casefold() in model.casefold()
+        ]
+        rows = connection.execute(
+            "SELECT DISTINCT chat FROM messages WHERE model IN (SELECT value FROM json_each(?))",
+            (json.dumps(models),),
+        )
+        of_model = {chat for (chat,) in rows}
+        found = of_model if found is None else found & of_model
+    return found
+
+
+_Row = tuple[int, str, str, str, str, float]
+
+
+def _ranked(
+    connection: Connection, query: SearchQuery, chats: set[str] | None, limit: int
+) -> list[_Row]:
+    """The rows of the messages that match, the best first, a few of each chat."""
+    values: dict[str, Any] = {
+        "match": query.match(),
+        "chats": None if chats is None else json.dumps(list(chats)),
+        "before": query.before,
+        "after": query.after,
+        "limit": CANDIDATES,
+        "below": 1 << 62,
+    }
+    if not query.terms:
+        return _few_of_each(connection.execute(_NEWEST, values).fetchall())
+    found: list[_Row] = []
+    now = time.time()
+    for _ in range(LOOKS):
+        rows = connection.execute(_FILTERED if query.has_filters else _ALL, values).fetchall()
+        rows.sort(key=lambda row: row[6] * _freshness(now - row[5]))
+        found = _few_of_each([*found, *(row[:6] for row in rows)])
+        if len(found) >= limit or len(rows) < values["limit"]:
+            break
+        values["below"] = min(row[0] for row in rows)
+        values["limit"] *= 4
+    return found
+
+
+def _few_of_each(rows: list[_Row]) -> list[_Row]:
+    counts: Counter[str] = Counter()
+    kept: list[_Row] = []
+    for row in rows:
+        counts[row[2]] += 1
+        if counts[row[2]] <= HITS_IN_A_CHAT:
+            kept.append(row)
+    return kept
+
+
+def _freshness(age: float) -> float:
+    """What a score is multiplied by: 1 for the newest, half of it for the oldest."""
+    return 0.5 + 0.5 * math.exp(-max(0.0, age) / 86400 / _FRESH_DAYS)
+
+
+def _title_hits(
+    connection: Connection,
+    query: SearchQuery,
+    settings: _Settings,
+    chats: set[str] | None,
+    maker: SnippetMaker,
+) -> list[SearchHit]:
+    """Chats whose given title has all the words; titles made from prompts are found as those."""
+    hits: list[SearchHit] = []
+    if not query.terms or query.before is not None or query.after is not None:
+        return hits
+    for chat, body in settings.bodies.items():
+        if '"title":""' in body or (chats is not None and chat not in chats):
+            continue
+        kept = settings.of(chat)
+        if maker.matches_all(kept.title, query.terms):
+            created, model = connection.execute(
+                "SELECT max(created), model FROM messages WHERE chat = ?", (chat,)
+            ).fetchone()
+            hits.append(
+                SearchHit(
+                    chat=chat,
+                    message=None,
+                    title=kept.title,
+                    role="",
+                    model=model or "",
+                    created=created or 0.0,
+                    folder=kept.folder,
+                    pinned=kept.pinned,
+                    snippet=maker.make(kept.title),
+                )
+            )
+    hits.sort(key=lambda hit: hit.created, reverse=True)
+    return hits

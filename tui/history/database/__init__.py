@@ -1,0 +1,1 @@
+"""The SQLite file: schema, row reads and writes, backup, repair, encryption and locks."""

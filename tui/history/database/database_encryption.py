@@ -1,0 +1,134 @@
+"""Encryption of the chats at rest by SQLCipher, there and back, without a moment of danger."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .history_errors import HistoryError
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+MIN_PASSPHRASE = 8
+NO_WAY_BACK = "Without it nobody can read the chats, you neither: it cannot be recovered."
+PART = ".part"
+COMPANIONS = ("-wal", "-shm", "-journal")
+_WIPE_CHUNK = 1 << 20
+
+
+def load_sqlcipher() -> Any:
+    """SQLCipher's module in the shape of `sqlite3`; raises `HistoryError` where it is missing."""
+    try:
+        return importlib.import_module("sqlcipher3.dbapi2")
+    except ImportError as error:
+        raise HistoryError(
+            "Encrypted chats need SQLCipher, which is not installed.",
+            "Install it with `pip install 'ingle[encryption]'`, then start the chat again.",
+        ) from error
+
+
+def quoted(text: str) -> str:
+    """`text` as a string in SQL, for the statements that take no parameters."""
+    return "'" + text.replace("\0", "").replace("'", "''") + "'"
+
+
+def passphrase_problem(passphrase: str) -> str | None:
+    """Why a passphrase will not do, None where it will."""
+    if len(passphrase) < MIN_PASSPHRASE:
+        return f"The passphrase needs at least {MIN_PASSPHRASE} characters."
+    if "\0" in passphrase:
+        return "The passphrase has a character that cannot be typed again."
+    return None
+
+
+def encrypt_file(plain: Path, encrypted: Path, passphrase: str) -> None:
+    """Make `encrypted` of the database `plain`, which is then overwritten and removed.
+
+    Whoever calls it holds a lock on `plain`. Until the new file is whole, checked and on the disk,
+    the old one is the history; from its renaming on, the new one is, and `plain` is rubbish that
+    the next start wipes too.
+    """
+    part = _fresh_part(encrypted)
+    _copy(plain, "", part, passphrase)
+    _put_in_place(part, encrypted)
+    wipe_file(plain)
+
+
+def decrypt_file(encrypted: Path, plain: Path, passphrase: str) -> None:
+    """Make `plain` of the database `encrypted`, which is then removed.
+
+    A crash before the removal leaves both; then the encrypted one is still the history.
+    """
+    part = _fresh_part(plain)
+    _copy(encrypted, passphrase, part, "")
+    _put_in_place(part, plain)
+    for companion in COMPANIONS:
+        encrypted.with_name(encrypted.name + companion).unlink(missing_ok=True)
+    encrypted.unlink()
+
+
+def wipe_file(path: Path) -> None:
+    """Overwrite a database and its companions with zeros, and remove them.
+
+    On flash disks and file systems that copy on writing, old blocks may outlast that.
+    """
+    for each in (path, *(path.with_name(path.name + companion) for companion in COMPANIONS)):
+        if not each.exists():
+            continue
+        with each.open("r+b") as file:
+            left = file.seek(0, os.SEEK_END)
+            file.seek(0)
+            while left > 0:
+                left -= file.write(bytes(min(left, _WIPE_CHUNK)))
+            file.flush()
+            os.fsync(file.fileno())
+    for companion in COMPANIONS:
+        path.with_name(path.name + companion).unlink(missing_ok=True)
+    path.unlink(missing_ok=True)
+
+
+def _fresh_part(target: Path) -> Path:
+    part = target.with_name(target.name + PART)
+    if part.exists():
+        wipe_file(part)
+    os.close(os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    return part
+
+
+def _copy(source: Path, source_key: str, target: Path, target_key: str) -> None:
+    """Copy a database under another key, and compare what arrived."""
+    sqlcipher = load_sqlcipher()
+    connection: Connection = sqlcipher.connect(str(source), isolation_level=None)
+    with closing(connection):
+        if source_key:
+            connection.execute(f"PRAGMA key = {quoted(source_key)}")
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        connection.execute(f"ATTACH DATABASE ? AS copy KEY {quoted(target_key)}", (str(target),))
+        connection.execute("SELECT sqlcipher_export('copy')").fetchall()
+        connection.execute(f"PRAGMA copy.user_version = {version}")
+        counts = [
+            connection.execute(f"SELECT count(*) FROM {schema}.{table}").fetchone()[0]  # noqa: S608
+            for table in ("chats", "messages", "pieces", "words_idx")
+            for schema in ("main", "copy")
+        ]
+        checked = connection.execute("PRAGMA copy.quick_check(1)").fetchone()[0]
+        connection.execute("DETACH DATABASE copy")
+    if counts[0::2] != counts[1::2] or checked != "ok":
+        wipe_file(target)
+        raise HistoryError("The copy of the chats came out wrong, so nothing was changed.")
+
+
+def _put_in_place(part: Path, target: Path) -> None:
+    with part.open("r+b") as file:
+        os.fsync(file.fileno())
+    part.replace(target)
+    if os.name != "nt":
+        folder = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

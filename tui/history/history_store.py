@@ -1,0 +1,381 @@
+"""`HistoryStore`: the chats of this user, kept as they happen, read and searched."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from ..chats.history_protocol import History
+from . import open_answers
+from .database import row_reads, row_writes
+from .database.backup import opens_copy, wipe_backups
+from .database.database import Database, database_errors, is_damage, storage_trouble
+from .database.history_errors import HistoryError, SearchSuperseded, WrongPassphrase
+from .history_writer import HistoryWriter
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+    from ..chats.chat import Chat, ChatSettings
+    from ..chats.compaction_record import Compaction
+    from ..chats.message import Ending, Message, MessageFacts
+    from .chat_search import SearchHit
+    from .database.row_reads import ChatSummary, ModelSpeed, UnfinishedAnswer
+    from .imports.import_chats import ImportReport
+    from .open_answers import KeptAnswer
+
+PATIENCE = 2.0
+"""Seconds a reader waits for what was noted before it asked."""
+
+R = TypeVar("R")
+
+
+def open_history(folder: Path, on_trouble: Callable[[str], None]) -> HistoryStore:
+    """The chats under `folder`; nothing is read or made there before the first use.
+
+    `on_trouble` is told, in another thread, once when chats cannot be kept and why.
+    """
+    return HistoryStore(Database(folder), on_trouble)
+
+
+class HistoryStore(History):
+    """Implements `History`, which never waits, and reads, which does: call that in a thread.
+
+    Everything noted is committed within half a second by one thread. Reading sees what was noted
+    before. Readers raise `HistoryError`.
+    """
+
+    def __init__(self, database: Database, on_trouble: Callable[[str], None]) -> None:
+        self.database = database
+        self._writer = HistoryWriter(database, on_trouble)
+        self._reader: Connection | None = None
+        self._reading = threading.Lock()
+        self._searcher: Connection | None = None
+        self._searching = threading.Lock()
+        self._searches = itertools.count(1)
+        self._newest_search = 0
+        self._importing = threading.Lock()
+        self._known: dict[str, str] = {}
+
+    @property
+    def is_able(self) -> bool:
+        """Whether what is noted reaches the disk, as far as is known."""
+        return self._writer.is_able
+
+    def add_chat(self, chat: Chat) -> None:
+        """See `History`."""
+        head = row_writes.chat_head(chat)
+        self._known[chat.id] = head[2]
+        self._writer.put(lambda connection: row_writes.add_chat(connection, *head))
+
+    def add_message(self, chat: str, message: Message) -> None:
+        """See `History`."""
+        note = row_writes.MessageNote.of(chat, message)
+        self._writer.put(lambda connection: note.write(connection, self._writer.session))
+
+    def append(self, message: str, text: str = "", reasoning: str = "") -> None:
+        """See `History`."""
+        self._writer.grow(message, text, reasoning)
+
+    def set_generation(self, message: str, generation: str) -> None:
+        """See `History`."""
+        self._writer.put(
+            lambda connection: row_writes.add_generation(
+                connection, message, generation, self._writer.session
+            )
+        )
+
+    def end_message(self, message: str, ending: Ending, facts: MessageFacts) -> None:
+        """See `History`."""
+        body = row_writes.encode_facts(facts)
+        self._writer.put(
+            lambda connection: row_writes.add_ending(connection, message, ending, body),
+            about=message,
+        )
+
+    def choose(self, chat: str, message: str) -> None:
+        """See `History`."""
+        self._writer.put(lambda connection: row_writes.add_choice(connection, message))
+
+    def pin(self, message: str, pinned: bool) -> None:
+        """See `History`."""
+        self._writer.put(lambda connection: row_writes.add_message_pin(connection, message, pinned))
+
+    def set_settings(self, chat: str, settings: ChatSettings) -> None:
+        """See `History`."""
+        body, known = row_writes.encode_settings(settings), self._known.get(chat)
+        self._known[chat] = body
+        self._writer.put(lambda connection: row_writes.add_settings(connection, chat, body, known))
+
+    def add_compaction(self, chat: str, compaction: Compaction) -> None:
+        """See `History`."""
+        self._writer.put(lambda connection: row_writes.add_compaction(connection, chat, compaction))
+
+    def undo_compaction(self, chat: str, compaction: str) -> None:
+        """See `History`."""
+        self._writer.put(lambda connection: row_writes.add_undo(connection, compaction))
+
+    def save_draft(self, chat: str, text: str) -> None:
+        """See `History`."""
+        draft, changed = row_writes.storable(text), time.time()
+        self._writer.put(lambda connection: row_writes.save_draft(connection, chat, draft, changed))
+
+    def remove_message(self, chat: str, message: str) -> None:
+        """See `History`."""
+        self._writer.put(
+            lambda connection: row_writes.remove_message(connection, message), about=message
+        )
+
+    def delete_chat(self, chat: str) -> None:
+        """Delete a chat for good: its rows, its words in the index, and their traces in the log."""
+        self._writer.put(lambda connection: row_writes.delete_chat(connection, chat))
+
+    def load(self, chat: str) -> Chat | None:
+        """The chat as it was left, None where there is none."""
+        loaded = self._read(lambda connection: row_reads.load_chat(connection, chat))
+        if loaded is not None:
+            self._known[chat] = row_writes.encode_settings(loaded.settings)
+        return loaded
+
+    def draft(self, chat: str) -> str:
+        """What stood in the composer of a chat."""
+        return self._read(lambda connection: row_reads.load_draft(connection, chat))
+
+    def settings(self, chat: str) -> ChatSettings:
+        """What a chat is held with."""
+        settings = self._read(lambda connection: row_reads.load_settings(connection, chat))
+        self._known[chat] = row_writes.encode_settings(settings)
+        return settings
+
+    def message_text(self, message: str) -> str:
+        """What a message says, with its attachments; "" where there is none."""
+        return self._read(lambda connection: row_reads.message_text(connection, message))
+
+    def given(self, message: str) -> tuple[int, int]:
+        """The characters of text and of thoughts that a message was added with."""
+        return self._read(lambda connection: row_reads.given_lengths(connection, message))
+
+    def recent(self, limit: int = 200, folder: str | None = None) -> list[ChatSummary]:
+        """The chats, pinned ones first, then the newest first; those with only a draft too."""
+        return self._read(lambda connection: row_reads.recent_chats(connection, limit, folder))
+
+    def folders(self) -> list[tuple[str, int]]:
+        """The folders in use with how many chats each has."""
+        return self._read(row_reads.folders)
+
+    def prompts(self, limit: int = 200) -> list[str]:
+        """The last prompts of all chats, the newest first, each once."""
+        return self._read(lambda connection: row_reads.recent_prompts(connection, limit))
+
+    def unfinished(self) -> list[UnfinishedAnswer]:
+        """Answers that were open when the program writing them died; they are this one's now.
+
+        Each is to be taken up again by its `generation`, noted with `set_generation`, or ended as
+        interrupted with `end_message`.
+        """
+        return self._ask_writer(
+            lambda connection: row_reads.claim_unfinished(connection, self._writer.session)
+        )
+
+    def claim(self, message: str) -> bool:
+        """Whether this program is the one that writes an open answer down, from now on or already.
+
+        False where another one that is alive does, and where nobody does any more.
+        """
+        return self._ask_writer(
+            lambda connection: open_answers.claim_answer(connection, message, self._writer.session)
+        )
+
+    def answer(self, message: str) -> KeptAnswer | None:
+        """An answer as it is on the disk now, None where it was deleted."""
+        return self._read(lambda connection: open_answers.read_answer(connection, message))
+
+    def route_counts(self) -> dict[str, int]:
+        """How many answers of all chats went which way, `local` among them."""
+        return self._read(row_reads.route_counts)
+
+    def model_speeds(self) -> dict[str, ModelSpeed]:
+        """What each model reached here, by its name."""
+        return self._read(row_reads.model_speeds)
+
+    def search(self, text: str, limit: int = 50) -> list[SearchHit]:
+        """Messages of all chats that match what was typed, best first; any text is a query.
+
+        The newest search wins: an older one that still runs raises `SearchSuperseded`.
+        """
+        from .chat_search import search_chats
+        from .search_query import parse_query
+
+        ticket = self._newest_search = next(self._searches)
+        searcher = self._searcher
+        if searcher is not None:
+            # It may be closed by now, and then nothing runs on it.
+            with suppress(*database_errors()):
+                searcher.interrupt()
+        self._writer.flush(PATIENCE)
+        with self._searching:
+            if ticket != self._newest_search:
+                raise SearchSuperseded
+            try:
+                if self._searcher is None:
+                    self._searcher = self.database.connect()
+                return search_chats(self._searcher, parse_query(text), limit)
+            except (OSError, *database_errors()) as error:
+                if "interrupted" in str(error):
+                    raise SearchSuperseded from error
+                self._close_searcher()
+                raise self._reading_failed(error) from error
+
+    def import_file(self, path: Path, progress: Callable[[ImportReport], bool]) -> ImportReport:
+        """Take over the chats in a file of another program, or of ours; each only once.
+
+        `progress` is told in this thread a few times a second, and stops it with False.
+        """
+        from .imports.import_chats import import_chats
+
+        path = path.expanduser()
+        if path.resolve() == self.database.path.resolve():
+            raise HistoryError("These chats are ingle's own, and here already.")
+        self._writer.flush(PATIENCE)
+        try:
+            with self._importing, closing(self.database.connect()) as connection:
+                return import_chats(connection, path, progress)
+        except (OSError, *database_errors()) as error:
+            raise HistoryError(
+                f"The chats cannot be imported: {storage_trouble(error)}."
+            ) from error
+
+    def unlock(self, passphrase: str) -> None:
+        """Open encrypted chats, and write what was said meanwhile; raises `WrongPassphrase`."""
+        folder = self.database.folder
+        try:
+            self.database.unlock(passphrase)
+        except WrongPassphrase:
+            if not opens_copy(folder, passphrase):
+                raise
+            # What opens the copy is right: so the chats themselves are damaged.
+            self.database.unlock(passphrase, is_right=True)
+            self._writer.check()
+        except (OSError, *database_errors()) as error:
+            raise self._reading_failed(error) from error
+        self._writer.wake()
+
+    def unlock_with_keyring(self) -> bool:
+        """Open encrypted chats with what the system's keyring remembers; whether that worked."""
+        from .database.system_keyring import remembered
+
+        passphrase = remembered(self.database.folder)
+        if passphrase is None:
+            return False
+        try:
+            self.unlock(passphrase)
+        except HistoryError:
+            return False
+        return True
+
+    def remember(self, wanted: bool) -> None:
+        """Put the passphrase into the system's keyring, or take it out; raises `HistoryError`."""
+        from .database.system_keyring import forget, remember
+
+        if not wanted:
+            forget(self.database.folder)
+        elif self.database.passphrase is not None:
+            remember(self.database.folder, self.database.passphrase)
+
+    def encrypt(self, passphrase: str) -> None:
+        """Keep the chats encrypted from now on; raises `HistoryError` where that cannot be."""
+        self._convert(lambda: self.database.encrypt(passphrase))
+
+    def decrypt(self) -> None:
+        """Keep the chats in the clear from now on; raises `HistoryError`."""
+        self._convert(self.database.decrypt)
+
+    def _convert(self, conversion: Callable[[], None]) -> None:
+        """Let the database become another file, while notes wait in memory."""
+        try:
+            if not self._writer.pause():
+                raise HistoryError("The chats are still being written.", "Try again in a moment.")
+            with self._reading, self._searching, self._importing:
+                self._close_reader()
+                self._close_searcher()
+                wipe_backups(self.database.folder)  # no copy may outlast its passphrase
+                conversion()
+                if self.database.is_encrypted:
+                    wipe_backups(self.database.folder)
+        except (OSError, *database_errors()) as error:
+            raise HistoryError(f"Nothing was changed: {storage_trouble(error)}.") from error
+        finally:
+            self._writer.resume()
+
+    def flush(self, seconds: float = PATIENCE) -> bool:
+        """Wait until everything noted is on the disk; False where it is not."""
+        return self._writer.flush(seconds)
+
+    def close(self) -> bool:
+        """Write what is left and close everything; False where something could not be written."""
+        done = self._writer.close()
+        with self._reading:
+            self._close_reader()
+        with self._searching:
+            self._close_searcher()
+        self.database.leave()
+        return done
+
+    def _read(self, question: Callable[[Connection], R]) -> R:
+        self._writer.flush(PATIENCE)
+        with self._reading:
+            try:
+                if self._reader is None:
+                    self._reader = self.database.connect()
+                return question(self._reader)
+            except (OSError, *database_errors()) as error:
+                self._close_reader()
+                raise self._reading_failed(error) from error
+
+    def _reading_failed(self, error: Exception) -> HistoryError:
+        if is_damage(error):
+            self._writer.check()
+        return HistoryError(f"The chats cannot be read: {storage_trouble(error)}.")
+
+    def _ask_writer(self, question: Callable[[Connection], R]) -> R:
+        """Have something that reads and writes done in its turn, and wait for its result."""
+        asked = _Question(question)
+        self._writer.put(asked)
+        if not self._writer.flush(PATIENCE) or not asked.answers:
+            asked.withdraw()
+            raise HistoryError("The chats cannot be written now.", "Try again in a moment.")
+        return asked.answers[-1]
+
+    def _close_searcher(self) -> None:
+        if self._searcher is not None:
+            self._searcher.close()
+            self._searcher = None
+
+    def _close_reader(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+
+class _Question(Generic[R]):
+    """Something to be asked by the writer; once withdrawn it is asked no more."""
+
+    def __init__(self, question: Callable[[Connection], R]) -> None:
+        self._question = question
+        self._asking = threading.Lock()
+        self._withdrawn = False
+        self.answers: list[R] = []
+
+    def __call__(self, connection: Connection) -> None:
+        with self._asking:
+            if not self._withdrawn:
+                self.answers.append(self._question(connection))
+
+    def withdraw(self) -> None:
+        with self._asking:
+            self._withdrawn = True

@@ -1,0 +1,385 @@
+"""`HistoryWriter`: the thread that writes what was noted, in order, soon, and until it is done."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING
+
+from .database import row_writes
+from .database.backup import Backup, check_for, copy_of, is_due, restore, wipe_backups
+from .database.database import (
+    Database,
+    damage,
+    database_errors,
+    is_conflict,
+    is_damage,
+    is_unwritable,
+    storage_trouble,
+)
+from .database.history_errors import HistoryError, HistoryLocked
+from .database.secure_deletion import wipe_deleted
+
+if TYPE_CHECKING:
+    from sqlite3 import Connection
+
+INTERVAL = 0.4
+"""Seconds between two commits while something comes: what is older is on the disk."""
+CHECK_SECONDS = 0.25
+"""How long the file is looked through before the first note is written."""
+BACKUP_AFTER = 20.0
+"""Seconds after the first note from which on a copy may be made."""
+BACKUP_PAUSE = 3600.0
+"""Seconds between two looks whether a copy is due."""
+RETRY = 2.0
+"""Seconds after which writing is tried again when it failed."""
+
+LOCKED_MEANWHILE = (
+    "Another ingle has encrypted the chats. What is said is held in memory until /encrypt has the "
+    "passphrase."
+)
+
+CHAT_GONE = "A chat was deleted in another window; what is said in it is not kept."
+NOT_KEPT = "Something that was said could not be kept:"
+
+Note = Callable[["Connection"], object]
+
+
+class _Piece:
+    """An answer's growth that is not written yet; what comes next is put to it."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+        self.texts: list[str] = []
+        self.thoughts: list[str] = []
+
+    def __call__(self, connection: Connection) -> None:
+        text, thought = row_writes.storable("".join(self.texts)), "".join(self.thoughts)
+        row_writes.add_piece(connection, self.message, text, row_writes.storable(thought))
+
+
+class HistoryWriter:
+    """Takes notes without waiting; a thread of its own commits them, at most `INTERVAL` later.
+
+    Nothing is opened before the first note. What cannot be written is kept and tried again;
+    `on_trouble` is told once, in this thread. While the database is locked, notes wait in memory.
+    """
+
+    def __init__(self, database: Database, on_trouble: Callable[[str], None]) -> None:
+        self._database = database
+        self._on_trouble = on_trouble
+        self._changed = threading.Condition()
+        self._notes: list[Note] = []
+        self._growing: dict[str, _Piece] = {}
+        self._taken = 0
+        self._written = 0
+        self._hurry = 0
+        self._closing = False
+        self._paused = 0
+        self._writing = False
+        self._thread: threading.Thread | None = None
+        self._connection: Connection | None = None
+        self._in_trouble = False
+        self._told = False
+        self._refused = False
+        self._session: int | None = None
+        self._opened_at = 0.0
+        self._backup: Backup | None = None
+
+    @property
+    def session(self) -> int:
+        """The row that names this program in the database; only for notes."""
+        assert self._session is not None
+        return self._session
+
+    @property
+    def is_able(self) -> bool:
+        """Whether what is noted reaches the disk, as far as is known."""
+        return not (self._told or self._refused or self._database.is_locked)
+
+    def put(self, note: Note, *, about: str | None = None) -> None:
+        """Have a note written behind those before; `about` names the answer it belongs to."""
+        with self._changed:
+            if about is not None:
+                self._growing.pop(about, None)
+            self._add(note)
+
+    def grow(self, message: str, text: str, reasoning: str) -> None:
+        """Have a piece of an answer written."""
+        with self._changed:
+            piece = self._growing.get(message)
+            if piece is None:
+                piece = self._growing[message] = _Piece(message)
+                self._add(piece)
+            piece.texts.append(text)
+            piece.thoughts.append(reasoning)
+
+    def flush(self, seconds: float) -> bool:
+        """Wait until everything noted so far is written; False where that took too long."""
+        with self._changed:
+            goal = self._taken
+            if self._written >= goal or self._refused:
+                return True
+            if self._database.is_locked or self._in_trouble:
+                return False
+            self._hurry = goal
+            self._changed.notify_all()
+            self._changed.wait_for(
+                lambda: self._written >= goal or self._in_trouble or self._refused, seconds
+            )
+            return self._written >= goal
+
+    def wake(self) -> None:
+        """Try again now: there may be room, or a passphrase."""
+        with self._changed:
+            self._hurry = self._taken
+            self._in_trouble = False
+            self._changed.notify_all()
+
+    def pause(self) -> bool:
+        """Write what there is and close the database, until `resume`; notes wait in memory.
+
+        False where the database is still being written.
+        """
+        self.flush(5.0)
+        ended = self._backup is None or self._backup.stop(10.0)
+        with self._changed:
+            self._paused += 1
+            self._changed.notify_all()
+            return ended and self._changed.wait_for(
+                lambda: self._connection is None and not self._writing, 10.0
+            )
+
+    def resume(self) -> None:
+        """Go on after `pause`."""
+        with self._changed:
+            self._paused -= 1
+            self._changed.notify_all()
+
+    def close(self, seconds: float = 5.0) -> bool:
+        """Write what is left and end the thread; False where something could not be written."""
+        with self._changed:
+            self._closing = True
+            thread = self._thread
+            self._changed.notify_all()
+        if thread is not None:
+            thread.join(seconds)
+        if self._backup is not None:
+            self._backup.stop(1.0)
+        return self._written >= self._taken or self._refused
+
+    def _add(self, note: Note) -> None:
+        if self._refused:
+            return
+        self._notes.append(note)
+        self._taken += 1
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="history", daemon=True)
+            self._thread.start()
+        elif len(self._notes) == 1:
+            self._changed.notify_all()
+
+    def _run(self) -> None:
+        last = -INTERVAL
+        while True:
+            batch = self._next_batch(last)
+            if batch is None:
+                break
+            last = time.monotonic()
+            if not self._write(batch) and self._closing:
+                break
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _next_batch(self, last: float) -> list[Note] | None:
+        """What is to be written now, None at the end."""
+        with self._changed:
+            self._writing = False
+            while True:
+                if self._paused:
+                    if self._connection is not None:
+                        self._connection.close()
+                        self._connection = None
+                    self._changed.notify_all()
+                if self._closing and (not self._notes or self._database.is_locked):
+                    return None
+                ready = self._notes and not self._paused and not self._database.is_locked
+                since = time.monotonic() - last
+                wait = RETRY if self._in_trouble else INTERVAL
+                hurried = self._hurry > self._written and not self._in_trouble
+                if ready and (since >= wait or self._closing or hurried):
+                    self._writing = True
+                    batch, self._notes = self._notes, []
+                    self._growing.clear()
+                    return batch
+                self._changed.wait(max(0.001, wait - since) if ready else None)
+
+    def _write(self, batch: list[Note]) -> bool:
+        """Commit a batch whole, or put it back and say why not."""
+        try:
+            connection = self._open()
+            self._commit(connection, batch)
+        except HistoryLocked:
+            self._put_back(batch)
+            self._tell_once(LOCKED_MEANWHILE)
+            return False
+        except (HistoryError, OSError, *database_errors()) as error:
+            return self._fail(batch, error)
+        with self._changed:
+            self._written += len(batch)
+            recovered, self._told, self._in_trouble = self._told, False, False
+            self._changed.notify_all()
+        if recovered:
+            self._on_trouble("Chats are kept again; nothing is missing.")
+        wipe_deleted(connection)
+        self._back_up()
+        return True
+
+    def _back_up(self) -> None:
+        """Begin the day's copy, once this program is more than a moment's look."""
+        database, now = self._database, time.monotonic()
+        if now - self._opened_at < BACKUP_AFTER:
+            return
+        if self._backup is not None and self._backup.is_running:
+            return
+        self._opened_at = now + BACKUP_PAUSE - BACKUP_AFTER
+        with suppress(*database_errors()):  # at the next look, then
+            key = database.key
+            if is_due(copy_of(database.folder, key), time.time()):
+                self._backup = Backup(database.folder, key)
+
+    def _commit(self, connection: Connection, batch: list[Note]) -> None:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for note in batch:
+                note(connection)
+            connection.execute("COMMIT")
+        except Exception as error:
+            _roll_back(connection)
+            if not is_conflict(error) and not is_unwritable(error):
+                raise
+            self._commit_one_by_one(connection, batch)
+
+    def _commit_one_by_one(self, connection: Connection, batch: list[Note]) -> None:
+        """Leave out what cannot be written: one such note must not keep all others from it."""
+        left_out: list[Exception] = []
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for note in batch:
+                connection.execute("SAVEPOINT note")
+                try:
+                    note(connection)
+                except Exception as error:
+                    if not is_conflict(error) and not is_unwritable(error):
+                        raise
+                    left_out.append(error)
+                    connection.execute("ROLLBACK TO note")
+                connection.execute("RELEASE note")
+            connection.execute("COMMIT")
+        except BaseException:
+            _roll_back(connection)
+            raise
+        for error in left_out[-1:]:
+            self._on_trouble(CHAT_GONE if is_conflict(error) else f"{NOT_KEPT} {error}")
+
+    def _open(self) -> Connection:
+        if self._connection is None:
+            connection = self._database.connect()
+            try:
+                self._session = connection.execute(
+                    "INSERT INTO sessions(pid, started) VALUES (?, ?)", (os.getpid(), time.time())
+                ).lastrowid
+            except BaseException:
+                connection.close()
+                raise
+            self._connection = connection
+            self._opened_at = time.monotonic()
+            folder = self._database.folder
+            wipe_backups(folder, but=copy_of(folder, self._database.key))  # none in the clear
+            if (found := check_for(connection, CHECK_SECONDS)) != "ok":
+                raise damage(found)
+            wipe_deleted(connection)
+        return self._connection
+
+    def _fail(self, batch: list[Note], error: BaseException) -> bool:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        if is_damage(error):
+            self._put_back(batch, in_trouble=not self._mend())
+            return False
+        if isinstance(error, HistoryError):
+            self._refuse(error)
+            return False
+        self._put_back(batch, in_trouble=True)
+        self._tell_once(
+            f"Chats cannot be kept now: {storage_trouble(error)}. "
+            "What is said is held in memory, and written as soon as that works."
+        )
+        return False
+
+    def _tell_once(self, trouble: str) -> None:
+        if not self._told:
+            self._told = True
+            self._on_trouble(trouble)
+
+    def check(self) -> None:
+        """Look whether the file is damaged, since reading it failed."""
+        from .database.database_repair import mend
+
+        self.put(mend)
+
+    def _mend(self) -> bool:
+        """Mend a damaged file, or begin a new one; False where neither can be done now."""
+        from .database.database_repair import mend
+
+        try:
+            with closing(self._database.connect()) as connection:
+                connection.execute("BEGIN IMMEDIATE")
+                mend(connection)
+                connection.execute("COMMIT")
+        except (HistoryError, OSError, *database_errors()) as error:
+            return is_damage(error) and self._set_aside()
+        # It is sound now, or another program has set the damaged one aside.
+        return True
+
+    def _set_aside(self) -> bool:
+        """Begin a new database where the old one is damaged, and say so."""
+        try:
+            key = self._database.key
+            kept = self._database.set_aside()
+            made = restore(self._database.folder, key)
+        except OSError as error:
+            self._tell_once(f"The chats on the disk are damaged, and {storage_trouble(error)}.")
+            return False
+        now = "new ones are kept from now on"
+        if made is not None:
+            when = time.strftime("%Y-%m-%d %H:%M", time.localtime(made))
+            now = f"those of {when} are back in their place; what was said later is only there"
+        self._on_trouble(
+            f"The chats on the disk are damaged. They were set aside as {kept.name}, and {now}."
+        )
+        return True
+
+    def _refuse(self, error: HistoryError) -> None:
+        with self._changed:
+            self._refused = True
+            self._notes.clear()
+            self._growing.clear()
+            self._changed.notify_all()
+        self._on_trouble(error.message if error.hint is None else f"{error.message} {error.hint}")
+
+    def _put_back(self, batch: list[Note], *, in_trouble: bool = False) -> None:
+        with self._changed:
+            self._notes[:0] = batch
+            self._in_trouble = in_trouble
+            self._changed.notify_all()
+
+
+def _roll_back(connection: Connection) -> None:
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")

@@ -1,0 +1,137 @@
+"""`read_chats`: the chats in a file, whichever program wrote it."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from ...chats.chat import Chat
+from ..database.history_errors import HistoryError
+from ..exports.export_json import FORMAT
+from .chatgpt import read_chatgpt
+from .claude import read_claude
+from .imported_chat import ForeignChat, Json, MalformedChat
+from .ingle_json import read_own
+from .open_webui import read_open_webui
+from .terminal_chats import read_terminal_chats
+
+MAX_BYTES = 1 << 30
+"""Of JSON, unpacked: more than any export has, and less than what fills the memory."""
+MAX_MEMBERS = 10_000
+KNOWN = (
+    "Known are ChatGPT's and Claude's conversations.json and their zip, Open WebUI's export, "
+    "oterm's store.db, elia's elia.sqlite and ingle's own JSON."
+)
+
+Reader = Callable[[Json], "ForeignChat | Chat"]
+Entry = Callable[[], "ForeignChat | Chat"]
+
+
+def read_chats(path: Path) -> Iterator[tuple[int, Entry]]:
+    """Yields how many chats there are (0 where that is not known), and a way to read each.
+
+    Raises `HistoryError` with a sentence where the file is of no known kind; reading one chat
+    raises `MalformedChat`.
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(16)
+        if head.startswith(b"SQLite format 3"):
+            for chat in read_terminal_chats(path):
+                yield 0, lambda found=chat: found
+        elif head.startswith(b"PK\x03\x04"):
+            for name, content in _members(path):
+                yield from _entries(content, f"{name} in {path.name}")
+        else:
+            yield from _entries(_bounded(path), path.name)
+    except OSError as error:
+        raise HistoryError(f"{path} cannot be read: {error.strerror or error}.") from error
+    except MalformedChat as error:
+        raise HistoryError(f"{path.name} was not understood: {error}.", KNOWN) from error
+    except (zipfile.BadZipFile, RuntimeError, NotImplementedError) as error:
+        raise HistoryError(f"{path.name} cannot be unpacked: {error}.") from error
+
+
+def _bounded(path: Path) -> bytes:
+    if path.stat().st_size > MAX_BYTES:
+        raise _too_large(path.name)
+    return path.read_bytes()
+
+
+def _members(path: Path) -> Iterator[tuple[str, bytes]]:
+    """The files with conversations in an archive, unpacked in memory and never onto the disk."""
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
+        if len(names) > MAX_MEMBERS:
+            raise HistoryError(f"{path.name} has more than {MAX_MEMBERS} files in it.")
+        wanted = [
+            name
+            for name in names
+            if name.rpartition("/")[2].startswith("conversations") and name.endswith(".json")
+        ]
+        if not wanted:
+            raise HistoryError(f"{path.name} has no conversations.json in it.", KNOWN)
+        left = MAX_BYTES
+        for name in wanted:
+            with archive.open(name) as member:
+                # What the archive says of its sizes need not be true.
+                content = member.read(left + 1)
+            left -= len(content)
+            if left < 0:
+                raise _too_large(path.name)
+            yield name, content
+
+
+def _too_large(name: str) -> HistoryError:
+    return HistoryError(f"{name} holds more than 1 GiB of text, which no export does.")
+
+
+def _entries(content: bytes, name: str) -> Iterator[tuple[int, Entry]]:
+    try:
+        parsed = msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise HistoryError(f"{name} is not JSON: {error}.", KNOWN) from error
+    entries = _listed(parsed)
+    if not entries:
+        raise HistoryError(f"{name} has no chats in it.", KNOWN)
+    readers = [_reader(entry) for entry in entries]
+    if not any(readers):
+        raise HistoryError(f"{name} is not an export of a known program.", KNOWN)
+    for entry, reader in zip(entries, readers, strict=True):
+        yield len(entries), _reading(reader or _unknown, entry)
+
+
+def _listed(parsed: Any) -> list[Json]:
+    if isinstance(parsed, dict):
+        inner = cast("Json", parsed)
+        listed: Any = inner.get("conversations")
+        if not isinstance(listed, list):
+            return [inner]
+        parsed = cast("Any", listed)
+    if not isinstance(parsed, list):
+        return []
+    return [cast("Json", each) for each in cast("list[object]", parsed) if isinstance(each, dict)]
+
+
+def _reading(reader: Reader, entry: Json) -> Entry:
+    return lambda: reader(entry)
+
+
+def _reader(entry: Json) -> Reader | None:
+    if entry.get("format") == FORMAT:
+        return read_own
+    if "mapping" in entry:
+        return read_chatgpt
+    if "chat_messages" in entry:
+        return read_claude
+    if isinstance(entry.get("chat"), dict):
+        return read_open_webui
+    return None
+
+
+def _unknown(entry: Json) -> Chat:
+    raise MalformedChat("an entry is not a chat")

@@ -1,0 +1,79 @@
+"""`run_plain`: the chat as lines, from the first to the exit status."""
+
+from __future__ import annotations
+
+import io
+import signal
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..terminal.exit_signals import ending_signals
+
+if TYPE_CHECKING:
+    from ..settings.chat_folders import Folders
+
+
+def run_plain(
+    *,
+    socket_path: str | None,
+    address: tuple[str, int] | None = None,
+    folders: Folders | None = None,
+    model: str | None = None,
+    temporary: bool = False,
+    start_daemon: Callable[[], None] | None = None,
+) -> int:
+    """Chat in lines until the input ends; the arguments are those of `run_chat`."""
+    from ..client.daemon_client import DaemonClient
+    from .line_reader import LineReader
+    from .plain_output import PlainOutput
+    from .plain_session import PlainSession
+
+    _end_on_signals()
+    _forgive_bytes()
+    output = PlainOutput()
+    store = None
+    if folders is not None:
+        from ..history.history_store import open_history
+
+        store = open_history(folders.chats, output.error)
+        if store.database.is_locked:
+            from .passphrase_prompt import unlock
+
+            unlock(store)
+    session = PlainSession(
+        DaemonClient(socket_path, address),
+        output,
+        LineReader(output),
+        folders=folders,
+        model=model,
+        temporary=temporary,
+        store=store,
+        start_daemon=start_daemon,
+    )
+    status = 1
+    try:
+        status = session.run()
+    finally:
+        if store is not None and not store.close():
+            output.error("The end of the last chat could not be written.")
+            status = 1
+    return status
+
+
+def _forgive_bytes() -> None:
+    """Put marks in the place of bytes that are no text, and of letters that have no bytes here."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _end_on_signals() -> None:
+    """Let a `kill` and a closed terminal end us in order, so that nothing said is lost."""
+    for number in ending_signals():
+        signal.signal(number, _leave)
+
+
+def _leave(number: int, _frame: object) -> None:
+    # An exception, so that the history is closed on the way out.
+    sys.exit(128 + number)

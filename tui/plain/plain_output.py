@@ -1,0 +1,114 @@
+"""`PlainOutput`: lines that are written once and never touched again."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+from ..text.terminal_safe_text import StreamCleaner, clean
+
+NEWS_INTERVAL = 5.0
+"""Seconds between two lines about the same thing that goes on."""
+LONGEST_HELD = 400
+"""Characters of a sentence after which its words are written before it ends."""
+BELL = "\a"
+_SENTENCE = re.compile(r".*(?:\n|[.!?:;…]\s|[。！？])", re.DOTALL)
+_WORDS = re.compile(r".*\s", re.DOTALL)
+
+
+class PlainOutput:
+    """Writes what is said; a screen reader speaks each line as it comes.
+
+    Nothing is rewritten, no cursor is moved and no colour is used. Errors go to `errors`, with the
+    word in front. Once a reader is gone (`BrokenPipeError`), nothing more is tried.
+    """
+
+    def __init__(
+        self,
+        out: TextIO | None = None,
+        errors: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._out = out or sys.stdout
+        self._errors = errors or sys.stderr
+        self._clock = clock
+        self._next_news = 0.0
+        self._cleaner = StreamCleaner()
+        self._held = ""
+        self._open = False
+        self._gone: set[TextIO] = set()
+        self.failures = 0
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether somebody sits before it."""
+        return self._out.isatty()
+
+    def line(self, text: str = "") -> None:
+        """Write a line."""
+        self.end_answer()
+        self._write(f"{clean(text)}\n")
+
+    def error(self, message: str, hint: str | None = None) -> None:
+        """Announce what went wrong, and what to do next."""
+        self.end_answer()
+        self.failures += 1
+        text = f"Error: {clean(message)}" + (f" {clean(hint)}" if hint else "")
+        self._put(self._errors, f"{text}\n")
+
+    def news(self, text: str) -> None:
+        """Write a line about what goes on, unless the last one is fresh."""
+        if self._clock() >= self._next_news:
+            self._next_news = self._clock() + NEWS_INTERVAL
+            self.line(text)
+
+    def begin_answer(self, speaker: str) -> None:
+        """Say whose words come now."""
+        self.end_answer()
+        self._next_news = 0.0
+        self._open = True
+        self._write(f"{speaker}: ")
+
+    def answer(self, text: str) -> None:
+        """Write the sentences that are complete: half ones would be spoken in pieces."""
+        self._held += self._cleaner.feed(text)
+        complete = _SENTENCE.match(self._held)
+        if complete is None and len(self._held) > LONGEST_HELD:
+            complete = _WORDS.match(self._held)
+        if complete is not None:
+            self._held = self._held[complete.end() :]
+            self._write(complete[0])
+
+    def end_answer(self) -> None:
+        """Write what is left of an answer, and end its line."""
+        if self._open:
+            self._open = False
+            rest = (self._held + self._cleaner.flush()).rstrip("\n")
+            self._held = ""
+            self._write(f"{rest}\n")
+
+    def bell(self) -> None:
+        """Tell the ears that it is done."""
+        if self.is_terminal:
+            self._write(BELL)
+
+    def ask_terminal(self, sequence: str) -> None:
+        """Write a sequence of our own that the terminal is to obey; a file gets none."""
+        if self.is_terminal:
+            self._write(sequence)
+
+    def _write(self, text: str) -> None:
+        self._put(self._out, text)
+
+    def _put(self, stream: TextIO, text: str) -> None:
+        if stream in self._gone:
+            return
+        try:
+            stream.write(text)
+            stream.flush()
+        except OSError:
+            self._gone.add(stream)
+            raise

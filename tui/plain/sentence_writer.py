@@ -1,0 +1,46 @@
+"""`SpokenAnswer`: an answer that is written out sentence by sentence."""
+
+from __future__ import annotations
+
+from ..text.terminal_safe_text import clean
+from ..transcript.entries.all_entries import AnswerEntry
+from .plain_output import PlainOutput
+
+SPEAKER = "Model"
+
+
+class SpokenAnswer(AnswerEntry):
+    """What a `Turn` tells its entry goes to the output, once."""
+
+    def __init__(self, model: str, output: PlainOutput) -> None:
+        super().__init__(model)
+        self._output = output
+        self._begun = False
+
+    def append(self, text: str) -> None:
+        """Write what completes a sentence."""
+        if not self._begun:
+            text = text.lstrip()
+            if not text:
+                return
+            self._begun = True
+            self._output.begin_answer(SPEAKER)
+        self._output.answer(text)
+
+    def append_reasoning(self, text: str, tokens: int = 0) -> None:
+        """Nothing: that the model thinks is told, and not what."""
+
+    def annotate(self, note: str) -> None:
+        """Nothing: figures are told when they are asked for."""
+
+    def answered_by(self, model: str) -> None:
+        """Say that it is not answered here."""
+        self._output.line(f"Answered by {clean(model)}, not on this machine.")
+
+    def finish(self, ending: str = "") -> None:
+        """End the answer, and say why where it did not end by itself."""
+        self._output.end_answer()
+        if ending:
+            # The square before the words would be read out as "black square".
+            words = ending.lstrip("■ ")
+            self._output.line(f"{words[:1].upper()}{words[1:]}.")

@@ -1,0 +1,103 @@
+"""`Route`: where a message goes, and why."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..client.routing_requests import Explanation, Routing
+
+_THIS_MACHINE = frozenset({"127.0.0.1", "::1", "[::1]", "localhost"})
+
+LOCAL, AUTO, ASK = "local", "auto", "ask"
+"""What a chat's route can be, beside the name of a route or of a provider's model."""
+
+
+class Route(NamedTuple):
+    """`kind` is what a message's facts keep; `mark` and `word` say it in the line above the draft.
+
+    `promise` is what follows from it, `reason` a sentence about why, and `short` that in two words.
+    """
+
+    kind: str
+    mark: str
+    word: str
+    promise: str
+    reason: str
+    short: str
+
+
+def route_to(endpoint: str) -> Route:
+    """Where everything goes that is sent to the daemon at a socket's path or at `host:port`."""
+    host = endpoint.rpartition(":")[0]
+    if "/" in endpoint or "\\" in endpoint or host in _THIS_MACHINE:
+        return Route(
+            "local",
+            "⌂",
+            "LOCAL",
+            "nothing leaves this machine",
+            "The model runs on this machine, and no cloud provider is configured.",
+            "only route",
+        )
+    return Route(
+        "remote",
+        "☁",
+        "OTHER MACHINE",
+        f"goes to the daemon at {endpoint}",
+        f"The chat was started with the daemon at {endpoint}, which is not on this machine; "
+        "no cloud provider is configured.",
+        "its daemon",
+    )
+
+
+def chosen_route(endpoint: str, routing: Routing, choice: str) -> Route:
+    """Where messages of a chat go whose route is `choice`, "" where nobody chose one."""
+    base = route_to(endpoint)
+    if base.kind != "local" or not routing.has_choice:
+        return base
+    clouds = ", ".join(provider.name for provider in routing.providers)
+    if choice in ("", LOCAL):
+        return base._replace(
+            reason=f"This chat is answered here. /route auto would let {clouds} answer what "
+            "the policy lets go.",
+            short="chosen",
+        )
+    if choice == AUTO:
+        return Route(
+            "auto",
+            "⇄",
+            "AUTO",
+            "what is sensitive stays here",
+            f"The policy looks at each message: what it lets go may be answered by {clouds}.",
+            "policy",
+        )
+    if choice == ASK:
+        return Route(
+            "ask",
+            "⇄",
+            "ASK",
+            "you are asked before anything leaves",
+            f"Before a message goes to {clouds} you see what would leave, and decide.",
+            "asked",
+        )
+    return Route(
+        "named",
+        "☁",
+        choice.upper(),
+        "goes there if the policy lets it",
+        f"You chose {choice}; what the policy keeps here is not sent.",
+        "chosen",
+    )
+
+
+def previewed(route: Route, said: Explanation) -> Route:
+    """What the daemon says of a draft, in the place of what holds for all drafts."""
+    verdict = "local" if said.goes_to == "local" and said.verdict == "cloud" else said.verdict
+    found = said.kinds or route.promise
+    target = said.target or "the cloud"
+    mark, word, promise = {
+        "redact": ("⇄", "WITH PLACEHOLDERS", f"{target} gets none of: {found}"),
+        "ask": ("⇄", "ASKS FIRST", found),
+        "cloud": ("☁", "GOES OUT", f"to {target}"),
+    }.get(verdict, ("⌂", "STAYS HERE", found))
+    kind = "local" if mark == "⌂" else route.kind
+    return Route(kind, mark, word, promise, said.reason or route.reason, said.rule or route.short)

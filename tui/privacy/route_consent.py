@@ -1,0 +1,49 @@
+"""From a chat's route to the request that is sent: asked about first where the policy wants it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from ..chats.turn_request import TurnRequest
+from ..client.client_errors import ClientError
+from ..client.daemon_client import DaemonClient
+from ..client.routing_requests import Choice, Explanation, explain
+from .chat_route import ASK, AUTO, LOCAL
+
+Choose = Callable[[Explanation], Awaitable[Choice]]
+"""Asks the person; "local" is the answer of whoever gives none."""
+
+Tell = Callable[[str], None]
+
+
+async def routed(
+    client: DaemonClient, request: TurnRequest, route: str, choose: Choose, tell: Tell
+) -> TurnRequest:
+    """The request as it goes out by this route; what cannot be decided stays here.
+
+    Nothing has left this machine when this returns.
+    """
+    if route == "":
+        return request
+    if route == LOCAL:
+        return _here(request)
+    asked = replace(
+        request,
+        model=AUTO if route in (AUTO, ASK) else route,
+        route=route if route in (AUTO, ASK) else "",
+    )
+    try:
+        said = await explain(client, asked.body())
+    except ClientError as error:
+        tell(f"Answered here, as nobody can tell where else it may go: {error.message}")
+        return _here(request)
+    if not said.consents:
+        return asked if said.goes_to != "local" else _here(request)
+    choice = await choose(said)
+    consent = said.consents.get(choice)
+    return _here(request) if consent is None else replace(asked, consent=consent)
+
+
+def _here(request: TurnRequest) -> TurnRequest:
+    return replace(request, route=LOCAL)

@@ -1,0 +1,56 @@
+"""Masks in the place of what was found; the same value gets the same mask."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from .private_span import Finding, Kind
+
+
+class Piece(NamedTuple):
+    """A part of the text as it would be sent; `finding` is its place in the list, if it is one."""
+
+    text: str
+    finding: int | None = None
+    masked: bool = False
+
+
+def masks(text: str, findings: Sequence[Finding]) -> list[str]:
+    """`⟦e-mail⟧`, and numbered where a text has several different ones."""
+    values: dict[tuple[Kind, str], int] = {}
+    counts: Counter[Kind] = Counter()
+    for finding in findings:
+        key = finding.kind, text[finding.start : finding.end]
+        if key not in values:
+            counts[finding.kind] += 1
+            values[key] = counts[finding.kind]
+    names: list[str] = []
+    for finding in findings:
+        number = values[finding.kind, text[finding.start : finding.end]]
+        suffix = f" {number}" if counts[finding.kind] > 1 else ""
+        names.append(f"⟦{finding.kind}{suffix}⟧")
+    return names
+
+
+def pieces(text: str, findings: Sequence[Finding], shown: Collection[int]) -> list[Piece]:
+    """The text in parts, with a mask for every finding that is not among the `shown` ones."""
+    names = masks(text, findings)
+    parts: list[Piece] = []
+    place = 0
+    for index, finding in enumerate(findings):
+        if finding.start > place:
+            parts.append(Piece(text[place : finding.start]))
+        masked = index not in shown
+        words = names[index] if masked else text[finding.start : finding.end]
+        parts.append(Piece(words, index, masked))
+        place = finding.end
+    if place < len(text):
+        parts.append(Piece(text[place:]))
+    return parts
+
+
+def redact(text: str, findings: Sequence[Finding], shown: Collection[int] = ()) -> str:
+    """`pieces` as one text."""
+    return "".join(piece.text for piece in pieces(text, findings, shown))

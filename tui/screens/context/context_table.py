@@ -1,0 +1,149 @@
+"""`ContextTable`: every message that is sent, with its tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from ...gauges.context_usage import ContextPart, ContextUse, Role, Savings
+from ...text import number_format
+from ...text.terminal_safe_text import clean
+from ...transcript.markdown.markdown_preview import preview
+from ...widgets.gauges.context_ribbon import ribbon_line, role_legend
+from ...widgets.gauges.glyph_text import signs
+
+HINT = "enter goes there · o: order of size or of the chat · esc closes"
+SHORT_HINT = "enter goes there · o: other order · esc closes"
+PREVIEW = 200
+AROUND = 11
+"""Lines of the dialog that are neither the list nor the legend."""
+
+
+class ContextTable(ModalScreen[str | None]):
+    """Ends with the name of the message to go to, or None."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "close", "Close", show=False),
+        Binding("o", "order", "Order", show=False),
+    ]
+    DEFAULT_CSS = """
+    ContextTable {
+        & #ribbon { height: auto; margin-bottom: 1; }
+        & OptionList { height: auto; text-wrap: nowrap; text-overflow: ellipsis; }
+    }
+    """
+
+    def __init__(self, parts: Sequence[ContextPart], use: ContextUse, saved: Savings) -> None:
+        super().__init__()
+        self._savings = saved
+        self._parts = list(parts)
+        self._use = use
+        self._by_size = True
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(self._title(), classes="dialog-title", markup=False)
+            yield Static(id="ribbon", markup=False)
+            yield OptionList(markup=False)
+            yield Static(self._saved(), classes="dialog-hint", markup=False)
+            yield Static(id="keys", markup=False)
+
+    def on_mount(self) -> None:
+        """Show the largest first."""
+        self._fill()
+        self.query_one(OptionList).focus()
+
+    def on_resize(self) -> None:
+        """The ribbon is as wide as the dialog, and the list as high as is left."""
+        ribbon = self.query_one("#ribbon", Static)
+        width = max(20, min(94, self.size.width * 94 // 100 - 6))
+        legend = _in_lines(role_legend(self._use), width)
+        around = AROUND + len(legend) + self._saved().cell_length // width
+        self.query_one(OptionList).styles.max_height = max(3, self.size.height * 9 // 10 - around)
+        ribbon.update(Content("\n").join([ribbon_line(self._use, width, widest=width), *legend]))
+        hint = HINT if len(HINT) <= width else SHORT_HINT
+        self.query_one("#keys", Static).update(Content.styled(hint, "$muted"))
+
+    @property
+    def rows(self) -> list[ContextPart]:
+        """The messages in the order shown."""
+        if not self._by_size:
+            return self._parts
+        return sorted(self._parts, key=lambda part: -part.tokens)
+
+    def _title(self) -> Content:
+        count = len(self._parts)
+        what = "message" if count == 1 else "messages"
+        facts = f"  {count} {what} are sent with the next prompt"
+        return Content.assemble(("Context", "bold $primary"), (facts, "$muted"))
+
+    def _saved(self) -> Content:
+        saved = self._savings
+        parts: list[str] = []
+        if saved.compact:
+            parts.append(f"/compact saves about {number_format.tokens(saved.compact)}")
+        if saved.trim:
+            parts.append(f"/trim saves about {number_format.tokens(saved.trim)}")
+        text = " · ".join(parts) or "Nothing to save: all is recent, pinned or short."
+        return Content.styled(text, "$secondary")
+
+    def _fill(self) -> None:
+        options = self.query_one(OptionList)
+        options.clear_options()
+        options.add_options([Option(self._row(part)) for part in self.rows])
+        options.highlighted = 0 if self._parts else None
+
+    def _row(self, part: ContextPart) -> Content:
+        about = "" if part.exact else "≈ "
+        share = part.tokens / max(1, sum(other.tokens for other in self._parts))
+        files = f"  files ≈ {number_format.tokens(part.files)}" if part.files else ""
+        if part.role in (Role.ASSISTANT, Role.SUMMARY):
+            text = preview(part.text, PREVIEW)
+        else:
+            text = " ".join(clean(part.text[:PREVIEW]).split())
+        return signs(
+            [
+                (part.role.glyph, part.role.style),
+                f" {part.role.word:<10}",
+                f"{about + number_format.tokens(part.tokens):>9}",
+                (f"{number_format.percent(share):>6}  ", "$muted"),
+                (files.strip() + "  " if files else "", "$success"),
+                (text, "$muted"),
+            ]
+        )
+
+    def action_order(self) -> None:
+        """By size, or as they are sent."""
+        self._by_size = not self._by_size
+        self._fill()
+
+    @on(OptionList.OptionSelected)
+    def choose(self, event: OptionList.OptionSelected) -> None:
+        """Go to the message."""
+        message = self.rows[event.option_index].message
+        self.dismiss(message.id if message is not None else None)
+
+    def action_close(self) -> None:
+        """End without a choice."""
+        self.dismiss(None)
+
+
+def _in_lines(parts: Sequence[Content], width: int) -> list[Content]:
+    """As many parts on each line as have room, none of them broken."""
+    lines: list[Content] = []
+    for part in parts:
+        longer = Content("   ").join([*lines[-1:], part])
+        if lines and longer.cell_length <= width:
+            lines[-1] = longer
+        else:
+            lines.append(part)
+    return lines

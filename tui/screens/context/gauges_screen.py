@@ -1,0 +1,158 @@
+"""`GaugesScreen`: the engine's inside on the whole screen, and `PageMapScreen`: its KV cache."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Static
+
+from ...gauges.gauge_state import GaugeState
+from ...widgets.gauges.context_ribbon import ContextRibbon
+from ...widgets.gauges.gauge_panel import ContextFacts, ModelLines, PageTitle, RouteLines
+from ...widgets.gauges.memory_bar import MemoryBar
+from ...widgets.gauges.page_legend import PageLegend
+from ...widgets.gauges.page_map import PageMap
+from ...widgets.gauges.speed_chart import SpeedChart
+
+Closed = Literal["side", "off"]
+"""What is shown after a screen: the panel beside the chat, or nothing."""
+TALL = 40
+"""Lines from which on everything is drawn large."""
+HINT = "esc: back to the chat · F4: gauges off · page up, page down: more"
+SHORT_HINT = "esc: back · F4: gauges off · page up, page down: more"
+MAP_HINT = "arrows or mouse: what is in a cell · enter: whose it is"
+
+
+class _MapScreen(Screen[Closed]):
+    """What both screens share: a map with a cursor, and a line that explains its cell."""
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-thin"), (100, "-wide")]  # noqa: RUF012
+    DEFAULT_CSS = """
+    _MapScreen {
+        & #head { height: 1; padding: 0 1; background: $panel; }
+        & #foot { height: 1; padding: 0 1; color: $muted; }
+        & #told { height: 1; margin-top: 1; }
+        & PageTitle { margin-bottom: 1; }
+        & PageLegend { margin-top: 1; }
+    }
+    """
+
+    def on_mount(self) -> None:
+        """Begin on the map."""
+        pages = self.query_one(PageMap)
+        pages.can_focus = True
+        pages.focus()
+
+    def show(self, state: GaugeState, now: float) -> None:
+        """Draw what changed; `now` is of the clock the state was fed with."""
+        if not self.is_mounted:
+            return
+        pages = self.query_one(PageMap)
+        pages.show(state.pages, state.label, state.flashing, state.title_of)
+        self.query_one(PageTitle).show(state, pages.room)
+        self.query_one(PageLegend).show(state.pages, state.label, state.evicted)
+
+    def on_page_map_pointed(self, event: PageMap.Pointed) -> None:
+        """Explain the cell under the cursor."""
+        self._tell(event.text or MAP_HINT, "$foreground" if event.text else "$muted")
+
+    def on_page_map_owner_asked(self, event: PageMap.OwnerAsked) -> None:
+        """Say whose it is."""
+        self._tell(event.text, "$primary")
+
+    def _tell(self, text: str, style: str) -> None:
+        line = Content.styled(text, style)
+        told = self.query_one("#told", Static)
+        told.update(line)
+
+    def action_close(self, then: Closed) -> None:
+        """Back to the chat."""
+        self.dismiss(then)
+
+
+class PageMapScreen(_MapScreen):
+    """The KV cache, page by page, as large as the screen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,f4", "close('side')", "Close", show=False)
+    ]
+    DEFAULT_CSS = "PageMapScreen #body { padding: 1 2 0 2; }"
+
+    def compose(self) -> ComposeResult:
+        yield Static(Content.styled("KV cache", "bold $primary"), id="head")
+        with Vertical(id="body"):
+            yield PageTitle()
+            yield PageMap()
+            yield PageLegend()
+            yield Static(Content.styled(MAP_HINT, "$muted"), id="told")
+        yield Static("esc: back to the chat", id="foot", markup=False)
+
+
+class GaugesScreen(_MapScreen):
+    """Memory, context, speed, routes and models, and the page map, at once."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "close('side')", "Close", show=False),
+        Binding("f4", "close('off')", "Off", show=False),
+        Binding("pageup", "page(-1)", "Up", show=False),
+        Binding("pagedown", "page(1)", "Down", show=False),
+    ]
+    DEFAULT_CSS = """
+    GaugesScreen {
+        & #body { height: 1fr; }
+        & #facts { width: 46; padding: 1 2 0 2; scrollbar-size-vertical: 0; }
+        & #cache { width: 1fr; padding: 1 2 0 1; }
+        & #facts > Lines { margin-bottom: 1; }
+        & ContextRibbon { margin: 0 2; }
+        &.-thin #body { layout: vertical; overflow-y: auto; scrollbar-size-vertical: 1; }
+        &.-thin #facts { width: 100%; height: auto; padding: 1 1 0 1; }
+        &.-thin #cache { width: 100%; height: 14; padding: 0 1; }
+        &.-thin ContextRibbon { margin: 0 1; }
+    }
+    """
+
+    def compose(self) -> ComposeResult:
+        tall = self.size.height >= TALL
+        yield Static(Content.styled("Gauges", "bold $primary"), id="head")
+        with Horizontal(id="body"):
+            with VerticalScroll(id="facts", can_focus=False):
+                yield MemoryBar(full=tall)
+                yield ContextFacts()
+                yield SpeedChart(rows=4 if tall else 2)
+                yield RouteLines()
+                yield ModelLines()
+            with Vertical(id="cache"):
+                yield PageTitle()
+                yield PageMap()
+                yield PageLegend()
+                yield Static(Content.styled(MAP_HINT, "$muted"), id="told")
+        yield ContextRibbon()
+        yield Static(id="foot", markup=False)
+
+    def on_resize(self) -> None:
+        """Tell the keys in as many words as there is room for."""
+        hint = HINT if self.size.width >= len(HINT) + 2 else SHORT_HINT
+        self.query_one("#foot", Static).update(hint)
+
+    def action_page(self, direction: int) -> None:
+        """See what has no room."""
+        for part in ("#body", "#facts"):
+            box = self.query_one(part)
+            box.scroll_relative(y=direction * max(1, box.size.height - 2), animate=False)
+
+    def show(self, state: GaugeState, now: float) -> None:
+        """Draw what changed."""
+        if not self.is_mounted:
+            return
+        super().show(state, now)
+        self.query_one(MemoryBar).show(state.memory())
+        self.query_one(ContextFacts).show(state)
+        self.query_one(SpeedChart).show(state.speed(now), state.last)
+        self.query_one(RouteLines).show(state.routes, state.cloud)
+        self.query_one(ModelLines).show(state.model_rows())
+        self.query_one(ContextRibbon).use = state.use

@@ -1,0 +1,127 @@
+"""`SummaryScreen`: read, edit, redo or undo the summary that stands for what was said earlier."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from textual import on
+from textual.app import App, ComposeResult, SuspendNotSupported
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static, TextArea
+
+from ...chats.compaction_record import Compaction
+from ...terminal.external_editor import EditorFailed, edit_text
+from ...text import number_format
+from ...text.terminal_safe_text import clean
+
+LEGEND = "ctrl+s keep · ctrl+x $EDITOR · ctrl+r redo · F7 undo · esc close"
+FOCUS = "Take special care of … (enter sums up again)"
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryWish:
+    """What to do with a summary: `edit` it to a text, `redo` it with a focus, or `undo` it."""
+
+    act: Literal["edit", "redo", "undo"]
+    text: str = ""
+
+
+class SummaryScreen(ModalScreen[SummaryWish | None]):
+    """Shows one compaction; ends with a wish, or None where everything stays."""
+
+    DEFAULT_CSS = """
+    SummaryScreen TextArea, SummaryScreen TextArea:focus {
+        height: 1fr; border: none; background: $surface; padding: 0;
+    }
+    SummaryScreen #focus { display: none; border: round $edge; height: 3; }
+    SummaryScreen.-asking #focus { display: block; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+s", "keep", "Keep", show=False, priority=True),
+        Binding("ctrl+x", "editor", "Editor", show=False, priority=True),
+        Binding("ctrl+r", "redo", "Redo", show=False, priority=True),
+        Binding("f7", "undo", "Undo", show=False, priority=True),
+        Binding("escape", "cancel", "Close", show=False, priority=True),
+    ]
+
+    def __init__(self, compaction: Compaction) -> None:
+        super().__init__()
+        self._compaction = compaction
+
+    @property
+    def chat_app(self) -> App[None]:
+        """The app, with its type."""
+        return self.app  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            title = Content("Summary").stylize("bold $primary")
+            yield Static(Content.assemble(title, (f"  {self._facts()}", "$muted")), id="facts")
+            yield TextArea(clean(self._compaction.summary), id="summary", soft_wrap=True)
+            yield Input(placeholder=FOCUS, id="focus")
+            yield Static(Content(LEGEND).stylize("$muted"), classes="dialog-hint")
+
+    def on_mount(self) -> None:
+        """Begin at the beginning of the text."""
+        area = self.query_one(TextArea)
+        area.cursor_blink = False
+        area.focus()
+
+    def _facts(self) -> str:
+        made = self._compaction
+        parts = [f"of {made.turns} turn{'' if made.turns == 1 else 's'}"]
+        if made.tokens_before:
+            before, after = (
+                number_format.tokens(made.tokens_before),
+                number_format.tokens(made.tokens_after),
+            )
+            parts.append(f"{before} → {after} tokens")
+        if made.model:
+            parts.append(clean(made.model))
+        if made.focus:
+            parts.append(f"focus: {clean(made.focus)}")
+        return " · ".join(parts)
+
+    def action_keep(self) -> None:
+        """End with the text as it is now, where it was changed."""
+        text = self.query_one(TextArea).text.strip()
+        unchanged = not text or text == clean(self._compaction.summary).strip()
+        self.dismiss(None if unchanged else SummaryWish("edit", text))
+
+    def action_editor(self) -> None:
+        """Edit the text in the editor of the user's choice."""
+        area = self.query_one(TextArea)
+        try:
+            with self.chat_app.suspend():
+                area.text = edit_text(area.text)
+        except EditorFailed as error:
+            self.notify(str(error), severity="warning", markup=False)
+        except SuspendNotSupported:
+            self.notify("No other program can have this terminal.", severity="warning")
+        self.chat_app.refresh()
+
+    def action_redo(self) -> None:
+        """Ask for a focus."""
+        self.add_class("-asking")
+        self.query_one("#focus", Input).focus()
+
+    @on(Input.Submitted, "#focus")
+    def redo(self, event: Input.Submitted) -> None:
+        """End with the wish for another summary."""
+        self.dismiss(SummaryWish("redo", event.value.strip()))
+
+    def action_undo(self) -> None:
+        """End with the wish for the originals."""
+        self.dismiss(SummaryWish("undo"))
+
+    def action_cancel(self) -> None:
+        """Go back to the text, or end without a change."""
+        if self.has_class("-asking"):
+            self.remove_class("-asking")
+            self.query_one(TextArea).focus()
+        else:
+            self.dismiss(None)

@@ -1,0 +1,1 @@
+"""Generic modal screens: confirm, one line, text, table and progress."""

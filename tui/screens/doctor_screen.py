@@ -1,0 +1,111 @@
+"""`DoctorScreen`: one screen about terminal, machine and daemon, to paste into an issue."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import textwrap
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from ..commands import doctor_report
+from ..commands.doctor_report import Fact
+from ..text.terminal_safe_text import clean
+
+if TYPE_CHECKING:
+    from ..client.api_types import DeviceGauges
+    from ..features.chat_host import ChatHost
+
+NAME_WIDTH = 13
+AROUND = 8
+"""Lines of the dialog that are not facts."""
+HINT = "y copies it all  ·  esc closes"
+
+
+class DoctorScreen(ModalScreen[None]):
+    """Asks everybody, and shows what they said; nothing of it leaves this machine by itself."""
+
+    DEFAULT_CSS = """
+    DoctorScreen VerticalScroll { height: auto; max-height: 36; scrollbar-size-vertical: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,enter,q", "dismiss", "Close", show=False),
+        Binding("y", "copy", "Copy", show=False),
+    ]
+
+    def __init__(self, host: ChatHost, devices: list[DeviceGauges]) -> None:
+        super().__init__()
+        self._host = host
+        self._devices = devices
+        self._facts: list[Fact] = []
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Static(Content("Doctor").stylize("bold $primary"), classes="dialog-title")
+            with VerticalScroll():
+                yield Static("Looking …", id="facts", markup=False)
+            yield Static(Content(HINT).stylize("$muted"), classes="dialog-hint")
+
+    def on_mount(self) -> None:
+        """Ask."""
+        self.run_worker(self._examine)
+
+    async def _examine(self) -> None:
+        daemon, memory = await doctor_report.daemon_facts(self._host.client)
+        host, env = self._host, dict(os.environ)
+        terminal = await asyncio.to_thread(doctor_report.terminal_facts, env, self._size_fact())
+        self._facts = [
+            *await asyncio.to_thread(doctor_report.program_facts),
+            *terminal,
+            *await asyncio.to_thread(doctor_report.clipboard_facts, env),
+            *doctor_report.machine_facts(self._devices, memory),
+            *daemon,
+            *doctor_report.model_facts(
+                host.state.loaded, host.state.model_name, doctor_report.speed_of(host.chat.path)
+            ),
+            *doctor_report.place_facts(host.folders),
+        ]
+        self._show()
+        # The machine is looked at last: that can take a second.
+        self._facts += await doctor_report.finding_facts(host.client)
+        self._show()
+
+    def on_resize(self) -> None:
+        """Lay the facts out for the new width; the keys stay in sight."""
+        rows = max(3, self.size.height * 9 // 10 - AROUND)
+        self.query_one(VerticalScroll).styles.max_height = min(36, rows)
+        size = self._size_fact()
+        self._facts = [size if fact[0] == size[0] else fact for fact in self._facts]
+        self.call_after_refresh(self._show)
+
+    def _size_fact(self) -> Fact:
+        """The size as it is now: what is copied after a resize must not tell the old one."""
+        size = self.size
+        return doctor_report.size_fact(os.environ, size.width, size.height, self._sync_available)
+
+    def _show(self) -> None:
+        if not self._facts:
+            return
+        room = max(20, self.query_one("#facts").size.width - NAME_WIDTH)
+        lines: list[Content] = []
+        for name, value in self._facts:
+            parts = textwrap.wrap(clean(value), room) or [""]
+            lines.append(Content.assemble((name.ljust(NAME_WIDTH), "$secondary"), parts[0]))
+            lines += [Content(" " * NAME_WIDTH + part) for part in parts[1:]]
+        self.query_one("#facts", Static).update(Content("\n").join(lines))
+
+    @property
+    def _sync_available(self) -> bool:
+        app = self._host.chat_app
+        return app._sync_available  # pyright: ignore[reportPrivateUsage]
+
+    def action_copy(self) -> None:
+        """Copy the report."""
+        if self._facts:
+            self._host.copy(doctor_report.report(self._facts))

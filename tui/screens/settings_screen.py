@@ -1,0 +1,113 @@
+"""`SettingsScreen`: what can be set, what it does, and where it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from ..settings.preferences import FILE, Preferences
+
+Value = str | bool | int
+NAME_WIDTH = 26
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A field of `Preferences` with the values it can have."""
+
+    name: str
+    title: str
+    help: str
+    values: Sequence[Value]
+
+
+ON_OFF = (True, False)
+SETTINGS = (
+    Setting("motion", "Motion", "Smooth scrolling and whatever else moves", (True, False)),
+    Setting(
+        "enter_sends", "Enter sends", "Off: enter breaks the line, ctrl+j sends", (True, False)
+    ),
+    Setting("gauges", "Gauges", "Memory, cache and speed beside the chat; F4 goes on", ON_OFF),
+    Setting("times", "Times", "When a message was sent, beside its name", ON_OFF),
+    Setting("fold_thoughts", "Fold thoughts", "One line for what a model thought", ON_OFF),
+    Setting("auto_compact", "Compact by itself", "Sum up when a chat grows full", (True, False)),
+    Setting(
+        "compact_at",
+        "Compact at",
+        "Percent of the context, at most",
+        tuple(range(50, 96, 5)),
+    ),
+)
+
+
+class SettingsScreen(ModalScreen[None]):
+    """`change` is told of every new value at once, and returns all preferences as they are then."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,f2", "dismiss", "Close", show=False, priority=True),
+        Binding("right,space", "step(1)", "Next", show=False, priority=True),
+        Binding("left", "step(-1)", "Previous", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        preferences: Preferences,
+        themes: Sequence[str],
+        theme: str,
+        folder: Path | None,
+        change: Callable[[str, Value], Preferences],
+    ) -> None:
+        super().__init__()
+        choice = Setting("theme", "Theme", "The colours; shown at once", themes)
+        self._settings = (choice, *SETTINGS)
+        self._preferences = preferences._replace(theme=theme)
+        self._folder = folder
+        self._change = change
+
+    def compose(self) -> ComposeResult:
+        hint = "←→ change  ·  esc closes  ·  "
+        where = "not kept" if self._folder is None else f"kept in {self._folder / FILE}"
+        with Vertical(classes="dialog"):
+            yield Static(Content("Settings").stylize("bold $primary"), classes="dialog-title")
+            yield OptionList(*(Option(self._line(setting)) for setting in self._settings))
+            if self._preferences.trouble:
+                trouble = Content(f"! {self._preferences.trouble}").stylize("$warning")
+                yield Static(trouble, classes="dialog-hint")
+            yield Static(Content(hint + where).stylize("$muted"), classes="dialog-hint")
+
+    def _line(self, setting: Setting) -> Content:
+        value = getattr(self._preferences, setting.name)
+        shown = {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+        return Content.assemble(
+            (f"{setting.title:<{NAME_WIDTH - 6}}", "$foreground"),
+            (f"‹ {shown} ›\n", "$primary"),
+            (f"  {setting.help}", "$muted"),
+        )
+
+    @on(OptionList.OptionSelected)
+    def _selected(self) -> None:
+        self.action_step(1)
+
+    def action_step(self, direction: int) -> None:
+        """Give the marked setting its next (1) or previous (-1) value."""
+        options = self.query_one(OptionList)
+        index = options.highlighted
+        if index is None:
+            return
+        setting = self._settings[index]
+        values = list(setting.values)
+        now = getattr(self._preferences, setting.name)
+        at = values.index(now) if now in values else -1
+        self._preferences = self._change(setting.name, values[(at + direction) % len(values)])
+        options.replace_option_prompt_at_index(index, self._line(setting))

@@ -1,0 +1,96 @@
+"""Following an answer that is open on the disk, which one program at a time writes down."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from ..history.database.history_errors import HistoryError
+
+if TYPE_CHECKING:
+    from ..chats.message import Message
+    from ..history.history_store import HistoryStore
+    from .turn import Turn
+
+POLL = 0.3
+"""Seconds between two looks at what another program writes."""
+NAME_LOOKS = 6
+"""How often to look for the name of an answer that was begun a moment ago."""
+
+
+async def take_up(turn: Turn, store: HistoryStore) -> bool:
+    """Follow an open answer with a turn that keeps nothing yet; whether this program writes it.
+
+    Where another program does, `settle` is to be called afterwards.
+    """
+    message = turn.message
+    mine = await _claimed(store, message.id)
+    if not mine:
+        await _find_name(message, store)
+    given = (0, 0)
+    with suppress(HistoryError):  # the chat was read a moment ago
+        given = await asyncio.to_thread(store.given, message.id)
+    if mine:
+        turn.keep_in(store)
+    if turn.ending is None and message.generation is None:
+        turn.give_up()
+    elif turn.ending is None:
+        await turn.resume(given)
+    return mine
+
+
+async def settle(message: Message, store: HistoryStore) -> bool:
+    """Make an answer what its writer wrote; whether it is another than it was.
+
+    A writer that has died meanwhile is replaced: what it did not write is written here.
+    """
+    while True:
+        with suppress(HistoryError):
+            kept = await asyncio.to_thread(store.answer, message.id)
+            if kept is None:
+                return False
+            if kept.ending is not None:
+                before = message.content, message.reasoning, message.ending
+                message.content, message.reasoning = kept.content, kept.reasoning
+                message.ending, message.facts = kept.ending, kept.facts
+                return before != (kept.content, kept.reasoning, kept.ending)
+            if await asyncio.to_thread(store.claim, message.id):
+                return await _write_rest(message, store)
+        await asyncio.sleep(POLL)
+
+
+async def _write_rest(message: Message, store: HistoryStore) -> bool:
+    """Write what the one before did not, or take over what it has more."""
+    kept = await asyncio.to_thread(store.answer, message.id)
+    if kept is None:
+        return False
+    text, thoughts = message.content[len(kept.content) :], message.reasoning[len(kept.reasoning) :]
+    if text or thoughts:
+        store.append(message.id, text, thoughts)
+    before = message.content, message.reasoning
+    message.content, message.reasoning = kept.content + text, kept.reasoning + thoughts
+    store.end_message(message.id, message.ending or "interrupted", message.facts)
+    return before != (message.content, message.reasoning)
+
+
+async def _claimed(store: HistoryStore, message: str) -> bool:
+    """Whether it is ours; where nothing can be written now, `settle` asks again."""
+    try:
+        return await asyncio.to_thread(store.claim, message)
+    except HistoryError:
+        return False
+
+
+async def _find_name(message: Message, store: HistoryStore) -> None:
+    """Have the name under which the daemon knows an answer, which is written right behind it."""
+    for _ in range(NAME_LOOKS):
+        if message.generation is not None:
+            return
+        with suppress(HistoryError):
+            kept = await asyncio.to_thread(store.answer, message.id)
+            if kept is None or kept.ending is not None:
+                return
+            message.generation = kept.generation
+        if message.generation is None:
+            await asyncio.sleep(POLL)

@@ -1,0 +1,140 @@
+"""`ChatState`: what the chat knows about the daemon and the model it talks to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..client.api_types import LoadedModel, ModelEntry
+from ..text import number_format
+from ..text.terminal_safe_text import clean
+from ..widgets.status_line import ChatStatus
+from .model_choice import choose_model
+from .turn import Turn
+
+
+@dataclass(slots=True)
+class ChatState:
+    """Facts as they were last heard; `trouble` is why the daemon does not answer."""
+
+    wanted: str | None = None
+    connected: bool = False
+    trouble: tuple[str, str | None] | None = None
+    models: list[ModelEntry] = field(default_factory=list[ModelEntry])
+    model: ModelEntry | None = None
+    loaded: LoadedModel | None = None
+    pulling: str | None = None
+    not_kept: str = ""
+    """Why chats are not written down, "" where they are."""
+
+    @property
+    def model_name(self) -> str | None:
+        """The model that prompts go to; None leaves it to the daemon."""
+        return self.model.name if self.model is not None else self.wanted
+
+    @property
+    def must_pull(self) -> bool:
+        """Whether the model has to be fetched, and nobody does yet."""
+        model = self.model
+        missing = model is not None and model.writes and not model.installed
+        return self.connected and missing and self.pulling != self.model_name
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether a prompt can be sent now."""
+        model = self.model
+        return self.connected and (model is None or (model.installed and model.writes))
+
+    @property
+    def placeholder(self) -> str:
+        """What the empty composer says: the meaning of enter, where it has one."""
+        if self.trouble is not None:
+            return "enter starts the daemon again"
+        return f"enter downloads {self.model_name}" if self.must_pull else "Message"
+
+    def connect(self, models: list[ModelEntry]) -> None:
+        """The daemon answers and has these models."""
+        self.connected = True
+        self.trouble = None
+        self.models = models
+        self.choose(choose_model(models, self.model_name))
+
+    def lose(self, message: str, hint: str | None) -> None:
+        """The daemon does not answer."""
+        self.connected = False
+        self.trouble = (message, hint)
+        self.loaded = None
+
+    def choose(self, model: ModelEntry | None) -> None:
+        """Talk to this model from now on."""
+        self.model = model
+        self.loaded = None
+
+    def want(self, name: str) -> None:
+        """Talk to the model of this name from now on, where there is one."""
+        self.wanted = name
+        self.choose(choose_model(self.models, name))
+
+    def pulled(self, entry: ModelEntry) -> None:
+        """A model has arrived; it is the one to talk to."""
+        self.models = [*(m for m in self.models if m.name != entry.name), entry]
+        self.choose(entry)
+
+    def status(self, previous: ChatStatus, turn: Turn | None) -> ChatStatus:
+        """The status line; figures of the last turn stay until the next one has its own."""
+        words, good, bad = self._words(turn)
+        return ChatStatus(
+            model=clean(self.model_name or "") if self.trouble is None else "",
+            state=words,
+            good=good,
+            bad=bad,
+            speed=previous.speed if turn is None else turn.speed,
+            first_token=previous.first_token if turn is None else turn.first_token_seconds,
+            context_used=previous.context_used if turn is None else turn.context_used,
+            context=self._context(turn),
+        )
+
+    def _context(self, turn: Turn | None) -> int:
+        """The context that is really there, else the one the model promises."""
+        if turn is not None and turn.context:
+            return turn.context
+        if self.loaded is not None and self.loaded.context:
+            return self.loaded.context
+        return (self.model.context or 0) if self.model is not None else 0
+
+    def _words(self, turn: Turn | None) -> tuple[str, bool, bool]:
+        """A word for the state, and whether it is good or bad."""
+        if self.trouble is not None:
+            return "daemon stopped", False, True
+        if not self.connected:
+            return "starting the daemon", False, False
+        if self.pulling is not None:
+            return "downloading", False, False
+        if turn is not None and turn.ending is None:
+            if turn.loading is not None:
+                return f"starting {number_format.percent(turn.loading)}", False, False
+            return "answering" if turn.text else "reading", True, False
+        if self.loaded is not None and self.loaded.state != "stopped":
+            return self._process_words(self.loaded)
+        if self.model is None:
+            return ("no such model" if self.wanted else "no model"), False, True
+        if not self.model.writes:
+            return "does not chat", False, True
+        if not self.model.installed:
+            return "not downloaded", False, False
+        return ("ready" if self.model.state == "ready" else "on disk"), True, False
+
+    @staticmethod
+    def _process_words(loaded: LoadedModel) -> tuple[str, bool, bool]:
+        if loaded.state == "starting":
+            return f"starting {number_format.percent(loaded.fraction)}", False, False
+        if loaded.state == "failed":
+            return "could not start", False, True
+        return loaded.state, loaded.state == "ready", False
+
+
+def key_hints(busy: bool, width: int, enter_sends: bool = True) -> str:
+    """The keys that matter now, as many as the screen's width allows."""
+    if busy:
+        return "esc stops · enter queues"
+    keys = "enter send · ctrl+j new line" if enter_sends else "ctrl+j send · enter new line"
+    return f"{keys} · F1 help" if width >= 60 else "F1 help"

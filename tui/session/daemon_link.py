@@ -1,0 +1,211 @@
+"""`DaemonLink`: keeps the chat in touch with the daemon, and starts it where it does not run."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from contextlib import aclosing, suppress
+from typing import TypeVar
+from urllib.parse import quote
+
+from textual.message import Message
+
+from ..client.api_types import (
+    GaugesEvent,
+    LoadedModel,
+    ModelEntry,
+    ModelList,
+    PagesEvent,
+    PullProgress,
+)
+from ..client.client_errors import ClientError, DaemonUnreachable
+from ..client.daemon_client import DaemonClient
+from ..client.model_pull import decode_event, pull
+from ..client.sse_parser import ServerSentEvent
+from .chat_events import DaemonConnected, DaemonLost, GaugesMoved, ModelMoved, PagesMoved, PullMoved
+
+RETRY_SECONDS = 5.0
+"""How often a lost daemon is looked for when nobody asks."""
+
+T = TypeVar("T")
+
+
+class DaemonLink:
+    """One task that follows the daemon's shared event stream and reports by messages."""
+
+    def __init__(
+        self,
+        client: DaemonClient,
+        post: Callable[[Message], object],
+        start_daemon: Callable[[], None] | None,
+    ) -> None:
+        self._client = client
+        self._post = post
+        self._start_daemon = start_daemon
+        self._wake = asyncio.Event()
+        self._may_start = True
+        self._connected = asyncio.Event()
+        self._pages_of: str | None = None
+        self._pages_moved = asyncio.Event()
+
+    @property
+    def connected(self) -> bool:
+        """Whether the daemon answered last time."""
+        return self._connected.is_set()
+
+    async def wait_connected(self) -> None:
+        """Return once the daemon answers."""
+        await self._connected.wait()
+
+    def wake(self) -> None:
+        """Try again at once, and start the daemon where it does not run: the user asked for it."""
+        self._may_start = True
+        self._wake.set()
+
+    def watch_pages(self, model: str | None) -> None:
+        """Have the page map of a model told too, as long as somebody looks at it; None ends that.
+
+        The stream begins anew with it, and with it its first events.
+        """
+        if model != self._pages_of:
+            self._pages_of = model
+            self._pages_moved.set()
+
+    async def run(self) -> None:
+        """Connect, follow, connect again; ends only by cancellation."""
+        while True:
+            try:
+                await self._connect()
+                await self._follow()
+                lost: ClientError = DaemonUnreachable("The daemon closed the connection.")
+            except ClientError as error:
+                lost = error
+            if self._connected.is_set():
+                self._connected.clear()
+                # A daemon that was restarted by somebody else is back at once.
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), 0.3)
+                if await self._answers():
+                    continue
+            self._post(DaemonLost(lost.message, lost.hint))
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Wait for `wake`, or until the daemon is back by itself."""
+        self._wake.clear()
+        while not self._wake.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), RETRY_SECONDS)
+            if await self._answers():
+                return
+
+    async def _answers(self) -> bool:
+        try:
+            await self._client.request_json("GET", "/health")
+        except ClientError:
+            return False
+        return True
+
+    async def _connect(self) -> None:
+        """Tell the models; starts the daemon where it does not answer. Raises `ClientError`."""
+        try:
+            models = await self.models()
+        except DaemonUnreachable:
+            if self._start_daemon is None or not self._may_start:
+                raise
+            self._may_start = False
+            await in_thread(self._start_daemon)
+            models = await self.models()
+        self._connected.set()
+        self._post(DaemonConnected(models))
+
+    async def models(self) -> list[ModelEntry]:
+        """The models there are; raises `ClientError`."""
+        return (await self.listing()).models
+
+    async def listing(self) -> ModelList:
+        """The models there are, the downloads that run, room on the disk; raises `ClientError`."""
+        return await self._client.request(ModelList, "GET", "/ingle/v1/models")
+
+    async def _follow(self) -> None:
+        """Follow the stream to its end, in another form whenever `watch_pages` asks for one."""
+        while True:
+            self._pages_moved.clear()
+            reading = asyncio.ensure_future(self._read(self._pages_of))
+            asked = asyncio.ensure_future(self._pages_moved.wait())
+            try:
+                await asyncio.wait({reading, asked}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                asked.cancel()
+                if not reading.done():
+                    reading.cancel()
+            if not self._pages_moved.is_set():
+                return await reading
+            # Not awaited by itself: its cancellation must not be mistaken for that of this task. If
+            # it failed, so will the next one.
+            await asyncio.gather(reading, return_exceptions=True)
+
+    async def _read(self, pages_of: str | None) -> None:
+        query = "" if pages_of is None else f"?pages={quote(pages_of, safe='')}"
+        async with aclosing(self._client.events(f"/ingle/v1/events{query}")) as events:
+            async for event in events:
+                self._report(event)
+
+    def _report(self, event: ServerSentEvent) -> None:
+        if event.event == "model":
+            self._post(ModelMoved(decode_event(event, LoadedModel)))
+        elif event.event == "gauges":
+            gauges = decode_event(event, GaugesEvent)
+            for model in gauges.models:
+                self._post(ModelMoved(model))
+            self._post(GaugesMoved(gauges))
+        elif event.event == "pages":
+            self._post(PagesMoved(decode_event(event, PagesEvent)))
+        elif event.event == "pull":
+            self._post(PullMoved(decode_event(event, PullProgress)))
+
+    async def pull(self, model: str, moved: Callable[[PullProgress], None]) -> ModelEntry:
+        """Have the daemon fetch a model, and report how it goes; raises `ClientError`.
+
+        The download belongs to the daemon: cancelling this leaves it running.
+        """
+        return await pull(self._client, model, moved)
+
+    async def warm_up(self, model: str) -> None:
+        """Have a model loaded before it is asked."""
+        # A failure is told when somebody asks the model; until then it disturbs nobody.
+        with suppress(ClientError):
+            await self._client.request_json("POST", "/ingle/v1/load", {"model": model})
+
+
+async def in_thread(start: Callable[[], None]) -> None:
+    """Run `start` in a thread that does not keep the program from ending.
+
+    What it raises becomes a `ClientError`, with its `message` and `hint` where it has them.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def finish(error: Exception | None) -> None:
+        if done.cancelled():
+            return
+        if error is None:
+            done.set_result(None)
+        else:
+            message = str(getattr(error, "message", error)) or type(error).__name__
+            hint = getattr(error, "hint", None)
+            done.set_exception(DaemonUnreachable(message, str(hint) if hint else None))
+
+    def run() -> None:
+        error: Exception | None = None
+        try:
+            start()
+        except Exception as raised:
+            error = raised
+        # The chat may have ended in the meantime, and its loop with it.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(finish, error)
+
+    threading.Thread(target=run, name="start-daemon", daemon=True).start()
+    await done

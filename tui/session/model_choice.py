@@ -1,0 +1,92 @@
+"""Which model a chat opens with, and which ones a first run offers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..client.api_types import ModelEntry
+
+
+class Offer(NamedTuple):
+    """A model for somebody who has none yet, and in a few words why this one."""
+
+    model: ModelEntry
+    reason: str
+
+
+def choose_model(models: Sequence[ModelEntry], wanted: str | None) -> ModelEntry | None:
+    """The wanted model, else the nearest: loaded, on disk, being fetched, best that would fit.
+
+    A file, a folder or a repository of the hub may be wanted that is on no list.
+    """
+    if wanted is not None:
+        return find_model(models, wanted) or custom_model(wanted)
+    candidates = [model for model in models if model.chat and model.writes]
+    here = [model for model in candidates if model.installed or model.state == "downloading"]
+    if here:
+        return min(here, key=_distance)
+    offers = offered_models(candidates)
+    return offers[0].model if offers else min(candidates, key=_distance, default=None)
+
+
+def find_model(models: Sequence[ModelEntry], reference: str) -> ModelEntry | None:
+    """The model of this name, or of this family, as in `smollm2` for `smollm2:135m`."""
+    named = [model for model in models if model.name == reference]
+    family = [model for model in models if model.name.partition(":")[0] == reference]
+    return min(named or family, key=_distance, default=None)
+
+
+def offered_models(models: Sequence[ModelEntry]) -> list[Offer]:
+    """Up to three that chat and fit into this machine's memory: the best one first.
+
+    Beside it the smallest one, and the best for code; none where nobody told what fits.
+    """
+    fitting = [
+        model
+        for model in models
+        if model.chat and model.writes and model.fit is not None and model.fit.state == "fits"
+    ]
+    if not fitting:
+        return []
+    best = max(fitting, key=_strength)
+    smallest = min(fitting, key=lambda model: model.size or 0)
+    offers = [Offer(best, "best that fits this machine")]
+    if smallest is not best:
+        offers.append(Offer(smallest, "smallest, here soonest"))
+    coders = [model for model in fitting if is_coder(model)]
+    if coders and not is_coder(best) and (coder := max(coders, key=_strength)) is not smallest:
+        offers.append(Offer(coder, "best at code"))
+    others = [model for model in fitting if all(model is not offer.model for offer in offers)]
+    if len(offers) < 3 and others:
+        offers.append(Offer(max(others, key=_strength), "between the two"))
+    return offers
+
+
+def is_coder(model: ModelEntry) -> bool:
+    """Whether it was made for writing code, as far as its name and description tell."""
+    return "code" in f"{model.name} {model.description or ''}".lower()
+
+
+def custom_model(text: str) -> ModelEntry | None:
+    """What was typed as a model of its own: a repository of the hub, an address or a path."""
+    text = text.strip()
+    path = text.startswith(("/", "./", "../", "~")) or text.endswith(".gguf")
+    if path and len(text) > 2:
+        return ModelEntry(name=text, installed=True, state="stopped", path=text)
+    repository = text.removeprefix("https://").removeprefix("huggingface.co/")
+    if repository != text and repository.count("/") >= 1 and not repository.startswith("hf.co"):
+        repository = f"hf.co/{repository}"
+    words = repository.removeprefix("hf.co/").split("/")
+    if repository.startswith("hf.co/") and len(words) >= 2 and all(words[:2]):
+        return ModelEntry(name=repository, installed=False, state="available")
+    return None
+
+
+def _distance(model: ModelEntry) -> tuple[bool, bool, bool]:
+    """Smaller is nearer to an answer."""
+    return not model.installed, model.state != "ready", not model.default
+
+
+def _strength(model: ModelEntry) -> int:
+    return model.parameters or model.size or 0

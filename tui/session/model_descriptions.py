@@ -1,0 +1,104 @@
+"""What is known about a model, in the words that the picker and the welcome use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..client.api_types import ModelEntry, ModelFit
+from ..text import number_format
+
+ASSUMED_RATE = 100e6 / 8
+"""Bytes a second of a download that nobody has measured yet: 100 Mbit/s, and it is said so."""
+WARM = frozenset({"ready", "starting", "draining", "stopping"})
+
+
+class ModelGroup(NamedTuple):
+    """Models under one heading."""
+
+    title: str
+    models: list[ModelEntry]
+
+
+def group_models(models: Sequence[ModelEntry], query: str = "") -> list[ModelGroup]:
+    """Loaded ones, those on disk, those that can be fetched; only what matches all of `query`."""
+    words = query.lower().split()
+    found = [model for model in models if all(word in _searchable(model) for word in words)]
+    warm = [model for model in found if model.state in WARM]
+    disk = [model for model in found if model.installed and model.state not in WARM]
+    remote = [model for model in found if not model.installed]
+    groups = (
+        ModelGroup("warm", warm),
+        ModelGroup("on disk", disk),
+        ModelGroup("to download", remote),
+    )
+    return [ModelGroup(title, sorted(some, key=_order)) for title, some in groups if some]
+
+
+def _searchable(model: ModelEntry) -> str:
+    parts = (model.name, model.description, model.quantization, model.licence, model.place)
+    return " ".join(part for part in parts if part).lower()
+
+
+def _order(model: ModelEntry) -> tuple[bool, bool, bool]:
+    return not model.writes, not model.chat, model.state != "downloading"
+
+
+def fit_words(fit: ModelFit | None) -> str:
+    """`fits in RAM`, in few words; "" where nobody told."""
+    if fit is None:
+        return ""
+    memory = "VRAM" if fit.device == "cuda" else "RAM"
+    words = {"fits": f"fits in {memory}", "spills": "partly in VRAM", "no": "does not fit"}
+    return words.get(fit.state, "")
+
+
+def fit_style(fit: ModelFit | None) -> str:
+    """The colour that goes with `fit_words`."""
+    styles = {"fits": "$success", "spills": "$warning", "no": "$error"}
+    return styles.get(fit.state, "$muted") if fit is not None else "$muted"
+
+
+def fit_sentence(fit: ModelFit | None, *, loaded: bool = False) -> str:
+    """What it takes, and of how much; of a `loaded` model, what it has."""
+    if fit is None:
+        return ""
+    memory = "VRAM" if fit.device == "cuda" else "RAM"
+    needs, free = number_format.size(fit.needs_bytes), number_format.size(fit.free_bytes)
+    context = f", with {number_format.tokens(fit.context)} tokens of context" if fit.context else ""
+    if loaded:
+        where = "partly in VRAM" if fit.state == "spills" else f"in {memory}"
+        return f"{where}: takes {needs}{context}"
+    if fit.state == "fits":
+        return f"fits in {memory}: takes about {needs} of {free}{context}"
+    if fit.state == "spills":
+        return f"partly in VRAM: takes about {needs}, and the GPU has {free}; slower{context}"
+    return f"does not fit: takes {needs} at least, and models can have {free} of {memory} here"
+
+
+def facts(model: ModelEntry) -> list[str]:
+    """Size, licence, weights, quantisation, context and keeper, as far as they are known."""
+    parts = [
+        number_format.size(model.size) if model.size else "",
+        model.licence or "",
+        f"{number_format.parameters(model.parameters)} weights" if model.parameters else "",
+        model.quantization or "",
+        f"{number_format.tokens(model.context)} tokens of context" if model.context else "",
+        f"kept by {model.place}" if model.place else "",
+    ]
+    return [part for part in parts if part]
+
+
+def download_sentence(size: int | None, disk_free: int, rate: float | None = None) -> str:
+    """How much a download is, how long it takes, and the room there is for it."""
+    if not size:
+        return "its size is known once the download begins"
+    seconds = number_format.remaining(size / (rate or ASSUMED_RATE))
+    pace = f"at {number_format.size(rate)}/s" if rate else "at 100 Mbit/s"
+    room = f" · {number_format.size(disk_free)} free on the disk" if disk_free else ""
+    return f"{number_format.size(size)} · about {seconds} {pace}{room}"
+
+
+def lacks_room(size: int | None, disk_free: int) -> bool:
+    """Whether the disk is too full for it."""
+    return bool(size and disk_free and size > disk_free)

@@ -1,0 +1,299 @@
+"""`Turn`: one prompt and its answer, from the request to the last token."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+
+from ..chats.history_protocol import History
+from ..chats.message import Ending, Message, MessageFacts
+from ..chats.turn_request import TurnRequest
+from ..client.api_types import Delta, Finished, GenerationEvent, Loading, Routed, Started, Thought
+from ..client.client_errors import ClientError
+from ..client.daemon_client import DaemonClient
+from ..client.generation_stream import Generation, new_generation_id
+from ..privacy.chat_route import route_to
+from ..text import number_format
+from ..transcript.entries.all_entries import AnswerEntry
+
+SPEED_WINDOW = 2.0
+"""Seconds over which the live speed is taken."""
+LOCAL = "⌂ local"
+
+
+class Turn:
+    """Follows one generation into its message and entry; `changed` is called after every event.
+
+    What the answer holds already is not asked for again: a generation is taken up behind it. One
+    that `is_watched` belongs to another program, as far as is known.
+    """
+
+    def __init__(
+        self,
+        client: DaemonClient,
+        history: History,
+        message: Message,
+        entry: AnswerEntry,
+        changed: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._history = history
+        self._changed = changed
+        self._generation: Generation | None = None
+        self._asked_at: float | None = None
+        self._first_at: float | None = None
+        self._samples: list[tuple[float, int]] = []
+        self._skip = 0
+        self._skip_thoughts = 0
+        self.message = message
+        self.entry = entry
+        self.is_watched = False
+        self.tokens = 0
+        self.prompt_tokens = 0
+        self.cached_tokens = 0
+        self.context = 0
+        self.loading: float | None = None
+        self.routed: Routed | None = None
+        self.finished: Finished | None = None
+        self.error: ClientError | None = None
+
+    @property
+    def text(self) -> str:
+        """The answer so far."""
+        return self.message.content
+
+    @property
+    def ending(self) -> Ending | None:
+        """How it ended, None while it runs."""
+        return self.message.ending
+
+    @property
+    def first_token_seconds(self) -> float | None:
+        """From the request to the first text, as the user waited; None where nobody did."""
+        if self._first_at is None or self._asked_at is None:
+            return None
+        return self._first_at - self._asked_at
+
+    @property
+    def context_used(self) -> int:
+        """Tokens of the prompt and of the answer so far."""
+        return self.prompt_tokens + self.tokens
+
+    @property
+    def speed(self) -> float | None:
+        """Tokens a second: of the last moments while it runs, of the whole answer at its end."""
+        done = self.finished
+        if done is not None and done.decode_seconds > 0:
+            return done.completion_tokens / done.decode_seconds or None
+        if len(self._samples) < 2:
+            return None
+        (start, before), (end, now) = self._samples[0], self._samples[-1]
+        return (now - before) / (end - start) if end > start else None
+
+    async def run(self, request: TurnRequest) -> None:
+        """Ask and follow to the end; how it ended is in `ending` and `error`."""
+        self._asked_at = time.monotonic()
+        # Noted before it is asked for: the daemon goes on also where its reply reaches nobody.
+        chosen = new_generation_id()
+        self._name(chosen)
+        try:
+            generation = await Generation.start(self._client, request, chosen)
+            if self.ending is not None:
+                await generation.cancel()
+                return
+            if generation.id != chosen:  # a daemon from before clients chose ids
+                self._name(generation.id)
+            await self._follow(generation)
+        except ClientError as error:
+            if self.ending is None:
+                self._end("failed", error)
+
+    def _name(self, generation: str) -> None:
+        self.message.generation = generation
+        self._history.set_generation(self.message.id, generation)
+
+    async def resume(self, given: tuple[int, int] = (0, 0)) -> None:
+        """Take up a generation that goes on in the daemon since this program ended.
+
+        `given` are the characters of text and of thoughts that were there before it began.
+        """
+        assert self.message.generation is not None
+        self._skip = len(self.message.content) - given[0]
+        self._skip_thoughts = len(self.message.reasoning) - given[1]
+        generation = Generation(self._client, self.message.generation, self.message.model)
+        try:
+            await self._follow(generation)
+        except ClientError as error:
+            if self.ending is None:
+                lost = error.code == "generation_not_found"
+                self._end("interrupted" if lost else "failed", None if lost else error)
+
+    async def _follow(self, generation: Generation) -> None:
+        self._generation = generation
+        async with aclosing(generation.events()) as events:
+            async for event in events:
+                if self.ending is not None:
+                    return
+                self._take(event)
+                self._changed()
+
+    def keep_in(self, history: History) -> None:
+        """Write down from now on; an end that was not written is."""
+        self.is_watched = False
+        self._history = history
+        if self.ending is not None:
+            history.end_message(self.message.id, self.ending, self.message.facts)
+
+    def give_up(self) -> None:
+        """End where nobody has the rest."""
+        self._end("interrupted")
+
+    def stop(self) -> None:
+        """End here and now, with what is there; `cancel` then tells the daemon."""
+        if self.ending is None:
+            self._end("stopped")
+
+    async def cancel(self) -> ClientError | None:
+        """Tell the daemon to stop; returns why it could not be told."""
+        if self._generation is None:
+            return None
+        try:
+            await self._generation.cancel()
+        except ClientError as error:
+            return error
+        return None
+
+    def summary(self) -> str:
+        """What is known about the answer, beside the model's name."""
+        parts = [self._where]
+        if self.ending is None and self._first_at is None:
+            parts.append(self._waiting())
+        elif self.ending is not None:
+            return facts_summary(self._facts())
+        return " · ".join(part for part in parts if part)
+
+    @property
+    def _where(self) -> str:
+        return _mark((self.routed.target if self.routed else "") or "local")
+
+    def _waiting(self) -> str:
+        if self.loading is not None and self.loading < 1:
+            return f"starting the model, {number_format.percent(self.loading)}"
+        if self.tokens:
+            return f"thinking, {number_format.tokens(self.tokens)} tokens"
+        new = self.prompt_tokens - self.cached_tokens
+        return f"reading {number_format.tokens(new)} tokens" if new > 0 else ""
+
+    def _take(self, event: GenerationEvent) -> None:
+        match event:
+            case Loading():
+                self.loading = event.fraction
+            case Routed():
+                self.routed = event
+                if event.target:
+                    self.entry.answered_by(event.target)
+            case Started():
+                self.loading = None
+                self.prompt_tokens = event.prompt_tokens
+                self.cached_tokens = event.cached_tokens
+                self.context = event.context
+            case Thought():
+                self._take_thought(event)
+            case Delta():
+                self._take_text(event)
+            case Finished():
+                self._finish(event)
+        if self.ending is None:
+            self.entry.annotate(self.summary())
+
+    def _take_thought(self, thought: Thought) -> None:
+        self.tokens += thought.tokens
+        text = thought.text[self._skip_thoughts :]
+        self._skip_thoughts -= min(self._skip_thoughts, len(thought.text))
+        if text:
+            self.message.reasoning += text
+            self._history.append(self.message.id, reasoning=text)
+            self.entry.append_reasoning(text, thought.tokens)
+
+    def _take_text(self, delta: Delta) -> None:
+        now = time.monotonic()
+        if self._first_at is None:
+            self._first_at = now
+        self.tokens += delta.tokens
+        text = delta.text[self._skip :]
+        self._skip -= min(self._skip, len(delta.text))
+        if text:
+            self.message.content += text
+            self._history.append(self.message.id, text)
+            self.entry.append(text)
+        self._samples.append((now, self.tokens))
+        while len(self._samples) > 2 and self._samples[0][0] < now - SPEED_WINDOW:
+            self._samples.pop(0)
+
+    def _finish(self, event: Finished) -> None:
+        self.finished = event
+        self.tokens = event.completion_tokens or self.tokens
+        self.prompt_tokens = event.prompt_tokens or self.prompt_tokens
+        self.cached_tokens = event.cached_tokens or self.cached_tokens
+        self.context = event.context or self.context
+        endings: dict[str, Ending] = {"length": "length", "cancelled": "stopped"}
+        self._end(endings.get(event.reason, "answered"))
+
+    def _facts(self) -> MessageFacts:
+        done = self.finished
+        route, routed = route_to(self._client.endpoint), self.routed
+        return MessageFacts(
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self.cached_tokens,
+            completion_tokens=self.tokens,
+            reasoning_tokens=done.reasoning_tokens if done else 0,
+            drafted_tokens=done.drafted_tokens if done else 0,
+            accepted_tokens=done.accepted_tokens if done else 0,
+            context=self.context,
+            route=(routed.target if routed else "") or route.kind,
+            route_reason=routed.rule if routed else route.short,
+            first_token=self.first_token_seconds,
+            seconds=time.monotonic() - self._asked_at if self._asked_at is not None else None,
+            prompt_seconds=done.prompt_seconds if done else 0.0,
+            decode_seconds=done.decode_seconds if done else self._seconds_of_text(),
+        )
+
+    def _seconds_of_text(self) -> float:
+        """How long text came, where the engine did not say."""
+        return self._samples[-1][0] - self._first_at if self._first_at and self._samples else 0.0
+
+    def _end(self, ending: Ending, error: ClientError | None = None) -> None:
+        message = self.message
+        message.ending = ending
+        message.facts = self._facts()
+        self.error = error
+        self._history.end_message(message.id, ending, message.facts)
+        self.entry.annotate(self.summary())
+        self.entry.finish(ending_note(message))
+        self._changed()
+
+
+def facts_summary(facts: MessageFacts) -> str:
+    """What stands beside the model's name once an answer has ended."""
+    parts = [_mark(facts.route)]
+    if facts.speed is not None:
+        parts.append(number_format.speed(facts.speed))
+    if facts.first_token is not None:
+        parts.append(f"first token {number_format.duration(facts.first_token)}")
+    return " · ".join(parts)
+
+
+def _mark(route: str) -> str:
+    return LOCAL if route == "local" else "☁ elsewhere"
+
+
+def ending_note(message: Message) -> str:
+    """What stands below an answer that did not end by itself."""
+    notes = {
+        "stopped": "■ stopped",
+        "length": "■ cut off: the context or the limit is reached",
+        "failed": "■ broke off" if message.content else "",
+        "interrupted": "■ interrupted: the program or the daemon ended",
+    }
+    return notes.get(message.ending or "", "")

@@ -1,0 +1,4 @@
+"""The terminal and its programs.
+
+Clipboard, external editor, key driver, exit signals and render rate.
+"""

@@ -1,0 +1,189 @@
+"""The clipboard: whatever programs or sequences reach it from here, and which of them did."""
+
+from __future__ import annotations
+
+import base64
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ..text import number_format
+
+TIMEOUT = 2.0
+"""Seconds a program gets: one that hangs must not take the copy with it."""
+OSC_52_LIMIT = 74_994
+"""Bytes that every common terminal takes; 100 000 characters of base64 are xterm's bound."""
+SCREEN_CHUNK = 76
+"""Characters GNU screen passes on in one string; it drops longer ones."""
+
+Which = Callable[[str], str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A program that writes or reads the clipboard; `encoding` is what it speaks."""
+
+    name: str
+    arguments: tuple[str, ...]
+    encoding: str = "utf-8"
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """How a copy went: a sentence for people; `sequence` is still to be written to the terminal."""
+
+    sentence: str
+    confirmed: bool
+    sequence: str = ""
+
+
+_WRITERS = {
+    "wl-copy": Program("wl-copy", ()),
+    "xclip": Program("xclip", ("-selection", "clipboard", "-in")),
+    "xsel": Program("xsel", ("--clipboard", "--input")),
+    "pbcopy": Program("pbcopy", ()),
+    "clip.exe": Program("clip.exe", (), "utf-16-le"),
+}
+_POWERSHELL = (
+    "-NoProfile",
+    "-Command",
+    "[Console]::OutputEncoding=[Text.Encoding]::UTF8;Get-Clipboard -Raw",
+)
+_READERS = {
+    "wl-copy": Program("wl-paste", ("--no-newline",)),
+    "xclip": Program("xclip", ("-selection", "clipboard", "-out")),
+    "xsel": Program("xsel", ("--clipboard", "--output")),
+    "pbcopy": Program("pbpaste", ()),
+    "clip.exe": Program("powershell.exe", _POWERSHELL),
+}
+_TMUX_WRITER = Program("tmux", ("load-buffer", "-w", "-"))
+_TMUX_READER = Program("tmux", ("save-buffer", "-"))
+
+
+def is_remote(env: Mapping[str, str]) -> bool:
+    """Whether the terminal is on another machine, as SSH tells."""
+    return any(name in env for name in ("SSH_CONNECTION", "SSH_TTY", "SSH_CLIENT"))
+
+
+def copy(text: str, env: Mapping[str, str] | None = None, which: Which = shutil.which) -> Copied:
+    """Put `text` into the clipboard by the first way that works; blocks up to a few seconds.
+
+    Where no program took it, the result carries the sequence that asks the terminal (OSC 52).
+    """
+    env = os.environ if env is None else env
+    content = text.encode("utf-8", "replace").decode()
+    for program in writers(env, which):
+        if _write(program, content):
+            return Copied(_copied_by(program), confirmed=True)
+    sequence = osc_52(content, env)
+    size = len(content.encode())
+    if size > OSC_52_LIMIT:
+        limit = number_format.size(OSC_52_LIMIT)
+        sentence = (
+            f"Sent {number_format.size(size)} to the terminal (OSC 52). Many terminals take no "
+            f"more than {limit}, and none confirms it."
+        )
+    else:
+        sentence = "Sent to the terminal, which does not confirm it (OSC 52)."
+    return Copied(sentence, confirmed=False, sequence=sequence)
+
+
+def paste(env: Mapping[str, str] | None = None, which: Which = shutil.which) -> str | None:
+    """The clipboard's text, None where no program can read it; blocks up to a few seconds."""
+    env = os.environ if env is None else env
+    for program in readers(env, which):
+        text = _read(program)
+        if text is not None:
+            return text
+    return None
+
+
+def writers(env: Mapping[str, str], which: Which = shutil.which) -> list[Program]:
+    """The programs that can copy here, in the order in which they are tried.
+
+    Over SSH the clipboard of the other machine is not the reader's own: only tmux is of use.
+    """
+    programs = [] if is_remote(env) else [_WRITERS[name] for name in _local(env)]
+    if "TMUX" in env:
+        programs.append(_TMUX_WRITER)
+    return [program for program in programs if which(program.name) is not None]
+
+
+def readers(env: Mapping[str, str], which: Which = shutil.which) -> list[Program]:
+    """The programs that can read the clipboard here, in the order in which they are tried."""
+    programs = [] if is_remote(env) else [_READERS[name] for name in _local(env)]
+    if "TMUX" in env:
+        programs.append(_TMUX_READER)
+    return [program for program in programs if which(program.name) is not None]
+
+
+def _local(env: Mapping[str, str]) -> list[str]:
+    if sys.platform == "darwin":
+        return ["pbcopy"]
+    if sys.platform == "win32":
+        return ["clip.exe"]
+    names = ["wl-copy"] if "WAYLAND_DISPLAY" in env else []
+    if "DISPLAY" in env:
+        names += ["xclip", "xsel"]
+    if "WSL_DISTRO_NAME" in env or _is_wsl():
+        names.append("clip.exe")
+    return names
+
+
+@lru_cache(maxsize=1)
+def _is_wsl() -> bool:
+    return "microsoft" in platform.release().lower()
+
+
+def _copied_by(program: Program) -> str:
+    if program is _TMUX_WRITER:
+        return "Copied (tmux buffer, which tmux passes on where set-clipboard allows it)."
+    return f"Copied ({program.name})."
+
+
+def _write(program: Program, text: str) -> bool:
+    try:
+        # xclip and wl-copy stay behind to serve the selection: a pipe that they hold open would
+        # never end, and a signal to our group would take the clipboard away.
+        done = subprocess.run(
+            [program.name, *program.arguments],
+            input=text.encode(program.encoding),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=TIMEOUT,
+            start_new_session=True,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def _read(program: Program) -> str | None:
+    try:
+        done = subprocess.run(
+            [program.name, *program.arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=TIMEOUT,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.decode(program.encoding, "replace") if done.returncode == 0 else None
+
+
+def osc_52(text: str, env: Mapping[str, str]) -> str:
+    """The sequence that asks the terminal to copy `text`, wrapped where GNU screen is between."""
+    content = base64.b64encode(text.encode()).decode()
+    sequence = f"\x1b]52;c;{content}\x07"
+    if "STY" not in env:
+        return sequence
+    chunks = [sequence[at : at + SCREEN_CHUNK] for at in range(0, len(sequence), SCREEN_CHUNK)]
+    return "".join(f"\x1bP{chunk}\x1b\\" for chunk in chunks)

@@ -1,0 +1,1 @@
+"""Stateless text functions: terminal-safe text, numbers, relative dates and fuzzy matching."""

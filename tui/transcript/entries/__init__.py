@@ -1,0 +1,1 @@
+"""The entries of a transcript: prompts, answers, notices and compactions."""

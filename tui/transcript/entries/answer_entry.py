@@ -1,0 +1,214 @@
+"""`AnswerEntry`: what the model thought, called and said."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+
+from ...text.terminal_safe_text import StreamCleaner, clean
+from ..lines.block import Block
+from ..lines.block_folding import Folding
+from ..lines.line import BLANK, Line
+from ..lines.line_wrapping import wrap
+from .entry import INDENT, Look
+from .message_entry import MessageEntry
+from .reasoning_block import KEY as THOUGHT
+from .reasoning_block import ReasoningBlock
+from .tool_call_block import ToolCallBlock
+
+if TYPE_CHECKING:
+    from ..markdown.markdown_stream import MarkdownStream
+
+CARET = "▍"
+
+
+class AnswerEntry(MessageEntry):
+    """What the model says; it grows until `finish`."""
+
+    def __init__(
+        self,
+        model: str,
+        note: str = "",
+        *,
+        id: str = "",  # noqa: A002
+        created: float | None = None,
+        place: tuple[int, int] | None = None,
+        pinned: bool = False,
+    ) -> None:
+        super().__init__(note, id=id, created=created, place=place, pinned=pinned)
+        self.model = clean(model).replace("\n", " ")
+        self._ending = ""
+        self._cleaner: StreamCleaner | None = None
+        self._text = ""
+        self._pending = ""
+        self._finished = False
+        self._reasoning: ReasoningBlock | None = None
+        self._tools: list[ToolCallBlock] | None = None
+        self._stream: MarkdownStream | None = None
+        self._stream_look: Look | None = None
+
+    def complete(
+        self,
+        text: str,
+        reasoning: str = "",
+        ending: str = "",
+        *,
+        reasoning_tokens: int = 0,
+        reasoning_seconds: float | None = None,
+    ) -> AnswerEntry:
+        """Be an answer of which nothing more comes; its text is cleaned when it is shown."""
+        self._text = text
+        if reasoning:
+            thoughts = ReasoningBlock.complete(reasoning, reasoning_tokens, reasoning_seconds)
+            self._reasoning = thoughts
+        self._ending = ending
+        self._finished = True
+        self._changed()
+        return self
+
+    def answered_by(self, model: str) -> None:
+        """Another model writes it than was asked."""
+        self.model = clean(model).replace("\n", " ")
+        self._changed()
+
+    @property
+    def text(self) -> str:
+        if self._cleaner is None:
+            self._text = clean(self._text)
+        return self._text
+
+    @property
+    def reasoning(self) -> str:
+        """What was thought, "" where nothing was."""
+        return "" if self._reasoning is None else self._reasoning.text
+
+    @property
+    def finished(self) -> bool:
+        """Whether no more text will come."""
+        return self._finished
+
+    def block_text(self, block: Block) -> str:
+        if block.kind == "thought":
+            return self.reasoning
+        if block.kind == "fence" and not block.text and self._look is not None:
+            return self._code_so_far(block.key, self._look)
+        return block.text
+
+    def _code_so_far(self, key: str, look: Look) -> str:
+        from ..markdown.markdown_stream import render_markdown
+
+        lines = render_markdown(self._text, look.styles, look.width - 2)
+        return next((line.block.text for line in lines if line.block and line.block.key == key), "")
+
+    def _source(self) -> str:
+        return self._text
+
+    def append(self, text: str) -> None:
+        """Add generated text; it shows at the next rendering."""
+        if self._cleaner is None:
+            self._cleaner = StreamCleaner()
+        if self._reasoning is not None:
+            self._reasoning.close()
+        self._add(self._cleaner.feed(text))
+
+    def append_reasoning(self, text: str, tokens: int = 0) -> None:
+        """Add what was thought, which stands apart from the answer."""
+        if self._reasoning is None:
+            self._reasoning = ReasoningBlock()
+        self._reasoning.append(text, tokens)
+        self._changed()
+
+    def add_tool_call(self, call: ToolCallBlock) -> None:
+        """Show a call below the text; `update_entry` shows a result that comes later."""
+        self._tools = [*(self._tools or ()), call]
+        self._changed()
+
+    def set_tool_result(self, call: ToolCallBlock, result: str) -> None:
+        """A tool has answered."""
+        call.set_result(result)
+        self._changed()
+
+    def finish(self, ending: str = "") -> None:
+        """No more text will come; `ending` says why where the text does not end by itself."""
+        if self._reasoning is not None:
+            self._reasoning.close()
+        if self._cleaner is not None:
+            self._add(self._cleaner.flush())
+        self._finished = True
+        self._ending = ending
+        self._changed()
+
+    def fold(self, key: str, folded: bool) -> None:
+        super().fold(key, folded)
+        if key != THOUGHT:
+            # What was rendered of the text has settled lines that may be of this block.
+            self._stream_look = None
+
+    def _add(self, clean_text: str) -> None:
+        self._text += clean_text
+        self._pending += clean_text
+        self._changed()
+
+    def _who(self, look: Look) -> tuple[str, Style]:
+        # A model that is named by its file goes by the file's name.
+        is_path = self.model.startswith(("/", "~", "./")) or "\\" in self.model
+        name = re.split(r"[/\\]", self.model)[-1] if is_path else self.model
+        return name, look.styles.model
+
+    def _render(self, look: Look) -> list[Line]:
+        lines = self._header(look)
+        parts: list[list[Line]] = []
+        if self._reasoning is not None:
+            alone = not self._text and not self._finished
+            folded = self.is_folded(THOUGHT, look.folds_thoughts and not alone)
+            parts.append(self._reasoning.lines(look, folded))
+        if self._text or not self._finished:
+            parts.append(self._body(look))
+        for index, call in enumerate(self._tools or ()):
+            key = f"tool:{index}"
+            parts.append(call.lines(look, key, self.is_folded(key, True)))
+        for part in parts:
+            if part and len(lines) > 1:
+                lines.append(BLANK)
+            lines += part
+        if self._ending:
+            ending = wrap(Text(self._ending, look.styles.muted, end=""), look.width - 2)
+            lines += [line.prefixed(INDENT) for line in ending]
+        return [*lines, BLANK]
+
+    def _body(self, look: Look) -> list[Line]:
+        """The text's lines; while it grows only its end is rendered again."""
+        # Imported with the first answer: the parser would hold up the first key.
+        from ..markdown.markdown_stream import MarkdownStream, render_markdown
+
+        folding = Folding(self.is_folded, long_code=self._cleaner is None)
+        stream = self._stream if look is self._stream_look else None
+        if self._finished and stream is None:
+            return render_markdown(self.text, look.styles, look.width - 2, INDENT, folding)
+        if stream is None:
+            stream = MarkdownStream(look.styles, look.width - 2, INDENT, folding)
+            self._stream, self._stream_look = stream, look
+            self._pending = self._text
+        pending, self._pending = self._pending, ""
+        if pending or not stream.lines:
+            stream.append(pending)
+        if self._finished:
+            stream.finish()
+            self._stream = None
+            return stream.lines
+        return _with_caret(stream.lines, look)
+
+
+def _with_caret(lines: list[Line], look: Look) -> list[Line]:
+    """The lines with a mark where the next text will come."""
+    caret = Segment(CARET, look.styles.caret)
+    if not lines:
+        return [Line((Segment(INDENT), caret), indent=len(INDENT))]
+    last = lines[-1]
+    if sum(segment.cell_length for segment in last.segments) >= look.width:
+        return lines
+    return [*lines[:-1], Line((*last.segments, caret), last.soft, last.indent, last.block)]

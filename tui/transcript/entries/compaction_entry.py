@@ -1,0 +1,78 @@
+"""`SeamEntry`: where a summary begins to stand for what is above."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.cells import cell_len
+from rich.text import Text
+
+from ...text import number_format
+from ...text.terminal_safe_text import clean
+from ..lines.block import Block
+from ..lines.line import BLANK, Line
+from ..lines.line_wrapping import wrap
+from .entry import Entry, Look
+
+if TYPE_CHECKING:
+    from ...chats.compaction_record import Compaction
+
+KEYS = "▸ enter summary · u undo · o originals"
+
+
+class SeamEntry(Entry):
+    """A compaction: what it left out and saved; `kept` says what goes on word for word."""
+
+    def __init__(self, compaction: Compaction, kept: str = "", *, undone: bool = False) -> None:
+        super().__init__(compaction.id)
+        self.compaction = compaction
+        self._kept = clean(kept)
+        self._undone = undone
+
+    @property
+    def text(self) -> str:
+        return clean(self.compaction.summary) or self._facts()[0]
+
+    def _source(self) -> str:
+        return ""
+
+    def _facts(self) -> list[str]:
+        return seam_facts(self.compaction, self._kept, undone=self._undone)
+
+    def _render(self, look: Look) -> list[Line]:
+        block = Block("seam", "seam", self.text)
+        facts = self._facts()
+        while len(facts) > 1 and cell_len(" · ".join(facts)) > look.width - 6:
+            facts.pop()
+        words = Text(f"┄┄ {' · '.join(facts)} ┄┄", look.styles.seam, end="")
+        words.truncate(look.width, overflow="ellipsis")
+        keys = Text(f"   {'' if self._undone else KEYS}", look.styles.muted, end="")
+        keys.truncate(look.width, overflow="ellipsis")
+        rows = [*wrap(words, look.width + 1)[:1]]
+        if not self._undone:
+            rows += wrap(keys, look.width + 1)[:1]
+        return [*(line.within(block) for line in rows), BLANK]
+
+
+def seam_facts(made: Compaction, kept: str = "", *, undone: bool = False) -> list[str]:
+    """What is said of a compaction, the most important first."""
+    turns = f"{made.turns} turn{'' if made.turns == 1 else 's'}"
+    verb = "trimmed" if made.trims else "compacted"
+    facts = [f"{verb} {turns}"]
+    if made.tokens_before:
+        change = made.tokens_after / made.tokens_before - 1
+        sign = "−" if change < 0 else "+"
+        before, after = (
+            number_format.tokens(made.tokens_before),
+            number_format.tokens(made.tokens_after),
+        )
+        facts.append(f"{before} → {after} tok ({sign}{number_format.percent(abs(change))})")
+    if undone:
+        facts.append("undone")
+    if made.seconds:
+        facts.append(number_format.duration(made.seconds))
+    if kept:
+        facts.append(f"kept: {kept}")
+    if made.kv_pages:
+        facts.append(f"KV −{number_format.tokens(made.kv_pages)} pages")
+    return facts

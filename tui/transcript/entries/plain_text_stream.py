@@ -1,0 +1,39 @@
+"""`PlainStream`: plain text that grows, wrapped so that only its last line is done again."""
+
+from __future__ import annotations
+
+from rich.style import Style
+from rich.text import Text
+
+from ..lines.block import Block
+from ..lines.line import Line
+from ..lines.line_wrapping import wrap
+
+
+class PlainStream:
+    """Text and its lines at one width and in one style, behind a prefix and as part of a block."""
+
+    def __init__(self, width: int, style: Style, prefix: str, block: Block) -> None:
+        self._width = width
+        self._style = style
+        self._prefix = prefix
+        self._block = block
+        self._settled: list[Line] = []
+        self._tail = ""
+        self._tail_lines: list[Line] = []
+
+    @property
+    def lines(self) -> list[Line]:
+        """All lines as of the last `append`."""
+        return [*self._settled, *self._tail_lines]
+
+    def append(self, text: str) -> None:
+        """Add clean text."""
+        whole, newline, self._tail = (self._tail + text).rpartition("\n")
+        if newline:
+            self._settled += self._wrapped(whole)
+        self._tail_lines = self._wrapped(self._tail) if self._tail else []
+
+    def _wrapped(self, text: str) -> list[Line]:
+        lines = wrap(Text(text, self._style, end=""), self._width)
+        return [line.prefixed(self._prefix, self._style).within(self._block) for line in lines]

@@ -1,0 +1,51 @@
+"""`ToolCallBlock`: a tool that a model called, with what it gave and got."""
+
+from __future__ import annotations
+
+from rich.text import Text
+
+from ...text import number_format
+from ...text.terminal_safe_text import clean
+from ..lines.block import Block
+from ..lines.line import Line
+from ..lines.line_wrapping import wrap, wrap_plain
+from .entry import INDENT, Look
+
+MAX_SHOWN = 200
+"""Lines of an unfolded result."""
+
+
+class ToolCallBlock:
+    """A call; `result` is None until it is there."""
+
+    def __init__(self, name: str, arguments: str = "", result: str | None = None) -> None:
+        self.name = clean(name).replace("\n", " ")
+        self.arguments = clean(arguments)
+        self.result = None if result is None else clean(result)
+
+    def set_result(self, result: str) -> None:
+        """The tool has answered."""
+        self.result = clean(result)
+
+    def lines(self, look: Look, key: str, folded: bool) -> list[Line]:
+        """One line, and below it arguments and result unless folded."""
+        block = Block("tool", key, self.result or self.arguments, folded)
+        head = Text(f"{'▸' if folded else '▾'} {self.name}", look.styles.code, end="")
+        brief = " ".join(self.arguments.split())
+        if folded and brief:
+            head.append(f" {brief[: look.width]}", look.styles.muted)
+        size = "" if self.result is None else number_format.tokens(len(self.result))
+        state = f" · {size} characters" if size else " · running"
+        head.truncate(max(4, look.width - 2 - len(state)), overflow="ellipsis")
+        head.append(state, look.styles.muted)
+        handle = wrap(head, look.width)[0].prefixed(INDENT).within(block, handle="fold")
+        if folded:
+            return [handle]
+        parts = [part for part in (self.arguments, self.result) if part]
+        rows = "\n\n".join(parts).expandtabs(4).split("\n")
+        body = wrap_plain("\n".join(rows[:MAX_SHOWN]), look.width - 4)
+        if len(rows) > MAX_SHOWN:
+            more = f"… {number_format.tokens(len(rows) - MAX_SHOWN)} more lines"
+            body += wrap(Text(more, look.styles.muted, end=""), look.width - 4)
+        bar = look.styles.quote
+        return [handle, *(line.prefixed(f"{INDENT}▏ ", bar).within(block) for line in body)]

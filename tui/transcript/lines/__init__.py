@@ -1,0 +1,1 @@
+"""Rendered lines: line, block, wrapping, styles and folding."""

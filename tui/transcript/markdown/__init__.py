@@ -1,0 +1,1 @@
+"""Markdown to lines, also while it grows."""

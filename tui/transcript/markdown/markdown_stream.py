@@ -1,0 +1,99 @@
+"""`MarkdownStream`: Markdown that grows, of which only the end is rendered again."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from markdown_it.token import Token
+
+from ..lines.block_folding import DEFAULT_FOLDING, Folding
+from ..lines.line import BLANK, Line
+from ..lines.transcript_styles import TranscriptStyles
+from .markdown_parser import MarkdownParser
+from .markdown_renderer import MarkdownRenderer
+
+DISPLAY_MATHS = ("\\[", "$$")
+
+
+@lru_cache(1)
+def _parser() -> MarkdownParser:
+    return MarkdownParser()
+
+
+class MarkdownStream:
+    """Source text and its lines at one width; blocks that cannot change any more are kept."""
+
+    def __init__(
+        self,
+        styles: TranscriptStyles,
+        width: int,
+        indent: str = "",
+        folding: Folding = DEFAULT_FOLDING,
+    ) -> None:
+        self._renderer = MarkdownRenderer(styles, width, folding)
+        self._indent = indent
+        self._tail = ""
+        self._settled: list[Line] = []
+        self._settled_source = ""
+        self._first_line = 0
+        self._known: dict[str, list[Token]] = {}
+        self._lines: list[Line] = []
+
+    @property
+    def lines(self) -> list[Line]:
+        """All lines as of the last `append` or `finish`."""
+        return self._lines
+
+    def append(self, text: str) -> None:
+        """Add clean text and render the unfinished end again."""
+        self._tail += text
+        if "\n" in text:
+            self._settle()
+        parsed = _parser().parse(self._tail, live=True, known=self._known)
+        self._show(self._renderer.render(parsed, live=True, first_line=self._first_line))
+
+    def finish(self) -> None:
+        """Render the end as it stands: nothing more will come."""
+        source = self._settled_source + self._tail
+        if _parser().defines_references(source) or any(mark in source for mark in DISPLAY_MATHS):
+            # A definition below gives links above it their addresses, and maths that was never
+            # closed is text.
+            self._settled, self._settled_source, self._tail = [], "", source
+            self._first_line = 0
+            self._known.clear()
+            self._renderer.forget()
+        blocks = _parser().parse(self._tail, known=self._known)
+        self._show(self._renderer.render(blocks, first_line=self._first_line))
+
+    def _settle(self) -> None:
+        length = _parser().settled_length(self._tail)
+        if not length:
+            return
+        blocks = _parser().parse(self._tail[:length], known=self._known)
+        self._settled = self._with_gap(self._renderer.render(blocks, first_line=self._first_line))
+        self._first_line += self._tail.count("\n", 0, length)
+        self._settled_source += self._tail[:length]
+        self._tail = self._tail[length:]
+        # What comes next is another block.
+        self._known.clear()
+        self._renderer.forget()
+
+    def _show(self, tail: list[Line]) -> None:
+        self._lines = self._with_gap(tail)
+
+    def _with_gap(self, more: list[Line]) -> list[Line]:
+        gap = [BLANK] if self._settled and more else []
+        shifted = [line.prefixed(self._indent) for line in more] if self._indent else more
+        return [*self._settled, *gap, *shifted]
+
+
+def render_markdown(
+    source: str,
+    styles: TranscriptStyles,
+    width: int,
+    indent: str = "",
+    folding: Folding = DEFAULT_FOLDING,
+) -> list[Line]:
+    """The lines of a whole document."""
+    lines = MarkdownRenderer(styles, width, folding).render(_parser().parse(source))
+    return [line.prefixed(indent) for line in lines] if indent else lines

@@ -1,0 +1,121 @@
+"""Tables: columns as wide as they need, or one field a line where that is too tight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from markdown_it.tree import SyntaxTreeNode
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.text import Text
+
+from ..lines.line import Line, joined
+from ..lines.line_wrapping import wrap
+from ..lines.transcript_styles import TranscriptStyles
+
+MIN_COLUMN = 6
+GAP = " │ "
+
+
+def render_table(
+    node: SyntaxTreeNode,
+    width: int,
+    styles: TranscriptStyles,
+    inline: Callable[[SyntaxTreeNode], Text],
+    wrapped: Callable[[Text, int], list[Line]],
+) -> list[Line]:
+    """The table's lines; `inline` gives the styled text of a cell, `wrapped` its lines."""
+    rows = [
+        [inline(cell) for cell in row.children]
+        for section in node.children
+        for row in section.children
+    ]
+    rows[0] = [cell.copy() for cell in rows[0]]
+    for cell in rows[0]:
+        cell.stylize(styles.strong)
+    columns = max(len(row) for row in rows)
+    room = width - (columns - 1) * len(GAP)
+    if room < columns * MIN_COLUMN:
+        return _as_fields(rows, width)
+    widths = column_widths([_natural(rows, column) for column in range(columns)], room)
+    aligns = [_alignment(cell) for cell in node.children[0].children[0].children]
+    lines = [line for row in rows[:1] for line in _row(row, widths, aligns, styles, wrapped)]
+    lines.append(Line((Segment("─┼─".join("─" * column for column in widths), styles.rule),)))
+    for row in rows[1:]:
+        lines.extend(_row(row, widths, aligns, styles, wrapped))
+    return lines
+
+
+def column_widths(natural: list[int], room: int) -> list[int]:
+    """Cells for each column: what it needs, the widest giving way when `room` is short."""
+    widths = [max(1, width) for width in natural]
+    excess = sum(widths) - room
+    while excess > 0:
+        widest = max(widths)
+        runner_up = max((width for width in widths if width < widest), default=MIN_COLUMN)
+        givers = [index for index, width in enumerate(widths) if width == widest]
+        step = max(1, min(widest - runner_up, -(-excess // len(givers))))
+        for index in givers:
+            widths[index] -= step
+        excess = sum(widths) - room
+    return widths
+
+
+def _natural(rows: list[list[Text]], column: int) -> int:
+    return max(
+        (
+            cell_len(line)
+            for row in rows
+            if column < len(row)
+            for line in row[column].plain.split("\n")
+        ),
+        default=1,
+    )
+
+
+def _alignment(cell: SyntaxTreeNode) -> str:
+    style = str(cell.attrs.get("style", ""))
+    return style.removeprefix("text-align:")
+
+
+def _row(
+    row: list[Text],
+    widths: list[int],
+    aligns: list[str],
+    styles: TranscriptStyles,
+    wrapped: Callable[[Text, int], list[Line]],
+) -> list[Line]:
+    cells = [wrapped(cell, width) for cell, width in zip(row, widths, strict=False)]
+    height = max((len(cell) for cell in cells), default=0)
+    lines: list[Line] = []
+    for index in range(height):
+        segments: list[Segment] = []
+        for column, width in enumerate(widths):
+            if column:
+                segments.append(Segment(GAP, styles.rule))
+            content = cells[column][index : index + 1] if column < len(cells) else []
+            align = aligns[column] if column < len(aligns) else ""
+            segments.extend(_aligned(content, width, align))
+        lines.append(Line(tuple(segments)))
+    return lines
+
+
+def _aligned(content: list[Line], width: int, align: str) -> list[Segment]:
+    segments = list(content[0].segments) if content else []
+    space = max(0, width - sum(segment.cell_length for segment in segments))
+    before = space if align == "right" else space // 2 if align == "center" else 0
+    padded = [Segment(" " * before), *segments, Segment(" " * (space - before))]
+    return [segment for segment in padded if segment.text]
+
+
+def _as_fields(rows: list[list[Text]], width: int) -> list[Line]:
+    header, *body = rows
+    records = [
+        [
+            line
+            for name, cell in zip(header, row, strict=False)
+            for line in wrap(Text.assemble(name, ": ", cell, end=""), width)
+        ]
+        for row in body
+    ]
+    return joined(records) or [line for name in header for line in wrap(name, width)]

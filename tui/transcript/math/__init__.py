@@ -1,0 +1,1 @@
+"""TeX maths as text."""

@@ -1,0 +1,1 @@
+"""The scroll view: layout, rendered-lines cache, block navigation, selection and search."""

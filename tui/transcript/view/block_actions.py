@@ -1,0 +1,28 @@
+"""`actions`: what can be done with a block of the chat."""
+
+from __future__ import annotations
+
+from ..entries.all_entries import AnswerEntry, PromptEntry
+from .block_navigation import Stop
+from .transcript import Action
+
+
+def is_seam(at: Stop) -> bool:
+    """Whether it is where a summary begins."""
+    return at.block is not None and at.block.kind == "seam"
+
+
+def actions(at: Stop) -> list[Action]:
+    """What can be done with a block, in the order it is offered in."""
+    if is_seam(at):
+        return ["menu", "copy", "undo", "open"]
+    found: list[Action] = ["menu", "copy"]
+    if at.entry.id and isinstance(at.entry, PromptEntry):
+        found += ("edit", "again", "branch", "pin")
+    elif at.entry.id and isinstance(at.entry, AnswerEntry):
+        found += ("again", "branch", "pin")
+    if at.block is not None and at.block.folded is not None:
+        found += ("fold", "open")
+    elif at.block is None and at.entry.has_foldable:
+        found.append("fold")
+    return found

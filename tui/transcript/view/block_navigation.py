@@ -1,0 +1,44 @@
+"""`stops`: where the block cursor stops in an entry."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..entries.entry import Entry
+from ..lines.block import Block
+from ..lines.line import Line
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A whole entry where `block` is None, else a part of it; lines count within the entry."""
+
+    entry: Entry
+    block: Block | None
+    first: int
+    last: int
+
+    @property
+    def key(self) -> str | None:
+        """The name of the block within its entry."""
+        return None if self.block is None else self.block.key
+
+    @property
+    def text(self) -> str:
+        """What copying it gives."""
+        return self.entry.text if self.block is None else self.entry.block_text(self.block)
+
+
+def stops(entry: Entry, lines: list[Line]) -> list[Stop]:
+    """The message as a whole, then its blocks from top to bottom; a seam is one block."""
+    if not entry.walkable:
+        return []
+    found: dict[str, Stop] = {}
+    for number, line in enumerate(lines):
+        if line.block is not None:
+            first = found[line.block.key].first if line.block.key in found else number
+            found[line.block.key] = Stop(entry, line.block, first, number)
+    parts = list(found.values())
+    if parts and lines and lines[0].block is not None:
+        return parts
+    return [Stop(entry, None, 0, max(0, len(lines) - 2)), *parts]

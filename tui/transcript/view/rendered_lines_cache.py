@@ -1,0 +1,44 @@
+"""`KeptLines`: which entries hold their rendered lines, so that a long chat stays small."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from ..entries.entry import Entry
+
+MAX_LINES = 6000
+"""Lines that are kept in all, about half a kilobyte each."""
+MIN_ENTRIES = 48
+"""So many entries keep their lines however long they are: more than a screen shows."""
+
+
+class KeptLines:
+    """Has the entries that were not shown for longest forget their lines when there are many."""
+
+    def __init__(self, max_lines: int = MAX_LINES) -> None:
+        self._max_lines = max_lines
+        self._counts: OrderedDict[Entry, int] = OrderedDict()
+        self._total = 0
+
+    @property
+    def total(self) -> int:
+        """The lines kept now."""
+        return self._total
+
+    def touch(self, entry: Entry, lines: int) -> None:
+        """The entry was rendered or shown just now."""
+        self._total += lines - self._counts.pop(entry, 0)
+        self._counts[entry] = lines
+        while self._total > self._max_lines and len(self._counts) > MIN_ENTRIES:
+            oldest, count = self._counts.popitem(last=False)
+            self._total -= count
+            oldest.forget_lines()
+
+    def discard(self, entry: Entry) -> None:
+        """The entry is gone."""
+        self._total -= self._counts.pop(entry, 0)
+
+    def clear(self) -> None:
+        """All entries are gone."""
+        self._counts.clear()
+        self._total = 0

@@ -1,0 +1,52 @@
+"""`hit_spans`: where in rendered lines the words stand that somebody looks for."""
+
+from __future__ import annotations
+
+from ..lines.line import Line
+
+Span = tuple[int, int, int]
+"""A line's number, and the first and the end character on it."""
+
+
+def folded(text: str) -> str:
+    """The text in lower case, as long as it was."""
+    lower = text.lower()
+    if len(lower) == len(text):
+        return lower
+    return "".join(low if len(low := character.lower()) == 1 else character for character in text)
+
+
+def hit_spans(lines: list[Line], query: str) -> list[list[Span]]:
+    """Each hit's spans, several where it goes on after a soft wrap; `query` is `folded`."""
+    pieces: list[str] = []
+    starts: list[int] = []
+    length = 0
+    for line in lines:
+        if pieces:
+            pieces.append(" " if line.soft else "\n")
+            length += 1
+        text = line.text[line.indent :].rstrip()
+        starts.append(length)
+        pieces.append(text)
+        length += len(text)
+    whole = folded("".join(pieces))
+    hits: list[list[Span]] = []
+    number = 0
+    at = whole.find(query)
+    while query and at >= 0:
+        end = at + len(query)
+        while number + 1 < len(starts) and starts[number + 1] <= at:
+            number += 1
+        hits.append(_spans(lines, starts, number, at, end))
+        at = whole.find(query, end)
+    return hits
+
+
+def _spans(lines: list[Line], starts: list[int], number: int, at: int, end: int) -> list[Span]:
+    spans: list[Span] = []
+    while number < len(starts) and starts[number] < end:
+        indent, start = lines[number].indent, starts[number]
+        last = starts[number + 1] - 1 if number + 1 < len(starts) else end
+        spans.append((number, indent + max(0, at - start), indent + min(end, last) - start))
+        number += 1
+    return [span for span in spans if span[1] < span[2]]

@@ -1,0 +1,472 @@
+"""`TranscriptView`: entries in one scroll view on Textual's line API.
+
+A widget for each message, or each block of Markdown, makes typing slow in long chats: the
+compositor visits them all. Here a chat of any length is one widget that renders what is visible.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from ..entries.entry import Entry, Look
+from ..lines.line import Line
+from ..lines.transcript_styles import TranscriptStyles, component_classes
+from .rendered_lines_cache import KeptLines
+from .transcript_layout import TranscriptLayout
+
+MAX_TEXT_WIDTH = 100
+"""Longer lines of prose are hard to read."""
+GUESSED_WIDTH = 80
+"""Cells for heights that are guessed before the size is known."""
+IDLE_STEP = 0.04
+"""Seconds between two steps of measuring while nothing else happens."""
+IDLE_WORK = 0.003
+"""Seconds that a step takes at most, but for its last entry: a key never waits longer."""
+IDLE_REACH = 120
+"""Entries above and below the view that are measured ahead; the others stay guesses."""
+MAX_STRIPS = 600
+
+
+class TranscriptView(ScrollView):
+    """Shows entries; follows the end unless the reader scrolled up."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {class_name for _, class_name in component_classes()}
+
+    class NewLines(Message):
+        """How many lines came below what the reader sees; 0 when the end is followed."""
+
+        def __init__(self, count: int) -> None:
+            super().__init__()
+            self.count = count
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._entries: list[Entry] = []
+        self._layout_map = TranscriptLayout()
+        self._kept = KeptLines()
+        self._look: Look | None = None
+        self._reading = (True, True)
+        self._base = Style.null()
+        self._strips: dict[int, tuple[Line, Strip]] = {}
+        self._wanted: tuple[str, int] | None = None
+        self._following = True
+        self._new_lines = 0
+        self._adjusting = False
+        self._idle_pending = False
+
+    @property
+    def following(self) -> bool:
+        """Whether the view stays at the end when something is added."""
+        return self._following
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The entries, in order; not to be changed."""
+        return self._entries
+
+    @property
+    def text_width(self) -> int:
+        """Cells for text in a line."""
+        return max(10, min(MAX_TEXT_WIDTH, self.size.width - 2))
+
+    @property
+    def margin(self) -> int:
+        """Cells left of the text, which stands in the middle of a wide screen."""
+        return max(1, (self.size.width - self.text_width) // 2)
+
+    @property
+    def is_measuring(self) -> bool:
+        """Whether heights near the view are still guesses."""
+        return self._next_guessed() is not None
+
+    # Content
+
+    def load(self, entries: Iterable[Entry], at: str | None = None) -> None:
+        """Show these entries instead, at the one with the id `at` or at the end.
+
+        Only what is in view is rendered now; heights of the rest are guesses. Without `at` a reader
+        who scrolled up stays where they are, if what they read is still there; what they folded
+        stays so.
+        """
+        place = None if at is not None or self._following else self._anchor()
+        read = None if place is None else self._entries[place[0]]
+        folds = {entry.id: entry for entry in self._entries if entry.id and entry.was_folded}
+        self._entries = list(entries)
+        for entry in self._entries if folds else ():
+            if (before := folds.get(entry.id)) is not None:
+                entry.take_folds(before)
+        self._kept.clear()
+        self._strips.clear()
+        self._following = True
+        self._set_new_lines(0)
+        self._wanted = None if at is None else (at, 0)
+        width = GUESSED_WIDTH if self._look is None else self._look.width
+        self._layout_map.guess([entry.estimated_height(width) for entry in self._entries])
+        same = None if read is None else self.find_entry(read.id)
+        if place is not None and same is not None:
+            self._following = False
+            self._return_to((self._index(same), place[1]))
+            self._settle_view()
+        else:
+            self._show_wanted()
+        self.refresh()
+
+    def add(self, entry: Entry) -> None:
+        """Append an entry."""
+        self._entries.append(entry)
+        if self._look is None:
+            self._layout_map.append(entry.estimated_height(GUESSED_WIDTH), exact=False)
+            return
+        height = len(self._rendered(entry, self._look))
+        self._layout_map.append(height, exact=True)
+        self._grew(height)
+        self.refresh()
+
+    def update_entry(self, entry: Entry) -> None:
+        """Show what changed in an entry, if it is in the transcript."""
+        look = self._look
+        if look is None or not self.holds(entry):
+            return
+        index = self._index(entry)
+        old = entry.previous_lines
+        new = self._rendered(entry, look)
+        top, height = self._layout_map.top(index), self._layout_map.height(index)
+        change = self._layout_map.set_exact(index, len(new))
+        if change and not self._following and top + height <= self.scroll_offset.y:
+            self._adjust(change)
+        elif change and index == len(self._entries) - 1:
+            self._grew(change)
+        elif change:
+            self._adjust()
+        self._refresh_from(top + _first_difference(old, new), change)
+
+    def drop(self, entry: Entry) -> None:
+        """Take an entry away, if it is there."""
+        if not self.holds(entry):
+            return
+        index = self._index(entry)
+        del self._entries[index]
+        self._layout_map.remove(index)
+        self._kept.discard(entry)
+        self._adjust()
+        self.refresh()
+
+    def clear(self) -> None:
+        """Take all entries away."""
+        self.load(())
+
+    def find_entry(self, name: str) -> Entry | None:
+        """The entry with this id."""
+        return next((entry for entry in self._entries if entry.id == name), None) if name else None
+
+    def holds(self, entry: Entry) -> bool:
+        """Whether it is in the transcript: an answer may be written on another branch."""
+        return any(held is entry for held in reversed(self._entries))
+
+    @property
+    def first_in_view(self) -> Entry | None:
+        """The entry at the top of the view."""
+        y = self.scroll_offset.y
+        if y >= self._layout_map.total:
+            return None
+        return self._entries[self._layout_map.locate(y)[0]]
+
+    def _index(self, entry: Entry) -> int:
+        """Where an entry is; what changes is mostly near the end."""
+        for index in range(len(self._entries) - 1, -1, -1):
+            if self._entries[index] is entry:
+                return index
+        raise ValueError("the entry is not in the transcript")
+
+    # Scrolling
+
+    def follow(self) -> None:
+        """Go to the end, and stay there."""
+        self._following = True
+        self._set_new_lines(0)
+        self._measure_end()
+        self._adjust()
+
+    def scroll_to_entry(self, name: str, line: int = 0) -> bool:
+        """Show an entry by its id at the top, or its line a little below; whether it is there."""
+        entry = self.find_entry(name)
+        if entry is None:
+            return False
+        if self._look is None:
+            self._wanted = (name, line)
+            return True
+        self.show_line(entry, line, self.size.height // 3 if line else 0)
+        return True
+
+    def show_line(self, entry: Entry, line: int, above: int) -> None:
+        """Go to a line of an entry, with `above` lines over it."""
+        index = self._index(entry)
+        self._following = False
+        self._measure(index)
+        self._adjust(round(self._layout_map.top(index) + line - above - self.scroll_y))
+        self._settle_view()
+
+    def show_lines(self, entry: Entry, first: int, last: int) -> None:
+        """Scroll no further than needed for these lines of an entry to be in view."""
+        index = self._index(entry)
+        self._measure(index)
+        top = self._layout_map.top(index)
+        view, height = self.scroll_offset.y, self.size.height
+        if top + first < view or last - first >= height:
+            target = top + first
+        elif top + last >= view + height:
+            target = top + last - height + 1
+        else:
+            return
+        self._following = False
+        self._adjust(target - view)
+        self._settle_view()
+
+    def _settle_view(self) -> None:
+        """Measure what came into view; at the end of the content it is followed again."""
+        self._measure_visible()
+        self._following = round(self.scroll_y) >= self.max_scroll_y
+        self._set_new_lines(0)
+        self._schedule_idle()
+        self.refresh()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        if self._look is None or self._adjusting or round(old_value) == round(new_value):
+            return
+        # Only the reader moves the view outside of `_adjust`.
+        self._following = round(new_value) >= self.max_scroll_y
+        if self._following:
+            self._set_new_lines(0)
+        self._measure_visible()
+        self._schedule_idle()
+
+    def _grew(self, lines: int) -> None:
+        """The content is `lines` longer at its end."""
+        self._adjust()
+        if not self._following:
+            self._set_new_lines(max(0, self._new_lines + lines))
+
+    def _adjust(self, shift: int = 0) -> None:
+        """Take over the height of the content; the view goes to the end or moves by `shift`."""
+        self._adjusting = True
+        y = self.scroll_y + shift
+        self.virtual_size = Size(self.size.width, self._layout_map.total)
+        if self._following:
+            self.scroll_end(animate=False, immediate=True, force=True, x_axis=False)
+        else:
+            self.scroll_to(y=y, animate=False, immediate=True, force=True)
+        self._adjusting = False
+
+    def _set_new_lines(self, count: int) -> None:
+        if count != self._new_lines:
+            self._new_lines = count
+            self.post_message(self.NewLines(count))
+
+    # Layout: only what is visible is rendered at once, what is near while nothing else happens
+
+    def on_resize(self, _event: events.Resize) -> None:
+        self._new_look()
+        self._adjust()
+        self._measure_visible()
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        if self.is_mounted and self._look is not None:
+            # The parts' own styles come after the widget's.
+            self.call_later(self._new_look)
+
+    def set_reading(self, *, times: bool, folded_thoughts: bool) -> None:
+        """Whether messages show when they were sent, and whether thoughts are folded at first."""
+        self._reading = (times, folded_thoughts)
+        if self._look is not None:
+            self._new_look()
+
+    def _new_look(self) -> None:
+        styles = TranscriptStyles.resolve(
+            lambda name: self.get_component_rich_style(name, partial=True)
+        )
+        look = Look(styles, self.text_width, *self._reading)
+        base = self.rich_style
+        if base != self._base:
+            self._base = base
+            self._strips.clear()
+        if look == self._look or not self.size.width:
+            return
+        anchor = self._anchor()
+        self._look = look
+        self._strips.clear()
+        self._layout_map.guess([entry.estimated_height(look.width) for entry in self._entries])
+        if self._wanted is not None:
+            self._show_wanted()
+        else:
+            self._return_to(anchor)
+        self._measure_visible()
+        self._schedule_idle()
+        self.refresh()
+
+    def _show_wanted(self) -> None:
+        """Go where `load` was told to, as soon as there is a size."""
+        if self._look is None:
+            return
+        wanted, self._wanted = self._wanted, None
+        if wanted is None or not self.scroll_to_entry(*wanted):
+            self._measure_end()
+            self._adjust()
+            self._schedule_idle()
+
+    def _anchor(self) -> tuple[int, float] | None:
+        """The entry at the top of the view and how far into it, None where the end is followed."""
+        y = self.scroll_offset.y
+        if self._following or not self._entries or y >= self._layout_map.total:
+            return None
+        index, line = self._layout_map.locate(y)
+        return index, line / max(1, self._layout_map.height(index))
+
+    def _return_to(self, anchor: tuple[int, float] | None) -> None:
+        if anchor is None:
+            self._measure_end()
+            self._adjust()
+            return
+        index, fraction = anchor
+        self._measure(index)
+        top = self._layout_map.top(index) + fraction * self._layout_map.height(index)
+        self._adjust(round(top - self.scroll_y))
+
+    def _measure_end(self) -> None:
+        room = self.size.height
+        for index in range(len(self._entries) - 1, -1, -1):
+            self._measure(index)
+            room -= self._layout_map.height(index)
+            if room <= 0:
+                break
+
+    def _measure_visible(self) -> None:
+        """Replace guesses for everything in view; the lines in view stay where they are."""
+        y, shift = self.scroll_offset.y, 0
+        while y < min(self.scroll_offset.y + shift + self.size.height, self._layout_map.total):
+            index, _ = self._layout_map.locate(y)
+            above = self._layout_map.top(index) < self.scroll_offset.y + shift
+            change = self._measure(index)
+            if above:
+                shift += change
+            y = max(y + 1, self._layout_map.top(index) + self._layout_map.height(index))
+        if shift or self.virtual_size.height != self._layout_map.total:
+            self._adjust(shift)
+
+    def _measure(self, index: int) -> int:
+        """Replace a guessed height by the real one; returns the difference."""
+        look = self._look
+        if look is None or self._layout_map.is_exact(index):
+            return 0
+        return self._layout_map.set_exact(index, len(self._rendered(self._entries[index], look)))
+
+    def _schedule_idle(self) -> None:
+        if not self._idle_pending and self._next_guessed() is not None:
+            self._idle_pending = True
+            self.set_timer(IDLE_STEP, self._measure_idle)
+
+    def _next_guessed(self) -> int | None:
+        if self._look is None or not self._entries:
+            return None
+        last = self._layout_map.total - 1
+        first, _ = self._layout_map.locate(min(last, self.scroll_offset.y))
+        end, _ = self._layout_map.locate(min(last, self.scroll_offset.y + self.size.height))
+        return self._layout_map.nearest_guessed(first, end, IDLE_REACH)
+
+    def _measure_idle(self) -> None:
+        self._idle_pending = False
+        deadline = time.monotonic() + IDLE_WORK
+        shift = 0
+        while (index := self._next_guessed()) is not None:
+            above = self._layout_map.top(index) < self.scroll_offset.y
+            change = self._measure(index)
+            shift += change if above else 0
+            if time.monotonic() > deadline:
+                break
+        self._adjust(shift)
+        self._schedule_idle()
+
+    # Drawing
+
+    def _rendered(self, entry: Entry, look: Look) -> list[Line]:
+        lines = entry.lines(look)
+        self._kept.touch(entry, len(lines))
+        return lines
+
+    def _refresh_from(self, y: int, change: int) -> None:
+        """Redraw from line `y` on; all of it when the view moved."""
+        if change and self._following:
+            self.refresh()
+            return
+        first = y - self.scroll_offset.y
+        if first < self.size.height:
+            first = max(0, first)
+            self.refresh(Region(0, first, self.size.width, self.size.height - first))
+
+    def redraw(self) -> None:
+        """Draw all lines anew, since marks on them changed."""
+        self._strips.clear()
+        self.refresh()
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """What is in `crop`, straight from the kept strips.
+
+        What Textual does between the two, for borders, padding and tints, which this widget has
+        not, makes new strips each time, and they forget how they are cut and written.
+        """
+        _, background = self.background_colors
+        strips = [self.render_line(y) for y in crop.line_range]
+        for line_filter in self.get_line_filters():
+            strips = [strip.apply_filter(line_filter, background) for strip in strips]
+        if crop.column_span == (0, self.region.width):
+            return strips
+        return [strip.crop(*crop.column_span) for strip in strips]
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the view: a line of an entry, centred, with its marks."""
+        width = self.size.width
+        position = y + self.scroll_offset.y
+        found = self._line_at(position)
+        if found is None:
+            return Strip.blank(width, self._base)
+        _, _, line = found
+        kept = self._strips.get(position)
+        if kept is not None and kept[0] is line and kept[1].cell_length == width:
+            return kept[1]
+        strip = Strip(self._decorated(*found, position)).crop_extend(0, width, self._base)
+        strip = strip.apply_style(self._base).apply_offsets(-self.margin, position)
+        if len(self._strips) >= MAX_STRIPS:
+            self._strips.clear()
+        self._strips[position] = (line, strip)
+        return strip
+
+    def _decorated(self, entry: Entry, offset: int, line: Line, position: int) -> list[Segment]:
+        """The line's segments behind the margin; line `offset` of its entry, `position` of all."""
+        return [Segment(" " * self.margin), *line.segments]
+
+    def _line_at(self, y: int) -> tuple[Entry, int, Line] | None:
+        """The entry at a line of the content, the line's number within it, and the line."""
+        if self._look is None or not 0 <= y < self._layout_map.total:
+            return None
+        index, offset = self._layout_map.locate(y)
+        entry = self._entries[index]
+        lines = self._rendered(entry, self._look)
+        return (entry, offset, lines[offset]) if offset < len(lines) else None
+
+
+def _first_difference(old: list[Line], new: list[Line]) -> int:
+    for index, (before, after) in enumerate(zip(old, new, strict=False)):
+        if before is not after:
+            return index
+    return min(len(old), len(new))

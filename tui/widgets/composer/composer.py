@@ -1,0 +1,408 @@
+"""`Composer`: the editor at the bottom, always ready to type."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from pathlib import Path
+
+from textual import events, on
+from textual.content import Content
+from textual.geometry import Size
+from textual.message import Message
+from textual.widget import Widget
+from textual.widgets import TextArea
+
+from ...chats.message import Attachment
+from ...commands.command_table import parse_slash
+from ...composing.file_mentions import as_mention, find_mentions, shown_path
+from ...composing.input_history import PromptWalk
+from ...composing.prompt_templates import next_place
+from ...composing.token_estimate import estimate_tokens, tokens_of
+from ...text import number_format
+from .attachment_line import AttachmentFacts
+from .chip_editor import ChipEditor
+from .completion_controller import Completing
+from .draft_attachments import Attaching
+
+NEWLINE_KEYS = frozenset({"ctrl+j", "shift+enter", "alt+enter"})
+ESCAPE_WINDOW = 0.6
+"""Seconds within which a second escape clears the draft."""
+MAX_WALKED = 200
+"""Characters of a draft for which up still looks for earlier prompts."""
+
+
+class Composer(ChipEditor):
+    """Enter sends; ctrl+j, shift+enter and alt+enter break the line.
+
+    Up in one line walks the earlier prompts that contain what is typed. `earlier_prompts` gives
+    them, the newest first; `folder` is where `@file` is looked for.
+    """
+
+    HELP_TITLE = "Writing"
+    HELP_KEYS = (
+        ("enter", "Send; while an answer runs, queue the prompt"),
+        ("ctrl+j", "Break the line; shift+enter and alt+enter where the terminal can"),
+        ("up", "Earlier prompts that contain what is typed; a waiting prompt back"),
+        ("/  @  #", "Commands, files (@src/**/*.py too), the last answer of another chat"),
+        ("tab", "Take what is offered; the next place of a template"),
+        ("ctrl+e", "End of the line; on a chip: its text in its place"),
+        ("ctrl+x", "The draft, or the chip at the cursor, in your editor"),
+        ("ctrl+_", "Undo; alt+r does it again"),
+        ("esc esc", "Clear the draft; ctrl+_ or up brings it back"),
+        ("ctrl+a  ctrl+e", "Start and end of the line; alt+< alt+> of the text"),
+        ("alt+b  alt+f", "Word left and right"),
+        ("ctrl+w  alt+d", "Cut the word before, behind the cursor"),
+        ("ctrl+u  ctrl+k", "Cut to the start, the end of the line"),
+        ("alt+y", "Put back what was cut"),
+        ("end", "At the end of the line: follow the answer again"),
+        ("ctrl+d", "Delete to the right; leave where nothing is typed"),
+    )
+
+    class Submitted(Message):
+        """The user sent what is in the composer, maybe nothing; it is still there."""
+
+        def __init__(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
+            super().__init__()
+            self.text = text
+            self.attachments = attachments
+
+    class RecallQueued(Message):
+        """The user wants the last queued prompt back."""
+
+    class FollowRequested(Message):
+        """End was pressed where the cursor cannot go further."""
+
+    class QuitRequested(Message):
+        """ctrl+d was pressed where there is nothing to delete."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self.folder = Path.cwd()
+        self.earlier_prompts: Callable[[], Awaitable[Sequence[str]]] | None = None
+        self.enter_sends = True
+        self.queue_waiting = False
+        self.completing = Completing(self)
+        self.attaching = Attaching(self)
+        self._hints = ""
+        self._sent: list[str] = []
+        self._walk: PromptWalk | None = None
+        self._refused = ""
+        self._counted: tuple[str, int] | None = None
+        self._escaped_at = 0.0
+
+    # What others do with it
+
+    @property
+    def is_recalling(self) -> bool:
+        """Whether it shows an earlier prompt as it was sent."""
+        return self._walk is not None and not self._walk.is_at_draft
+
+    def kept_draft(self, waiting: Iterable[str] = ()) -> str:
+        """The draft behind what waits, with what chips stand for; `replace_text` takes it back."""
+        return self.chips.pack("\n\n".join(filter(None, (*waiting, self.text))))
+
+    def remember(self, text: str) -> None:
+        """Keep a prompt for recalling."""
+        self._sent.append(text)
+        self._walk = None
+
+    def replace_text(self, text: str) -> None:
+        """Set the text, with the cursor at its end; undo brings the old one back."""
+        self.history.checkpoint()
+        text = self.chips.unpack(text)
+        self.replace(text, (0, 0), self.document.end, maintain_selection_offset=False)
+        self.completing.refuse()
+
+    def load(self, text: str, attachments: Sequence[Attachment] = ()) -> None:
+        """Set the text of a prompt that came with attachments."""
+        missing: list[str] = []
+        for attachment in attachments:
+            if f"[{attachment.name}]" in text:
+                self.chips.put(attachment)
+            elif any(mention.path == attachment.name for mention in find_mentions(text)):
+                self.attaching.give(attachment)
+            elif not find_mentions(text):
+                missing.append(self.chips.put(attachment))
+        self.replace_text(" ".join([text, *missing]) if missing else text)
+
+    def clear_sent(self, text: str) -> None:
+        """Take away what was sent; what was typed since then stays."""
+        now = self.text
+        if now.startswith(text):
+            self.load_text(now[len(text) :])
+            self.move_cursor(self.document.end)
+        self.attaching.forget()
+        self._walk = None
+
+    def attach(self, path: Path) -> None:
+        """Mention a file at the cursor."""
+        mention = as_mention(shown_path(path, self.folder))
+        self.type_text(f"{mention} ")
+        self.completing.refuse()
+
+    def add_paste(self, text: str) -> None:
+        """Put pasted text in at the cursor: as a chip where it is long."""
+        from ...composing.paste_content import clean_paste, is_long
+
+        text = clean_paste(text)
+        insert = self.chips.add_paste(text) if is_long(text) else text
+        self.replace(insert, *self.selection, maintain_selection_offset=False)
+
+    def type_text(self, text: str) -> None:
+        """Put text in at the cursor as if it was typed, after a space where one is needed."""
+        row, column = self.cursor_location
+        before = self.document.get_line(row)[:column]
+        space = "" if not before or before[-1].isspace() else " "
+        self.replace(space + text, *self.selection, maintain_selection_offset=False)
+
+    def change_chip(self, label: str, text: str) -> None:
+        """Put another text behind a chip."""
+        self.chips.replace(label, text)
+        self.show_facts()
+
+    def action_paste(self) -> None:
+        """Put the clipboard's text in."""
+        self.run_worker(self._paste_clipboard, group="paste", exclusive=True)
+
+    async def _paste_clipboard(self) -> None:
+        from ...terminal.clipboard import paste
+
+        text = await asyncio.to_thread(paste)
+        if text:
+            self.add_paste(text)
+        elif text is None:
+            self.notify(
+                "No program here can read the clipboard; the terminal's own paste can "
+                "(ctrl+shift+v or cmd+v).",
+                severity="warning",
+            )
+        else:
+            self.notify("The clipboard is empty.")
+
+    def select_place(self) -> bool:
+        """Select the next place of a template to fill in; whether there is one."""
+        text = self.text
+        if "{{" not in text:
+            return False
+        row, column = max(self.selection)
+        place = next_place(text, sum(map(len, text.split("\n")[:row])) + row + column)
+        if place is None:
+            return False
+        begin, end = (_location(text, at) for at in place)
+        self.move_cursor(begin)
+        self.move_cursor(end, select=True)
+        return True
+
+    def mount_above(self, widget: Widget) -> None:
+        """Put a widget before the composer."""
+        parent = self.parent
+        assert isinstance(parent, Widget)
+        parent.mount(widget, before=self)
+
+    def escape(self, *, clears: bool) -> bool:
+        """Escape was pressed; whether it meant something here. Twice clears the draft if allowed.
+
+        What is cleared can be had again by undoing, and as an earlier prompt.
+        """
+        if self.completing.close():
+            return True
+        if not self.text or not clears:
+            return False
+        now = time.monotonic()
+        if now - self._escaped_at >= ESCAPE_WINDOW:
+            self._escaped_at = now
+            return True
+        self.remember(self.text)
+        self.replace_text("")
+        self.notify("Cleared; ctrl+_ or up brings it back.", timeout=3)
+        return True
+
+    @property
+    def hints(self) -> str:
+        """What the keys mean now, in the lower edge."""
+        return self._hints
+
+    @hints.setter
+    def hints(self, hints: str) -> None:
+        self._hints = hints
+        self.show_facts()
+
+    def show_count(self, text: str, tokens: int) -> None:
+        """The draft `text` takes exactly so many tokens."""
+        self._counted = (text, tokens)
+        self.show_facts()
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As high as its text, up to a third of the terminal with the border."""
+        # A share of the terminal in the stylesheet is not looked at where a container is as high
+        # as what is in it.
+        most = max(1, viewport.height // 3 - 2)
+        return min(super().get_content_height(container, viewport, width), most)
+
+    # Keys
+
+    async def _on_key(self, event: events.Key) -> None:
+        key = event.key
+        if await self.completing.take(key):
+            self._take(event)
+        elif key == "enter" and self.enter_sends:
+            self._take(event)
+            await self.submit()
+        elif key in NEWLINE_KEYS:
+            self._take(event)
+            if self.enter_sends:
+                self.replace("\n", *self.selection, maintain_selection_offset=False)
+            else:
+                await self.submit()
+        elif (key == "tab" and self.select_place()) or (
+            key in ("up", "down") and await self._step(key)
+        ):
+            self._take(event)
+        elif key == "end" and self.cursor_location == self.get_cursor_line_end_location():
+            self._take(event)
+            self.post_message(self.FollowRequested())
+        elif key == "ctrl+d" and not self.text:
+            self._take(event)
+            self.post_message(self.QuitRequested())
+        elif (binding := next(iter(self._bindings.key_to_bindings.get(key, ())), None)) is not None:
+            # Left to the app, it would run behind the letters that were typed after it.
+            self._take(event)
+            await self.run_action(binding.action)
+        elif self._means_nothing(event):
+            self._take(event)
+
+    def _means_nothing(self, event: events.Key) -> bool:
+        """A letter with alt that nobody asked for, which would else be typed as the letter."""
+        chord = event.key.startswith("alt+") and event.is_printable
+        return chord and event.key not in self.screen.active_bindings
+
+    @staticmethod
+    def _take(event: events.Key) -> None:
+        event.stop()
+        event.prevent_default()
+
+    async def submit(self) -> None:
+        """Send, with the files that are mentioned; ask where one of them cannot be read.
+
+        Keys that are pressed meanwhile wait, and are typed afterwards.
+        """
+        text = self.text
+        attachments, problems = await self.attaching.read(text)
+        if problems and self._refused != text:
+            self._refused = text
+            sentence = " ".join([*problems, "Enter again sends without."])
+            self.notify(sentence, severity="warning", markup=False)
+            return
+        self.post_message(self.Submitted(text, attachments))
+
+    # Earlier prompts
+
+    async def _step(self, key: str) -> bool:
+        """Walk the earlier prompts; False where the key only moves the cursor."""
+        if self._walk is not None and self.text != self._walk.text:
+            self._walk = None
+        if key == "up":
+            return await self._older()
+        if self._walk is None or not self._walk.newer():
+            return False
+        self._show_step(self._walk)
+        return True
+
+    async def _older(self) -> bool:
+        walk = self._walk
+        if walk is None:
+            text = self.text
+            if not text and self.queue_waiting:
+                self.post_message(self.RecallQueued())
+                return True
+            if "\n" in text or len(text) > MAX_WALKED or not self.cursor_at_first_line:
+                return False
+            prompts = [*reversed(self._sent)]
+            if self.earlier_prompts is not None:
+                prompts += await self.earlier_prompts()
+            walk = PromptWalk(text, prompts)
+        if not walk.older():
+            return self._walk is not None
+        self._walk = walk
+        self._show_step(walk)
+        return True
+
+    def _show_step(self, walk: PromptWalk) -> None:
+        self.replace_text(walk.text)
+        self.show_facts()
+
+    # Pasting
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        from ...composing.paste_content import clean_paste, dropped_paths
+
+        event.prevent_default()
+        event.stop()
+        text = clean_paste(event.text)
+        paths = await asyncio.to_thread(dropped_paths, text)
+        self.history.checkpoint()
+        if not paths:
+            self.add_paste(text)
+            return
+        # The path as text comes first, so that undoing gives it to who meant just that.
+        start = min(self.selection)
+        self.replace(text, *self.selection, maintain_selection_offset=False)
+        self.history.checkpoint()
+        self.delete(start, self.cursor_location, maintain_selection_offset=False)
+        for path in paths:
+            self.attach(path)
+        what = paths[0].name if len(paths) == 1 else f"{len(paths)} files"
+        self.notify(f"Attached {what}; ctrl+_ leaves the path as text.", markup=False)
+
+    # What it shows
+
+    @on(TextArea.Changed)
+    def _note_change(self) -> None:
+        self.completing.update(typed=True)
+        self.attaching.look()
+        self.show_facts()
+        self._keep_cursor_in_sight()
+
+    def on_resize(self) -> None:
+        self.show_facts()
+        self._keep_cursor_in_sight()
+
+    def _keep_cursor_in_sight(self) -> None:
+        # Only once the new lines are laid out is there a place to scroll to.
+        if self.wrapped_document.height > self.size.height:
+            self.call_after_refresh(self.scroll_cursor_visible)
+
+    @on(TextArea.SelectionChanged)
+    def _note_cursor(self) -> None:
+        self.completing.update(typed=False)
+
+    def show_facts(self) -> None:
+        """Bring the lower edge and the line of attachments up to date."""
+        if self.is_mounted:
+            facts = self.attaching.show()
+            self.border_subtitle = self._edge(self._tokens(self.text, facts))
+
+    def _tokens(self, text: str, facts: Sequence[AttachmentFacts]) -> str:
+        if not text or parse_slash(text) is not None:
+            return ""
+        if self._counted is not None and self._counted[0] == text:
+            return f"{number_format.tokens(self._counted[1])} tok"
+        more = sum(tokens_of(seen.size) for seen in facts)
+        return f"≈ {number_format.tokens(estimate_tokens(text) + more)} tok"
+
+    def _edge(self, tokens: str) -> Content:
+        walk = self._walk
+        place = walk.place if walk is not None else ""
+        parts = [part for part in (place, tokens, self._hints) if part]
+        room = self.size.width - 6
+        while len(parts) > 1 and len(" · ".join(parts)) > room:
+            parts.pop()
+        return Content(" · ".join(parts))
+
+
+def _location(text: str, index: int) -> tuple[int, int]:
+    """The row and column of a place in a text."""
+    before = text[:index]
+    return before.count("\n"), index - (before.rfind("\n") + 1)

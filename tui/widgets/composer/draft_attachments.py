@@ -1,0 +1,113 @@
+"""`Attaching`: what goes along with a draft: looked at while it is typed, read when it is sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ...chats.message import Attachment
+from ...composing.file_mentions import find_mentions
+from .attachment_line import AttachmentFacts, AttachmentLine
+
+if TYPE_CHECKING:
+    from ...composing.attachment_reader import Glance, Reading
+    from .composer import Composer
+
+READ_SECONDS = 10.0
+"""How long the files of a prompt may take to be read."""
+PAUSE = 0.15
+"""Seconds without a key after which files are looked at."""
+
+
+class Attaching:
+    """The files and chips of a composer's draft."""
+
+    def __init__(self, composer: Composer) -> None:
+        self._composer = composer
+        self._glances: dict[str, Glance] = {}
+        self._given: dict[str, Attachment] = {}
+        self._line: AttachmentLine | None = None
+
+    def give(self, attachment: Attachment) -> None:
+        """Remember what a mentioned file had, should it be gone when it is read again."""
+        self._given[attachment.name] = attachment
+
+    def forget(self) -> None:
+        """The draft was sent."""
+        self._given.clear()
+
+    def look(self) -> None:
+        """Look at the mentioned files soon."""
+        text = self._composer.text
+        if "@" in text or self._glances:
+            job = partial(self._look, text)
+            self._composer.run_worker(job, group="glance", exclusive=True)
+
+    async def _look(self, text: str) -> None:
+        from ...composing.attachment_reader import glance
+
+        await asyncio.sleep(PAUSE)
+        composer, folder = self._composer, self._composer.folder
+        mentions = {mention.path: mention for mention in find_mentions(text)}
+        found = await asyncio.to_thread(
+            lambda: [glance(mention, folder) for mention in mentions.values()]
+        )
+        self._glances = {seen.path: seen for seen in found if seen is not None}
+        # A file that was there once stays promised: that it vanished is told, not passed over.
+        composer.mentioned = frozenset(self._glances) | (composer.mentioned & mentions.keys())
+        composer.notify_style_update()
+        composer.show_facts()
+
+    def show(self) -> list[AttachmentFacts]:
+        """Bring the line above the composer up to date; returns what is in it."""
+        facts = self._facts()
+        if self._line is None and facts:
+            self._line = AttachmentLine()
+            self._composer.mount_above(self._line)
+        if self._line is not None:
+            self._line.show(facts)
+        return facts
+
+    def _facts(self) -> list[AttachmentFacts]:
+        composer, text = self._composer, self._composer.text
+        facts: list[AttachmentFacts] = []
+        typed = composer.completing.typed_file
+        for path in dict.fromkeys(mention.path for mention in find_mentions(text)):
+            seen = self._glances.get(path)
+            if path == typed:
+                continue
+            if seen is not None:
+                facts.append(AttachmentFacts(path, seen.size, seen.files, True, seen.problem))
+            elif path in composer.mentioned:
+                facts.append(AttachmentFacts(path, 0, problem=f"{path} is not there any more"))
+        for attachment in composer.chips.attachments(text):
+            facts.append(AttachmentFacts(attachment.name, len(attachment.text)))
+        return facts
+
+    async def read(self, text: str) -> tuple[tuple[Attachment, ...], Sequence[str]]:
+        """What is sent with `text`, and a sentence for each thing that cannot be."""
+        chips = self._composer.chips.attachments(text)
+        mentions = find_mentions(text)
+        if not mentions:
+            return chips, ()
+        reading = await self._read(text)
+        found = {attachment.name for attachment in reading.attachments}
+        given = [
+            self._given[mention.path]
+            for mention in mentions
+            if mention.path in self._given and mention.path not in found
+        ]
+        problems = () if given else reading.problems
+        return (*reading.attachments, *given, *chips), problems
+
+    async def _read(self, text: str) -> Reading:
+        from ...composing.attachment_reader import Reading, read_mentions
+
+        composer = self._composer
+        job = asyncio.to_thread(read_mentions, text, composer.folder, composer.mentioned)
+        try:
+            return await asyncio.wait_for(job, READ_SECONDS)
+        except TimeoutError:
+            return Reading(problems=["The files take too long to be read."])

@@ -1,0 +1,1 @@
+"""Gauge widgets."""

@@ -1,0 +1,32 @@
+"""Puts the gauges' signs together, in ASCII where the terminal knows no others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from textual.content import Content
+
+from ...gauges.gauge_glyphs import ascii_only, plain
+
+ASCII = ascii_only(os.environ)
+
+Piece = str | tuple[str, str]
+"""Text, or text and its style."""
+
+
+def signs(pieces: Iterable[Piece], *, ascii: bool = ASCII) -> Content:  # noqa: A002
+    """The pieces as one line; `ascii` takes the plain twins of the gauges' signs."""
+    if not ascii:
+        return Content.assemble(*pieces)
+    return Content.assemble(
+        *(plain(p) if isinstance(p, str) else (plain(p[0]), p[1]) for p in pieces)
+    )
+
+
+def columns(left: Content, right: Content, width: int) -> Content:
+    """`left` and `right` at the ends of a line of `width` cells; `left` gives way."""
+    room = max(0, width - right.cell_length - 1)
+    left = left.truncate(room, ellipsis=True)
+    gap = " " * max(1, width - left.cell_length - right.cell_length)
+    return Content.assemble(left, gap, right).truncate(width)

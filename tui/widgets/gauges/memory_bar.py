@@ -1,0 +1,74 @@
+"""`MemoryBar`: what weights, KV cache and others take of VRAM and RAM."""
+
+from __future__ import annotations
+
+from textual.content import Content
+
+from ...gauges.apportionment import shares
+from ...gauges.memory_usage import MemoryUse, binary_size
+from .glyph_text import Piece, columns, signs
+from .lines_widget import Lines
+
+GLYPHS = ("█", "▓", "▒", "┈")
+STYLES = ("$primary", "$accent", "$secondary", "$edge")
+WORDS = ("weights", "KV", "other", "free")
+
+
+class MemoryBar(Lines):
+    """A bar and its numbers for each memory; beside a GPU, RAM is one line unless `full`."""
+
+    def __init__(self, *, full: bool = False) -> None:
+        super().__init__()
+        self._full = full
+        self._uses: tuple[MemoryUse, ...] = ()
+
+    def show(self, uses: tuple[MemoryUse, ...]) -> None:
+        """Show these memories."""
+        self._uses = uses
+        self.changed()
+
+    def draw(self, width: int) -> list[Content]:
+        """The lines of all bars, with one between them."""
+        lines: list[Content] = []
+        for index, use in enumerate(self._uses):
+            if index:
+                lines.append(Content(""))
+            short = use.kind == "RAM" and index > 0 and not self._full
+            lines += [memory_words(use, width)] if short else memory_lines(use, width)
+        return lines or [signs([("MEMORY", "bold"), ("  not known yet", "$muted")])]
+
+
+def memory_lines(use: MemoryUse, width: int) -> list[Content]:
+    """A title, the bar, and its legend, which says the numbers."""
+    total = binary_size(use.total)
+    facts = f"{use.device} · {total}" if use.device else total
+    title = columns(signs([(use.kind, "bold")]), signs([(facts, "$muted")]), width)
+    legend = [
+        signs([(glyph, style), " ", word, " ", (binary_size(amount, unit=False), "$muted")])
+        for glyph, style, word, amount in zip(GLYPHS, STYLES, WORDS, use.parts, strict=True)
+    ]
+    return [title, signs(memory_bar(use, width)), *_legend_lines(legend, width)]
+
+
+def memory_bar(use: MemoryUse, width: int) -> list[Piece]:
+    """The bar alone."""
+    cells = shares(use.parts, width)
+    return [(g * n, style) for g, n, style in zip(GLYPHS, cells, STYLES, strict=True) if n]
+
+
+def memory_words(use: MemoryUse, width: int) -> Content:
+    """One line: `RAM 14.2 of 31.2 GiB used`."""
+    used = f"{binary_size(use.total - use.free)} of {binary_size(use.total)} used"
+    return columns(signs([(use.kind, "bold")]), signs([(used, "$muted")]), width)
+
+
+def _legend_lines(legend: list[Content], width: int) -> list[Content]:
+    """All in one line where they fit, else in two columns."""
+    gap = 3
+    if sum(part.cell_length + gap for part in legend) - gap <= width:
+        return [Content(" " * gap).join(legend)]
+    half = max(legend[0].cell_length + 2, legend[2].cell_length + 2, width // 2)
+    rows = ((legend[0], legend[1]), (legend[2], legend[3]))
+    return [
+        Content.assemble(a, " " * max(2, half - a.cell_length), b).truncate(width) for a, b in rows
+    ]

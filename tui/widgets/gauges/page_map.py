@@ -1,0 +1,237 @@
+"""`PageMap`: whose each page of the KV cache is, as a map with a cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual import events
+from textual.app import RenderResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.geometry import Size
+from textual.message import Message
+from textual.widget import Widget
+
+from ...client.api_types import PagesEvent
+from ...gauges.page_map_cells import Cell, PageState, explain, page_cells, pages_per_cell, whose
+from ...text import number_format
+from .glyph_text import Piece, signs
+
+STYLES = {
+    PageState.FREE: "$edge",
+    PageState.REUSABLE: "$success",
+    PageState.UNDO: "$warning",
+    PageState.MINE: "$primary",
+    PageState.SHARED: "$accent",
+}
+EVICTED = ("×", "bold $error")
+BELOW = 8
+"""Lines that title, legend and explanation of a map take."""
+TitleOf = Callable[[str], str | None]
+
+
+def _no_title(chat: str) -> str | None:
+    return None
+
+
+class PageMap(Widget, can_focus=False):
+    """The map alone; `PageLegend` says what its signs mean.
+
+    `rows` is how high it may become, None for all but `BELOW` lines of what it lies in; fewer pages
+    take fewer rows.
+    """
+
+    DEFAULT_CSS = "PageMap { height: auto; width: 100%; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("left,h", "move(-1)", "Left", show=False),
+        Binding("right,l", "move(1)", "Right", show=False),
+        Binding("up,k", "row(-1)", "Up", show=False),
+        Binding("down,j", "row(1)", "Down", show=False),
+        Binding("home", "jump(0)", "First", show=False),
+        Binding("end", "jump(-1)", "Last", show=False),
+        Binding("enter", "owner", "Owner", show=False),
+    ]
+
+    class Pointed(Message):
+        """The cursor is on a cell; `text` explains it, "" where there is none."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class OwnerAsked(Message):
+        """Enter was pressed on a cell: whose it is, and the conversations that hold it."""
+
+        def __init__(self, text: str, conversations: list[str]) -> None:
+            super().__init__()
+            self.text = text
+            self.conversations = conversations
+
+    def __init__(self, rows: int | None = None) -> None:
+        super().__init__()
+        self._rows = rows
+        self._event: PagesEvent | None = None
+        self._label = ""
+        self._title_of: TitleOf = _no_title
+        self._flashing: frozenset[int] = frozenset()
+        self._cells: list[Cell] = []
+        self._cursor: int | None = None
+
+    @property
+    def cells(self) -> list[Cell]:
+        """What is drawn, cell by cell."""
+        return self._cells
+
+    @property
+    def cursor(self) -> int | None:
+        """The cell that explains itself."""
+        return self._cursor
+
+    def show(
+        self,
+        event: PagesEvent | None,
+        label: str,
+        flashing: frozenset[int] = frozenset(),
+        title_of: TitleOf = _no_title,
+    ) -> None:
+        """Draw an event as the chat sent as `label` sees it; repaints only what looks different."""
+        grown = (event.pages if event else 0) != (self._event.pages if self._event else 0)
+        self._event, self._label, self._title_of = event, label, title_of
+        flashes = flashing != self._flashing
+        self._flashing = flashing
+        if grown:
+            self.refresh(layout=True)
+        if self._arrange() or flashes:
+            self.refresh()
+        if self._cursor is not None:
+            self._tell()
+        elif self.has_focus:
+            self.on_focus()
+
+    @property
+    def room(self) -> int:
+        """How many cells there is room for."""
+        return max(1, self.size.width * self.size.height)
+
+    def _arrange(self) -> bool:
+        """Bring the cells up to date; whether they changed."""
+        event = self._event
+        cells = [] if event is None else page_cells(event, self._label, self.room)
+        if cells == self._cells:
+            return False
+        self._cells = cells
+        if self._cursor is not None:
+            self._cursor = min(self._cursor, len(cells) - 1) if cells else None
+        return True
+
+    def get_content_width(self, container: Size, viewport: Size) -> int:
+        """As wide as there is room."""
+        return container.width
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many rows as the pages need, up to `rows`."""
+        if self._event is None or not width:
+            return 1
+        pages = self._event.pages
+        most = max(2, container.height - BELOW) if self._rows is None else self._rows
+        cells = -(-pages // pages_per_cell(pages, width * most))
+        return max(1, -(-cells // width))
+
+    def on_resize(self) -> None:
+        """Other room, other cells."""
+        self._arrange()
+        self.refresh()
+
+    def render(self) -> RenderResult:
+        width = self.size.width
+        if not self._cells or not width:
+            return signs([("shown once the model is loaded", "$muted")])
+        rows = [self._cells[at : at + width] for at in range(0, len(self._cells), width)]
+        lines = [signs(self._row(row, y * width)) for y, row in enumerate(rows)]
+        return Content("\n").join(lines)
+
+    def _row(self, cells: list[Cell], first: int) -> list[Piece]:
+        """Runs of cells that look alike."""
+        pieces: list[tuple[str, str]] = []
+        for index, cell in enumerate(cells, first):
+            glyph, style = cell.state.glyph, STYLES[cell.state]
+            if self._flashing and not self._flashing.isdisjoint(range(cell.first, cell.last + 1)):
+                glyph, style = EVICTED
+            if index == self._cursor:
+                style += " reverse"
+            if pieces and pieces[-1][1] == style:
+                pieces[-1] = (pieces[-1][0] + glyph, style)
+            else:
+                pieces.append((glyph, style))
+        return list(pieces)
+
+    # The cursor
+
+    def point(self, index: int | None) -> None:
+        """Put the cursor on a cell, or away."""
+        index = None if index is None or not self._cells else max(0, index)
+        index = index if index is None else min(index, len(self._cells) - 1)
+        if index != self._cursor:
+            self._cursor = index
+            self.refresh()
+        self._tell()
+
+    def _tell(self) -> None:
+        event = self._event
+        if event is None or self._cursor is None or not self._cells:
+            self.post_message(self.Pointed(""))
+            return
+        cell = self._cells[self._cursor]
+        self.post_message(self.Pointed(explain(cell, event, self._label, self._title_of)))
+
+    def on_focus(self) -> None:
+        """Begin where something is."""
+        if self._cursor is None and self._cells:
+            mine = (i for i, cell in enumerate(self._cells) if cell.state is PageState.MINE)
+            self.point(next(mine, 0))
+
+    def action_move(self, step: int) -> None:
+        """Go to the cell beside."""
+        self.point((self._cursor or 0) + step)
+
+    def action_row(self, step: int) -> None:
+        """Go to the cell above or below."""
+        there = (self._cursor or 0) + step * self.size.width
+        if 0 <= there < len(self._cells):
+            self.point(there)
+
+    def action_jump(self, index: int) -> None:
+        """Go to the first cell, or with -1 to the last."""
+        self.point(index if index >= 0 else len(self._cells) - 1)
+
+    def action_owner(self) -> None:
+        """Say whose the cell is."""
+        event = self._event
+        if event is None or self._cursor is None or not self._cells:
+            return
+        cell = self._cells[self._cursor]
+        if cell.group < 0:
+            self.post_message(self.OwnerAsked("nobody's: free", []))
+            return
+        group = event.groups[cell.group]
+        words = whose(group, cell.state, self._label, self._title_of)
+        text = f"{words}: {number_format.tokens(group.tokens)} tokens in all"
+        self.post_message(self.OwnerAsked(text, group.conversations))
+
+    def on_mouse_move(self, move: events.MouseMove) -> None:
+        """The cell under the pointer explains itself."""
+        self._point_at(move.x, move.y)
+
+    def on_click(self, click: events.Click) -> None:
+        """The same for who has no pointer that hovers."""
+        self._point_at(click.x, click.y)
+
+    def on_leave(self) -> None:
+        """Without the pointer nothing is pointed at, but for the keyboard's cursor."""
+        if not self.has_focus:
+            self.point(None)
+
+    def _point_at(self, x: int, y: int) -> None:
+        index = y * self.size.width + x
+        self.point(index if index < len(self._cells) else None)
