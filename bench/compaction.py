@@ -25,11 +25,11 @@ from machine import save
 from server import Settings
 
 from ingle.tui.chats.chat import Chat
-from ingle.tui.chats.compaction_record import Compaction
+from ingle.tui.chats.compaction_record import CompactionRecord
 from ingle.tui.chats.context_view import request_messages, tail_messages
-from ingle.tui.client.daemon_client import DaemonClient
+from ingle.tui.client.daemon_client import AsyncDaemonClient
 from ingle.tui.compaction.compactor import Compactor
-from ingle.tui.compaction.summary_check import Refused
+from ingle.tui.compaction.summary_check import CompactionRefused
 
 VIEWS = ("full", "compacted", "cut off", "plain summary")
 RESTATED = "What were we talking about just now?"
@@ -41,7 +41,7 @@ class Case:
 
     def __init__(
         self,
-        client: DaemonClient,
+        client: AsyncDaemonClient,
         model: str,
         made: MadeChat,
         views: Sequence[str],
@@ -81,7 +81,7 @@ class Case:
             if number in rounds:
                 await self._ask(result)
 
-    async def _compact(self, cost: Cost) -> Compaction | None:
+    async def _compact(self, cost: Cost) -> CompactionRecord | None:
         """The product's own compaction, with its costs."""
         before = request_messages(self.chat)
         question = {"role": "user", "content": RESTATED}
@@ -93,7 +93,7 @@ class Case:
         begin = time.perf_counter()
         try:
             compaction = await compactor.run()
-        except Refused as refused:
+        except CompactionRefused as refused:
             cost.refused = str(refused)
             return None
         cost.seconds = time.perf_counter() - begin
@@ -111,7 +111,7 @@ class Case:
         cost.first_token_after = asked.first_token
         return compaction
 
-    def _undoes(self, compaction: Compaction, before: Messages) -> bool:
+    def _undoes(self, compaction: CompactionRecord, before: Messages) -> bool:
         """Whether undoing gives the same request, byte for byte."""
         self.chat.add_compaction(compaction)
         self.chat.undo_compaction(compaction.id)
@@ -179,7 +179,7 @@ def _tokens_of(part: Messages, view: Messages, result: Round) -> int:
 
 async def measure(arguments: argparse.Namespace, server: IngleServer) -> list[Case]:
     """All chats, one after the other."""
-    client = DaemonClient(address=("127.0.0.1", server.port))
+    client = AsyncDaemonClient(address=("127.0.0.1", server.port))
     slots = load_slots()
     half = slots.tune if arguments.tune else slots.report
     cases: list[Case] = []

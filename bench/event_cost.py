@@ -24,7 +24,7 @@ import psutil
 from machine import median, save
 
 from ingle.backends.base.backend import EngineKind, LoadSpec
-from ingle.daemon.load_planning.load_planner import LoadOptions, Preparation
+from ingle.daemon.load_planning.load_planner import LoadOptions, LoadPlan
 from ingle.daemon.server import daemon_server
 from ingle.daemon.settings.config import Config
 from ingle.daemon.settings.paths import find_paths
@@ -93,7 +93,7 @@ class ScriptedPreparer:
 
     def __call__(
         self, model: StoredModel, options: LoadOptions, *, available: MemoryNeeds
-    ) -> Preparation:
+    ) -> LoadPlan:
         script = {"reply": "x" * CONTEXT, "step_seconds": self.step_seconds}
         spec = LoadSpec(
             engine=EngineKind.SCRIPTED,
@@ -103,7 +103,7 @@ class ScriptedPreparer:
             kv_capacity=CONTEXT * max(STREAMS),
             script=json.dumps(script),
         )
-        return Preparation(spec, MemoryNeeds(2**20))
+        return LoadPlan(spec, MemoryNeeds(2**20))
 
 
 def serve(step_seconds: float) -> None:

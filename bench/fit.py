@@ -16,7 +16,7 @@ from ingle.backends.base.backend import Backend, EmbedRequest, EngineKind, Gener
 from ingle.backends.hardware.read_cpu import read_cpu
 from ingle.backends.selection.load_spec_builder import create_backend, describe, make_load_spec
 from ingle.backends.selection.model_costs import ModelCosts
-from ingle.models.fit.llama_cpp_fit import LoadShape, MemoryEstimate
+from ingle.models.fit.llama_cpp_fit import LoadParameters, MemoryEstimate
 from ingle.models.fit.process_overhead import repacked_types
 from ingle.models.model_task import ModelTask
 from ingle.models.safetensors.model_folder import is_model_folder
@@ -135,7 +135,7 @@ async def _answer(backend: Backend, name: str, prompt: list[int]) -> None:
 
 def forecast(costs: ModelCosts, spec: LoadSpec) -> MemoryEstimate:
     """What is foretold for the processor."""
-    load = LoadShape(
+    load = LoadParameters(
         context=spec.context,
         slots=spec.slots,
         batch=spec.batch,

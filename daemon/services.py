@@ -10,7 +10,7 @@ from ingle.models.catalog import Catalog
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.store.model_store import ModelStore
 
-from .access.permission import current
+from .access.permission import current_permission
 from .batches.batch_manager import BatchManager
 from .event_hub import EventHub
 from .generations.generation import GenerationRegistry
@@ -18,10 +18,10 @@ from .library.aliases import AliasTable
 from .library.pulls import PullManager
 from .lifecycle.model_manager import ModelManager
 from .load_planning.fit_forecast import FitForecaster
-from .load_planning.load_planner import ModelPreparer, Preparer
+from .load_planning.load_planner import ModelLoadPlanner, Preparer
 from .machine.device_meters import DeviceMeters
 from .machine.memory_reader import MemoryReader
-from .routing.egress.provider_egress import Egress
+from .routing.egress.provider_egress import ProviderEgress
 from .routing.router import Router
 from .settings.config import Config
 from .stores.response_store import ResponseStore
@@ -49,10 +49,10 @@ class Services:
     address: str | None = None
 
     @cached_property
-    def egress(self) -> Egress:
+    def egress(self) -> ProviderEgress:
         """The one way to models elsewhere."""
         exits = self.router.exits
-        return exits if isinstance(exits, Egress) else Egress(self.config)
+        return exits if isinstance(exits, ProviderEgress) else ProviderEgress(self.config)
 
     @cached_property
     def fits(self) -> FitForecaster:
@@ -60,11 +60,11 @@ class Services:
         return FitForecaster(self.preparer)
 
     @cached_property
-    def preparer(self) -> ModelPreparer:
+    def preparer(self) -> ModelLoadPlanner:
         """What decides about files; a test's scripts are loaded by something else."""
-        if isinstance(self.prepare, ModelPreparer):
+        if isinstance(self.prepare, ModelLoadPlanner):
             return self.prepare
-        return ModelPreparer(self.config, partial(self.aliases.resolve, store=self.store))
+        return ModelLoadPlanner(self.config, partial(self.aliases.resolve, store=self.store))
 
     @cached_property
     def responses(self) -> ResponseStore:
@@ -80,16 +80,16 @@ class Services:
         installed = self.store.list()
         paths = {model.path for model in installed}
         elsewhere = [model for model in self.manager.models() if model.path not in paths]
-        permission = current()
+        permission = current_permission()
         return [model for model in installed + elsewhere if permission.allows_model(model.name)]
 
     def resolve(self, reference: str) -> StoredModel:
         """The model that a client's name means, aliases included; see `AliasTable.resolve`.
 
-        Raises `NotCovered` where the client's key is for other models.
+        Raises `KeyNotAllowed` where the client's key is for other models.
         """
         model = self.aliases.resolve(reference, self.store)
-        current().check_model(model.name)
+        current_permission().check_model(model.name)
         return model
 
     def routed_name(self, reference: str) -> str:

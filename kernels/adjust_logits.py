@@ -10,7 +10,7 @@ import torch
 from .launch.kernel_arguments import pointer
 from .launch.kernel_library import KernelLibrary
 
-KINDS = 3
+ENTRY_KINDS = 3
 """In their order: added (bias), penalised (divided, then taken off), taken off."""
 
 
@@ -44,7 +44,7 @@ class AdjustLogits:
     def apply(self, logits: torch.Tensor, entries: LogitEntries) -> None:
         """Change `logits` (rows, vocab) float32; raises `ValueError` where shapes do not fit."""
         rows = len(logits)
-        if entries.offsets.shape != (KINDS, rows + 1):
+        if entries.offsets.shape != (ENTRY_KINDS, rows + 1):
             shape = tuple(entries.offsets.shape)
             raise ValueError(f"Entries {shape} are not those of {rows} rows.")
         if entries.awaited is not None and (entries.first is None or entries.drawn is None):

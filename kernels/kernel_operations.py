@@ -7,12 +7,12 @@ from itertools import accumulate, pairwise
 import torch
 
 from .attention.attention_input import AttentionInput
-from .attention.attention_metadata import AttentionStep
-from .attention.layer_attention import KernelAttention
+from .attention.attention_metadata import AttentionMetadata
+from .attention.layer_attention import LayerAttention
 from .elementwise.activations import Activations
 from .elementwise.gated_activation import GateActivation
-from .elementwise.norm_quantize import NormQuantize, Wanted
-from .elementwise.rotary_tables import RotaryTableMaker
+from .elementwise.norm_quantize import ActivationForms, NormQuantize
+from .elementwise.rotary_tables import RotaryTables
 from .errors import KernelError
 from .formats.nf4_tensor import NF4Tensor
 from .formats.prepared_weight import PreparedWeight
@@ -21,14 +21,14 @@ from .formats.repacked_nf4 import RepackedNF4, can_repack_nf4, repack_nf4
 from .formats.repacked_tensor import REPACKED_TYPES, RepackedTensor, repack
 from .formats.weight import Weight
 from .formats.weight_kind import kind_of
-from .kv_cache.kv_pages import Pages
+from .kv_cache.kv_pages import KVPages
 from .launch.kernel_library import KernelLibrary
 from .launch.triton_library import TritonLibrary
 from .matmul.dequantize_rows import DequantizeRows
 from .matmul.embedding_lookup import embedding
 from .matmul.linear_layer import LinearLayer
-from .matmul.matmul_dispatch import KernelProducts
-from .matmul.matmul_tuning import ProductTable
+from .matmul.matmul_dispatch import MatmulDispatch
+from .matmul.matmul_tuning import MatmulTuning
 from .matmul.quantized_gemv import QuantizedGemv
 from .matmul.stacked_layers import join_layers, stack_layers
 from .self_check import HeadShape, SelfCheck
@@ -50,17 +50,17 @@ class KernelOperations:
         *,
         dtype: torch.dtype,
         device: torch.device,
-        table: ProductTable | None = None,
+        table: MatmulTuning | None = None,
     ) -> None:
         self.dtype = dtype
         self._device = device
-        table = table or ProductTable.usual(library.architecture)
-        self._products = KernelProducts(library, dtype, device, table)
+        table = table or MatmulTuning.usual(library.architecture)
+        self._products = MatmulDispatch(library, dtype, device, table)
         self._norms = NormQuantize(library)
         self._rows = DequantizeRows(library)
         self._gemv = QuantizedGemv(library)
-        self._tables = RotaryTableMaker(library)
-        self._attention = KernelAttention(library, compiled, device)
+        self._tables = RotaryTables(library)
+        self._attention = LayerAttention(library, compiled, device)
         self._kinds: set[str] = set()
         self._reads_numbers = False
         self._examples: dict[str, PreparedWeight] = {}
@@ -79,7 +79,7 @@ class KernelOperations:
         self._examples.setdefault(kind_of(prepared), prepared)
         return prepared
 
-    def check(self, heads: HeadShape, keys: Pages, values: Pages) -> None:
+    def check(self, heads: HeadShape, keys: KVPages, values: KVPages) -> None:
         """Compare the kernels with plain torch on this device, for a model's kinds of weights.
 
         Pages are overwritten. Raises `KernelError` where they differ.
@@ -115,7 +115,7 @@ class KernelOperations:
         self, rows: torch.Tensor, weight: torch.Tensor, epsilon: float, *, dense: bool = False
     ) -> Activations:
         """See `Operations`."""
-        wanted = Wanted(self.dtype) if dense else self._wanted(len(rows))
+        wanted = ActivationForms(self.dtype) if dense else self._wanted(len(rows))
         return self._norms.rms_norm(rows, weight, epsilon, wanted)
 
     def rms_norm_add(
@@ -155,9 +155,9 @@ class KernelOperations:
     def attend(
         self,
         x: AttentionInput,
-        key_pages: Pages,
-        value_pages: Pages,
-        step: AttentionStep,
+        key_pages: KVPages,
+        value_pages: KVPages,
+        step: AttentionMetadata,
         *,
         scale: float,
         window: int | None = None,
@@ -175,8 +175,8 @@ class KernelOperations:
             soft_cap=soft_cap,
         )
 
-    def _wanted(self, tokens: int) -> Wanted:
+    def _wanted(self, tokens: int) -> ActivationForms:
         """The forms of so many rows that some layer of the model reads."""
         ways = [self._products.as_bytes(kind, tokens) for kind in self._kinds]
         as_numbers = self._reads_numbers or not all(ways)
-        return Wanted(self.dtype if as_numbers else None, any(ways))
+        return ActivationForms(self.dtype if as_numbers else None, any(ways))

@@ -7,12 +7,12 @@ from typing import Protocol
 import torch
 
 from .attention.attention_input import AttentionInput
-from .attention.attention_metadata import AttentionStep
+from .attention.attention_metadata import AttentionMetadata
 from .elementwise.activations import Activations
 from .elementwise.gated_activation import GateActivation
 from .formats.prepared_weight import PreparedWeight
 from .formats.weight import Weight
-from .kv_cache.kv_pages import Pages
+from .kv_cache.kv_pages import KVPages
 from .matmul.linear_layer import LinearLayer
 
 
@@ -92,9 +92,9 @@ class Operations(Protocol):
     def attend(
         self,
         x: AttentionInput,
-        key_pages: Pages,
-        value_pages: Pages,
-        step: AttentionStep,
+        key_pages: KVPages,
+        value_pages: KVPages,
+        step: AttentionMetadata,
         *,
         scale: float,
         window: int | None = None,

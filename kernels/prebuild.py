@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from .attention.attention_variant import AttentionVariant, attention_variants
 from .attention.compilable_attention import CompilableAttention
-from .build.atomic_write import write_whole_file
+from .build.atomic_write import write_atomically
 from .build.compiled_kernel_file import read_compiled_kernel, write_compiled_kernel
 from .build.cubin_finder import PREBUILT, prebuilt_path
 from .build.cuda_compilers import find_compiler
@@ -63,7 +63,7 @@ def build(job: Job, folder: Path) -> dict[str, Any]:
         path = prebuilt_path(folder, kernel, text, architecture)
         compiler = find_compiler()
         if not path.exists():
-            write_whole_file(path, compiler.compile(text, architecture))
+            write_atomically(path, compiler.compile(text, architecture))
         version = compiler.version
     else:
         variant = CompilableAttention(kernel)
@@ -93,7 +93,7 @@ def prebuild(jobs: Sequence[Job], folder: Path, processes: int) -> list[dict[str
     print()
     entries.sort(key=lambda entry: str(entry["file"]))
     document = json.dumps({"kernels": entries}, indent=1) + "\n"
-    write_whole_file(folder / MANIFEST, document.encode())
+    write_atomically(folder / MANIFEST, document.encode())
     wanted = {MANIFEST}
     for entry in entries:
         wanted |= {entry["file"], Path(entry["file"]).with_suffix(".json").name}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from .attention.attention_input import AttentionInput
-from .attention.attention_metadata import AttentionStep
-from .attention.norm_rope import prepare_heads_reference
+from .attention.attention_metadata import AttentionMetadata
+from .attention.norm_rope import norm_rope_reference
 from .attention.paged_attention_reference import paged_attention
 from .elementwise.activations import Activations
 from .elementwise.gated_activation import GateActivation, gated_activation
@@ -17,7 +17,7 @@ from .formats.repacked_nf4 import RepackedNF4
 from .formats.repacked_tensor import RepackedTensor
 from .formats.weight import Weight
 from .kv_cache.kv_append import kv_append
-from .kv_cache.kv_pages import Pages
+from .kv_cache.kv_pages import KVPages
 from .matmul.embedding_lookup import embedding
 from .matmul.linear import linear
 from .matmul.linear_layer import LinearLayer
@@ -90,16 +90,16 @@ class ReferenceOperations:
     def attend(
         self,
         x: AttentionInput,
-        key_pages: Pages,
-        value_pages: Pages,
-        step: AttentionStep,
+        key_pages: KVPages,
+        value_pages: KVPages,
+        step: AttentionMetadata,
         *,
         scale: float,
         window: int | None = None,
         soft_cap: float | None = None,
     ) -> Activations:
         """See `Operations`."""
-        query, key, value = prepare_heads_reference(x)
+        query, key, value = norm_rope_reference(x)
         kv_append(key, value, key_pages, value_pages, step.slot_mapping, step.positions)
         output = paged_attention(
             query,

@@ -9,7 +9,7 @@ from itertools import permutations
 import torch
 
 from .attention.attention_input import AttentionInput
-from .attention.attention_metadata import AttentionStep
+from .attention.attention_metadata import AttentionMetadata
 from .elementwise.activations import Activations
 from .elementwise.q8_activations import dequantize_q8
 from .elementwise.rms_norm import rms_norm_reference
@@ -18,8 +18,8 @@ from .formats.prepared_weight import PreparedWeight
 from .formats.repacked_nf4 import RepackedNF4, unpack_nf4
 from .formats.repacked_tensor import RepackedTensor, unpack
 from .formats.weight_kind import kind_of
-from .kv_cache.kv_pages import Pages
-from .kv_cache.quantized_kv_pages import QuantizedPages
+from .kv_cache.kv_pages import KVPages
+from .kv_cache.quantized_kv_pages import QuantizedKVPages
 from .matmul.linear import linear_reference
 from .matmul.linear_layer import LinearLayer
 from .operations import Operations
@@ -57,7 +57,7 @@ class SelfCheck:
         self._exact = ReferenceOperations(torch.float32)
 
     def failures(
-        self, weights: Sequence[PreparedWeight], heads: HeadShape, keys: Pages, values: Pages
+        self, weights: Sequence[PreparedWeight], heads: HeadShape, keys: KVPages, values: KVPages
     ) -> list[str]:
         """What is wrong, a few words each; pages of the shape of a model's own are overwritten.
 
@@ -69,7 +69,7 @@ class SelfCheck:
             *self._norms(weights[0].shape[1]),
         ]
         wrong = [(name, error) for name, error in found if not error <= _LARGEST_ERROR]
-        coarse = isinstance(keys, QuantizedPages) and keys.format.bits == 4
+        coarse = isinstance(keys, QuantizedKVPages) and keys.format.bits == 4
         most = _LARGEST_ERROR_OF_4_BITS if coarse else _LARGEST_ERROR
         found = self._attention(heads, keys, values)
         wrong += [(name, error) for name, error in found if not error <= most]
@@ -122,7 +122,7 @@ class SelfCheck:
             yield f"the norm added to {tokens} rows", _error(residual, summed)
 
     def _attention(
-        self, heads: HeadShape, keys: Pages, values: Pages
+        self, heads: HeadShape, keys: KVPages, values: KVPages
     ) -> Iterator[tuple[str, float]]:
         twins = _empty_twin(keys), _empty_twin(values)
         for name, parts in {
@@ -139,12 +139,12 @@ class SelfCheck:
             found = self._operations.attend(x, keys, values, step, scale=scale)
             yield f"attention of {name}", _error(_rows(found), _rows(expected))
 
-    def _heads(self, heads: HeadShape, keys: Pages, positions: torch.Tensor) -> AttentionInput:
+    def _heads(self, heads: HeadShape, keys: KVPages, positions: torch.Tensor) -> AttentionInput:
         """Random ones; they rotate where pages have keys without a bias, as these were made for."""
         count, kind = len(positions), self._operations.dtype
         query = self._normal(count, heads.heads, heads.head_size)
         key, value = self._normal(2, count, heads.kv_heads, heads.head_size)
-        bias = keys.bias if isinstance(keys, QuantizedPages) else None
+        bias = keys.bias if isinstance(keys, QuantizedKVPages) else None
         if bias is not None:
             query = query / bias.bias.abs().amax().clamp_min(1)  # or one key gets everything
         x = AttentionInput(query.to(kind), key.to(kind), value.to(kind))
@@ -153,7 +153,7 @@ class SelfCheck:
         tables = bias.cosine[positions], bias.sine[positions]
         return replace(x, cosine=tables[0], sine=tables[1], key_bias=bias.bias)
 
-    def _step(self, parts: Sequence[tuple[int, int]]) -> AttentionStep:
+    def _step(self, parts: Sequence[tuple[int, int]]) -> AttentionMetadata:
         """Sequences of so many tokens before and so many new ones, in pages of their own."""
         each = CHECKED_PAGES // len(parts)
         tables = torch.arange(CHECKED_PAGES, dtype=torch.int32).view(len(parts), each).flip(1)
@@ -171,7 +171,7 @@ class SelfCheck:
             lengths.int(),
             counts.cumsum(0).int(),
         )
-        return AttentionStep(
+        return AttentionMetadata(
             *(tensor.to(self._device) for tensor in tensors),
             longest_query=max(count for _, count in parts),
             longest_context=int(lengths.max()),
@@ -203,9 +203,9 @@ def _plain(weight: PreparedWeight) -> torch.Tensor:
     return dequantize(unpack_nf4(weight) if isinstance(weight, RepackedNF4) else weight)
 
 
-def _empty_twin(pages: Pages) -> torch.Tensor:
+def _empty_twin(pages: KVPages) -> torch.Tensor:
     """Pages of numbers, with as many places."""
-    device = pages.codes.device if isinstance(pages, QuantizedPages) else pages.device
+    device = pages.codes.device if isinstance(pages, QuantizedKVPages) else pages.device
     return torch.zeros(pages.shape, dtype=torch.float32, device=device)
 
 

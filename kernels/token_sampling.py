@@ -70,7 +70,7 @@ def sample_row(
     return asked
 
 
-class Sample:
+class SamplingKernel:
     """Draws on kernels of a library; keeps the room that its launches need, on one device.
 
     Of equal logits the first token is the likelier. NaN is what cannot come, like -infinity; where

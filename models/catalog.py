@@ -8,7 +8,7 @@ from importlib import resources
 
 import msgspec
 
-from .fit.catalog_shape import RecordedShape
+from .fit.catalog_shape import CatalogShape
 from .model_task import ModelTask
 
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9._-]{0,62}[a-z0-9])?")
@@ -101,7 +101,7 @@ class CatalogEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     sampling: dict[str, float] = {}
     chat_template: str | None = None
     draft: str | None = None
-    shape: RecordedShape | None = None
+    shape: CatalogShape | None = None
     sources: list[Location]
 
     def __post_init__(self) -> None:

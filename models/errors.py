@@ -59,7 +59,7 @@ class ModelInUse(ModelError):
     code = "model_in_use"
 
 
-class NotOurs(ModelError):
+class NotInStore(ModelError):
     """The file belongs to another program or a person, who did not say that it may go."""
 
     code = "not_ours"

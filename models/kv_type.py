@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from ingle.kernels.kv_cache.kv_page_format import PageFormat
+from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
 
 from .gguf.ggml_types import TENSOR_TYPES
 
@@ -30,13 +30,13 @@ class KVType(StrEnum):
         """The elements that llama.cpp stores together; a head has a multiple of them."""
         return TENSOR_TYPES[self.ggml_type].block_elements
 
-    def page_format(self, head_size: int) -> PageFormat | None:
+    def page_format(self, head_size: int) -> KVPageFormat | None:
         """How the pages of ingle's own engine store a head; None for types of plain numbers.
 
         Raises ValueError for heads that no page can hold in this type.
         """
         bits = _BITS.get(self.value)
-        return None if bits is None else PageFormat(bits, head_size)
+        return None if bits is None else KVPageFormat(bits, head_size)
 
     def paged_bytes(self, head_size: int) -> int:
         """Bytes of a head in these pages; `page_format` says when there are none."""

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from ingle.models.catalog import Catalog
 from ingle.models.errors import SourceUnavailable
 from ingle.models.file_lock import FileLock
-from ingle.models.fit.catalog_shape import RecordedShape
+from ingle.models.fit.catalog_shape import CatalogShape
 from ingle.models.fit.model_shape import ModelShape
 from ingle.models.store.model_store import ModelStore
 
@@ -40,7 +40,7 @@ StillRunning = Callable[[Iterable[psutil.Process]], list[psutil.Process]]
 
 class _WellKnown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context: int
-    shape: RecordedShape
+    shape: CatalogShape
 
 
 @pytest.fixture(autouse=True)
@@ -181,13 +181,13 @@ def _write_folder(path: Path, folder: Path) -> None:
 
     from ingle.models.config.gguf_config import config_from_gguf
     from ingle.models.weights.dequantized_weights import DequantizedWeights
-    from ingle.models.weights.gguf_tensor_names import GGUFConventions
+    from ingle.models.weights.gguf_tensor_names import GGUFTensorNames
     from ingle.models.weights.gguf_weights import GGUFWeights
 
     transformers: Any = import_module("transformers")
     file = GGUFWeights(path)
     weights = DequantizedWeights(
-        GGUFConventions(file, config_from_gguf(file.header)), torch.bfloat16
+        GGUFTensorNames(file, config_from_gguf(file.header)), torch.bfloat16
     )
     tensors: dict[str, torch.Tensor] = {}
     for name in weights.names:

@@ -23,7 +23,7 @@ PAIRS: dict[type[Any], type[Any]] = {
     api_types.DeviceGauges: DeviceGauges,
     api_types.ErrorBody: ErrorDetail,
     api_types.ModelFit: ModelFit,
-    api_types.Delta: generation.DeltaEvent,
+    api_types.TextDelta: generation.DeltaEvent,
     api_types.Finished: generation.FinishedEvent,
     api_types.GaugesEvent: types.GaugesEvent,
     api_types.GenerationCreated: types.GenerationStarted,
@@ -37,7 +37,7 @@ PAIRS: dict[type[Any], type[Any]] = {
     api_types.PullProgress: PullProgress,
     api_types.Started: generation.StartedEvent,
     api_types.Status: types.Status,
-    api_types.Thought: generation.DeltaEvent,
+    api_types.ReasoningDelta: generation.DeltaEvent,
     api_types.TokenCounts: types.TokenCounts,
 }
 

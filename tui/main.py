@@ -21,14 +21,14 @@ SETTLED = 2.0
 if TYPE_CHECKING:
     from .app.chat_app import ChatApp
     from .app.first_frame import FirstFrame
-    from .settings.chat_folders import Folders
+    from .settings.chat_folders import ChatFolders
 
 
 def run_chat(
     *,
     socket_path: str | None,
     address: tuple[str, int] | None = None,
-    folders: Folders | None = None,
+    folders: ChatFolders | None = None,
     model: str | None = None,
     temporary: bool = False,
     start_daemon: Callable[[], None] | None = None,
@@ -52,10 +52,10 @@ def run_chat(
     try:
         with _first_frame(theme) as first_frame:
             from .app.chat_app import ChatApp
-            from .client.daemon_client import DaemonClient
+            from .client.daemon_client import AsyncDaemonClient
 
             app = ChatApp(
-                DaemonClient(socket_path, address),
+                AsyncDaemonClient(socket_path, address),
                 folders=folders,
                 model=model,
                 temporary=temporary,

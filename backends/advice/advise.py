@@ -14,10 +14,10 @@ from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.kv_type import KVType
 
 from ..base.backend import EngineKind, Quantize
-from ..selection.model_placement import Selection, Wanted, select
+from ..selection.model_placement import Placement, PlacementRequest, select
 from .advice_request import AdviceRequest, Candidate, MeasuredSpeed
-from .machine_capacity import Site, corrected
-from .option_score import batch_rate, quality_of, worth_of
+from .machine_capacity import MachineCapacity, corrected
+from .option_score import batch_rate, quality_of, score_option
 from .speed_prediction import Speed, predict_speed
 
 FILLED = 1000
@@ -85,7 +85,9 @@ class _Way:
     quantize: Quantize
 
 
-def advise(site: Site, candidates: Iterable[Candidate], request: AdviceRequest) -> Advice:
+def advise(
+    site: MachineCapacity, candidates: Iterable[Candidate], request: AdviceRequest
+) -> Advice:
     """Weigh all candidates; what would not fit into the memory there is comes second at best."""
     options = [
         option
@@ -118,7 +120,7 @@ def advise(site: Site, candidates: Iterable[Candidate], request: AdviceRequest) 
     )
 
 
-def weigh(site: Site, candidate: Candidate, request: AdviceRequest) -> Iterator[Option]:
+def weigh(site: MachineCapacity, candidate: Candidate, request: AdviceRequest) -> Iterator[Option]:
     """Every sensible way to run one model."""
     if candidate.costs.shape is None and not site.has_torch:
         return
@@ -131,8 +133,8 @@ def weigh(site: Site, candidate: Candidate, request: AdviceRequest) -> Iterator[
 
 
 def calibrate(
-    site: Site, candidates: Iterable[Candidate], measured: Sequence[MeasuredSpeed]
-) -> Site:
+    site: MachineCapacity, candidates: Iterable[Candidate], measured: Sequence[MeasuredSpeed]
+) -> MachineCapacity:
     """The site with rates set right by what models made on it; the median counts."""
     by_name = {candidate.name: candidate for candidate in candidates}
     for on_gpu in (False, True):
@@ -161,7 +163,7 @@ def _decode_at(speed: Speed, context: int, tokens: int) -> float:
     return 1 / max(1e-9, early + (late - early) * (tokens - FILLED) / (context - FILLED))
 
 
-def why_not(option: Option, best: Option, site: Site) -> str:
+def why_not(option: Option, best: Option, site: MachineCapacity) -> str:
     """In one sentence, what speaks for the best one."""
     if not option.fits:
         short = [
@@ -231,7 +233,7 @@ def _each_model(options: Iterable[Option], taken: Iterable[str]) -> list[Option]
     return found
 
 
-def _ways(site: Site, candidate: Candidate, request: AdviceRequest) -> Iterator[_Way]:
+def _ways(site: MachineCapacity, candidate: Candidate, request: AdviceRequest) -> Iterator[_Way]:
     trained = candidate.costs.context
     if request.task == "embed":
         yield _Way(trained, KVType.F16, "none")
@@ -250,7 +252,9 @@ def _ways(site: Site, candidate: Candidate, request: AdviceRequest) -> Iterator[
                 yield _Way(context, kv_type, quantize)
 
 
-def _option(site: Site, candidate: Candidate, way: _Way, request: AdviceRequest) -> Option:
+def _option(
+    site: MachineCapacity, candidate: Candidate, way: _Way, request: AdviceRequest
+) -> Option:
     costs, room = candidate.costs, site.room
     found = select(costs, room, _wanted(site, candidate, way))
     needs, filled = found.needs, min(FILLED, found.context)
@@ -282,17 +286,17 @@ def _option(site: Site, candidate: Candidate, way: _Way, request: AdviceRequest)
         speed=speed,
         batch=batch,
         quality=quality,
-        worth=worth_of(quality, speed, batch, needs.total, found.context, request.need),
+        worth=score_option(quality, speed, batch, needs.total, found.context, request.need),
         why=found.reason,
         memory=_memory_parts(found, room.gpu_name),
     )
 
 
-def _wanted(site: Site, candidate: Candidate, way: _Way) -> Wanted:
+def _wanted(site: MachineCapacity, candidate: Candidate, way: _Way) -> PlacementRequest:
     costs = candidate.costs
     own = site.has_own and candidate.runs_on_own and costs.config is not None
     must = costs.shape is None
-    return Wanted(
+    return PlacementRequest(
         engine=EngineKind.CUDA if must or own else EngineKind.LLAMA_CPP,
         must=must,
         context=way.context,
@@ -301,7 +305,7 @@ def _wanted(site: Site, candidate: Candidate, way: _Way) -> Wanted:
     )
 
 
-def _memory_parts(found: Selection, gpu_name: str) -> list[str]:
+def _memory_parts(found: Placement, gpu_name: str) -> list[str]:
     lines: list[str] = []
     for name, part in (("memory", found.estimate.host), (gpu_name, found.estimate.gpu)):
         if not part.total:
@@ -317,7 +321,7 @@ def _memory_parts(found: Selection, gpu_name: str) -> list[str]:
     return lines
 
 
-def _layers_on_gpu(found: Selection, layers: int) -> int:
+def _layers_on_gpu(found: Placement, layers: int) -> int:
     if found.device == "cpu":
         return 0
     return layers if found.gpu_layers < 0 else max(0, found.gpu_layers - 1)

@@ -1,4 +1,4 @@
-"""`Site`: what a machine offers to a model, in the words of engine selection and of speeds."""
+"""`MachineCapacity`: what a machine offers to a model, in the words of engine selection and of speeds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ingle.models.fit.process_overhead import repacked_types
 
 from ..cuda.kernel_coverage import OLDEST_GPU
 from ..hardware.machine import Gpu, Machine, Memory
-from ..selection.model_placement import Room
+from ..selection.model_placement import MemoryBudget
 from ..selection.own_engine import first_visible
 from .device_rates import DeviceRates, cpu_rates, gpu_rates
 
@@ -17,13 +17,13 @@ _LARGEST_GPU_SHARE = 2**29
 
 
 @dataclass(frozen=True, kw_only=True)
-class Site:
+class MachineCapacity:
     """`room` is what models can have; `has_own` is whether ingle's engine can use the GPU.
 
     `has_torch` is whether it can run at all. Rates are None for devices that nobody knows.
     """
 
-    room: Room
+    room: MemoryBudget
     cpu: DeviceRates | None
     gpu: DeviceRates | None
     has_own: bool = False
@@ -44,7 +44,7 @@ def site_of(
     own_memory: int = 0,
     emptied: bool = False,
     mended: bool = False,
-) -> Site:
+) -> MachineCapacity:
     """The machine as it is, for one model alone.
 
     What the processes in `own` hold counts as free, with `own_memory` bytes of the machine's
@@ -59,7 +59,7 @@ def site_of(
     has_torch = torch is not None or (mended and gpu is not None)
     has_own = (gpu is not None and _runs_own(gpu, machine)) or (mended and _capable(gpu))
     offloads = build is not None and build.gpu_offload
-    room = Room(
+    room = MemoryBudget(
         host=max(0, free - _share(memory)),
         gpu=0 if gpu is None else _gpu_room(gpu, own, emptied),
         gpu_name="" if gpu is None else gpu.name,
@@ -67,7 +67,7 @@ def site_of(
         unified=gpu is not None and gpu.unified,
         repacked=repacked_types(machine.cpu.instruction_sets),
     )
-    return Site(
+    return MachineCapacity(
         room=room,
         cpu=cpu_rates(machine.cpu),
         gpu=None if gpu is None else gpu_rates(gpu, machine.cpu.bandwidth),
@@ -77,7 +77,9 @@ def site_of(
     )
 
 
-def corrected(site: Site, factor: float, source: str, *, on_gpu: bool) -> Site:
+def corrected(
+    site: MachineCapacity, factor: float, source: str, *, on_gpu: bool
+) -> MachineCapacity:
     """With rates that agree with what was measured."""
     rates = site.gpu if on_gpu else site.cpu
     if rates is None:

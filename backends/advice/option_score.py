@@ -63,7 +63,7 @@ def _dense_size(costs: ModelCosts) -> float:
     return parameters * sqrt(bytes_a_token(costs) / max(1, costs.stored))
 
 
-def worth_of(
+def score_option(
     quality: float,
     speed: Speed | None,
     batch: float,

@@ -11,7 +11,7 @@ from ingle.models.kv_type import KVType
 
 from ..base.backend import EngineKind
 from ..selection.model_costs import ModelCosts
-from ..selection.model_placement import Selection
+from ..selection.model_placement import Placement
 from .device_rates import DeviceRates
 
 _TRANSFER_RATE = 12e9
@@ -70,7 +70,7 @@ class _Part:
 
 def predict_speed(
     costs: ModelCosts,
-    selection: Selection,
+    selection: Placement,
     cpu: DeviceRates | None,
     gpu: DeviceRates | None,
     *,
@@ -112,7 +112,7 @@ def bytes_a_token(costs: ModelCosts) -> int:
 
 
 def _divide(
-    costs: ModelCosts, selection: Selection, kv_type: KVType
+    costs: ModelCosts, selection: Placement, kv_type: KVType
 ) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
     """Weights, bytes a cached token and layers on the GPU, and on the processor."""
     layers = _layers_of(costs)
@@ -172,7 +172,7 @@ def _table_bytes(costs: ModelCosts) -> int:
     return costs.stored * rows // max(1, costs.parameters)
 
 
-def _kept_share(costs: ModelCosts, selection: Selection) -> float:
+def _kept_share(costs: ModelCosts, selection: Placement) -> float:
     """What the weights become on load, of what they are in the file."""
     if selection.engine is not EngineKind.CUDA:
         return 1.0

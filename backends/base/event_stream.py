@@ -1,4 +1,4 @@
-"""`generated`: the events that a backend pushes, for whoever pulls them."""
+"""`stream_events`: the events that a backend pushes, for whoever pulls them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from .backend import Event, EventSink
 
 
-async def generated(
+async def stream_events(
     run: Callable[[EventSink], Coroutine[Any, Any, None]],
 ) -> AsyncGenerator[Event, None]:
     """Every event that `run` gives its sink, then what it raised; closing cancels it."""

@@ -23,7 +23,7 @@ _GPU_LIBRARIES = ("cuda", "hip", "vulkan", "sycl", "opencl", "musa", "cann")
 
 
 @dataclass(frozen=True, slots=True)
-class Workplace:
+class AccessPolicy:
     """The files that are read, and written; folders of which only names are seen.
 
     Where it `drives_gpu`, files outside of people's homes stay as they were, and so does the
@@ -35,7 +35,7 @@ class Workplace:
     writes: tuple[Path, ...] = ()
     drives_gpu: bool = False
 
-    def with_folder(self, folder: Path) -> Workplace:
+    def with_folder(self, folder: Path) -> AccessPolicy:
         """The same with a folder to read and write in."""
         return replace(self, reads=(*self.reads, folder), writes=(*self.writes, folder))
 
@@ -45,14 +45,14 @@ class Workplace:
         return sum(_size(path) for path in (*self.reads, *inside))
 
 
-def task_workplace(*models: str, output: str | None = None, computes: bool = True) -> Workplace:
+def task_workplace(*models: str, output: str | None = None, computes: bool = True) -> AccessPolicy:
     """What a task with models needs; the `output` goes to a folder that is there.
 
     One that `computes` may use a GPU.
     """
     reads = [file for model in models for file in model_files(Path(model))]
     gpu = computes and has_gpu_device()
-    place = Workplace(tuple(reads), drives_gpu=gpu)
+    place = AccessPolicy(tuple(reads), drives_gpu=gpu)
     return place if output is None else place.with_folder(Path(output).resolve().parent)
 
 
@@ -60,7 +60,7 @@ class _ScriptFiles(msgspec.Struct):
     trace: str | None = None
 
 
-def worker_workplace(spec: LoadSpec) -> Workplace:
+def worker_workplace(spec: LoadSpec) -> AccessPolicy:
     """What a worker needs for this model; makes the folders and files it is to write."""
     reads = [*model_files(Path(spec.path))]
     lists: list[Path] = []
@@ -86,10 +86,10 @@ def worker_workplace(spec: LoadSpec) -> Workplace:
         reads += failpoints.ACTIVE.folders
         writes += failpoints.ACTIVE.folders
     gpu = has_gpu_device() and _drives_gpu(spec)
-    return Workplace(tuple(reads), tuple(lists), tuple(writes), gpu)
+    return AccessPolicy(tuple(reads), tuple(lists), tuple(writes), gpu)
 
 
-def with_temporary_files(place: Workplace, spec: LoadSpec) -> Workplace:
+def with_temporary_files(place: AccessPolicy, spec: LoadSpec) -> AccessPolicy:
     """The same with a folder, used from now on, for what libraries need for a moment.
 
     Those of ingle's own engine do, if only to find others.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 
-from .access_policy import Workplace
+from .access_policy import AccessPolicy
 from .landlock_rules import FileRules, restrict_files
 from .resource_limits import limit_process, sane_address_space
 from .seccomp_filter import forbid_network
 from .system_files import SINK, all_but_homes, interpreter_files, library_files
 
 
-def confine(workplace: Workplace) -> None:
+def confine(workplace: AccessPolicy) -> None:
     """Take from this process what its work does not need, as far as the system has means.
 
     On Linux that is the network, other processes, files that are none of its own, core dumps, and
@@ -29,7 +29,7 @@ def confine(workplace: Workplace) -> None:
         print("This kernel filters no system calls: the network is open.", file=sys.stderr)
 
 
-def file_rules(workplace: Workplace) -> FileRules | None:
+def file_rules(workplace: AccessPolicy) -> FileRules | None:
     """Which files stay; None where nothing can be told apart."""
     if workplace.drives_gpu:
         outside = all_but_homes()

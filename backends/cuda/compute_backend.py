@@ -17,7 +17,7 @@ from ingle.kernels.errors import KernelError
 from ingle.kernels.kernel_operations import KernelOperations
 from ingle.kernels.launch.gpu_library import GPULibrary
 from ingle.kernels.launch.kernel_library import KernelLibrary
-from ingle.kernels.matmul.matmul_tuning import ProductTable
+from ingle.kernels.matmul.matmul_tuning import MatmulTuning
 from ingle.kernels.operations import Operations
 from ingle.kernels.reference_operations import ReferenceOperations
 from ingle.models.config.model_config import ModelConfig
@@ -84,7 +84,7 @@ def _with_kernels(where: ComputeDevice, config: ModelConfig, spec: LoadSpec) -> 
     library = GPULibrary.open(folder, device=where.device.index or 0)
     variants = attention_kernels(config, spec.kv_type, _TYPES[where.dtype])
     library.prepare(kernel_sources(), [CompilableAttention(variant) for variant in variants])
-    table = ProductTable.read(ProductTable.path_for(folder, where.name))
+    table = MatmulTuning.read(MatmulTuning.path_for(folder, where.name))
     operations = KernelOperations(
         library, library, dtype=where.dtype, device=where.device, table=table
     )

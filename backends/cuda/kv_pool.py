@@ -7,8 +7,8 @@ from collections.abc import Sequence as Numbers
 import torch
 
 from ingle.kernels.kv_cache.key_bias import KeyBias
-from ingle.kernels.kv_cache.kv_pages import Pages
-from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedPages
+from ingle.kernels.kv_cache.kv_pages import KVPages
+from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedKVPages
 from ingle.models.fit.paged_fit import PAGE_SIZE
 from ingle.models.kv_type import KVType
 
@@ -66,7 +66,7 @@ class KVPool:
         """Bytes of one token's keys and values."""
         return sum(_token_bytes(plane) for plane in self._planes)
 
-    def layer(self, index: int) -> tuple[Pages, Pages]:
+    def layer(self, index: int) -> tuple[KVPages, KVPages]:
         """Pages of keys and of values, each (pages, page, kv_heads, head_size)."""
         return self._layers[index]
 
@@ -103,9 +103,9 @@ class KVPool:
                 plane[:, :, pages[start // page], : some.shape[2]] = some
         return True
 
-    def _pages(self, layer: int, kind: int, bias: KeyBias | None = None) -> Pages:
+    def _pages(self, layer: int, kind: int, bias: KeyBias | None = None) -> KVPages:
         planes = [plane[layer, kind] for plane in self._planes]
-        return planes[0] if len(planes) == 1 else QuantizedPages(planes[0], planes[1], bias)
+        return planes[0] if len(planes) == 1 else QuantizedKVPages(planes[0], planes[1], bias)
 
 
 def _planes(kv_type: KVType, head_size: int) -> list[tuple[torch.dtype, int]]:

@@ -18,9 +18,9 @@ from ingle.models.layers.transformer import Transformer
 from ingle.models.safetensors.model_folder import read_folder
 from ingle.models.weights.bitsandbytes_weights import BitsandbytesWeights
 from ingle.models.weights.dequantized_weights import DequantizedWeights
-from ingle.models.weights.gguf_tensor_names import GGUFConventions
+from ingle.models.weights.gguf_tensor_names import GGUFTensorNames
 from ingle.models.weights.gguf_weights import GGUFWeights
-from ingle.models.weights.hf_tensor_names import HFConventions
+from ingle.models.weights.hf_tensor_names import HFTensorNames
 from ingle.models.weights.nf4_weights import NF4Weights
 from ingle.models.weights.safetensors_weights import SafetensorsWeights
 from ingle.models.weights.weights import Weight, Weights
@@ -104,12 +104,12 @@ def open_model(path: Path) -> ModelFiles:
 def _open_gguf(path: Path) -> ModelFiles:
     raw = GGUFWeights(path)
     config = config_from_gguf(raw.header)
-    weights, header = GGUFConventions(raw, config), raw.header
+    weights, header = GGUFTensorNames(raw, config), raw.header
     return ModelFiles(config, weights, header.parameters, header.tensor_bytes)
 
 
 def _open_folder(path: Path) -> ModelFiles:
     folder = read_folder(path)
     raw = BitsandbytesWeights(SafetensorsWeights(path))
-    weights = HFConventions(raw, folder.config)
+    weights = HFTensorNames(raw, folder.config)
     return ModelFiles(folder.config, weights, folder.parameters, folder.tensor_bytes)

@@ -9,7 +9,7 @@ from .sequence import Sequence
 
 
 @dataclass(frozen=True)
-class Chunk:
+class ScheduledChunk:
     """The next `count` uncomputed tokens of a sequence; `samples` when they are its last.
 
     `drafts` are guesses at the tokens that follow: they are computed along, and those that the
@@ -33,14 +33,14 @@ class Chunk:
 class Batch:
     """The chunks of one step, decoding sequences first."""
 
-    chunks: list[Chunk] = field(default_factory=list[Chunk])
+    chunks: list[ScheduledChunk] = field(default_factory=list[ScheduledChunk])
     num_tokens: int = 0
 
     def add(self, sequence: Sequence, count: int, drafts: tuple[int, ...] = ()) -> None:
         """Append the sequence's next `count` tokens, and guesses where they are its last."""
         samples = count == sequence.num_pending
         awaits = sequence.awaited_row if samples and sequence.num_awaited else None
-        chunk = Chunk(sequence, count, samples, drafts, awaits)
+        chunk = ScheduledChunk(sequence, count, samples, drafts, awaits)
         self.chunks.append(chunk)
         self.num_tokens += chunk.num_tokens
 
@@ -72,7 +72,7 @@ class Batch:
         return any(chunk.drafts for chunk in self.chunks)
 
     @property
-    def sampling(self) -> list[Chunk]:
+    def sampling(self) -> list[ScheduledChunk]:
         """The chunks that get new tokens in this step, in batch order."""
         return [chunk for chunk in self.chunks if chunk.samples]
 

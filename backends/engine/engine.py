@@ -14,11 +14,11 @@ from .model_runner import KVCacheFull, ModelRunner
 from .scheduling.scheduler import Scheduler, SequenceOutput
 from .sequence import Sequence
 from .speculation.speculator import Speculator
-from .throughput_meter import Rates
+from .throughput_meter import ThroughputMeter
 
 
 @dataclass(frozen=True)
-class _Flight:
+class InFlightBatch:
     """A batch that was launched and not collected yet, scheduling begun at `began`."""
 
     batch: Batch
@@ -44,14 +44,14 @@ class Engine:
         self.runner = runner
         self._store = store
         self.scheduler = Scheduler(runner, speculator, store, wake)
-        self._flight: _Flight | None = None
+        self._flight: InFlightBatch | None = None
         self._collected_at = 0.0
         self._prompt_tokens = 0
         self._completion_tokens = 0
         self._drafted = 0
         self._accepted = 0
         self._steps = 0
-        self._rates = Rates()
+        self._rates = ThroughputMeter()
 
     @property
     def has_work(self) -> bool:
@@ -166,7 +166,7 @@ class Engine:
         """What is in each page of the KV cache now."""
         return self.scheduler.kv.page_map()
 
-    def _launch(self) -> _Flight:
+    def _launch(self) -> InFlightBatch:
         began = time.monotonic()
         while True:
             batch = self.scheduler.schedule()
@@ -178,7 +178,7 @@ class Engine:
                 if not self.scheduler.relieve():
                     raise
 
-    def _launch_ahead(self, flight: _Flight) -> _Flight | None:
+    def _launch_ahead(self, flight: InFlightBatch) -> InFlightBatch | None:
         """The batch behind the one in flight, where it can be told already what is in it."""
         began = time.monotonic()
         batch = self.scheduler.schedule_ahead(flight.batch)
@@ -189,13 +189,13 @@ class Engine:
         except KVCacheFull:
             return None
 
-    def _take_off(self, batch: Batch, began: float) -> _Flight:
-        flight = _Flight(batch, began, batch.prompt_tokens)
+    def _take_off(self, batch: Batch, began: float) -> InFlightBatch:
+        flight = InFlightBatch(batch, began, batch.prompt_tokens)
         self.runner.launch(batch)
         self.scheduler.take_off(batch)
         return flight
 
-    def _land(self, flight: _Flight) -> list[SequenceOutput]:
+    def _land(self, flight: InFlightBatch) -> list[SequenceOutput]:
         sampled = self.runner.collect()
         now = time.monotonic()
         # A batch that was launched ahead began when the one before it was done.
@@ -205,7 +205,7 @@ class Engine:
         self._count(flight, outputs, seconds)
         return outputs
 
-    def _count(self, flight: _Flight, outputs: list[SequenceOutput], seconds: float) -> None:
+    def _count(self, flight: InFlightBatch, outputs: list[SequenceOutput], seconds: float) -> None:
         batch = flight.batch
         self._steps += 1
         self._prompt_tokens += flight.prompt_tokens

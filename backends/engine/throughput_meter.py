@@ -31,7 +31,7 @@ class Rate:
         self._seconds = kept * self._seconds + seconds
 
 
-class Rates:
+class ThroughputMeter:
     """Learns from steps that did one thing: read a prompt, or went on with one answer."""
 
     def __init__(self) -> None:

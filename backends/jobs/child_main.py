@@ -15,7 +15,7 @@ import msgspec
 from ingle.models.errors import ModelError
 
 from ..base.errors import BackendError
-from ..confinement.access_policy import Workplace
+from ..confinement.access_policy import AccessPolicy
 from ..confinement.confine import confine
 from ..worker.parent_death import die_with_parent
 from .child_task import Failed
@@ -29,7 +29,7 @@ _BROKEN = 3
 def run_task(
     spec_type: type[S],
     work: Callable[[S, Send], msgspec.Struct],
-    workplace: Callable[[S], Workplace],
+    workplace: Callable[[S], AccessPolicy],
 ) -> NoReturn:
     """Do `work` on what the first line of stdin says, tell its result, and end the process.
 
@@ -49,7 +49,7 @@ def run_task(
 def _run(
     spec_type: type[S],
     work: Callable[[S, Send], msgspec.Struct],
-    workplace: Callable[[S], Workplace],
+    workplace: Callable[[S], AccessPolicy],
 ) -> int:
     die_with_parent(int(sys.argv[1]))
     sink = _claim_stdout()

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..base.backend import SamplingParams, TokenLogprobs
-from ..engine.batch import Chunk, Sampled
+from ..engine.batch import Sampled, ScheduledChunk
 from ..engine.constraint import Constraint
 from ..engine.logprobs import token_logprobs
 from ..engine.sequence import Sequence
@@ -39,7 +39,7 @@ class BatchSampler:
         """Do ahead, from any thread, what takes long for sequences with these parameters."""
         self._dry_samplers.prepare(params)
 
-    def sample(self, chunk: Chunk, logits: Logits, position: int) -> Sampled:
+    def sample(self, chunk: ScheduledChunk, logits: Logits, position: int) -> Sampled:
         """Draw along the chunk's drafts until one is not what was drawn.
 
         `logits` (1 + drafts, vocab_size) begin at batch `position`; they stay as they are.

@@ -23,7 +23,7 @@ from .llama_model import LlamaModel
 from .llama_tokenizer import LlamaTokenizer
 from .model_runner import FLASH_ATTENTION
 from .native_log import NativeLog
-from .text_batch import Piece, TextBatch
+from .text_batch import TextBatch, TextSpan
 
 _POOLING = {
     Pooling.MEAN: llama_cpp.LLAMA_POOLING_TYPE_MEAN,
@@ -89,10 +89,10 @@ class LlamaEmbedder:
         """
         if self._splits:
             self._read_all_but_last(texts)
-            last = [Piece(i, len(text) - 1, text[-1:]) for i, text in enumerate(texts)]
+            last = [TextSpan(i, len(text) - 1, text[-1:]) for i, text in enumerate(texts)]
             self._run(last, outputs=True)
         else:
-            self._run([Piece(i, 0, text) for i, text in enumerate(texts)], outputs=True)
+            self._run([TextSpan(i, 0, text) for i, text in enumerate(texts)], outputs=True)
         rows = [self._row(sequence) for sequence in range(len(texts))]
         if self._memory is not None:
             llama_cpp.llama_memory_clear(self._memory, False)
@@ -167,7 +167,7 @@ class LlamaEmbedder:
             self._run(pieces, outputs=False)
         llama_cpp.llama_set_embeddings(self._ctx, True)
 
-    def _run(self, pieces: Sequence[Piece], *, outputs: bool) -> None:
+    def _run(self, pieces: Sequence[TextSpan], *, outputs: bool) -> None:
         self._batch.fill_pieces(pieces, outputs=outputs)
         run = llama_cpp.llama_encode if self._memory is None else llama_cpp.llama_decode
         status = run(self._ctx, self._batch.native)
@@ -192,15 +192,15 @@ class LlamaEmbedder:
             ) from error
 
 
-def _in_batches(texts: Sequence[list[int]], size: int) -> Iterator[list[Piece]]:
+def _in_batches(texts: Sequence[list[int]], size: int) -> Iterator[list[TextSpan]]:
     """All tokens but the last of each text, in batches of at most `size` tokens."""
-    pieces: list[Piece] = []
+    pieces: list[TextSpan] = []
     room = size
     for sequence, text in enumerate(texts):
         position = 0
         while position < len(text) - 1:
             count = min(room, len(text) - 1 - position)
-            pieces.append(Piece(sequence, position, text[position : position + count]))
+            pieces.append(TextSpan(sequence, position, text[position : position + count]))
             position += count
             room -= count
             if not room:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import llama_cpp
 
-from ingle.models.gguf.repeated_tokens import find_repeated_token
+from ingle.models.gguf.repeated_tokens import find_duplicate_token
 
 from ..base.errors import LoadFailed, OutOfMemory
 from .expert_offload import ExpertPlacement
@@ -124,7 +124,7 @@ class LlamaModel:
 
 
 def _check_tokens(path: Path) -> None:
-    token = find_repeated_token(path)
+    token = find_duplicate_token(path)
     if token is not None:
         raise LoadFailed(
             f"{path} has the token {token!r} twice.",

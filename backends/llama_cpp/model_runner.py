@@ -16,7 +16,7 @@ from ingle.models.kv_type import KVType
 
 from ..base.backend import LoadSpec, ModelInfo, SamplingParams
 from ..base.errors import LoadFailed, OutOfMemory
-from ..engine.batch import Batch, Chunk, Sampled
+from ..engine.batch import Batch, Sampled, ScheduledChunk
 from ..engine.kv.cell_cache import CellCache
 from ..engine.kv_store.kv_store import KVStore
 from ..engine.model_runner import KVCacheFull
@@ -87,7 +87,7 @@ class LlamaModelRunner:
         self.can_run_ahead = False
         self._batch = TokenBatch(spec.batch)
         self._sampler = BatchSampler(self._ctx, self.model.vocab, room=self.context)
-        self._sampling: list[Chunk] = []
+        self._sampling: list[ScheduledChunk] = []
         self._rows: list[int] = []
         self._info = self._describe(spec)
 

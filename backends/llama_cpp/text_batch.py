@@ -11,7 +11,7 @@ from .token_batch import TokenBatch
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class TextSpan:
     """Consecutive tokens of one text, the first of them at `position` in it."""
 
     sequence: int
@@ -22,7 +22,7 @@ class Piece:
 class TextBatch(TokenBatch):
     """A batch in which every token has an output, or none has."""
 
-    def fill_pieces(self, pieces: Iterable[Piece], *, outputs: bool) -> None:
+    def fill_pieces(self, pieces: Iterable[TextSpan], *, outputs: bool) -> None:
         """Lay the pieces out one behind the other; they must fit."""
         end = 0
         for piece in pieces:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import h11
 
 from .errors import ProviderMisbehaved, ProviderUnreachable
-from .metered_connection import Channel, Meter, open_channel
+from .metered_connection import Meter, MeteredConnection, open_channel
 
 LARGEST_HEAD = 64 * 2**10
 """Bytes of an answer's status line and headers."""
@@ -24,7 +24,7 @@ _LONGEST_QUOTE = 200
 
 
 @dataclass(frozen=True)
-class Patience:
+class HttpTimeouts:
     """Seconds until there is a connection, until the answer begins, and between its pieces."""
 
     connect: float
@@ -32,7 +32,7 @@ class Patience:
     idle: float
 
 
-class Answer:
+class HttpResponse:
     """The answer's status and headers, and its body as it comes."""
 
     def __init__(self, connection: _Connection, head: h11.Response) -> None:
@@ -60,10 +60,10 @@ async def post(
     headers: Sequence[tuple[str, str]],
     body: bytes,
     *,
-    patience: Patience,
+    patience: HttpTimeouts,
     meter: Meter,
     tls: ssl.SSLContext | None,
-) -> AsyncGenerator[Answer]:
+) -> AsyncGenerator[HttpResponse]:
     """Send `body`, and have the answer; the connection is gone at the end of the context.
 
     Raises `ProviderUnreachable` and `ProviderMisbehaved`.
@@ -110,13 +110,15 @@ def trust(url: str, ca_file: str) -> ssl.SSLContext | None:
 
 
 class _Connection:
-    def __init__(self, channel: Channel, patience: Patience) -> None:
+    def __init__(self, channel: MeteredConnection, patience: HttpTimeouts) -> None:
         self._channel = channel
         self._patience = patience
         self._http = h11.Connection(h11.CLIENT, max_incomplete_event_size=LARGEST_HEAD)
         self._began = False
 
-    async def ask(self, target: str, headers: Sequence[tuple[str, str]], body: bytes) -> Answer:
+    async def ask(
+        self, target: str, headers: Sequence[tuple[str, str]], body: bytes
+    ) -> HttpResponse:
         request = h11.Request(
             method="POST",
             target=target,
@@ -136,7 +138,7 @@ class _Connection:
         while True:
             event = await self.next_event()
             if isinstance(event, h11.Response):
-                return Answer(self, event)
+                return HttpResponse(self, event)
             if not isinstance(event, h11.InformationalResponse):
                 raise ProviderMisbehaved("The provider's answer is not HTTP.")
 

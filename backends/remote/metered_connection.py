@@ -47,7 +47,7 @@ class CouldNotConnect(ProviderUnreachable):
     """There was never a connection, so that nothing was sent: it may be tried again."""
 
 
-class Channel(Protocol):
+class MeteredConnection(Protocol):
     """A connection; `OSError` where it breaks."""
 
     async def send(self, data: bytes) -> None:
@@ -65,7 +65,7 @@ class Channel(Protocol):
 
 async def open_channel(
     host: str, port: int, tls: ssl.SSLContext | None, meter: Meter, seconds: float
-) -> Channel:
+) -> MeteredConnection:
     """A connection to one of the host's addresses.
 
     Raises `CouldNotConnect`, and `ProviderUnreachable` where the host cannot be trusted.

@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from .errors import ProviderRefused, RemoteError
-from .http_client import Answer
+from .http_client import HttpResponse
 from .providers import Provider
 
 _LONGEST_BODY = 64 * 2**10
@@ -25,7 +25,7 @@ _SENTENCES = {
 }
 
 
-async def refusal_of(answer: Answer, provider: Provider, key: str | None) -> ProviderRefused:
+async def refusal_of(answer: HttpResponse, provider: Provider, key: str | None) -> ProviderRefused:
     """The error that an answer with such a status stands for."""
     body = b""
     try:

@@ -25,11 +25,11 @@ from ..base.backend import (
     TokenizeRequest,
 )
 from ..base.errors import RequestRejected
-from ..base.event_stream import generated
+from ..base.event_stream import stream_events
 from ..base.kv_page_map import PagesSink
 from .clearance import Clearance, request_digest
 from .errors import NotCleared, ProviderMisbehaved, ProviderRefused, ProviderUnreachable
-from .http_client import Answer, Patience, post, trust
+from .http_client import HttpResponse, HttpTimeouts, post, trust
 from .metered_connection import CouldNotConnect, Meter
 from .provider_refusal import refusal_of, said_by
 from .providers import Provider, ProviderKind
@@ -130,7 +130,7 @@ class RemoteBackend:
 
     def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
         """See `Backend.generate`."""
-        return generated(partial(self.run, request))
+        return stream_events(partial(self.run, request))
 
     async def embed(self, request: EmbedRequest) -> Embedded:
         """Refused: texts to embed are derived from what may be private."""
@@ -215,7 +215,7 @@ class RemoteBackend:
             provider.base_url.rstrip("/") + self._wire.path,
             self._headers(),
             body,
-            patience=Patience(
+            patience=HttpTimeouts(
                 provider.connect_timeout, provider.first_byte_timeout, provider.idle_timeout
             ),
             meter=meter,
@@ -231,7 +231,7 @@ class RemoteBackend:
         return None
 
     async def _read(
-        self, request: GenerateRequest, index: int, answer: Answer, sink: EventSink
+        self, request: GenerateRequest, index: int, answer: HttpResponse, sink: EventSink
     ) -> None:
         kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "text/event-stream" or "content-encoding" in answer.headers:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from ingle.models.fit.llama_cpp_fit import DRAFT_BATCH, LoadShape, Split
+from ingle.models.fit.llama_cpp_fit import DRAFT_BATCH, GPUSplit, LoadParameters
 from ingle.models.fit.memory_needs import MemoryNeeds
 
 from ..base.backend import EngineKind, LoadSpec
 from .model_costs import ModelCosts
-from .model_placement import Room
+from .model_placement import MemoryBudget
 
 
-def draft_needs(draft: ModelCosts, spec: LoadSpec, room: Room) -> MemoryNeeds:
+def draft_needs(draft: ModelCosts, spec: LoadSpec, room: MemoryBudget) -> MemoryNeeds:
     """Bytes of both kinds beside those of the model itself, which is loaded by `spec`.
 
     The draft is loaded in the same way: on as many layers of the GPU, or all of its own.
     """
     on_gpu = spec.gpu_layers != 0 and bool(room.gpu)
-    load = LoadShape(
+    load = LoadParameters(
         context=spec.context,
         slots=spec.slots,
         batch=min(spec.batch, DRAFT_BATCH),
@@ -32,5 +32,5 @@ def draft_needs(draft: ModelCosts, spec: LoadSpec, room: Room) -> MemoryNeeds:
     if draft.shape is None:  # a folder cannot guess for a file; the worker will say so
         return MemoryNeeds()
     layers = spec.gpu_layers if spec.gpu_layers >= 0 else draft.layers + 1
-    found = draft.on_llama(load, Split(layers if on_gpu else 0)).needs
+    found = draft.on_llama(load, GPUSplit(layers if on_gpu else 0)).needs
     return MemoryNeeds(found.total) if room.unified else found

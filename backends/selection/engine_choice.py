@@ -13,7 +13,7 @@ from ingle.models.safetensors.model_folder import ModelFolder
 from ..base.backend import EngineChoice, EngineKind
 from ..base.errors import LoadFailed
 from ..cuda.kernel_coverage import OLDEST_GPU, why_no_kernels
-from .own_engine import OwnEngine
+from .own_engine import CudaAvailability
 
 TENSOR_TYPES = frozenset(
     ("F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K")
@@ -28,7 +28,7 @@ _OTHER = "Let llama.cpp run it."
 def choose_engine(
     model: GGUFHeader | ModelFolder,
     wanted: EngineChoice,
-    own: OwnEngine,
+    own: CudaAvailability,
     *,
     kv_type: KVType = KVType.F16,
     gpu_layers: int = -1,
@@ -76,7 +76,7 @@ def task_with(header: GGUFHeader, pooling: Pooling | None) -> ModelTask:
     return ModelTask.EMBED if pooling not in (None, Pooling.RANK) else task_of(header)
 
 
-def _is_quick(header: GGUFHeader, own: OwnEngine, kv_type: KVType) -> bool:
+def _is_quick(header: GGUFHeader, own: CudaAvailability, kv_type: KVType) -> bool:
     if all(tensor.type in _FLOAT_TYPES for tensor in header.tensors):
         return True
     known = why_no_kernels(config_from_gguf(header), kv_type) is None
@@ -84,7 +84,7 @@ def _is_quick(header: GGUFHeader, own: OwnEngine, kv_type: KVType) -> bool:
 
 
 def _for_folder(
-    folder: ModelFolder, wanted: EngineChoice, own: OwnEngine, kv_type: KVType
+    folder: ModelFolder, wanted: EngineChoice, own: CudaAvailability, kv_type: KVType
 ) -> EngineKind:
     if wanted == "llama.cpp":
         raise UnsupportedModel(
@@ -96,7 +96,7 @@ def _for_folder(
     return EngineKind.CUDA
 
 
-def _check_installed(own: OwnEngine) -> None:
+def _check_installed(own: CudaAvailability) -> None:
     if not own.has_torch:
         raise LoadFailed(
             "ingle's own engine needs PyTorch, which is not installed.",

@@ -12,7 +12,7 @@ from ..hardware.machine import Gpu
 from ..hardware.probe import probe_machine
 from ..hardware.read_cpu import read_cpu
 from ..hardware.read_machine import read_gpus
-from .own_engine import OwnEngine, first_visible
+from .own_engine import CudaAvailability, first_visible
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class EngineFacts:
     computes in the machine's memory, of which it may take `gpu_total` bytes.
     """
 
-    own: OwnEngine
+    own: CudaAvailability
     gpu_name: str = ""
     unified: bool = False
     gpu_total: int = 0
@@ -37,7 +37,7 @@ class EngineFacts:
 
         Without a GPU that makes no difference, and is not asked.
         """
-        cpu, own = read_cpu(), OwnEngine.find()
+        cpu, own = read_cpu(), CudaAvailability.find()
         gpu = _gpu(read_gpus(cpu))
         llama = None if gpu is None else probe_machine(cpu, keep).llama_cpp
         return cls(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from ingle.models.config.gguf_config import config_from_gguf
 from ingle.models.config.model_config import ModelConfig
 from ingle.models.errors import ModelError
-from ingle.models.fit.llama_cpp_fit import LoadShape, Split, SplitEstimate, estimate_split
+from ingle.models.fit.llama_cpp_fit import GPUSplit, LoadParameters, SplitEstimate, estimate_split
 from ingle.models.fit.model_shape import ModelShape, shape_of
 from ingle.models.fit.paged_fit import (
     estimate_own_on_cpu,
@@ -63,12 +63,12 @@ class ModelCosts:
             return len(self.shape.layers)
         return 0 if self.config is None else self.config.num_layers
 
-    def on_llama(self, load: LoadShape, split: Split = Split()) -> SplitEstimate:  # noqa: B008
+    def on_llama(self, load: LoadParameters, split: GPUSplit = GPUSplit()) -> SplitEstimate:  # noqa: B008
         """On llama.cpp, with what `split` says on the GPU; only for a model it knows."""
         assert self.shape is not None
         return estimate_split(self.shape, load, split)
 
-    def on_own_gpu(self, load: LoadShape, quantize: Quantize = "none") -> SplitEstimate:
+    def on_own_gpu(self, load: LoadParameters, quantize: Quantize = "none") -> SplitEstimate:
         """On a GPU, by ingle's own engine; only for a model it knows."""
         assert self.config is not None
         return estimate_own_on_gpu(
@@ -76,7 +76,7 @@ class ModelCosts:
         )
 
     def on_own_cpu(
-        self, load: LoadShape, available: int, quantize: Quantize = "none"
+        self, load: LoadParameters, available: int, quantize: Quantize = "none"
     ) -> SplitEstimate:
         """On the processor, by ingle's own engine; weights become floats where those fit."""
         assert self.config is not None

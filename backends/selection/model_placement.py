@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ingle.models.fit.llama_cpp_fit import (
-    LoadShape,
+    GPUSplit,
+    LoadParameters,
     MemoryEstimate,
-    Split,
     SplitEstimate,
     largest_context,
 )
@@ -30,7 +30,7 @@ _LEAST_SHARE = 8
 
 
 @dataclass(frozen=True, kw_only=True)
-class Room:
+class MemoryBudget:
     """What a model may have of the machine; bytes.
 
     `gpu` is what is free, or can be made so, of the GPU called `gpu_name`; None where nobody tells,
@@ -47,7 +47,7 @@ class Room:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class PlacementRequest:
     """How a model shall be loaded.
 
     `engine` is the best one that can run it; unless it `must`, llama.cpp does what our engine has
@@ -73,7 +73,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selection:
+class Placement:
     """Where a model runs; `reason` is one sentence for people.
 
     `gpu_layers` is llama.cpp's count, to which the output belongs: -1 for all, 0 for none.
@@ -91,7 +91,7 @@ class Selection:
     cpu_experts: int = 0
 
 
-def select(costs: ModelCosts, room: Room, wanted: Wanted) -> Selection:
+def select(costs: ModelCosts, room: MemoryBudget, wanted: PlacementRequest) -> Placement:
     """Our engine where the whole model fits on the GPU, else llama.cpp with what of it fits there.
 
     Where even the machine's memory is too little, the last choice is returned all the same: its
@@ -101,7 +101,7 @@ def select(costs: ModelCosts, room: Room, wanted: Wanted) -> Selection:
 
 
 class _Selector:
-    def __init__(self, costs: ModelCosts, room: Room, wanted: Wanted) -> None:
+    def __init__(self, costs: ModelCosts, room: MemoryBudget, wanted: PlacementRequest) -> None:
         self._costs = costs
         self._room = room
         self._wanted = wanted
@@ -109,7 +109,7 @@ class _Selector:
         own = wanted.engine is EngineKind.CUDA
         self._why_not_own = "" if own else wanted.why_not_own
 
-    def select(self) -> Selection:
+    def select(self) -> Placement:
         if self._wanted.engine is EngineKind.CUDA:
             found = self._on_own_gpu()
             if found is not None:
@@ -128,9 +128,9 @@ class _Selector:
             return Why.NO_BUILD
         return Why.TOO_SMALL if self._room.llama_offloads else Why.TOO_LARGE_AND_NO_BUILD
 
-    def _load(self, context: int, batch: int = 0) -> LoadShape:
+    def _load(self, context: int, batch: int = 0) -> LoadParameters:
         wanted = self._wanted
-        return LoadShape(
+        return LoadParameters(
             context=context,
             slots=wanted.slots,
             batch=batch or wanted.batch,
@@ -172,7 +172,7 @@ class _Selector:
     def _fits(self, needs: MemoryNeeds) -> bool:
         return needs.fits_in(MemoryNeeds(self._room.host, self._room.gpu or 0))
 
-    def _on_own_gpu(self) -> Selection | None:
+    def _on_own_gpu(self) -> Placement | None:
         wanted, gpu = self._wanted, self._room.gpu or 0
         if wanted.gpu_layers == 0 or not gpu or self._room.unified:
             return None
@@ -187,7 +187,7 @@ class _Selector:
         found = estimate(context)
         if not wanted.must and not self._fits(found.needs):
             return None
-        return Selection(
+        return Placement(
             engine=EngineKind.CUDA,
             device="gpu",
             gpu_layers=-1,
@@ -199,7 +199,7 @@ class _Selector:
             reason=self._words.on_gpu(found.gpu.total, gpu, context),
         )
 
-    def _on_own_cpu(self, limit: int | None = None) -> Selection:
+    def _on_own_cpu(self, limit: int | None = None) -> Placement:
         def estimate(context: int) -> SplitEstimate:
             load = self._load(context)
             return self._costs.on_own_cpu(load, self._room.host, self._wanted.quantize)
@@ -213,8 +213,8 @@ class _Selector:
 
     def _on_cpu(
         self, engine: EngineKind, context: int, found: SplitEstimate, reason: str
-    ) -> Selection:
-        return Selection(
+    ) -> Placement:
+        return Placement(
             engine=engine,
             device="cpu",
             gpu_layers=0,
@@ -226,7 +226,7 @@ class _Selector:
             reason=reason,
         )
 
-    def _on_llama_cpu(self, limit: int | None = None) -> Selection:
+    def _on_llama_cpu(self, limit: int | None = None) -> Placement:
         def estimate(context: int) -> SplitEstimate:
             return self._costs.on_llama(self._load(context))
 
@@ -237,7 +237,7 @@ class _Selector:
         )
         return self._on_cpu(EngineKind.LLAMA_CPP, context, found, reason)
 
-    def _on_llama_gpu(self) -> Selection | None:
+    def _on_llama_gpu(self) -> Placement | None:
         """As much on the GPU as fits there: all, all but experts, some layers; or None."""
         wanted, room = self._wanted, self._room
         if not (room.llama_offloads and room.gpu_name) or wanted.gpu_layers == 0:
@@ -245,8 +245,10 @@ class _Selector:
         if room.gpu is None:
             return self._left_to_llama()
         gpu = min(room.gpu, room.host) if room.unified else room.gpu
-        whole = Split(self._costs.layers + 1)
-        split = Split(min(wanted.gpu_layers, whole.gpu_layers)) if wanted.gpu_layers > 0 else whole
+        whole = GPUSplit(self._costs.layers + 1)
+        split = (
+            GPUSplit(min(wanted.gpu_layers, whole.gpu_layers)) if wanted.gpu_layers > 0 else whole
+        )
         context = self._gpu_context(gpu, split)
         if wanted.gpu_layers < 0:
             found = self._largest_split(gpu, context)
@@ -255,28 +257,28 @@ class _Selector:
             split = found
         return self._on_llama_split(split, context, gpu)
 
-    def _gpu_context(self, gpu: int, split: Split) -> int:
+    def _gpu_context(self, gpu: int, split: GPUSplit) -> int:
         context = self._context(gpu, lambda tokens: self._costs.on_llama(self._load(tokens), split))
         return context if self._asked else self._bounded(max(context, _USEFUL_CONTEXT))
 
-    def _largest_split(self, gpu: int, context: int) -> Split | None:
+    def _largest_split(self, gpu: int, context: int) -> GPUSplit | None:
         """The best split whose GPU side takes at most `gpu` bytes."""
         layers, load = self._costs.layers, self._load(context)
         shape = self._costs.shape
         assert shape is not None
 
-        def fits(split: Split) -> bool:
+        def fits(split: GPUSplit) -> bool:
             return self._costs.on_llama(load, split).gpu.total <= gpu
 
-        candidates = [Split(layers + 1)]
+        candidates = [GPUSplit(layers + 1)]
         if any(layer.experts for layer in shape.layers):
-            candidates += [Split(layers + 1, count) for count in range(1, layers + 1)]
+            candidates += [GPUSplit(layers + 1, count) for count in range(1, layers + 1)]
         if shape.task is ModelTask.GENERATE:  # one that embeds is small: all of it, or none
             least = 1 + max(1, layers // _LEAST_SHARE)
-            candidates += [Split(count) for count in range(layers, least - 1, -1)]
+            candidates += [GPUSplit(count) for count in range(layers, least - 1, -1)]
         return next((split for split in candidates if fits(split)), None)
 
-    def _on_llama_split(self, split: Split, context: int, gpu: int) -> Selection:
+    def _on_llama_split(self, split: GPUSplit, context: int, gpu: int) -> Placement:
         found = self._costs.on_llama(self._load(context), split)
         needs = found.needs
         if self._room.unified:
@@ -287,7 +289,7 @@ class _Selector:
             reason = words.on_gpu(found.gpu.total, gpu, context, self._why_not_own)
         else:
             reason = words.on_both(split, found, gpu, context, self._why_not_own)
-        return Selection(
+        return Placement(
             engine=EngineKind.LLAMA_CPP,
             device="gpu",
             gpu_layers=-1 if whole else split.gpu_layers,
@@ -300,7 +302,7 @@ class _Selector:
             cpu_experts=split.cpu_experts,
         )
 
-    def _left_to_llama(self) -> Selection:
+    def _left_to_llama(self) -> Placement:
         """On a GPU that tells nobody what is free: llama.cpp tries, and `needs` are the host's."""
         found = self._on_llama_cpu()
         return replace(
@@ -310,7 +312,7 @@ class _Selector:
             reason=self._words.left_to_llama(found.context),
         )
 
-    def _shrunk(self, choose: Callable[[int | None], Selection]) -> Selection:
+    def _shrunk(self, choose: Callable[[int | None], Placement]) -> Placement:
         """What `choose` finds, with a shorter context where that helps and the owner allows it."""
         found = choose(None)
         if not (self._wanted.may_shrink and self._asked) or self._fits(found.needs):

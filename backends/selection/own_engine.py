@@ -16,7 +16,7 @@ _NONE = (0, (0, 0))
 
 
 @dataclass(frozen=True)
-class OwnEngine:
+class CudaAvailability:
     """Whether PyTorch is installed, and the GPU it would use.
 
     `gpu_memory` is in bytes (0: none), `capability` its major and minor compute capability.
@@ -27,7 +27,7 @@ class OwnEngine:
     capability: tuple[int, int] = (0, 0)
 
     @classmethod
-    def find(cls) -> OwnEngine:
+    def find(cls) -> CudaAvailability:
         """Look at what is installed, and ask the driver."""
         return cls(find_spec("torch") is not None, *_gpu())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from ingle.models.fit.llama_cpp_fit import Split, SplitEstimate
+from ingle.models.fit.llama_cpp_fit import GPUSplit, SplitEstimate
 
 
 class Why(StrEnum):
@@ -33,7 +33,7 @@ class SelectionWords:
         return _sentence(f"{all_of_it}: {_of(needed, free)}, {_context(context)}", why_not_own)
 
     def on_both(
-        self, split: Split, found: SplitEstimate, free: int, context: int, why_not_own: str = ""
+        self, split: GPUSplit, found: SplitEstimate, free: int, context: int, why_not_own: str = ""
     ) -> str:
         """Some of it."""
         if split.cpu_experts:

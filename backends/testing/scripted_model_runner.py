@@ -14,7 +14,7 @@ import numpy as np
 
 from ..base.backend import LoadSpec, ModelInfo, SamplingParams, TokenLogprobs
 from ..base.errors import LoadFailed
-from ..engine.batch import Batch, Chunk, Sampled
+from ..engine.batch import Batch, Sampled, ScheduledChunk
 from ..engine.kv.cell_cache import CellCache
 from ..engine.kv_store.kv_store import KVStore
 from ..engine.model_runner import KVCacheFull
@@ -148,7 +148,7 @@ class ScriptedModelRunner:
         """The next bytes of each sequence's reply, then the end-of-sequence token."""
         return [self._sample(chunk) for chunk in self._batch.sampling]
 
-    def _sample(self, chunk: Chunk) -> Sampled:
+    def _sample(self, chunk: ScheduledChunk) -> Sampled:
         tokens: list[int] = []
         constraint = chunk.sequence.constraint
         complete, error = False, None

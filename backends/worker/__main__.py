@@ -83,10 +83,10 @@ def main() -> int:
 
 def _serve(load: Load, channel: FrameChannel, inbox: Inbox) -> int:
     # Libraries make threads when they are loaded, and rules hold only for those made behind them.
-    from .model_loader import loaded
+    from .model_loader import load_model
 
     try:
-        with loaded(load.spec, channel.send, inbox) as (loop, info):
+        with load_model(load.spec, channel.send, inbox) as (loop, info):
             # What was checked is what native code has opened.
             check_unchanged(load.spec)
             channel.send(Ready(info))

@@ -19,7 +19,7 @@ from ..engine.engine import Engine
 from ..engine.kv_store.kv_store import KVStore
 from ..engine.local_runner import LocalRunner
 from ..engine.model_runner import ModelRunner
-from ..engine.speculation.adaptive_speculator import Speculation
+from ..engine.speculation.adaptive_speculator import AdaptiveSpeculator
 from ..engine.speculation.model_drafter import ModelDrafter
 from ..engine.speculation.ngram_drafter import NgramDrafter
 from ..engine.speculation.step_costs import StepCosts
@@ -46,7 +46,7 @@ class Loop(Protocol):
 
 
 @contextmanager
-def loaded(
+def load_model(
     spec: LoadSpec, send: Callable[[FromWorker], None], inbox: Inbox
 ) -> Generator[tuple[Loop, ModelInfo]]:
     """Load the model and free it at the end; progress goes through `send`; raises `LoadFailed`."""
@@ -173,7 +173,9 @@ def _make_runner(spec: LoadSpec, on_progress: Callable[[float], None]) -> LocalR
             return ScriptedModelRunner(spec, on_progress)
 
 
-def _make_speculation(spec: LoadSpec, runner: LocalRunner) -> tuple[Speculation | None, ModelInfo]:
+def _make_speculation(
+    spec: LoadSpec, runner: LocalRunner
+) -> tuple[AdaptiveSpeculator | None, ModelInfo]:
     """Whoever guesses for the model, and what it says of itself then."""
     info = runner.info()
     kind = spec.speculation
@@ -194,7 +196,9 @@ def _make_speculation(spec: LoadSpec, runner: LocalRunner) -> tuple[Speculation 
     if ngrams is None and model is None:
         return None, info
     used = "auto" if ngrams and model else "ngram" if ngrams else "draft"
-    speculation = Speculation(context=runner.context, costs=costs, ngrams=ngrams, model=model)
+    speculation = AdaptiveSpeculator(
+        context=runner.context, costs=costs, ngrams=ngrams, model=model
+    )
     return speculation, msgspec.structs.replace(info, speculation=used)
 
 

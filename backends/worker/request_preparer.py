@@ -12,7 +12,7 @@ from ..base.backend import GenerateRequest, Grammar, Tokenized, TokenizeRequest
 from ..base.errors import BackendError, ContextExceeded, RequestRejected
 from ..engine.constraint import Constraint
 from ..engine.model_runner import ModelRunner
-from ..text.answers.answer_format import AnswerForm, AnswerForms
+from ..text.answers.answer_format import AnswerFormat, AnswerForms
 from ..text.prompts.message_token_counts import MessageCounter
 from ..text.prompts.prompt_builder import PromptBuilder
 from ..text.structured_output.answer_grammar import AnswerGrammar
@@ -35,7 +35,7 @@ class Prepared:
 
     token_ids: list[int]
     constraint: Constraint | None
-    form: AnswerForm
+    form: AnswerFormat
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Stop:
     """Ends a thread after its current step, whatever still runs."""
 
 
-class Admission:
+class RequestPreparer:
     """Renders templates, tokenises and compiles grammars, one request after the other.
 
     In a thread, so that a slow template or a huge prompt never delays the tokens of others.

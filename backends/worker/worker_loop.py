@@ -1,6 +1,6 @@
 """The inside of a worker: requests become sequences, steps become events.
 
-Two threads share the work: `Admission` prepares requests, and the step thread owns the engine.
+Two threads share the work: `RequestPreparer` prepares requests, and the step thread owns the engine.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ..text.answers.answer_output import AnswerOutput
 from ..text.prompts.prompt_builder import PromptBuilder
 from ..text.tokenization.tokenizer import Tokenizer
 from .compute_lease import ComputeLease
-from .request_preparer import Admission, Admitted, Arrival, Prepared, Stop
+from .request_preparer import Admitted, Arrival, Prepared, RequestPreparer, Stop
 from .worker_protocol import (
     Cancel,
     Drain,
@@ -93,7 +93,7 @@ class WorkerLoop:
         self._lease = lease
         self._contended = False
         self._admitting: dict[str, Arrival] = {}
-        self._admission = Admission(
+        self._admission = RequestPreparer(
             engine.runner, tokenizer, prompts, forms, is_wanted=self._is_admitting, done=inbox.put
         )
         self._running: dict[str, dict[Sequence, AnswerOutput]] = {}

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from compaction_cases.chat_maker import Fact
 from compaction_cases.grading import abstains, says
-from ingle.tui.client.api_types import Delta, Finished, GenerationCreated, TokenCounts
-from ingle.tui.client.daemon_client import DaemonClient
+from ingle.tui.client.api_types import Finished, GenerationCreated, TextDelta, TokenCounts
+from ingle.tui.client.daemon_client import AsyncDaemonClient
 from ingle.tui.client.generation_stream import Generation
 
 QUESTION = "Question about what I told you earlier: {ask} Answer in a few words."
@@ -63,7 +63,7 @@ class Score:
 class Prober:
     """Asks one model of a daemon."""
 
-    def __init__(self, client: DaemonClient, model: str, streams: int = 8) -> None:
+    def __init__(self, client: AsyncDaemonClient, model: str, streams: int = 8) -> None:
         self._client = client
         self._model = model
         self._streams = asyncio.Semaphore(streams)
@@ -88,7 +88,7 @@ class Prober:
         generation = Generation(self._client, created.id, created.model)
         async with aclosing(generation.events()) as events:
             async for event in events:
-                if isinstance(event, Delta):
+                if isinstance(event, TextDelta):
                     first = clock() - begin if first is None else first
                     text.append(event.text)
                 elif isinstance(event, Finished):

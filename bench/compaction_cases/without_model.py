@@ -12,7 +12,7 @@ from compaction_cases.views import add_turns
 from ingle.tui.chats.chat import Chat
 from ingle.tui.chats.context_view import request_messages
 from ingle.tui.client.client_errors import DaemonError
-from ingle.tui.client.daemon_client import DaemonClient
+from ingle.tui.client.daemon_client import AsyncDaemonClient
 from ingle.tui.compaction.compactor import Compactor
 from ingle.tui.compaction.summary_prompt import HEADINGS
 
@@ -24,7 +24,7 @@ NOTES = "\n".join(
 """As little as a model can write."""
 
 
-class NoDaemon(DaemonClient):
+class NoDaemon(AsyncDaemonClient):
     """Sizes are estimated."""
 
     def __init__(self) -> None:

@@ -12,17 +12,17 @@ from typing import Any
 import torch
 from gpu.session import Session, Skipped
 
-from ingle.kernels.attention.attention_metadata import AttentionStep
+from ingle.kernels.attention.attention_metadata import AttentionMetadata
 from ingle.kernels.attention.attention_partials import combine_partials_reference
 from ingle.kernels.attention.attention_variant import attention_variants
 from ingle.kernels.attention.paged_attention_reference import paged_attention_reference
-from ingle.kernels.attention.triton_attention import PagedAttention
+from ingle.kernels.attention.triton_attention import TritonAttention
 from ingle.kernels.elementwise.rope import rotary_tables
 from ingle.kernels.kv_cache.hadamard import hadamard_reference
 from ingle.kernels.kv_cache.key_bias import KeyBias
-from ingle.kernels.kv_cache.kv_page_format import PageFormat
-from ingle.kernels.kv_cache.kv_pages import Pages
-from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedPages
+from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
+from ingle.kernels.kv_cache.kv_pages import KVPages
+from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedKVPages
 
 PAGE = 32
 HEADS, KV_HEADS, SIZE = 32, 8, 128
@@ -42,14 +42,14 @@ class Problem:
     """One layer's attention of a step; queries of quantised pages are rotated."""
 
     query: torch.Tensor
-    key_pages: Pages
-    value_pages: Pages
-    step: AttentionStep
+    key_pages: KVPages
+    value_pages: KVPages
+    step: AttentionMetadata
     bias_query: torch.Tensor | None = None
     window: int | None = None
     soft_cap: float | None = None
 
-    def launch(self, attention: PagedAttention, out: torch.Tensor | None = None) -> torch.Tensor:
+    def launch(self, attention: TritonAttention, out: torch.Tensor | None = None) -> torch.Tensor:
         """The whole output."""
         scale = 1 / math.sqrt(self.query.shape[2])
         partials = attention.attend(
@@ -67,7 +67,7 @@ class Problem:
 
     def expected(self) -> torch.Tensor:
         """The same by plain torch in float32."""
-        step, rotated = self.step, isinstance(self.key_pages, QuantizedPages)
+        step, rotated = self.step, isinstance(self.key_pages, QuantizedKVPages)
         query = hadamard_reference(self.query.float()) if rotated else self.query.float()
         output = paged_attention_reference(
             query,
@@ -119,7 +119,7 @@ def wrong_attention(session: Session) -> Iterator[str]:
         if each.head_size in sizes and (each.query, each.pages) in types
     ]
     library = session.compiled(variants)
-    attention = PagedAttention(library, session.device, fill=math.nan)
+    attention = TritonAttention(library, session.device, fill=math.nan)
     shapes = sorted({(each.head_size, each.query, each.pages, each.pairs) for each in variants})
     for size, query, pages, pairs in shapes:
         tolerance = max(TOLERANCES[query], TOLERANCES.get(pages, 1e-3))
@@ -141,7 +141,7 @@ def wrong_attention(session: Session) -> Iterator[str]:
 def _biased(problem: Problem) -> Problem:
     """Keys without a bias as large as some that Qwen 2 has."""
     pages, query = problem.key_pages, problem.query
-    assert isinstance(pages, QuantizedPages)
+    assert isinstance(pages, QuantizedKVPages)
     kv_heads, size = pages.shape[2:]
     random = torch.Generator().manual_seed(size)
     bias = (torch.randn(kv_heads, size, generator=random) * 20).to(query.device)
@@ -181,7 +181,7 @@ def make_problem(
     counts = torch.tensor([0, *(tokens for tokens, _ in chunks)])
     rows = torch.randn(int(counts.sum()), heads, size, generator=random)
     nothing = torch.empty(0, dtype=torch.int64)
-    step = AttentionStep(
+    step = AttentionMetadata(
         nothing,
         nothing,
         tables.to(session.device),
@@ -198,30 +198,30 @@ def make_problem(
     )
 
 
-def _pages(session: Session, kind: str, shape: tuple[int, int, int, int], seed: int) -> Pages:
+def _pages(session: Session, kind: str, shape: tuple[int, int, int, int], seed: int) -> KVPages:
     random = torch.Generator(session.device).manual_seed(seed)
     if kind in FLOATS:
         return torch.randn(shape, generator=random, device=session.device, dtype=FLOATS[kind])
-    form = PageFormat({"q8_0": 8, "q4_0": 4}[kind], shape[-1])
+    form = KVPageFormat({"q8_0": 8, "q4_0": 4}[kind], shape[-1])
     codes = torch.randint(
         0, 256, (*shape[:-1], form.code_bytes), generator=random, device=session.device
     ).to(torch.uint8)
     scales = torch.rand(*shape[:-1], form.blocks, generator=random, device=session.device)
     largest = 2.0 ** (form.bits - 1)
     typed = codes.view(torch.int8) if form.bits == 8 else codes
-    return QuantizedPages(typed, (scales * 2 / largest).half())
+    return QuantizedKVPages(typed, (scales * 2 / largest).half())
 
 
-def _attention(session: Session, pages: str) -> PagedAttention:
+def _attention(session: Session, pages: str) -> TritonAttention:
     variants = [
         each
         for each in attention_variants()
         if (each.head_size, each.query, each.pages, each.pairs) == (SIZE, "bf16", pages, 0)
     ]
-    return PagedAttention(session.compiled(variants), session.device)
+    return TritonAttention(session.compiled(variants), session.device)
 
 
-def _launches(attention: PagedAttention, problem: Problem) -> list[Callable[[], object]]:
+def _launches(attention: TritonAttention, problem: Problem) -> list[Callable[[], object]]:
     """Kernels alone: parts are put together by a kernel of its own, which `heads` measures."""
     out = torch.empty_like(problem.query)
     scale = 1 / math.sqrt(SIZE)
@@ -241,7 +241,7 @@ def _launches(attention: PagedAttention, problem: Problem) -> list[Callable[[], 
 def _decoding(session: Session, pages: str, sequences: int, context: int) -> dict[str, Any]:
     problem = make_problem(session, [(1, context)] * sequences, pages)
     seconds = session.time(_launches(_attention(session, pages), problem))
-    head = 2 * SIZE if pages in FLOATS else PageFormat({"q8_0": 8, "q4_0": 4}[pages], SIZE).nbytes
+    head = 2 * SIZE if pages in FLOATS else KVPageFormat({"q8_0": 8, "q4_0": 4}[pages], SIZE).nbytes
     read = 2 * sequences * context * KV_HEADS * head
     return {
         "pages": pages,

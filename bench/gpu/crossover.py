@@ -1,4 +1,4 @@
-"""Up to how many rows each kind of kernel is the quickest: what `ProductTable` holds."""
+"""Up to how many rows each kind of kernel is the quickest: what `MatmulTuning` holds."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from gpu.session import Session, Skipped, copies_for
 from gpu.weights import random_weight, repacked
 
-from ingle.kernels.matmul.dequantized_gemm import LargeLinear
-from ingle.kernels.matmul.matmul_tuning import ProductTable
+from ingle.kernels.matmul.dequantized_gemm import DequantizedGemm
+from ingle.kernels.matmul.matmul_tuning import MatmulTuning
 from ingle.kernels.matmul.quantized_gemm import QuantizedGemm
 from ingle.kernels.matmul.quantized_gemv import MOST_COLUMNS, QuantizedGemv, Repacked
 
@@ -26,7 +26,7 @@ def run(session: Session) -> dict[str, object]:
         raise Skipped("it needs a GPU")
     library = session.library()
     few, many = QuantizedGemv(library), QuantizedGemm(library, session.device)
-    large = LargeLinear(library, torch.bfloat16, session.device)
+    large = DequantizedGemm(library, torch.bfloat16, session.device)
     result: dict[str, Any] = {"few": {}, "many": {}, "skipped": []}
     for kind in KINDS:
         if session.seconds_left < 15:
@@ -57,7 +57,7 @@ def run(session: Session) -> dict[str, object]:
     return result
 
 
-def table_of(few: dict[str, dict[int, list[float]]], many: dict[int, list[float]]) -> ProductTable:
+def table_of(few: dict[str, dict[int, list[float]]], many: dict[int, list[float]]) -> MatmulTuning:
     """The table for times of two ways each, in their order."""
     gemv = {
         kind: max((rows for rows, (one, other) in times.items() if one <= other), default=0)
@@ -65,7 +65,7 @@ def table_of(few: dict[str, dict[int, list[float]]], many: dict[int, list[float]
     }
     as_bytes = [rows for rows, (one, other) in many.items() if one <= other]
     most = max(as_bytes, default=MOST_COLUMNS)
-    return ProductTable(_NEVER if many and most == max(many) else most, gemv)
+    return MatmulTuning(_NEVER if many and most == max(many) else most, gemv)
 
 
 def table(result: dict[str, Any]) -> list[str]:

@@ -22,7 +22,7 @@ from ingle.backends.base.backend import SamplingParams
 from ingle.backends.cuda.model_runner import CudaModelRunner
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
-from ingle.backends.engine.speculation.adaptive_speculator import Speculation
+from ingle.backends.engine.speculation.adaptive_speculator import AdaptiveSpeculator
 from ingle.backends.engine.speculation.model_drafter import ModelDrafter
 from ingle.backends.engine.speculation.step_calibration import measure_steps
 from ingle.backends.engine.speculation.step_costs import StepCosts
@@ -118,7 +118,10 @@ def _prompt(session: Session, runner: CudaModelRunner) -> dict[str, Any]:
 
 
 def _decode(
-    session: Session, runner: CudaModelRunner, streams: int, speculation: Speculation | None = None
+    session: Session,
+    runner: CudaModelRunner,
+    streams: int,
+    speculation: AdaptiveSpeculator | None = None,
 ) -> dict[str, Any]:
     """Steady decoding: from when all prompts were read to when the first answer ends."""
     engine = Engine(runner, speculation)
@@ -169,7 +172,7 @@ def _drafts(session: Session, runner: CudaModelRunner) -> list[dict[str, Any]]:
         for agreement in AGREEMENTS:
             draft.agreement = agreement
             drafter = ModelDrafter(draft, draft_costs)
-            speculation = Speculation(context=runner.context, costs=costs, model=drafter)
+            speculation = AdaptiveSpeculator(context=runner.context, costs=costs, model=drafter)
             figures = _decode(session, runner, 1, speculation)
             rows.append({"agreement": agreement, **figures})
     finally:

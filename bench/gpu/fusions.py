@@ -12,7 +12,7 @@ from gpu.weights import random_weight, repacked
 from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.elementwise.gate_quantize import GateQuantize
 from ingle.kernels.elementwise.gated_activation import GateActivation, gated_activation_reference
-from ingle.kernels.elementwise.norm_quantize import NormQuantize, Wanted
+from ingle.kernels.elementwise.norm_quantize import ActivationForms, NormQuantize
 from ingle.kernels.elementwise.q8_activations import q8_groups, quantize_q8_reference
 from ingle.kernels.matmul.gated_gemv import GatedGemv, GatedLayer
 from ingle.kernels.matmul.paired_gemv import PairedGemv
@@ -22,8 +22,8 @@ from ingle.kernels.matmul.quantized_gemv import GemvVariant, quantized_gemv_refe
 TOLERANCE = 1e-5
 # Its sixteen values as bytes differ from exact ones, in both matrices.
 NF4_TOLERANCE = 1.5e-2
-BOTH = Wanted(torch.float32, tiles=True)
-AS_USED = Wanted(torch.bfloat16, tiles=True)
+BOTH = ActivationForms(torch.float32, tiles=True)
+AS_USED = ActivationForms(torch.bfloat16, tiles=True)
 EPSILON = 1e-5
 NORMS = ((3, 480), (2, 4128), (5, 16384), (1, 4096), (512, 4096))
 GATES_OF: tuple[GateActivation, ...] = ("silu", "gelu_tanh")
@@ -172,7 +172,7 @@ def _layers(session: Session, columns: int) -> list[Callable[[], object]]:
         for pair in pairs
     ]
     layers = [GatedLayer(gate, up, "silu") for gate, up in weights]
-    return [partial(gated.multiply, layer, tiles, Wanted(tiles=True)) for layer in layers]
+    return [partial(gated.multiply, layer, tiles, ActivationForms(tiles=True)) for layer in layers]
 
 
 def _time(session: Session, launches: list[Callable[[], object]]) -> float:

@@ -16,11 +16,11 @@ from ingle.kernels.attention.attention_partials import AttentionPartials
 from ingle.kernels.attention.rope_append import RopeAppend, rope_append_reference
 from ingle.kernels.elementwise.q8_activations import dequantize_q8, quantize_q8_reference
 from ingle.kernels.elementwise.rope import rotary_tables
-from ingle.kernels.elementwise.rotary_tables import RotaryTableMaker
+from ingle.kernels.elementwise.rotary_tables import RotaryTables
 from ingle.kernels.kv_cache.key_bias import KeyBias
-from ingle.kernels.kv_cache.kv_page_format import PageFormat
-from ingle.kernels.kv_cache.kv_pages import Pages
-from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedPages
+from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
+from ingle.kernels.kv_cache.kv_pages import KVPages
+from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedKVPages
 
 PAGE = 32
 KINDS = ("f16", "bf16", "q8_0", "q4_0")
@@ -30,7 +30,7 @@ SHAPES = ((4, 2, 64, 64), (32, 8, 128, 128), (8, 4, 256, 256), (32, 32, 80, 32),
 LLAMA = SHAPES[1]
 SUM_TOLERANCE, TABLE_TOLERANCE = 2e-6, 3e-7
 
-Append = tuple[AttentionInput, Pages, Pages, torch.Tensor]
+Append = tuple[AttentionInput, KVPages, KVPages, torch.Tensor]
 
 
 def run(session: Session) -> dict[str, object]:
@@ -56,7 +56,7 @@ def wrong_heads(session: Session) -> Iterator[str]:
     rates = (5e5 ** (-torch.arange(64) / 64)).to(session.device)
     angles = positions.double()[:, None] * rates.double()
     exact = angles.cos(), angles.sin()
-    found = RotaryTableMaker(session.library())(positions, rates, 1.0)
+    found = RotaryTables(session.library())(positions, rates, 1.0)
     for ours, theirs in zip(found, exact, strict=True):
         if not float((ours - theirs).abs().max()) <= TABLE_TOLERANCE:
             yield "tables of angles"
@@ -90,15 +90,15 @@ def make_append(
     return x, next(pages), next(pages), slots
 
 
-def _pages(kind: str, count: int, kv_heads: int, size: int, bias: KeyBias | None) -> Pages:
+def _pages(kind: str, count: int, kv_heads: int, size: int, bias: KeyBias | None) -> KVPages:
     shape = count, PAGE, kv_heads
     if kind in ("f16", "bf16"):
         return torch.zeros(*shape, size, dtype=torch.float16 if kind == "f16" else torch.bfloat16)
-    form = PageFormat(8 if kind == "q8_0" else 4, size)
+    form = KVPageFormat(8 if kind == "q8_0" else 4, size)
     codes = torch.zeros(
         *shape, form.code_bytes, dtype=torch.int8 if form.bits == 8 else torch.uint8
     )
-    return QuantizedPages(codes, torch.zeros(*shape, form.blocks, dtype=torch.float16), bias)
+    return QuantizedKVPages(codes, torch.zeros(*shape, form.blocks, dtype=torch.float16), bias)
 
 
 def _moved(append: Append, device: torch.device) -> Append:
@@ -113,13 +113,13 @@ def _moved(append: Append, device: torch.device) -> Append:
     return moved, pages[0], pages[1], slots.to(device)
 
 
-def _moved_pages(pages: Pages, device: torch.device) -> Pages:
+def _moved_pages(pages: KVPages, device: torch.device) -> KVPages:
     if isinstance(pages, torch.Tensor):
         return pages.to(device, copy=True)
     bias = pages.bias
     if bias is not None:
         bias = KeyBias(*(each.to(device) for each in (bias.bias, bias.cosine, bias.sine)))
-    return QuantizedPages(
+    return QuantizedKVPages(
         pages.codes.to(device, copy=True), pages.scales.to(device, copy=True), bias
     )
 
@@ -211,7 +211,7 @@ def _table_times(session: Session) -> Iterator[dict[str, Any]]:
     rates = (5e5 ** (-torch.arange(64) / 64)).to(session.device)
     for tokens in (1, 4096):
         positions = torch.arange(tokens, device=session.device)
-        launch = partial(RotaryTableMaker(session.library()), positions, rates, 1.0)
+        launch = partial(RotaryTables(session.library()), positions, rates, 1.0)
         yield _row(session, f"tables of {tokens} tokens", [launch], 8 * tokens * 64)
 
 

@@ -19,7 +19,7 @@ from gpu.fake_driver import build_fake_driver
 from gpu.session import Session
 
 from ingle.kernels.build.cubin_finder import CubinFinder
-from ingle.kernels.launch.cuda_driver import Argument, Driver
+from ingle.kernels.launch.cuda_driver import Argument, CudaDriver
 from ingle.kernels.launch.gpu_library import GPULibrary
 from ingle.kernels.launch.kernel_arguments import pointer
 from ingle.kernels.testing.host_build import build_host_library
@@ -76,7 +76,7 @@ def _library(session: Session, folder: Path) -> GPULibrary:
         return GPULibrary.open(session.folder)
     fake = build_fake_driver(folder)
     ctypes.CDLL(str(fake)).fake_nothing_runs(c_int(1))
-    driver = Driver(library=fake)
+    driver = CudaDriver(library=fake)
     finder = CubinFinder(
         driver.architecture, folder, prebuilt=folder, compiler=lambda: _Paths(folder)
     )

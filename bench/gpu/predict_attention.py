@@ -14,7 +14,7 @@ from gpu.tables import markdown
 
 from ingle.kernels.attention.attention_variant import AttentionVariant, PageType, chunk_rows
 from ingle.kernels.attention.triton_build import compile_attention
-from ingle.kernels.kv_cache.kv_page_format import PageFormat
+from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
 from ingle.kernels.testing.cubin_report import KernelReport, cubin_report
 
 # Llama-3.1-8B.
@@ -29,7 +29,7 @@ OPERATIONS = {"sm_86": 512, "sm_89": 1024, "sm_90": 4096, "sm_120": 1024}
 def key_bytes(pages: PageType) -> int:
     """Of a token's key and value for one head."""
     if pages in ("q8_0", "q4_0"):
-        return 2 * PageFormat(8 if pages == "q8_0" else 4, HEAD_SIZE).nbytes
+        return 2 * KVPageFormat(8 if pages == "q8_0" else 4, HEAD_SIZE).nbytes
     return 4 * HEAD_SIZE
 
 

@@ -8,7 +8,7 @@ import torch
 from gpu.weights import random_weight
 
 from ingle.kernels.attention.attention_input import AttentionInput
-from ingle.kernels.attention.attention_metadata import AttentionStep
+from ingle.kernels.attention.attention_metadata import AttentionMetadata
 from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.formats.weight import Weight
 from ingle.kernels.operations import Operations
@@ -127,7 +127,7 @@ class Pages:
         places = torch.arange(start, start + count, device=device)
         first = torch.arange(sequences, device=device)[:, None] * (self._each * PAGE)
         positions = places.repeat(sequences)
-        self._step = AttentionStep(
+        self._step = AttentionMetadata(
             positions,
             (first + places).flatten(),
             self._tables,

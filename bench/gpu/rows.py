@@ -12,7 +12,7 @@ from gpu.weights import KINDS, random_weight, repacked
 
 from ingle.kernels.formats.dequantize import dequantize
 from ingle.kernels.matmul.dequantize_rows import DequantizeRows
-from ingle.kernels.matmul.dequantized_gemm import LargeLinear
+from ingle.kernels.matmul.dequantized_gemm import DequantizedGemm
 
 SHAPES = ((7, 1280), (130, 2816), (515, 14336))
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -57,7 +57,7 @@ def rows_rates(session: Session) -> dict[str, float]:
 
 def large_products(session: Session) -> list[dict[str, Any]]:
     """Milliseconds of products with many rows, beside those with plain bfloat16 weights."""
-    large = LargeLinear(session.library(), torch.bfloat16, session.device)
+    large = DequantizedGemm(session.library(), torch.bfloat16, session.device)
     packed = repacked(random_weight("Q4_K", ROWS, INPUTS, session.device))
     plain = torch.randn(ROWS, INPUTS, dtype=torch.bfloat16, device=session.device)
     rows: list[dict[str, Any]] = []

@@ -18,7 +18,7 @@ from gpu.plot import svg
 from machine import RESULTS, describe
 
 from ingle.daemon.settings.paths import find_paths
-from ingle.kernels.matmul.matmul_tuning import ProductTable
+from ingle.kernels.matmul.matmul_tuning import MatmulTuning
 
 # What a part takes at most, of the time that is left.
 SHARES = {
@@ -111,8 +111,8 @@ def keep_table(facts: dict[str, str], results: dict[str, Any]) -> None:
     if found is None or "name" not in facts:
         print("there is no table to keep: the part crossover has no result")
         return
-    path = ProductTable.path_for(find_paths(os.environ).kernels, facts["name"])
-    ProductTable(found["table"]["gemm"], found["table"]["gemv"]).write(path)
+    path = MatmulTuning.path_for(find_paths(os.environ).kernels, facts["name"])
+    MatmulTuning(found["table"]["gemm"], found["table"]["gemv"]).write(path)
     print(f"table kept in {path}")
 
 

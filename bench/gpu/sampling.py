@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from ingle.backends.base.backend import SamplingParams
 from ingle.backends.cuda.sampling.batch_sampler import BatchSampler
-from ingle.backends.engine.batch import Chunk
+from ingle.backends.engine.batch import ScheduledChunk
 from ingle.backends.engine.sequence import Sequence as Answer
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
-from ingle.kernels.adjust_logits import KINDS, AdjustLogits, LogitEntries
+from ingle.kernels.adjust_logits import ENTRY_KINDS, AdjustLogits, LogitEntries
 from ingle.kernels.launch.kernel_library import KernelLibrary
-from ingle.kernels.testing.host_library import HostLibrary
-from ingle.kernels.token_sampling import SAMPLE_ROW, Sample, sample_row
+from ingle.kernels.testing.host_library import CPUKernelLibrary
+from ingle.kernels.token_sampling import SAMPLE_ROW, SamplingKernel, sample_row
 
 FIELDS: dict[str, dict[str, Any]] = {
     "greedy": {"temperature": 0.0},
@@ -68,8 +68,8 @@ def table(result: dict[str, Any]) -> list[str]:
 
 def wrong_draws(session: Session) -> Iterator[str]:
     """Where tokens or changed logits are not those of the same kernels on a CPU, bit for bit."""
-    ours = Sample(session.library(), session.device)
-    twin = Sample(HostLibrary(session.folder), torch.device("cpu"))
+    ours = SamplingKernel(session.library(), session.device)
+    twin = SamplingKernel(CPUKernelLibrary(session.folder), torch.device("cpu"))
     for vocab in (65, 4001) if session.on_cpu else (1, 65, 4001, 32_000, 151_937, 262_144):
         for spread in SPREADS if vocab < 100_000 else SPREADS[:1]:
             logits, rows, masks = _case(spread, vocab, seed=vocab)
@@ -86,7 +86,7 @@ def wrong_draws(session: Session) -> Iterator[str]:
     changed = logits.to(session.device, copy=True)
     given = LogitEntries(*(each.to(session.device) for each in entries))
     AdjustLogits(session.library()).apply(changed, given)
-    AdjustLogits(HostLibrary(session.folder)).apply(logits, LogitEntries(*entries))
+    AdjustLogits(CPUKernelLibrary(session.folder)).apply(logits, LogitEntries(*entries))
     if not torch.equal(changed.cpu(), logits):
         yield "logits that are changed"
 
@@ -124,9 +124,9 @@ def _entries(rows: int, count: int) -> list[torch.Tensor]:
     """Of all kinds, a third of the tokens of each row, and a token that is awaited."""
     random = torch.Generator().manual_seed(2)
     each = count // 3
-    offsets = (torch.arange(KINDS)[:, None] * rows + torch.arange(rows + 1)) * each
-    tokens = [torch.randperm(count, generator=random)[:each] for _ in range(KINDS * rows)]
-    values = torch.rand(KINDS * rows * each, 3, generator=random) + 0.5
+    offsets = (torch.arange(ENTRY_KINDS)[:, None] * rows + torch.arange(rows + 1)) * each
+    tokens = [torch.randperm(count, generator=random)[:each] for _ in range(ENTRY_KINDS * rows)]
+    values = torch.rand(ENTRY_KINDS * rows * each, 3, generator=random) + 0.5
     first = torch.rand(rows, 2, generator=random) + 0.5
     drawn = torch.randint(0, count, (rows,), generator=random)
     awaited = torch.arange(rows).flip(0)
@@ -135,7 +135,7 @@ def _entries(rows: int, count: int) -> list[torch.Tensor]:
 
 def _time(session: Session, kind: str, rows: int) -> float:
     """Of a launch whose logits a product has just left in L2."""
-    sample = Sample(session.library(), session.device)
+    sample = SamplingKernel(session.library(), session.device)
     copies = copies_for(1 << 40, most=8)
     logits = [torch.randn(rows, VOCAB, device=session.device) * 3 for _ in range(copies)]
     parameters = _parameters(_rows([FIELDS[kind]] * rows)).to(session.device)
@@ -151,7 +151,7 @@ def _step_times(session: Session, library: KernelLibrary | None, rows: int) -> d
     """With usual parameters: until `launch` returns, and until tokens are there."""
     sampler = BatchSampler(_Words(), session.device, room=4096, kernels=library)
     params = SamplingParams(seed=1)
-    chunks = [Chunk(Answer("r", index, [1], params), 1, True) for index in range(rows)]
+    chunks = [ScheduledChunk(Answer("r", index, [1], params), 1, True) for index in range(rows)]
     logits = torch.randn(rows, VOCAB, device=session.device) * 3
     host: list[float] = []
     whole: list[float] = []

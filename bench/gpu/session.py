@@ -20,13 +20,13 @@ from ingle.kernels.attention.attention_variant import AttentionVariant
 from ingle.kernels.attention.compilable_attention import CompilableAttention
 from ingle.kernels.build.cubin_finder import CubinFinder
 from ingle.kernels.build.kernel_source import NO_DEFINES, kernel_source, kernel_sources
-from ingle.kernels.launch.cuda_driver import Driver
+from ingle.kernels.launch.cuda_driver import CudaDriver
 from ingle.kernels.launch.gpu_library import GPULibrary
 from ingle.kernels.launch.kernel_library import KernelLibrary
 from ingle.kernels.launch.triton_library import TritonLibrary
 from ingle.kernels.matmul.quantized_gemv import QuantizedGemv
 from ingle.kernels.testing.host_build import HostModule, build_host_library
-from ingle.kernels.testing.host_library import HostLibrary
+from ingle.kernels.testing.host_library import CPUKernelLibrary
 
 # Measured weights rotate among so many bytes, several times every GPU's L2.
 _COLD_BYTES = 512 << 20
@@ -55,11 +55,11 @@ class Session:
             torch.zeros(1, device=self.device)  # its context comes first, and the driver shares it
 
     @cached_property
-    def driver(self) -> Driver:
+    def driver(self) -> CudaDriver:
         """The GPU; raises `Skipped` on a CPU."""
         if self.on_cpu:
             raise Skipped("it needs a GPU")
-        return Driver()
+        return CudaDriver()
 
     @property
     def processors(self) -> int:
@@ -99,7 +99,7 @@ class Session:
         products = [name for name in kernel_sources() if "GEMV_VARIANTS" in kernel_source(name)]
         chosen = dict.fromkeys(products, defines)
         if self.on_cpu:
-            return HostLibrary(self.folder, seed=1, defines=chosen)
+            return CPUKernelLibrary(self.folder, seed=1, defines=chosen)
         if not self._is_compiled and not defines:
             self.compile([(name, NO_DEFINES) for name in kernel_sources()])
             self._is_compiled = True

@@ -33,7 +33,7 @@ from identifier_values import Values
 from machine import RESULTS, describe, save
 from topics import own_sets
 
-from ingle.daemon.routing.detectors.finding import Finding, TextPart
+from ingle.daemon.routing.detectors.finding import SensitiveFinding, TextPart
 from ingle.daemon.routing.inspection.text_scanner import (
     OwnWords,
     Scanner,
@@ -130,7 +130,7 @@ def _filled(template: str, values: Values) -> Sample:
     return Sample(text + values.random.choice(LONG_BEHIND), tuple(spans))
 
 
-def found(scan: Scanner, text: str) -> list[Finding]:
+def found(scan: Scanner, text: str) -> list[SensitiveFinding]:
     """The findings in one text."""
     return scan.scan([TextPart("messages[0].content", text)])
 
@@ -171,7 +171,7 @@ def measure(scan: Scanner, split: Sequence[Sample], clean: Sequence[str]) -> Mea
     return Measured(rates, {kind: Rate(hits[kind], totals[kind]) for kind in sorted(totals)}, wrong)
 
 
-def _is_inside(finding: Finding, spans: Sequence[tuple[int, int, str]]) -> bool:
+def _is_inside(finding: SensitiveFinding, spans: Sequence[tuple[int, int, str]]) -> bool:
     return any(finding.start < end and start < finding.end for start, end, _ in spans)
 
 

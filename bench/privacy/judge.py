@@ -17,7 +17,7 @@ from topics import own_sets
 from ingle.backends.base.backend import EngineKind
 from ingle.backends.selection.load_spec_builder import create_backend, describe, make_load_spec
 from ingle.daemon.routing.detectors.natural_language.personal_classifier import PersonalClassifier
-from ingle.daemon.routing.inspection.privacy_judge import Opinion, judge
+from ingle.daemon.routing.inspection.privacy_judge import PrivacyOpinion, judge
 
 PROMPTS = 60
 
@@ -45,7 +45,7 @@ async def measure(path: Path, prompts: int) -> dict[str, object]:
             for text in chosen:
                 opinion = await judge(backend.generate, text, seconds=60)
                 times.append(opinion.seconds)
-                said = opinion.opinion is Opinion.PRIVATE
+                said = opinion.opinion is PrivacyOpinion.PRIVATE
                 alone += said
                 found = bool(list(classifier.find(text)))
                 without += found

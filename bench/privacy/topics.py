@@ -33,7 +33,7 @@ from grammar import Grammar, plain
 from machine import RESULTS, save  # bench/, on the path beside this folder
 
 from ingle.daemon.routing.detectors.finding import TextPart
-from ingle.daemon.routing.detectors.natural_language.annotated_text import Reader
+from ingle.daemon.routing.detectors.natural_language.annotated_text import TextAnnotator
 from ingle.daemon.routing.detectors.natural_language.name_detector import NameDetector
 from ingle.daemon.routing.detectors.natural_language.personal_classifier import PersonalClassifier
 from ingle.daemon.routing.detectors.natural_language.topic_detector import TopicDetector
@@ -204,7 +204,7 @@ def times(texts: Sequence[str], size: int = 4096) -> dict[str, object]:
         stretches.append(" ".join(pieces)[:size])
     result: dict[str, object] = {}
     together = [0.0] * len(stretches)
-    reader = Reader()
+    reader = TextAnnotator()
     for detector in (NameDetector(reader), TopicDetector(reader), PersonalClassifier(reader)):
         list(detector.find(stretches[0]))
         spent: list[float] = []

@@ -18,7 +18,7 @@ from fillers import for_training
 from grammar import Grammar
 from numpy.typing import NDArray
 
-from ingle.daemon.routing.detectors.natural_language.annotated_text import Reader
+from ingle.daemon.routing.detectors.natural_language.annotated_text import TextAnnotator
 from ingle.daemon.routing.detectors.natural_language.classifier_features import (
     BITS,
     features_of,
@@ -55,7 +55,7 @@ def joined(
 class Examples:
     """Texts as features, one after another, with where each begins."""
 
-    def __init__(self, name: str, each: int, reader: Reader) -> None:
+    def __init__(self, name: str, each: int, reader: TextAnnotator) -> None:
         features: list[NDArray[np.uint32]] = []
         labels: list[float] = []
         weights: list[float] = []
@@ -149,7 +149,7 @@ def main() -> None:
     parser.add_argument("--each", type=int, default=EACH, help="prompts of every line")
     options = parser.parse_args()
     random.seed(SEED)
-    reader = Reader()
+    reader = TextAnnotator()
     examples = Examples("train", options.each, reader)
     print(f"{len(examples.features)} prompts to train on", file=sys.stderr)
     regressions = [Regression(SEED + number) for number in range(REGRESSIONS)]

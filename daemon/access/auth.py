@@ -21,11 +21,11 @@ from ..errors import (
 )
 from ..http.http_protocol import CONNECTION, TARGET_IS_PATH
 from ..http.json_response import error_response
-from ..transport.peer import Connection, own_uid
+from ..transport.peer import PeerConnection, own_uid
 from .api_keys import PREFIX as KEY_PREFIX
 from .api_keys import KeyRecord, KeyRing
 from .host_check import HostCheck
-from .permission import OWNER, holding
+from .permission import OWNER, use_permission
 from .rate_limit import KeyLimits
 from .route_scopes import check_route
 
@@ -43,7 +43,7 @@ CHALLENGE = {"www-authenticate": "Bearer"}
 HEADER_LIST = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~, -]*")
 
 
-class Gate:
+class RequestGate:
     """ASGI middleware that passes a request on only if its sender may use this daemon."""
 
     def __init__(
@@ -77,7 +77,7 @@ class Gate:
             try:
                 origin, key = self._admit(scope, headers)
                 # Always said: a pipelined request starts in the context of the one before it.
-                counted.enter_context(holding(key.permission() if key else OWNER))
+                counted.enter_context(use_permission(key.permission() if key else OWNER))
                 if key is not None:
                     counted.enter_context(self._limits.request(key))
             except RequestError as error:
@@ -100,7 +100,7 @@ class Gate:
         All of it is decided before a byte of the body is read.
         """
         state = scope.get("state", {})
-        connection: Connection | None = state.get(CONNECTION)
+        connection: PeerConnection | None = state.get(CONNECTION)
         if connection is None:
             raise Unauthorized("Nobody can tell whose connection this is.")
         key = self._check_user(connection, scope, headers)
@@ -116,7 +116,7 @@ class Gate:
         return origin, key
 
     def _check_user(
-        self, connection: Connection, scope: Scope, headers: Headers
+        self, connection: PeerConnection, scope: Scope, headers: Headers
     ) -> KeyRecord | None:
         """A key stands in for the user where the system does not name one, or names another.
 

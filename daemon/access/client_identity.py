@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.requests import Request
 
 from ..http.http_protocol import CONNECTION
-from ..transport.peer import Connection
+from ..transport.peer import PeerConnection
 
 _LONGEST = 200
 
@@ -16,7 +16,7 @@ def identify_client(request: Request, *names: object) -> str:
     `names` are fields of the body, of which the first text counts; without one it is the program's
     own name. Nothing is allowed or refused because of it.
     """
-    connection: Connection | None = request.scope.get("state", {}).get(CONNECTION)
+    connection: PeerConnection | None = request.scope.get("state", {}).get(CONNECTION)
     if connection is not None and connection.pid is not None:
         return f"process {connection.pid}"
     for name in names:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from starlette.datastructures import Headers
 
 from ..errors import Forbidden
-from ..transport.peer import Connection
+from ..transport.peer import PeerConnection
 
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "localhost", "[::1]"})
 # A unix socket has no name of its own, so clients put a made-up one into their URL.
@@ -21,7 +21,7 @@ class HostCheck:
         """`allowed_hosts` are names or addresses without a port, an IPv6 one in brackets."""
         self._tcp_names = LOOPBACK_NAMES | frozenset(allowed_hosts)
 
-    def check(self, connection: Connection, headers: Headers) -> None:
+    def check(self, connection: PeerConnection, headers: Headers) -> None:
         """Raise `Forbidden` for another name, for none, and for more than one.
 
         A page that resolves its own name to this machine still has to send that name.

@@ -27,7 +27,7 @@ class Scope(StrEnum):
     """Everything, with what no other scope covers."""
 
 
-class NotCovered(Forbidden):
+class KeyNotAllowed(Forbidden):
     """A valid key that was not made for this."""
 
     code = "key_not_allowed"
@@ -52,18 +52,18 @@ class Permission:
         return bool(self.models) or not self.cloud
 
     def check_scope(self, needed: Collection[Scope]) -> None:
-        """Pass where it has one of those, or may do everything; raises `NotCovered`."""
+        """Pass where it has one of those, or may do everything; raises `KeyNotAllowed`."""
         if Scope.ADMIN in self.scopes or not self.scopes.isdisjoint(needed):
             return
-        raise NotCovered(
+        raise KeyNotAllowed(
             f"The key '{self.key}' may not do this: it is for {_listed(sorted(self.scopes))}.",
             hint=f"`ingle key new --scope {min(needed)}` makes one that may.",
         )
 
     def check_unrestricted(self) -> None:
-        """Refuse what would reach past the key's models or route; raises `NotCovered`."""
+        """Refuse what would reach past the key's models or route; raises `KeyNotAllowed`."""
         if self.restricted:
-            raise NotCovered(
+            raise KeyNotAllowed(
                 f"The key '{self.key}' may not do this: it is for some models or one route only.",
                 hint="Use a key without `--model` and `--route`, or the unix socket.",
             )
@@ -74,10 +74,10 @@ class Permission:
         return not self.models or any(_matches(name, pattern) for pattern in self.models)
 
     def check_model(self, *names: str) -> None:
-        """Pass where one of a model's names is covered; raises `NotCovered`."""
+        """Pass where one of a model's names is covered; raises `KeyNotAllowed`."""
         if any(self.allows_model(name) for name in names):
             return
-        raise NotCovered(
+        raise KeyNotAllowed(
             f"The key '{self.key}' may not use this model; it may use {_listed(self.models)}.",
             hint="`GET /v1/models` lists them.",
             param="model",
@@ -94,13 +94,13 @@ _CURRENT: ContextVar[Permission] = ContextVar("permission", default=OWNER)
 """Of the request that runs: what it starts, be it in a thread or a task, has the same one."""
 
 
-def current() -> Permission:
+def current_permission() -> Permission:
     """That of the request on whose behalf this runs; the owner's where there is none."""
     return _CURRENT.get()
 
 
 @contextmanager
-def holding(permission: Permission) -> Generator[None]:
+def use_permission(permission: Permission) -> Generator[None]:
     """Do what is done inside on behalf of somebody."""
     token = _CURRENT.set(permission)
     try:

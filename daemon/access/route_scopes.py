@@ -18,7 +18,7 @@ LISTS = frozenset({Scope.INFERENCE, Scope.READ, Scope.MODELS})
 
 
 @dataclass(frozen=True)
-class Rule:
+class RouteScopeRule:
     """What the routes below one path need; `unrestricted` ones name no model to check."""
 
     methods: frozenset[str]
@@ -27,8 +27,10 @@ class Rule:
     unrestricted: bool = False
 
 
-def _rule(methods: str, path: str, needs: frozenset[Scope], *, unrestricted: bool = False) -> Rule:
-    return Rule(frozenset(methods.split()), re.compile(path), needs, unrestricted)
+def _rule(
+    methods: str, path: str, needs: frozenset[Scope], *, unrestricted: bool = False
+) -> RouteScopeRule:
+    return RouteScopeRule(frozenset(methods.split()), re.compile(path), needs, unrestricted)
 
 
 _GET = "GET HEAD"
@@ -60,17 +62,17 @@ RULES = (
     # What a batch asks is in its file, and runs long after the request.
     _rule("POST", r"/v1/batches(/.*)?", FILES, unrestricted=True),
 )
-_UNLISTED = Rule(frozenset(), re.compile(""), ADMIN)
+_UNLISTED = RouteScopeRule(frozenset(), re.compile(""), ADMIN)
 
 
-def rule_of(method: str, path: str) -> Rule:
+def rule_of(method: str, path: str) -> RouteScopeRule:
     """The rule for a request; a route that nobody listed is for admins."""
     fitting = (rule for rule in RULES if method in rule.methods and rule.path.fullmatch(path))
     return next(fitting, _UNLISTED)
 
 
 def check_route(permission: Permission, method: str, path: str) -> None:
-    """Pass where the sender may use the route at all; raises `NotCovered`."""
+    """Pass where the sender may use the route at all; raises `KeyNotAllowed`."""
     rule = rule_of(method, path)
     permission.check_scope(rule.needs)
     if rule.unrestricted:

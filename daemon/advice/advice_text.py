@@ -7,17 +7,19 @@ from collections.abc import Iterator
 
 from ingle.backends.advice.advice_request import NEEDS
 from ingle.backends.advice.advise import Option
-from ingle.backends.advice.machine_capacity import Site
+from ingle.backends.advice.machine_capacity import MachineCapacity
 
-from ..terminal.terminal_colors import Paint
-from ..terminal.terminal_output import format_bytes, format_count, visible
+from ..terminal.terminal_colors import TerminalColors
+from ..terminal.terminal_output import format_bytes, format_count, strip_control_characters
 from .machine_advice import Survey
 
 _NAME_WIDTH = 9
 _NARROWEST = 40
 
 
-def advice_text(survey: Survey, columns: int, paint: Paint, *, explain: bool = False) -> str:
+def advice_text(
+    survey: Survey, columns: int, paint: TerminalColors, *, explain: bool = False
+) -> str:
     """All of it as lines of at most `columns` characters, but for words that are longer."""
     width = max(_NARROWEST, columns)
     request, advice = survey.request, survey.advice
@@ -43,28 +45,31 @@ def advice_text(survey: Survey, columns: int, paint: Paint, *, explain: bool = F
             lines += _alternative(option, width, embeds=request.task == "embed")
         lines.append("")
     for note in survey.notes:
-        lines += [*_wrap(visible(note), width), ""]
+        lines += [*_wrap(strip_control_characters(note), width), ""]
     if advice.best is not None:
         lines += _next_steps(survey, advice.best)
     return "\n".join(lines).rstrip()
 
 
-def _choice(best: Option, site: Site, width: int, paint: Paint, *, embeds: bool) -> Iterator[str]:
+def _choice(
+    best: Option, site: MachineCapacity, width: int, paint: TerminalColors, *, embeds: bool
+) -> Iterator[str]:
     form = [format_count(best.parameters)]
     if best.quantization:
         form.append(best.quantization)
     here = "here" if best.installed else f"{format_bytes(best.download)} to pull"
-    yield f"  {paint.colour('▸', 'green')} {paint.bold(visible(best.model))}  " + visible(
-        " · ".join([*form, here])
+    yield (
+        f"  {paint.colour('▸', 'green')} {paint.bold(strip_control_characters(best.model))}  "
+        + strip_control_characters(" · ".join([*form, here]))
     )
     for name, value in _facts(best, site, embeds=embeds):
         label = name
-        for part in textwrap.wrap(visible(value), width - _NAME_WIDTH - 5):
+        for part in textwrap.wrap(strip_control_characters(value), width - _NAME_WIDTH - 5):
             yield f"    {label.ljust(_NAME_WIDTH)} {part}"
             label = ""
 
 
-def _facts(best: Option, site: Site, *, embeds: bool) -> Iterator[tuple[str, str]]:
+def _facts(best: Option, site: MachineCapacity, *, embeds: bool) -> Iterator[tuple[str, str]]:
     engine = "ingle's own engine" if best.engine == "ingle" else "llama.cpp"
     place = "the processor"
     if best.device == "gpu":
@@ -89,7 +94,7 @@ def _facts(best: Option, site: Site, *, embeds: bool) -> Iterator[tuple[str, str
         yield "", "Guessed from its size; exact once it is here."
 
 
-def _memory(best: Option, site: Site) -> str:
+def _memory(best: Option, site: MachineCapacity) -> str:
     parts = [f"{format_bytes(best.host_bytes)} of {format_bytes(site.room.host)} to be had"]
     if best.gpu_bytes:
         free = format_bytes(site.room.gpu or 0)
@@ -110,11 +115,14 @@ def _rate(rate: float) -> str:
     return f"{rate:.1f}" if rate < 10 else f"{rate:,.0f}"
 
 
-def _explained(best: Option, width: int, paint: Paint) -> Iterator[str]:
+def _explained(best: Option, width: int, paint: TerminalColors) -> Iterator[str]:
     yield paint.bold("How the numbers come about")
     for line in [*best.memory, *(best.speed.arithmetic if best.speed else [])]:
         yield from textwrap.wrap(
-            visible(line), width - 2, initial_indent="  ", subsequent_indent="      "
+            strip_control_characters(line),
+            width - 2,
+            initial_indent="  ",
+            subsequent_indent="      ",
         )
     yield from _wrap(f"engine: {best.why}", width, "  ")
 
@@ -125,8 +133,8 @@ def _alternative(option: Option, width: int, *, embeds: bool) -> Iterator[str]:
         rate = option.speed.prefill if embeds else option.speed.decode
         speed = f", {_rate(rate)} tokens/s"
     size = format_bytes(option.host_bytes + option.gpu_bytes)
-    yield visible(f"  {option.model}  {option.quantization} · {size}{speed}")
-    yield from _wrap(visible(option.why_not), width, "    ")
+    yield strip_control_characters(f"  {option.model}  {option.quantization} · {size}{speed}")
+    yield from _wrap(strip_control_characters(option.why_not), width, "    ")
 
 
 def _next_steps(survey: Survey, best: Option) -> Iterator[str]:
@@ -136,7 +144,7 @@ def _next_steps(survey: Survey, best: Option) -> Iterator[str]:
         flags += f" --task {request.task}" if request.task != "chat" else ""
         flags += f" --context {request.context}" if request.context else ""
         yield f"  ingle advise{flags} --apply   make it the default"
-    yield visible(f"  ingle {'run' if best.installed else 'pull'} {best.model}")
+    yield strip_control_characters(f"  ingle {'run' if best.installed else 'pull'} {best.model}")
 
 
 def _wrap(text: str, width: int, indent: str = "") -> list[str]:

@@ -1,4 +1,4 @@
-"""`survey`: advice for this machine, with the models there are and the speeds they make."""
+"""`advise_for_machine`: advice for this machine, with the models there are and the speeds they make."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from ingle.backends.advice.advice_request import AdviceRequest, Candidate, MeasuredSpeed
 from ingle.backends.advice.advise import READING_SPEED, Advice, advise, calibrate
-from ingle.backends.advice.machine_capacity import Site, site_of
+from ingle.backends.advice.machine_capacity import MachineCapacity, site_of
 from ingle.backends.advice.typical_model import typical_costs
 from ingle.backends.hardware.machine import Machine
 from ingle.backends.hardware.read_machine import read_machine
@@ -48,7 +48,7 @@ class Survey:
     """Advice with what it was found on; `notes` are sentences about what would change it."""
 
     machine: Machine
-    site: Site
+    site: MachineCapacity
     request: AdviceRequest
     advice: Advice
     notes: list[str] = field(default_factory=list[str])
@@ -65,7 +65,7 @@ class Survey:
         }
 
 
-def survey(
+def advise_for_machine(
     config: Config,
     request: AdviceRequest,
     model: str | None = None,
@@ -95,7 +95,7 @@ def survey(
 
 
 def weigh_all(
-    machine: Machine, site: Site, candidates: list[Candidate], request: AdviceRequest
+    machine: Machine, site: MachineCapacity, candidates: list[Candidate], request: AdviceRequest
 ) -> Survey:
     """Advice and what would change it; a pure function."""
     advice = advise(site, candidates, request)
@@ -110,7 +110,7 @@ def weigh_all(
 
 def _mending(
     machine: Machine,
-    site: Site,
+    site: MachineCapacity,
     candidates: list[Candidate],
     request: AdviceRequest,
     advice: Advice,
@@ -133,7 +133,7 @@ def _mending(
 
 def _emptying(
     machine: Machine,
-    site: Site,
+    site: MachineCapacity,
     candidates: list[Candidate],
     request: AdviceRequest,
     advice: Advice,
@@ -150,7 +150,7 @@ def _emptying(
     ]
 
 
-def _larger(site: Site, request: AdviceRequest) -> list[str]:
+def _larger(site: MachineCapacity, request: AdviceRequest) -> list[str]:
     """Up to what size models of any maker run here."""
     if request.task == "embed":
         return []

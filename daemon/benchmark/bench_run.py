@@ -26,12 +26,12 @@ from ingle.models.errors import ModelError
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
 
-from ..load_planning.load_planner import NO_DRAFT, LoadOptions, ModelPreparer, Preparation
+from ..load_planning.load_planner import NO_DRAFT, LoadOptions, LoadPlan, ModelLoadPlanner
 from ..machine.device_meters import DeviceMeters
 from ..machine.memory_reader import MIB, MemoryMeter
 from ..settings.config import Config
 from .bench_report import Measurement, Samples
-from .bench_variant import Combination
+from .bench_variant import BenchVariant
 
 OnStep = Callable[[str], None]
 
@@ -100,14 +100,14 @@ class BenchRunner:
         self._memory = MemoryMeter()
         self._meters = DeviceMeters()
 
-    async def measure(self, combinations: Sequence[Combination]) -> list[Measurement]:
+    async def measure(self, combinations: Sequence[BenchVariant]) -> list[Measurement]:
         """In their order; what cannot be measured has its reason."""
         done: list[Measurement] = []
         for _, group in groupby(combinations, key=lambda combination: combination.load):
             done += await self._measure_group(list(group))
         return done
 
-    async def _measure_group(self, group: Sequence[Combination]) -> list[Measurement]:
+    async def _measure_group(self, group: Sequence[BenchVariant]) -> list[Measurement]:
         most = max(group, key=lambda combination: combination.clients)
         try:
             prepared = await asyncio.to_thread(self._prepare, most)
@@ -122,7 +122,7 @@ class BenchRunner:
         return await self._measure_prepared(group, prepared, most.clients)
 
     async def _measure_prepared(
-        self, group: Sequence[Combination], prepared: Preparation, clients: int
+        self, group: Sequence[BenchVariant], prepared: LoadPlan, clients: int
     ) -> list[Measurement]:
         done: list[Measurement] = []
         try:
@@ -144,7 +144,7 @@ class BenchRunner:
             done += [_failed(combination, error.message) for combination in group[len(done) :]]
         return done
 
-    def _prepare(self, combination: Combination) -> Preparation:
+    def _prepare(self, combination: BenchVariant) -> LoadPlan:
         config = combination.configure(self._config)
         room = self._workload.prompt_tokens + self._workload.answer_tokens + 2 * _STARTS_APART
         options = LoadOptions(
@@ -152,7 +152,9 @@ class BenchRunner:
             draft=self._draft if combination.wants_draft else NO_DRAFT,
         )
         available = _within_limits(self._memory().usable, config)
-        prepared = ModelPreparer(config, self._resolve)(self._model, options, available=available)
+        prepared = ModelLoadPlanner(config, self._resolve)(
+            self._model, options, available=available
+        )
         if not prepared.needs.fits_in(available):
             raise OutOfMemory(
                 f"It needs {_in_words(prepared.needs)}, and {_in_words(available)} can be had now. "
@@ -172,10 +174,10 @@ class BenchRunner:
 
     async def _measure_one(
         self,
-        combination: Combination,
+        combination: BenchVariant,
         backend: Backend,
         info: ModelInfo,
-        prepared: Preparation,
+        prepared: LoadPlan,
         prompts: Sequence[list[int]],
         loaded: float,
     ) -> Measurement:
@@ -274,5 +276,5 @@ def _in_words(needs: MemoryNeeds) -> str:
     return f"{max(0, needs.host) // MIB} MiB{gpu}"
 
 
-def _failed(combination: Combination, reason: str) -> Measurement:
+def _failed(combination: BenchVariant, reason: str) -> Measurement:
     return Measurement(name=combination.name, error=reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from ..terminal.terminal_output import format_bytes, format_table, visible
+from ..terminal.terminal_output import format_bytes, format_table, strip_control_characters
 from .bench_report import BenchReport, Change, Measurement, Samples, compare
 
 _FIGURES = {"prefill": "prefill", "decode": "decode", "first_token": "first token"}
@@ -20,18 +20,21 @@ def bench_text(report: BenchReport, earlier: BenchReport | None, columns: int) -
     if runs:
         work += f"; tokens/s, the median of {runs} runs"
     lines = [
-        visible(f"{report.model} ({report.quantization}) on {_device(report)}"),
+        strip_control_characters(f"{report.model} ({report.quantization}) on {_device(report)}"),
         work,
         "",
         table(report, columns),
     ]
     for found in report.measurements:
         if found.error is not None:
-            lines += ["", *textwrap.wrap(visible(f"{found.name}: {found.error}"), columns)]
+            lines += [
+                "",
+                *textwrap.wrap(strip_control_characters(f"{found.name}: {found.error}"), columns),
+            ]
     if drawn := bars(report, columns):
         lines += ["", *drawn]
     if earlier is not None:
-        since = f"Since {visible(earlier.measured)}:"
+        since = f"Since {strip_control_characters(earlier.measured)}:"
         lines += ["", since, *changes(compare(report, earlier)), *differences(report, earlier)]
     return "\n".join(lines)
 
@@ -93,7 +96,7 @@ def differences(new: BenchReport, old: BenchReport) -> list[str]:
     }
     busy = pairs.pop("load_after", (None, ""))
     lines = [
-        visible(f"Not the same {name}: {a or '-'} then, {b} now.")
+        strip_control_characters(f"Not the same {name}: {a or '-'} then, {b} now.")
         for name, (a, b) in pairs.items()
         if a != b
     ]

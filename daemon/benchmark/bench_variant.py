@@ -32,7 +32,7 @@ class WrongCombination(ValueError):
 
 
 @dataclass(frozen=True)
-class Combination:
+class BenchVariant:
     """Values by axis; an axis that is left out has the value of the settings."""
 
     values: tuple[tuple[str, str], ...] = ()
@@ -64,7 +64,7 @@ class Combination:
         return tuple(pair for pair in self.values if pair[0] in _SETTINGS)
 
 
-def parse_combination(text: str) -> Combination:
+def parse_combination(text: str) -> BenchVariant:
     """`kv=q8_0 clients=4`, in whatever order; raises `WrongCombination`."""
     values: dict[str, str] = {}
     for word in text.replace(",", " ").split():
@@ -73,21 +73,21 @@ def parse_combination(text: str) -> Combination:
             raise WrongCombination(f"{word!r} is not one of {', '.join(AXES)} with a value.")
         _check(axis, value)
         values[axis] = value
-    return Combination(tuple((axis, values[axis]) for axis in AXES if axis in values))
+    return BenchVariant(tuple((axis, values[axis]) for axis in AXES if axis in values))
 
 
-def varied(axes: Sequence[str], drafts: bool) -> list[Combination]:
+def varied(axes: Sequence[str], drafts: bool) -> list[BenchVariant]:
     """The baseline, then each other value of each axis alone; raises `WrongCombination`.
 
     Speculation with a draft model is left out where none is known.
     """
-    found = [Combination()]
+    found = [BenchVariant()]
     for axis in axes:
         if axis not in AXES:
             raise WrongCombination(f"{axis!r} is not one of {', '.join(AXES)}.")
         for value in AXES[axis][1:]:
             if (axis, value) != ("speculation", "draft") or drafts:
-                found.append(Combination(((axis, value),)))
+                found.append(BenchVariant(((axis, value),)))
     return sorted(found, key=lambda combination: bool(combination.load))  # the baseline's together
 
 

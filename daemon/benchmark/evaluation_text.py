@@ -6,7 +6,7 @@ import textwrap
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
-from ..terminal.terminal_output import format_seconds, visible
+from ..terminal.terminal_output import format_seconds, strip_control_characters
 
 if TYPE_CHECKING:
     from ingle.backends.jobs.evaluation.messages import EvaluationReport, Interval, PromptResult
@@ -20,7 +20,7 @@ def eval_text(
 ) -> str:
     """Figures, the answers that part most (with `whole`: every prompt), and the verdict."""
     columns = min(max(columns, _NARROWEST), _WIDEST)
-    lines = [f"{visible(name)} against {visible(fuller)}", ""]
+    lines = [f"{strip_control_characters(name)} against {strip_control_characters(fuller)}", ""]
     for label, fact in _facts(report):
         wrapped = textwrap.wrap(fact, columns - 20)
         lines += [f"{label if not at else '':<19} {line}" for at, line in enumerate(wrapped)]
@@ -99,4 +99,4 @@ def _column(text: str, width: int) -> list[str]:
 
 
 def _flat(text: str) -> str:
-    return " ".join(visible(text).split())
+    return " ".join(strip_control_characters(text).split())

@@ -1,4 +1,4 @@
-"""`KeptReports`: the last report of each model, so that the next one can say what changed."""
+"""`SavedReports`: the last report of each model, so that the next one can say what changed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .bench_report import BenchReport, load_report, save_report
 log = logging.getLogger(__name__)
 
 
-class KeptReports:
+class SavedReports:
     """A folder of reports; one that cannot be read counts as none."""
 
     def __init__(self, folder: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from ..client.daemon_client import DaemonClient
 from ..settings.config import Config
 from ..stores.log_files import open_log
-from ..terminal.terminal_output import say
+from ..terminal.terminal_output import print_status
 from .command_errors import CommandError, ConnectionLost, DaemonUnreachable
 from .server.version import installed_version
 
@@ -34,7 +34,7 @@ SHOWN_LOG_LINES = 8
 def ensure_daemon(
     config: Config,
     *,
-    say: Callable[[str], None] = say,
+    say: Callable[[str], None] = print_status,
     command: tuple[str, ...] = SERVE,
     timeout: float = START_TIMEOUT,
 ) -> DaemonClient:

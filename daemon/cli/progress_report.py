@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TextIO
 
 from ..client.api_types import PullProgress
-from ..terminal.terminal_output import format_bytes, format_seconds, visible
+from ..terminal.terminal_output import format_bytes, format_seconds, strip_control_characters
 
 LINE_INTERVAL = 5.0
 """Seconds between two plain lines."""
@@ -42,12 +42,12 @@ class ProgressReport:
         """Show that a model starts; only in a terminal, where the line goes away again."""
         if self._is_terminal:
             share = "" if fraction is None else f" {fraction:.0%}"
-            self._rewrite(f"Loading {visible(model)}{share}")
+            self._rewrite(f"Loading {strip_control_characters(model)}{share}")
 
     def show_step(self, text: str) -> None:
         """Show where long work is; only in a terminal, where the line goes away again."""
         if self._is_terminal:
-            self._rewrite(visible(text)[: shutil.get_terminal_size().columns - 1])
+            self._rewrite(strip_control_characters(text)[: shutil.get_terminal_size().columns - 1])
 
     def erase(self) -> None:
         """Take back the line in a terminal."""
@@ -82,7 +82,7 @@ class ProgressReport:
 
 def progress_bar(progress: PullProgress, columns: int, fill: str = "━") -> str:
     """Name, bar, share, size, speed and time left in `columns` cells; what does not fit goes."""
-    name = visible(progress["model"])
+    name = strip_control_characters(progress["model"])
     facts = _facts(progress)
     total = progress["total"]
     if not total or progress["status"] == "resolving":
@@ -104,7 +104,7 @@ def progress_line(progress: PullProgress) -> str:
     facts = _facts(progress)
     if total:
         facts.insert(0, f"{min(1.0, progress['received'] / total):.0%}")
-    text = visible(f"{progress['model']}: {progress['status']}")
+    text = strip_control_characters(f"{progress['model']}: {progress['status']}")
     return f"{text}, {', '.join(facts)}" if facts else text
 
 

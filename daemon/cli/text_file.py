@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..terminal.terminal_output import visible
+from ..terminal.terminal_output import strip_control_characters
 from .command_errors import UsageError
 
 _LARGEST = 1 << 24
@@ -15,7 +15,7 @@ def read_text_file(name: str, what: str, *, if_too_long: str) -> str:
 
     Raises `UsageError`, whose hint is `if_too_long` for a longer one.
     """
-    shown = visible(name)
+    shown = strip_control_characters(name)
     try:
         with Path(name).open("rb") as file:
             raw = file.read(_LARGEST + 1)

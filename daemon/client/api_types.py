@@ -186,7 +186,7 @@ class PullProgress(TypedDict):
     eta: float | None
 
 
-class Route(TypedDict):
+class AnswerRoute(TypedDict):
     """Where a policy had a generation answered; `provider` is "" for this machine."""
 
     verdict: str

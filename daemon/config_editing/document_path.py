@@ -9,14 +9,14 @@ ABSENT = object()
 """What is found where nothing is."""
 
 
-class Item(NamedTuple):
+class DocumentItem(NamedTuple):
     """The object in a list whose field `key` has this value."""
 
     key: str
     value: str
 
 
-Path = tuple[str | Item, ...]
+Path = tuple[str | DocumentItem, ...]
 """Keys of objects, and items of lists, from the outside in."""
 
 
@@ -37,7 +37,7 @@ def find(data: object, path: Path) -> object:
     for step, part in enumerate(path):
         if data is ABSENT or data is None:
             return ABSENT
-        if isinstance(part, Item):
+        if isinstance(part, DocumentItem):
             data = _item(_checked(data, list, path[:step]), part)
         else:
             data = cast("dict[str, object]", _checked(data, dict, path[:step])).get(part, ABSENT)
@@ -49,7 +49,7 @@ def changed(data: object, path: Path, value: object) -> object:
     if not path:
         return value
     first, rest = path[0], path[1:]
-    if isinstance(first, Item):
+    if isinstance(first, DocumentItem):
         items = list(cast("list[object]", data)) if isinstance(data, list) else []
         old = _item(items, first)
         new = changed(None if old is ABSENT else old, rest, value)
@@ -66,7 +66,7 @@ def without(data: object, path: Path) -> object:
     if not path:
         raise ValueError("the whole is no place in itself")
     data, first, rest = copy.copy(data), path[0], path[1:]
-    if isinstance(first, Item):
+    if isinstance(first, DocumentItem):
         items = cast("list[object]", data)
         old = _item(items, first)
         if not rest:
@@ -94,7 +94,7 @@ def without_empty(data: object) -> object:
     return data
 
 
-def _item(items: object, wanted: Item) -> object:
+def _item(items: object, wanted: DocumentItem) -> object:
     for item in cast("list[object]", items):
         if isinstance(item, dict):
             fields = cast("dict[str, object]", item)

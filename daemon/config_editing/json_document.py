@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field
 from typing import cast
 
-from .document_path import CannotEdit, Item, Path
+from .document_path import CannotEdit, DocumentItem, Path
 
 _BLANK = re.compile(r"[ \t\r\n]+")
 _LINE_COMMENT = re.compile(r"//[^\n]*")
@@ -86,7 +86,7 @@ class JSONDocument:
         assert child is not None
         return self._dropped(node, node.children.index(child))
 
-    def _inserted(self, parent: Node, part: str | Item, value: object) -> str:
+    def _inserted(self, parent: Node, part: str | DocumentItem, value: object) -> str:
         text = self._text
         flat = "\n" not in text[parent.start : parent.end]
         flat = flat and (bool(parent.children) or "\n" not in text.strip())
@@ -252,7 +252,7 @@ class _Parser:
         return CannotEdit(f"It is not JSON: {what} in line {line}.")
 
 
-def _child(node: Node, part: str | Item) -> Child | None:
+def _child(node: Node, part: str | DocumentItem) -> Child | None:
     for child in node.children:
         if isinstance(part, str):
             if child.key == part:
@@ -267,7 +267,7 @@ def _child(node: Node, part: str | Item) -> Child | None:
 def _nested(path: Path, value: object) -> object:
     """The value inside what leads to it."""
     for part in reversed(path):
-        value = [value] if isinstance(part, Item) else {part: value}
+        value = [value] if isinstance(part, DocumentItem) else {part: value}
     return value
 
 

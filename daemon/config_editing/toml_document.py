@@ -7,7 +7,7 @@ import re
 import tomllib
 from typing import cast
 
-from .document_path import CannotEdit, Item, Path
+from .document_path import CannotEdit, DocumentItem, Path
 
 _HEADER = re.compile(r"\s*\[")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
@@ -117,7 +117,7 @@ class TOMLDocument:
 
 
 def _names(path: Path) -> list[str]:
-    if any(isinstance(part, Item) for part in path):
+    if any(isinstance(part, DocumentItem) for part in path):
         raise CannotEdit("It is TOML, whose lists ingle does not change.")
     return [cast("str", part) for part in path]
 

@@ -7,7 +7,7 @@ import re
 from importlib import import_module
 from typing import Any, cast
 
-from .document_path import CannotEdit, Item, Path
+from .document_path import CannotEdit, DocumentItem, Path
 
 # Its types say nothing of nodes.
 yaml: Any = import_module("yaml")
@@ -133,10 +133,10 @@ class YAMLDocument:
         return len(self._text) if end < 0 else end + 1
 
 
-def _parts(path: Path) -> tuple[str, Item | None]:
+def _parts(path: Path) -> tuple[str, DocumentItem | None]:
     if len(path) == 1 and isinstance(path[0], str):
         return path[0], None
-    if len(path) == 2 and isinstance(path[0], str) and isinstance(path[1], Item):
+    if len(path) == 2 and isinstance(path[0], str) and isinstance(path[1], DocumentItem):
         return path[0], path[1]
     raise CannotEdit("It is YAML, which ingle does not change that deep inside.")
 
@@ -153,7 +153,7 @@ def _is_block(node: Any) -> bool:
     return node.id in ("mapping", "sequence") and not node.flow_style
 
 
-def _find_item(node: Any, item: Item) -> Any:
+def _find_item(node: Any, item: DocumentItem) -> Any:
     for child in node.value:
         if isinstance(child, yaml.MappingNode):
             members: list[tuple[Any, Any]] = child.value

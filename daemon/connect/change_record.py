@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..config_editing.document_path import ABSENT, Item
+from ..config_editing.document_path import ABSENT, DocumentItem
 from ..config_editing.document_path import Path as DataPath
 from ..stores.atomic_file import write_atomically
 
 if TYPE_CHECKING:
-    from .connect_target import Target
+    from .connect_target import ConnectTarget
     from .settings_file import SettingsFile
 
 
@@ -33,13 +33,13 @@ class RecordedPlace(msgspec.Struct, frozen=True):
     def of(cls, path: DataPath, value: object) -> RecordedPlace:
         """The place with the value, or `ABSENT`."""
         parts: list[str | list[str]] = [
-            [part.key, part.value] if isinstance(part, Item) else part for part in path
+            [part.key, part.value] if isinstance(part, DocumentItem) else part for part in path
         ]
         return cls(parts, value is not ABSENT, None if value is ABSENT else value)
 
     def pair(self) -> tuple[DataPath, object]:
         """The place and the value, or `ABSENT`."""
-        path = tuple(part if isinstance(part, str) else Item(*part) for part in self.path)
+        path = tuple(part if isinstance(part, str) else DocumentItem(*part) for part in self.path)
         return path, self.value if self.was_there else ABSENT
 
 
@@ -62,7 +62,7 @@ class RecordedFile(msgspec.Struct, frozen=True, kw_only=True):
         return [place.pair() for place in self.before]
 
 
-class Record:
+class ChangeRecord:
     """The record's own file, readable by its owner only: what was there may hold secrets."""
 
     def __init__(self, path: Path) -> None:
@@ -79,7 +79,7 @@ class Record:
         return next(((file.model, file.context) for file in files if file.model), None)
 
     def add(
-        self, client: str, file: SettingsFile, before: str | None, after: str, target: Target
+        self, client: str, file: SettingsFile, before: str | None, after: str, target: ConnectTarget
     ) -> None:
         """Keep what is about to be written; raises `OSError`."""
         files = self._clients.setdefault(client, {})

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ..access.api_keys import KeyLimitation, KeyRing, KeyStore
 from ..access.permission import Scope
 from ..config_editing.document_path import CannotEdit
-from .client_program import Client
+from .client_program import ClientProgram
 from .settings_file import SettingsFile
 
 ENOUGH = KeyLimitation(scopes=(Scope.INFERENCE, Scope.READ))
@@ -32,7 +32,7 @@ def present_key(store: KeyStore, files: Sequence[SettingsFile]) -> str | None:
     return None
 
 
-def make_key(store: KeyStore, client: Client) -> tuple[str, str]:
+def make_key(store: KeyStore, client: ClientProgram) -> tuple[str, str]:
     """The name of a new key, and the key; one made for the program before is revoked.
 
     Raises `KeyFailure`.
@@ -42,7 +42,7 @@ def make_key(store: KeyStore, client: Client) -> tuple[str, str]:
     return record.name, key
 
 
-def revoke_key(store: KeyStore, client: Client) -> bool:
+def revoke_key(store: KeyStore, client: ClientProgram) -> bool:
     """Take back the program's key; False where it has none. Raises `KeyFailure`."""
     found = has_key(store, client)
     if found:
@@ -50,10 +50,10 @@ def revoke_key(store: KeyStore, client: Client) -> bool:
     return found
 
 
-def has_key(store: KeyStore, client: Client) -> bool:
+def has_key(store: KeyStore, client: ClientProgram) -> bool:
     """Whether a key was made for it, which may be in a place where ingle cannot look."""
     return any(record.name == _name(client) for record in store.list())
 
 
-def _name(client: Client) -> str:
+def _name(client: ClientProgram) -> str:
     return f"connect {client.name}"

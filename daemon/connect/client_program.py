@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from .connect_target import Places, Target
+from .connect_target import ConnectTarget, ProgramFolders
 from .settings_file import SettingsFile
 
 Probe = Literal[
@@ -27,16 +27,16 @@ Probe = Literal[
 """One thing that a program does with the daemon; see `checks`."""
 
 
-def _no_files(target: Target, places: Places) -> list[SettingsFile]:
+def _no_files(target: ConnectTarget, places: ProgramFolders) -> list[SettingsFile]:
     return []
 
 
-def _no_lines(target: Target) -> list[str]:
+def _no_lines(target: ConnectTarget) -> list[str]:
     return []
 
 
 @dataclass(frozen=True, kw_only=True)
-class Client:
+class ClientProgram:
     """One program: `tokens` is the context that its own instructions take, 0 where they are short.
 
     `notes` are for a person: what is left to do, or all of it where ingle writes no file.
@@ -47,10 +47,10 @@ class Client:
     name: str
     title: str
     speaks: str
-    installed: Callable[[Places], bool]
-    files: Callable[[Target, Places], list[SettingsFile]] = _no_files
-    notes: Callable[[Target], list[str]] = _no_lines
-    exports: Callable[[Target], list[tuple[str, str]]] = lambda target: []
+    installed: Callable[[ProgramFolders], bool]
+    files: Callable[[ConnectTarget, ProgramFolders], list[SettingsFile]] = _no_files
+    notes: Callable[[ConnectTarget], list[str]] = _no_lines
+    exports: Callable[[ConnectTarget], list[tuple[str, str]]] = lambda target: []
     probes: Sequence[Probe]
     tokens: int = 0
     codes: bool = True

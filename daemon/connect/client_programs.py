@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from .client_program import Client
+from .client_program import ClientProgram
 from .coding_agents import AIDER, CLAUDE_CODE, CODEX, OPENCODE
 from .editors import CLINE, CONTINUE, JETBRAINS, LLAMA_VIM, OPEN_WEBUI, VSCODE, ZED
 
@@ -14,7 +14,7 @@ _ALL = (
     *(OPENCODE, CODEX, CLAUDE_CODE, AIDER, OPEN_WEBUI),
 )
 
-CLIENTS: Mapping[str, Client] = MappingProxyType({client.name: client for client in _ALL})
+CLIENTS: Mapping[str, ClientProgram] = MappingProxyType({client.name: client for client in _ALL})
 """In the order in which they are listed."""
 
 ALSO: Mapping[str, str] = MappingProxyType(
@@ -39,7 +39,7 @@ ALSO: Mapping[str, str] = MappingProxyType(
 """Other words for the same programs."""
 
 
-def find_client(name: str) -> tuple[Client | None, str | None]:
+def find_program(name: str) -> tuple[ClientProgram | None, str | None]:
     """The program of that name, else the name that is nearest."""
     from difflib import get_close_matches
 

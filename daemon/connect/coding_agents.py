@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..config_editing.document_path import ABSENT, find
-from .client_program import Client
-from .connect_target import Places, Target
-from .settings_file import Setting, SettingsFile
+from .client_program import ClientProgram
+from .connect_target import ConnectTarget, ProgramFolders
+from .settings_file import ProgramSetting, SettingsFile
 
 
-def _opencode_files(target: Target, places: Places) -> list[SettingsFile]:
+def _opencode_files(target: ConnectTarget, places: ProgramFolders) -> list[SettingsFile]:
     folder = places.config("opencode")
     path = folder / "opencode.json"
     if not path.exists() and (folder / "opencode.jsonc").exists():
@@ -27,9 +27,11 @@ def _opencode_files(target: Target, places: Places) -> list[SettingsFile]:
             }
         },
     }
-    schema = Setting(("$schema",), "https://opencode.ai/config.json", unless=_has_schema)
-    model = Setting(("model",), f"ingle/{target.model}", unless=_has_other_model)
-    return [SettingsFile(path, "json", [schema, Setting(("provider", "ingle"), provider), model])]
+    schema = ProgramSetting(("$schema",), "https://opencode.ai/config.json", unless=_has_schema)
+    model = ProgramSetting(("model",), f"ingle/{target.model}", unless=_has_other_model)
+    return [
+        SettingsFile(path, "json", [schema, ProgramSetting(("provider", "ingle"), provider), model])
+    ]
 
 
 def _has_schema(data: object) -> bool:
@@ -41,7 +43,7 @@ def _has_other_model(data: object) -> bool:
     return model is not ABSENT and not str(model).startswith("ingle/")
 
 
-OPENCODE = Client(
+OPENCODE = ClientProgram(
     name="opencode",
     title="opencode",
     speaks="OpenAI",
@@ -56,7 +58,7 @@ OPENCODE = Client(
 )
 
 
-def _codex_files(target: Target, places: Places) -> list[SettingsFile]:
+def _codex_files(target: ConnectTarget, places: ProgramFolders) -> list[SettingsFile]:
     provider: dict[str, object] = {
         "name": "ingle",
         "base_url": target.openai_url,
@@ -66,10 +68,10 @@ def _codex_files(target: Target, places: Places) -> list[SettingsFile]:
         provider["experimental_bearer_token"] = target.key
     path = places.named("CODEX_HOME", ".codex") / "config.toml"
     settings = [
-        Setting(("model",), target.model, unless=_has_other_provider),
-        Setting(("model_context_window",), target.context, unless=_has_other_provider),
-        Setting(("model_provider",), "ingle", unless=_has_other_provider),
-        Setting(("model_providers", "ingle"), provider),
+        ProgramSetting(("model",), target.model, unless=_has_other_provider),
+        ProgramSetting(("model_context_window",), target.context, unless=_has_other_provider),
+        ProgramSetting(("model_provider",), "ingle", unless=_has_other_provider),
+        ProgramSetting(("model_providers", "ingle"), provider),
     ]
     return [SettingsFile(path, "toml", settings)]
 
@@ -78,7 +80,7 @@ def _has_other_provider(data: object) -> bool:
     return find(data, ("model_provider",)) not in (ABSENT, "ingle")
 
 
-CODEX = Client(
+CODEX = ClientProgram(
     name="codex",
     title="Codex",
     speaks="OpenAI Responses",
@@ -95,7 +97,7 @@ CODEX = Client(
 )
 
 
-def _claude_variables(target: Target) -> list[tuple[str, str]]:
+def _claude_variables(target: ConnectTarget) -> list[tuple[str, str]]:
     return [
         ("ANTHROPIC_BASE_URL", target.url),
         ("ANTHROPIC_AUTH_TOKEN", target.word),
@@ -114,13 +116,13 @@ def _claude_variables(target: Target) -> list[tuple[str, str]]:
     ]
 
 
-def _claude_files(target: Target, places: Places) -> list[SettingsFile]:
+def _claude_files(target: ConnectTarget, places: ProgramFolders) -> list[SettingsFile]:
     path = places.named("CLAUDE_CONFIG_DIR", ".claude") / "settings.json"
-    settings = [Setting(("env", name), value) for name, value in _claude_variables(target)]
+    settings = [ProgramSetting(("env", name), value) for name, value in _claude_variables(target)]
     return [SettingsFile(path, "json", settings)]
 
 
-CLAUDE_CODE = Client(
+CLAUDE_CODE = ClientProgram(
     name="claude-code",
     title="Claude Code",
     speaks="Anthropic",
@@ -138,7 +140,7 @@ CLAUDE_CODE = Client(
 )
 
 
-def _aider_files(target: Target, places: Places) -> list[SettingsFile]:
+def _aider_files(target: ConnectTarget, places: ProgramFolders) -> list[SettingsFile]:
     name = f"openai/{target.model}"
     facts = {
         "max_tokens": target.answer_tokens,
@@ -150,21 +152,21 @@ def _aider_files(target: Target, places: Places) -> list[SettingsFile]:
         "mode": "chat",
     }
     settings = [
-        Setting(("model",), name),
-        Setting(("openai-api-base",), target.openai_url),
-        Setting(("openai-api-key",), target.word),
+        ProgramSetting(("model",), name),
+        ProgramSetting(("openai-api-base",), target.openai_url),
+        ProgramSetting(("openai-api-key",), target.word),
     ]
     return [
         SettingsFile(places.home / ".aider.conf.yml", "yaml", settings),
-        SettingsFile(_aider_metadata(places), "json", [Setting((name,), facts)]),
+        SettingsFile(_aider_metadata(places), "json", [ProgramSetting((name,), facts)]),
     ]
 
 
-def _aider_metadata(places: Places) -> Path:
+def _aider_metadata(places: ProgramFolders) -> Path:
     return places.home / ".aider.model.metadata.json"
 
 
-AIDER = Client(
+AIDER = ClientProgram(
     name="aider",
     title="aider",
     speaks="OpenAI",

@@ -14,7 +14,7 @@ NO_KEY = "local"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Target:
+class ConnectTarget:
     """The daemon's HTTP address without a path, a model with its context, and maybe a key."""
 
     url: str
@@ -39,7 +39,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Places:
+class ProgramFolders:
     """The folders of one user."""
 
     home: Path
@@ -47,7 +47,7 @@ class Places:
     platform: str = sys.platform
 
     @classmethod
-    def find(cls) -> Places:
+    def find(cls) -> ProgramFolders:
         """Those of whoever runs this."""
         return cls(Path.home(), os.environ)
 

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from .client_program import Probe
-from .connect_target import Target
+from .connect_target import ConnectTarget
 
 _SECONDS = 600.0
 """A model may have to be loaded first, on a slow machine."""
@@ -38,7 +38,7 @@ class CheckFailed(Exception):
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProbeOutcome:
     """One round trip: what was asked, whether it worked, and what came or went wrong."""
 
     what: str
@@ -46,29 +46,29 @@ class Outcome:
     detail: str
 
 
-class Prober:
+class ConnectionProber:
     """Asks the daemon what one program would ask."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: ConnectTarget) -> None:
         self._target = target
         address = urlsplit(target.url)
         self._host, self._port = address.hostname or "127.0.0.1", address.port or 80
 
-    def run(self, probe: Probe) -> Outcome:
+    def run(self, probe: Probe) -> ProbeOutcome:
         """One round trip; never raises for what the daemon answers, or that it does not."""
         what, ask = PROBES[probe]
         started = time.monotonic()
         try:
             detail = ask(self)
         except CheckFailed as error:
-            return Outcome(what, False, str(error))
+            return ProbeOutcome(what, False, str(error))
         except TimeoutError:
-            return Outcome(what, False, f"no answer within {_SECONDS:.0f} seconds")
+            return ProbeOutcome(what, False, f"no answer within {_SECONDS:.0f} seconds")
         except (OSError, HTTPException) as error:
-            return Outcome(what, False, f"the connection failed: {error}")
+            return ProbeOutcome(what, False, f"the connection failed: {error}")
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            return Outcome(what, False, f"the answer has another form: {error!r}")
-        return Outcome(what, True, f"{detail} ({time.monotonic() - started:.1f} s)")
+            return ProbeOutcome(what, False, f"the answer has another form: {error!r}")
+        return ProbeOutcome(what, True, f"{detail} ({time.monotonic() - started:.1f} s)")
 
     def models(self) -> str:
         """`GET /v1/models`."""
@@ -333,21 +333,21 @@ def _shown(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…")
 
 
-PROBES: Mapping[Probe, tuple[str, Callable[[Prober], str]]] = MappingProxyType(
+PROBES: Mapping[Probe, tuple[str, Callable[[ConnectionProber], str]]] = MappingProxyType(
     {
-        "models": ("GET /v1/models", Prober.models),
-        "chat": ("POST /v1/chat/completions", Prober.chat),
-        "chat_tools": ("POST /v1/chat/completions, a tool", Prober.chat_tools),
-        "completion": ("POST /v1/completions", Prober.completion),
-        "responses": ("POST /v1/responses", Prober.responses),
-        "responses_tools": ("POST /v1/responses, a tool", Prober.responses_tools),
-        "messages": ("POST /v1/messages", Prober.messages),
-        "messages_tools": ("POST /v1/messages, a tool", Prober.messages_tools),
-        "count_tokens": ("POST /v1/messages/count_tokens", Prober.count_tokens),
-        "ollama_models": ("GET /api/tags, POST /api/show", Prober.ollama_models),
-        "ollama_chat": ("POST /api/chat", Prober.ollama_chat),
-        "ollama_tools": ("POST /api/chat, a tool", Prober.ollama_tools),
-        "infill": ("POST /infill", Prober.infill),
+        "models": ("GET /v1/models", ConnectionProber.models),
+        "chat": ("POST /v1/chat/completions", ConnectionProber.chat),
+        "chat_tools": ("POST /v1/chat/completions, a tool", ConnectionProber.chat_tools),
+        "completion": ("POST /v1/completions", ConnectionProber.completion),
+        "responses": ("POST /v1/responses", ConnectionProber.responses),
+        "responses_tools": ("POST /v1/responses, a tool", ConnectionProber.responses_tools),
+        "messages": ("POST /v1/messages", ConnectionProber.messages),
+        "messages_tools": ("POST /v1/messages, a tool", ConnectionProber.messages_tools),
+        "count_tokens": ("POST /v1/messages/count_tokens", ConnectionProber.count_tokens),
+        "ollama_models": ("GET /api/tags, POST /api/show", ConnectionProber.ollama_models),
+        "ollama_chat": ("POST /api/chat", ConnectionProber.ollama_chat),
+        "ollama_tools": ("POST /api/chat, a tool", ConnectionProber.ollama_tools),
+        "infill": ("POST /infill", ConnectionProber.infill),
     }
 )
 """What each round trip is called, and how it is made."""

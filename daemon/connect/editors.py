@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from ..config_editing.block_document import BLOCK
-from ..config_editing.document_path import ABSENT, Item, find
-from .client_program import Client
-from .connect_target import Places, Target
-from .settings_file import Setting, SettingsFile
+from ..config_editing.document_path import ABSENT, DocumentItem, find
+from .client_program import ClientProgram
+from .connect_target import ConnectTarget, ProgramFolders
+from .settings_file import ProgramSetting, SettingsFile
 
 
-def _continue_files(target: Target, places: Places) -> list[SettingsFile]:
+def _continue_files(target: ConnectTarget, places: ProgramFolders) -> list[SettingsFile]:
     model = {
         "name": "ingle",
         "provider": "openai",
@@ -31,15 +31,15 @@ def _continue_files(target: Target, places: Places) -> list[SettingsFile]:
     path = places.named("CONTINUE_GLOBAL_DIR", ".continue") / "config.yaml"
     settings = [
         *(
-            Setting((key,), value, unless=_has(key))
+            ProgramSetting((key,), value, unless=_has(key))
             for key, value in (("name", "Local"), ("version", "1.0.0"), ("schema", "v1"))
         ),
-        Setting(("models", Item("name", "ingle")), model),
+        ProgramSetting(("models", DocumentItem("name", "ingle")), model),
     ]
     return [SettingsFile(path, "yaml", settings)]
 
 
-CONTINUE = Client(
+CONTINUE = ClientProgram(
     name="continue",
     title="Continue (VS Code, JetBrains, cn)",
     speaks="OpenAI",
@@ -55,18 +55,18 @@ CONTINUE = Client(
 )
 
 
-def _zed_files(target: Target, places: Places) -> list[SettingsFile]:
+def _zed_files(target: ConnectTarget, places: ProgramFolders) -> list[SettingsFile]:
     if places.platform == "win32":
         path = places.application("Zed") / "settings.json"
     elif places.platform == "darwin":
         path = places.home / ".config/zed/settings.json"
     else:
         path = places.config("zed") / "settings.json"
-    setting = Setting(("language_models", "ollama", "api_url"), target.url)
+    setting = ProgramSetting(("language_models", "ollama", "api_url"), target.url)
     return [SettingsFile(path, "json", [setting])]
 
 
-def _zed_notes(target: Target) -> list[str]:
+def _zed_notes(target: ConnectTarget) -> list[str]:
     notes = [f"In Zed's agent panel choose '{target.model}' below Ollama; it finds all models."]
     if target.key:
         notes.append(
@@ -76,7 +76,7 @@ def _zed_notes(target: Target) -> list[str]:
     return notes
 
 
-ZED = Client(
+ZED = ClientProgram(
     name="zed",
     title="Zed",
     speaks="Ollama",
@@ -93,7 +93,7 @@ ZED = Client(
 )
 
 
-def _vscode_files(target: Target, places: Places) -> list[SettingsFile]:
+def _vscode_files(target: ConnectTarget, places: ProgramFolders) -> list[SettingsFile]:
     entry: dict[str, object] = {"name": "ingle", "vendor": "ollama", "url": target.url}
     if target.key:
         # The Ollama provider sends no key; the custom endpoint does, and has its models listed.
@@ -114,16 +114,16 @@ def _vscode_files(target: Target, places: Places) -> list[SettingsFile]:
             "models": [model],
         }
     path = _vscode(places) / "User/chatLanguageModels.json"
-    return [SettingsFile(path, "json", [Setting((Item("name", "ingle"),), entry)])]
+    return [SettingsFile(path, "json", [ProgramSetting((DocumentItem("name", "ingle"),), entry)])]
 
 
-def _vscode(places: Places) -> Path:
+def _vscode(places: ProgramFolders) -> Path:
     """The folder of VS Code, or of its preview where only that is there."""
     stable, preview = places.application("Code"), places.application("Code - Insiders")
     return preview if preview.is_dir() and not stable.is_dir() else stable
 
 
-VSCODE = Client(
+VSCODE = ClientProgram(
     name="vscode",
     title="VS Code (Copilot Chat, own models)",
     speaks="Ollama, OpenAI",
@@ -138,7 +138,7 @@ VSCODE = Client(
 )
 
 
-def _cline_files(target: Target, places: Places) -> list[SettingsFile]:
+def _cline_files(target: ConnectTarget, places: ProgramFolders) -> list[SettingsFile]:
     if explicit := places.environ.get("CLINE_PROVIDER_SETTINGS_PATH"):
         path = Path(explicit)
     else:
@@ -153,17 +153,17 @@ def _cline_files(target: Target, places: Places) -> list[SettingsFile]:
     entry = ("providers", "ollama")
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
     settings = [
-        Setting(("version",), 1, unless=_has("version")),
-        Setting(("lastUsedProvider",), "ollama"),
-        Setting(("modes",), {}, unless=_has("modes")),
-        Setting((*entry, "settings"), ours),
-        Setting((*entry, "updatedAt"), now, unless=_has(*entry, "updatedAt")),
-        Setting((*entry, "tokenSource"), "manual", unless=_has(*entry, "tokenSource")),
+        ProgramSetting(("version",), 1, unless=_has("version")),
+        ProgramSetting(("lastUsedProvider",), "ollama"),
+        ProgramSetting(("modes",), {}, unless=_has("modes")),
+        ProgramSetting((*entry, "settings"), ours),
+        ProgramSetting((*entry, "updatedAt"), now, unless=_has(*entry, "updatedAt")),
+        ProgramSetting((*entry, "tokenSource"), "manual", unless=_has(*entry, "tokenSource")),
     ]
     return [SettingsFile(path, "json", settings)]
 
 
-CLINE = Client(
+CLINE = ClientProgram(
     name="cline",
     title="Cline (VS Code, command line)",
     speaks="Ollama",
@@ -182,7 +182,7 @@ CLINE = Client(
     tokens=12_000,
 )
 
-JETBRAINS = Client(
+JETBRAINS = ClientProgram(
     name="jetbrains",
     title="JetBrains AI Assistant",
     speaks="Ollama, OpenAI",
@@ -203,7 +203,7 @@ JETBRAINS = Client(
 )
 
 
-def _vim_files(target: Target, places: Places) -> list[SettingsFile]:
+def _vim_files(target: ConnectTarget, places: ProgramFolders) -> list[SettingsFile]:
     values = {
         "endpoint_fim": f"{target.url}/infill",
         "endpoint_inst": f"{target.openai_url}/chat/completions",
@@ -220,10 +220,10 @@ def _vim_files(target: Target, places: Places) -> list[SettingsFile]:
         lines = [f"  \\ '{key}': '{value}'," for key, value in values.items()]
         ours = "let g:llama_config = {"
         text = "\n".join([ours, *lines, "  \\ }"])
-    return [SettingsFile(path, form, [Setting((BLOCK,), text)])]
+    return [SettingsFile(path, form, [ProgramSetting((BLOCK,), text)])]
 
 
-def _vim_file(places: Places) -> tuple[Path, str]:
+def _vim_file(places: ProgramFolders) -> tuple[Path, str]:
     """What vim reads first: of neovim where that is there."""
     neovim = places.config("nvim")
     if (neovim / "init.lua").exists():
@@ -235,7 +235,7 @@ def _vim_file(places: Places) -> tuple[Path, str]:
     return places.home / ".vimrc", "vim"
 
 
-LLAMA_VIM = Client(
+LLAMA_VIM = ClientProgram(
     name="llama.vim",
     title="llama.vim (vim, neovim)",
     speaks="llama.cpp",
@@ -250,7 +250,7 @@ LLAMA_VIM = Client(
     probes=("infill", "chat"),
 )
 
-OPEN_WEBUI = Client(
+OPEN_WEBUI = ClientProgram(
     name="open-webui",
     title="Open WebUI",
     speaks="OpenAI, Ollama",

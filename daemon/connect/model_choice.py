@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .client_program import Client
+from .client_program import ClientProgram
 
 _CODER = re.compile(r"cod(?:e|er|ing|estral)(?![a-z])|starcoder|devstral", re.IGNORECASE)
 _ROOM = 1.25
@@ -14,7 +14,7 @@ _ROOM = 1.25
 
 
 def choose_model(
-    client: Client, entries: Sequence[Mapping[str, Any]], default: str
+    client: ClientProgram, entries: Sequence[Mapping[str, Any]], default: str
 ) -> tuple[str, str | None]:
     """The default model, or for a program that writes code an installed one made for that.
 
@@ -34,7 +34,7 @@ def choose_model(
     )
 
 
-def warn_of_context(client: Client, model: str, context: int) -> str | None:
+def warn_of_context(client: ClientProgram, model: str, context: int) -> str | None:
     """A sentence where the model's context is too small for the program."""
     if not client.tokens or not context or context >= client.tokens * _ROOM:
         return None

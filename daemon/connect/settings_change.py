@@ -11,8 +11,8 @@ from pathlib import Path
 
 from ..config_editing.document_path import CannotEdit
 from ..stores.atomic_file import write_atomically
-from .change_record import Record, digest
-from .connect_target import Target
+from .change_record import ChangeRecord, digest
+from .connect_target import ConnectTarget
 from .settings_file import SettingsFile
 
 
@@ -26,7 +26,7 @@ class ChangeFailed(Exception):
 
 
 @dataclass(frozen=True)
-class Change:
+class SettingsChange:
     """One file before and after; None where there is none."""
 
     path: Path
@@ -48,20 +48,22 @@ class Change:
         return list(difflib.unified_diff(before, after, old, new, lineterm=""))
 
 
-def plan(files: Sequence[SettingsFile]) -> list[Change]:
+def plan(files: Sequence[SettingsFile]) -> list[SettingsChange]:
     """What has to change for the files to say what they should; raises `CannotEdit`."""
-    changes: list[Change] = []
+    changes: list[SettingsChange] = []
     for file in files:
         before = file.read()
         try:
             after = file.edited(before or "")
         except CannotEdit as error:
             raise CannotEdit(f"{file.path}: {error.message}") from None
-        changes.append(Change(file.path, before, after, file))
+        changes.append(SettingsChange(file.path, before, after, file))
     return changes
 
 
-def plan_removal(record: Record, client: str, files: Sequence[SettingsFile]) -> list[Change]:
+def plan_removal(
+    record: ChangeRecord, client: str, files: Sequence[SettingsFile]
+) -> list[SettingsChange]:
     """What has to change for the files to say what they said before; raises `CannotEdit`.
 
     `files` tell in what form each is written. Where nothing else has changed since, a file gets its
@@ -69,13 +71,13 @@ def plan_removal(record: Record, client: str, files: Sequence[SettingsFile]) -> 
     """
     if not record.files(client):
         return [_removal_unrecorded(file) for file in files]
-    changes: list[Change] = []
+    changes: list[SettingsChange] = []
     forms = {str(file.path): file for file in files}
     for path, recorded in record.files(client).items():
         file = forms.get(path) or SettingsFile(Path(path), recorded.form, [])
         now = file.read()
         if now is None:
-            changes.append(Change(file.path, None, None, file))
+            changes.append(SettingsChange(file.path, None, None, file))
             continue
         if digest(now) == recorded.written:
             after = recorded.original
@@ -84,21 +86,23 @@ def plan_removal(record: Record, client: str, files: Sequence[SettingsFile]) -> 
                 after = file.restored(now, recorded.places())
             except CannotEdit as error:
                 raise CannotEdit(f"{file.path}: {error.message}") from None
-        changes.append(Change(file.path, now, after, file))
+        changes.append(SettingsChange(file.path, now, after, file))
     return changes
 
 
-def _removal_unrecorded(file: SettingsFile) -> Change:
+def _removal_unrecorded(file: SettingsFile) -> SettingsChange:
     """Takes out what bears ingle's name, or is as ingle would write it now."""
     now = file.read()
     try:
         after = now if now is None else file.restored(now, file.ours(now))
     except CannotEdit as error:
         raise CannotEdit(f"{file.path}: {error.message}") from None
-    return Change(file.path, now, after, file)
+    return SettingsChange(file.path, now, after, file)
 
 
-def write(changes: Sequence[Change], record: Record, client: str, target: Target) -> list[Path]:
+def write(
+    changes: Sequence[SettingsChange], record: ChangeRecord, client: str, target: ConnectTarget
+) -> list[Path]:
     """Write what changes for a program that gets `target`; returns the copies of what was there.
 
     Raises `ChangeFailed`.
@@ -120,7 +124,7 @@ def write(changes: Sequence[Change], record: Record, client: str, target: Target
     return copies
 
 
-def take_back(changes: Sequence[Change], record: Record, client: str) -> list[Path]:
+def take_back(changes: Sequence[SettingsChange], record: ChangeRecord, client: str) -> list[Path]:
     """Write what `plan_removal` found, remove files that were made; returns the copies.
 
     Raises `ChangeFailed`.
@@ -142,7 +146,7 @@ def take_back(changes: Sequence[Change], record: Record, client: str) -> list[Pa
     return copies
 
 
-def _copy(change: Change) -> Path | None:
+def _copy(change: SettingsChange) -> Path | None:
     """A copy of a file as it is now, beside it."""
     if change.before is None:
         return None

@@ -12,7 +12,7 @@ from ..config_editing.block_document import BLOCK, BlockDocument
 from ..config_editing.document_path import (
     ABSENT,
     CannotEdit,
-    Item,
+    DocumentItem,
     changed,
     find,
     without,
@@ -45,7 +45,7 @@ def _never(data: object) -> bool:
 
 
 @dataclass(frozen=True)
-class Setting:
+class ProgramSetting:
     """A value and its place; not set where `unless` says so of what the file says already."""
 
     path: DataPath
@@ -59,7 +59,7 @@ class SettingsFile:
 
     path: Path
     form: str
-    settings: Sequence[Setting]
+    settings: Sequence[ProgramSetting]
 
     def read(self) -> str | None:
         """Its text, None where there is no file; raises `CannotEdit`."""
@@ -128,7 +128,7 @@ class SettingsFile:
         """The places that bear ingle's name or hold what `edited` writes, as made by us."""
         data, places = parse(text, self.form).data, dict[DataPath, object]()
         for setting in self.settings:
-            named = any(part in (BLOCK, Item("name", BLOCK)) for part in setting.path)
+            named = any(part in (BLOCK, DocumentItem("name", BLOCK)) for part in setting.path)
             if named or find(data, setting.path) == setting.value:
                 for depth in range(1, len(setting.path) + 1):
                     places.setdefault(setting.path[:depth], ABSENT)

@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Iterator
 
 from ..terminal.terminal_output import format_bytes
-from .diagnostic import Finding
-from .system_state import Situation
+from .diagnostic import Diagnostic
+from .system_state import SystemState
 
 _FEWEST_FILES, _FEW_FILES = 128, 512
 _WORTH_TELLING = 512 * 2**20
@@ -18,10 +18,10 @@ _HOW_TO_UNLOAD = {
 }
 
 
-def check_settings(situation: Situation) -> Iterator[Finding]:
+def check_settings(situation: SystemState) -> Iterator[Diagnostic]:
     """The settings can be read."""
     if situation.config_error:
-        yield Finding(
+        yield Diagnostic(
             code="settings-wrong",
             severity="broken",
             what=situation.config_error,
@@ -30,12 +30,12 @@ def check_settings(situation: Situation) -> Iterator[Finding]:
         )
 
 
-def check_folders(situation: Situation) -> Iterator[Finding]:
+def check_folders(situation: SystemState) -> Iterator[Diagnostic]:
     """Every folder is ours, can be written, and is private where it has to be."""
     for folder in situation.folders:
         path = shlex.quote(folder.path)
         if folder.problem:
-            yield Finding(
+            yield Diagnostic(
                 code="folder-unsafe",
                 severity="broken",
                 what=folder.problem,
@@ -43,7 +43,7 @@ def check_folders(situation: Situation) -> Iterator[Finding]:
                 mend=folder.hint,
             )
         elif not folder.writable:
-            yield Finding(
+            yield Diagnostic(
                 code="folder-not-writable",
                 severity="broken",
                 what=f"{folder.path} cannot be written.",
@@ -52,7 +52,7 @@ def check_folders(situation: Situation) -> Iterator[Finding]:
                 commands=[f'sudo chown -R "$(id -un)" {path}', f"chmod u+rwx {path}"],
             )
         elif not folder.private:
-            yield Finding(
+            yield Diagnostic(
                 code="folder-open",
                 severity="warning",
                 what=f"Other users may look into {folder.path}.",
@@ -64,13 +64,13 @@ def check_folders(situation: Situation) -> Iterator[Finding]:
 _KEPT = {"config": "settings", "models": "models", "state": "state", "runtime": "socket"}
 
 
-def check_port(situation: Situation) -> Iterator[Finding]:
+def check_port(situation: SystemState) -> Iterator[Diagnostic]:
     """The port for editors is free, or the daemon has it."""
     port = situation.port
     if port.number < 0 or not port.taken or port.ours:
         return
     holder = f"{port.program or 'a program'} (pid {port.pid})" if port.pid else "another program"
-    yield Finding(
+    yield Diagnostic(
         code="port-taken",
         severity="broken",
         what=f"Port {port.number} is taken by {holder}.",
@@ -82,18 +82,18 @@ def check_port(situation: Situation) -> Iterator[Finding]:
     )
 
 
-def check_daemon(situation: Situation) -> Iterator[Finding]:
+def check_daemon(situation: SystemState) -> Iterator[Diagnostic]:
     """The daemon answers, and is the ingle that is installed."""
     daemon, installed = situation.daemon, situation.machine.software.ingle
     if daemon.state == "silent":
-        yield Finding(
+        yield Diagnostic(
             code="daemon-silent",
             severity="broken",
             what=daemon.error or "The daemon does not answer.",
             mend=daemon.hint,
         )
     if daemon.state == "running" and installed and daemon.version != installed:
-        yield Finding(
+        yield Diagnostic(
             code="daemon-outdated",
             severity="warning",
             what=f"The running daemon is ingle {daemon.version}, installed is {installed}.",
@@ -101,7 +101,7 @@ def check_daemon(situation: Situation) -> Iterator[Finding]:
             commands=["ingle stop"],
         )
     if daemon.socket_moved:
-        yield Finding(
+        yield Diagnostic(
             code="home-too-long",
             severity="note",
             what=f"INGLE_HOME is too long for a socket, which is {daemon.socket} therefore.",
@@ -109,11 +109,11 @@ def check_daemon(situation: Situation) -> Iterator[Finding]:
         )
 
 
-def check_limits(situation: Situation) -> Iterator[Finding]:
+def check_limits(situation: SystemState) -> Iterator[Diagnostic]:
     """The system lets programs have what the daemon needs."""
     limits = situation.limits
     if limits.open_files is not None and limits.open_files < _FEW_FILES:
-        yield Finding(
+        yield Diagnostic(
             code="few-open-files",
             severity="warning" if limits.open_files < _FEWEST_FILES else "note",
             what=f"A program may have only {limits.open_files} files open.",
@@ -123,7 +123,7 @@ def check_limits(situation: Situation) -> Iterator[Finding]:
         )
     locked = limits.locked_memory
     if situation.wants_locked_memory and locked is not None and locked < _LEAST_LOCKED:
-        yield Finding(
+        yield Diagnostic(
             code="little-locked-memory",
             severity="warning",
             what=f"`mlock` is set, but a program may lock only {format_bytes(locked)}.",
@@ -133,7 +133,7 @@ def check_limits(situation: Situation) -> Iterator[Finding]:
         )
 
 
-def check_neighbours(situation: Situation) -> Iterator[Finding]:
+def check_neighbours(situation: SystemState) -> Iterator[Diagnostic]:
     """No other program keeps models loaded."""
     for neighbour in situation.neighbours:
         held: list[str] = []
@@ -144,7 +144,7 @@ def check_neighbours(situation: Situation) -> Iterator[Finding]:
         if not held:
             continue
         command = _HOW_TO_UNLOAD.get(neighbour.program, f"kill {neighbour.pid}")
-        yield Finding(
+        yield Diagnostic(
             code="neighbour-holds-memory",
             severity="warning",
             what=f"{neighbour.program} (pid {neighbour.pid}) holds {' and '.join(held)}.",

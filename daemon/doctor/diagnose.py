@@ -14,7 +14,7 @@ from .daemon_checks import (
     check_port,
     check_settings,
 )
-from .diagnostic import Finding
+from .diagnostic import Diagnostic
 from .gpu_checks import (
     check_driver,
     check_gpu_memory,
@@ -30,9 +30,9 @@ from .machine_checks import (
     check_processor,
     check_wsl,
 )
-from .system_state import Situation
+from .system_state import SystemState
 
-CHECKS: dict[str, Callable[[Situation], Iterator[Finding]]] = {
+CHECKS: dict[str, Callable[[SystemState], Iterator[Diagnostic]]] = {
     "settings": check_settings,
     "folders": check_folders,
     "daemon": check_daemon,
@@ -58,7 +58,7 @@ _ORDER = ("broken", "warning", "note")
 class Diagnosis(msgspec.Struct, frozen=True):
     """What was found, the worst first, and the names of the checks that found nothing."""
 
-    findings: list[Finding]
+    findings: list[Diagnostic]
     fine: list[str]
 
     @property
@@ -71,20 +71,20 @@ class DoctorReport(msgspec.Struct, frozen=True):
     """A situation, and what was found in it; `ok` where nothing is broken."""
 
     ok: bool
-    findings: list[Finding]
+    findings: list[Diagnostic]
     fine: list[str]
-    situation: Situation
+    situation: SystemState
 
     @classmethod
-    def of(cls, situation: Situation) -> DoctorReport:
+    def of(cls, situation: SystemState) -> DoctorReport:
         """With all checks made."""
         diagnosis = diagnose(situation)
         return cls(not diagnosis.broken, diagnosis.findings, diagnosis.fine, situation)
 
 
-def diagnose(situation: Situation) -> Diagnosis:
+def diagnose(situation: SystemState) -> Diagnosis:
     """Look at everything."""
-    findings: list[Finding] = []
+    findings: list[Diagnostic] = []
     fine: list[str] = []
     for name, check in CHECKS.items():
         found = list(check(situation))

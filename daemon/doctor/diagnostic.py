@@ -1,4 +1,4 @@
-"""`Finding`: one thing that is wrong or worth knowing, and how to mend it."""
+"""`Diagnostic`: one thing that is wrong or worth knowing, and how to mend it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 Severity = Literal["broken", "warning", "note"]
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class Diagnostic(msgspec.Struct, frozen=True, kw_only=True):
     """`what` is a sentence, `why` says more, `mend` what to do in words.
 
     `commands` are to be pasted into a shell, one after another. `code` never changes. What is

@@ -5,27 +5,27 @@ from __future__ import annotations
 from ..cli.command_errors import CommandError
 from ..client.daemon_client import DaemonClient
 from ..settings.config import Config
-from .system_state import Daemon
+from .system_state import DaemonState
 
 
-def find_daemon(config: Config) -> Daemon:
+def find_daemon(config: Config) -> DaemonState:
     """What the daemon says of itself, or why it does not."""
     client = DaemonClient(config.socket)
     place = str(config.socket)
     moved = config.paths.socket_moved and config.socket == config.paths.socket
     try:
         if not client.answers():
-            return Daemon(socket=place, socket_moved=moved)
+            return DaemonState(socket=place, socket_moved=moved)
         status = client.status()
     except CommandError as error:
-        return Daemon(
+        return DaemonState(
             state="silent",
             socket=place,
             socket_moved=moved,
             error=error.message,
             hint=error.hint or "",
         )
-    return Daemon(
+    return DaemonState(
         state="running",
         version=status["version"],
         pid=status["pid"],

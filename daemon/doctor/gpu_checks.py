@@ -8,7 +8,7 @@ from ingle.backends.hardware.machine import Gpu, LlamaBuild, Software
 from ingle.backends.selection.own_engine import OLDEST_CAPABILITY, is_capable
 
 from ..terminal.terminal_output import format_bytes
-from .diagnostic import Finding
+from .diagnostic import Diagnostic
 from .repair_commands import (
     install_cuda_extra,
     install_nvidia_driver,
@@ -16,7 +16,7 @@ from .repair_commands import (
     reinstall_llama_cpp,
     reinstall_torch,
 )
-from .system_state import Situation
+from .system_state import SystemState
 
 _DRIVERS = {"11": "450.80", "12": "525.60", "13": "580.65"}
 """The oldest driver for each major CUDA, which runs what was built for any minor one of it."""
@@ -25,7 +25,7 @@ _LEAST_HELD = 2**30
 _WORTH_TELLING = 300 * 2**20
 
 
-def check_driver(situation: Situation) -> Iterator[Finding]:
+def check_driver(situation: SystemState) -> Iterator[Diagnostic]:
     """NVIDIA's driver answers, and is new enough for the installed PyTorch."""
     software, gpus = situation.machine.software, _nvidia(situation)
     if gpus and all(gpu.memory_total is None for gpu in gpus):
@@ -38,10 +38,10 @@ def check_driver(situation: Situation) -> Iterator[Finding]:
             yield _old_driver(gpu, torch.version, torch.cuda, software)
 
 
-def _silent_driver(gpu: Gpu, software: Software) -> Finding:
+def _silent_driver(gpu: Gpu, software: Software) -> Diagnostic:
     what = f"There is an {gpu.name}, but NVIDIA's driver does not answer."
     if software.container:
-        return Finding(
+        return Diagnostic(
             code="gpu-not-in-container",
             severity="warning",
             what=what,
@@ -49,7 +49,7 @@ def _silent_driver(gpu: Gpu, software: Software) -> Finding:
             mend="Install the NVIDIA Container Toolkit, and start the container with",
             commands=["docker run --gpus all …"],
         )
-    return Finding(
+    return Diagnostic(
         code="driver-silent",
         severity="warning",
         what=what,
@@ -59,7 +59,7 @@ def _silent_driver(gpu: Gpu, software: Software) -> Finding:
     )
 
 
-def _old_driver(gpu: Gpu, torch: str, cuda: str, software: Software) -> Finding:
+def _old_driver(gpu: Gpu, torch: str, cuda: str, software: Software) -> Diagnostic:
     major = str(_version(cuda)[0])
     needed = _DRIVERS.get(major, f"one for CUDA {major}")
     if software.wsl or software.system == "Windows":
@@ -69,7 +69,7 @@ def _old_driver(gpu: Gpu, torch: str, cuda: str, software: Software) -> Finding:
     else:
         mend = "Install a newer driver and restart, or let uv choose a PyTorch for the old one:"
         commands = [*install_nvidia_driver(software), reinstall_torch(software)]
-    return Finding(
+    return Diagnostic(
         code="driver-too-old",
         severity="broken",
         what=f"NVIDIA's driver {gpu.driver} is too old for the installed PyTorch.",
@@ -80,7 +80,7 @@ def _old_driver(gpu: Gpu, torch: str, cuda: str, software: Software) -> Finding:
     )
 
 
-def check_own_engine(situation: Situation) -> Iterator[Finding]:
+def check_own_engine(situation: SystemState) -> Iterator[Diagnostic]:
     """ingle's own engine can use the NVIDIA GPU there is."""
     software = situation.machine.software
     answering = [gpu for gpu in _nvidia(situation) if gpu.compute_capability is not None]
@@ -88,7 +88,7 @@ def check_own_engine(situation: Situation) -> Iterator[Finding]:
     if answering and not capable:
         major, minor = answering[0].compute_capability or (0, 0)
         needed = ".".join(str(part) for part in OLDEST_CAPABILITY)
-        yield Finding(
+        yield Diagnostic(
             code="gpu-too-old",
             severity="note",
             what=f"The {answering[0].name} is too old for ingle's own engine.",
@@ -96,7 +96,7 @@ def check_own_engine(situation: Situation) -> Iterator[Finding]:
             f"{major}.{minor}. A Vulkan build of llama.cpp still runs models on it.",
         )
     elif capable and software.torch is None:
-        yield Finding(
+        yield Diagnostic(
             code="cuda-extra-missing",
             severity="warning",
             what=f"ingle's own engine is not installed, and the {capable[0].name} could run it.",
@@ -105,7 +105,7 @@ def check_own_engine(situation: Situation) -> Iterator[Finding]:
             commands=[install_cuda_extra(software)],
         )
     elif capable and software.torch is not None and not software.torch.cuda:
-        yield Finding(
+        yield Diagnostic(
             code="torch-without-cuda",
             severity="warning",
             what=f"PyTorch {software.torch.version} was built without CUDA.",
@@ -115,11 +115,11 @@ def check_own_engine(situation: Situation) -> Iterator[Finding]:
         )
 
 
-def check_visibility(situation: Situation) -> Iterator[Finding]:
+def check_visibility(situation: SystemState) -> Iterator[Diagnostic]:
     """No variable hides GPUs."""
     visible = situation.visible_gpus
     if visible is not None and visible.strip() in {"", "-1"} and _nvidia(situation):
-        yield Finding(
+        yield Diagnostic(
             code="gpu-hidden",
             severity="warning",
             what="CUDA_VISIBLE_DEVICES hides every NVIDIA GPU from ingle.",
@@ -128,7 +128,7 @@ def check_visibility(situation: Situation) -> Iterator[Finding]:
         )
 
 
-def check_llama_cpp(situation: Situation) -> Iterator[Finding]:
+def check_llama_cpp(situation: SystemState) -> Iterator[Diagnostic]:
     """llama.cpp can be loaded, and was built for the GPU there is."""
     software = situation.machine.software
     build = software.llama_cpp
@@ -141,7 +141,7 @@ def check_llama_cpp(situation: Situation) -> Iterator[Finding]:
     # Memory of its own is what makes a GPU quicker at writing; sharing only helps with prompts.
     best = min(usable, key=lambda gpu: (gpu.unified and gpu.vendor != "apple", gpu.vendor))
     shared = best.unified and best.vendor != "apple"
-    yield Finding(
+    yield Diagnostic(
         code="llama-cpu-only",
         severity="note" if shared else "warning",
         what=f"llama.cpp was built without a GPU, and there is an {best.name}."
@@ -155,11 +155,11 @@ def check_llama_cpp(situation: Situation) -> Iterator[Finding]:
     )
 
 
-def _unusable_build(build: LlamaBuild | None, software: Software) -> Finding:
+def _unusable_build(build: LlamaBuild | None, software: Software) -> Diagnostic:
     what = "llama.cpp is not installed."
     if build is not None:
         what = f"llama.cpp {build.version} cannot be loaded."
-    return Finding(
+    return Diagnostic(
         code="llama-broken",
         severity="broken",
         what=what,
@@ -187,7 +187,7 @@ def _how_to_build(gpu: Gpu, software: Software) -> str:
     return f"Build it for Vulkan{need}.{toolkit}"
 
 
-def check_gpu_memory(situation: Situation) -> Iterator[Finding]:
+def check_gpu_memory(situation: SystemState) -> Iterator[Diagnostic]:
     """Nobody else holds a large part of a GPU's memory."""
     for gpu in situation.machine.gpus:
         if gpu.unified or gpu.memory_total is None or gpu.memory_free is None:
@@ -204,7 +204,7 @@ def check_gpu_memory(situation: Situation) -> Iterator[Finding]:
             if (process.memory or 0) >= _WORTH_TELLING
         ]
         free, total = format_bytes(gpu.memory_free), format_bytes(gpu.memory_total)
-        yield Finding(
+        yield Diagnostic(
             code="gpu-memory-held",
             severity="warning",
             what=f"Other programs hold {format_bytes(held)} of the {gpu.name}.",
@@ -215,7 +215,7 @@ def check_gpu_memory(situation: Situation) -> Iterator[Finding]:
         )
 
 
-def _nvidia(situation: Situation) -> list[Gpu]:
+def _nvidia(situation: SystemState) -> list[Gpu]:
     return [gpu for gpu in situation.machine.gpus if gpu.vendor == "nvidia"]
 
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterator
 
 from ..terminal.terminal_output import format_bytes
-from .diagnostic import Finding
-from .system_state import Situation
+from .diagnostic import Diagnostic
+from .system_state import SystemState
 
 GIB = 2**30
 _LEAST_MEMORY = 2 * GIB
@@ -19,11 +19,11 @@ _YEARS_AHEAD = 10 * 365 * _DAY
 _PLENTY = 24 * GIB
 
 
-def check_processor(situation: Situation) -> Iterator[Finding]:
+def check_processor(situation: SystemState) -> Iterator[Diagnostic]:
     """The processor has the instructions that engines are built for."""
     cpu, software = situation.machine.cpu, situation.machine.software
     if cpu.architecture == "x86_64" and cpu.model.startswith("Apple "):
-        yield Finding(
+        yield Diagnostic(
             code="rosetta",
             severity="warning",
             what="This Python is made for Intel's processors, and runs translated.",
@@ -34,7 +34,7 @@ def check_processor(situation: Situation) -> Iterator[Finding]:
         return
     known = cpu.architecture in ("x86_64", "AMD64") and cpu.instruction_sets
     if known and "AVX2" not in cpu.instruction_sets:
-        yield Finding(
+        yield Diagnostic(
             code="no-avx2",
             severity="warning",
             what=f"The processor ({cpu.model or 'x86'}) has no AVX2.",
@@ -46,11 +46,11 @@ def check_processor(situation: Situation) -> Iterator[Finding]:
         )
 
 
-def check_memory(situation: Situation) -> Iterator[Finding]:
+def check_memory(situation: SystemState) -> Iterator[Diagnostic]:
     """There is memory for models, and nothing is swapped."""
     memory, software = situation.machine.memory, situation.machine.software
     if memory.limit is not None and memory.limit < min(memory.total, 2 * _LEAST_MEMORY):
-        yield Finding(
+        yield Diagnostic(
             code="low-memory-limit",
             severity="broken" if memory.limit < _LEAST_MEMORY // 4 else "warning",
             what=f"A control group limits ingle to {format_bytes(memory.limit)} of memory.",
@@ -63,7 +63,7 @@ def check_memory(situation: Situation) -> Iterator[Finding]:
             else ["systemctl --user edit ingle.service"],
         )
     elif memory.usable < _LEAST_AVAILABLE:
-        yield Finding(
+        yield Diagnostic(
             code="low-memory",
             severity="warning",
             what=f"Only {format_bytes(memory.usable)} of memory are free.",
@@ -72,7 +72,7 @@ def check_memory(situation: Situation) -> Iterator[Finding]:
         )
     swapping = memory.swap_used >= _SWAP_WORTH_TELLING and memory.available < memory.total // 4
     if swapping:
-        yield Finding(
+        yield Diagnostic(
             code="swap-in-use",
             severity="warning",
             what=f"{format_bytes(memory.swap_used)} of memory are swapped out.",
@@ -81,11 +81,11 @@ def check_memory(situation: Situation) -> Iterator[Finding]:
         )
 
 
-def check_wsl(situation: Situation) -> Iterator[Finding]:
+def check_wsl(situation: SystemState) -> Iterator[Diagnostic]:
     """What Windows leaves of the memory."""
     memory, software = situation.machine.memory, situation.machine.software
     if software.wsl and memory.total < _PLENTY:
-        yield Finding(
+        yield Diagnostic(
             code="wsl-memory",
             severity="note",
             what=f"WSL lets Linux have {format_bytes(memory.total)} of memory.",
@@ -96,7 +96,7 @@ def check_wsl(situation: Situation) -> Iterator[Finding]:
         )
 
 
-def check_apple_limit(situation: Situation) -> Iterator[Finding]:
+def check_apple_limit(situation: SystemState) -> Iterator[Diagnostic]:
     """What of a Mac's memory its GPU may have."""
     memory = situation.machine.memory
     for gpu in situation.machine.gpus:
@@ -104,7 +104,7 @@ def check_apple_limit(situation: Situation) -> Iterator[Finding]:
         if gpu.vendor != "apple" or memory.total < 32 * GIB or limit > 0.8 * memory.total:
             continue
         most = (memory.total - max(8 * GIB, memory.total // 8)) // 2**20
-        yield Finding(
+        yield Diagnostic(
             code="wired-limit",
             severity="note",
             what=f"The GPU may have {format_bytes(limit)} of {format_bytes(memory.total)}.",
@@ -114,13 +114,13 @@ def check_apple_limit(situation: Situation) -> Iterator[Finding]:
         )
 
 
-def check_disk(situation: Situation) -> Iterator[Finding]:
+def check_disk(situation: SystemState) -> Iterator[Diagnostic]:
     """There is room for models, on a disk that is quick enough."""
     disk = situation.machine.disk
     if disk is None:
         return
     if disk.free < _LITTLE_DISK:
-        yield Finding(
+        yield Diagnostic(
             code="little-disk",
             severity="broken" if disk.free < _NO_DISK else "warning",
             what=f"Only {format_bytes(disk.free)} are free for models.",
@@ -140,7 +140,7 @@ def check_disk(situation: Situation) -> Iterator[Finding]:
             "hdd": "A model of 5 GB takes about half a minute to load.",
             "memory": "They take the memory that loaded models need.",
         }[disk.kind]
-        yield Finding(
+        yield Diagnostic(
             code=f"models-on-{disk.kind}",
             severity="note" if disk.kind == "hdd" else "warning",
             what=what,
@@ -150,7 +150,7 @@ def check_disk(situation: Situation) -> Iterator[Finding]:
         )
 
 
-def check_clock(situation: Situation) -> Iterator[Finding]:
+def check_clock(situation: SystemState) -> Iterator[Diagnostic]:
     """The clock is neither before the day ingle was installed nor years ahead."""
     clock = situation.clock
     behind = clock.installed and clock.now < clock.installed - _DAY
@@ -159,7 +159,7 @@ def check_clock(situation: Situation) -> Iterator[Finding]:
         return
     shown = time.strftime("%Y-%m-%d %H:%M", time.gmtime(clock.now))
     linux = situation.machine.software.system == "Linux"
-    yield Finding(
+    yield Diagnostic(
         code="clock-wrong",
         severity="broken",
         what=f"The clock says {shown} UTC, which cannot be right.",

@@ -9,7 +9,7 @@ import psutil
 
 from ingle.backends.hardware.machine import Gpu
 
-from .system_state import Neighbour
+from .system_state import OtherServer
 
 _PROGRAMS = (
     ("ollama", "Ollama"),
@@ -31,14 +31,14 @@ Process = tuple[int, str, int]
 """Its number, its name, and the bytes it takes."""
 
 
-def find_neighbours(gpus: Iterable[Gpu], own: Collection[int]) -> list[Neighbour]:
+def find_neighbours(gpus: Iterable[Gpu], own: Collection[int]) -> list[OtherServer]:
     """Those that run now, but for the processes in `own`."""
     return group_neighbours(_processes(), gpus, own)
 
 
 def group_neighbours(
     processes: Iterable[Process], gpus: Iterable[Gpu], own: Collection[int]
-) -> list[Neighbour]:
+) -> list[OtherServer]:
     """One for each program, with what all of its processes take; the pid is the largest one's."""
     on_gpu: dict[int, int] = {}
     for process in (process for gpu in gpus for process in gpu.processes):
@@ -50,7 +50,7 @@ def group_neighbours(
         if program is not None and pid not in own:
             found.setdefault(program, []).append(process)
     return [
-        Neighbour(
+        OtherServer(
             program=program,
             pid=max(group, key=lambda each: on_gpu.get(each[0], 0) + each[2])[0],
             memory=sum(memory for _, _, memory in group),

@@ -1,4 +1,4 @@
-"""`read_situation`: how ingle stands on this machine, with a daemon or without one."""
+"""`read_system_state`: how ingle stands on this machine, with a daemon or without one."""
 
 from __future__ import annotations
 
@@ -16,20 +16,28 @@ from ingle.backends.hardware.read_machine import read_machine
 from ..settings.config import Config
 from ..settings.paths import FolderUnusable, Paths, UnsafeFolder
 from .other_servers import find_neighbours
-from .system_state import Clock, Daemon, Folder, FolderUse, Limits, Port, Situation
+from .system_state import (
+    ClockState,
+    DaemonState,
+    FolderState,
+    FolderUse,
+    PortState,
+    ProcessLimits,
+    SystemState,
+)
 
 _PATIENCE = 0.5
 """Seconds that a listener on this machine may take to accept."""
 
 
-def read_situation(
+def read_system_state(
     config: Config,
-    daemon: Daemon,
+    daemon: DaemonState,
     *,
     environ: Mapping[str, str] = os.environ,
     error: tuple[str, str] = ("", ""),
     anew: bool = False,
-) -> Situation:
+) -> SystemState:
     """Look at everything; blocking, for a second at most where nothing is kept.
 
     `error` and its hint are of settings that cannot be read, for which `config` stands in.
@@ -37,14 +45,14 @@ def read_situation(
     paths = config.paths
     machine = read_machine(paths.models, paths.machine_facts, anew=anew)
     own = _family(daemon.pid)
-    return Situation(
+    return SystemState(
         machine=machine,
         daemon=daemon,
         folders=read_folders(paths),
         port=read_port(config.host, config.port, daemon),
         neighbours=find_neighbours(machine.gpus, own),
         limits=read_limits(),
-        clock=Clock(now=time.time(), installed=Path(__file__).stat().st_mtime),
+        clock=ClockState(now=time.time(), installed=Path(__file__).stat().st_mtime),
         own_pids=own,
         visible_gpus=environ.get("CUDA_VISIBLE_DEVICES"),
         wants_locked_memory=config.mlock,
@@ -54,7 +62,7 @@ def read_situation(
     )
 
 
-def read_folders(paths: Paths) -> list[Folder]:
+def read_folders(paths: Paths) -> list[FolderState]:
     """The four folders, of which those of the socket must be private."""
     problem, hint = "", ""
     try:
@@ -73,7 +81,7 @@ def read_folders(paths: Paths) -> list[Folder]:
     ]
 
 
-def _folder(use: FolderUse, path: Path, problem: str, hint: str) -> Folder:
+def _folder(use: FolderUse, path: Path, problem: str, hint: str) -> FolderState:
     existing = path
     while not os.path.lexists(existing) and existing != existing.parent:
         existing = existing.parent
@@ -81,7 +89,7 @@ def _folder(use: FolderUse, path: Path, problem: str, hint: str) -> Folder:
     if use in ("runtime", "state") and existing == path and sys.platform != "win32":
         # Of a link only what `problem` says matters.
         private = path.is_symlink() or not path.stat().st_mode & 0o077
-    return Folder(
+    return FolderState(
         use=use,
         path=str(path),
         exists=existing == path,
@@ -92,32 +100,32 @@ def _folder(use: FolderUse, path: Path, problem: str, hint: str) -> Folder:
     )
 
 
-def read_port(host: str, number: int, daemon: Daemon) -> Port:
+def read_port(host: str, number: int, daemon: DaemonState) -> PortState:
     """Who listens on the port; a negative number is none, 0 any that is free."""
     if number <= 0:
-        return Port(number=-1)
+        return PortState(number=-1)
     try:
         with socket.create_connection((host, number), _PATIENCE):
             taken = True
     except OSError:
         taken = False
     if not taken or daemon.address.endswith(f":{number}"):
-        return Port(number=number, taken=taken, ours=taken)
+        return PortState(number=number, taken=taken, ours=taken)
     pid = _listener(number)
-    return Port(number=number, taken=True, pid=pid, program=_name(pid))
+    return PortState(number=number, taken=True, pid=pid, program=_name(pid))
 
 
-def read_limits() -> Limits:
+def read_limits() -> ProcessLimits:
     """Those of this process, which a daemon that it starts inherits."""
     if sys.platform == "win32":
-        return Limits()
+        return ProcessLimits()
     import resource
 
     def soft(which: int) -> int | None:
         limit = resource.getrlimit(which)[0]
         return None if limit == resource.RLIM_INFINITY else limit
 
-    return Limits(
+    return ProcessLimits(
         open_files=soft(resource.RLIMIT_NOFILE), locked_memory=soft(resource.RLIMIT_MEMLOCK)
     )
 

@@ -8,11 +8,11 @@ from itertools import chain, repeat
 
 from ingle.backends.hardware.machine import Gpu, Machine
 
-from ..terminal.terminal_colors import Colour, Paint
-from ..terminal.terminal_output import format_bytes, visible
+from ..terminal.terminal_colors import Colour, TerminalColors
+from ..terminal.terminal_output import format_bytes, strip_control_characters
 from .diagnose import Diagnosis
-from .diagnostic import Finding
-from .system_state import Situation
+from .diagnostic import Diagnostic
+from .system_state import SystemState
 
 _NAME_WIDTH = 11
 _NARROWEST = 40
@@ -23,7 +23,9 @@ _MARKS: dict[str, tuple[str, Colour]] = {
 }
 
 
-def report(situation: Situation, diagnosis: Diagnosis, *, columns: int, paint: Paint) -> str:
+def report(
+    situation: SystemState, diagnosis: Diagnosis, *, columns: int, paint: TerminalColors
+) -> str:
     """All of it as lines of at most `columns` characters, but for words that are longer."""
     width = max(_NARROWEST, columns)
     lines: list[str] = []
@@ -136,7 +138,7 @@ def engine_facts(machine: Machine) -> list[tuple[str, list[str]]]:
     return [("llama.cpp", [llama]), ("ingle's own", [own])]
 
 
-def daemon_facts(situation: Situation) -> list[tuple[str, list[str]]]:
+def daemon_facts(situation: SystemState) -> list[tuple[str, list[str]]]:
     """Whether it runs, and where it listens."""
     daemon, software = situation.daemon, situation.machine.software
     if daemon.state != "running":
@@ -159,7 +161,7 @@ def _facts(facts: Sequence[tuple[str, list[str]]], width: int) -> Iterator[str]:
     for name, values in facts:
         label = name
         for value in values:
-            for part in _wrapped(visible(value), width - _NAME_WIDTH - 3) or [""]:
+            for part in _wrapped(strip_control_characters(value), width - _NAME_WIDTH - 3) or [""]:
                 yield f"  {label.ljust(_NAME_WIDTH)} {part}".rstrip()
                 label = ""
 
@@ -177,10 +179,10 @@ def _headline(diagnosis: Diagnosis) -> str:
     return f"Checks: {said}" if said else "Checks: all is well"
 
 
-def _finding(finding: Finding, width: int, paint: Paint) -> Iterator[str]:
+def _finding(finding: Diagnostic, width: int, paint: TerminalColors) -> Iterator[str]:
     mark, colour = _MARKS[finding.severity]
     first = True
-    for part in _wrapped(visible(finding.what), width - 4):
+    for part in _wrapped(strip_control_characters(finding.what), width - 4):
         yield (
             f"  {paint.colour(mark, colour)} {paint.bold(part)}"
             if first
@@ -188,9 +190,11 @@ def _finding(finding: Finding, width: int, paint: Paint) -> Iterator[str]:
         )
         first = False
     for text in (finding.why, finding.mend):
-        yield from ("    " + part for part in _wrapped(visible(text), width - 4))
+        yield from ("    " + part for part in _wrapped(strip_control_characters(text), width - 4))
     for command in finding.commands:
-        yield from ("      " + part for part in fold_command(visible(command), width - 6))
+        yield from (
+            "      " + part for part in fold_command(strip_control_characters(command), width - 6)
+        )
     yield ""
 
 

@@ -18,12 +18,12 @@ from typing import Any
 
 import msgspec
 
-from ..retention.data_inventory import PLACES, measure
+from ..retention.data_inventory import DATA_INVENTORY, measure
 from ..settings.config import Config
 from ..stores.log_files import KEPT, rotated
 from .diagnose import Diagnosis
 from .redactor import Redactor
-from .system_state import Situation
+from .system_state import SystemState
 
 LOG_LINES = 500
 _LOG_BYTES = 2**20
@@ -46,7 +46,7 @@ Everything is text; read it before you send it.
 
 def make_bundle(
     config: Config,
-    situation: Situation,
+    situation: SystemState,
     diagnosis: Diagnosis,
     redactor: Redactor,
     models: list[dict[str, Any]],
@@ -80,7 +80,7 @@ def write_bundle(path: Path, files: dict[str, bytes]) -> None:
     path.write_bytes(content.getvalue())
 
 
-def versions(situation: Situation) -> dict[str, Any]:
+def versions(situation: SystemState) -> dict[str, Any]:
     """Of ingle, of what it is made of, and of the daemon that runs."""
     found: dict[str, str] = {}
     for name in _PACKAGES:
@@ -93,7 +93,7 @@ def versions(situation: Situation) -> dict[str, Any]:
     return {"python": software.python, "packages": found, "daemon": daemon}
 
 
-def machine(situation: Situation, redactor: Redactor) -> dict[str, Any]:
+def machine(situation: SystemState, redactor: Redactor) -> dict[str, Any]:
     """Processor, memory, graphics, disk and system: what can be bought, not what was named."""
     of = situation.machine
     gpus = [_without(msgspec.to_builtins(gpu), "uuid", "processes") for gpu in of.gpus]
@@ -145,7 +145,7 @@ def kept(config: Config) -> list[dict[str, Any]]:
     """How much lies at each place."""
     return [
         {"place": place.name, "count": found.count, "bytes": found.bytes}
-        for place in PLACES
+        for place in DATA_INVENTORY
         for found in [measure(place, config)]
     ]
 

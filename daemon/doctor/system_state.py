@@ -1,4 +1,4 @@
-"""`Situation`: a machine, and how ingle stands on it."""
+"""`SystemState`: a machine, and how ingle stands on it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ingle.backends.hardware.machine import Machine
 FolderUse = Literal["config", "models", "state", "runtime"]
 
 
-class Folder(msgspec.Struct, frozen=True, kw_only=True):
+class FolderState(msgspec.Struct, frozen=True, kw_only=True):
     """A folder that ingle needs; `problem` and `hint` say why it must not use this one."""
 
     use: FolderUse
@@ -23,7 +23,7 @@ class Folder(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
 
 
-class Port(msgspec.Struct, frozen=True, kw_only=True):
+class PortState(msgspec.Struct, frozen=True, kw_only=True):
     """Who listens on the port for editors; `pid` is 0 where that cannot be seen.
 
     `ours` is whether the running daemon does; a negative `number` is a port that is turned off.
@@ -36,7 +36,7 @@ class Port(msgspec.Struct, frozen=True, kw_only=True):
     program: str = ""
 
 
-class Daemon(msgspec.Struct, frozen=True, kw_only=True):
+class DaemonState(msgspec.Struct, frozen=True, kw_only=True):
     """The daemon as its commands find it; `error` and `hint` are for one that is `silent`."""
 
     state: Literal["running", "stopped", "silent"] = "stopped"
@@ -49,7 +49,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
 
 
-class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
+class OtherServer(msgspec.Struct, frozen=True, kw_only=True):
     """Another program that runs models; bytes, `gpu_memory` null where no driver tells."""
 
     program: str
@@ -58,33 +58,33 @@ class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
     gpu_memory: int | None = None
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What the system lets this user's programs have; null without a limit, bytes for memory."""
 
     open_files: int | None = None
     locked_memory: int | None = None
 
 
-class Clock(msgspec.Struct, frozen=True, kw_only=True):
+class ClockState(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds since 1970, now and when this ingle was installed."""
 
     now: float = 0.0
     installed: float = 0.0
 
 
-class Situation(msgspec.Struct, frozen=True, kw_only=True):
+class SystemState(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the checks look at; `config_error` is for settings that cannot be read.
 
     `own_pids` are the daemon and its models, `visible_gpus` is what `CUDA_VISIBLE_DEVICES` says.
     """
 
     machine: Machine
-    daemon: Daemon = Daemon()
-    folders: list[Folder] = []
-    port: Port = Port(number=-1)
-    neighbours: list[Neighbour] = []
-    limits: Limits = Limits()
-    clock: Clock = Clock()
+    daemon: DaemonState = DaemonState()
+    folders: list[FolderState] = []
+    port: PortState = PortState(number=-1)
+    neighbours: list[OtherServer] = []
+    limits: ProcessLimits = ProcessLimits()
+    clock: ClockState = ClockState()
     own_pids: list[int] = []
     visible_gpus: str | None = None
     wants_locked_memory: bool = False

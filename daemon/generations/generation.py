@@ -28,10 +28,10 @@ from ingle.backends.base.conversation import ToolCall
 
 from ..errors import Conflict, ErrorDetail, NotFound, TooManyGenerations, describe
 from ..lifecycle.model_manager import Lease, ModelManager
-from ..lifecycle.request_queue import Place
-from ..routing.route_header import RouteNote
+from ..lifecycle.request_queue import QueueSlot
+from ..routing.route_header import RouteRecord
 from ..routing.routed_backend import OpenLocal
-from .generation_log import EventLog, LoggedEvent
+from .generation_log import GenerationLog, LoggedEvent
 
 MAX_RUNNING = 64
 KEEP_SECONDS = 600.0
@@ -118,10 +118,10 @@ class GenerationStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Way:
+class GenerationRoute:
     """A route that a generation takes: `open` makes its lease, `note` says where it leads."""
 
-    note: RouteNote
+    note: RouteRecord
     open: Callable[[OpenLocal], AbstractAsyncContextManager[Lease]]
 
 
@@ -134,8 +134,8 @@ class Generation:
         reference: str,
         name: str,
         request: GenerateRequest,
-        place: Place | None = None,
-        way: Way | None = None,
+        place: QueueSlot | None = None,
+        way: GenerationRoute | None = None,
     ) -> None:
         self.id = request.id
         self.model = name
@@ -146,7 +146,7 @@ class Generation:
         self._text: list[str] = []
         self._thoughts: list[str] = []
         self._calls: list[tuple[ToolCallEvent, list[str]]] = []
-        self._log = EventLog()
+        self._log = GenerationLog()
         self._news = asyncio.Event()
         self._encoder = msgspec.json.Encoder()
         self._loaded = -1.0
@@ -213,7 +213,7 @@ class Generation:
         manager: ModelManager,
         reference: str,
         request: GenerateRequest,
-        place: Place | None,
+        place: QueueSlot | None,
     ) -> None:
         try:
 
@@ -363,8 +363,8 @@ class GenerationRegistry:
         reference: str,
         name: str,
         request: GenerateRequest,
-        enter: Callable[[], Place] | None = None,
-        way: Way | None = None,
+        enter: Callable[[], QueueSlot] | None = None,
+        way: GenerationRoute | None = None,
     ) -> Generation:
         """Begin one; `enter` takes its place, and a `way` takes that of the `reference`.
 

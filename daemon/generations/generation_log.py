@@ -20,7 +20,7 @@ class LoggedEvent(msgspec.Struct, frozen=True):
     data: bytes
 
 
-class EventLog:
+class GenerationLog:
     """Events, numbered from 1; `size` is what they take in memory, in bytes."""
 
     def __init__(self) -> None:

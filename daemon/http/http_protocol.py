@@ -13,11 +13,11 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from ..transport.peer import Connection, identify, own_uid
+from ..transport.peer import PeerConnection, identify, own_uid
 from .body_writer import BodyWriter
 
 CONNECTION = "connection"
-"""The key of the `Connection` in the ASGI scope's state."""
+"""The key of the `PeerConnection` in the ASGI scope's state."""
 TARGET_IS_PATH = "target_is_path"
 """The key that says whether the request line names a path, not an absolute address."""
 BODY_WRITER = "body_writer"
@@ -69,7 +69,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._message_open = False
         self._header_open = False
         self._header_received = 0
-        self.connection: Connection | None = None
+        self.connection: PeerConnection | None = None
         """Who is at the other end, once that is known."""
         self.paused_at: float | None = None
         """Since when the client reads too slowly, on the loop's clock; None while it keeps up."""

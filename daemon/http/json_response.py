@@ -11,7 +11,7 @@ from ..errors import AnthropicError, Problem
 from .error_format import error_body
 
 
-class JSON(Response):
+class JSONResponse(Response):
     """A msgspec value as the body."""
 
     media_type = "application/json"
@@ -22,10 +22,10 @@ class JSON(Response):
         super().__init__(msgspec.json.encode(value), status_code=status, headers=headers)
 
 
-def error_response(problem: Problem, path: str, *, close: bool = False) -> JSON:
+def error_response(problem: Problem, path: str, *, close: bool = False) -> JSONResponse:
     """The whole answer; with `close` the connection ends with it, and an unread body is dropped."""
     headers = {**problem.headers, **({"connection": "close"} if close else {})}
     body = error_body(problem, path)
     if isinstance(body, AnthropicError):
         headers["request-id"] = body.request_id
-    return JSON(body, problem.status, headers)
+    return JSONResponse(body, problem.status, headers)

@@ -17,7 +17,7 @@ MAX_FIELD_BYTES = 64 * 2**10
 _LONGEST_NAME = 200
 
 
-class Sink(Protocol):
+class UploadSink(Protocol):
     """Where a file's content goes."""
 
     def write(self, data: bytes) -> None:
@@ -30,15 +30,17 @@ class Sink(Protocol):
 
 
 @dataclass
-class Form:
+class MultipartForm:
     """The fields, and the one file with the name its sender gave it."""
 
     fields: dict[str, str] = field(default_factory=dict[str, str])
     filename: str = ""
-    file: Sink | None = None
+    file: UploadSink | None = None
 
 
-async def read_form(request: Request, limit: int, open_file: Callable[[], Sink]) -> Form:
+async def read_form(
+    request: Request, limit: int, open_file: Callable[[], UploadSink]
+) -> MultipartForm:
     """The form in a body of at most `limit` bytes; raises `InvalidBody` and what a body may raise.
 
     `open_file` is called for the part named `file`; blocking calls are made in threads. A file is
@@ -66,7 +68,7 @@ async def read_form(request: Request, limit: int, open_file: Callable[[], Sink])
 class _FormReader:
     """The parser's callbacks."""
 
-    def __init__(self, content_type: str, open_file: Callable[[], Sink]) -> None:
+    def __init__(self, content_type: str, open_file: Callable[[], UploadSink]) -> None:
         from python_multipart.multipart import MultipartParser, parse_options_header
 
         media_type, options = parse_options_header(content_type)
@@ -76,7 +78,7 @@ class _FormReader:
                 "The body must be a form.",
                 hint="Send multipart/form-data with the fields `file` and `purpose`.",
             )
-        self.form = Form()
+        self.form = MultipartForm()
         self._open_file = open_file
         self._parse_options = parse_options_header
         self._headers: dict[bytes, bytes] = {}

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from .error_format import SHAPES, error_type
-from .route_spec import Parameter, RouteSpec, Stream
+from .route_spec import Parameter, RouteSpec, StreamSpec
 
 ALWAYS = (400, 401, 403, 500)
 _MEDIA = {str: "text/plain", bytes: "application/octet-stream"}
@@ -120,7 +120,7 @@ def _either(kind: Any, other: Any, by_type: dict[int, Any]) -> Any:
     return schema if other is None else {"anyOf": [schema, by_type[id(other)]]}
 
 
-def _stream_media(stream: Stream, by_type: dict[int, Any]) -> dict[str, Any]:
+def _stream_media(stream: StreamSpec, by_type: dict[int, Any]) -> dict[str, Any]:
     """Each event of a stream, or each line of one that has no events."""
     told = f"Where {stream.only_if}." if stream.only_if else ""
     if stream.media_type != "text/event-stream":

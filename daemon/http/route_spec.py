@@ -23,7 +23,7 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Stream:
+class StreamSpec:
     """Server-sent events: the type of each event's data by its name, "" where it has none.
 
     `only_if` says when a route that also answers at once streams instead. Of another `media_type`
@@ -36,7 +36,7 @@ class Stream:
 
 
 @dataclass(frozen=True)
-class OtherWords:
+class AlternativeResponse:
     """The shapes of the answer and of errors for requests that a header or a field tells apart."""
 
     response: Any
@@ -55,8 +55,8 @@ class RouteSpec:
     request_media: str = "application/json"
     body_optional: bool = False
     response: Any = None
-    other_words: OtherWords | None = None
+    other_words: AlternativeResponse | None = None
     status: int = 200
-    stream: Stream | None = None
+    stream: StreamSpec | None = None
     parameters: tuple[Parameter, ...] = ()
     errors: tuple[int, ...] = ()

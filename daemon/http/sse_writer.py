@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ..transport.peer import Connection
+from ..transport.peer import PeerConnection
 from .body_writer import BodyWriter
 from .http_protocol import BODY_WRITER, CONNECTION
 
@@ -163,7 +163,7 @@ class EventStream(Response):
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         out.open()
 
-    async def _watch(self, out: EventWriter, body: BodyWriter, connection: Connection) -> None:
+    async def _watch(self, out: EventWriter, body: BodyWriter, connection: PeerConnection) -> None:
         """Comment on silence; return only when the client stalls, which ends the stream.
 
         One sleeper a stream, not a timer an event: at hundreds of tokens a second that counts.

@@ -13,7 +13,7 @@ import msgspec
 from ingle.models.download.pull_progress import OnPullProgress, PullProgress
 from ingle.models.metadata.stored_model import StoredModel
 
-from ..access.permission import current
+from ..access.permission import current_permission
 from ..errors import ShuttingDown, describe
 from ..event_hub import EventHub
 
@@ -138,7 +138,7 @@ class PullManager:
         if self._closing:
             raise ShuttingDown("The daemon is shutting down.", hint="Start it again.")
         name = self._canonical(reference)
-        current().check_model(name)
+        current_permission().check_model(name)
         pull = self._pulls.get(name)
         # One that is being cancelled ends with an error, which is not what a newcomer asked for.
         if pull is None or pull.done or pull.cancelled:
@@ -149,7 +149,7 @@ class PullManager:
     async def cancel(self, reference: str) -> bool:
         """Stop a download and wait for its end; False where there is none."""
         name = self._canonical(reference)
-        current().check_model(name)
+        current_permission().check_model(name)
         pull = self._pulls.get(name)
         if pull is None or pull.done:
             return False

@@ -8,22 +8,24 @@ from contextlib import suppress
 from msgspec import structs
 
 from ingle.models.errors import ModelNotFound
-from ingle.models.store.model_removal import Removal
+from ingle.models.store.model_removal import RemovalReport
 
-from ..access.permission import current
+from ..access.permission import current_permission
 from ..load_planning.kv_folder import remove_stored_kv, weights_digest
 from ..services import Services
 
 
-async def remove_model(services: Services, reference: str, *, delete_file: bool = False) -> Removal:
+async def remove_model(
+    services: Services, reference: str, *, delete_file: bool = False
+) -> RemovalReport:
     """Remove a model; the answer says what is gone, and what is free again.
 
-    Raises `ModelNotFound`, `NotOurs` and `ModelInUse`.
+    Raises `ModelNotFound`, `NotInStore` and `ModelInUse`.
     """
     store = services.store
     # Before its process is ended, for nothing where it must not be removed.
     plan = await asyncio.to_thread(store.plan_removal, reference, delete_file=delete_file)
-    current().check_model(plan.name)
+    current_permission().check_model(plan.name)
     digest: str | None = None
     try:
         model = await asyncio.to_thread(store.resolve, plan.name)

@@ -11,17 +11,17 @@ from ingle.models.metadata.stored_model import StoredModel
 
 
 @dataclass(frozen=True)
-class ModelRule:
+class KeepAliveRule:
     """`keep_alive` in seconds, -1 for ever, None for the default."""
 
     keep_alive: float | None = None
     pinned: bool = False
 
 
-NO_RULE = ModelRule()
+NO_RULE = KeepAliveRule()
 
 
-class ModelRules:
+class KeepAliveRules:
     """The settings `keep_alives` and `pinned`, for names, aliases and files."""
 
     def __init__(
@@ -35,7 +35,7 @@ class ModelRules:
         self._pinned = pinned
         self._resolve = resolve
 
-    def of(self, reference: str, model: StoredModel) -> ModelRule:
+    def of(self, reference: str, model: StoredModel) -> KeepAliveRule:
         """For the model when it is called `reference`; reads the store where there are rules.
 
         A rule for the name that was used counts more than one for another name of the model.
@@ -46,7 +46,7 @@ class ModelRules:
         exact = [seconds for name, seconds in self._keep_alives if _plain(name) == asked]
         same = [s for name, s in self._keep_alives if not exact and self._means(name, model)]
         pinned = any(_plain(name) == asked or self._means(name, model) for name in self._pinned)
-        return ModelRule(next(iter(exact or same), None), pinned)
+        return KeepAliveRule(next(iter(exact or same), None), pinned)
 
     def _means(self, name: str, model: StoredModel) -> bool:
         return _plain(name) == _plain(model.name) or self._path(name) == model.path

@@ -17,24 +17,24 @@ from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.model_task import ModelTask
 from ingle.models.store.model_store import StoredModel
 
-from ..access.permission import current
+from ..access.permission import current_permission
 from ..errors import Conflict, ModelQuarantined, ModelStopped, ShuttingDown
 from ..event_hub import EventHub
 from ..load_planning.load_planner import LoadOptions, Preparer
 from ..machine.memory_reader import MemoryReader, MemorySnapshot
-from ..memory.memory_allocator import Room, RoomTimes
+from ..memory.memory_allocator import AllocationTimes, MemoryAllocator
 from ..memory.memory_watch import MemoryWatch
-from ..model_process.crash_record import CrashRecord, FaultCounts
+from ..model_process.crash_record import CrashCounts, CrashRecord
 from ..model_process.gpu_resume import may_have_lost_gpu, still_computes
-from ..model_process.kv_map_watch import PageWatch
+from ..model_process.kv_map_watch import KVMapWatch
 from ..model_process.loaded_model import LoadedModel
 from ..model_process.model_run import ModelRun, ModelState
-from ..model_process.usage_record import UseRecord
-from .keep_alive_rules import NO_RULE, ModelRule, ModelRules
+from ..model_process.usage_record import UsageRecord
+from .keep_alive_rules import NO_RULE, KeepAliveRule, KeepAliveRules
 from .model_starter import ModelStarter
-from .owner_limits import Limits
-from .request_queue import Place, RequestQueue
-from .retrying_backend import SecondTry, Turns
+from .owner_limits import OwnerLimits
+from .request_queue import QueueSlot, RequestQueue
+from .retrying_backend import RetryingBackend, Turns
 
 log = logging.getLogger("ingle.daemon")
 
@@ -67,11 +67,11 @@ class ModelManager:
         keep_alive: float,
         slots: int = 8,
         max_queue: int = 64,
-        limits: Limits | None = None,
+        limits: OwnerLimits | None = None,
         memory: MemoryReader = MemorySnapshot.read,
         abandon_after: float = ABANDON_SECONDS,
-        room_times: RoomTimes | None = None,
-        rules: ModelRules | None = None,
+        room_times: AllocationTimes | None = None,
+        rules: KeepAliveRules | None = None,
         hold_memory: Callable[[bool], None] | None = None,
     ) -> None:
         """`hold_memory` is told whether there are models, so that more readings are to come.
@@ -79,31 +79,31 @@ class ModelManager:
         `slots` counts where a model is not loaded yet; beyond it, `max_queue` may wait."""
         self._resolve = resolve
         self._hub = hub
-        self._limits = limits or Limits()
+        self._limits = limits or OwnerLimits()
         self._keep_alive = self._limits.keep_alive(keep_alive)
-        self._rules = rules or ModelRules()
+        self._rules = rules or KeepAliveRules()
         self._hold_memory = hold_memory
         self._abandon_after = abandon_after
         self._runs: dict[str, ModelRun] = {}
         self._crashes: dict[str, CrashRecord] = {}
         self._turns: dict[str, Turns] = {}
-        self.faults = FaultCounts()
+        self.faults = CrashCounts()
         self._slots = slots
         self._max_queue = max_queue
         self._queues: dict[str, RequestQueue] = {}
         self._names: dict[str, str] = {}
-        self._uses: dict[str, UseRecord] = {}
+        self._uses: dict[str, UsageRecord] = {}
         self._replaced: dict[str, ModelRun] = {}
-        self.room = Room(
+        self.room = MemoryAllocator(
             lambda: list(self._runs.values()),  # a copy: the list of models asks in a thread
             prepare,
             memory,
             limit=self._limits.memory,
-            times=room_times or RoomTimes(),
+            times=room_times or AllocationTimes(),
         )
         self._starter = ModelStarter(self.room, create_backend, self._limits)
         self._watch = MemoryWatch(self.room, on_resume=self.resumed)
-        self.pages = PageWatch(hub, self.find)
+        self.pages = KVMapWatch(hub, self.find)
         self._closing = False
 
     @asynccontextmanager
@@ -114,7 +114,7 @@ class ModelManager:
         task: ModelTask | None = ModelTask.GENERATE,
         priority: Priority = Priority.INTERACTIVE,
         answers: int = 1,
-        place: Place | None = None,
+        place: QueueSlot | None = None,
         options: LoadOptions = AUTOMATIC,
         keep_alive: float | None = None,
         on_progress: LoadProgress | None = None,
@@ -129,7 +129,7 @@ class ModelManager:
         `task` None stands for whatever the model does. Who has a `place` from `enter` brings it,
         and it is left at the end. Where the process dies under the request before its client has
         seen anything of an answer, which with `whole` is until its end, it is asked once more of
-        another (`SecondTry`); a batch has its own way.
+        another (`RetryingBackend`); a batch has its own way.
 
         Raises `ModelNotFound`, `WrongTask` before anything is loaded, `QueueFull`, whatever the
         start failed with, `ModelQuarantined`, `MemoryBusy`, `MemoryExhausted`, `ShuttingDown`.
@@ -185,7 +185,7 @@ class ModelManager:
         held: AsyncExitStack,
         *,
         whole: bool,
-    ) -> SecondTry:
+    ) -> RetryingBackend:
         """The run's backend, in whose place another process may come, which `held` lets go."""
 
         async def again(error: WorkerDied) -> Backend:
@@ -197,13 +197,13 @@ class ModelManager:
 
         assert run.backend is not None
         turns = self._turns.setdefault(run.key, Turns())
-        return SecondTry(run.backend, again=again, turns=turns, whole=whole)
+        return RetryingBackend(run.backend, again=again, turns=turns, whole=whole)
 
     def _note_second_try(self, model: StoredModel, error: WorkerDied) -> None:
         self.faults.second_tries[model.name] += 1
         log.warning("A request to %s is asked once more. %s", model.name, error.message)
 
-    def _keep(self, run: ModelRun, asked: float | None, rule: ModelRule) -> None:
+    def _keep(self, run: ModelRun, asked: float | None, rule: KeepAliveRule) -> None:
         """The request's own wish, else the owner's for this name; else it stays as it is."""
         seconds = rule.keep_alive if asked is None else asked
         if seconds is not None:
@@ -241,7 +241,7 @@ class ModelManager:
         self._replaced[run.key] = run
         run.request_stop()
 
-    def enter(self, model: StoredModel, priority: Priority, answers: int = 1) -> Place:
+    def enter(self, model: StoredModel, priority: Priority, answers: int = 1) -> QueueSlot:
         """A place among the model's requests; raises `QueueFull`."""
         run = self._runs.get(_key(model))
         slots = run.info.slots if run is not None and run.info is not None else self._slots
@@ -284,7 +284,7 @@ class ModelManager:
         Also forgets failures, and with them the wait after too many deaths.
         """
         if reference is None:
-            current().check_unrestricted()
+            current_permission().check_unrestricted()
             keys = list(self._runs)
             forgiven = list(self._crashes.values())
             self._replaced.clear()
@@ -307,14 +307,14 @@ class ModelManager:
         """The key of a model, also where its file has been moved away from under its process."""
         for key, run in self._runs.items():
             if run.model.name == reference:
-                current().check_model(reference)
+                current_permission().check_model(reference)
                 return key
         return _key(await self._find(reference))
 
     async def _find(self, reference: str) -> StoredModel:
         """The model that is meant, where the request's sender may use it."""
         model = await asyncio.to_thread(self._resolve, reference)
-        current().check_model(model.name)
+        current_permission().check_model(model.name)
         return model
 
     def loaded(self) -> list[LoadedModel]:
@@ -364,7 +364,7 @@ class ModelManager:
         self,
         model: StoredModel,
         options: LoadOptions = AUTOMATIC,
-        rule: ModelRule = NO_RULE,
+        rule: KeepAliveRule = NO_RULE,
         *,
         on_progress: LoadProgress | None = None,
     ) -> ModelRun:
@@ -404,7 +404,7 @@ class ModelManager:
             options=options,
             keep_alive=self._keep_alive,
             abandon_after=self._abandon_after,
-            uses=self._uses.setdefault(_key(model), UseRecord()),
+            uses=self._uses.setdefault(_key(model), UsageRecord()),
             crashes=record,
             open_backend=self._starter.open,
             on_change=self._changed,

@@ -11,10 +11,10 @@ from ingle.backends.base.errors import LoadFailed, OutOfMemory, WorkerDied
 from ingle.models.errors import ModelNotFound
 
 from ..errors import describe
-from ..memory.memory_allocator import Room
-from ..memory.out_of_memory import lacked_memory, out_of_memory_kills, smaller_spec
+from ..memory.memory_allocator import MemoryAllocator
+from ..memory.out_of_memory import lacked_memory, out_of_memory_kills, reduced_spec
 from ..model_process.model_run import ModelRun
-from .owner_limits import Limits
+from .owner_limits import OwnerLimits
 
 log = logging.getLogger("ingle.daemon")
 
@@ -23,7 +23,10 @@ class ModelStarter:
     """Finds room for a run, starts its process, and tries a second time where memory lacked."""
 
     def __init__(
-        self, room: Room, create_backend: Callable[[LoadSpec], Backend], limits: Limits
+        self,
+        room: MemoryAllocator,
+        create_backend: Callable[[LoadSpec], Backend],
+        limits: OwnerLimits,
     ) -> None:
         self._room = room
         self._create_backend = create_backend
@@ -39,7 +42,7 @@ class ModelStarter:
             if not lacked_memory(error, kills):
                 raise
             smaller = await asyncio.to_thread(
-                smaller_spec, spec, shrinks_context=self._limits.shrink_context
+                reduced_spec, spec, shrinks_context=self._limits.shrink_context
             )
             if smaller is None:
                 raise

@@ -11,11 +11,11 @@ from ingle.backends.base.backend import Backend, Event, EventSink, GenerateReque
 from ingle.models.fit.memory_needs import MemoryNeeds
 
 from ..settings.config import Config
-from .wrapped_backend import WrappedBackend
+from .wrapped_backend import BackendWrapper
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class OwnerLimits:
     """Caps and defaults; 0 tokens are no cap and no default, -1 seconds no cap."""
 
     max_tokens: int = 0
@@ -29,7 +29,7 @@ class Limits:
     """Whether a model that memory is too short for may get less context than it was to have."""
 
     @classmethod
-    def of(cls, config: Config) -> Limits:
+    def of(cls, config: Config) -> OwnerLimits:
         """Those of the configuration."""
         return cls(
             max_tokens=config.max_tokens,
@@ -63,10 +63,10 @@ class Limits:
         return BoundedBackend(backend, self) if bounded else backend
 
 
-class BoundedBackend(WrappedBackend):
+class BoundedBackend(BackendWrapper):
     """A backend whose answers are no longer than `limits` allow."""
 
-    def __init__(self, backend: Backend, limits: Limits) -> None:
+    def __init__(self, backend: Backend, limits: OwnerLimits) -> None:
         super().__init__(backend)
         self._limits = limits
 

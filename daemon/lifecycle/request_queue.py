@@ -17,7 +17,7 @@ RETRY_UNKNOWN = 5.0
 _MEMORY = 0.7
 
 
-class Place:
+class QueueSlot:
     """One request's place, from its arrival to its end; it may be left more than once."""
 
     def __init__(self, queue: RequestQueue, priority: Priority, answers: int) -> None:
@@ -32,7 +32,7 @@ class Place:
             self._left = True
             self._queue.left(self._priority, self._answers)
 
-    def __enter__(self) -> Place:
+    def __enter__(self) -> QueueSlot:
         return self
 
     def __exit__(
@@ -59,7 +59,7 @@ class RequestQueue:
 
     def enter(
         self, name: str, priority: Priority, answers: int, *, slots: int, max_waiting: int
-    ) -> Place:
+    ) -> QueueSlot:
         """Take a place; raises `QueueFull` where `slots` and `max_waiting` are taken.
 
         A request for more answers than places are left is let in whole.
@@ -77,7 +77,7 @@ class RequestQueue:
         if not self._answers.total():
             self._since = time.monotonic()
         self._answers[priority] += answers
-        return Place(self, priority, answers)
+        return QueueSlot(self, priority, answers)
 
     @property
     def answers(self) -> int:

@@ -24,7 +24,7 @@ from ingle.backends.base.backend import (
 )
 from ingle.backends.base.errors import WorkerDied
 
-from .wrapped_backend import WrappedBackend
+from .wrapped_backend import BackendWrapper
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class Turns:
                 turn.set_result(None)
 
 
-class SecondTry(WrappedBackend):
+class RetryingBackend(BackendWrapper):
     """One lease's backend, which another process takes the place of at most once.
 
     With `whole` nobody sees an answer before its end, so that it can be asked again at any time.
@@ -98,7 +98,7 @@ class SecondTry(WrappedBackend):
 
     async def run(self, request: GenerateRequest, sink: EventSink) -> None:
         """See `Backend.run`."""
-        delivery = _Delivery(sink, whole=self._whole)
+        delivery = RetryDelivery(sink, whole=self._whole)
         first = self._backend
         try:
             await first.run(request, delivery.take)
@@ -165,7 +165,7 @@ class SecondTry(WrappedBackend):
             leave()
 
 
-class _Delivery:
+class RetryDelivery:
     """Passes events on as they come, or all of them at the end, and no beginning twice."""
 
     def __init__(self, sink: EventSink, *, whole: bool) -> None:

@@ -23,7 +23,7 @@ from ingle.backends.base.backend import (
 from ingle.backends.base.kv_page_map import PagesSink
 
 
-class WrappedBackend:
+class BackendWrapper:
     """A `Backend` that passes every call on to the one inside."""
 
     def __init__(self, backend: Backend) -> None:

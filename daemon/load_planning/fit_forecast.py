@@ -13,10 +13,10 @@ from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
 
 from ..model_process.model_run import ModelRun
-from .load_planner import LoadOptions, ModelPreparer
+from .load_planner import LoadOptions, ModelLoadPlanner
 
 if TYPE_CHECKING:
-    from ingle.backends.selection.model_placement import Selection
+    from ingle.backends.selection.model_placement import Placement
     from ingle.models.gguf.gguf_header import GGUFHeader
     from ingle.models.safetensors.model_folder import ModelFolder
 
@@ -49,7 +49,7 @@ class FitForecaster:
     Blocking; for one thread at a time or several.
     """
 
-    def __init__(self, prepare: ModelPreparer) -> None:
+    def __init__(self, prepare: ModelLoadPlanner) -> None:
         """`prepare` decides how models are loaded."""
         self._prepare = prepare
         self._seen: dict[str, tuple[int, GGUFHeader | ModelFolder]] = {}
@@ -102,7 +102,7 @@ class FitForecaster:
         return description
 
 
-def fit_of(selection: Selection, available: MemoryNeeds) -> ModelFit:
+def fit_of(selection: Placement, available: MemoryNeeds) -> ModelFit:
     """The forecast that a selection amounts to."""
     needs = selection.needs
     fits = needs.fits_in(available)

@@ -19,7 +19,7 @@ from .load_planner import LoadOptions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ingle.backends.selection.model_placement import Selection
+    from ingle.backends.selection.model_placement import Placement
     from ingle.models.gguf.gguf_header import GGUFHeader
     from ingle.models.safetensors.model_folder import ModelFolder
 
@@ -93,7 +93,7 @@ class _Subject:
     parameters: int
     quantization: str
     trained: int
-    select: Callable[[int | None], Selection]
+    select: Callable[[int | None], Placement]
     fetched: int = 0
 
 
@@ -198,12 +198,12 @@ def _of_entry(services: Services, entry: CatalogEntry, available: MemoryNeeds) -
 def _of_remote(
     services: Services, where: CatalogEntry | HubReference, available: MemoryNeeds
 ) -> _Subject:
-    from ingle.models.download.remote_model import look_at
+    from ingle.models.download.remote_model import read_remote_model
     from ingle.models.download.wanted_models import catalog_model, hub_model
     from ingle.models.gguf.gguf_header import GGUFHeader
 
     listed = isinstance(where, CatalogEntry)
-    found = look_at(catalog_model(where) if listed else hub_model(where))
+    found = read_remote_model(catalog_model(where) if listed else hub_model(where))
     description = found.description
     is_file = isinstance(description, GGUFHeader)
     return _Subject(
@@ -222,8 +222,8 @@ def _of_remote(
 
 def _selector(
     services: Services, description: GGUFHeader | ModelFolder, available: MemoryNeeds
-) -> Callable[[int | None], Selection]:
-    def select(context: int | None) -> Selection:
+) -> Callable[[int | None], Placement]:
+    def select(context: int | None) -> Placement:
         options = LoadOptions(context=context)
         return services.preparer.select(description, options, available=available)
 

@@ -20,7 +20,7 @@ from .kv_folder import kv_store_spec
 
 if TYPE_CHECKING:
     from ingle.backends.selection.engine_facts import EngineFacts
-    from ingle.backends.selection.model_placement import Room, Selection, Wanted
+    from ingle.backends.selection.model_placement import MemoryBudget, Placement, PlacementRequest
     from ingle.models.catalog import CatalogEntry
     from ingle.models.gguf.gguf_header import GGUFHeader
     from ingle.models.safetensors.model_folder import ModelFolder
@@ -32,7 +32,7 @@ _LARGE_BATCH = 2048
 """Tokens of a step where they take hardly longer than reading all weights for them."""
 
 
-class Preparation(msgspec.Struct, frozen=True):
+class LoadPlan(msgspec.Struct, frozen=True):
     """How a model will be loaded, and the estimate of all the memory that takes.
 
     `reason` is one sentence for people: why on this engine and device, and with this context.
@@ -65,12 +65,12 @@ class Preparer(Protocol):
 
     def __call__(
         self, model: StoredModel, options: LoadOptions, *, available: MemoryNeeds
-    ) -> Preparation:
+    ) -> LoadPlan:
         """A context that nobody asked for fits into what is `available`."""
         ...
 
 
-class ModelPreparer:
+class ModelLoadPlanner:
     """The preparer for files and folders: what they say of themselves tells what they need."""
 
     def __init__(
@@ -100,7 +100,7 @@ class ModelPreparer:
 
     def __call__(
         self, model: StoredModel, options: LoadOptions, *, available: MemoryNeeds
-    ) -> Preparation:
+    ) -> LoadPlan:
         """Raises `InvalidModel`, `UnsupportedModel`, and `ModelNotFound` for the draft model.
 
         Raises `LoadFailed` where the engine is not installed.
@@ -137,7 +137,7 @@ class ModelPreparer:
         )
         may_fall_back = (options.engine or config.engine) == "auto" and model.path.is_file()
         spec = self._completed(spec, model, selection, may_fall_back=may_fall_back)
-        alone = Preparation(spec, selection.needs, selection.reason)
+        alone = LoadPlan(spec, selection.needs, selection.reason)
         return self._with_best_draft(alone, model, options, available)
 
     def select(
@@ -147,7 +147,7 @@ class ModelPreparer:
         *,
         available: MemoryNeeds,
         pooling: Pooling | None = None,
-    ) -> Selection:
+    ) -> Placement:
         """Where a model would run, be it here or not; raises as a call does."""
         from ingle.backends.selection.model_costs import ModelCosts
         from ingle.backends.selection.model_placement import select
@@ -157,11 +157,11 @@ class ModelPreparer:
 
     def select_entry(
         self, entry: CatalogEntry, *, available: MemoryNeeds, context: int | None = None
-    ) -> Selection:
+    ) -> Placement:
         """Where a model of the catalog would run, whose shape is recorded there."""
         from ingle.backends.selection.engine_choice import TENSOR_TYPES
         from ingle.backends.selection.model_costs import ModelCosts
-        from ingle.backends.selection.model_placement import Wanted, select
+        from ingle.backends.selection.model_placement import PlacementRequest, select
         from ingle.models.config.gguf_config import KNOWN_ARCHITECTURES
 
         recorded, config, own = entry.shape, self._config, self.facts.own
@@ -179,7 +179,7 @@ class ModelPreparer:
             parameters=entry.parameters,
             context=entry.context,
         )
-        wanted = Wanted(
+        wanted = PlacementRequest(
             engine=EngineKind.CUDA if ours else EngineKind.LLAMA_CPP,
             context=context or config.context or None,
             max_context=config.max_context,
@@ -192,9 +192,9 @@ class ModelPreparer:
 
     def _wanted(
         self, description: GGUFHeader | ModelFolder, options: LoadOptions, pooling: Pooling | None
-    ) -> Wanted:
+    ) -> PlacementRequest:
         from ingle.backends.selection.engine_choice import choose_engine, why_not_own
-        from ingle.backends.selection.model_placement import Wanted
+        from ingle.backends.selection.model_placement import PlacementRequest
 
         config, own = self._config, self.facts.own
         kv_type = options.kv_type or KVType(config.kv_type)
@@ -208,7 +208,7 @@ class ModelPreparer:
             pooling=pooling,
         )
         ours_would_run = choice == "auto" and own.has_torch and own.gpu_memory > 0
-        return Wanted(
+        return PlacementRequest(
             engine=engine,
             must=choice == "cuda",
             why_not_own=why_not_own(description, kv_type=kv_type, pooling=pooling)
@@ -226,15 +226,15 @@ class ModelPreparer:
             quantize=options.quantize or config.quantize,
         )
 
-    def room(self, available: MemoryNeeds) -> Room:
+    def room(self, available: MemoryNeeds) -> MemoryBudget:
         """What a model may have of this machine."""
-        from ingle.backends.selection.model_placement import Room
+        from ingle.backends.selection.model_placement import MemoryBudget
 
         facts = self.facts
         gpu = available.gpu if facts.tells_free else None
         if facts.unified:
             gpu = min(available.host, facts.gpu_total or available.host)
-        return Room(
+        return MemoryBudget(
             host=available.host,
             gpu=gpu if facts.gpu_name else 0,
             gpu_name=facts.gpu_name,
@@ -244,7 +244,7 @@ class ModelPreparer:
         )
 
     def _completed(
-        self, spec: LoadSpec, model: StoredModel, selection: Selection, *, may_fall_back: bool
+        self, spec: LoadSpec, model: StoredModel, selection: Placement, *, may_fall_back: bool
     ) -> LoadSpec:
         """Add where files go that a worker keeps, and what depends on the machine."""
         return msgspec.structs.replace(
@@ -260,11 +260,11 @@ class ModelPreparer:
 
     def _with_best_draft(
         self,
-        alone: Preparation,
+        alone: LoadPlan,
         model: StoredModel,
         options: LoadOptions,
         available: MemoryNeeds,
-    ) -> Preparation:
+    ) -> LoadPlan:
         """With the draft model that was asked for, or the catalog's or a found one if both fit."""
         spec = alone.spec
         if spec.task is not ModelTask.GENERATE:
@@ -289,8 +289,8 @@ class ModelPreparer:
             return None
 
     def _with_draft(
-        self, prepared: Preparation, draft: StoredModel, available: MemoryNeeds
-    ) -> Preparation:
+        self, prepared: LoadPlan, draft: StoredModel, available: MemoryNeeds
+    ) -> LoadPlan:
         """Add a draft model, whose memory counts too."""
         from ingle.backends.selection.draft_costs import draft_needs
         from ingle.backends.selection.load_spec_builder import describe

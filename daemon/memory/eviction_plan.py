@@ -39,14 +39,14 @@ _EXHAUSTIVE = 10
 """So many models have a thousand subsets, of which every one can be looked at."""
 
 
-class Demand(msgspec.Struct, frozen=True):
+class MemoryDemand(msgspec.Struct, frozen=True):
     """The model somebody wants, and the memory it will take."""
 
     name: str
     needs: MemoryNeeds
 
 
-class Occupant(msgspec.Struct, frozen=True, kw_only=True):
+class ResidentModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model that holds memory.
 
     `last_used` is any clock that only grows, `uses` those counted at that moment, of which older
@@ -64,7 +64,7 @@ class Occupant(msgspec.Struct, frozen=True, kw_only=True):
     leaving: bool = False
 
 
-class Placement(msgspec.Struct, frozen=True, kw_only=True):
+class EvictionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What has to happen first; `free_after` is what there is once it has."""
 
     fits: bool
@@ -77,14 +77,16 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """Pinned models without which alone it would fit, now or later."""
 
 
-def plan(wanted: Demand, loaded: Sequence[Occupant], free: MemoryNeeds) -> Placement:
+def plan_eviction(
+    wanted: MemoryDemand, loaded: Sequence[ResidentModel], free: MemoryNeeds
+) -> EvictionPlan:
     """The idle models that go, as the module describes; none where all are not enough.
 
     Where busy models have to end first, those are named whose end makes room soonest: the fewest.
     """
     idle = [o for o in loaded if not o.busy and not o.pinned]
     if (chosen := _cheapest(wanted.needs, idle, free)) is not None:
-        return Placement(
+        return EvictionPlan(
             fits=True, evict=tuple(o.key for o in chosen), free_after=free + _sum(chosen)
         )
     movable = [o for o in loaded if not o.pinned]
@@ -92,7 +94,7 @@ def plan(wanted: Demand, loaded: Sequence[Occupant], free: MemoryNeeds) -> Place
     blockers = [o for o in waited_for or () if o.busy]
     pinned = [o for o in loaded if o.pinned]
     frees = waited_for is None and wanted.needs.fits_in(free + _sum(loaded))
-    return Placement(
+    return EvictionPlan(
         fits=False,
         free_after=free + _sum(idle),
         blockers=tuple(o.key for o in blockers),
@@ -111,8 +113,8 @@ def decayed(uses: float, seconds: float) -> float:
 
 
 def _cheapest(
-    needs: MemoryNeeds, movable: Sequence[Occupant], free: MemoryNeeds
-) -> tuple[Occupant, ...] | None:
+    needs: MemoryNeeds, movable: Sequence[ResidentModel], free: MemoryNeeds
+) -> tuple[ResidentModel, ...] | None:
     """The set that costs least of those that are enough, in the order of their last use."""
     if needs.fits_in(free):
         return ()
@@ -126,12 +128,12 @@ def _cheapest(
     return min(enough, key=lambda chosen: _cost(chosen, newest))
 
 
-def _subsets(occupants: Sequence[Occupant]) -> Iterator[tuple[Occupant, ...]]:
+def _subsets(occupants: Sequence[ResidentModel]) -> Iterator[tuple[ResidentModel, ...]]:
     for count in range(1, len(occupants) + 1):
         yield from combinations(occupants, count)
 
 
-def _cost(chosen: Sequence[Occupant], newest: float) -> tuple[int, int, float, int, int]:
+def _cost(chosen: Sequence[ResidentModel], newest: float) -> tuple[int, int, float, int, int]:
     # Of equal ones the first counts, and subsets come with those used longest ago first.
     return (
         sum(o.busy for o in chosen),
@@ -143,11 +145,11 @@ def _cost(chosen: Sequence[Occupant], newest: float) -> tuple[int, int, float, i
 
 
 def _greedy(
-    needs: MemoryNeeds, ordered: Sequence[Occupant], free: MemoryNeeds, newest: float
-) -> tuple[Occupant, ...]:
+    needs: MemoryNeeds, ordered: Sequence[ResidentModel], free: MemoryNeeds, newest: float
+) -> tuple[ResidentModel, ...]:
     """Nearly the cheapest of many: one by one, then without those that turn out not needed."""
     by_cost = sorted(ordered, key=lambda o: _cost((o,), newest))
-    chosen: list[Occupant] = []
+    chosen: list[ResidentModel] = []
     for occupant in by_cost:
         if needs.fits_in(free + _sum(chosen)):
             break
@@ -159,12 +161,12 @@ def _greedy(
     return tuple(o for o in ordered if o in chosen)
 
 
-def _harm(occupant: Occupant, newest: float) -> float:
+def _harm(occupant: ResidentModel, newest: float) -> float:
     if occupant.leaving:
         return 0.0
     likely = decayed(occupant.uses, newest - occupant.last_used)
     return likely * occupant.reload_seconds
 
 
-def _sum(occupants: Sequence[Occupant]) -> MemoryNeeds:
+def _sum(occupants: Sequence[ResidentModel]) -> MemoryNeeds:
     return sum((occupant.needs for occupant in occupants), MemoryNeeds())

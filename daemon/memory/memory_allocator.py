@@ -1,4 +1,4 @@
-"""`Room`: memory for models that start, taken from idle ones where there is too little."""
+"""`MemoryAllocator`: memory for models that start, taken from idle ones where there is too little."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ingle.backends.base.backend import LoadSpec
 from ingle.models.fit.memory_needs import MemoryNeeds
 
 from ..errors import MemoryBusy, MemoryExhausted
-from ..load_planning.load_planner import Preparation, Preparer
+from ..load_planning.load_planner import LoadPlan, Preparer
 from ..machine.memory_reader import MIB, MemoryReader, wait_for_release
 from ..model_process.model_run import ModelRun, ModelState
-from .eviction_plan import Demand, Occupant, Placement, plan
-from .memory_ledger import RoomAccounts
+from .eviction_plan import EvictionPlan, MemoryDemand, ResidentModel, plan_eviction
+from .memory_ledger import MemoryLedger
 
 log = logging.getLogger("ingle.daemon")
 
@@ -31,7 +31,7 @@ _LOOK_AGAIN = 1.0
 
 
 @dataclass(frozen=True)
-class RoomTimes:
+class AllocationTimes:
     """Seconds.
 
     A model waits `patience` for others to be idle, and after `drain_after` those it waits for take
@@ -43,7 +43,7 @@ class RoomTimes:
     settle: float = 3.0
 
 
-class _Claim:
+class PendingAllocation:
     """A model that waits for memory, in the order of their coming."""
 
     def __init__(self, run: ModelRun) -> None:
@@ -58,7 +58,7 @@ class _Claim:
         return time.monotonic() - self.since
 
 
-class Room:
+class MemoryAllocator:
     """Decides who goes for whom, sees that the memory is really back, and keeps the order.
 
     Where busy models have the memory, a start waits until they are idle. Others may overtake it
@@ -73,16 +73,16 @@ class Room:
         memory: MemoryReader,
         *,
         limit: MemoryNeeds,
-        times: RoomTimes,
+        times: AllocationTimes,
     ) -> None:
         """All models together take no more than `limit`, where 0 is no limit."""
         self._runs = runs
         self._prepare = prepare
-        self._accounts = RoomAccounts(runs, memory, limit)
+        self._accounts = MemoryLedger(runs, memory, limit)
         self._times = times
         self._ended_at = -math.inf
         self._placing = asyncio.Lock()
-        self._claims: list[_Claim] = []
+        self._claims: list[PendingAllocation] = []
         self._stirred = asyncio.Event()
 
     def stir(self) -> None:
@@ -108,7 +108,7 @@ class Room:
 
         Raises `MemoryExhausted`, `MemoryBusy` after `patience`, and what the preparer raises.
         """
-        claim = _Claim(run)
+        claim = PendingAllocation(run)
         self._claims.append(claim)
         try:
             while True:
@@ -143,12 +143,12 @@ class Room:
             short = MemoryNeeds(int(free.host < 0), int(free.gpu < 0))
             # All that can go goes, where even that is not enough: it helps whoever took the rest.
             occupants = self._occupants(None)
-            placement = plan(Demand("others", short), occupants, free)
+            placement = plan_eviction(MemoryDemand("others", short), occupants, free)
             movable = [o.key for o in occupants if not o.busy and not o.pinned]
             keys = placement.evict if placement.fits else movable
             return await self._end(keys, why) if short else []
 
-    async def _place(self, claim: _Claim) -> tuple[Preparation, Placement | None]:
+    async def _place(self, claim: PendingAllocation) -> tuple[LoadPlan, EvictionPlan | None]:
         """Take the memory now; a placement says that this is not possible, and who has it."""
         run = claim.run
         prepared = await self._prepared(run)
@@ -158,7 +158,7 @@ class Room:
         while True:
             free = await self._settled_free()
             occupants = self._occupants(run)
-            placement = plan(Demand(run.model.name, needs), occupants, free)
+            placement = plan_eviction(MemoryDemand(run.model.name, needs), occupants, free)
             claim.needs = needs
             claim.reach = sum((o.needs for o in occupants if not o.pinned), free)
             if self._has_to_wait(claim, placement):
@@ -171,7 +171,7 @@ class Room:
                 return prepared, None
             tries += 1  # somebody else took what came back
 
-    async def _prepared(self, run: ModelRun) -> Preparation:
+    async def _prepared(self, run: ModelRun) -> LoadPlan:
         free = await asyncio.to_thread(self.free)
         movable = [o for o in self._occupants(run) if not o.busy and not o.pinned]
         everything = sum((o.needs for o in movable), free)
@@ -184,7 +184,7 @@ class Room:
             return beside
         return best
 
-    def _has_to_wait(self, claim: _Claim, placement: Placement) -> bool:
+    def _has_to_wait(self, claim: PendingAllocation, placement: EvictionPlan) -> bool:
         for other in self._claims[: self._claims.index(claim)]:
             # It may take what is left over, but nothing that one who waits has to have.
             leaves_enough = other.needs.fits_in(other.reach - claim.needs)
@@ -198,7 +198,7 @@ class Room:
         settles = time.monotonic() < self._ended_at + self._times.settle
         return bool(placement.blockers) or any(starting) or settles
 
-    def _press(self, claim: _Claim, placement: Placement) -> None:
+    def _press(self, claim: PendingAllocation, placement: EvictionPlan) -> None:
         """Say what is waited for, and after a while see to it that it comes."""
         names = [run.model.name for run in self._named(placement.blockers)]
         waits_for = f"until {_enumerate(names)} can be unloaded" if names else "for its turn"
@@ -236,13 +236,13 @@ class Room:
                 backend.trim()
             await wait_for_release(needed, self.free, patience=TRIM_PATIENCE)
 
-    def _occupants(self, wanted: ModelRun | None) -> list[Occupant]:
+    def _occupants(self, wanted: ModelRun | None) -> list[ResidentModel]:
         return [self._accounts.occupant(run) for run in self._accounts.holders(wanted)]
 
     def _named(self, keys: Sequence[str]) -> list[ModelRun]:
         return [run for run in self._accounts.holders(None) if run.key in keys]
 
-    def _exhausted(self, run: ModelRun, needs: MemoryNeeds, placement: Placement) -> Exception:
+    def _exhausted(self, run: ModelRun, needs: MemoryNeeds, placement: EvictionPlan) -> Exception:
         numbers = _shortage(run.model.name, needs, placement.free_after)
         if placement.pinned:
             names = [pinned.model.name for pinned in self._named(placement.pinned)]
@@ -255,7 +255,7 @@ class Room:
             hint = "Choose a smaller model or context, or raise `memory_limit` or `vram_limit`."
         return MemoryExhausted(f"{numbers}.", hint=hint)
 
-    def _busy(self, run: ModelRun, needs: MemoryNeeds, placement: Placement) -> MemoryBusy:
+    def _busy(self, run: ModelRun, needs: MemoryNeeds, placement: EvictionPlan) -> MemoryBusy:
         names = [blocker.model.name for blocker in self._named(placement.blockers)]
         why = f"because {_enumerate(names)} cannot be unloaded while in use" if names else ""
         numbers = _shortage(run.model.name, needs, placement.free_after)

@@ -1,4 +1,4 @@
-"""`RoomAccounts`: whose the memory is, and what of it is promised but not touched yet."""
+"""`MemoryLedger`: whose the memory is, and what of it is promised but not touched yet."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from ingle.models.fit.memory_needs import MemoryNeeds
 
 from ..machine.memory_reader import MemoryReader, MemorySnapshot, ProcessMemory
 from ..model_process.model_run import ModelRun, ModelState
-from .eviction_plan import READ_RATE, Occupant, reload_seconds
+from .eviction_plan import READ_RATE, ResidentModel, reload_seconds
 
 
-class RoomAccounts:
+class MemoryLedger:
     """What every model holds, as it was predicted and as it is measured; for any thread."""
 
     def __init__(
@@ -39,9 +39,9 @@ class RoomAccounts:
         """Who holds memory, and where each is in its life."""
         return [(run, run.state) for run in self.holders(None)]
 
-    def occupant(self, run: ModelRun) -> Occupant:
+    def occupant(self, run: ModelRun) -> ResidentModel:
         """The run as placement sees it."""
-        return Occupant(
+        return ResidentModel(
             key=run.key,
             needs=run.needs,
             last_used=run.uses.last_used,

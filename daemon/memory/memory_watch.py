@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from ..machine.boot_clock import boot_time
-from .memory_allocator import Room
+from .memory_allocator import MemoryAllocator
 
 log = logging.getLogger("ingle.daemon")
 
@@ -27,7 +27,7 @@ class MemoryWatch:
 
     def __init__(
         self,
-        room: Room,
+        room: MemoryAllocator,
         on_resume: Callable[[], Awaitable[None]],
         *,
         interval: float = INTERVAL,

@@ -24,7 +24,7 @@ _LAST_WORDS = (
 
 
 @dataclass(frozen=True)
-class SmallerSpec:
+class ReducedSpec:
     """A load that takes less, and the words for what it has less of."""
 
     spec: LoadSpec
@@ -52,7 +52,7 @@ def lacked_memory(error: BackendError, kills_before: int, counters: Path = _COUN
     return "sigkill" in words and out_of_memory_kills(counters) > kills_before
 
 
-def smaller_spec(spec: LoadSpec, *, shrinks_context: bool) -> SmallerSpec | None:
+def reduced_spec(spec: LoadSpec, *, shrinks_context: bool) -> ReducedSpec | None:
     """A load with a smaller batch, fewer layers on the GPU, and where allowed less context.
 
     None where nothing is left to give up. Reads the file's header.
@@ -74,7 +74,7 @@ def smaller_spec(spec: LoadSpec, *, shrinks_context: bool) -> SmallerSpec | None
     if not changed:
         return None
     text = " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
-    return SmallerSpec(msgspec.structs.replace(spec, **changed), text)
+    return ReducedSpec(msgspec.structs.replace(spec, **changed), text)
 
 
 def _layers_on_gpu(spec: LoadSpec) -> int:

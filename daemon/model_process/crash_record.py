@@ -33,7 +33,7 @@ class CrashRecord:
 
 
 @dataclass(frozen=True)
-class FaultCounts:
+class CrashCounts:
     """What went wrong since the daemon began, by the model's name."""
 
     deaths: Counter[str] = field(default_factory=Counter[str])

@@ -23,7 +23,7 @@ class PagesEvent(PageMap, frozen=True, kw_only=True):
     model: str
 
 
-class PageWatch:
+class KVMapWatch:
     """Asks a model's process for page maps while somebody looks, through all of its lives."""
 
     def __init__(self, hub: EventHub, find: Callable[[StoredModel], ModelRun | None]) -> None:

@@ -18,7 +18,7 @@ from ..errors import ModelStopped, describe
 from ..load_planning.load_planner import LoadOptions
 from ..machine.boot_clock import boot_time
 from .crash_record import CrashRecord
-from .usage_record import UseRecord
+from .usage_record import UsageRecord
 
 STOP_GRACE = 5.0
 HURRIED_GRACE = 1.0
@@ -52,7 +52,7 @@ class ModelRun:
         options: LoadOptions,
         keep_alive: float,
         abandon_after: float,
-        uses: UseRecord,
+        uses: UsageRecord,
         crashes: CrashRecord,
         open_backend: Callable[[ModelRun], Awaitable[ModelInfo]],
         on_change: Callable[[ModelRun], None],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..memory.eviction_plan import decayed
 
 
-class UseRecord:
+class UsageRecord:
     """Uses of one model, of which older ones count less; times are of any clock that only grows."""
 
     def __init__(self) -> None:

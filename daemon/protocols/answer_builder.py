@@ -74,7 +74,7 @@ class CollectedAnswer:
                 pass  # of the prompt, not of a sequence
 
 
-class Collected:
+class AnswerBuilder:
     """All answers to a job: that of sequence j to prompt i is number `i * n + j`."""
 
     def __init__(self, job: Job, lease: Lease, *, load_seconds: float = 0.0) -> None:

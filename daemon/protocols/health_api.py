@@ -20,7 +20,7 @@ from ingle.backends.base.errors import BackendError
 from ingle.models.model_task import ModelTask
 
 from ..generations.generation import new_generation_id
-from ..http.json_response import JSON
+from ..http.json_response import JSONResponse
 from ..http.route_spec import Parameter, RouteSpec
 from ..http.sse_writer import run_until_disconnect
 from ..services import Services
@@ -58,13 +58,13 @@ class HealthApi:
 
     async def health(self, request: Request) -> Response:
         """`GET /health`."""
-        return JSON(Health())
+        return JSONResponse(Health())
 
     async def ready(self, request: Request) -> Response:
         """`GET /health/ready`."""
         model = request.query_params.get("model") or self._services.config.default_model
         readiness = await run_until_disconnect(request.receive, self._probe(model))
-        return Response(status_code=499) if readiness is None else JSON(readiness)
+        return Response(status_code=499) if readiness is None else JSONResponse(readiness)
 
     async def _probe(self, reference: str) -> Readiness:
         start = time.monotonic()

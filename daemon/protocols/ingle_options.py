@@ -11,7 +11,12 @@ from msgspec import Meta
 from ingle.backends.base.backend import Priority
 
 from ..http.route_spec import Parameter
-from ..routing.policy.routing_preference import NO_WISH, ConsentToken, RouteWish, Wish
+from ..routing.policy.routing_preference import (
+    NO_PREFERENCE,
+    ConsentToken,
+    RoutingMode,
+    RoutingPreference,
+)
 
 _NO = frozenset({"", "0", "false", "no"})
 ClientName = Annotated[str, Meta(min_length=1, max_length=200)]
@@ -32,7 +37,7 @@ class IngleOptions(msgspec.Struct, frozen=True, kw_only=True):
     conversation: Annotated[str, Meta(max_length=200)] | None = None
     private: bool | None = None
     speculation: bool | None = None
-    route: RouteWish | None = None
+    route: RoutingMode | None = None
     consent: ConsentToken | None = None
 
 
@@ -50,8 +55,8 @@ def is_private(options: IngleOptions | None, headers: Mapping[str, str]) -> bool
     return bool(options and options.private) or header.strip().lower() not in _NO
 
 
-def wish_of(options: IngleOptions | None) -> Wish:
+def routing_preference_of(options: IngleOptions | None) -> RoutingPreference:
     """What a request says of its way."""
     if options is None or (options.route is None and options.consent is None):
-        return NO_WISH
-    return Wish(route=options.route, consent=options.consent)
+        return NO_PREFERENCE
+    return RoutingPreference(route=options.route, consent=options.consent)

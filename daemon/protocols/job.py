@@ -11,7 +11,7 @@ from ingle.backends.base.backend import GenerateRequest, SamplingParams
 from ingle.backends.base.conversation import Infill
 
 from ..lifecycle.model_manager import Lease
-from ..routing.policy.routing_preference import NO_WISH, Wish
+from ..routing.policy.routing_preference import NO_PREFERENCE, RoutingPreference
 from .sampling_options import SamplingOptions, merge_sampling
 
 
@@ -34,7 +34,7 @@ class Job:
     keep_alive: float | None = None
     messages_field: str = "messages"
     fit: Callable[[Job, Lease], Awaitable[Job]] | None = None
-    wish: Wish = NO_WISH
+    wish: RoutingPreference = NO_PREFERENCE
     opaque: str = ""
 
     @property

@@ -19,14 +19,14 @@ from ingle.backends.base.backend import Event, GenerateRequest, LoadProgress
 from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.base.errors import RequestRejected
 
-from ..http.json_response import JSON
+from ..http.json_response import JSONResponse
 from ..http.sse_writer import EventStream, EventWriter, StreamStyle, run_until_disconnect
 from ..lifecycle.model_manager import Lease
 from ..load_planning.load_planner import LoadOptions
-from ..routing.route_header import RouteNote, current_note
+from ..routing.route_header import RouteRecord, current_note
 from ..routing.routed_backend import REMOTE, OpenLocal, open_route
 from ..services import Services
-from .answer_builder import Collected
+from .answer_builder import AnswerBuilder
 from .job import Job
 from .sampling_options import merge_sampling
 
@@ -37,7 +37,7 @@ LOADING_PAUSE = 0.5
 """Seconds between two notices of how much is loaded."""
 
 
-class Translation(Protocol):
+class AnswerEncoder(Protocol):
     """Turns the events of one job into the bytes of one protocol's stream."""
 
     def feed(self, prompt: int, events: list[Event]) -> bytes:
@@ -49,7 +49,7 @@ class Translation(Protocol):
         ...
 
 
-class Asker:
+class JobRunner:
     """Runs jobs for one client's request, and ends them when the client leaves."""
 
     def __init__(self, services: Services) -> None:
@@ -58,27 +58,27 @@ class Asker:
     def stream(
         self,
         job: Job,
-        translate: Callable[[Collected], Translation],
+        translate: Callable[[AnswerBuilder], AnswerEncoder],
         style: StreamStyle,
         before_end: Callable[[], Awaitable[None]] | None = None,
     ) -> Response:
-        """A stream; `translate` gets a `Collected` that is empty, and filled by nobody else.
+        """A stream; `translate` gets a `AnswerBuilder` that is empty, and filled by nobody else.
 
         `before_end` is waited for before the translation's `end` is sent.
         """
         return EventStream(partial(self._produce, job, translate, style, before_end), style=style)
 
     async def whole(
-        self, request: Request, job: Job, finish: Callable[[Collected], object]
+        self, request: Request, job: Job, finish: Callable[[AnswerBuilder], object]
     ) -> Response:
         """The answer in one piece, as `finish` puts it."""
         answer = await run_until_disconnect(request.receive, self.collect(job))
-        return Response(status_code=499) if answer is None else JSON(finish(answer))
+        return Response(status_code=499) if answer is None else JSONResponse(finish(answer))
 
-    async def collect(self, job: Job) -> Collected:
+    async def collect(self, job: Job) -> AnswerBuilder:
         """The answer itself, for whoever asks from within."""
         async with self.lease(job, whole=True) as (lease, load_seconds):
-            collected = Collected(job, lease, load_seconds=load_seconds)
+            collected = AnswerBuilder(job, lease, load_seconds=load_seconds)
             await self.run(job, lease, collected.take)
         return collected
 
@@ -128,7 +128,7 @@ class Asker:
         """The lease of a route; who answers stands in the note of the client's request."""
         router = self._services.router
         plan = await router.plan(name, job.requests({}), wish=job.wish, opaque=job.opaque)
-        note = current_note.get() or RouteNote()
+        note = current_note.get() or RouteRecord()
         async with open_route(
             router, plan, note, open_local=open_local, resample=partial(_resampled, job)
         ) as lease:
@@ -156,7 +156,7 @@ class Asker:
     async def _produce(
         self,
         job: Job,
-        translate: Callable[[Collected], Translation],
+        translate: Callable[[AnswerBuilder], AnswerEncoder],
         style: StreamStyle,
         before_end: Callable[[], Awaitable[None]] | None,
         out: EventWriter,
@@ -168,7 +168,7 @@ class Asker:
                 load_seconds,
             ):
                 notice.end()
-                translation = translate(Collected(job, lease, load_seconds=load_seconds))
+                translation = translate(AnswerBuilder(job, lease, load_seconds=load_seconds))
 
                 def take(prompt: int, events: list[Event]) -> None:
                     if frames := translation.feed(prompt, events):

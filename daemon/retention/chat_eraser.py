@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from .erasure import CHATS, Erased
-from .erasure_selection import Selection
+from .erasure import CHATS, ErasureResult
+from .erasure_selection import ErasureSelection
 from .stored_files import erase_files, things_in
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class ChatEraser:
         """Let go of the database."""
         self._store.close()
 
-    def find(self, selection: Selection) -> list[ForgottenChat]:
+    def find(self, selection: ErasureSelection) -> list[ForgottenChat]:
         """The chats that the selection covers; of ids the first digits do."""
         chats = self._store.recent(1_000_000)
         if selection.ids:
@@ -63,7 +63,7 @@ class ChatEraser:
             for chat in chats
         ]
 
-    def erase(self, chats: list[ForgottenChat], selection: Selection) -> list[Erased]:
+    def erase(self, chats: list[ForgottenChat], selection: ErasureSelection) -> list[ErasureResult]:
         """Erase these chats, and the copies of the database that may hold them.
 
         A copy that was set aside as damaged goes with everything, or with the time it is from.
@@ -80,13 +80,13 @@ class ChatEraser:
         copies = [path for path in self.copies(selection) if chats or not selection.ids]
         things = list(things_in(copies))
         erase_files(things)
-        erased = [Erased(place=CHATS, what="chats", count=len(chats))] if chats else []
+        erased = [ErasureResult(place=CHATS, what="chats", count=len(chats))] if chats else []
         if things:
             size = sum(thing.size for thing in things)
-            erased.append(Erased(place=CHATS, what=COPIES, count=len(things), bytes=size))
+            erased.append(ErasureResult(place=CHATS, what=COPIES, count=len(things), bytes=size))
         return erased
 
-    def copies(self, selection: Selection) -> list[Path]:
+    def copies(self, selection: ErasureSelection) -> list[Path]:
         """Backups of the database, always; damaged ones, where the selection covers their time."""
         backups = list(self._folder.glob("history*.backup*"))
         damaged = [

@@ -1,4 +1,4 @@
-"""`PLACES`: the one table of everything that is kept, where, for how long, and what erases it."""
+"""`DATA_INVENTORY`: the one table of everything that is kept, where, for how long, and what erases it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import msgspec
 from ..settings.config import Config
 from ..settings.paths import Paths
 from ..stores.log_files import KEPT, LARGEST
-from .stored_files import KeptThing, things_in
+from .stored_files import StoredFile, things_in
 
 Extent = Literal["id", "time", "all"]
 """What a place can be erased by: one thing, a time, or only as a whole."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class DataStore:
     """A place by its name; `words` says whether it holds what people wrote or read.
 
     `other` says how what `ingle forget` never erases is removed instead.
@@ -34,12 +34,12 @@ class Place:
     words: bool = False
     other: str = ""
 
-    def things(self, paths: Paths) -> Iterator[KeptThing]:
+    def things(self, paths: Paths) -> Iterator[StoredFile]:
         """What lies there now; blocking."""
         return things_in(path for path in self.files(paths) if path.is_file())
 
 
-class KeptPlace(msgspec.Struct, frozen=True, kw_only=True):
+class StoredData(msgspec.Struct, frozen=True, kw_only=True):
     """A place as it is now: `count` things of `bytes` in all, kept for so long."""
 
     name: str
@@ -64,10 +64,10 @@ def duration(seconds: float) -> str:
     return f"{seconds:g} seconds"
 
 
-def measure(place: Place, config: Config) -> KeptPlace:
+def measure(place: DataStore, config: Config) -> StoredData:
     """What lies at a place now; blocking."""
     things = list(place.things(config.paths))
-    return KeptPlace(
+    return StoredData(
         name=place.name,
         what=place.what,
         path=str(place.path(config.paths)),
@@ -91,8 +91,8 @@ def log_files(paths: Paths) -> Iterator[Path]:
 
 _ALWAYS = "until removed"
 
-PLACES: tuple[Place, ...] = (
-    Place(
+DATA_INVENTORY: tuple[DataStore, ...] = (
+    DataStore(
         name="chats",
         what="chats of the terminal: messages, drafts, prompts, their search index",
         files=lambda paths: _below(paths.chats, "history*"),
@@ -101,7 +101,7 @@ PLACES: tuple[Place, ...] = (
         erased_by=("id", "time", "all"),
         words=True,
     ),
-    Place(
+    DataStore(
         name="responses",
         what="stored answers of /v1/responses",
         files=lambda paths: _below(paths.responses),
@@ -110,7 +110,7 @@ PLACES: tuple[Place, ...] = (
         erased_by=("id", "time", "all"),
         words=True,
     ),
-    Place(
+    DataStore(
         name="files",
         what="files that clients uploaded, and results of batches",
         files=lambda paths: _below(paths.files),
@@ -119,7 +119,7 @@ PLACES: tuple[Place, ...] = (
         erased_by=("id", "time", "all"),
         words=True,
     ),
-    Place(
+    DataStore(
         name="batches",
         what="batches: their state, and results not handed over yet",
         files=lambda paths: _below(paths.batches),
@@ -128,7 +128,7 @@ PLACES: tuple[Place, ...] = (
         erased_by=("id", "time", "all"),
         words=True,
     ),
-    Place(
+    DataStore(
         name="kv",
         what="what models computed for conversations, to go on with them",
         files=lambda paths: _below(paths.kv, "*/*"),
@@ -137,7 +137,7 @@ PLACES: tuple[Place, ...] = (
         erased_by=("time", "all"),
         words=True,
     ),
-    Place(
+    DataStore(
         name="marks",
         what="digests of conversations that hold something sensitive, so that they stay here",
         files=lambda paths: _below(paths.state / "routing"),
@@ -145,7 +145,7 @@ PLACES: tuple[Place, ...] = (
         kept_for=lambda config: "180 days, 100,000 at most",
         erased_by=("all",),
     ),
-    Place(
+    DataStore(
         name="logs",
         what="the daemon's log: ids, sizes, times; no words of chats",
         files=log_files,
@@ -153,7 +153,7 @@ PLACES: tuple[Place, ...] = (
         kept_for=lambda config: f"{KEPT + 1} files of {LARGEST // 2**20} MiB",
         erased_by=("all",),
     ),
-    Place(
+    DataStore(
         name="benches",
         what="what `ingle bench` measured last",
         files=lambda paths: _below(paths.benches),
@@ -161,7 +161,7 @@ PLACES: tuple[Place, ...] = (
         kept_for=lambda config: "until measured again",
         erased_by=("time", "all"),
     ),
-    Place(
+    DataStore(
         name="machine",
         what="facts about this machine that took long to find out",
         files=lambda paths: (paths.machine_facts,),
@@ -169,7 +169,7 @@ PLACES: tuple[Place, ...] = (
         kept_for=lambda config: "until found out again",
         erased_by=("all",),
     ),
-    Place(
+    DataStore(
         name="keys",
         what="digests of API keys, and when each was last used",
         files=lambda paths: _below(paths.keys.parent, "keys*.json"),
@@ -177,7 +177,7 @@ PLACES: tuple[Place, ...] = (
         kept_for=lambda config: "until revoked",
         other="`ingle key revoke` removes one.",
     ),
-    Place(
+    DataStore(
         name="provider keys",
         what="keys of providers, or that they are in the system's keyring",
         files=lambda paths: (paths.state / "provider-keys.json",),
@@ -185,7 +185,7 @@ PLACES: tuple[Place, ...] = (
         kept_for=lambda config: _ALWAYS,
         other="`ingle provider key NAME --remove` removes one.",
     ),
-    Place(
+    DataStore(
         name="ledger",
         what="what left this machine: sizes, kinds and costs, no words",
         files=lambda paths: (*_below(paths.ledger), paths.ledger_head),
@@ -193,7 +193,7 @@ PLACES: tuple[Place, ...] = (
         kept_for=lambda config: _ALWAYS,
         other="`ingle ledger forget --before 2026-01` erases older months.",
     ),
-    Place(
+    DataStore(
         name="connections",
         what="what was written into settings of other programs, and what was there before",
         files=lambda paths: (paths.connections,),
@@ -201,7 +201,7 @@ PLACES: tuple[Place, ...] = (
         kept_for=lambda config: _ALWAYS,
         other="`ingle connect CLIENT --remove` puts back what was there.",
     ),
-    Place(
+    DataStore(
         name="settings",
         what="your own settings, keys of the chat, and prompt templates",
         files=lambda paths: _below(paths.config, "**/*"),
@@ -209,7 +209,7 @@ PLACES: tuple[Place, ...] = (
         kept_for=lambda config: _ALWAYS,
         other="They are yours: edit or remove the files.",
     ),
-    Place(
+    DataStore(
         name="models",
         what="models",
         files=lambda paths: _below(paths.models, "**/*"),
@@ -224,6 +224,6 @@ def _size(count: int) -> str:
     return f"{count / 2**30:.3g} GiB at most" if count else "nothing is written"
 
 
-def find_place(name: str) -> Place | None:
+def find_place(name: str) -> DataStore | None:
     """The place of that name."""
-    return next((place for place in PLACES if place.name == name), None)
+    return next((place for place in DATA_INVENTORY if place.name == name), None)

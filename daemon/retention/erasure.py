@@ -8,8 +8,8 @@ import msgspec
 
 from ..settings.config import Config
 from ..stores.durable_file import storage_error
-from .data_inventory import PLACES, Extent, Place, find_place
-from .erasure_selection import Selection
+from .data_inventory import DATA_INVENTORY, DataStore, Extent, find_place
+from .erasure_selection import ErasureSelection
 from .stored_files import chosen, erase_files
 
 CHATS = "chats"
@@ -19,7 +19,7 @@ MARKS = "marks"
 """The place that is the router's database, open in a daemon that runs."""
 
 
-class Erased(msgspec.Struct, frozen=True, kw_only=True):
+class ErasureResult(msgspec.Struct, frozen=True, kw_only=True):
     """What was erased at one place: `count` things of `bytes` on the disk."""
 
     place: str
@@ -28,14 +28,14 @@ class Erased(msgspec.Struct, frozen=True, kw_only=True):
     bytes: int = 0
 
 
-def extent_of(selection: Selection) -> Extent:
+def extent_of(selection: ErasureSelection) -> Extent:
     """What the selection tells things apart by."""
     if selection.ids:
         return "id"
     return "all" if selection.is_all else "time"
 
 
-def places_for(selection: Selection, names: Iterable[str] = ()) -> list[Place]:
+def places_for(selection: ErasureSelection, names: Iterable[str] = ()) -> list[DataStore]:
     """The places that this selection erases from: those named, else all with words, and the logs.
 
     Places that cannot be erased by what the selection tells things apart by are left out.
@@ -46,25 +46,25 @@ def places_for(selection: Selection, names: Iterable[str] = ()) -> list[Place]:
     return [place for place in found if place is not None and extent in place.erased_by]
 
 
-def _usual() -> list[Place]:
-    return [place for place in PLACES if place.words or place.name in (MARKS, "logs")]
+def _usual() -> list[DataStore]:
+    return [place for place in DATA_INVENTORY if place.words or place.name in (MARKS, "logs")]
 
 
 def erase(
     config: Config,
-    selection: Selection,
-    places: Iterable[Place],
+    selection: ErasureSelection,
+    places: Iterable[DataStore],
     *,
     dry_run: bool = False,
     limit: int | None = None,
     but: Iterable[str] = (),
-) -> list[Erased]:
+) -> list[ErasureResult]:
     """Erase files, at most `limit` things a place, and say what went; blocking.
 
     `dry_run` only counts. Chats are left to `ChatEraser`, the places in `but` alone.
     Raises `OSError` and `StorageFull`.
     """
-    erased: list[Erased] = []
+    erased: list[ErasureResult] = []
     for place in places:
         if place.name == CHATS or place.name in but:
             continue
@@ -78,7 +78,7 @@ def erase(
             except OSError as error:
                 raise storage_error(error, place.path(config.paths)) from error
         erased.append(
-            Erased(
+            ErasureResult(
                 place=place.name,
                 what=place.what,
                 count=len(things),

@@ -1,11 +1,11 @@
-"""`Selection`: what is to be forgotten, by name or by time."""
+"""`ErasureSelection`: what is to be forgotten, by name or by time."""
 
 from __future__ import annotations
 
 import msgspec
 
 
-class Selection(msgspec.Struct, frozen=True, kw_only=True):
+class ErasureSelection(msgspec.Struct, frozen=True, kw_only=True):
     """The things called `ids`; without ids all last used from `since` on and before `before`.
 
     Times are Unix seconds, None is no bound. `at_latest` also takes what was last used from then

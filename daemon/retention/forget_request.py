@@ -7,9 +7,9 @@ from typing import Annotated
 import msgspec
 
 from ..settings.paths import Paths
-from .data_inventory import PLACES, KeptPlace
-from .erasure import Erased
-from .erasure_selection import Selection
+from .data_inventory import DATA_INVENTORY, StoredData
+from .erasure import ErasureResult
+from .erasure_selection import ErasureSelection
 from .response_chain import conversation_of
 
 MEMORY = "memory"
@@ -28,7 +28,7 @@ class KeptInMemory(msgspec.Struct, frozen=True):
 class KeptPlaces(msgspec.Struct, frozen=True):
     """Everything that is kept, place by place; `memory` is what only the daemon itself holds."""
 
-    places: list[KeptPlace]
+    places: list[StoredData]
     memory: KeptInMemory
 
 
@@ -54,7 +54,7 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     dry_run: bool
-    erased: list[Erased]
+    erased: list[ErasureResult]
     unloaded: list[str] = []
     left: list[str] = []
 
@@ -76,7 +76,7 @@ def check(request: ForgetRequest) -> None:
         raise BadSelection(
             "Say what to forget: all, things by their ids, or a time, and one of these only."
         )
-    known = {place.name for place in PLACES if place.erased_by} | {MEMORY}
+    known = {place.name for place in DATA_INVENTORY if place.erased_by} | {MEMORY}
     for name in request.places:
         if name not in known:
             raise BadSelection(
@@ -86,10 +86,10 @@ def check(request: ForgetRequest) -> None:
             )
 
 
-def selection_of(request: ForgetRequest, paths: Paths) -> Selection:
+def selection_of(request: ForgetRequest, paths: Paths) -> ErasureSelection:
     """What the request covers, with all of the conversations it names a response of; blocking."""
     ids = frozenset(request.ids)
     for name in request.ids:
         if name.startswith("resp_"):
             ids |= conversation_of(paths.responses, name)
-    return Selection(ids=ids, since=request.since, before=request.before)
+    return ErasureSelection(ids=ids, since=request.since, before=request.before)

@@ -13,8 +13,8 @@ from ..lifecycle.model_manager import ModelManager
 from ..routing.router import Router
 from ..settings.config import Config
 from ..stores.response_store import ResponseStore
-from .erasure import MARKS, Erased, erase, places_for
-from .erasure_selection import Selection
+from .erasure import MARKS, ErasureResult, erase, places_for
+from .erasure_selection import ErasureSelection
 from .forget_request import MEMORY, ForgetRequest, Forgotten, check, selection_of
 
 
@@ -75,18 +75,20 @@ class Forgetter:
                 self._forget_answers(selection, erased, dry_run=request.dry_run)
             return Forgotten(dry_run=request.dry_run, erased=erased, unloaded=unloaded, left=left)
 
-    async def _forget_routing(self, *, marks: bool) -> list[Erased]:
+    async def _forget_routing(self, *, marks: bool) -> list[ErasureResult]:
         count = await asyncio.to_thread(self._router.forget, marks=marks)
         what = "marks of conversations that hold something sensitive"
-        return [Erased(place=MARKS, what=what, count=count)] if count else []
+        return [ErasureResult(place=MARKS, what=what, count=count)] if count else []
 
-    async def _end_batches(self, selection: Selection, left: list[str]) -> None:
+    async def _end_batches(self, selection: ErasureSelection, left: list[str]) -> None:
         try:
             await self._batches.cancel_all(selection.covers)
         except TimeoutError:
             left.append("A batch still runs, so it is kept: cancel it, then forget it again.")
 
-    async def _let_go(self, selection: Selection, left: list[str]) -> tuple[Selection, list[str]]:
+    async def _let_go(
+        self, selection: ErasureSelection, left: list[str]
+    ) -> tuple[ErasureSelection, list[str]]:
         """Unload what nobody uses; what it writes while it ends has to go as well."""
         began = time.time()
         unloaded: list[str] = []
@@ -100,8 +102,10 @@ class Forgetter:
                 )
         return msgspec.structs.replace(selection, at_latest=began), unloaded
 
-    def _forget_answers(self, selection: Selection, erased: list[Erased], *, dry_run: bool) -> None:
+    def _forget_answers(
+        self, selection: ErasureSelection, erased: list[ErasureResult], *, dry_run: bool
+    ) -> None:
         answers = self._generations.forget(selection.covers, dry_run=dry_run)
         if answers:
             what = "answers in the daemon's memory that a chat could have come back for"
-            erased.append(Erased(place=MEMORY, what=what, count=answers))
+            erased.append(ErasureResult(place=MEMORY, what=what, count=answers))

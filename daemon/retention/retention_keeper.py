@@ -11,9 +11,9 @@ from ..batches.batch_manager import BatchManager
 from ..settings.config import Config
 from ..stores.response_store import ResponseStore
 from .chat_eraser import ChatEraser
-from .data_inventory import Place, find_place
-from .erasure import Erased, erase
-from .erasure_selection import Selection
+from .data_inventory import DataStore, find_place
+from .erasure import ErasureResult, erase
+from .erasure_selection import ErasureSelection
 
 log = logging.getLogger("ingle.daemon")
 
@@ -55,7 +55,7 @@ class RetentionKeeper:
                 log.warning("What was kept for long enough cannot be erased: %r", error)
             await asyncio.sleep(self._interval)
 
-    async def round(self) -> list[Erased]:
+    async def round(self) -> list[ErasureResult]:
         """Look around once; what went."""
         batches = await self._batches.list()
         running = frozenset(
@@ -70,17 +70,17 @@ class RetentionKeeper:
             await self._responses.reset()
         return erased
 
-    def _erase(self, running: frozenset[str]) -> list[Erased]:
-        erased: list[Erased] = []
+    def _erase(self, running: frozenset[str]) -> list[ErasureResult]:
+        erased: list[ErasureResult] = []
         for place, before in self._ends():
-            selection = Selection(before=before, but=running)
+            selection = ErasureSelection(before=before, but=running)
             erased += erase(self._config, selection, [place], limit=MOST_AT_ONCE)
         self._batches.files.sweep()
         if self._config.keep_chats >= 0:
             erased += self._erase_chats(time.time() - self._config.keep_chats)
         return erased
 
-    def _ends(self) -> Iterator[tuple[Place, float]]:
+    def _ends(self) -> Iterator[tuple[DataStore, float]]:
         """Each place that has a retention, and the time before which its things are too old."""
         config, now = self._config, time.time()
         for name, seconds in (
@@ -92,13 +92,13 @@ class RetentionKeeper:
             if place is not None and seconds >= 0:
                 yield place, now - seconds
 
-    def _erase_chats(self, before: float) -> list[Erased]:
+    def _erase_chats(self, before: float) -> list[ErasureResult]:
         folder = self._config.paths.chats
         if not (folder / "history.db").exists():
             return []
         eraser = ChatEraser(folder, lambda _store: None)
         try:
-            selection = Selection(before=before)
+            selection = ErasureSelection(before=before)
             chats = eraser.find(selection)
             return eraser.erase(chats, selection) if chats else []
         finally:

@@ -9,13 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from .erasure_selection import Selection
+from .erasure_selection import ErasureSelection
 
 _NAME = re.compile(r"(?:resp_|file-|batch_)[0-9a-f]+")
 
 
 @dataclass(frozen=True)
-class KeptThing:
+class StoredFile:
     """One thing: `name` is the id that the API gives it, `used` Unix seconds, `size` bytes."""
 
     name: str
@@ -24,7 +24,7 @@ class KeptThing:
     size: int
 
 
-def things_in(paths: Iterable[Path]) -> Iterator[KeptThing]:
+def things_in(paths: Iterable[Path]) -> Iterator[StoredFile]:
     """The things that files hold, those of one id together; what vanishes meanwhile is left out."""
     groups: dict[tuple[Path, str], list[Path]] = defaultdict(list)
     for path in paths:
@@ -38,19 +38,19 @@ def things_in(paths: Iterable[Path]) -> Iterator[KeptThing]:
                 used, size = max(used, found_now.st_mtime), size + found_now.st_size
                 there.append(path)
         if there:
-            yield KeptThing(name, tuple(there), used, size)
+            yield StoredFile(name, tuple(there), used, size)
 
 
 def chosen(
-    things: Iterable[KeptThing], selection: Selection, *, limit: int | None = None
-) -> list[KeptThing]:
+    things: Iterable[StoredFile], selection: ErasureSelection, *, limit: int | None = None
+) -> list[StoredFile]:
     """Those that the selection covers, at most `limit`, the ones used longest ago first."""
     found = [thing for thing in things if selection.covers(thing.name, thing.used)]
     found.sort(key=lambda thing: thing.used)
     return found if limit is None else found[:limit]
 
 
-def erase_files(things: Iterable[KeptThing], *, emptied: frozenset[Path] = frozenset()) -> None:
+def erase_files(things: Iterable[StoredFile], *, emptied: frozenset[Path] = frozenset()) -> None:
     """Remove the files, but only empty those that somebody writes to; raises `OSError`."""
     for thing in things:
         for path in thing.paths:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ingle.backends.base.backend import Delta, Event, Finished, GenerateRequest
 
-from .policy.route_definition import Route
+from .policy.route_definition import RouteDefinition
 
 FEWEST_TOKENS = 4
 """Of fewer, nothing is concluded."""
@@ -16,7 +16,7 @@ _CODE = re.compile(r"```|^(?: {4}|\t)\S.*\n(?: {4}|\t)\S", re.MULTILINE)
 _MATHS = re.compile(r"\\(?:frac|sum|int|sqrt|begin)\b|\$\$|[∑∫√∂∇≤≥]|\bprove\b", re.IGNORECASE)
 
 
-class Surprise:
+class MeanSurprisal:
     """How much an answer's first tokens surprised the model itself: mean nats a token.
 
     It is the cross-entropy of what was written, which needs no probabilities but the chosen ones.
@@ -49,7 +49,7 @@ class Surprise:
                 self._ended = True
 
 
-def task_value(request: GenerateRequest, route: Route) -> str | None:
+def high_value_reason(request: GenerateRequest, route: RouteDefinition) -> str | None:
     """Why the task is worth more than a quick answer, as the end of a sentence; None if it isn't.
 
     Only the last message of the user counts, or the prompt.

@@ -34,14 +34,14 @@ class RouteTaken(msgspec.Struct, frozen=True, kw_only=True):
         return "".join(c if "\x20" <= c <= "\x7e" else "?" for c in line)
 
 
-class RouteNote:
+class RouteRecord:
     """The way that one request takes, as long as it can still change."""
 
     def __init__(self) -> None:
         self.taken: RouteTaken | None = None
 
 
-current_note: ContextVar[RouteNote | None] = ContextVar("current_note", default=None)
+current_note: ContextVar[RouteRecord | None] = ContextVar("current_note", default=None)
 """The note of the request that is being answered; tasks that it starts share it."""
 
 
@@ -53,7 +53,7 @@ class RouteHeader:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Only the message that starts the answer is looked at; a stream's body passes it by."""
-        note = RouteNote()
+        note = RouteRecord()
 
         async def send_with_header(message: Message) -> None:
             if message["type"] == "http.response.start" and note.taken is not None:

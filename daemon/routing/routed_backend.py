@@ -31,18 +31,18 @@ from ingle.backends.base.backend import (
     TokenizeRequest,
 )
 from ingle.backends.base.errors import BackendError
-from ingle.backends.base.event_stream import generated
+from ingle.backends.base.event_stream import stream_events
 from ingle.backends.base.kv_page_map import PagesSink
 from ingle.backends.remote.providers import Provider
 from ingle.models.metadata.stored_model import StoredModel
 
 from ..errors import RequestError
 from ..lifecycle.model_manager import Lease
-from .escalation import Surprise
+from .escalation import MeanSurprisal
 from .policy.policy_decision import Verdict
-from .policy.routing_plan import Plan
-from .route_header import RouteNote, RouteTaken
-from .router import Departure, Router, refused
+from .policy.routing_plan import RoutingPlan
+from .route_header import RouteRecord, RouteTaken
+from .router import OutboundRequest, Router, refused
 
 log = logging.getLogger("ingle.daemon")
 
@@ -62,7 +62,12 @@ _KEPT_ANSWER = 2**18
 
 @asynccontextmanager
 async def open_route(
-    router: Router, plan: Plan, note: RouteNote, *, open_local: OpenLocal, resample: Resample
+    router: Router,
+    plan: RoutingPlan,
+    note: RouteRecord,
+    *,
+    open_local: OpenLocal,
+    resample: Resample,
 ) -> AsyncGenerator[Lease]:
     """A lease for the requests of a plan; `note` always says where they are answered.
 
@@ -87,7 +92,7 @@ async def open_route(
     yield lease
 
 
-def taken_here(plan: Plan, rule: str, reason: str, model: str) -> RouteTaken:
+def taken_here(plan: RoutingPlan, rule: str, reason: str, model: str) -> RouteTaken:
     """What is told of an answer from this machine."""
     return RouteTaken(verdict=Verdict.LOCAL, rule=rule, reason=reason, provider="", model=model)
 
@@ -118,7 +123,7 @@ def _info(provider: Provider, model: str) -> ModelInfo:
     return remote_info(provider, model)
 
 
-def _taken_there(plan: Plan, redacted: tuple[str, ...]) -> RouteTaken:
+def _taken_there(plan: RoutingPlan, redacted: tuple[str, ...]) -> RouteTaken:
     assert plan.leaving is not None
     return RouteTaken(
         verdict=plan.leaving,
@@ -140,8 +145,8 @@ class RoutedBackend:
     def __init__(
         self,
         router: Router,
-        plan: Plan,
-        note: RouteNote,
+        plan: RoutingPlan,
+        note: RouteRecord,
         local: Lease | None,
         open_local: OpenLocal,
         resample: Resample,
@@ -175,7 +180,7 @@ class RoutedBackend:
 
     def generate(self, request: GenerateRequest) -> AsyncGenerator[Event, None]:
         """See `Backend.generate`."""
-        return generated(partial(self.run, request))
+        return stream_events(partial(self.run, request))
 
     async def embed(self, request: EmbedRequest) -> Embedded:
         """Always here."""
@@ -272,7 +277,7 @@ class RoutedBackend:
                 told = "something went wrong on the way."
             await self._fall_back(request, sink, f"'{plan.target.provider}' did not answer: {told}")
 
-    def _departs(self, departure: Departure) -> None:
+    def _departs(self, departure: OutboundRequest) -> None:
         """The first piece of an answer from elsewhere is there."""
         target = self._plan.target
         self._note.taken = _taken_there(self._plan, departure.clearance.redacted)
@@ -313,7 +318,7 @@ class RoutedBackend:
         await self._leave(request, sink)
 
 
-def _escalated(plan: Plan, surprise: float) -> Plan:
+def _escalated(plan: RoutingPlan, surprise: float) -> RoutingPlan:
     reason = (
         f"It may leave, and the local answer was uncertain: {surprise:.2f} nats a token, "
         f"more than {plan.target.route.surprise:g}."
@@ -325,7 +330,10 @@ class _FirstEvents:
     """Holds `Started` back until there is a piece of the answer: until then it may fail."""
 
     def __init__(
-        self, departure: Departure, sink: EventSink, on_first: Callable[[Departure], None]
+        self,
+        departure: OutboundRequest,
+        sink: EventSink,
+        on_first: Callable[[OutboundRequest], None],
     ) -> None:
         self.begun = False
         self._departure = departure
@@ -355,7 +363,7 @@ class _Beginning:
     """The first events of an answer, until somebody has judged them."""
 
     def __init__(self, tokens: int, sink: EventSink, *, wants_logprobs: bool) -> None:
-        self.surprise = Surprise(tokens)
+        self.surprise = MeanSurprisal(tokens)
         self.judged = asyncio.Event()
         """Set once there is enough to judge by, or no time left."""
         self._sink = sink

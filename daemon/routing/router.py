@@ -10,26 +10,26 @@ from dataclasses import replace
 from ingle.backends.base.backend import EventSink, GenerateRequest
 from ingle.backends.remote.providers import Provider
 
-from ..access.permission import current
+from ..access.permission import current_permission
 from ..errors import RouteRefused
 from .detectors.finding import Sensitivity
 from .detectors.own_words import OwnWords
-from .egress.egress_gateway import Exits
-from .egress.outbound_request import Departure, depart
+from .egress.egress_gateway import EgressGateway
+from .egress.outbound_request import OutboundRequest, make_outbound_request
 from .egress.placeholders import PlaceholderMemories
-from .escalation import task_value
+from .escalation import high_value_reason
 from .inspection.privacy_judge import Generate, judge
-from .inspection.request_inspector import Inspected, Inspector
+from .inspection.request_inspector import InspectedRequest, RequestInspector
 from .inspection.request_parts import parts_digest
-from .policy.consents import Agreement, ConsentBook, consent_binding
+from .policy.consents import ConsentBook, ConsentScope, consent_binding
 from .policy.conversation_taint import TaintStore, marks_of, request_traces, text_traces
 from .policy.policy import Policy, strictest
 from .policy.policy_decision import Verdict
 from .policy.policy_file import PolicyError
 from .policy.route_definition import AUTO
-from .policy.route_resolver import PolicySource, RouteNames, Target
-from .policy.routing_plan import Consideration, Plan
-from .policy.routing_preference import NO_WISH, Wish
+from .policy.route_resolver import PolicySource, RouteResolver, RouteTarget
+from .policy.routing_plan import InspectedDecision, RoutingPlan
+from .policy.routing_preference import NO_PREFERENCE, RoutingPreference
 
 log = logging.getLogger("ingle.daemon")
 
@@ -48,10 +48,10 @@ class Router:
         self,
         *,
         policy: PolicySource,
-        names: RouteNames,
-        exits: Exits,
+        names: RouteResolver,
+        exits: EgressGateway,
         taint: TaintStore,
-        inspector: Inspector | None = None,
+        inspector: RequestInspector | None = None,
         consents: ConsentBook | None = None,
     ) -> None:
         self.policy = policy
@@ -62,7 +62,7 @@ class Router:
         self.find_judge: Callable[[], Generate | None] = lambda: None
         """Gives the model that is asked where a route wants a judge."""
         self._taint = taint
-        self._inspector = inspector or Inspector(self._own_words)
+        self._inspector = inspector or RequestInspector(self._own_words)
 
     def providers(self) -> Sequence[Provider]:
         """The providers; none where their list cannot be read, which is logged."""
@@ -80,13 +80,13 @@ class Router:
         """The model here that answers to a name that is a route's; for any thread."""
         return self.names.stand_in(name, self.providers())
 
-    def concerns(self, name: str, wish: Wish = NO_WISH) -> bool:
+    def concerns(self, name: str, wish: RoutingPreference = NO_PREFERENCE) -> bool:
         """Whether a request for this model is the router's business at all; costs no scan."""
         if wish.route in ("auto", "ask"):
             return True
         return self.names.find(name, self.providers()) is not None
 
-    def target(self, name: str, wish: Wish = NO_WISH) -> Target:
+    def target(self, name: str, wish: RoutingPreference = NO_PREFERENCE) -> RouteTarget:
         """Where a name leads; one that is no route's leads to `auto` with that model here."""
         providers = self.providers()
         found = self.names.find(name, providers)
@@ -97,7 +97,7 @@ class Router:
         usable = providers if route.cloud else self.ready() or providers
         return self.names.of_route(route, usable, local="" if found is not None else name)
 
-    def targets(self) -> list[Target]:
+    def targets(self) -> list[RouteTarget]:
         """The routes that lead elsewhere now; none without a provider that can be asked."""
         if not self.ready():
             return []
@@ -105,19 +105,19 @@ class Router:
         return [target for target in found if target.provider]
 
     async def consider(
-        self, target: Target, requests: Sequence[GenerateRequest], *, opaque: str = ""
-    ) -> Consideration:
+        self, target: RouteTarget, requests: Sequence[GenerateRequest], *, opaque: str = ""
+    ) -> InspectedDecision:
         """Look through all of them, and decide. Never fails: what goes wrong is a finding."""
         policy = self._policy()
         inspected = [await self._inspector.inspect(request, opaque) for request in requests]
         taint = await self._taint_of(inspected)
         findings = [finding for one in inspected for finding in one.findings]
         decision = policy.decide(findings, route=target.route, taint=taint)
-        return Consideration(
+        return InspectedDecision(
             target=target, policy=policy, inspected=tuple(inspected), decision=decision
         )
 
-    async def _judged(self, considered: Consideration) -> Consideration:
+    async def _judged(self, considered: InspectedDecision) -> InspectedDecision:
         """With a loaded model's opinion of what would leave, where the route asks for one.
 
         It can keep a request here, and never lets one go.
@@ -139,9 +139,9 @@ class Router:
         name: str,
         requests: Sequence[GenerateRequest],
         *,
-        wish: Wish = NO_WISH,
+        wish: RoutingPreference = NO_PREFERENCE,
         opaque: str = "",
-    ) -> Plan:
+    ) -> RoutingPlan:
         """The way of a request; where it is to be marked as sensitive, that is done.
 
         Raises `RouteRefused` where its name chose a provider's model and it may not go there.
@@ -160,8 +160,8 @@ class Router:
         return plan
 
     async def preview(
-        self, name: str, request: GenerateRequest, *, wish: Wish = NO_WISH
-    ) -> tuple[Consideration, Plan]:
+        self, name: str, request: GenerateRequest, *, wish: RoutingPreference = NO_PREFERENCE
+    ) -> tuple[InspectedDecision, RoutingPlan]:
         """What would become of a request if it came now; nothing is marked or remembered."""
         target = self.target(name, wish)
         considered = await self.consider(target, [request])
@@ -173,36 +173,38 @@ class Router:
         if any(request.private for request in requests) and self.providers():
             await self._mark(requests, Sensitivity.NEVER, private=True)
 
-    def binding(self, considered: Consideration, *, override: bool = False) -> bytes:
+    def binding(self, considered: InspectedDecision, *, override: bool = False) -> bytes:
         """What a yes to this would be bound to."""
         digest = parts_digest(part for one in considered.inspected for part in one.parts)
         return consent_binding(digest, considered.decision, considered.target.remote, override)
 
-    def provider(self, plan: Plan) -> Provider:
+    def provider(self, plan: RoutingPlan) -> Provider:
         """The provider of a plan that leaves; raises `RouteRefused` where it is gone meanwhile."""
         for provider in self.providers():
             if provider.name == plan.target.provider:
                 return provider
         raise refused(plan.target.remote, plan)
 
-    async def departure(self, plan: Plan, request: GenerateRequest) -> Departure | None:
+    async def departure(
+        self, plan: RoutingPlan, request: GenerateRequest
+    ) -> OutboundRequest | None:
         """What leaves in the place of a request; None where it must not.
 
         It is the last look, at what really goes: only what was looked through may, and what has
         placeholders is looked through again.
         """
         try:
-            return await depart(self._inspector, plan, request, self.memories)
+            return await make_outbound_request(self._inspector, plan, request, self.memories)
         except Exception as error:
             log.warning("A request could not be made fit to leave (%s)", type(error).__name__)
             return None
 
-    async def send(self, departure: Departure, sink: EventSink) -> None:
+    async def send(self, departure: OutboundRequest, sink: EventSink) -> None:
         """Let it go; raises `BackendError` and `RequestError`."""
         backend = await self.exits.backend(departure.clearance, departure.request)
         await backend.run(departure.request, sink)
 
-    async def taint_answer(self, plan: Plan, request: GenerateRequest, text: str) -> None:
+    async def taint_answer(self, plan: RoutingPlan, request: GenerateRequest, text: str) -> None:
         """Mark what was written in a conversation that holds something sensitive."""
         if plan.taints is not None:
             traces = list(text_traces(text))
@@ -234,18 +236,18 @@ class Router:
         return OwnWords(policy.words, policy.folders)
 
     def _without_looking(
-        self, target: Target, requests: Sequence[GenerateRequest], wish: Wish
-    ) -> Plan | None:
+        self, target: RouteTarget, requests: Sequence[GenerateRequest], wish: RoutingPreference
+    ) -> RoutingPlan | None:
         """The plan where nothing could leave, whatever is in it; None where one has to look."""
 
-        def here(rule: str, reason: str) -> Plan:
-            return Plan(target=target, verdict=Verdict.LOCAL, rule=rule, reason=reason)
+        def here(rule: str, reason: str) -> RoutingPlan:
+            return RoutingPlan(target=target, verdict=Verdict.LOCAL, rule=rule, reason=reason)
 
         if wish.route == "local":
             return here(ASKED_FOR_LOCAL, "The request asks for an answer from this machine.")
         if not target.provider:
             return here("no_provider", "No provider is set up, so it is answered here.")
-        if not current().allows_remote(target.remote):
+        if not current_permission().allows_remote(target.remote):
             return here("key", "The key of this request does not let it leave.")
         provider = next((p for p in self.providers() if p.name == target.provider), None)
         trouble = "It is not set up." if provider is None else self.exits.trouble(provider)
@@ -264,14 +266,17 @@ class Router:
         return None
 
     def _decided(
-        self, considered: Consideration, requests: Sequence[GenerateRequest], wish: Wish
-    ) -> Plan:
+        self,
+        considered: InspectedDecision,
+        requests: Sequence[GenerateRequest],
+        wish: RoutingPreference,
+    ) -> RoutingPlan:
         """The plan by the decision, a yes, and what the route prefers."""
         target, decision = considered.target, considered.decision
         yes = self._yes(considered, requests, wish)
 
-        def here(rule: str, reason: str) -> Plan:
-            return Plan(
+        def here(rule: str, reason: str) -> RoutingPlan:
+            return RoutingPlan(
                 target=target,
                 verdict=Verdict.LOCAL,
                 rule=rule,
@@ -279,8 +284,8 @@ class Router:
                 considered=considered,
             )
 
-        def leaving(verdict: Verdict, rule: str, reason: str) -> Plan:
-            return Plan(
+        def leaving(verdict: Verdict, rule: str, reason: str) -> RoutingPlan:
+            return RoutingPlan(
                 target=target,
                 verdict=verdict,
                 leaving=verdict,
@@ -306,7 +311,7 @@ class Router:
             return here(alone.rule, alone.reason + (stale if wish.consent is not None else ""))
         if target.named or target.route.prefer == "cloud":
             return leaving(alone.verdict, alone.rule, alone.reason)
-        value = task_value(requests[0], target.route)
+        value = high_value_reason(requests[0], target.route)
         if value is not None and "valuable" in target.route.escalate:
             return leaving(alone.verdict, "valuable", f"It may leave, and {value}.")
         stays = here("prefer_local", "It may leave, but this route prefers this machine.")
@@ -316,7 +321,10 @@ class Router:
         return stays
 
     def _yes(
-        self, considered: Consideration, requests: Sequence[GenerateRequest], wish: Wish
+        self,
+        considered: InspectedDecision,
+        requests: Sequence[GenerateRequest],
+        wish: RoutingPreference,
     ) -> Verdict | None:
         """What somebody agreed to: for this very text, or for its conversation before."""
         target, decision = considered.target, considered.decision
@@ -331,12 +339,14 @@ class Router:
             verdict = self.consents.check(wish.consent, binding)
             if verdict is not None:
                 if conversation and not override:
-                    agreement = Agreement(verdict, target.remote, kinds)
+                    agreement = ConsentScope(verdict, target.remote, kinds)
                     self.consents.remember(conversation, agreement)
                 return verdict
         return None
 
-    async def _tainting(self, plan: Plan, requests: Sequence[GenerateRequest]) -> Plan:
+    async def _tainting(
+        self, plan: RoutingPlan, requests: Sequence[GenerateRequest]
+    ) -> RoutingPlan:
         """Mark what stays for what is in it."""
         considered = plan.considered
         assert considered is not None
@@ -374,7 +384,7 @@ class Router:
             # What is in the request is found again; only what is derived from it may not be.
             log.warning("A conversation could not be marked (%s)", type(error).__name__)
 
-    async def _taint_of(self, inspected: Sequence[Inspected]) -> Sensitivity | None:
+    async def _taint_of(self, inspected: Sequence[InspectedRequest]) -> Sensitivity | None:
         traces = [t for one in inspected for t in request_traces(one.request, one.parts)]
         try:
             return await asyncio.to_thread(self._taint.strictest, traces)
@@ -383,7 +393,7 @@ class Router:
             return Sensitivity.UNINSPECTABLE
 
 
-def refused(remote: str, plan: Plan) -> RouteRefused:
+def refused(remote: str, plan: RoutingPlan) -> RouteRefused:
     """What a client is told that chose a provider's model for what may not go there."""
     hint = "Ask `auto`, and it is answered on this machine."
     if plan.considered is not None and plan.considered.yeses(override=True):

@@ -9,8 +9,8 @@ from ingle.backends.remote.errors import CannotExpress
 
 from .egress.outbound_request import redact
 from .policy.policy_decision import Verdict
-from .policy.routing_plan import Consideration, Plan
-from .policy.routing_preference import NO_WISH, Wish
+from .policy.routing_plan import InspectedDecision, RoutingPlan
+from .policy.routing_preference import NO_PREFERENCE, RoutingPreference
 from .router import Router
 
 
@@ -59,7 +59,7 @@ async def explain(
     name: str,
     request: GenerateRequest,
     *,
-    wish: Wish = NO_WISH,
+    wish: RoutingPreference = NO_PREFERENCE,
     override: bool = False,
 ) -> Explanation:
     """What would become of a request; `override` asks for a consent that names the class never."""
@@ -86,7 +86,7 @@ async def explain(
     )
 
 
-def _reason(considered: Consideration, plan: Plan, verdict: Verdict) -> str:
+def _reason(considered: InspectedDecision, plan: RoutingPlan, verdict: Verdict) -> str:
     """Why this is the verdict, and where it differs, why it goes where it goes."""
     reason = considered.decision.reason
     if verdict is Verdict.LOCAL and considered.decision.verdict is not Verdict.LOCAL:
@@ -96,7 +96,7 @@ def _reason(considered: Consideration, plan: Plan, verdict: Verdict) -> str:
     return reason
 
 
-def _findings(considered: Consideration) -> list[ExplainedFinding]:
+def _findings(considered: InspectedDecision) -> list[ExplainedFinding]:
     (inspected,) = considered.inspected
     return [
         ExplainedFinding(
@@ -113,7 +113,7 @@ def _findings(considered: Consideration) -> list[ExplainedFinding]:
     ]
 
 
-def _redacted(router: Router, considered: Consideration) -> list[RedactedText]:
+def _redacted(router: Router, considered: InspectedDecision) -> list[RedactedText]:
     """The texts as they would leave; none where nothing is replaced, or that is not possible."""
     if not considered.replaceable() or considered.decision.verdict is Verdict.LOCAL:
         return []

@@ -16,7 +16,7 @@ from ingle.backends.base.errors import BackendError
 from ingle.models.errors import ModelError
 
 from ..access.api_keys import KeyRing, KeyStore, Rate
-from ..access.auth import Gate
+from ..access.auth import RequestGate
 from ..access.rate_limit import KeyLimits
 from ..errors import MethodNotAllowed, NotFound, Problem, RequestError, describe
 from ..http.access_log import ROUTE, AccessLog
@@ -38,7 +38,7 @@ def create_app(services: Services) -> Starlette:
             *([Middleware(AccessLog)] if services.config.access_log else []),
             Middleware(RouteHeader),
             Middleware(
-                Gate,
+                RequestGate,
                 allowed_origins=services.config.allowed_origins,
                 max_body_bytes=services.config.max_body_bytes,
                 max_upload_bytes=services.config.max_upload_bytes,

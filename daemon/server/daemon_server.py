@@ -29,16 +29,16 @@ from ..http.http_protocol import MAX_CONNECTIONS, GuardedProtocol
 from ..library.aliases import AliasTable
 from ..library.model_places import model_places
 from ..library.pulls import PullManager
-from ..lifecycle.keep_alive_rules import ModelRules
+from ..lifecycle.keep_alive_rules import KeepAliveRules
 from ..lifecycle.model_manager import ModelManager
-from ..lifecycle.owner_limits import Limits
+from ..lifecycle.owner_limits import OwnerLimits
 from ..lifecycle.preload import preload
-from ..load_planning.load_planner import ModelPreparer
+from ..load_planning.load_planner import ModelLoadPlanner
 from ..machine.memory_reader import MemoryMeter
 from ..retention.retention_keeper import RetentionKeeper
 from ..routing.judge_selection import loaded_judge
 from ..routing.router_factory import make_router
-from ..service.socket_activation import Inherited, inherited_sockets
+from ..service.socket_activation import InheritedSockets, inherited_sockets
 from ..service.systemd_notify import ServiceNotifier
 from ..services import Services, canonical_name
 from ..settings.config import Config
@@ -53,7 +53,7 @@ from ..transport.sockets import (
     bind_tcp,
     bind_unix,
 )
-from ..transport.tls import Certificate, SecuredDoor
+from ..transport.tls import Certificate, TLSListener
 from .app import create_app
 from .daemon_log import configure_logging
 from .gauge_publisher import GaugePublisher
@@ -101,7 +101,7 @@ class Server(uvicorn.Server):
         self.servers = []
         for one in sockets or []:
             if self._certificate is not None and one.family in (socket.AF_INET, socket.AF_INET6):
-                door = SecuredDoor(one, self._certificate, self._protocol, self._max_connections)
+                door = TLSListener(one, self._certificate, self._protocol, self._max_connections)
                 self._doors.append(asyncio.create_task(door.serve()))
                 continue
             self.servers.append(
@@ -207,7 +207,7 @@ async def serve(
         lock.release()
 
 
-def _listen(config: Config, inherited: Inherited, *, tcp_optional: bool) -> Listeners:
+def _listen(config: Config, inherited: InheritedSockets, *, tcp_optional: bool) -> Listeners:
     """What the service manager listens on for us, and the rest by ourselves."""
     check_exposure(config)
     with contextlib.ExitStack() as bound:
@@ -225,7 +225,7 @@ def _listen(config: Config, inherited: Inherited, *, tcp_optional: bool) -> List
     return Listeners(unix, tcp, lan)
 
 
-def _listen_on_unix(config: Config, inherited: Inherited) -> UnixListener | None:
+def _listen_on_unix(config: Config, inherited: InheritedSockets) -> UnixListener | None:
     if sys.platform == "win32":
         return None
     if inherited.unix is None or inherited.path is None:
@@ -259,7 +259,7 @@ async def _serve(
     started_at: float,
     ready: Callable[[Services], None] | None,
 ) -> None:
-    ending = Ending()
+    ending = ShutdownRequest()
     services = build_services(
         config, address=listeners.address, started_at=started_at, shutdown=ending.request
     )
@@ -317,7 +317,7 @@ def build_services(
     aliases = AliasTable(config.aliases, config.unknown_model, router.stand_in)
     resolve = partial(aliases.resolve, store=store)
     hub, memory = EventHub(), MemoryMeter()
-    prepare = ModelPreparer(config, resolve, find_draft=store.find_draft)
+    prepare = ModelLoadPlanner(config, resolve, find_draft=store.find_draft)
     manager = ModelManager(
         resolve=resolve,
         prepare=prepare,
@@ -326,10 +326,10 @@ def build_services(
         keep_alive=config.keep_alive,
         slots=config.slots,
         max_queue=config.max_queue,
-        limits=Limits.of(config),
+        limits=OwnerLimits.of(config),
         memory=memory,
         hold_memory=memory.hold,
-        rules=ModelRules(config.keep_alives, config.pinned, resolve),
+        rules=KeepAliveRules(config.keep_alives, config.pinned, resolve),
     )
     router.find_judge = partial(loaded_judge, manager)
     return Services(
@@ -383,7 +383,7 @@ def _certificate(config: Config) -> Certificate | None:
     return Certificate(Path(config.tls_cert), Path(config.tls_key))
 
 
-class Ending:
+class ShutdownRequest:
     """Somebody wants the daemon to end; asking twice means at once."""
 
     def __init__(self) -> None:
@@ -419,7 +419,9 @@ async def _announce(
     await preload(services.manager, services.config.preload)
 
 
-async def _drain(services: Services, gauges: GaugePublisher, grace: float, ending: Ending) -> None:
+async def _drain(
+    services: Services, gauges: GaugePublisher, grace: float, ending: ShutdownRequest
+) -> None:
     """Let answers finish while the daemon still tells how it is; then end what is left."""
     await services.batches.close()
     closing = asyncio.create_task(services.manager.close(grace))

@@ -13,7 +13,7 @@ from ..settings.config import Config
 from ..stores.atomic_file import write_atomically
 from .launch_command import launch_of
 from .launchd import LaunchdService
-from .service_manager import ServiceFailed, ServiceFile, ServiceState, ServiceSystem
+from .service_manager import ServiceFailed, ServiceFile, ServiceManager, ServiceState
 from .systemd import SystemdService
 from .windows_task import WindowsTask
 
@@ -38,7 +38,7 @@ class ServiceStatus(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str = ""
 
 
-def service_system(config: Config, environ: Mapping[str, str]) -> ServiceSystem:
+def service_system(config: Config, environ: Mapping[str, str]) -> ServiceManager:
     """The one of this platform."""
     launch = launch_of(config, environ)
     if sys.platform == "win32":
@@ -57,7 +57,7 @@ def file_status(file: ServiceFile) -> FileStatus:
     return FileStatus(str(file.path), exists=True, as_wanted=content == file.content)
 
 
-def write_files(system: ServiceSystem) -> list[str]:
+def write_files(system: ServiceManager) -> list[str]:
     """Write those that are not as they should be; their paths. Raises `ServiceFailed`."""
     written: list[str] = []
     for file in system.files():
@@ -71,7 +71,7 @@ def write_files(system: ServiceSystem) -> list[str]:
     return written
 
 
-def remove_files(system: ServiceSystem) -> list[str]:
+def remove_files(system: ServiceManager) -> list[str]:
     """Remove those that are there; their paths. Raises `ServiceFailed`."""
     removed: list[str] = []
     for file in system.files():
@@ -84,7 +84,7 @@ def remove_files(system: ServiceSystem) -> list[str]:
     return removed
 
 
-def status_of(system: ServiceSystem) -> ServiceStatus:
+def status_of(system: ServiceManager) -> ServiceStatus:
     """Look at the files, and ask the system."""
     files = [file_status(file) for file in system.files()]
     trouble = system.trouble()

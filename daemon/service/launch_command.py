@@ -1,4 +1,4 @@
-"""`Launch`: the command line and environment that every service system starts the daemon with."""
+"""`LaunchCommand`: the command line and environment that every service system starts the daemon with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _KEPT = ("INGLE_HOME",)
 """What moves a whole home; other variables belong into `config.toml`."""
 
 
-class Launch(NamedTuple):
+class LaunchCommand(NamedTuple):
     """Made with `launch_of`; `environment` is beside what the system gives."""
 
     config: Config
@@ -21,7 +21,7 @@ class Launch(NamedTuple):
     environment: dict[str, str]
 
 
-def launch_of(config: Config, environ: Mapping[str, str]) -> Launch:
+def launch_of(config: Config, environ: Mapping[str, str]) -> LaunchCommand:
     """The daemon of this very installation, for this home."""
     kept = {
         name: str(Path(environ[name]).expanduser().absolute())
@@ -29,7 +29,7 @@ def launch_of(config: Config, environ: Mapping[str, str]) -> Launch:
         if environ.get(name)
     }
     command = (sys.executable, "-P", "-m", "ingle.daemon.main", "serve", "--tcp-optional")
-    return Launch(config, command, kept)
+    return LaunchCommand(config, command, kept)
 
 
 def ignored_variables(environ: Mapping[str, str]) -> list[str]:

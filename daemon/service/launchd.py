@@ -5,7 +5,7 @@ from __future__ import annotations
 import plistlib
 from pathlib import Path
 
-from .launch_command import Launch
+from .launch_command import LaunchCommand
 from .manager_command import Runner, must, run_command
 from .service_manager import ServiceFile, ServiceState
 
@@ -18,42 +18,42 @@ class LaunchdService:
     name = "launchd"
     ran = False
 
-    def __init__(self, launch: Launch, uid: int, run: Runner = run_command) -> None:
+    def __init__(self, launch: LaunchCommand, uid: int, run: Runner = run_command) -> None:
         self._launch = launch
         self._run = run
         self._domain = f"gui/{uid}"
         self.path = Path.home() / "Library/LaunchAgents" / f"{LABEL}.plist"
 
     def files(self) -> list[ServiceFile]:
-        """See `ServiceSystem`."""
+        """See `ServiceManager`."""
         return [ServiceFile(self.path, agent(self._launch))]
 
     def trouble(self) -> str:
-        """See `ServiceSystem`."""
+        """See `ServiceManager`."""
         done = self._run(["launchctl", "print", self._domain])
         return "" if done.returncode == 0 else "No session of launchd of yours is running here."
 
     def start(self) -> None:
-        """See `ServiceSystem`."""
+        """See `ServiceManager`."""
         self._run(["launchctl", "bootout", f"{self._domain}/{LABEL}"])  # it may not be there
         must(self._run, ["launchctl", "bootstrap", self._domain, str(self.path)])
 
     def stop(self) -> None:
-        """See `ServiceSystem`."""
+        """See `ServiceManager`."""
         must(self._run, ["launchctl", "bootout", f"{self._domain}/{LABEL}"])
 
     def state(self) -> ServiceState:
-        """See `ServiceSystem`."""
+        """See `ServiceManager`."""
         done = self._run(["launchctl", "print", f"{self._domain}/{LABEL}"])
         known = done.returncode == 0
         return ServiceState(enabled=known, running=known and "state = running" in done.stdout)
 
     def hints(self) -> list[str]:
-        """See `ServiceSystem`."""
+        """See `ServiceManager`."""
         return [f"Its log is {self._launch.config.paths.log}."]
 
 
-def agent(launch: Launch) -> bytes:
+def agent(launch: LaunchCommand) -> bytes:
     """The property list of the agent."""
     log = str(launch.config.paths.log)
     return plistlib.dumps(

@@ -1,4 +1,4 @@
-"""`ServiceSystem`: what starts the daemon on this platform, and the files that tell it to."""
+"""`ServiceManager`: what starts the daemon on this platform, and the files that tell it to."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ServiceState(msgspec.Struct, frozen=True, kw_only=True):
     """Whether it goes on when nobody is logged in."""
 
 
-class ServiceSystem(Protocol):
+class ServiceManager(Protocol):
     """One platform's way; `ran` says whether ingle's authors have seen it run there."""
 
     name: str

@@ -21,7 +21,7 @@ _HINT = "`ingle service install` writes the socket unit that fits these settings
 
 
 @dataclass(frozen=True)
-class Inherited:
+class InheritedSockets:
     """What was handed over: the unix socket with its path, and the TCP one."""
 
     unix: socket.socket | None = None
@@ -29,7 +29,9 @@ class Inherited:
     tcp: socket.socket | None = None
 
 
-def inherited_sockets(environ: MutableMapping[str, str], *, first: int = _FIRST) -> Inherited:
+def inherited_sockets(
+    environ: MutableMapping[str, str], *, first: int = _FIRST
+) -> InheritedSockets:
     """The sockets that were handed to this very process; none where nobody did.
 
     Takes the variables out of the environment, since children get no sockets. Raises `SocketError`
@@ -37,7 +39,7 @@ def inherited_sockets(environ: MutableMapping[str, str], *, first: int = _FIRST)
     """
     values = {name: environ.pop(name, "") for name in _VARIABLES}
     if values["LISTEN_PID"] != str(os.getpid()) or not values["LISTEN_FDS"].isdecimal():
-        return Inherited()
+        return InheritedSockets()
     with ExitStack() as undo:
         found = [_adopt(fd, undo) for fd in range(first, first + int(values["LISTEN_FDS"]))]
         unix = [each for each in found if each.family == socket.AF_UNIX]
@@ -52,7 +54,7 @@ def inherited_sockets(environ: MutableMapping[str, str], *, first: int = _FIRST)
         if path is not None:
             _check_private(path)
         undo.pop_all()
-    return Inherited(unix[0] if unix else None, path, tcp[0] if tcp else None)
+    return InheritedSockets(unix[0] if unix else None, path, tcp[0] if tcp else None)
 
 
 def _adopt(fd: int, undo: ExitStack) -> socket.socket:

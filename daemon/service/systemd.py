@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from .launch_command import Launch
+from .launch_command import LaunchCommand
 from .manager_command import Runner, must, run_command
 from .service_manager import ServiceFile, ServiceState
 
@@ -40,7 +40,7 @@ class SystemdService:
     ran = True
 
     def __init__(
-        self, launch: Launch, environ: Mapping[str, str], run: Runner = run_command
+        self, launch: LaunchCommand, environ: Mapping[str, str], run: Runner = run_command
     ) -> None:
         self._launch = launch
         self._run = run
@@ -48,14 +48,14 @@ class SystemdService:
         self.folder = base / "systemd/user"
 
     def files(self) -> list[ServiceFile]:
-        """See `ServiceSystem`."""
+        """See `ServiceManager`."""
         return [
             ServiceFile(self.folder / SOCKET, socket_unit(self._launch).encode()),
             ServiceFile(self.folder / SERVICE, service_unit(self._launch).encode()),
         ]
 
     def trouble(self) -> str:
-        """See `ServiceSystem`."""
+        """See `ServiceManager`."""
         done = self._run(["systemctl", "--user", "show-environment"])
         if done.returncode == 127:
             return "There is no systemd here."
@@ -64,7 +64,7 @@ class SystemdService:
         return ""
 
     def start(self) -> None:
-        """See `ServiceSystem`."""
+        """See `ServiceManager`."""
         must(self._run, ["systemctl", "--user", "daemon-reload"])
         must(self._run, ["systemctl", "--user", "enable", SOCKET, SERVICE])
         must(self._run, ["systemctl", "--user", "restart", SOCKET])
@@ -72,11 +72,11 @@ class SystemdService:
             must(self._run, ["systemctl", "--user", "start", SERVICE])
 
     def stop(self) -> None:
-        """See `ServiceSystem`."""
+        """See `ServiceManager`."""
         must(self._run, ["systemctl", "--user", "disable", "--now", SOCKET, SERVICE])
 
     def state(self) -> ServiceState:
-        """See `ServiceSystem`."""
+        """See `ServiceManager`."""
         if self.trouble():
             return ServiceState()
         lingering = self._run(["loginctl", "show-user", str(os.getuid()), "-P", "Linger"])
@@ -87,14 +87,14 @@ class SystemdService:
         )
 
     def hints(self) -> list[str]:
-        """See `ServiceSystem`."""
+        """See `ServiceManager`."""
         hints = ["`journalctl --user -u ingle` shows its log."]
         if self.state().lingers is False:
             hints.append("It ends when you log out; `loginctl enable-linger` lets it go on.")
         return hints
 
 
-def socket_unit(launch: Launch) -> str:
+def socket_unit(launch: LaunchCommand) -> str:
     """The unit that listens, so that nothing runs before somebody connects."""
     config = launch.config
     # What other machines may reach the daemon itself binds, after its own checks.
@@ -117,7 +117,7 @@ WantedBy=sockets.target
 """
 
 
-def service_unit(launch: Launch) -> str:
+def service_unit(launch: LaunchCommand) -> str:
     """The unit of the daemon itself."""
     command = " ".join(_quoted(word).replace("$", "$$") for word in launch.command)
     # The socket's place depends on the login; the daemon must mean the one that is listened on.

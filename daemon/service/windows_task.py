@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import PureWindowsPath
 from xml.sax.saxutils import escape
 
-from .launch_command import Launch
+from .launch_command import LaunchCommand
 from .manager_command import Runner, must, run_command
 from .service_manager import ServiceFile, ServiceState
 
@@ -21,7 +21,7 @@ class WindowsTask:
     ran = False
 
     def __init__(
-        self, launch: Launch, environ: Mapping[str, str], run: Runner = run_command
+        self, launch: LaunchCommand, environ: Mapping[str, str], run: Runner = run_command
     ) -> None:
         self._launch = launch
         self._run = run
@@ -30,36 +30,36 @@ class WindowsTask:
         self.path = launch.config.paths.state / "service.xml"
 
     def files(self) -> list[ServiceFile]:
-        """See `ServiceSystem`."""
+        """See `ServiceManager`."""
         return [ServiceFile(self.path, task(self._launch, self._user))]
 
     def trouble(self) -> str:
-        """See `ServiceSystem`."""
+        """See `ServiceManager`."""
         done = self._run(["schtasks", "/Query", "/FO", "LIST"])
         return "" if done.returncode == 0 else "The task scheduler does not answer."
 
     def start(self) -> None:
-        """See `ServiceSystem`."""
+        """See `ServiceManager`."""
         must(self._run, ["schtasks", "/Create", "/F", "/TN", TASK, "/XML", str(self.path)])
         must(self._run, ["schtasks", "/Run", "/TN", TASK])
 
     def stop(self) -> None:
-        """See `ServiceSystem`."""
+        """See `ServiceManager`."""
         self._run(["schtasks", "/End", "/TN", TASK])  # it may not be running
         must(self._run, ["schtasks", "/Delete", "/F", "/TN", TASK])
 
     def state(self) -> ServiceState:
-        """See `ServiceSystem`."""
+        """See `ServiceManager`."""
         done = self._run(["schtasks", "/Query", "/TN", TASK, "/FO", "LIST"])
         known = done.returncode == 0
         return ServiceState(enabled=known, running=known and "Running" in done.stdout)
 
     def hints(self) -> list[str]:
-        """See `ServiceSystem`."""
+        """See `ServiceManager`."""
         return ["Clients need a key on Windows: `ingle key new` makes one."]
 
 
-def task(launch: Launch, user: str) -> bytes:
+def task(launch: LaunchCommand, user: str) -> bytes:
     """The task as XML, in UTF-16 as the scheduler exports it.
 
     A task has no environment, so a home of its own is set by a shell in front.

@@ -1,4 +1,4 @@
-"""`Paint`: colours of the terminal, where there is one that shows them."""
+"""`TerminalColors`: colours of the terminal, where there is one that shows them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Colour = Literal["red", "green", "yellow", "blue"]
 _CODES: dict[Colour, int] = {"red": 31, "green": 32, "yellow": 33, "blue": 34}
 
 
-class Paint:
+class TerminalColors:
     """Sets single marks and headings off, in the colours that the terminal's owner chose.
 
     Text keeps the terminal's own colour, which reads well on light and dark.
@@ -21,7 +21,7 @@ class Paint:
         self._enabled = enabled
 
     @classmethod
-    def for_output(cls, environ: Mapping[str, str] | None = None) -> Paint:
+    def for_output(cls, environ: Mapping[str, str] | None = None) -> TerminalColors:
         """For standard output: plain where a program reads it, or `NO_COLOR` is set."""
         env = os.environ if environ is None else environ
         plain = env.get("NO_COLOR") or env.get("TERM") == "dumb"

@@ -14,16 +14,16 @@ _LABEL = 13
 _NARROWEST = 20
 
 
-def say(text: str) -> None:
+def print_status(text: str) -> None:
     """Tell the person at the terminal; standard output is kept for what was asked for."""
-    print(visible(text), file=sys.stderr, flush=True)
+    print(strip_control_characters(text), file=sys.stderr, flush=True)
 
 
 def print_error(message: str, hint: str | None) -> None:
     """One sentence on standard error, and what to do on the next line."""
-    say(f"Error: {message}")
+    print_status(f"Error: {message}")
     if hint:
-        say(hint)
+        print_status(hint)
 
 
 def print_json(value: object) -> None:
@@ -31,7 +31,7 @@ def print_json(value: object) -> None:
     print(escaped_in_json(json.dumps(value, indent=2, ensure_ascii=False)))
 
 
-def visible(text: str) -> str:
+def strip_control_characters(text: str) -> str:
     """The text without what steers a terminal: names and errors can come from files.
 
     Newlines stay.
@@ -85,7 +85,7 @@ def format_table(
 
     Where the table is wider than `columns` (0: no limit) the first column is shortened, down to 12.
     """
-    shown = ([visible(cell).replace("\n", " ") for cell in row] for row in rows)
+    shown = ([strip_control_characters(cell).replace("\n", " ") for cell in row] for row in rows)
     cells = [list(headers), *shown]
     widths = [max(len(row[i]) for row in cells) for i in range(len(headers))]
     excess = sum(widths) + 2 * (len(widths) - 1) - columns
@@ -102,11 +102,11 @@ def format_table(
     return "\n".join(lines)
 
 
-def print_facts(facts: Sequence[tuple[str, str]], columns: int) -> None:
+def print_fields(facts: Sequence[tuple[str, str]], columns: int) -> None:
     """Labels with their values, which go on below each other in `columns` (0: no limit)."""
     room = columns - _LABEL - 1
     for label, value in facts:
-        text = visible(value).replace("\n", " ")
+        text = strip_control_characters(value).replace("\n", " ")
         # A path is for copying, and has no blanks to break at that would not be its own.
         whole = columns <= 0 or len(text) <= room or label == "path"
         lines = [text] if whole else wrap(text, max(_NARROWEST, room), break_on_hyphens=False)

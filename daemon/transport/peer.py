@@ -20,7 +20,7 @@ XUCRED_BYTES = 76
 
 
 @dataclass(frozen=True)
-class Connection:
+class PeerConnection:
     """One accepted connection; `uid` is None where the kernel did not tell.
 
     `port` is ours, for comparing with the Host header. `abort` drops the connection with all that
@@ -57,18 +57,18 @@ class PeerSocket(Protocol):
         ...
 
 
-def identify(peer: PeerSocket, abort: Callable[[], None]) -> Connection:
+def identify(peer: PeerSocket, abort: Callable[[], None]) -> PeerConnection:
     """Look up the peer of a connection that was just accepted."""
     if sys.platform != "win32" and peer.family == socket.AF_UNIX:
-        return Connection("unix", _unix_uid(peer), None, abort, _unix_pid(peer))
+        return PeerConnection("unix", _unix_uid(peer), None, abort, _unix_pid(peer))
     try:
         client, server = peer.getpeername(), peer.getsockname()
     except OSError:  # the client has left already
-        return Connection("tcp", None, None, abort)
+        return PeerConnection("tcp", None, None, abort)
     theirs, ours = endpoint(client), endpoint(server)
     if theirs is None or ours is None:
-        return Connection("tcp", None, None, abort)
-    return Connection("tcp", tcp_owner(theirs, ours), ours[1], abort, address=theirs[0])
+        return PeerConnection("tcp", None, None, abort)
+    return PeerConnection("tcp", tcp_owner(theirs, ours), ours[1], abort, address=theirs[0])
 
 
 def endpoint(address: object) -> Endpoint | None:

@@ -75,7 +75,7 @@ class Certificate:
         return context
 
 
-class SecuredDoor:
+class TLSListener:
     """Accepts the connections of one listener: in plain over loopback, else with TLS first.
 
     At most `most` handshakes are under way; whoever comes then is turned away without a word.

@@ -8,7 +8,7 @@ import torch
 
 
 @dataclass(frozen=True, eq=False)
-class AttentionStep:
+class AttentionMetadata:
     """What all layers of a step have in common; tensors are on the device.
 
     `positions` and `slot_mapping` are (tokens,) int64, `block_tables` (sequences, max_pages) int32,

@@ -5,35 +5,35 @@ from __future__ import annotations
 import torch
 
 from ..elementwise.activations import Activations
-from ..elementwise.norm_quantize import Wanted
-from ..kv_cache.kv_pages import Pages
-from ..kv_cache.quantized_kv_pages import QuantizedPages
+from ..elementwise.norm_quantize import ActivationForms
+from ..kv_cache.kv_pages import KVPages
+from ..kv_cache.quantized_kv_pages import QuantizedKVPages
 from ..launch.kernel_library import KernelLibrary
 from ..launch.triton_library import TritonLibrary
 from .attention_combine import AttentionCombine
 from .attention_input import AttentionInput
-from .attention_metadata import AttentionStep
+from .attention_metadata import AttentionMetadata
 from .rope_append import RopeAppend
-from .triton_attention import PagedAttention
+from .triton_attention import TritonAttention
 
 
-class KernelAttention:
+class LayerAttention:
     """Three launches a layer: append, attend, put together; two where nothing was split."""
 
     def __init__(
         self, library: KernelLibrary, compiled: TritonLibrary, device: torch.device
     ) -> None:
         self._append = RopeAppend(library)
-        self._attention = PagedAttention(compiled, device)
+        self._attention = TritonAttention(compiled, device)
         self._combine = AttentionCombine(library)
 
     def attend(
         self,
         x: AttentionInput,
-        key_pages: Pages,
-        value_pages: Pages,
-        step: AttentionStep,
-        wanted: Wanted,
+        key_pages: KVPages,
+        value_pages: KVPages,
+        step: AttentionMetadata,
+        wanted: ActivationForms,
         *,
         scale: float,
         window: int | None = None,
@@ -53,7 +53,7 @@ class KernelAttention:
         )
         return self._combine(
             partials,
-            rotated=isinstance(value_pages, QuantizedPages),
+            rotated=isinstance(value_pages, QuantizedKVPages),
             dense=wanted.dense is not None,
             tiles=wanted.tiles,
         )

@@ -9,7 +9,7 @@ from ..elementwise.rope import rope_reference
 from .attention_input import AttentionInput
 
 
-def prepare_heads_reference(
+def norm_rope_reference(
     x: AttentionInput,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Queries, keys and values of `x` in plain torch, in their own type.

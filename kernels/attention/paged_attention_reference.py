@@ -8,15 +8,15 @@ import torch
 from torch.nn import functional
 
 from ..kv_cache.hadamard import hadamard_reference
-from ..kv_cache.kv_pages import Pages
+from ..kv_cache.kv_pages import KVPages
 from ..kv_cache.quantize_kv_heads import dequantize_heads_reference
-from ..kv_cache.quantized_kv_pages import QuantizedPages
+from ..kv_cache.quantized_kv_pages import QuantizedKVPages
 
 
 def paged_attention(
     query: torch.Tensor,
-    key_pages: Pages,
-    value_pages: Pages,
+    key_pages: KVPages,
+    value_pages: KVPages,
     block_tables: torch.Tensor,
     context_lengths: torch.Tensor,
     query_starts: torch.Tensor,
@@ -53,8 +53,8 @@ def paged_attention(
 
 def paged_attention_reference(
     query: torch.Tensor,
-    key_pages: Pages,
-    value_pages: Pages,
+    key_pages: KVPages,
+    value_pages: KVPages,
     block_tables: torch.Tensor,
     context_lengths: torch.Tensor,
     query_starts: torch.Tensor,
@@ -68,7 +68,7 @@ def paged_attention_reference(
     One sequence after the other, so that what one gets does not depend on who else is there.
     """
     output = torch.zeros_like(query, dtype=torch.float32)
-    rotated = hadamard_reference(query) if isinstance(key_pages, QuantizedPages) else query
+    rotated = hadamard_reference(query) if isinstance(key_pages, QuantizedKVPages) else query
     starts = cast("list[int]", query_starts.tolist())  # pyright: ignore[reportUnknownMemberType]
     lengths = cast("list[int]", context_lengths.tolist())  # pyright: ignore[reportUnknownMemberType]
     page_size = key_pages.shape[1]
@@ -85,12 +85,12 @@ def paged_attention_reference(
         output[begin:end] = _attend(
             rotated[begin:end], keys, values, scale=scale, window=window, soft_cap=soft_cap
         )
-    if isinstance(value_pages, QuantizedPages):
+    if isinstance(value_pages, QuantizedKVPages):
         output = hadamard_reference(output)
     return output.to(query.dtype)
 
 
-def _tokens(pages: Pages, chosen: torch.Tensor, begin: int, end: int) -> torch.Tensor:
+def _tokens(pages: KVPages, chosen: torch.Tensor, begin: int, end: int) -> torch.Tensor:
     """Tokens `begin` to `end` of a sequence, (kv_heads, tokens, head_size) float32.
 
     The first of the chosen pages begins with the first of them.
@@ -99,7 +99,7 @@ def _tokens(pages: Pages, chosen: torch.Tensor, begin: int, end: int) -> torch.T
     def gather(plane: torch.Tensor) -> torch.Tensor:
         return plane.index_select(0, chosen).flatten(0, 1)[: end - begin]
 
-    if not isinstance(pages, QuantizedPages):
+    if not isinstance(pages, QuantizedKVPages):
         return gather(pages).transpose(0, 1).float()
     heads = dequantize_heads_reference(gather(pages.codes), gather(pages.scales), pages.format)
     if pages.bias is not None:

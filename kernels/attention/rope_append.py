@@ -11,8 +11,8 @@ import torch
 from ..elementwise.rope import rope_reference
 from ..kv_cache.hadamard import hadamard_reference
 from ..kv_cache.kv_append import kv_append_reference
-from ..kv_cache.kv_pages import Pages
-from ..kv_cache.quantized_kv_pages import QuantizedPages
+from ..kv_cache.kv_pages import KVPages
+from ..kv_cache.quantized_kv_pages import QuantizedKVPages
 from ..launch.cuda_driver import Argument
 from ..launch.kernel_arguments import ELEMENT_TYPES, pointer
 from ..launch.kernel_library import KernelLibrary
@@ -26,8 +26,8 @@ _CODES = {torch.int8: 3, torch.uint8: 4}
 
 def rope_append_reference(
     x: AttentionInput,
-    key_pages: Pages,
-    value_pages: Pages,
+    key_pages: KVPages,
+    value_pages: KVPages,
     slot_mapping: torch.Tensor,
 ) -> torch.Tensor | None:
     """Bring to length, rotate to positions, and store: queries in place, the rest in pages.
@@ -49,7 +49,7 @@ def rope_append_reference(
         assert x.sine is not None
         rope_reference(query, key, x.cosine, x.sine)
     bias_query = None
-    if isinstance(key_pages, QuantizedPages):
+    if isinstance(key_pages, QuantizedKVPages):
         key_pages = replace(key_pages, bias=None)
         pairs = 0 if x.cosine is None else x.cosine.shape[1]
         bias_query = None if bias is None else _bias_query(query, bias, pairs)
@@ -59,12 +59,12 @@ def rope_append_reference(
     return bias_query
 
 
-def stored_without(key_pages: Pages, x: AttentionInput) -> torch.Tensor | None:
+def stored_without(key_pages: KVPages, x: AttentionInput) -> torch.Tensor | None:
     """The bias of `x` where pages have keys without one.
 
     Raises `ValueError` where `x` has none, since its keys may have it in them already.
     """
-    if not isinstance(key_pages, QuantizedPages) or key_pages.bias is None:
+    if not isinstance(key_pages, QuantizedKVPages) or key_pages.bias is None:
         return None
     if x.key_bias is None or x.key_bias.shape != key_pages.bias.bias.shape:
         raise ValueError("Pages without a bias want it beside the keys, not in them.")
@@ -112,8 +112,8 @@ class RopeAppend:
     def __call__(
         self,
         x: AttentionInput,
-        key_pages: Pages,
-        value_pages: Pages,
+        key_pages: KVPages,
+        value_pages: KVPages,
         slot_mapping: torch.Tensor,
         *,
         out: torch.Tensor | None = None,
@@ -162,23 +162,23 @@ def _inputs(x: AttentionInput) -> Sequence[Argument]:
     ]
 
 
-def _page_arguments(key_pages: Pages, value_pages: Pages) -> Sequence[Argument]:
+def _page_arguments(key_pages: KVPages, value_pages: KVPages) -> Sequence[Argument]:
     arguments: list[Argument] = []
     for pages in (key_pages, value_pages):
-        quantized = isinstance(pages, QuantizedPages)
+        quantized = isinstance(pages, QuantizedKVPages)
         arguments.append(pointer(pages.codes if quantized else pages))
         arguments.append(pointer(pages.scales if quantized else None))
     return [*arguments, c_int(_type_of(key_pages))]
 
 
-def _type_of(pages: Pages) -> int:
-    if isinstance(pages, QuantizedPages):
+def _type_of(pages: KVPages) -> int:
+    if isinstance(pages, QuantizedKVPages):
         return _CODES[pages.codes.dtype]
     return ELEMENT_TYPES[pages.dtype]
 
 
 def _check(
-    x: AttentionInput, key_pages: Pages, value_pages: Pages, slot_mapping: torch.Tensor
+    x: AttentionInput, key_pages: KVPages, value_pages: KVPages, slot_mapping: torch.Tensor
 ) -> None:
     tokens, heads, size = x.query.shape
     kv_heads = x.key.shape[1]
@@ -193,7 +193,7 @@ def _check(
         if odd or (tokens > 1 and part.stride(0) % 4):
             raise ValueError("Four elements of a head have to lie at a multiple of their size.")
     for pages in (key_pages, value_pages):
-        plane = pages.codes if isinstance(pages, QuantizedPages) else pages
+        plane = pages.codes if isinstance(pages, QuantizedKVPages) else pages
         if pages.shape[2:] != (kv_heads, size) or not plane.is_contiguous():
             raise ValueError(f"Pages {tuple(pages.shape)} do not fit {kv_heads} heads of {size}.")
     if _type_of(key_pages) != _type_of(value_pages):

@@ -8,12 +8,12 @@ from types import MappingProxyType
 
 import torch
 
-from ..kv_cache.kv_pages import Pages
-from ..kv_cache.quantized_kv_pages import QuantizedPages
+from ..kv_cache.kv_pages import KVPages
+from ..kv_cache.quantized_kv_pages import QuantizedKVPages
 from ..launch.cuda_driver import Argument
 from ..launch.kernel_arguments import pointer
 from ..launch.triton_library import TritonLibrary
-from .attention_metadata import AttentionStep
+from .attention_metadata import AttentionMetadata
 from .attention_partials import AttentionPartials
 from .attention_variant import (
     AttentionKernel,
@@ -40,12 +40,12 @@ _TYPES: Mapping[torch.dtype, QueryType] = MappingProxyType(
 )
 
 
-class PagedAttention:
+class TritonAttention:
     """Attention of new tokens to all that their sequences have in pages; see `paged_attention`.
 
     Partial results go to a workspace of `workspace_bytes` that all layers share: each is to be put
     together before the next is computed. Which kernels run, and their grids, follow from shapes and
-    from the bounds in `AttentionStep` alone, so that a recorded launch stays right while contexts
+    from the bounds in `AttentionMetadata` alone, so that a recorded launch stays right while contexts
     grow up to `longest_context`. `fill` is what the workspace begins with, for tests.
     """
 
@@ -65,9 +65,9 @@ class PagedAttention:
         self,
         query: torch.Tensor,
         bias_query: torch.Tensor | None,
-        key_pages: Pages,
-        value_pages: Pages,
-        step: AttentionStep,
+        key_pages: KVPages,
+        value_pages: KVPages,
+        step: AttentionMetadata,
         *,
         scale: float,
         window: int | None = None,
@@ -165,9 +165,9 @@ class _Arguments:
         self,
         query: torch.Tensor,
         bias_query: torch.Tensor | None,
-        key_pages: Pages,
-        value_pages: Pages,
-        step: AttentionStep,
+        key_pages: KVPages,
+        value_pages: KVPages,
+        step: AttentionMetadata,
         dense: torch.Tensor,
     ) -> None:
         self.query, self.step, self.dense = query, step, dense
@@ -200,7 +200,7 @@ class _Arguments:
         step, (tokens, _, head_size) = self.step, self.query.shape
         keys, key_scales = _planes(self._key_pages)
         values, value_scales = _planes(self._value_pages)
-        bias = self._key_pages.bias if isinstance(self._key_pages, QuantizedPages) else None
+        bias = self._key_pages.bias if isinstance(self._key_pages, QuantizedKVPages) else None
         assert (bias is None) == (self._bias_query is None)
         tensors = (
             self.query,
@@ -231,12 +231,12 @@ class _Arguments:
         return [*map(pointer, tensors), *map(c_int, numbers), *self.scalars]
 
 
-def _planes(pages: Pages) -> tuple[torch.Tensor, torch.Tensor | None]:
+def _planes(pages: KVPages) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Elements or codes, and scales."""
-    return (pages.codes, pages.scales) if isinstance(pages, QuantizedPages) else (pages, None)
+    return (pages.codes, pages.scales) if isinstance(pages, QuantizedKVPages) else (pages, None)
 
 
-def _page_type(pages: Pages) -> PageType:
-    if isinstance(pages, QuantizedPages):
+def _page_type(pages: KVPages) -> PageType:
+    if isinstance(pages, QuantizedKVPages):
         return "q8_0" if pages.format.bits == 8 else "q4_0"
     return _TYPES[pages.dtype]

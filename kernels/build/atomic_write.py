@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 
-def write_whole_file(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes) -> None:
     """Make or replace a file, and its folder; two processes may write the same one at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".part")

@@ -6,7 +6,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from .atomic_write import write_whole_file
+from .atomic_write import write_atomically
 from .compiled_kernel import CompiledKernel
 
 
@@ -14,8 +14,8 @@ def write_compiled_kernel(compiled: CompiledKernel, path: Path) -> None:
     """The cubin as `path`; all else as the same name with the ending `.json`."""
     facts = asdict(compiled)
     del facts["cubin"]
-    write_whole_file(path, compiled.cubin)
-    write_whole_file(path.with_suffix(".json"), json.dumps(facts, indent=1).encode())
+    write_atomically(path, compiled.cubin)
+    write_atomically(path.with_suffix(".json"), json.dumps(facts, indent=1).encode())
 
 
 def read_compiled_kernel(path: Path) -> CompiledKernel | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..errors import CompileFailed
-from .atomic_write import write_whole_file
+from .atomic_write import write_atomically
 from .kernel_source import NO_DEFINES, digest, kernel_source
 
 # RTX 30, RTX 40, H100 and H200, RTX 50.
@@ -117,5 +117,5 @@ class CubinCache:
             return path.read_bytes()
         except FileNotFoundError:
             code = self._compiler.compile(source, architecture)
-        write_whole_file(path, code)
+        write_atomically(path, code)
         return code

@@ -12,7 +12,7 @@ from ..launch.kernel_arguments import ELEMENT_TYPES, pointer
 from ..launch.kernel_library import KernelLibrary
 from .activations import Activations
 from .gated_activation import GateActivation
-from .norm_quantize import Wanted
+from .norm_quantize import ActivationForms
 from .q8_activations import GROUP, q8_tiles
 
 GATES: Mapping[GateActivation, int] = MappingProxyType({"silu": 0, "gelu_tanh": 1})
@@ -29,7 +29,11 @@ class GateQuantize:
         self._library = library
 
     def __call__(
-        self, gate: torch.Tensor, up: torch.Tensor, activation: GateActivation, wanted: Wanted
+        self,
+        gate: torch.Tensor,
+        up: torch.Tensor,
+        activation: GateActivation,
+        wanted: ActivationForms,
     ) -> Activations:
         """`activation(gate) * up` of rows (tokens, size) of one float type.
 
@@ -51,7 +55,7 @@ class GateQuantize:
         return Activations(size, dense, tiles)
 
 
-def _check(gate: torch.Tensor, up: torch.Tensor, wanted: Wanted) -> None:
+def _check(gate: torch.Tensor, up: torch.Tensor, wanted: ActivationForms) -> None:
     if gate.shape != up.shape or gate.dtype != up.dtype:
         raise ValueError(
             f"{tuple(up.shape)} {up.dtype} is no partner of {tuple(gate.shape)} {gate.dtype}."

@@ -18,7 +18,7 @@ _SOURCE = "rms_norm.cuh"
 _VARIANTS = ((2048, 1), (4096, 2), (MOST_SIZE, 4))
 
 
-class Wanted(NamedTuple):
+class ActivationForms(NamedTuple):
     """The forms of activations that somebody reads: numbers of a type, bytes with scales."""
 
     dense: torch.dtype | None = None
@@ -35,7 +35,7 @@ class NormQuantize:
         self._library = library
 
     def rms_norm(
-        self, rows: torch.Tensor, weight: torch.Tensor, epsilon: float, wanted: Wanted
+        self, rows: torch.Tensor, weight: torch.Tensor, epsilon: float, wanted: ActivationForms
     ) -> Activations:
         """Rows (tokens, size) of any float type brought to length, times `weight` (size,) float32.
 
@@ -47,7 +47,7 @@ class NormQuantize:
         self, residual: torch.Tensor, rows: torch.Tensor, weight: torch.Tensor, epsilon: float
     ) -> None:
         """Add normalised `rows` of any float type to `residual` (tokens, size) float32."""
-        self._norm(residual, None, rows, weight, epsilon, Wanted())
+        self._norm(residual, None, rows, weight, epsilon, ActivationForms())
 
     def add_rms_norm(
         self,
@@ -56,7 +56,7 @@ class NormQuantize:
         addend_weight: torch.Tensor | None,
         weight: torch.Tensor,
         epsilon: float,
-        wanted: Wanted,
+        wanted: ActivationForms,
     ) -> Activations:
         """`rms_norm_add`, then `rms_norm` of the residual stream, in one launch.
 
@@ -71,7 +71,7 @@ class NormQuantize:
         addend: torch.Tensor | None,
         addend_weight: torch.Tensor | None,
         epsilon: float,
-        wanted: Wanted,
+        wanted: ActivationForms,
     ) -> Activations:
         tokens, size = rows.shape
         _check(rows, addend, (weight, addend_weight), wanted)
@@ -96,7 +96,7 @@ def _check(
     rows: torch.Tensor,
     addend: torch.Tensor | None,
     weights: tuple[torch.Tensor | None, ...],
-    wanted: Wanted,
+    wanted: ActivationForms,
 ) -> None:
     size = rows.shape[1]
     if not 0 < size <= MOST_SIZE or size % (GROUP if wanted.tiles else 4):

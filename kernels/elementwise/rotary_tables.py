@@ -12,7 +12,7 @@ from ..launch.kernel_library import KernelLibrary
 _WARPS = 4
 
 
-class RotaryTableMaker:
+class RotaryTables:
     """`rope.rotary_tables` in one launch, to 3e-7 of `scale`; see csrc/rotary_tables.cuh."""
 
     def __init__(self, library: KernelLibrary) -> None:

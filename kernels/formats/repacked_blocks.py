@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 
 from .five_bit_packing import pack_five_bits, unpack_five_bits
-from .weight_tiles import from_tiles, into_tiles
+from .weight_tiles import from_tiles, tile_blocks
 
 # A block is a group of its own: one for each lane of a warp.
 _TILE_BLOCKS = 32
@@ -17,7 +17,7 @@ _TILE_BLOCKS = 32
 
 def pack_four_bits(blocks: torch.Tensor) -> torch.Tensor:
     """Of Q4_0 and Q4_1, whose nibbles are already in place."""
-    return into_tiles((blocks[..., -16:], blocks[..., :-16]), _TILE_BLOCKS)
+    return tile_blocks((blocks[..., -16:], blocks[..., :-16]), _TILE_BLOCKS)
 
 
 def unpack_q4_0(data: torch.Tensor, count: int) -> torch.Tensor:
@@ -41,7 +41,7 @@ def pack_block_of_five_bits(blocks: torch.Tensor) -> torch.Tensor:
     highest = (blocks[..., -20:-16, None] >> shifts & 1).flatten(-2)
     packed = blocks[..., -16:]
     weights = torch.cat((packed & 15, packed >> 4), dim=-1) | highest << 4
-    return into_tiles((*pack_five_bits(weights), blocks[..., :-20]), _TILE_BLOCKS)
+    return tile_blocks((*pack_five_bits(weights), blocks[..., :-20]), _TILE_BLOCKS)
 
 
 def unpack_q5_0(data: torch.Tensor, count: int) -> torch.Tensor:
@@ -65,7 +65,7 @@ def _unpack_five_bits(data: torch.Tensor, count: int, scale_bytes: int) -> torch
 
 def pack_q8_0(blocks: torch.Tensor) -> torch.Tensor:
     """See the module."""
-    return into_tiles((blocks[..., 2:18], blocks[..., 18:], blocks[..., :2]), _TILE_BLOCKS)
+    return tile_blocks((blocks[..., 2:18], blocks[..., 18:], blocks[..., :2]), _TILE_BLOCKS)
 
 
 def unpack_q8_0(data: torch.Tensor, count: int) -> torch.Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 
 from .five_bit_packing import pack_five_bits, unpack_five_bits
-from .weight_tiles import from_tiles, into_tiles
+from .weight_tiles import from_tiles, tile_blocks
 
 # A warp's 32 lanes take a group of 32 weights each: see csrc/gemv.cuh.
 _TILE_BLOCKS = 4
@@ -22,7 +22,7 @@ def pack_q4_k(blocks: torch.Tensor) -> torch.Tensor:
     weights = torch.stack((packed & 15, packed >> 4), dim=3).view(rows, count, 8, 2, 16)
     nibbles = (weights[..., 0, :] | weights[..., 1, :] << 4).reshape(rows, count, 128)
     header = torch.cat((blocks[..., :4], _pack_scales(blocks[..., 4:16])), dim=-1)
-    return into_tiles((nibbles, header), _TILE_BLOCKS)
+    return tile_blocks((nibbles, header), _TILE_BLOCKS)
 
 
 def unpack_q4_k(data: torch.Tensor, count: int) -> torch.Tensor:
@@ -44,7 +44,7 @@ def pack_q5_k(blocks: torch.Tensor) -> torch.Tensor:
     highest = blocks[..., None, 16:48] >> shifts[:, None] & 1
     nibbles, bits = pack_five_bits(low | highest << 4)
     header = torch.cat((blocks[..., :4], _pack_scales(blocks[..., 4:16])), dim=-1)
-    return into_tiles((nibbles.flatten(2), bits.flatten(2), header), _TILE_BLOCKS)
+    return tile_blocks((nibbles.flatten(2), bits.flatten(2), header), _TILE_BLOCKS)
 
 
 def unpack_q5_k(data: torch.Tensor, count: int) -> torch.Tensor:
@@ -95,7 +95,7 @@ def pack_q6_k(blocks: torch.Tensor) -> torch.Tensor:
     # Two bits of each of 32 weights, in two words; see csrc/q6_k.cuh for which kernel wants what.
     x, y = ((part & 3).view(rows, count, 8, 2, 2, 4) for part in (first >> 4, last))
     bits = x[..., 1, :] | y[..., 0, :] << 2 | x[..., 0, :] << 4 | y[..., 1, :].roll(-1, -1) << 6
-    tiles = into_tiles((nibbles.flatten(2), bits.flatten(2), blocks[..., 192:208]), _TILE_BLOCKS)
+    tiles = tile_blocks((nibbles.flatten(2), bits.flatten(2), blocks[..., 192:208]), _TILE_BLOCKS)
     return torch.cat((tiles, blocks[..., 208:].flatten(1)), dim=1)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from .nf4_tensor import NestedAbsmax, NF4Tensor
-from .weight_tiles import from_tiles, into_tiles
+from .weight_tiles import from_tiles, tile_blocks
 
 _BLOCK, _TILE_BLOCKS = 64, 16
 
@@ -48,7 +48,7 @@ def repack_nf4(weight: NF4Tensor) -> RepackedNF4:
     rows, columns = weight.shape
     blocks = columns // _BLOCK
     codes = (weight.codes >> 4 | weight.codes << 4).view(rows, blocks, _BLOCK // 2)
-    data = into_tiles((codes, weight.absmax.view(rows, blocks, 1)), _TILE_BLOCKS)
+    data = tile_blocks((codes, weight.absmax.view(rows, blocks, 1)), _TILE_BLOCKS)
     data = torch.nn.functional.pad(data, (0, -data.shape[1] % 16))
     return RepackedNF4(data, columns, weight.nested)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 
-def into_tiles(parts: tuple[torch.Tensor, ...], blocks: int) -> torch.Tensor:
+def tile_blocks(parts: tuple[torch.Tensor, ...], blocks: int) -> torch.Tensor:
     """Parts (rows, count, bytes) as rows of bytes: tiles of `blocks` blocks, the last one shorter.
 
     A tile holds the first part of its blocks, then the second of them, and so on.

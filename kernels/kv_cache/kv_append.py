@@ -5,16 +5,16 @@ from __future__ import annotations
 import torch
 
 from .hadamard import hadamard_reference
-from .kv_pages import Pages
+from .kv_pages import KVPages
 from .quantize_kv_heads import quantize_heads_reference
-from .quantized_kv_pages import QuantizedPages
+from .quantized_kv_pages import QuantizedKVPages
 
 
 def kv_append(
     key: torch.Tensor,
     value: torch.Tensor,
-    key_pages: Pages,
-    value_pages: Pages,
+    key_pages: KVPages,
+    value_pages: KVPages,
     slot_mapping: torch.Tensor,
     positions: torch.Tensor | None = None,
 ) -> None:
@@ -31,14 +31,14 @@ def kv_append(
 def kv_append_reference(
     key: torch.Tensor,
     value: torch.Tensor,
-    key_pages: Pages,
-    value_pages: Pages,
+    key_pages: KVPages,
+    value_pages: KVPages,
     slot_mapping: torch.Tensor,
     positions: torch.Tensor | None = None,
 ) -> None:
     """See `kv_append`."""
     for new, pages in ((key, key_pages), (value, value_pages)):
-        if isinstance(pages, QuantizedPages):
+        if isinstance(pages, QuantizedKVPages):
             if pages.bias is not None:
                 assert positions is not None
                 new = new.float() - pages.bias.at(positions)

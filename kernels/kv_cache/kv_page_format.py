@@ -9,7 +9,7 @@ _SCALE_BYTES = 2
 
 
 @dataclass(frozen=True)
-class PageFormat:
+class KVPageFormat:
     """One head of `head_size` elements in codes of `bits` (8 or 4) and 16-bit scales.
 
     Raises ValueError for heads that are no multiple of 8 elements.

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import torch
 
-from .quantized_kv_pages import QuantizedPages
+from .quantized_kv_pages import QuantizedKVPages
 
-Pages = torch.Tensor | QuantizedPages
+KVPages = torch.Tensor | QuantizedKVPages

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import torch
 
-from .kv_page_format import PageFormat
+from .kv_page_format import KVPageFormat
 
 _LARGEST_SCALE = torch.finfo(torch.float16).max
 
 
 def quantize_heads_reference(
-    heads: torch.Tensor, form: PageFormat
+    heads: torch.Tensor, form: KVPageFormat
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Codes and scales, as `QuantizedPages` has them, of rotated `heads` (..., head_size).
+    """Codes and scales, as `QuantizedKVPages` has them, of rotated `heads` (..., head_size).
 
     An element by the reciprocal of its stored scale is rounded to the nearest integer, to the even
     one where two are as near: on every device the same.
@@ -29,7 +29,7 @@ def quantize_heads_reference(
 
 
 def dequantize_heads_reference(
-    codes: torch.Tensor, scales: torch.Tensor, form: PageFormat
+    codes: torch.Tensor, scales: torch.Tensor, form: KVPageFormat
 ) -> torch.Tensor:
     """The rotated heads (..., head_size), in float32."""
     if form.bits == 4:

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 import torch
 
 from .key_bias import KeyBias
-from .kv_page_format import PageFormat
+from .kv_page_format import KVPageFormat
 
 
 @dataclass(frozen=True, eq=False)
-class QuantizedPages:
+class QuantizedKVPages:
     """One layer's keys or values, of rotated heads, as codes with a plane of scales beside them.
 
     `codes` are (num_pages, page_size, kv_heads, head_size) int8, or (..., head_size / 2) uint8 of
     two codes each: byte j has that of element j in its low half, and that of element
     j + head_size / 2 in its high half, both plus 8. `scales` are (num_pages, page_size, kv_heads,
-    blocks) float16: a code by the scale of its block (see `PageFormat`) is the element. Keys are
+    blocks) float16: a code by the scale of its block (see `KVPageFormat`) is the element. Keys are
     stored without their `bias`: it may be a hundred times what a text adds to it, and would leave
     hardly a code to tell one key from another.
     """
@@ -33,8 +33,8 @@ class QuantizedPages:
         return pages, page_size, kv_heads, self.format.head_size
 
     @property
-    def format(self) -> PageFormat:
+    def format(self) -> KVPageFormat:
         """How each head is stored."""
         width = self.codes.shape[-1]
         is_packed = self.codes.dtype is torch.uint8
-        return PageFormat(4, 2 * width) if is_packed else PageFormat(8, width)
+        return KVPageFormat(4, 2 * width) if is_packed else KVPageFormat(8, width)

@@ -66,7 +66,7 @@ class _LaunchMemory(threading.local):
         self.overlap_address = ctypes.addressof(self.overlap)
 
 
-class Driver:
+class CudaDriver:
     """The driver's library and one device, whose primary context (torch's, too) it uses.
 
     Raises `DriverUnavailable` where there is no driver or no such device.
@@ -158,7 +158,7 @@ class _Function:
 class CudaModule:
     """Kernels in a GPU's memory, for as long as the process lives."""
 
-    def __init__(self, driver: Driver, handle: c_void_p) -> None:
+    def __init__(self, driver: CudaDriver, handle: c_void_p) -> None:
         self._driver = driver
         self._handle = handle
         self._functions: dict[str, _Function] = {}

@@ -18,7 +18,7 @@ from ..build.cubin_finder import PREBUILT, CubinFinder
 from ..build.kernel_source import NO_DEFINES
 from ..build.kernel_variant import KernelVariant
 from ..errors import LaunchFailed
-from .cuda_driver import Argument, CudaModule, Driver, Grid
+from .cuda_driver import Argument, CudaDriver, CudaModule, Grid
 
 _NOTHING: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
@@ -43,7 +43,7 @@ class GPULibrary:
 
     def __init__(
         self,
-        driver: Driver,
+        driver: CudaDriver,
         finder: CubinFinder,
         *,
         defines: Mapping[str, Mapping[str, str]] = _NOTHING,
@@ -74,7 +74,7 @@ class GPULibrary:
         Raises `DriverUnavailable`.
         """
         torch.cuda.init()
-        driver = Driver(device)
+        driver = CudaDriver(device)
         finder = CubinFinder(driver.architecture, cache, prebuilt=prebuilt)
         return cls(driver, finder, defines=defines)
 

@@ -13,7 +13,7 @@ from .dequantize_rows import DequantizeRows
 _ROWS = 256
 
 
-class LargeLinear:
+class DequantizedGemm:
     """Linear layers for prefill, where multiplying takes far longer than dequantising.
 
     All memory it needs besides outputs is `scratch_bytes`, taken once on `device`; so only one

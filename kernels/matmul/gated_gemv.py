@@ -12,7 +12,7 @@ import torch
 from ..elementwise.activations import Activations
 from ..elementwise.gate_quantize import GATES, GateQuantize
 from ..elementwise.gated_activation import GateActivation
-from ..elementwise.norm_quantize import Wanted
+from ..elementwise.norm_quantize import ActivationForms
 from ..elementwise.q8_activations import GROUP, q8_tiles
 from ..formats.repacked_nf4 import RepackedNF4
 from ..formats.repacked_tensor import RepackedTensor
@@ -55,7 +55,7 @@ class GatedGemv:
         self,
         layer: GatedLayer,
         tiles: torch.Tensor,
-        wanted: Wanted,
+        wanted: ActivationForms,
         *,
         split: int = 1,
         exact: bool = False,
@@ -107,7 +107,7 @@ class GatedGemv:
         self,
         layer: GatedLayer,
         tiles: torch.Tensor,
-        wanted: Wanted,
+        wanted: ActivationForms,
         *,
         exact: bool,
     ) -> Activations:

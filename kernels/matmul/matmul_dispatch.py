@@ -9,25 +9,25 @@ import torch
 from ..elementwise.activations import Activations
 from ..elementwise.gate_quantize import GateQuantize
 from ..elementwise.gated_activation import GateActivation
-from ..elementwise.norm_quantize import Wanted
+from ..elementwise.norm_quantize import ActivationForms
 from ..formats.repacked_nf4 import RepackedNF4
 from ..formats.repacked_tensor import RepackedTensor
 from ..formats.weight_kind import kind_of
 from ..launch.kernel_library import KernelLibrary
 from .dense_gated import DenseGate, DenseGated, can_gate_dense
 from .dense_gemv import DenseGemv, can_multiply_dense
-from .dequantized_gemm import LargeLinear
+from .dequantized_gemm import DequantizedGemm
 from .gated_gemv import GatedGemv, GatedLayer, can_fuse
 from .gemm_shape import GEMM_SOURCES
 from .linear import linear_reference
 from .linear_layer import LinearLayer
-from .matmul_tuning import ProductTable
+from .matmul_tuning import MatmulTuning
 from .paired_gemv import PairedGemv, source_of
 from .quantized_gemm import QuantizedGemm
 from .quantized_gemv import QuantizedGemv, Repacked
 
 
-class KernelProducts:
+class MatmulDispatch:
     """Linear layers for any number of rows; `table` says where one kernel gives way to another."""
 
     def __init__(
@@ -35,7 +35,7 @@ class KernelProducts:
         library: KernelLibrary,
         dtype: torch.dtype,
         device: torch.device,
-        table: ProductTable,
+        table: MatmulTuning,
     ) -> None:
         self.dtype = dtype
         self._device = device
@@ -47,7 +47,7 @@ class KernelProducts:
         self._dense_gated = DenseGated(library)
         self._gated = GatedGemv(library, device)
         self._gate = GateQuantize(library)
-        self._large = LargeLinear(library, dtype, device)
+        self._large = DequantizedGemm(library, dtype, device)
 
     def as_bytes(self, kind: str, tokens: int) -> bool:
         """Whether weights of a quantised type (`kind_of`) multiply so many rows as bytes."""
@@ -98,7 +98,7 @@ class KernelProducts:
         gate: LinearLayer,
         up: LinearLayer,
         activation: GateActivation,
-        wanted: Wanted,
+        wanted: ActivationForms,
     ) -> Activations:
         """See `Operations.gated_linear`."""
         first, second = gate.weight, up.weight
@@ -125,7 +125,7 @@ class KernelProducts:
         gate: LinearLayer,
         up: LinearLayer,
         activation: GateActivation,
-        wanted: Wanted,
+        wanted: ActivationForms,
     ) -> Activations | None:
         first, second, rows = gate.weight, up.weight, x.dense
         if wanted.tiles or wanted.dense is None or rows is None:

@@ -21,7 +21,7 @@ _ALWAYS = 1 << 30
 
 
 @dataclass(frozen=True)
-class ProductTable:
+class MatmulTuning:
     """Up to how many rows each kind of kernel is the quickest; measured by bench/gpu, or guessed.
 
     `gemv` has the most rows for csrc/gemv.cuh by type of weights, where they are not the usual 8;
@@ -36,7 +36,7 @@ class ProductTable:
         return min(self.gemv.get(kind, _USUAL_GEMV), _USUAL_GEMV)
 
     @classmethod
-    def usual(cls, architecture: str) -> ProductTable:
+    def usual(cls, architecture: str) -> MatmulTuning:
         """What is likely best on an architecture such as `sm_90`."""
         gemv = _GEMV_ON_HOPPER if architecture == "sm_90" else _NOTHING
         return cls(_MOST_AS_BYTES if architecture in _DATA_CENTRE else _ALWAYS, gemv)
@@ -47,7 +47,7 @@ class ProductTable:
         return folder / f"products-{'-'.join(device.lower().split())}.json"
 
     @classmethod
-    def read(cls, path: Path) -> ProductTable | None:
+    def read(cls, path: Path) -> MatmulTuning | None:
         """A table that was measured, or None where the file holds none."""
         try:
             found = json.loads(path.read_text())

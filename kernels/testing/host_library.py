@@ -13,7 +13,7 @@ from .host_build import HostModule, build_host_library
 _NOTHING: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
 
-class HostLibrary:
+class CPUKernelLibrary:
     """Compiles sources with g++ when their kernels are first wanted, and keeps them in `folder`.
 
     `seed` shuffles the order in which threads go on, unless it is 0. `defines` has the macros of

@@ -35,7 +35,7 @@ _TYPES = {
 }
 
 
-class InterpretedLibrary:
+class InterpretedTritonLibrary:
     """Runs the kernels of `attention_kernels` with numpy, one program after the other.
 
     The interpreter is put right where it differs from a GPU: products of 16-bit numbers are those

@@ -26,7 +26,7 @@ class Fetched:
     source: str
 
 
-class Download:
+class FileDownload:
     """Tries the sources in order; whoever runs it holds the lock on `folder`."""
 
     def __init__(

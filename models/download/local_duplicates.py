@@ -14,7 +14,7 @@ from .model_download import WantedModel, manifest_of
 from .pull_progress import PullReporter
 
 
-def find_twin(
+def find_local_duplicate(
     wanted: WantedModel,
     models: Sequence[StoredModel],
     digests: DigestCache,
@@ -40,7 +40,7 @@ def find_twin(
     return None
 
 
-def use_twin(wanted: WantedModel, folder: Path, twin: StoredModel) -> Manifest | None:
+def link_local_duplicate(wanted: WantedModel, folder: Path, twin: StoredModel) -> Manifest | None:
     """What makes the twin the wanted model; None where it has to be fetched after all.
 
     What others keep is used where it lies. What the store has gets a second name, so that either

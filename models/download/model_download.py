@@ -23,7 +23,7 @@ from ..safetensors.folder_files import CONFIG
 from ..safetensors.model_folder import check_settings, read_folder
 from ..safetensors.safetensors_header import read_safetensors_header
 from ..sources.download_source import Cancelled, RemoteFile, Source
-from .file_download import Download, Fetched, check_room
+from .file_download import Fetched, FileDownload, check_room
 from .pull_progress import PullReporter
 
 _GGUF = ".gguf"
@@ -65,7 +65,7 @@ def fetch_model(
 ) -> Manifest:
     """Fetch and check every file; nothing is a model before the manifest is written.
 
-    Files that an earlier attempt brought are kept. Raises what `Download.run` raises, and
+    Files that an earlier attempt brought are kept. Raises what `FileDownload.run` raises, and
     `ModelError` for a model that cannot be run, of which nothing is left.
     """
     _check_room(wanted, folder)
@@ -74,7 +74,7 @@ def fetch_model(
         for each in wanted.files:
             reporter.begin_file(sum(one.path.stat().st_size for one in fetched))
             check = _check_for(each.file.name, alone=len(wanted.files) == 1)
-            download = Download(
+            download = FileDownload(
                 wanted.name, folder, each.file, each.sources, reporter, cancelled, check
             )
             fetched.append(download.run())

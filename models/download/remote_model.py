@@ -37,7 +37,7 @@ class RemoteModel:
     fetched: int
 
 
-def look_at(wanted: WantedModel) -> RemoteModel:
+def read_remote_model(wanted: WantedModel) -> RemoteModel:
     """Read the headers of a model's files where they are.
 
     Raises `SourceUnavailable` where no source of theirs sends parts of files, and the `ModelError`s

@@ -9,7 +9,7 @@ from ..model_task import ModelTask
 from .model_shape import LayerShape, ModelShape
 
 
-class RecordedShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class CatalogShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The numbers of a `ModelShape` whose blocks are all alike; bytes are of all of them together.
 
     `kv_layers` counts those that keep keys and values, 0 where all do; `matrices` are bytes of what
@@ -47,7 +47,7 @@ class RecordedShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             raise ValueError("a shape has layers, a width and a vocabulary")
 
     @classmethod
-    def of(cls, shape: ModelShape) -> RecordedShape:
+    def of(cls, shape: ModelShape) -> CatalogShape:
         """The record of a shape; loses in which blocks more bytes are than in others."""
         cached = [layer for layer in shape.layers if layer.key_elements]
         keys = cached[0].key_elements if cached else 0

@@ -10,7 +10,7 @@ from .model_shape import ModelShape
 _FLOAT = 4
 
 
-class Step(Protocol):
+class ComputeStep(Protocol):
     """The largest step that a model is loaded for: `batch` tokens over `cells` of cache."""
 
     @property
@@ -39,7 +39,7 @@ class Step(Protocol):
         ...
 
 
-def step_bytes(shape: ModelShape, step: Step) -> int:
+def step_bytes(shape: ModelShape, step: ComputeStep) -> int:
     """Buffers of one step, whose largest moment is in a block, in the attention or at the logits.
 
     What lives at once in such a moment was read off what llama.cpp reports for Llama, Qwen, Gemma,
@@ -61,7 +61,7 @@ def step_bytes(shape: ModelShape, step: Step) -> int:
     return max(moments)
 
 
-def step_inputs_bytes(shape: ModelShape, step: Step) -> int:
+def step_inputs_bytes(shape: ModelShape, step: ComputeStep) -> int:
     """What the processor prepares where a GPU computes everything: looked-up rows, and masks."""
     batch = min(step.batch, step.cells)
     return batch * shape.embedding_length * _FLOAT + _mask_bytes(shape, step)
@@ -99,7 +99,7 @@ def _expert_width(shape: ModelShape) -> int:
     return max(6 * embedding + 2 * used * embedding, 4 * used * shape.expert_feed_forward_length)
 
 
-def _mask_bytes(shape: ModelShape, step: Step) -> int:
+def _mask_bytes(shape: ModelShape, step: ComputeStep) -> int:
     """Who sees whom: a mask for each kind of layer, in half precision for flash attention."""
     masks = 2 if shape.windowed else 1
     batch = min(step.batch, step.cells)

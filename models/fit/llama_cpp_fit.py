@@ -57,7 +57,7 @@ class MemoryEstimate:
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class GPUSplit:
     """What of a model lies on a GPU.
 
     `gpu_layers` are counted as llama.cpp does: the output is the first, then come the last blocks.
@@ -82,7 +82,7 @@ class SplitEstimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadShape:
+class LoadParameters:
     """How a model is loaded, as far as its memory depends on it.
 
     `repacked` are the tensor types whose matrices this build of llama.cpp lays out anew for the
@@ -108,7 +108,7 @@ class LoadShape:
         return self.slots + KEPT_SLOTS + 1
 
 
-def estimate_memory(shape: ModelShape, load: LoadShape) -> MemoryEstimate:
+def estimate_memory(shape: ModelShape, load: LoadParameters) -> MemoryEstimate:
     """Predict the memory of a model that a processor computes alone.
 
     Layers with a sliding window keep the whole context as well, or else prefixes could not be used
@@ -127,7 +127,7 @@ def estimate_memory(shape: ModelShape, load: LoadShape) -> MemoryEstimate:
     )
 
 
-def estimate_split(shape: ModelShape, load: LoadShape, split: Split) -> SplitEstimate:
+def estimate_split(shape: ModelShape, load: LoadParameters, split: GPUSplit) -> SplitEstimate:
     """Predict what lies where on a machine with a GPU that llama.cpp can use.
 
     Each side that has layers has the buffers of a whole step. The GPU also gets room for the
@@ -186,7 +186,7 @@ def default_context(shape: ModelShape, available_bytes: int, kv_type: KVType = K
     """
 
     def cost(context: int) -> int:
-        estimate = estimate_memory(shape, LoadShape(context=context, kv_type=kv_type))
+        estimate = estimate_memory(shape, LoadParameters(context=context, kv_type=kv_type))
         return estimate.kv + estimate.compute
 
     return largest_context(shape.context, (available_bytes - shape.weights) // 2, cost)
@@ -209,7 +209,7 @@ def _padded(context: int) -> int:
     return -(-context // _CONTEXT_STEP) * _CONTEXT_STEP
 
 
-def _kv_bytes(layers: tuple[LayerShape, ...], load: LoadShape) -> int:
+def _kv_bytes(layers: tuple[LayerShape, ...], load: LoadParameters) -> int:
     """Of the cells, and of the running states of layers that have those instead."""
     keys = sum(load.kv_type.bytes_of(layer.key_elements) for layer in layers)
     values = sum(load.kv_type.bytes_of(layer.value_elements) for layer in layers)
@@ -217,12 +217,12 @@ def _kv_bytes(layers: tuple[LayerShape, ...], load: LoadShape) -> int:
     return load.cells * (keys + values) + states * (load.slots + KEPT_STATES + 1)
 
 
-def _runtime(shape: ModelShape, load: LoadShape) -> int:
+def _runtime(shape: ModelShape, load: LoadParameters) -> int:
     process = LLAMA_PROCESS if load.own_process else 0
     return process + vocabulary_bytes(shape.vocab_size, shape.merges)
 
 
-def _estimate_embedding(shape: ModelShape, load: LoadShape) -> MemoryEstimate:
+def _estimate_embedding(shape: ModelShape, load: LoadParameters) -> MemoryEstimate:
     """A model without KV cache, or with one for a single batch."""
     tokens = max(load.context, load.batch)
     piece = tokens if shape.one_piece else load.batch

@@ -10,7 +10,7 @@ from ..kv_type import KVType
 from .llama_cpp_fit import (
     DEFAULT_BATCH,
     DEFAULT_SLOTS,
-    LoadShape,
+    LoadParameters,
     MemoryEstimate,
     SplitEstimate,
     largest_context,
@@ -56,7 +56,7 @@ def estimate_paged_memory(
 
 
 def estimate_own_on_cpu(
-    config: ModelConfig, load: LoadShape, *, weights: int, mapped: int, vocabulary: int
+    config: ModelConfig, load: LoadParameters, *, weights: int, mapped: int, vocabulary: int
 ) -> SplitEstimate:
     """A model that ingle's own engine computes on the processor.
 
@@ -77,7 +77,7 @@ def estimate_own_on_cpu(
 
 
 def estimate_own_on_gpu(
-    config: ModelConfig, load: LoadShape, *, weights: int, vocabulary: int
+    config: ModelConfig, load: LoadParameters, *, weights: int, vocabulary: int
 ) -> SplitEstimate:
     """A model that ingle's own engine computes on a GPU, all of it.
 

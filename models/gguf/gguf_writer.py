@@ -42,7 +42,7 @@ def tensor_type(name: str) -> TensorType:
     return _TYPES[name]
 
 
-def type_number(name: str) -> int:
+def ggml_type_number(name: str) -> int:
     """ggml's number of a storage format."""
     return _NUMBERS[name]
 
@@ -63,7 +63,7 @@ def encode_header(pairs: Sequence[bytes], tensors: Sequence[PlannedTensor]) -> b
     offset = 0
     for tensor in tensors:
         shape = struct.pack(f"<I{len(tensor.shape)}Q", len(tensor.shape), *tensor.shape)
-        place = struct.pack("<IQ", type_number(tensor.type), offset)
+        place = struct.pack("<IQ", ggml_type_number(tensor.type), offset)
         parts.append(_text(tensor.name) + shape + place)
         offset += padded(tensor.bytes)
     header = b"".join(parts)

@@ -12,7 +12,7 @@ from .gguf_reader import HeaderReader, ValueType
 _KEY = "tokenizer.ggml.tokens"
 
 
-def find_repeated_token(path: Path) -> str | None:
+def find_duplicate_token(path: Path) -> str | None:
     """A token that stands twice in the vocabulary, over which llama.cpp aborts, or None.
 
     A file that cannot be read has none: whoever loads it tells why. Holds the texts while it runs,

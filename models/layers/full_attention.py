@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from ingle.kernels.attention.attention_input import AttentionInput
-from ingle.kernels.attention.norm_rope import prepare_heads_reference
+from ingle.kernels.attention.norm_rope import norm_rope_reference
 from ingle.kernels.elementwise.activations import Activations
 
 from ..config.model_config import ModelConfig
@@ -23,7 +23,7 @@ class FullAttention:
     def attend(self, layer: int, x: AttentionInput) -> Activations:
         """Causal attention (tokens, heads * head_size), computed in fp32."""
         config = self._config
-        query, key, value = prepare_heads_reference(x)
+        query, key, value = norm_rope_reference(x)
         output = full_attention(
             query,
             key,

@@ -52,7 +52,7 @@ class _Kept(msgspec.Struct, frozen=True):
     seen: dict[str, _Seen]
 
 
-class PathDescriptions:
+class DescriptionCache:
     """Describes models by their paths; any thread may ask.
 
     `cache` is a file that keeps what was seen, since reading many headers takes seconds.

@@ -21,7 +21,7 @@ from ..model_reference import HubReference, hub_repository
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class FoundModel:
     """One of them, by the name it has there; `problem` says why it cannot be used.
 
     `sha256` is known where the place names its files by it. What follows overrides the file's own:
@@ -46,10 +46,10 @@ class Place:
 
     title: str
     folder: Path
-    find: Callable[[Path], Iterable[Finding]]
+    find: Callable[[Path], Iterable[FoundModel]]
 
 
-def file_findings(path: Path, name: str) -> Finding | None:
+def file_findings(path: Path, name: str) -> FoundModel | None:
     """A GGUF file under `name`; None for one that is no model, or that belongs to a first part."""
     shard = parse_shard(path.name)
     if not is_language_model(path.name):
@@ -58,8 +58,8 @@ def file_findings(path: Path, name: str) -> Finding | None:
         first = path.with_name(shard.names()[0])
         if first.exists():
             return None
-        return Finding(name, path, problem=f"its first part, {first.name}, is not there")
-    return Finding(name, path, problem=unreadable(path))
+        return FoundModel(name, path, problem=f"its first part, {first.name}, is not there")
+    return FoundModel(name, path, problem=unreadable(path))
 
 
 def unreadable(path: Path) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 from ..model_reference import SAFETENSORS
 from ..safetensors.folder_files import CONFIG
 from .folder_walk import files_below
-from .found_model import Finding, file_findings, hub_file_name, hub_name, plain_name
+from .found_model import FoundModel, file_findings, hub_file_name, hub_name, plain_name
 
 _PREFIX = "models--"
 _COMMIT = re.compile("[0-9a-f]{40}")
@@ -24,7 +24,7 @@ _DIGEST = re.compile("[0-9a-f]{64}")
 _DEPTH = 2
 
 
-def find_in_hugging_face_cache(hub: Path) -> Iterator[Finding]:
+def find_in_hugging_face_cache(hub: Path) -> Iterator[FoundModel]:
     """The models of each repository's current snapshot."""
     for entry in sorted(os.scandir(hub), key=lambda entry: entry.name):
         if not entry.name.startswith(_PREFIX):
@@ -46,14 +46,14 @@ def _current_snapshot(repository: Path) -> Path | None:
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
-def _in_snapshot(snapshot: Path, owner: str, repo: str) -> Iterator[Finding]:
+def _in_snapshot(snapshot: Path, owner: str, repo: str) -> Iterator[FoundModel]:
     for path in files_below(snapshot, _DEPTH):
         name = hub_file_name(owner, repo, path.name)
         if finding := file_findings(path, name):
             yield replace(finding, sha256=_digest(path))
     names = set(os.listdir(snapshot))  # noqa: PTH208 - names are all that is needed
     if CONFIG in names and any(name.endswith(".safetensors") for name in names):
-        yield Finding(hub_name(owner, repo, SAFETENSORS) or plain_name(repo), snapshot)
+        yield FoundModel(hub_name(owner, repo, SAFETENSORS) or plain_name(repo), snapshot)
 
 
 def _digest(path: Path) -> str | None:

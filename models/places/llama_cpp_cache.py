@@ -15,7 +15,7 @@ from typing import cast
 
 import msgspec
 
-from .found_model import Finding, file_findings, hub_file_name, plain_name
+from .found_model import FoundModel, file_findings, hub_file_name, plain_name
 
 _LARGEST_NOTE = 1 << 20
 _DIGEST = re.compile("[0-9a-f]{64}")
@@ -23,7 +23,7 @@ _URL = re.compile(r"https?://[^/]+/(?P<owner>[^/]+)/(?P<repo>[^/]+)/resolve/[^/]
 _FLAT = re.compile(r"(?P<owner>[^_]+)_(?P<repo>.+?-GGUF)_(?P<file>.+)", re.IGNORECASE)
 
 
-def find_in_llama_cpp_cache(folder: Path) -> Iterator[Finding]:
+def find_in_llama_cpp_cache(folder: Path) -> Iterator[FoundModel]:
     """Its GGUF files, by the repositories they came from where that can be told."""
     known = dict(_manifests(folder))
     for path in sorted(folder.glob("*.gguf")):

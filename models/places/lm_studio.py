@@ -8,10 +8,10 @@ from pathlib import Path
 
 from ..model_reference import SAFETENSORS
 from ..safetensors.folder_files import CONFIG
-from .found_model import Finding, file_findings, hub_file_name, hub_name, plain_name
+from .found_model import FoundModel, file_findings, hub_file_name, hub_name, plain_name
 
 
-def find_in_lm_studio(folder: Path) -> Iterator[Finding]:
+def find_in_lm_studio(folder: Path) -> Iterator[FoundModel]:
     """Its GGUF files, and its folders of safetensors."""
     for repository in sorted(folder.glob("*/*")):
         if repository.name.startswith(".") or repository.parent.name.startswith("."):
@@ -20,7 +20,7 @@ def find_in_lm_studio(folder: Path) -> Iterator[Finding]:
             yield from _in_repository(repository)
 
 
-def _in_repository(repository: Path) -> Iterator[Finding]:
+def _in_repository(repository: Path) -> Iterator[FoundModel]:
     owner, repo = repository.parent.name, repository.name
     if not repository.is_dir():
         return
@@ -30,4 +30,4 @@ def _in_repository(repository: Path) -> Iterator[Finding]:
             yield finding
     names = {path.name for path in files}
     if CONFIG in names and any(name.endswith(".safetensors") for name in names):
-        yield Finding(hub_name(owner, repo, SAFETENSORS) or plain_name(repo), repository)
+        yield FoundModel(hub_name(owner, repo, SAFETENSORS) or plain_name(repo), repository)

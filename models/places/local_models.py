@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from ..errors import ModelError
-from ..metadata.description_cache import PathDescriptions, as_text
+from ..metadata.description_cache import DescriptionCache, as_text
 from ..metadata.stored_model import StoredModel, clean_text
-from .found_model import Finding, Place
+from .found_model import FoundModel, Place
 from .place_names import free_name
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class UnusableModel(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class PlacesScan:
     """What all places have, in the order of the places; no two models have one name or one file."""
 
     models: tuple[StoredModel, ...] = ()
@@ -46,15 +46,15 @@ class Survey:
 class LocalModels:
     """Looks through places; a file is read again only when it changed."""
 
-    def __init__(self, places: Sequence[Place], descriptions: PathDescriptions) -> None:
+    def __init__(self, places: Sequence[Place], descriptions: DescriptionCache) -> None:
         self._places = tuple(places)
         self._descriptions = descriptions
         self._lock = Lock()
-        self._survey = Survey()
+        self._survey = PlacesScan()
         self._taken_at = -math.inf
         self._told: set[UnusableModel] = set()
 
-    def survey(self) -> Survey:
+    def survey(self) -> PlacesScan:
         """What is there now, or was a moment ago; blocks while it looks."""
         with self._lock:
             if time.monotonic() - self._taken_at > _FRESH_SECONDS:
@@ -68,7 +68,7 @@ class LocalModels:
         with self._lock:
             self._taken_at = -math.inf
 
-    def _look(self) -> Survey:
+    def _look(self) -> PlacesScan:
         models: dict[str, StoredModel] = {}
         unusable: list[UnusableModel] = []
         files: set[tuple[int, int]] = set()
@@ -88,9 +88,9 @@ class LocalModels:
                 name = free_name(model, models)
                 models[name.lower()] = msgspec.structs.replace(model, name=name)
         self._tell(unusable)
-        return Survey(tuple(models.values()), tuple(unusable))
+        return PlacesScan(tuple(models.values()), tuple(unusable))
 
-    def _findings(self) -> Iterator[tuple[Place, Finding]]:
+    def _findings(self) -> Iterator[tuple[Place, FoundModel]]:
         for place in self._places:
             try:
                 for finding in place.find(place.folder):
@@ -98,10 +98,10 @@ class LocalModels:
             except (FileNotFoundError, NotADirectoryError):
                 continue  # that program is not here
             except OSError as error:
-                found = Finding(place.title, place.folder, problem=f"{error.strerror or error}")
+                found = FoundModel(place.title, place.folder, problem=f"{error.strerror or error}")
                 yield place, found
 
-    def _describe(self, place: Place, finding: Finding) -> StoredModel:
+    def _describe(self, place: Place, finding: FoundModel) -> StoredModel:
         if finding.problem:
             raise ModelError(finding.problem)
         model = self._descriptions.describe(finding.path)
@@ -130,11 +130,11 @@ class LocalModels:
         self._told = set(unusable)
 
 
-def _unusable(place: Place, finding: Finding, reason: str) -> UnusableModel:
+def _unusable(place: Place, finding: FoundModel, reason: str) -> UnusableModel:
     return UnusableModel(clean_text(finding.name), as_text(finding.path), place.title, reason)
 
 
-def _licence(finding: Finding) -> str:
+def _licence(finding: FoundModel) -> str:
     return clean_text(finding.licence) or "unknown"
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from ..metadata.stored_model import FirstMessage
-from .found_model import Finding, hub_name, unreadable
+from .found_model import FoundModel, hub_name, unreadable
 
 _KIND = "application/vnd.ollama.image."
 _DIGEST = re.compile("sha256[:-]([0-9a-f]{64})")
@@ -36,7 +36,7 @@ class _Manifest(msgspec.Struct, frozen=True):
     layers: list[_Layer]
 
 
-def find_in_ollama(folder: Path) -> Iterator[Finding]:
+def find_in_ollama(folder: Path) -> Iterator[FoundModel]:
     """The models of its manifests, by Ollama's names for them."""
     for path in sorted((folder / "manifests").glob("*/*/*/*")):
         if path.name.startswith(".") or not path.is_file():
@@ -47,7 +47,7 @@ def find_in_ollama(folder: Path) -> Iterator[Finding]:
             with path.open("rb") as file:
                 manifest = msgspec.json.decode(file.read(_LARGEST), type=_Manifest)
         except (OSError, msgspec.DecodeError) as error:
-            yield Finding(name, path, problem=f"its manifest cannot be read: {error}")
+            yield FoundModel(name, path, problem=f"its manifest cannot be read: {error}")
             continue
         yield _finding(name, path, manifest, folder / "blobs")
 
@@ -61,14 +61,14 @@ def _name(host: str, owner: str, model: str, tag: str) -> str:
     return base if host == _LIBRARY[0] else f"{host}/{base}"
 
 
-def _finding(name: str, path: Path, manifest: _Manifest, blobs: Path) -> Finding:
+def _finding(name: str, path: Path, manifest: _Manifest, blobs: Path) -> FoundModel:
     layers = {layer.media_type.removeprefix(_KIND): layer for layer in manifest.layers}
     weights = layers.get("model")
     if weights is None:
-        return Finding(name, path, problem=_without_weights(layers))
+        return FoundModel(name, path, problem=_without_weights(layers))
     match = _DIGEST.fullmatch(weights.digest)
     if match is None:
-        return Finding(name, path, problem="its manifest names no SHA-256 for the weights")
+        return FoundModel(name, path, problem="its manifest names no SHA-256 for the weights")
     blob = _blob(blobs, weights.digest)
     problem = unreadable(blob)
     if "adapter" in layers:
@@ -76,7 +76,7 @@ def _finding(name: str, path: Path, manifest: _Manifest, blobs: Path) -> Finding
     elif not problem and weights.size and blob.stat().st_size != weights.size:
         problem = f"its weights are not the {weights.size} bytes that the manifest says"
     notes = [_PROJECTOR] if "projector" in layers else []
-    return Finding(
+    return FoundModel(
         name,
         blob,
         sha256=match[1],

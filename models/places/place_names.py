@@ -12,7 +12,7 @@ import msgspec
 from ..metadata.stored_model import StoredModel
 
 
-def beside(own: Sequence[StoredModel], others: Sequence[StoredModel]) -> list[StoredModel]:
+def merge_listings(own: Sequence[StoredModel], others: Sequence[StoredModel]) -> list[StoredModel]:
     """The models of others as they are listed behind the store's own, whose names come first."""
     names = {model.name.lower() for model in own}
     digests = {identity(model.path): model.sha256 for model in own}

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from ..safetensors.folder_files import CONFIG
 from .folder_walk import files_below
-from .found_model import Finding, file_findings, plain_name
+from .found_model import FoundModel, file_findings, plain_name
 
 _DEPTH = 4
 
 
-def find_in_plain_folder(folder: Path) -> Iterator[Finding]:
+def find_in_plain_folder(folder: Path) -> Iterator[FoundModel]:
     """GGUF files, and folders with safetensors and their configuration, a few levels down."""
     folders: dict[Path, set[str]] = {}
     for path in files_below(folder, _DEPTH):
@@ -21,4 +21,4 @@ def find_in_plain_folder(folder: Path) -> Iterator[Finding]:
             yield finding
     for parent, names in folders.items():
         if CONFIG in names and any(name.endswith(".safetensors") for name in names):
-            yield Finding(plain_name(parent.name), parent)
+            yield FoundModel(plain_name(parent.name), parent)

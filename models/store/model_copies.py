@@ -35,7 +35,7 @@ _BLOBS = ".blobs"
 _LARGEST_MANIFEST = 2**18
 
 
-class Changes(msgspec.Struct, frozen=True, kw_only=True):
+class ModelOverrides(msgspec.Struct, frozen=True, kw_only=True):
     """What a new model has of its own; None leaves it as it was.
 
     `options` are in Ollama's words, `sampling` those of them that every protocol knows.
@@ -49,14 +49,16 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     chat_template: str | None = None
 
 
-class ModelMaker:
+class ModelCopier:
     """Makes models in a store; their weights are links, so that a copy takes no room."""
 
     def __init__(self, store: ModelStore) -> None:
         self._store = store
         self.blobs = BlobFolder(store.root / _BLOBS)
 
-    def copy(self, source: StoredModel, name: str, changes: Changes | None = None) -> StoredModel:
+    def copy(
+        self, source: StoredModel, name: str, changes: ModelOverrides | None = None
+    ) -> StoredModel:
         """The same weights under another name; reads the whole file where its hash is not known.
 
         Raises `UnusableName`, `UnsupportedModel`, `ModelInUse`, and `PullFailed` for a full disk.
@@ -66,9 +68,9 @@ class ModelMaker:
                 f"{source.name} is more than one file, and only single files can be copied.",
                 hint="Name its path, or an alias in the configuration.",
             )
-        return self._make(source, source.path, name, changes or Changes())
+        return self._make(source, source.path, name, changes or ModelOverrides())
 
-    def from_blob(self, digest: str, name: str, changes: Changes) -> StoredModel:
+    def from_blob(self, digest: str, name: str, changes: ModelOverrides) -> StoredModel:
         """A model of an uploaded file, which is then no blob any more.
 
         Raises as `copy`, and `ModelNotFound`, `InvalidModel` or `UnsupportedModel` for the file.
@@ -121,7 +123,9 @@ class ModelMaker:
         wanted = checked_digest(digest)
         return next((m.path for m in self._store.list() if m.sha256 == wanted), None)
 
-    def _make(self, source: StoredModel, path: Path, name: str, changes: Changes) -> StoredModel:
+    def _make(
+        self, source: StoredModel, path: Path, name: str, changes: ModelOverrides
+    ) -> StoredModel:
         full_name = self.free_name(name)
         manifest = _manifest(source, path, full_name, changes)
         try:
@@ -155,7 +159,7 @@ class ModelMaker:
         return full_name
 
 
-def _manifest(source: StoredModel, path: Path, name: str, changes: Changes) -> Manifest:
+def _manifest(source: StoredModel, path: Path, name: str, changes: ModelOverrides) -> Manifest:
     manifest = Manifest(
         name=name,
         file=_FILE,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from ..errors import NotOurs
+from ..errors import NotInStore
 from ..gguf.gguf_names import shard_paths
 from ..metadata.stored_model import StoredModel
 from ..safetensors.folder_files import belongs_to_model
@@ -17,7 +17,7 @@ _OLLAMA = "Ollama"
 _BLOBS = "blobs"
 
 
-class Removal(msgspec.Struct, frozen=True, kw_only=True):
+class RemovalReport(msgspec.Struct, frozen=True, kw_only=True):
     """The files that go and the bytes that are free then; `keeps` are files that stay.
 
     `place` is who keeps the model, empty for ingle; `shared_with` are models that have the same
@@ -35,10 +35,10 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
 def files_of(model: StoredModel) -> list[Path]:
     """The files that are the model where it lies, with what links to them lead to.
 
-    Raises `NotOurs` where another program would lose track.
+    Raises `NotInStore` where another program would lose track.
     """
     if model.place == _OLLAMA:
-        raise NotOurs(
+        raise NotInStore(
             f"{model.name} is Ollama's, whose models share their files.",
             hint=f"`ollama rm {model.name.partition('@')[0]}` removes it.",
         )
@@ -59,13 +59,13 @@ def bytes_freed(paths: Iterable[Path]) -> int:
 
 
 def delete_files(paths: Iterable[Path]) -> None:
-    """Delete what `files_of` named, and folders that are empty then; raises `NotOurs`."""
+    """Delete what `files_of` named, and folders that are empty then; raises `NotInStore`."""
     folders: set[Path] = set()
     for path in paths:
         try:
             path.unlink(missing_ok=True)
         except OSError as error:
-            raise NotOurs(
+            raise NotInStore(
                 f"{path} cannot be deleted: {error.strerror}.",
                 hint="Delete it as the user to whom it belongs.",
             ) from error

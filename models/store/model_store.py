@@ -15,25 +15,25 @@ from pathlib import Path
 import msgspec
 
 from ..catalog import HUB_HOST, LATEST_TAG, Catalog
-from ..download.local_duplicates import find_twin, use_twin
+from ..download.local_duplicates import find_local_duplicate, link_local_duplicate
 from ..download.model_download import WantedModel, fetch_model
 from ..download.pull_progress import OnPullProgress, PullReporter
 from ..download.wanted_models import catalog_model, hub_model
-from ..errors import ModelError, ModelInUse, ModelNotFound, NotOurs, Offline
+from ..errors import ModelError, ModelInUse, ModelNotFound, NotInStore, Offline
 from ..file_lock import FileLock
 from ..gguf.gguf_names import parse_shard
-from ..metadata.description_cache import PathDescriptions
+from ..metadata.description_cache import DescriptionCache
 from ..metadata.digest_cache import DigestCache
 from ..metadata.stored_model import MANIFEST, StoredModel, read_manifest, write_manifest
 from ..model_reference import CatalogReference, HubReference, PathReference, parse_reference
 from ..places.found_model import Place
 from ..places.local_models import LocalModels, UnusableModel
-from ..places.place_names import beside, identity
+from ..places.place_names import identity, merge_listings
 from ..sources.download_source import Cancelled, raise_if_cancelled
 from ..sources.package_index_source import SCRATCH_PREFIX
 from ..sources.partial_file import disk_failure
 from .draft_finder import DraftFinder
-from .model_removal import Removal, bytes_freed, delete_files, files_of
+from .model_removal import RemovalReport, bytes_freed, delete_files, files_of
 
 logger = logging.getLogger(__name__)
 
@@ -56,14 +56,14 @@ class ModelStore:
     catalog: Catalog
     places: Sequence[Place] = ()
     offline: bool = False
-    _descriptions: PathDescriptions = field(init=False, repr=False)
+    _descriptions: DescriptionCache = field(init=False, repr=False)
     _drafts: DraftFinder = field(default_factory=DraftFinder, repr=False)
     _local: LocalModels = field(init=False, repr=False)
     _digests: DigestCache = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._digests = DigestCache(self.root / _DIGESTS)
-        self._descriptions = PathDescriptions(self.root / _SEEN)
+        self._descriptions = DescriptionCache(self.root / _SEEN)
         self._local = LocalModels(self.places, self._descriptions)
 
     def list(self) -> list[StoredModel]:
@@ -72,7 +72,7 @@ class ModelStore:
         No two have one name; blocks while it looks.
         """
         own = self.own()
-        others = beside(own, self._local.survey().models)
+        others = merge_listings(own, self._local.survey().models)
         return own + [self._advised(model) for model in self._digests.complete(others)]
 
     def compare(self) -> None:
@@ -126,7 +126,7 @@ class ModelStore:
     ) -> StoredModel:
         """Fetch a model unless it is here already; blocks, so call it in a thread.
 
-        Both callbacks are called in that thread. Raises `ModelNotFound`, and what `Download.run`
+        Both callbacks are called in that thread. Raises `ModelNotFound`, and what `FileDownload.run`
         raises.
         """
         parsed = parse_reference(reference)
@@ -154,7 +154,7 @@ class ModelStore:
         except OSError as error:
             raise disk_failure(error, self.root) from error
 
-    def plan_removal(self, reference: str, *, delete_file: bool = False) -> Removal:
+    def plan_removal(self, reference: str, *, delete_file: bool = False) -> RemovalReport:
         """What `remove` would do; raises as it does, but `ModelInUse`."""
         name = self._own_name(reference)
         if name is None:
@@ -163,14 +163,14 @@ class ModelStore:
         files = [path for path in folder.rglob("*") if path.is_file()]
         model = self._read(folder)
         if model is None or not model.place:
-            return Removal(
+            return RemovalReport(
                 name=name,
                 frees=bytes_freed(files),
                 files=[str(path) for path in files if path.name != MANIFEST],
                 shared_with=self._sharers(model) if model else [],
             )
         theirs = files_of(model) if delete_file else []
-        return Removal(
+        return RemovalReport(
             name=name,
             frees=bytes_freed([*files, *theirs]),
             files=[str(path) for path in theirs],
@@ -178,11 +178,11 @@ class ModelStore:
             place=model.place,
         )
 
-    def remove(self, reference: str, *, delete_file: bool = False) -> Removal:
+    def remove(self, reference: str, *, delete_file: bool = False) -> RemovalReport:
         """Remove a model, or what is left of an unfinished download.
 
         A file that lies elsewhere goes only with `delete_file`. Raises `ModelNotFound` where there
-        is nothing of that name, `NotOurs` for a model of another program, and `ModelInUse` while
+        is nothing of that name, `NotInStore` for a model of another program, and `ModelInUse` while
         somebody fetches it.
         """
         plan = self.plan_removal(reference, delete_file=delete_file)
@@ -196,17 +196,17 @@ class ModelStore:
         self._local.forget()
         return plan
 
-    def _plan_for_others(self, model: StoredModel, *, delete_file: bool) -> Removal:
+    def _plan_for_others(self, model: StoredModel, *, delete_file: bool) -> RemovalReport:
         whose = model.place or "not in ingle's store"
         if not delete_file:
-            raise NotOurs(
+            raise NotInStore(
                 f"{model.name} belongs to {whose}, so ingle leaves it."
                 if model.place
                 else f"{model.path} is {whose}, so ingle does not remove it.",
                 hint=f"`ingle rm --delete-file {model.name}` deletes {model.path}.",
             )
         files = files_of(model)
-        return Removal(
+        return RemovalReport(
             name=model.name,
             frees=bytes_freed(files),
             files=[str(path) for path in files],
@@ -261,11 +261,11 @@ class ModelStore:
         self, wanted: WantedModel, folder: Path, reporter: PullReporter, cancelled: Cancelled
     ) -> StoredModel | None:
         """The wanted file where it is here under another name; None where it is not."""
-        twin = find_twin(wanted, self.list(), self._digests, reporter, cancelled)
+        twin = find_local_duplicate(wanted, self.list(), self._digests, reporter, cancelled)
         if twin is None:
             return None
         folder.mkdir(parents=True, exist_ok=True)
-        manifest = use_twin(wanted, folder, twin)
+        manifest = link_local_duplicate(wanted, folder, twin)
         if manifest is None:
             return None
         write_manifest(folder, manifest)

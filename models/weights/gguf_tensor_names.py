@@ -24,7 +24,7 @@ _FUSED_GATE = re.compile(r"(blk\.\d+\.ffn_)up(\.weight)")
 _FACTORS = frozenset({"rope_freqs.weight", "rope_factors_short.weight", "rope_factors_long.weight"})
 
 
-class GGUFConventions:
+class GGUFTensorNames:
     """`Weights` over the tensors of a file: splits what is fused, reorders what is permuted."""
 
     def __init__(self, raw: Weights, config: ModelConfig) -> None:

@@ -50,7 +50,7 @@ _IGNORED = re.compile(
 )
 
 
-class HFConventions:
+class HFTensorNames:
     """`Weights` over a model's tensors: names as in GGUF files, splits what is fused."""
 
     def __init__(self, raw: Weights, config: ModelConfig) -> None:

@@ -11,7 +11,7 @@ import sys
 import msgspec
 
 from ingle.backends.base.backend import EngineKind, LoadSpec
-from ingle.daemon.load_planning.load_planner import LoadOptions, ModelPreparer, Preparation
+from ingle.daemon.load_planning.load_planner import LoadOptions, LoadPlan, ModelLoadPlanner
 from ingle.daemon.main import main
 from ingle.daemon.server import daemon_server
 from ingle.models.fit.memory_needs import MemoryNeeds
@@ -24,12 +24,12 @@ _BATCH = 8192
 _SIZE = 1 << 20
 
 
-class ScriptPreparer(ModelPreparer):
+class ScriptPreparer(ModelLoadPlanner):
     """The daemon's own preparer, which gives a model that has a script to the scripted engine."""
 
     def __call__(
         self, model: StoredModel, options: LoadOptions, *, available: MemoryNeeds
-    ) -> Preparation:
+    ) -> LoadPlan:
         """The prompt is written with the chat template of the model's file."""
         script = model.path.parent / SCRIPT
         if model.task is not ModelTask.GENERATE or not script.exists():
@@ -45,9 +45,9 @@ class ScriptPreparer(ModelPreparer):
             chat_template=header.chat_template,
             script=msgspec.json.encode(msgspec.json.decode(script.read_bytes())).decode(),
         )
-        return Preparation(spec, MemoryNeeds(_SIZE))
+        return LoadPlan(spec, MemoryNeeds(_SIZE))
 
 
 if __name__ == "__main__":
-    daemon_server.ModelPreparer = ScriptPreparer  # where the daemon builds its parts
+    daemon_server.ModelLoadPlanner = ScriptPreparer  # where the daemon builds its parts
     sys.exit(main(["serve", *sys.argv[1:]]))

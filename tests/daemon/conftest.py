@@ -45,17 +45,17 @@ from ingle.daemon.generations.generation import GenerationRegistry
 from ingle.daemon.library.aliases import AliasTable
 from ingle.daemon.library.pulls import PullManager
 from ingle.daemon.lifecycle.model_manager import ModelManager
-from ingle.daemon.lifecycle.owner_limits import Limits
+from ingle.daemon.lifecycle.owner_limits import OwnerLimits
 from ingle.daemon.load_planning.load_planner import (
     LoadOptions,
-    ModelPreparer,
-    Preparation,
+    LoadPlan,
+    ModelLoadPlanner,
     Preparer,
 )
 from ingle.daemon.machine.memory_reader import MemorySnapshot
-from ingle.daemon.memory.memory_allocator import RoomTimes
+from ingle.daemon.memory.memory_allocator import AllocationTimes
 from ingle.daemon.model_process.loaded_model import LoadedModel
-from ingle.daemon.routing.egress.egress_gateway import Exits
+from ingle.daemon.routing.egress.egress_gateway import EgressGateway
 from ingle.daemon.routing.router_factory import make_router
 from ingle.daemon.server.daemon_server import Server, batch_width, make_server
 from ingle.daemon.server.gauge_publisher import GaugePublisher
@@ -245,7 +245,7 @@ async def make_manager(tmp_path: Path) -> AsyncGenerator[Callable[..., ManagerHa
     def make(
         *, keep_alive: float = 60.0, abandon_after: float = 10.0, **options: Any
     ) -> ManagerHarness:
-        options.setdefault("room_times", RoomTimes(settle=0.0))
+        options.setdefault("room_times", AllocationTimes(settle=0.0))
         plans = {name: BackendPlan() for name in "abc"}
         sizes, gpu_sizes = dict.fromkeys("abc", GIB), dict.fromkeys("abc", 0)
         memory = {"total": 20 * GIB, "available": 10 * GIB}
@@ -254,14 +254,14 @@ async def make_manager(tmp_path: Path) -> AsyncGenerator[Callable[..., ManagerHa
 
         def prepare(
             model: StoredModel, options: LoadOptions, *, available: MemoryNeeds
-        ) -> Preparation:
+        ) -> LoadPlan:
             spec = LoadSpec(
                 engine=EngineKind.SCRIPTED,
                 path=str(model.path),
                 context=min(max(options.context or 4096, options.least_context or 0), 8192),
                 kv_type=options.kv_type or KVType.F16,
             )
-            return Preparation(spec, MemoryNeeds(sizes[model.name], gpu_sizes[model.name]))
+            return LoadPlan(spec, MemoryNeeds(sizes[model.name], gpu_sizes[model.name]))
 
         def create(spec: LoadSpec) -> Backend:
             backend = PlannedBackend(spec, plans[Path(spec.path).stem])
@@ -388,7 +388,7 @@ def run_daemon(ingle_home: Path) -> DaemonFactory:
         pull: Callable[..., StoredModel] | None = None,
         sampling: dict[str, float] | None = None,
         prepares_files: bool = False,
-        exits: Exits | None = None,
+        exits: EgressGateway | None = None,
         **settings: Any,
     ) -> AsyncGenerator[RunningDaemon]:
         paths = find_paths({"INGLE_HOME": str(ingle_home)})
@@ -445,7 +445,7 @@ class ScriptedPreparer:
 
     def __call__(
         self, model: StoredModel, options: LoadOptions, *, available: MemoryNeeds
-    ) -> Preparation:
+    ) -> LoadPlan:
         spec = LoadSpec(
             engine=EngineKind.SCRIPTED,
             path=str(model.path),
@@ -454,11 +454,11 @@ class ScriptedPreparer:
             kv_type=options.kv_type or KVType.F16,
             script=self._script,
         )
-        return Preparation(spec, MemoryNeeds(MIB))
+        return LoadPlan(spec, MemoryNeeds(MIB))
 
 
 def _file_preparer(config: Config) -> Preparer:
-    return ModelPreparer(config, ModelStore(config.paths.models, Catalog.load()).resolve)
+    return ModelLoadPlanner(config, ModelStore(config.paths.models, Catalog.load()).resolve)
 
 
 def _services(
@@ -469,7 +469,7 @@ def _services(
     pull: Callable[..., StoredModel] | None,
     shutdown: Callable[[], None],
     address: str,
-    exits: Exits | None = None,
+    exits: EgressGateway | None = None,
 ) -> Services:
     catalog, hub = Catalog.load(), EventHub()
     store = ModelStore(config.paths.models, catalog)
@@ -483,7 +483,7 @@ def _services(
         keep_alive=config.keep_alive,
         slots=config.slots,
         max_queue=config.max_queue,
-        limits=Limits.of(config),
+        limits=OwnerLimits.of(config),
     )
     return Services(
         config=config,

@@ -26,7 +26,7 @@ from ingle.backends.base.backend import (
 )
 from ingle.backends.base.errors import BackendError, WorkerDied
 from ingle.backends.base.kv_page_map import PagesSink
-from ingle.backends.worker.model_loader import loaded
+from ingle.backends.worker.model_loader import load_model
 from ingle.backends.worker.request_preparer import Stop
 from ingle.backends.worker.supervisor.pending_answers import PendingAnswers
 from ingle.backends.worker.supervisor.request_streams import RequestStreams
@@ -148,7 +148,7 @@ class LocalBackend:
 
         cause = "The model was unloaded."
         try:
-            with loaded(self.spec, send, self._inbox) as (worker, info):
+            with load_model(self.spec, send, self._inbox) as (worker, info):
                 loop.call_soon_threadsafe(_resolve, loading, info)
                 worker.run()
         except BackendError as error:

@@ -17,8 +17,8 @@ from ingle.kernels.formats.repacked_tensor import repack
 from ingle.kernels.formats.weight_kind import kind_of
 from ingle.kernels.kv_cache.key_bias import KeyBias
 from ingle.kernels.kv_cache.kv_append import kv_append
-from ingle.kernels.kv_cache.kv_pages import Pages
-from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedPages
+from ingle.kernels.kv_cache.kv_pages import KVPages
+from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedKVPages
 from ingle.kernels.reference_operations import ReferenceOperations
 from ingle.kernels.self_check import CHECKED_PAGES, HeadShape, SelfCheck
 
@@ -26,12 +26,12 @@ CPU = torch.device("cpu")
 HEADS = HeadShape(heads=4, kv_heads=2, head_size=64)
 
 
-def plain_pages() -> tuple[Pages, Pages]:
+def plain_pages() -> tuple[KVPages, KVPages]:
     shape = (CHECKED_PAGES, 32, HEADS.kv_heads, HEADS.head_size)
     return torch.full(shape, torch.nan), torch.full(shape, torch.nan)
 
 
-def quantised_pages(bits: int, *, biased: bool) -> tuple[Pages, Pages]:
+def quantised_pages(bits: int, *, biased: bool) -> tuple[KVPages, KVPages]:
     shape = (CHECKED_PAGES, 32, HEADS.kv_heads)
     width, kind = (64, torch.int8) if bits == 8 else (32, torch.uint8)
     bias = None
@@ -39,16 +39,16 @@ def quantised_pages(bits: int, *, biased: bool) -> tuple[Pages, Pages]:
         tables = rotary_tables(torch.arange(128), torch.logspace(0, -3, 32), 1.0)
         bias = KeyBias(torch.randn(HEADS.kv_heads, 64) * 60, *tables)
 
-    def plane(bias: KeyBias | None) -> QuantizedPages:
+    def plane(bias: KeyBias | None) -> QuantizedKVPages:
         codes = torch.zeros((*shape, width), dtype=kind)
-        return QuantizedPages(codes, torch.zeros((*shape, 2), dtype=torch.float16), bias)
+        return QuantizedKVPages(codes, torch.zeros((*shape, 2), dtype=torch.float16), bias)
 
     return plane(bias), plane(None)
 
 
 def failures(
     operations: ReferenceOperations,
-    pages: tuple[Pages, Pages] | None = None,
+    pages: tuple[KVPages, KVPages] | None = None,
     weights: Sequence[PreparedWeight] | None = None,
 ) -> list[str]:
     weight = random_weight("Q4_K", 96, 256, CPU)

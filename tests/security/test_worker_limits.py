@@ -23,7 +23,7 @@ from ingle.backends.base.backend import (
     ModelInfo,
 )
 from ingle.backends.confinement import confine as confine_module
-from ingle.backends.confinement.access_policy import Workplace, worker_workplace
+from ingle.backends.confinement.access_policy import AccessPolicy, worker_workplace
 from ingle.backends.confinement.confine import file_rules
 from ingle.backends.confinement.landlock_rules import landlock_version
 from ingle.backends.confinement.seccomp_filter import filter_program
@@ -286,7 +286,7 @@ def test_more_memory_than_there_is_is_refused_not_taken(tmp_path: Path) -> None:
 
 def test_a_gpu_keeps_its_driver_s_sockets_and_loses_homes(tmp_path: Path) -> None:
     """Not run with a GPU: that its driver works under these rules is argued, not shown."""
-    work = Workplace(reads=(tmp_path,), drives_gpu=True)
+    work = AccessPolicy(reads=(tmp_path,), drives_gpu=True)
     rules = file_rules(work)
     assert rules is not None
     assert rules.writes is None

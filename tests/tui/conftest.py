@@ -30,7 +30,7 @@ from textual.pilot import Pilot
 
 from ingle.tui.app.chat_app import ChatApp
 from ingle.tui.app.chat_screen import ChatScreen
-from ingle.tui.client.daemon_client import DaemonClient
+from ingle.tui.client.daemon_client import AsyncDaemonClient
 from ingle.tui.transcript.view.transcript import Transcript
 from ingle.tui.widgets.composer.composer import Composer
 
@@ -513,7 +513,7 @@ OpenChat = Callable[..., AbstractAsyncContextManager[Chat]]
 
 
 @pytest.fixture
-def open_chat(client: DaemonClient) -> OpenChat:
+def open_chat(client: AsyncDaemonClient) -> OpenChat:
     """`async with open_chat(size=(80, 24)) as chat`, with any argument of `ChatApp`."""
 
     @asynccontextmanager
@@ -528,8 +528,8 @@ def open_chat(client: DaemonClient) -> OpenChat:
 
 
 @pytest.fixture
-def client(fake_daemon: FakeDaemon) -> DaemonClient:
-    return DaemonClient(str(fake_daemon.path))
+def client(fake_daemon: FakeDaemon) -> AsyncDaemonClient:
+    return AsyncDaemonClient(str(fake_daemon.path))
 
 
 class Terminal:

@@ -16,9 +16,9 @@ from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.screen import Screen
 
-from ..client.daemon_client import DaemonClient
+from ..client.daemon_client import AsyncDaemonClient
 from ..commands.command_table import COMMANDS
-from ..settings.chat_folders import Folders
+from ..settings.chat_folders import ChatFolders
 from ..settings.preferences import Preferences
 from ..settings.themes import EMBER, FALLBACK_VARIABLES, THEMES
 from ..terminal.exit_signals import ending_signals
@@ -37,10 +37,10 @@ class ChatApp(App[None]):
 
     def __init__(
         self,
-        client: DaemonClient,
+        client: AsyncDaemonClient,
         *,
         model: str | None = None,
-        folders: Folders | None = None,
+        folders: ChatFolders | None = None,
         temporary: bool = False,
         theme: str = EMBER.name,
         preferences: Preferences | None = None,

@@ -16,11 +16,11 @@ from textual.widgets import Static
 from textual.worker import Worker
 
 from ..chats.chat import Chat
-from ..chats.history_protocol import History, NoHistory
+from ..chats.history_protocol import ChatRecorder, NullRecorder
 from ..chats.message import Attachment, Message
-from ..chats.queued_prompt import Prompt
+from ..chats.queued_prompt import QueuedPrompt
 from ..client.api_types import GaugesEvent, PullProgress
-from ..client.daemon_client import DaemonClient
+from ..client.daemon_client import AsyncDaemonClient
 from ..commands.command_table import COMMANDS, find_slash, parse_slash
 from ..commands.key_table import default_key
 from ..features.feature import Feature
@@ -29,7 +29,7 @@ from ..session.chat_events import (
     DaemonConnected,
     DaemonLost,
     GaugesMoved,
-    HistoryTrouble,
+    HistoryStatusChanged,
     ModelMoved,
     PagesMoved,
     PullMoved,
@@ -39,9 +39,9 @@ from ..session.daemon_link import DaemonLink
 from ..session.failure_notices import failure
 from ..session.path_entries import path_entries
 from ..session.turn import Turn
-from ..settings.chat_folders import Folders
+from ..settings.chat_folders import ChatFolders
 from ..settings.preferences import Preferences
-from ..terminal.render_throttle import Painter
+from ..terminal.render_throttle import RenderThrottle
 from ..text.terminal_safe_text import clean
 from ..transcript.markdown.markdown_preload import import_markdown
 from ..transcript.view.transcript import Transcript
@@ -54,7 +54,7 @@ from ..widgets.title_bar import TitleBar
 from ..widgets.welcome import Welcome
 from .feature_set import FeatureSet
 from .prompt_screen import PromptScreen
-from .turn_runner import Turns
+from .turn_runner import TurnRunner
 
 QUIT_WINDOW = 2.0
 """Seconds within which a second ctrl+c leaves the chat."""
@@ -89,10 +89,10 @@ class ChatScreen(PromptScreen[None]):
 
     def __init__(
         self,
-        client: DaemonClient,
+        client: AsyncDaemonClient,
         *,
         model: str | None = None,
-        folders: Folders | None = None,
+        folders: ChatFolders | None = None,
         temporary: bool = False,
         preferences: Preferences | None = None,
         start_daemon: Callable[[], None] | None = None,
@@ -103,7 +103,7 @@ class ChatScreen(PromptScreen[None]):
         self.link = DaemonLink(client, self.post_message, start_daemon)
         self.state = ChatState(wanted=model)
         self.chat = Chat(temporary=temporary)
-        self._turns = Turns(self)
+        self._turns = TurnRunner(self)
         self.folders = folders
         self.preferences = preferences or Preferences()
         self.store = None if folders is None else open_history(folders.chats, self._cannot_keep)
@@ -111,7 +111,7 @@ class ChatScreen(PromptScreen[None]):
         self._editing: Message | None = None
         self._warmed: str | None = None
         self._interrupted_at = 0.0
-        self.painter = Painter(self._paint)
+        self.painter = RenderThrottle(self._paint)
         self._draft_saved = ""
         self._gauges: GaugesEvent | None = None
         self.features = FeatureSet(
@@ -186,17 +186,17 @@ class ChatScreen(PromptScreen[None]):
         return self.app  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
 
     @property
-    def history(self) -> History:
+    def history(self) -> ChatRecorder:
         """Where the chat on the screen is kept."""
-        return NoHistory() if self.store is None or self.chat.temporary else self.store
+        return NullRecorder() if self.store is None or self.chat.temporary else self.store
 
     def _cannot_keep(self, trouble: str) -> None:
         """Called in another thread."""
         is_over = self.store is not None and self.store.is_able
-        self.post_message(HistoryTrouble(trouble, is_over=is_over))
+        self.post_message(HistoryStatusChanged(trouble, is_over=is_over))
 
-    @on(HistoryTrouble)
-    def history_trouble(self, event: HistoryTrouble) -> None:
+    @on(HistoryStatusChanged)
+    def history_trouble(self, event: HistoryStatusChanged) -> None:
         """Say that what is said now is not kept, and why, or that it is again."""
         self.state.not_kept = "" if event.is_over else event.text
         self.tell(event.text, "warning" if event.is_over else "error")
@@ -335,7 +335,7 @@ class ChatScreen(PromptScreen[None]):
 
     def send(self, text: str, attachments: tuple[Attachment, ...] = ()) -> None:
         """Send a prompt, or queue it while an answer runs."""
-        self.queue.push(Prompt(text, attachments, self._editing))
+        self.queue.push(QueuedPrompt(text, attachments, self._editing))
         self._editing = None
         self._turns.send_next()
 

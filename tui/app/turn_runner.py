@@ -1,15 +1,15 @@
-"""`Turns`: sends prompts one after the other, and follows their answers into the chat."""
+"""`TurnRunner`: sends prompts one after the other, and follows their answers into the chat."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from ..chats.history_protocol import History, NoHistory
+from ..chats.history_protocol import ChatRecorder, NullRecorder
 from ..chats.message import Message
-from ..chats.queued_prompt import Prompt
+from ..chats.queued_prompt import QueuedPrompt
 from ..chats.turn_request import TurnRequest
-from ..session.answer_takeover import settle, take_up
+from ..session.answer_takeover import adopt_final_answer, take_over_answer
 from ..session.failure_notices import answer_failed
 from ..session.path_entries import entry_of, place_of
 from ..session.turn import LOCAL, Turn
@@ -24,7 +24,7 @@ LATER = "It is asked as soon as a model can answer."
 Follow = Callable[[Turn], Coroutine[Any, Any, None]]
 
 
-class Turns:
+class TurnRunner:
     """One turn at a time; what is sent meanwhile waits in the screen's queue."""
 
     def __init__(self, screen: ChatScreen) -> None:
@@ -74,7 +74,7 @@ class Turns:
     def _mark_waiting(self) -> None:
         self._screen.composer.queue_waiting = len(self._screen.queue) > 0
 
-    def _add_prompt(self, prompt: Prompt) -> Message:
+    def _add_prompt(self, prompt: QueuedPrompt) -> Message:
         """The prompt as a message behind the last one, or in the place of the one it edits."""
         screen = self._screen
         chat, leaf = screen.chat, screen.chat.leaf
@@ -157,20 +157,20 @@ class Turns:
         if store is None or self._screen.chat.temporary:
             self.begin(answer, lambda turn: turn.resume())
             return
-        turn = self.begin(answer, lambda turn: self._take_up(turn, store), NoHistory())
+        turn = self.begin(answer, lambda turn: self._take_up(turn, store), NullRecorder())
         turn.is_watched = True
 
     async def _take_up(self, turn: Turn, store: HistoryStore) -> None:
-        if not await take_up(turn, store):
+        if not await take_over_answer(turn, store):
             self._screen.run_worker(self._settle(turn, store), group="settle")
 
     async def _settle(self, turn: Turn, store: HistoryStore) -> None:
         screen, message = self._screen, turn.message
-        changed = await settle(message, store)
+        changed = await adopt_final_answer(message, store)
         if changed and screen.chat.messages.get(message.id) is message:
             screen.show_path()
 
-    def begin(self, answer: Message, follow: Follow, history: History | None = None) -> Turn:
+    def begin(self, answer: Message, follow: Follow, history: ChatRecorder | None = None) -> Turn:
         """Show the answer as it grows, from what it has already, and keep it in `history`."""
         screen = self._screen
         drawn = screen.transcript.find_entry(answer.id)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from .chat import Chat
-from .compaction_record import Compaction
-from .history_protocol import History
+from .compaction_record import CompactionRecord
+from .history_protocol import ChatRecorder
 from .message import Message
 from .message_ids import new_id
 
 
-def branch_off(source: Chat, last: Message, history: History) -> Chat:
+def branch_off(source: Chat, last: Message, history: ChatRecorder) -> Chat:
     """A new chat with the path of `source` up to and with `last`, kept in `history`.
 
     What was compacted there stays so, as far as the path goes.
@@ -38,14 +38,16 @@ def branch_off(source: Chat, last: Message, history: History) -> Chat:
     return chat
 
 
-def _copy_compactions(source: Chat, chat: Chat, names: dict[str, str], history: History) -> None:
+def _copy_compactions(
+    source: Chat, chat: Chat, names: dict[str, str], history: ChatRecorder
+) -> None:
     """Those that lie on the branch, with the `names` that messages have in the new chat."""
     made: dict[str, str] = {}
     for step in sorted(source.compactions.values(), key=lambda step: step.created):
         before = _summary_before(source, step, made)
         if step.at not in names or (before is not None and before not in made):
             continue  # it is no whole record without the one before it
-        copy: Compaction = msgspec.structs.replace(
+        copy: CompactionRecord = msgspec.structs.replace(
             step,
             id=new_id(),
             at=names[step.at],
@@ -60,7 +62,7 @@ def _copy_compactions(source: Chat, chat: Chat, names: dict[str, str], history: 
             history.undo_compaction(chat.id, copy.id)
 
 
-def _summary_before(source: Chat, step: Compaction, made: dict[str, str]) -> str | None:
+def _summary_before(source: Chat, step: CompactionRecord, made: dict[str, str]) -> str | None:
     """What stands before a step; a trim that reaches behind the branch has no part in it."""
     name = step.after
     while name is not None and name not in made and name in source.compactions:

@@ -9,7 +9,7 @@ from copy import copy
 import msgspec
 
 from .automatic_title import automatic_title
-from .compaction_record import Compaction
+from .compaction_record import CompactionRecord
 from .message import Message
 from .message_ids import new_id
 
@@ -51,7 +51,7 @@ class Chat:
         self.temporary = temporary
         self.settings = settings or ChatSettings()
         self.messages: dict[str, Message] = {}
-        self.compactions: dict[str, Compaction] = {}
+        self.compactions: dict[str, CompactionRecord] = {}
         self.undone: set[str] = set()
         self._children: dict[str | None, list[str]] = {None: []}
         self._chosen: dict[str | None, str] = {}
@@ -69,7 +69,7 @@ class Chat:
         """How its pages in the KV cache are named; a compaction begins a name of its own."""
         return self.label_behind(self.compaction_chain())
 
-    def label_behind(self, chain: Sequence[Compaction]) -> str:
+    def label_behind(self, chain: Sequence[CompactionRecord]) -> str:
         """The name of the pages behind a chain of compactions."""
         return f"{self.id}@{chain[-1].id}" if chain else self.id
 
@@ -146,7 +146,7 @@ class Chat:
                 del self._chosen[message.parent]
         return gone
 
-    def add_compaction(self, compaction: Compaction) -> None:
+    def add_compaction(self, compaction: CompactionRecord) -> None:
         """Let a summary stand for what is before it."""
         self.compactions[compaction.id] = compaction
 
@@ -154,7 +154,7 @@ class Chat:
         """Send the originals again."""
         self.undone.add(name)
 
-    def active_compaction(self) -> Compaction | None:
+    def active_compaction(self) -> CompactionRecord | None:
         """The newest one that is not undone and whose last message is on the path."""
         places = {message.id: index for index, message in enumerate(self.path)}
         active = [
@@ -165,9 +165,9 @@ class Chat:
         # Not by place: a trim reaches further down than a summary made after it.
         return max(active, key=lambda c: (c.created, places[c.at]), default=None)
 
-    def compaction_chain(self) -> list[Compaction]:
+    def compaction_chain(self) -> list[CompactionRecord]:
         """The active compaction and those whose summaries stand before its own, the first first."""
-        chain: list[Compaction] = []
+        chain: list[CompactionRecord] = []
         step = self.active_compaction()
         while step is not None:
             chain.append(step)

@@ -1,4 +1,4 @@
-"""`Compaction`: a summary that stands for the earlier part of a chat; the originals stay."""
+"""`CompactionRecord`: a summary that stands for the earlier part of a chat; the originals stay."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from .message_ids import new_id
 
 
-class Compaction(msgspec.Struct, frozen=True, kw_only=True):
+class CompactionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One act of compacting: everything up to the message `at` is told by `summary`.
 
     `after` names the compaction whose summary stands before this one; None where this one tells

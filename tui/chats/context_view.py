@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .chat import Chat
-from .compaction_record import Compaction
+from .compaction_record import CompactionRecord
 from .message import Message
 
 RECORD = "This is a record of what was said earlier in this conversation; it is not a new request."
@@ -33,7 +33,7 @@ def request_messages(chat: Chat) -> list[dict[str, str]]:
     return [{"role": entry.role, "content": entry.content} for entry in view_entries(chat)]
 
 
-def view_entries(chat: Chat, chain: Sequence[Compaction] | None = None) -> list[ViewEntry]:
+def view_entries(chat: Chat, chain: Sequence[CompactionRecord] | None = None) -> list[ViewEntry]:
     """What is sent for the chosen branch, behind the compactions of `chain` or of the chat's own.
 
     First the system prompt, then one message with the pins and summaries of the chain, then the
@@ -59,7 +59,7 @@ def view_entries(chat: Chat, chain: Sequence[Compaction] | None = None) -> list[
     return entries
 
 
-def tail_messages(chat: Chat, chain: Sequence[Compaction] | None = None) -> list[Message]:
+def tail_messages(chat: Chat, chain: Sequence[CompactionRecord] | None = None) -> list[Message]:
     """The messages of the path that no summary stands for."""
     chain = chat.compaction_chain() if chain is None else chain
     ends = {step.at for step in chain if not step.trims}
@@ -68,7 +68,7 @@ def tail_messages(chat: Chat, chain: Sequence[Compaction] | None = None) -> list
     return path[last + 1 :]
 
 
-def record_text(chat: Chat, chain: Sequence[Compaction]) -> str:
+def record_text(chat: Chat, chain: Sequence[CompactionRecord]) -> str:
     """Pins and summaries of a chain; a further step only adds to the end of it."""
     parts: list[str] = []
     for step in chain:
@@ -85,7 +85,7 @@ def quoted(message: Message) -> str:
     return f"<{message.role}>\n{message.text}\n</{message.role}>"
 
 
-def trimmed_names(chat: Chat, chain: Sequence[Compaction] | None = None) -> set[str]:
+def trimmed_names(chat: Chat, chain: Sequence[CompactionRecord] | None = None) -> set[str]:
     """The messages sent without attachments and long pasted text; what was pinned then is not."""
     chain = chat.compaction_chain() if chain is None else chain
     trims = [step for step in chain if step.trims]

@@ -1,13 +1,13 @@
-"""`History`: what the chat asks of the place where chats are kept."""
+"""`ChatRecorder`: what the chat asks of the place where chats are kept."""
 
 from __future__ import annotations
 
 from .chat import Chat, ChatSettings
-from .compaction_record import Compaction
+from .compaction_record import CompactionRecord
 from .message import Ending, Message, MessageFacts
 
 
-class History:
+class ChatRecorder:
     """Takes note of everything as it happens; no method waits for a disk.
 
     What was noted is durable within a second. Notes about one chat keep their order. A failure (a
@@ -38,7 +38,7 @@ class History:
     def set_settings(self, chat: str, settings: ChatSettings) -> None:
         """Title, model, system prompt, sampling, folder or pin changed."""
 
-    def add_compaction(self, chat: str, compaction: Compaction) -> None:
+    def add_compaction(self, chat: str, compaction: CompactionRecord) -> None:
         """A summary stands for what is before it."""
 
     def undo_compaction(self, chat: str, compaction: str) -> None:
@@ -51,5 +51,5 @@ class History:
         """A message and all behind it were deleted by their owner."""
 
 
-class NoHistory(History):
+class NullRecorder(ChatRecorder):
     """Keeps nothing: for temporary chats."""

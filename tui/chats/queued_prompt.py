@@ -1,4 +1,4 @@
-"""`Prompt`: what somebody wants to send."""
+"""`QueuedPrompt`: what somebody wants to send."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .message import Attachment, Message
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class QueuedPrompt:
     """Words with their attachments; `edits` is the prompt in whose place they come."""
 
     text: str

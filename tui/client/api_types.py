@@ -253,14 +253,14 @@ class Started(Payload, frozen=True):
     context: int = 0
 
 
-class Delta(msgspec.Struct, frozen=True):
+class TextDelta(msgspec.Struct, frozen=True):
     """New text, and the number of tokens it took."""
 
     text: str
     tokens: int = 1
 
 
-class Thought(msgspec.Struct, frozen=True):
+class ReasoningDelta(msgspec.Struct, frozen=True):
     """What the model thinks before it answers, and the number of tokens it took."""
 
     text: str
@@ -299,4 +299,4 @@ class Routed(Payload, frozen=True):
         return "/".join(filter(None, (self.provider, self.model))) if self.provider else ""
 
 
-GenerationEvent = Loading | Routed | Started | Thought | Delta | Finished
+GenerationEvent = Loading | Routed | Started | ReasoningDelta | TextDelta | Finished

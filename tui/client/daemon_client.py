@@ -1,4 +1,4 @@
-"""`DaemonClient`: the native API over a unix socket or TCP, on asyncio streams and h11.
+"""`AsyncDaemonClient`: the native API over a unix socket or TCP, on asyncio streams and h11.
 
 httpx would do the same, but importing it takes longer than a whole start of the chat may.
 """
@@ -25,7 +25,7 @@ STREAM_SILENCE = 45.0
 T = TypeVar("T")
 
 
-class DaemonClient:
+class AsyncDaemonClient:
     """One daemon's HTTP API; every request has a connection of its own, closed on cancellation.
 
     Raises `DaemonError` for an error the daemon reports and `DaemonUnreachable` where no whole

@@ -11,17 +11,17 @@ import msgspec
 
 from ..chats.turn_request import TurnRequest
 from .api_types import (
-    Delta,
     Finished,
     GenerationCreated,
     GenerationEvent,
     Loading,
+    ReasoningDelta,
     Routed,
     Started,
-    Thought,
+    TextDelta,
 )
 from .client_errors import ClientError, DaemonError, DaemonUnreachable
-from .daemon_client import DaemonClient, error_from_body
+from .daemon_client import AsyncDaemonClient, error_from_body
 from .sse_parser import ServerSentEvent
 
 RETRY_DELAYS = (0.05, 0.2, 0.5, 1.0, 2.0)
@@ -31,8 +31,8 @@ _EVENTS: dict[str, type[GenerationEvent]] = {
     "loading": Loading,
     "route": Routed,
     "started": Started,
-    "reasoning": Thought,
-    "delta": Delta,
+    "reasoning": ReasoningDelta,
+    "delta": TextDelta,
     "finished": Finished,
 }
 
@@ -40,7 +40,7 @@ _EVENTS: dict[str, type[GenerationEvent]] = {
 class Generation:
     """An answer that belongs to the daemon, and goes on there whether or not anyone follows."""
 
-    def __init__(self, client: DaemonClient, generation_id: str, model: str) -> None:
+    def __init__(self, client: AsyncDaemonClient, generation_id: str, model: str) -> None:
         self._client = client
         self._path = f"/ingle/v1/generations/{generation_id}"
         self._seen = 0
@@ -49,7 +49,7 @@ class Generation:
 
     @classmethod
     async def start(
-        cls, client: DaemonClient, request: TurnRequest, generation_id: str | None = None
+        cls, client: AsyncDaemonClient, request: TurnRequest, generation_id: str | None = None
     ) -> Generation:
         """Ask for the next message of the conversation; raises `ClientError`.
 
@@ -59,7 +59,7 @@ class Generation:
 
     @classmethod
     async def ask(
-        cls, client: DaemonClient, body: Mapping[str, object], generation_id: str | None = None
+        cls, client: AsyncDaemonClient, body: Mapping[str, object], generation_id: str | None = None
     ) -> Generation:
         """As `start`, with the body of a request."""
         asked = dict(body) | ({} if generation_id is None else {"id": generation_id})
@@ -119,7 +119,7 @@ def new_generation_id() -> str:
     return f"gen-{secrets.token_hex(12)}"
 
 
-async def _is_there(client: DaemonClient, generation_id: str) -> bool:
+async def _is_there(client: AsyncDaemonClient, generation_id: str) -> bool:
     """Whether the daemon has a generation of this id."""
     try:
         await client.request_json("GET", f"/ingle/v1/generations/{generation_id}")

@@ -10,14 +10,14 @@ import msgspec
 
 from .api_types import ModelEntry, PullProgress
 from .client_errors import DaemonError, DaemonUnreachable
-from .daemon_client import DaemonClient, error_from_body
+from .daemon_client import AsyncDaemonClient, error_from_body
 from .sse_parser import ServerSentEvent
 
 T = TypeVar("T")
 
 
 async def pull(
-    client: DaemonClient, model: str, moved: Callable[[PullProgress], None]
+    client: AsyncDaemonClient, model: str, moved: Callable[[PullProgress], None]
 ) -> ModelEntry:
     """Have the daemon fetch a model, and report how it goes; raises `ClientError`.
 

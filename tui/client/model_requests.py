@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from .api_types import LoadedModel
-from .daemon_client import DaemonClient
+from .daemon_client import AsyncDaemonClient
 
 LOAD_PATIENCE = 600.0
 """Seconds that a model may take to be loaded with another context."""
@@ -16,13 +16,13 @@ class _Unloaded(msgspec.Struct, frozen=True):
     unloaded: list[str] = []
 
 
-async def unload(client: DaemonClient, name: str) -> bool:
+async def unload(client: AsyncDaemonClient, name: str) -> bool:
     """Give a model's memory back; whether it had any. Raises `ClientError`."""
     done = await client.request(_Unloaded, "POST", "/ingle/v1/unload", {"model": name})
     return bool(done.unloaded)
 
 
-async def load_with(client: DaemonClient, name: str, context: int) -> LoadedModel:
+async def load_with(client: AsyncDaemonClient, name: str, context: int) -> LoadedModel:
     """Load a model with a context of so many tokens, or fewer; raises `ClientError`."""
     body = {"model": name, "context": context}
     return await client.request(LoadedModel, "POST", "/ingle/v1/load", body, patience=LOAD_PATIENCE)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from .api_types import Payload
-from .daemon_client import DaemonClient
+from .daemon_client import AsyncDaemonClient
 
 _MESSAGE = re.compile(r"messages\[(\d{1,9})\]\.content")
 
@@ -37,10 +37,10 @@ _KIND_WORDS = {
 }
 
 Choice = str
-"""What somebody answers when asked: a verdict that `Explanation.consents` has, or "local"."""
+"""What somebody answers when asked: a verdict that `RoutingExplanation.consents` has, or "local"."""
 
 
-class Provider(Payload, frozen=True, kw_only=True):
+class RoutingProvider(Payload, frozen=True, kw_only=True):
     """Whose models may be asked; `own` is a machine of the same owner."""
 
     name: str
@@ -66,7 +66,7 @@ class Routing(Payload, frozen=True, kw_only=True):
     offline: bool = False
     enabled: bool = False
     policy: str = ""
-    providers: list[Provider] = msgspec.field(default_factory=list[Provider])
+    providers: list[RoutingProvider] = msgspec.field(default_factory=list[RoutingProvider])
     routes: list[NamedRoute] = msgspec.field(default_factory=list[NamedRoute])
 
     @property
@@ -85,7 +85,7 @@ class Routing(Payload, frozen=True, kw_only=True):
         return route or (model if model in self.names else "") or ""
 
 
-class Found(Payload, frozen=True, kw_only=True):
+class DetectedKinds(Payload, frozen=True, kw_only=True):
     """Something in a text, from character `start` to `end` of the part that `where` names."""
 
     kind: str
@@ -107,7 +107,7 @@ class RedactedPart(Payload, frozen=True, kw_only=True):
         return f"message {int(message[1]) + 1}" if message else self.where
 
 
-class Explanation(Payload, frozen=True, kw_only=True):
+class RoutingExplanation(Payload, frozen=True, kw_only=True):
     """What the policy says of a request: nothing has been sent yet.
 
     `consents` has a token for each verdict that a yes would turn this one into.
@@ -117,7 +117,7 @@ class Explanation(Payload, frozen=True, kw_only=True):
     rule: str = ""
     reason: str = ""
     tainted: bool = False
-    findings: list[Found] = msgspec.field(default_factory=list[Found])
+    findings: list[DetectedKinds] = msgspec.field(default_factory=list[DetectedKinds])
     provider: str = ""
     model: str = ""
     goes_to: str = "local"
@@ -157,16 +157,16 @@ class LedgerTotals(Payload, frozen=True, kw_only=True):
     providers: list[ProviderTotal] = msgspec.field(default_factory=list[ProviderTotal])
 
 
-async def read_routing(client: DaemonClient) -> Routing:
+async def read_routing(client: AsyncDaemonClient) -> Routing:
     """The routes there are; raises `ClientError`."""
     return await client.request(Routing, "GET", "/ingle/v1/routing")
 
 
-async def explain(client: DaemonClient, body: Mapping[str, object]) -> Explanation:
+async def explain(client: AsyncDaemonClient, body: Mapping[str, object]) -> RoutingExplanation:
     """What would become of a request, or of `{"text": …}`; raises `ClientError`."""
-    return await client.request(Explanation, "POST", "/ingle/v1/routing/explain", dict(body))
+    return await client.request(RoutingExplanation, "POST", "/ingle/v1/routing/explain", dict(body))
 
 
-async def read_totals(client: DaemonClient) -> LedgerTotals:
+async def read_totals(client: AsyncDaemonClient) -> LedgerTotals:
     """What left this month; raises `ClientError`."""
     return await client.request(LedgerTotals, "GET", "/ingle/v1/ledger/totals")

@@ -14,8 +14,8 @@ import msgspec
 from ..chats.message import Message
 from ..client.api_types import DeviceGauges, LoadedModel
 from ..client.client_errors import ClientError
-from ..client.daemon_client import DaemonClient
-from ..settings.chat_folders import Folders
+from ..client.daemon_client import AsyncDaemonClient
+from ..settings.chat_folders import ChatFolders
 from ..terminal import clipboard
 from ..text import number_format
 
@@ -38,7 +38,7 @@ class DaemonFacts(msgspec.Struct, frozen=True, kw_only=True):
     memory: dict[str, int] = {}
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class DoctorFinding(msgspec.Struct, frozen=True, kw_only=True):
     """What the daemon's doctor found wrong with the machine or with ingle on it."""
 
     severity: str = ""
@@ -48,10 +48,10 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     commands: list[str] = []
 
 
-class Findings(msgspec.Struct, frozen=True, kw_only=True):
+class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
     """All of them, the worst first, and what is fine."""
 
-    findings: list[Finding] = []
+    findings: list[DoctorFinding] = []
     fine: list[str] = []
 
 
@@ -125,7 +125,7 @@ def machine_facts(devices: Sequence[DeviceGauges], memory: Mapping[str, int]) ->
     return facts
 
 
-async def daemon_facts(client: DaemonClient) -> tuple[list[Fact], dict[str, int]]:
+async def daemon_facts(client: AsyncDaemonClient) -> tuple[list[Fact], dict[str, int]]:
     """What the daemon says of itself, and of this machine's memory in bytes."""
     try:
         said = await client.request(DaemonFacts, "GET", "/ingle/v1/status")
@@ -141,10 +141,10 @@ async def daemon_facts(client: DaemonClient) -> tuple[list[Fact], dict[str, int]
     return facts, said.memory
 
 
-async def finding_facts(client: DaemonClient) -> list[Fact]:
+async def finding_facts(client: AsyncDaemonClient) -> list[Fact]:
     """What is wrong and how to mend it, as `ingle doctor` says; nothing of a daemon without one."""
     try:
-        said = await client.request(Findings, "GET", "/ingle/v1/doctor")
+        said = await client.request(DoctorReport, "GET", "/ingle/v1/doctor")
     except ClientError:
         return []
     facts: list[Fact] = []
@@ -168,7 +168,7 @@ def speed_of(path: Sequence[Message]) -> str:
     return " · ".join(parts)
 
 
-def place_facts(folders: Folders | None) -> list[Fact]:
+def place_facts(folders: ChatFolders | None) -> list[Fact]:
     """Where the program and what is its own lie."""
     facts = [("python", interpreter())]
     if folders is not None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from ..chats.chat import Chat
-from ..chats.compaction_record import Compaction
-from ..chats.history_protocol import History
-from .summary_check import Refused
+from ..chats.compaction_record import CompactionRecord
+from ..chats.history_protocol import ChatRecorder
+from .summary_check import CompactionRefused
 
 NONE_TO_UNDO = "There is no compaction here to undo."
 
 
-def apply(chat: Chat, history: History, compaction: Compaction, *, replaces: str = "") -> None:
+def apply(
+    chat: Chat, history: ChatRecorder, compaction: CompactionRecord, *, replaces: str = ""
+) -> None:
     """Let a compaction stand for what it sums up, in the place of the one named `replaces`."""
     if replaces:
         _mark_undone(chat, history, replaces)
@@ -18,21 +20,21 @@ def apply(chat: Chat, history: History, compaction: Compaction, *, replaces: str
     history.add_compaction(chat.id, compaction)
 
 
-def undo(chat: Chat, history: History, name: str = "") -> list[Compaction]:
+def undo(chat: Chat, history: ChatRecorder, name: str = "") -> list[CompactionRecord]:
     """Send the originals behind the compaction `name`, or the last one, again; returns what went.
 
-    Raises `Refused` where there is none.
+    Raises `CompactionRefused` where there is none.
     """
     chain = chat.compaction_chain()
     names = [step.id for step in chain]
     if not chain or (name and name not in names):
-        raise Refused(NONE_TO_UNDO)
+        raise CompactionRefused(NONE_TO_UNDO)
     undone = chain[names.index(name) if name else -1 :]
     for step in reversed(undone):
         _mark_undone(chat, history, step.id)
     return undone
 
 
-def _mark_undone(chat: Chat, history: History, name: str) -> None:
+def _mark_undone(chat: Chat, history: ChatRecorder, name: str) -> None:
     chat.undo_compaction(name)
     history.undo_compaction(chat.id, name)

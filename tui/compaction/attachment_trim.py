@@ -5,26 +5,26 @@ from __future__ import annotations
 import msgspec
 
 from ..chats.chat import Chat
-from ..chats.compaction_record import Compaction
+from ..chats.compaction_record import CompactionRecord
 from ..chats.context_view import trimmed_names, trimmed_text, view_entries
-from ..client.daemon_client import DaemonClient
-from .summary_check import Refused
+from ..client.daemon_client import AsyncDaemonClient
+from .summary_check import CompactionRefused
 from .token_sizes import measure
 
 NOTHING = "There is nothing to trim: no attachment and no long text before the last turn."
 
 
-def trim(chat: Chat) -> Compaction:
-    """The trim of everything before the last prompt; raises `Refused` where it changes nothing."""
+def trim(chat: Chat) -> CompactionRecord:
+    """The trim of everything before the last prompt; raises `CompactionRefused` where it changes nothing."""
     path = [message for message in chat.path if not message.is_open]
     prompts = [index for index, message in enumerate(path) if message.role == "user"]
     before = path[: prompts[-1]] if prompts else []
     done = trimmed_names(chat)
     fresh = [message for message in before if message.id not in done and not message.pinned]
     if not any(trimmed_text(message) != message.text for message in fresh):
-        raise Refused(NOTHING)
+        raise CompactionRefused(NOTHING)
     chain = chat.compaction_chain()
-    return Compaction(
+    return CompactionRecord(
         at=before[-1].id,
         summary="",
         trims=True,
@@ -34,8 +34,10 @@ def trim(chat: Chat) -> Compaction:
     )
 
 
-async def measured_trim(client: DaemonClient, chat: Chat, model: str | None) -> Compaction:
-    """The trim with the tokens before and behind it; raises `Refused` and `ClientError`."""
+async def measured_trim(
+    client: AsyncDaemonClient, chat: Chat, model: str | None
+) -> CompactionRecord:
+    """The trim with the tokens before and behind it; raises `CompactionRefused` and `ClientError`."""
     compaction = trim(chat)
     views = [view_entries(chat), view_entries(chat, [*chat.compaction_chain(), compaction])]
     before, after = [await measure(client, model, view) for view in views]

@@ -17,7 +17,7 @@ LEAST_REPLY = 256
 TURNS_BETWEEN = 2
 
 
-class Step(Enum):
+class CompactionStep(Enum):
     """What to do after an answer."""
 
     NOTHING = "nothing"
@@ -26,7 +26,7 @@ class Step(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Fill:
+class ContextFill:
     """How full the context is, in tokens; `turns_since` the last compaction, None before any.
 
     `refused_at` is how much there was when a compaction was refused or held off last. `at` is the
@@ -51,28 +51,28 @@ def automatic_at(context: int, notes: int, at: float = AUTOMATIC_AT) -> int:
     return max(0, min(round(at * context), context - INSTRUCTION - notes))
 
 
-def next_step(fill: Fill) -> Step:
+def next_step(fill: ContextFill) -> CompactionStep:
     """What to do after an answer, in idle time."""
     if not fill.context or (fill.turns_since is not None and fill.turns_since < TURNS_BETWEEN):
-        return Step.NOTHING
+        return CompactionStep.NOTHING
     if fill.at is not None and fill.used >= automatic_at(fill.context, fill.notes, fill.at):
         # What was refused once is not tried again until a good deal more was said.
         if fill.refused_at is not None and fill.used < 1.05 * fill.refused_at:
-            return Step.SUGGEST
-        return Step.COMPACT
-    return Step.SUGGEST if fill.share >= SUGGEST_AT else Step.NOTHING
+            return CompactionStep.SUGGEST
+        return CompactionStep.COMPACT
+    return CompactionStep.SUGGEST if fill.share >= SUGGEST_AT else CompactionStep.NOTHING
 
 
 def fill_of(
     chat: Chat, used: int, context: int, *, refused_at: int | None, at: float | None
-) -> Fill:
-    """How full the context is with a chat of `used` tokens; see `Fill`."""
+) -> ContextFill:
+    """How full the context is with a chat of `used` tokens; see `ContextFill`."""
     active = chat.active_compaction()
     turns = None
     if active is not None:
         turns = sum(m.role == "user" and m.created > active.created for m in chat.path)
     notes = min(1024, max(96, used // 8))
-    return Fill(used, context, notes, turns, refused_at, at)
+    return ContextFill(used, context, notes, turns, refused_at, at)
 
 
 def is_worth_it(chat: Chat) -> bool:

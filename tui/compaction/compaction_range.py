@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..chats.chat import Chat
-from ..chats.compaction_record import Compaction
+from ..chats.compaction_record import CompactionRecord
 from ..chats.context_view import tail_messages, trimmed_names, trimmed_text
 from ..chats.message import Message
 
@@ -58,7 +58,7 @@ class Selection:
 
 def select(
     chat: Chat,
-    whole: Sequence[Compaction],
+    whole: Sequence[CompactionRecord],
     sizes: Mapping[str, int],
     head: int,
     count: Callable[[str], int],
@@ -118,7 +118,9 @@ def _cut(messages: Sequence[Message], sizes: Mapping[str, int], budget: int) -> 
     return cut
 
 
-def _behind_trims(chat: Chat, whole: Sequence[Compaction], messages: Sequence[Message]) -> int:
+def _behind_trims(
+    chat: Chat, whole: Sequence[CompactionRecord], messages: Sequence[Message]
+) -> int:
     """Where nothing more is trimmed: a summary told anew forgets the trims before it."""
     names = trimmed_names(chat, whole)
     cut = [i for i, m in enumerate(messages) if m.id in names and trimmed_text(m) != m.text]
@@ -127,14 +129,14 @@ def _behind_trims(chat: Chat, whole: Sequence[Compaction], messages: Sequence[Me
 
 
 def _pinned(
-    chat: Chat, chain: Sequence[Compaction], merging: bool, taken: Sequence[Message]
+    chat: Chat, chain: Sequence[CompactionRecord], merging: bool, taken: Sequence[Message]
 ) -> list[Message]:
     """What is pinned in what gives way now, and in what gave way before unless that is kept."""
     kept = set[str]() if merging else {name for step in chain for name in step.kept}
     return [m for m in (*_before(chat, chain), *taken) if m.pinned and m.id not in kept]
 
 
-def _before(chat: Chat, chain: Sequence[Compaction]) -> list[Message]:
+def _before(chat: Chat, chain: Sequence[CompactionRecord]) -> list[Message]:
     """The messages of the path that the summaries of a chain stand for."""
     ends = {step.at for step in chain}
     path = chat.path

@@ -11,21 +11,21 @@ from dataclasses import dataclass, field
 import msgspec
 
 from ..chats.chat import Chat
-from ..chats.compaction_record import Compaction
+from ..chats.compaction_record import CompactionRecord
 from ..chats.context_view import ViewEntry, view_entries
 from ..chats.turn_request import TurnRequest
-from ..client.api_types import Delta, Finished, Loading, Routed, Started, Thought
+from ..client.api_types import Finished, Loading, ReasoningDelta, Routed, Started, TextDelta
 from ..client.client_errors import ClientError
-from ..client.daemon_client import DaemonClient
+from ..client.daemon_client import AsyncDaemonClient
 from ..client.generation_stream import Generation, new_generation_id
 from .compaction_planner import INSTRUCTION
 from .compaction_range import Selection, select
 from .extraction.corrections import corrections, standing
 from .extraction.verbatim_quotes import Quote, find_quotes
-from .summary_check import Refused, check_answer, check_saving
-from .summary_notes import Notes
+from .summary_check import CompactionRefused, check_answer, check_saving
+from .summary_notes import SummaryNotes
 from .summary_prompt import answer_grammar, instruction
-from .token_sizes import Sizes, measure
+from .token_sizes import TokenSizes, measure
 
 MODEL_SHARE = 0.45
 """The part of the notes that the model writes; the rest is for the user's own words."""
@@ -61,13 +61,13 @@ class Compactor:
 
     def __init__(
         self,
-        client: DaemonClient,
+        client: AsyncDaemonClient,
         chat: Chat,
         model: str | None,
         *,
         focus: str = "",
         batch: bool = False,
-        chain: Sequence[Compaction] | None = None,
+        chain: Sequence[CompactionRecord] | None = None,
         changed: Callable[[Progress], object] = lambda _: None,
     ) -> None:
         self._client = client
@@ -81,22 +81,26 @@ class Compactor:
         self.progress = Progress()
         self.exact = True
 
-    async def run(self) -> Compaction:
-        """The compaction to add to the chat; raises `Refused` and `ClientError`."""
+    async def run(self) -> CompactionRecord:
+        """The compaction to add to the chat; raises `CompactionRefused` and `ClientError`."""
         begun = self._chat.compaction_chain()
         entries = view_entries(self._chat, self._chain)
         before = await measure(self._client, self._model, entries)
         # In threads: a chat of a book's length would hold up the keys.
         selection = await asyncio.to_thread(self._select, entries, before)
         if selection is None:
-            raise Refused("There is nothing to sum up yet: a chat needs two turns for that.")
+            raise CompactionRefused(
+                "There is nothing to sum up yet: a chat needs two turns for that."
+            )
         self._tell("reading")
         text, reason = await self._ask(self._messages(entries, selection, before), selection.notes)
         notes = check_answer(text, reason)
         self._tell("checking")
         compaction = await self._fit(notes, selection, before)
         if self._chat.compaction_chain() != begun:
-            raise Refused("Something was undone or trimmed meanwhile, so the summary is not used.")
+            raise CompactionRefused(
+                "Something was undone or trimmed meanwhile, so the summary is not used."
+            )
         return compaction
 
     async def cancel(self) -> None:
@@ -107,7 +111,7 @@ class Compactor:
             except ClientError:
                 return  # it has ended, or the daemon is gone: nothing runs any more
 
-    def _select(self, entries: Sequence[ViewEntry], sizes: Sizes) -> Selection | None:
+    def _select(self, entries: Sequence[ViewEntry], sizes: TokenSizes) -> Selection | None:
         by_name: dict[str, int] = {}
         head = 0
         for entry, size in zip(entries, sizes.entries, strict=True):
@@ -130,7 +134,7 @@ class Compactor:
         )
 
     def _messages(
-        self, entries: Sequence[ViewEntry], selection: Selection, sizes: Sizes
+        self, entries: Sequence[ViewEntry], selection: Selection, sizes: TokenSizes
     ) -> list[dict[str, str]]:
         """The view as it is in the cache, then the instruction.
 
@@ -176,9 +180,9 @@ class Compactor:
                         self.progress.reused = event.cached_tokens
                         self.progress.computed = event.prompt_tokens - event.cached_tokens
                         self._tell("reading")
-                    case Thought():
+                    case ReasoningDelta():
                         self._tell("thinking")
-                    case Delta():
+                    case TextDelta():
                         text.append(event.text)
                         self.progress.written += event.tokens
                         self._tell("writing")
@@ -188,7 +192,9 @@ class Compactor:
                         pass  # it names a model, and is answered by that
         return "".join(text), reason
 
-    async def _fit(self, notes: Notes, selection: Selection, before: Sizes) -> Compaction:
+    async def _fit(
+        self, notes: SummaryNotes, selection: Selection, before: TokenSizes
+    ) -> CompactionRecord:
         """The notes with as many of the user's own words as the budget holds."""
         quotes = await asyncio.to_thread(self._quotes, notes, selection)
         budget = selection.notes - before.of_text(notes.text)
@@ -213,7 +219,7 @@ class Compactor:
         )
 
     @staticmethod
-    def _quotes(notes: Notes, selection: Selection) -> list[Quote]:
+    def _quotes(notes: SummaryNotes, selection: Selection) -> list[Quote]:
         """What the user said that still holds; bullets that do not hold are taken out."""
         said = [*selection.merged, *selection.range]
         # What the tail corrects is stale as well, though the tail tells it by itself.
@@ -223,16 +229,23 @@ class Compactor:
         return standing(quotes, {message.id for message in said}, found)
 
     async def _with_quotes(
-        self, notes: Notes, quotes: list[Quote], selection: Selection, before: Sizes, budget: int
-    ) -> tuple[Compaction, Sizes]:
+        self,
+        notes: SummaryNotes,
+        quotes: list[Quote],
+        selection: Selection,
+        before: TokenSizes,
+        budget: int,
+    ) -> tuple[CompactionRecord, TokenSizes]:
         """The compaction with so many tokens of quotes, and what is sent behind it."""
         notes.add_quotes(quotes, max(0, budget), before.of_text)
         compaction = self._compaction(notes, selection, before)
         entries = view_entries(self._chat, chain_with(self._chat, compaction))
         return compaction, await measure(self._client, self._model, entries)
 
-    def _compaction(self, notes: Notes, selection: Selection, before: Sizes) -> Compaction:
-        return Compaction(
+    def _compaction(
+        self, notes: SummaryNotes, selection: Selection, before: TokenSizes
+    ) -> CompactionRecord:
+        return CompactionRecord(
             at=selection.at,
             summary=notes.text,
             after=selection.after,
@@ -248,7 +261,7 @@ class Compactor:
         self._changed(self.progress)
 
 
-def chain_with(chat: Chat, compaction: Compaction) -> list[Compaction]:
+def chain_with(chat: Chat, compaction: CompactionRecord) -> list[CompactionRecord]:
     """The chain as it will be behind a compaction that is not in the chat yet."""
     chain = [compaction]
     step = chat.compactions.get(compaction.after) if compaction.after is not None else None

@@ -8,11 +8,11 @@ from contextlib import aclosing
 from ..chats.chat import Chat
 from ..chats.turn_request import TurnRequest
 from ..client.client_errors import ClientError
-from ..client.daemon_client import DaemonClient
+from ..client.daemon_client import AsyncDaemonClient
 from ..client.generation_stream import Generation
 
 
-async def warm_up(client: DaemonClient, chat: Chat, model: str | None) -> None:
+async def warm_up(client: AsyncDaemonClient, chat: Chat, model: str | None) -> None:
     """Have the daemon compute what the next prompt stands behind, when nothing else waits.
 
     That it could not is no harm: the next prompt then takes longer.
@@ -28,7 +28,9 @@ async def warm_up(client: DaemonClient, chat: Chat, model: str | None) -> None:
         return
 
 
-async def begin_warm_up(client: DaemonClient, chat: Chat, model: str | None) -> Generation | None:
+async def begin_warm_up(
+    client: AsyncDaemonClient, chat: Chat, model: str | None
+) -> Generation | None:
     """Ask for it without waiting: the daemon goes on by itself; None where it could not be."""
     request = dataclasses.replace(TurnRequest.of(chat, model), max_tokens=0, batch=True)
     try:

@@ -7,14 +7,16 @@ import time
 import msgspec
 
 from ..chats.chat import Chat
-from ..chats.compaction_record import Compaction
+from ..chats.compaction_record import CompactionRecord
 from ..chats.context_view import view_entries
 from ..chats.message_ids import new_id
-from ..client.daemon_client import DaemonClient
+from ..client.daemon_client import AsyncDaemonClient
 from .token_sizes import measure
 
 
-async def edited(client: DaemonClient, chat: Chat, model: str | None, text: str) -> Compaction:
+async def edited(
+    client: AsyncDaemonClient, chat: Chat, model: str | None, text: str
+) -> CompactionRecord:
     """The last compaction of the chat with another summary, measured; raises `ClientError`."""
     chain = chat.compaction_chain()
     changed = msgspec.structs.replace(

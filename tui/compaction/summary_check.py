@@ -3,39 +3,43 @@
 from __future__ import annotations
 
 from ..text import number_format
-from .summary_notes import Notes
+from .summary_notes import SummaryNotes
 from .summary_prompt import HEADINGS
 
 LEAST_SAVING = 0.3
 
 
-class Refused(Exception):
+class CompactionRefused(Exception):
     """A compaction that is not made; the message is a sentence for people."""
 
 
-def check_answer(text: str, reason: str) -> Notes:
-    """The notes in a model's answer; raises `Refused` for one that is empty or not whole."""
+def check_answer(text: str, reason: str) -> SummaryNotes:
+    """The notes in a model's answer; raises `CompactionRefused` for one that is empty or not whole."""
     if not text.strip():
-        raise Refused("The model wrote an empty summary, so nothing was changed.")
+        raise CompactionRefused("The model wrote an empty summary, so nothing was changed.")
     if reason == "length":
-        raise Refused("The summary was cut off before its end, so nothing was changed.")
+        raise CompactionRefused("The summary was cut off before its end, so nothing was changed.")
     if reason != "stop":
-        raise Refused("The summary was broken off, so nothing was changed.")
-    notes = Notes.parse(text)
+        raise CompactionRefused("The summary was broken off, so nothing was changed.")
+    notes = SummaryNotes.parse(text)
     lacking = [heading for heading in HEADINGS if heading not in notes.headings]
     if lacking:
-        raise Refused(f"The summary lacks “{lacking[0]}”, so nothing was changed.")
+        raise CompactionRefused(f"The summary lacks “{lacking[0]}”, so nothing was changed.")
     notes.tidy()
     if not notes.bullets:
-        raise Refused("The model found nothing to write down, so nothing was changed.")
+        raise CompactionRefused("The model found nothing to write down, so nothing was changed.")
     return notes
 
 
 def check_saving(before: int, after: int, *, range_tokens: int, summary_tokens: int) -> None:
-    """Raise `Refused` where too little is won; all numbers are tokens."""
+    """Raise `CompactionRefused` where too little is won; all numbers are tokens."""
     if summary_tokens >= range_tokens:
-        raise Refused("The summary is longer than what it stands for, so nothing was changed.")
+        raise CompactionRefused(
+            "The summary is longer than what it stands for, so nothing was changed."
+        )
     saving = 1 - after / before if before else 0.0
     if saving < LEAST_SAVING:
         share = number_format.percent(max(0.0, saving))
-        raise Refused(f"It would save only {share} of {before} tokens, so nothing was changed.")
+        raise CompactionRefused(
+            f"It would save only {share} of {before} tokens, so nothing was changed."
+        )

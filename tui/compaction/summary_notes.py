@@ -1,4 +1,4 @@
-"""`Notes`: a summary as headings with bullets, and what is done to it before it is used."""
+"""`SummaryNotes`: a summary as headings with bullets, and what is done to it before it is used."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _SAME = 0.6
 
 
 @dataclass(slots=True)
-class Notes:
+class SummaryNotes:
     """Bullets by heading, in the order of the headings."""
 
     sections: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     @classmethod
-    def parse(cls, text: str) -> Notes:
+    def parse(cls, text: str) -> SummaryNotes:
         """What a model wrote; headings may be marked up, and text under none is left out."""
         notes = cls()
         current: list[str] | None = None

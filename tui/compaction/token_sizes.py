@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ..chats.context_view import ViewEntry
 from ..client.api_types import TokenCounts
 from ..client.client_errors import DaemonError
-from ..client.daemon_client import DaemonClient
+from ..client.daemon_client import AsyncDaemonClient
 
 CHARACTERS_A_TOKEN = 3.6
 """What is assumed where nobody counted."""
@@ -18,7 +18,7 @@ _A_MESSAGE = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class TokenSizes:
     """The tokens of each entry of a view; `exact` unless they are estimated."""
 
     entries: tuple[int, ...]
@@ -33,7 +33,9 @@ class Sizes:
         return math.ceil(len(text) * rate)
 
 
-async def measure(client: DaemonClient, model: str | None, entries: Sequence[ViewEntry]) -> Sizes:
+async def measure(
+    client: AsyncDaemonClient, model: str | None, entries: Sequence[ViewEntry]
+) -> TokenSizes:
     """Have the daemon count, or estimate where it cannot; raises `DaemonUnreachable`."""
     characters = sum(len(entry.content) for entry in entries)
     messages = [{"role": entry.role, "content": entry.content} for entry in entries]
@@ -42,11 +44,11 @@ async def measure(client: DaemonClient, model: str | None, entries: Sequence[Vie
         counts = await client.request(TokenCounts, "POST", "/ingle/v1/tokens", body)
     except DaemonError:  # it is not loaded, or the daemon is older than this question
         return estimate(entries)
-    return Sizes(tuple(counts.messages), counts.total, counts.context, True, characters)
+    return TokenSizes(tuple(counts.messages), counts.total, counts.context, True, characters)
 
 
-def estimate(entries: Sequence[ViewEntry]) -> Sizes:
+def estimate(entries: Sequence[ViewEntry]) -> TokenSizes:
     """The sizes by the length of the texts."""
     sizes = [math.ceil(len(e.content) / CHARACTERS_A_TOKEN) + _A_MESSAGE for e in entries]
     characters = sum(len(entry.content) for entry in entries)
-    return Sizes(tuple(sizes), sum(sizes), 0, False, characters)
+    return TokenSizes(tuple(sizes), sum(sizes), 0, False, characters)

@@ -33,7 +33,7 @@ class UnreadableFile(Exception):
 
 
 @dataclass(slots=True)
-class Reading:
+class AttachmentReading:
     """What the mentions of a prompt gave: attachments, and a sentence for each that gave none."""
 
     attachments: list[Attachment] = field(default_factory=list[Attachment])
@@ -41,7 +41,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Glance:
+class AttachmentPreview:
     """What a mention means now: how many files, of how many bytes; `problem` where it is none."""
 
     path: str
@@ -50,12 +50,12 @@ class Glance:
     problem: str = ""
 
 
-def read_mentions(text: str, folder: Path, promised: Collection[str] = ()) -> Reading:
+def read_mentions(text: str, folder: Path, promised: Collection[str] = ()) -> AttachmentReading:
     """Read what a prompt mentions; blocks, so it belongs into a thread.
 
     `@words` that are no file are text, and no problem unless the reader was `promised` a file.
     """
-    reading = Reading()
+    reading = AttachmentReading()
     total = 0
     seen: set[Path] = set()
     for mention in _once(find_mentions(text)):
@@ -91,7 +91,7 @@ def _means_files(mention: Mention, folder: Path, promised: Collection[str]) -> b
     return _exists(resolve(mention.path, folder))
 
 
-def glance(mention: Mention, folder: Path) -> Glance | None:
+def glance(mention: Mention, folder: Path) -> AttachmentPreview | None:
     """What a mention means now, None for `@words` that are no file; looks at the disk."""
     if not _means_files(mention, folder, ()):
         return None
@@ -99,11 +99,13 @@ def glance(mention: Mention, folder: Path) -> Glance | None:
         paths = paths_of(mention, folder)
         size = sum(path.stat().st_size for path in paths if path.is_file())
     except UnreadableFile as error:
-        return Glance(mention.path, 0, 0, str(error))
+        return AttachmentPreview(mention.path, 0, 0, str(error))
     except OSError as error:
-        return Glance(mention.path, 0, 0, f"{mention.path}: {error.strerror}.")
+        return AttachmentPreview(mention.path, 0, 0, f"{mention.path}: {error.strerror}.")
     too_large = len(paths) == 1 and size > MAX_FILE
-    return Glance(mention.path, len(paths), size, _too_large(mention.path, size) * too_large)
+    return AttachmentPreview(
+        mention.path, len(paths), size, _too_large(mention.path, size) * too_large
+    )
 
 
 def paths_of(mention: Mention, folder: Path) -> list[Path]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from ..commands.command_table import COMMANDS, Command
 from ..text.fuzzy_match import rank
-from .completion_item import Completion
-from .completion_trigger import Trigger
+from .completion_item import CompletionItem
+from .completion_trigger import CompletionTrigger
 from .file_mentions import as_mention
 from .prompt_templates import Template
 
@@ -35,19 +35,19 @@ class Completer:
         self._can_run = can_run
         self.templates: Sequence[Template] = ()
         self.insert_template: Callable[[Template], Awaitable[str | None]] | None = None
-        self.find_chats: Callable[[str], Awaitable[Sequence[Completion]]] | None = None
+        self.find_chats: Callable[[str], Awaitable[Sequence[CompletionItem]]] | None = None
         self._index: FileIndex | None = None
         self._indexed_at = 0.0
         self._indexing: asyncio.Task[FileIndex] | None = None
 
-    def commands(self, query: str) -> list[Completion]:
+    def commands(self, query: str) -> list[CompletionItem]:
         """Commands whose name begins with the query, then those that contain its letters."""
         known = {command.slash: command for command in COMMANDS if self._offers(command)}
         names = [name for name in known if name is not None]
         templates = {t.name: t for t in self.templates if t.name not in known}
         begin = [name for name in (*names, *templates) if name.startswith(query)]
         rest = [name for name in rank(query, (*names, *templates), LIMIT) if name not in begin]
-        found: list[Completion] = []
+        found: list[CompletionItem] = []
         for name in (*begin, *(rest if query else ())):
             if name in templates:
                 found.append(self._template(templates[name]))
@@ -58,15 +58,15 @@ class Completer:
     def _offers(self, command: Command) -> bool:
         return command.slash is not None and self._can_run(command.name)
 
-    def _template(self, template: Template) -> Completion:
+    def _template(self, template: Template) -> CompletionItem:
         insert = self.insert_template
 
         async def make() -> str | None:
             return template.text if insert is None else await insert(template)
 
-        return Completion(f"/{template.name}", f"template · {template.description}", make=make)
+        return CompletionItem(f"/{template.name}", f"template · {template.description}", make=make)
 
-    async def files_or_chats(self, trigger: Trigger) -> list[Completion]:
+    async def files_or_chats(self, trigger: CompletionTrigger) -> list[CompletionItem]:
         """What a trigger of these kinds could mean, the likeliest first."""
         from .file_index import list_folder
 
@@ -101,20 +101,20 @@ class Completer:
             self._indexed_at = time.monotonic()
 
 
-def _command(command: Command, query: str) -> Completion:
+def _command(command: Command, query: str) -> CompletionItem:
     argument = f" {command.argument}" if command.argument else ""
     exact = command.slash == query
     insert = f"/{command.slash}" + (" " if argument else "")
     label = f"/{command.slash}{argument}"
-    return Completion(label, command.help, insert, runs=not argument, exact=exact)
+    return CompletionItem(label, command.help, insert, runs=not argument, exact=exact)
 
 
-def _files(typed: str, query: str, names: Iterable[str]) -> list[Completion]:
-    found: list[Completion] = []
+def _files(typed: str, query: str, names: Iterable[str]) -> list[CompletionItem]:
+    found: list[CompletionItem] = []
     for name in rank(query, names, LIMIT):
         folder = name.endswith("/")
         mention = as_mention(name)
         # An open quote lets the reader go on typing below a folder with a space in its name.
         insert = mention.removesuffix('"') if folder else f"{mention} "
-        found.append(Completion(name, insert=insert, goes_on=folder, exact=name == typed))
+        found.append(CompletionItem(name, insert=insert, goes_on=folder, exact=name == typed))
     return found

@@ -1,4 +1,4 @@
-"""`Completion`: one line of the list that completes what is being typed."""
+"""`CompletionItem`: one line of the list that completes what is being typed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Completion:
+class CompletionItem:
     """What is shown, and what it puts in the place of the typed word.
 
     `runs` is a command that enter sends at once; `goes_on` is something half typed, such as a

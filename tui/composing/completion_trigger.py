@@ -1,4 +1,4 @@
-"""`Trigger`: the word before the cursor that asks for completion."""
+"""`CompletionTrigger`: the word before the cursor that asks for completion."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _CHAT = re.compile(r"(?:^|\s)#(\w[^\s#]*|)\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Trigger:
+class CompletionTrigger:
     """What is being typed: `query` is the word without its mark, which stands at `start`."""
 
     kind: Kind
@@ -22,17 +22,17 @@ class Trigger:
     start: int
 
 
-def find_trigger(line: str, *, first: bool) -> Trigger | None:
+def find_trigger(line: str, *, first: bool) -> CompletionTrigger | None:
     """The trigger at the end of `line`, the text before the cursor in its line.
 
     Commands stand at the beginning of the `first` line only.
     """
     if first and (match := _COMMAND.match(line)) is not None:
-        return Trigger("command", match[1], 0)
+        return CompletionTrigger("command", match[1], 0)
     if "@" in line and (match := _FILE.search(line)) is not None:
         quoted = match[1] is not None
         query = match[1] if quoted else match[2]
-        return Trigger("file", query, len(line) - len(query) - (2 if quoted else 1))
+        return CompletionTrigger("file", query, len(line) - len(query) - (2 if quoted else 1))
     if "#" in line and (match := _CHAT.search(line)) is not None:
-        return Trigger("chat", match[1], len(line) - len(match[1]) - 1)
+        return CompletionTrigger("chat", match[1], len(line) - len(match[1]) - 1)
     return None

@@ -1,11 +1,11 @@
-"""`PromptWalk`: the way through earlier prompts and back to the draft."""
+"""`InputHistory`: the way through earlier prompts and back to the draft."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 
-class PromptWalk:
+class InputHistory:
     """Steps through the prompts that contain what was typed; the draft waits at the newer end."""
 
     def __init__(self, draft: str, prompts: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""`ChipBook`: texts that stand in a draft as a short label in brackets."""
+"""`TextChips`: texts that stand in a draft as a short label in brackets."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ChipSpan:
     end: int
 
 
-class ChipBook:
+class TextChips:
     """Knows what is behind each label; a label counts wherever it stands in the text.
 
     Nothing is forgotten while a draft lives, so that undoing a deletion brings the content back.

@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from textual.worker import Worker
 
     from ..chats.chat import Chat
-    from ..chats.history_protocol import History
+    from ..chats.history_protocol import ChatRecorder
     from ..chats.message import Attachment, Message
     from ..client.api_types import PullProgress
-    from ..client.daemon_client import DaemonClient
+    from ..client.daemon_client import AsyncDaemonClient
     from ..history.history_store import HistoryStore
     from ..session.chat_state import ChatState
     from ..session.daemon_link import DaemonLink
     from ..session.turn import Turn
-    from ..settings.chat_folders import Folders
+    from ..settings.chat_folders import ChatFolders
     from ..settings.preferences import Preferences
     from ..transcript.view.transcript import Transcript
     from ..widgets.composer.composer import Composer
@@ -37,7 +37,7 @@ class ChatHost(Protocol):
     def chat_app(self) -> App[None]: ...
 
     @property
-    def client(self) -> DaemonClient: ...
+    def client(self) -> AsyncDaemonClient: ...
 
     @property
     def link(self) -> DaemonLink: ...
@@ -46,7 +46,7 @@ class ChatHost(Protocol):
     def state(self) -> ChatState: ...
 
     @property
-    def folders(self) -> Folders | None:
+    def folders(self) -> ChatFolders | None:
         """Where history and settings are kept; None keeps nothing."""
         ...
 
@@ -65,8 +65,8 @@ class ChatHost(Protocol):
         ...
 
     @property
-    def history(self) -> History:
-        """Where the chat on the screen is kept; `NoHistory` for a temporary one."""
+    def history(self) -> ChatRecorder:
+        """Where the chat on the screen is kept; `NullRecorder` for a temporary one."""
         ...
 
     @property

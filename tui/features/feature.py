@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ..client.api_types import GaugesEvent, PagesEvent, PullProgress
 
 if TYPE_CHECKING:
-    from ..chats.queued_prompt import Prompt
+    from ..chats.queued_prompt import QueuedPrompt
     from ..chats.turn_request import TurnRequest
     from ..session.turn import Turn
     from ..settings.preferences import Preferences
@@ -49,7 +49,7 @@ class Feature:
         """Escape was pressed while no answer runs; True where that meant something here."""
         return False
 
-    def may_send(self, prompt: Prompt) -> bool:
+    def may_send(self, prompt: QueuedPrompt) -> bool:
         """Whether a prompt can go out now; one that holds it calls `send_next` later."""
         return True
 

@@ -14,18 +14,18 @@ from ..chats.message import Message
 from ..chats.turn_request import TurnRequest
 from ..client.client_errors import ClientError
 from ..client.routing_requests import (
-    Explanation,
     LedgerTotals,
     Routing,
+    RoutingExplanation,
     explain,
     read_routing,
     read_totals,
 )
 from ..composing.file_mentions import find_mentions
 from ..history.database.history_errors import HistoryError
-from ..privacy.chat_route import ASK, AUTO, LOCAL, Route, chosen_route, previewed
-from ..privacy.egress_summary import ledger_sentence, sent_sentence
-from ..privacy.route_consent import routed
+from ..privacy.chat_route import ASK, AUTO, LOCAL, ChatRoute, chosen_route, previewed
+from ..privacy.egress_summary import egress_sentence, ledger_sentence
+from ..privacy.route_consent import request_with_consent
 from ..widgets.route_line import RouteLine
 from ..widgets.title_bar import TitleBar
 from .feature import Feature, Handler
@@ -65,7 +65,7 @@ class PrivacyFeature(Feature):
         }
 
     @property
-    def route(self) -> Route:
+    def route(self) -> ChatRoute:
         """Where the next message goes."""
         return chosen_route(self.host.client.endpoint, self.routing, self._choice)
 
@@ -107,9 +107,9 @@ class PrivacyFeature(Feature):
         if not self.routing.has_choice:
             return request
         tell = partial(self.host.tell, severity="warning")
-        return await routed(self.host.client, request, self._choice, self._ask, tell)
+        return await request_with_consent(self.host.client, request, self._choice, self._ask, tell)
 
-    async def _ask(self, said: Explanation) -> str:
+    async def _ask(self, said: RoutingExplanation) -> str:
         from ..screens.route_choice_screen import RouteChoiceScreen
 
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -177,7 +177,7 @@ class PrivacyFeature(Feature):
         """`/sent`: what left the machine, of this chat and of all that are kept."""
         messages = list(self.host.chat.messages.values())
         totals = await self._totals()
-        told = sent_sentence(messages, await self._all())
+        told = egress_sentence(messages, await self._all())
         self.host.tell(f"{told} {ledger_sentence(totals)}" if totals.requests else told)
 
     async def _totals(self) -> LedgerTotals:

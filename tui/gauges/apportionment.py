@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def shares(amounts: Sequence[float], width: int) -> list[int]:
+def apportion(amounts: Sequence[float], width: int) -> list[int]:
     """Cells for each amount, `width` in all; what is not nothing gets one, where there is room.
 
     Rounded by largest remainders. All are 0 where the amounts are.

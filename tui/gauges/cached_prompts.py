@@ -1,17 +1,17 @@
-"""`SentRequests`: what the cache was filled with lately, and what sending something else costs."""
+"""`CachedPrompts`: what the cache was filled with lately, and what sending something else costs."""
 
 from __future__ import annotations
 
 from ..chats.message import MessageFacts
 from .context_usage import CountTokens
-from .prefill_cost import Price, prompt_rate, reread_price
+from .prefill_cost import PrefillCost, prompt_rate, reread_price
 
 REMEMBERED = 8
 
 Request = list[dict[str, str]]
 
 
-class SentRequests:
+class CachedPrompts:
     """The last requests of a chat with their answers, by model, and how fast they were read."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class SentRequests:
         if rate is not None:
             self._rates[model] = rate
 
-    def price(self, wanted: Request, model: str, count: CountTokens, rate: float) -> Price:
+    def price(self, wanted: Request, model: str, count: CountTokens, rate: float) -> PrefillCost:
         """What of `wanted` this model would have to read again, at the best of what was sent.
 
         A new last prompt has to be read in any case: leave it out. Nothing is charged before the
@@ -46,7 +46,7 @@ class SentRequests:
         0 where it has none.
         """
         if not self._sent:
-            return Price()
+            return PrefillCost()
         cached = [request for sent_to, request in self._sent if sent_to == model] or [[]]
         known = rate or self._rates.get(model)
         prices = [reread_price(request, wanted, count, known) for request in cached]

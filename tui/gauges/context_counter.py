@@ -8,9 +8,9 @@ from ..chats.chat import Chat
 from ..chats.context_view import view_entries
 from ..client.api_types import TokenCounts
 from ..client.client_errors import ClientError
-from ..client.daemon_client import DaemonClient
+from ..client.daemon_client import AsyncDaemonClient
 from .context_usage import REPLY_RESERVE, ContextPart, ContextUse, context_parts, context_use
-from .token_count_cache import TokenLedger
+from .token_count_cache import TokenCountCache
 
 Request = Sequence[dict[str, str]]
 RESERVE_PARTS = 8
@@ -23,7 +23,7 @@ class ContextCounter:
     """
 
     def __init__(self) -> None:
-        self._ledger = TokenLedger()
+        self._ledger = TokenCountCache()
         self._told: tuple[int, int] | None = None
         self._asking = False
         self.model = ""
@@ -65,7 +65,7 @@ class ContextCounter:
             total = self._told[1]
         return context_use(self.parts, context, reserve=reserve, answer=answer, total=total)
 
-    async def ask(self, client: DaemonClient) -> bool:
+    async def ask(self, client: AsyncDaemonClient) -> bool:
         """Have the daemon count what is not known; whether anything was learned.
 
         Never more than one request at a time, and none where all is known. A model that is not

@@ -12,7 +12,7 @@ from ..chats.chat import Chat
 from ..chats.context_view import KEPT, ViewEntry, trimmed_text
 from ..chats.message import Message
 from ..compaction.compaction_range import select
-from .apportionment import shares
+from .apportionment import apportion
 
 SUGGEST_AT = 0.75
 """The part of the context from which compacting is suggested."""
@@ -133,7 +133,7 @@ def context_use(
     roles[Role.ASSISTANT] += answer
     exact = total is not None or all(part.exact for part in parts)
     if total is not None:
-        roles = shares(roles, total)
+        roles = apportion(roles, total)
     return ContextUse(tuple(roles), sum(roles), context, min(reserve, context // 8), exact)
 
 
@@ -145,7 +145,7 @@ def ribbon(use: ContextUse, width: int) -> list[tuple[str, str]]:
     if width < 4 or not use.context:
         return []
     used = min(width, max(1 if use.used else 0, round(min(1.0, use.fraction) * width)))
-    cells = shares(use.roles, used)
+    cells = apportion(use.roles, used)
     pieces = [(role.glyph * cells[role], role.style) for role in Role if cells[role]]
     rest = list("─" * (width - used))
     reserve = round(use.reserve / use.context * width) or (1 if use.reserve else 0)

@@ -16,7 +16,7 @@ _PRICE_OF_LOADING = 1.5e9
 """Bytes a second at which a model's file comes from a disk of today."""
 
 
-class SwitchPrice(NamedTuple):
+class ModelSwitchCost(NamedTuple):
     """What happens when `target` is to answer; seconds are None where no rate is known.
 
     `needs_bytes` is 0 for a model that is loaded. `evicted` are the models that make room.
@@ -59,7 +59,7 @@ def price_of_switch(
     tokens: int,
     rate: float | None,
     free_bytes: int | None,
-) -> SwitchPrice:
+) -> ModelSwitchCost:
     """The price of `target` answering a chat of `tokens`, where `rate` is tokens read a second.
 
     `free_bytes` of RAM are there now, None where nobody told: then nobody can say who has to go.
@@ -75,7 +75,7 @@ def price_of_switch(
     evicted = _evicted(others, needs, free_bytes, current) if on_cpu and free_bytes else ()
     names = [model.name for model in others]
     stays = current if current in names and current not in evicted else None
-    return SwitchPrice(target.name, tokens, seconds, needs, evicted, stays)
+    return ModelSwitchCost(target.name, tokens, seconds, needs, evicted, stays)
 
 
 def _evicted(

@@ -32,7 +32,7 @@ class PageState(IntEnum):
         return ("free", "reusable", "undo", "this chat", "shared")[self]
 
 
-class Cell(msgspec.Struct, frozen=True):
+class PageMapCell(msgspec.Struct, frozen=True):
     """One cell of the map: the pages `first` to `last`, and what most of them are.
 
     `group` is the one that has most pages of that state, -1 for free ones.
@@ -85,7 +85,7 @@ def pages_per_cell(pages: int, cells: int) -> int:
     return max(1, -(-pages // max(1, cells)))
 
 
-def page_cells(event: PagesEvent, label: str, cells: int) -> list[Cell]:
+def page_cells(event: PagesEvent, label: str, cells: int) -> list[PageMapCell]:
     """The map for a chat that is now sent as `label`, of at most `cells` cells.
 
     A cell stands for ceil(pages / cells) pages, the last one for what is left of them.
@@ -103,13 +103,13 @@ def page_cells(event: PagesEvent, label: str, cells: int) -> list[Cell]:
     ]
 
 
-def _cell(first: int, end: int, groups: Counter[int], states: list[PageState]) -> Cell:
+def _cell(first: int, end: int, groups: Counter[int], states: list[PageState]) -> PageMapCell:
     by_state: Counter[PageState] = Counter()
     for group, count in groups.items():
         by_state[states[group] if group >= 0 else PageState.FREE] += count
     state = max(by_state, key=lambda s: (by_state[s], s))
     owners = [g for g in groups if (states[g] if g >= 0 else PageState.FREE) is state]
-    return Cell(first, end - 1, state, max(owners, key=lambda g: (groups[g], -g)))
+    return PageMapCell(first, end - 1, state, max(owners, key=lambda g: (groups[g], -g)))
 
 
 def evicted_pages(before: PagesEvent | None, after: PagesEvent) -> set[int]:
@@ -132,7 +132,7 @@ def _owners(event: PagesEvent) -> list[tuple[str, ...]]:
 
 
 def explain(
-    cell: Cell, event: PagesEvent, label: str, title_of: Callable[[str], str | None]
+    cell: PageMapCell, event: PagesEvent, label: str, title_of: Callable[[str], str | None]
 ) -> str:
     """A sentence about a cell; `title_of` tells a chat's title by its name, None if unknown."""
     one = cell.first == cell.last

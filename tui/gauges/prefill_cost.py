@@ -16,7 +16,7 @@ MENTION_TOKENS = 256
 RequestMessage = Mapping[str, str]
 
 
-class Price(msgspec.Struct, frozen=True):
+class PrefillCost(msgspec.Struct, frozen=True):
     """Tokens that are computed again, and the seconds that takes; None where no rate is known."""
 
     tokens: int = 0
@@ -48,7 +48,7 @@ def reread_price(
     wanted: Sequence[RequestMessage],
     tokens_of: Callable[[RequestMessage], tuple[int, bool]],
     rate: float | None,
-) -> Price:
+) -> PrefillCost:
     """The price of sending `wanted` where the cache holds `cached`.
 
     The cache is of use up to the first message that differs; what of `wanted` is behind it is
@@ -63,7 +63,7 @@ def reread_price(
     counts = [tokens_of(message) for message in wanted[kept:]]
     tokens = sum(count for count, _ in counts)
     seconds = tokens / rate if rate else None
-    return Price(tokens, seconds, estimated=not all(exact for _, exact in counts))
+    return PrefillCost(tokens, seconds, estimated=not all(exact for _, exact in counts))
 
 
 def prompt_rate(prompt_tokens: int, cached_tokens: int, seconds: float) -> float | None:

@@ -1,4 +1,4 @@
-"""`TokenLedger`: how many tokens each message takes, exact once the daemon was asked."""
+"""`TokenCountCache`: how many tokens each message takes, exact once the daemon was asked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RequestMessage = Mapping[str, str]
 _Key = tuple[str, str, str]
 
 
-class TokenLedger:
+class TokenCountCache:
     """Remembers the counts by model and message, whatever chat or branch a message is in."""
 
     def __init__(self) -> None:

@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ..chats.history_protocol import History
+from ..chats.history_protocol import ChatRecorder
 from . import open_answers
 from .database import row_reads, row_writes
 from .database.backup import opens_copy, wipe_backups
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from ..chats.chat import Chat, ChatSettings
-    from ..chats.compaction_record import Compaction
+    from ..chats.compaction_record import CompactionRecord
     from ..chats.message import Ending, Message, MessageFacts
     from .chat_search import SearchHit
     from .database.row_reads import ChatSummary, ModelSpeed, UnfinishedAnswer
@@ -43,8 +43,8 @@ def open_history(folder: Path, on_trouble: Callable[[str], None]) -> HistoryStor
     return HistoryStore(Database(folder), on_trouble)
 
 
-class HistoryStore(History):
-    """Implements `History`, which never waits, and reads, which does: call that in a thread.
+class HistoryStore(ChatRecorder):
+    """Implements `ChatRecorder`, which never waits, and reads, which does: call that in a thread.
 
     Everything noted is committed within half a second by one thread. Reading sees what was noted
     before. Readers raise `HistoryError`.
@@ -68,22 +68,22 @@ class HistoryStore(History):
         return self._writer.is_able
 
     def add_chat(self, chat: Chat) -> None:
-        """See `History`."""
+        """See `ChatRecorder`."""
         head = row_writes.chat_head(chat)
         self._known[chat.id] = head[2]
         self._writer.put(lambda connection: row_writes.add_chat(connection, *head))
 
     def add_message(self, chat: str, message: Message) -> None:
-        """See `History`."""
+        """See `ChatRecorder`."""
         note = row_writes.MessageNote.of(chat, message)
         self._writer.put(lambda connection: note.write(connection, self._writer.session))
 
     def append(self, message: str, text: str = "", reasoning: str = "") -> None:
-        """See `History`."""
+        """See `ChatRecorder`."""
         self._writer.grow(message, text, reasoning)
 
     def set_generation(self, message: str, generation: str) -> None:
-        """See `History`."""
+        """See `ChatRecorder`."""
         self._writer.put(
             lambda connection: row_writes.add_generation(
                 connection, message, generation, self._writer.session
@@ -91,7 +91,7 @@ class HistoryStore(History):
         )
 
     def end_message(self, message: str, ending: Ending, facts: MessageFacts) -> None:
-        """See `History`."""
+        """See `ChatRecorder`."""
         body = row_writes.encode_facts(facts)
         self._writer.put(
             lambda connection: row_writes.add_ending(connection, message, ending, body),
@@ -99,34 +99,34 @@ class HistoryStore(History):
         )
 
     def choose(self, chat: str, message: str) -> None:
-        """See `History`."""
+        """See `ChatRecorder`."""
         self._writer.put(lambda connection: row_writes.add_choice(connection, message))
 
     def pin(self, message: str, pinned: bool) -> None:
-        """See `History`."""
+        """See `ChatRecorder`."""
         self._writer.put(lambda connection: row_writes.add_message_pin(connection, message, pinned))
 
     def set_settings(self, chat: str, settings: ChatSettings) -> None:
-        """See `History`."""
+        """See `ChatRecorder`."""
         body, known = row_writes.encode_settings(settings), self._known.get(chat)
         self._known[chat] = body
         self._writer.put(lambda connection: row_writes.add_settings(connection, chat, body, known))
 
-    def add_compaction(self, chat: str, compaction: Compaction) -> None:
-        """See `History`."""
+    def add_compaction(self, chat: str, compaction: CompactionRecord) -> None:
+        """See `ChatRecorder`."""
         self._writer.put(lambda connection: row_writes.add_compaction(connection, chat, compaction))
 
     def undo_compaction(self, chat: str, compaction: str) -> None:
-        """See `History`."""
+        """See `ChatRecorder`."""
         self._writer.put(lambda connection: row_writes.add_undo(connection, compaction))
 
     def save_draft(self, chat: str, text: str) -> None:
-        """See `History`."""
+        """See `ChatRecorder`."""
         draft, changed = row_writes.storable(text), time.time()
         self._writer.put(lambda connection: row_writes.save_draft(connection, chat, draft, changed))
 
     def remove_message(self, chat: str, message: str) -> None:
-        """See `History`."""
+        """See `ChatRecorder`."""
         self._writer.put(
             lambda connection: row_writes.remove_message(connection, message), about=message
         )

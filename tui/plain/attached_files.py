@@ -9,7 +9,7 @@ from ..chats.message import Attachment
 from ..text import number_format
 
 if TYPE_CHECKING:
-    from ..composing.attachment_reader import Reading
+    from ..composing.attachment_reader import AttachmentReading
     from .plain_session import PlainSession
 
 
@@ -58,7 +58,7 @@ class Files:
         elif not reading.problems:
             output.error(f"There is no file {resolve(name, Path.cwd())}.")
 
-    def _tell(self, reading: Reading) -> None:
+    def _tell(self, reading: AttachmentReading) -> None:
         output = self._session.output
         for problem in reading.problems:
             output.error(problem)

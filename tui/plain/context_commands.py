@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from ..chats.compaction_record import Compaction
+from ..chats.compaction_record import CompactionRecord
 from ..chats.message import Message
 from ..client.client_errors import ClientError
 from ..compaction.compaction_planner import (
-    Fill,
-    Step,
+    CompactionStep,
+    ContextFill,
     fill_of,
     fits,
     is_worth_it,
@@ -52,7 +52,7 @@ class ContextCommands:
     # When
 
     @property
-    def _fill(self) -> Fill:
+    def _fill(self) -> ContextFill:
         session = self._session
         used, context = last_size(session.chat)
         said = session.preferences
@@ -63,10 +63,10 @@ class ContextCommands:
         """Say that the context fills up, where it does."""
         fill = self._fill
         step = next_step(fill)
-        if step is Step.NOTHING or not is_worth_it(self._session.chat):
+        if step is CompactionStep.NOTHING or not is_worth_it(self._session.chat):
             return
         full = f"{number_format.percent(fill.share)} of the context is full."
-        if step is Step.COMPACT:
+        if step is CompactionStep.COMPACT:
             self._session.output.line(f"{full} The next prompt sums up what was said earlier.")
         else:
             self._session.output.line(f"{full} /compact sums up what was said earlier.")
@@ -76,7 +76,7 @@ class ContextCommands:
         from ..compaction.token_sizes import CHARACTERS_A_TOKEN
 
         fill = self._fill
-        if next_step(fill) is Step.COMPACT and is_worth_it(self._session.chat):
+        if next_step(fill) is CompactionStep.COMPACT and is_worth_it(self._session.chat):
             problem = self._compact()
             if problem is not None:
                 self._refused_at = fill.used
@@ -87,7 +87,7 @@ class ContextCommands:
             return True
         return self._choose(fill, size)
 
-    def _choose(self, fill: Fill, size: int) -> bool:
+    def _choose(self, fill: ContextFill, size: int) -> bool:
         """Have somebody say what to do with a prompt that does not fit; whether to send it."""
         from ..compaction.context_full_choices import CHOICES, full_sentence
 
@@ -110,13 +110,13 @@ class ContextCommands:
     # Compacting
 
     def _compact(
-        self, focus: str = "", chain: Sequence[Compaction] | None = None, replaces: str = ""
+        self, focus: str = "", chain: Sequence[CompactionRecord] | None = None, replaces: str = ""
     ) -> str | None:
         """Sum up what was said earlier; why it could not be, None where it was."""
         from ..compaction.apply_compaction import apply
         from ..compaction.compactor import Compactor
         from ..compaction.context_prefill import begin_warm_up
-        from ..compaction.summary_check import Refused
+        from ..compaction.summary_check import CompactionRefused
 
         session = self._session
         if not session.can_ask():
@@ -129,7 +129,7 @@ class ContextCommands:
         session.output.line("Summing up what was said earlier. Ctrl+C leaves all as it was.")
         try:
             compaction = session.wait(_to_its_end(compactor))
-        except Refused as refused:
+        except CompactionRefused as refused:
             return str(refused)
         except ClientError as error:
             return f"{error.message} {NOTHING_CHANGED}"
@@ -147,7 +147,7 @@ class ContextCommands:
             words = f"{number_format.tokens(progress.written)} tokens written"
         self._session.output.news(f"Summing up: {words}.")
 
-    def _tell_made(self, made: Compaction) -> None:
+    def _tell_made(self, made: CompactionRecord) -> None:
         what = "trimmed" if made.trims else "summed up"
         before, after = (
             number_format.tokens(made.tokens_before),
@@ -175,12 +175,12 @@ class ContextCommands:
 
     def _undo(self) -> None:
         from ..compaction.apply_compaction import undo
-        from ..compaction.summary_check import Refused
+        from ..compaction.summary_check import CompactionRefused
 
         session = self._session
         try:
             undo(session.chat, session.history)
-        except Refused as refused:
+        except CompactionRefused as refused:
             session.output.error(str(refused))
             return
         session.output.line("The originals are sent again, word for word.")
@@ -189,13 +189,13 @@ class ContextCommands:
         """Leave out old attachments and long texts; why it could not be, None where it was."""
         from ..compaction.apply_compaction import apply
         from ..compaction.attachment_trim import measured_trim
-        from ..compaction.summary_check import Refused
+        from ..compaction.summary_check import CompactionRefused
 
         session = self._session
         name = session.model.name if session.model is not None else None
         try:
             compaction = session.wait(measured_trim(session.client, session.chat, name))
-        except Refused as refused:
+        except CompactionRefused as refused:
             return str(refused)
         except ClientError as error:
             return f"{error.message} {NOTHING_CHANGED}"
@@ -225,7 +225,7 @@ class ContextCommands:
         elif index == 2:
             self._undo()
 
-    def _edit_summary(self, shown: Compaction) -> None:
+    def _edit_summary(self, shown: CompactionRecord) -> None:
         from ..compaction.apply_compaction import apply
         from ..compaction.edited_summary import edited
         from ..terminal.external_editor import EditorFailed, edit_text
@@ -325,7 +325,7 @@ class ContextCommands:
                 self._session.output.line(f"{name}: {value}")
 
 
-async def _to_its_end(compactor: Compactor) -> Compaction:
+async def _to_its_end(compactor: Compactor) -> CompactionRecord:
     try:
         return await compactor.run()
     except asyncio.CancelledError:

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 from ..terminal.exit_signals import ending_signals
 
 if TYPE_CHECKING:
-    from ..settings.chat_folders import Folders
+    from ..settings.chat_folders import ChatFolders
 
 
 def run_plain(
     *,
     socket_path: str | None,
     address: tuple[str, int] | None = None,
-    folders: Folders | None = None,
+    folders: ChatFolders | None = None,
     model: str | None = None,
     temporary: bool = False,
     start_daemon: Callable[[], None] | None = None,
 ) -> int:
     """Chat in lines until the input ends; the arguments are those of `run_chat`."""
-    from ..client.daemon_client import DaemonClient
+    from ..client.daemon_client import AsyncDaemonClient
     from .line_reader import LineReader
     from .plain_output import PlainOutput
     from .plain_session import PlainSession
@@ -42,7 +42,7 @@ def run_plain(
 
             unlock(store)
     session = PlainSession(
-        DaemonClient(socket_path, address),
+        AsyncDaemonClient(socket_path, address),
         output,
         LineReader(output),
         folders=folders,

@@ -7,12 +7,12 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..chats.chat import Chat
-from ..chats.history_protocol import History, NoHistory
+from ..chats.history_protocol import ChatRecorder, NullRecorder
 from ..chats.message import Attachment, Message
 from ..chats.turn_request import TurnRequest
 from ..client.api_types import ModelEntry, ModelList
 from ..client.client_errors import ClientError, DaemonUnreachable
-from ..client.daemon_client import DaemonClient
+from ..client.daemon_client import AsyncDaemonClient
 from ..commands.command_table import parse_slash
 from ..history.database.history_errors import HistoryError
 from ..privacy.chat_route import route_to
@@ -23,11 +23,11 @@ from ..text import number_format
 from .line_reader import LineReader
 from .plain_commands import PlainCommands
 from .plain_output import PlainOutput
-from .sentence_writer import SPEAKER, SpokenAnswer
+from .sentence_writer import SPEAKER, SentenceWriter
 
 if TYPE_CHECKING:
     from ..history.history_store import HistoryStore
-    from ..settings.chat_folders import Folders
+    from ..settings.chat_folders import ChatFolders
 
 YOU = "You"
 LONG_PROMPT = 2000
@@ -47,11 +47,11 @@ class PlainSession:
 
     def __init__(
         self,
-        client: DaemonClient,
+        client: AsyncDaemonClient,
         output: PlainOutput,
         reader: LineReader,
         *,
-        folders: Folders | None = None,
+        folders: ChatFolders | None = None,
         model: str | None = None,
         temporary: bool = False,
         store: HistoryStore | None = None,
@@ -75,9 +75,9 @@ class PlainSession:
         self._interrupted = False
 
     @property
-    def history(self) -> History:
+    def history(self) -> ChatRecorder:
         """Where the chat is kept."""
-        return NoHistory() if self.chat.temporary or self.store is None else self.store
+        return NullRecorder() if self.chat.temporary or self.store is None else self.store
 
     def run(self) -> int:
         """Chat until the input ends; 0, or 1 where something failed and nobody sat there."""
@@ -265,16 +265,16 @@ class PlainSession:
     def take_up(self, message: Message) -> None:
         """Follow an answer that another program began, and may still write down."""
         assert self.store is not None
-        turn = self._turn(message, NoHistory())
+        turn = self._turn(message, NullRecorder())
         turn.is_watched = True
         self._finish(turn, self._take_up(turn, self.store))
 
     @staticmethod
     async def _take_up(turn: Turn, store: HistoryStore) -> None:
-        from ..session.answer_takeover import settle, take_up
+        from ..session.answer_takeover import adopt_final_answer, take_over_answer
 
-        if not await take_up(turn, store):
-            await settle(turn.message, store)
+        if not await take_over_answer(turn, store):
+            await adopt_final_answer(turn.message, store)
 
     def speak(self, message: Message) -> None:
         """Read out a message that was said before."""
@@ -287,8 +287,8 @@ class PlainSession:
         if self.chat.messages:
             self.history.set_settings(self.chat.id, self.chat.settings)
 
-    def _turn(self, message: Message, history: History | None = None) -> Turn:
-        entry, kept_in = SpokenAnswer(message.model, self.output), history or self.history
+    def _turn(self, message: Message, history: ChatRecorder | None = None) -> Turn:
+        entry, kept_in = SentenceWriter(message.model, self.output), history or self.history
         turn = Turn(self.client, kept_in, message, entry, lambda: self._tell_progress(turn))
         return turn
 

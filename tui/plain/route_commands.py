@@ -7,11 +7,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ..client.client_errors import ClientError
-from ..client.routing_requests import Explanation, LedgerTotals, Routing, read_routing, read_totals
+from ..client.routing_requests import (
+    LedgerTotals,
+    Routing,
+    RoutingExplanation,
+    read_routing,
+    read_totals,
+)
 from ..history.database.history_errors import HistoryError
 from ..privacy.chat_route import ASK, AUTO, LOCAL, chosen_route
-from ..privacy.egress_summary import ledger_sentence, sent_sentence
-from ..privacy.route_consent import routed
+from ..privacy.egress_summary import egress_sentence, ledger_sentence
+from ..privacy.route_consent import request_with_consent
 
 if TYPE_CHECKING:
     from ..chats.turn_request import TurnRequest
@@ -37,9 +43,11 @@ class RouteCommands:
         route = routing.of_chat(session.chat.settings.route, request.model)
         if not route or not routing.has_choice:
             return request
-        return session.wait(routed(session.client, request, route, self._ask, session.output.line))
+        return session.wait(
+            request_with_consent(session.client, request, route, self._ask, session.output.line)
+        )
 
-    async def _ask(self, said: Explanation) -> str:
+    async def _ask(self, said: RoutingExplanation) -> str:
         output, reader = self._session.output, self._session.reader
         if not reader.is_person:
             output.line(f"Answered here: nobody is there to ask. {said.reason}")
@@ -92,7 +100,7 @@ class RouteCommands:
         if session.store is not None:
             with suppress(HistoryError):  # locked: then of this chat only
                 kept = session.store.route_counts()
-        session.output.line(sent_sentence(session.chat.messages.values(), kept))
+        session.output.line(egress_sentence(session.chat.messages.values(), kept))
         try:
             totals = session.wait(read_totals(session.client))
         except ClientError:  # it keeps no ledger

@@ -1,4 +1,4 @@
-"""`SpokenAnswer`: an answer that is written out sentence by sentence."""
+"""`SentenceWriter`: an answer that is written out sentence by sentence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .plain_output import PlainOutput
 SPEAKER = "Model"
 
 
-class SpokenAnswer(AnswerEntry):
+class SentenceWriter(AnswerEntry):
     """What a `Turn` tells its entry goes to the output, once."""
 
     def __init__(self, model: str, output: PlainOutput) -> None:

@@ -1,10 +1,10 @@
-"""`Route`: where a message goes, and why."""
+"""`ChatRoute`: where a message goes, and why."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..client.routing_requests import Explanation, Routing
+from ..client.routing_requests import Routing, RoutingExplanation
 
 _THIS_MACHINE = frozenset({"127.0.0.1", "::1", "[::1]", "localhost"})
 
@@ -12,7 +12,7 @@ LOCAL, AUTO, ASK = "local", "auto", "ask"
 """What a chat's route can be, beside the name of a route or of a provider's model."""
 
 
-class Route(NamedTuple):
+class ChatRoute(NamedTuple):
     """`kind` is what a message's facts keep; `mark` and `word` say it in the line above the draft.
 
     `promise` is what follows from it, `reason` a sentence about why, and `short` that in two words.
@@ -26,11 +26,11 @@ class Route(NamedTuple):
     short: str
 
 
-def route_to(endpoint: str) -> Route:
+def route_to(endpoint: str) -> ChatRoute:
     """Where everything goes that is sent to the daemon at a socket's path or at `host:port`."""
     host = endpoint.rpartition(":")[0]
     if "/" in endpoint or "\\" in endpoint or host in _THIS_MACHINE:
-        return Route(
+        return ChatRoute(
             "local",
             "⌂",
             "LOCAL",
@@ -38,7 +38,7 @@ def route_to(endpoint: str) -> Route:
             "The model runs on this machine, and no cloud provider is configured.",
             "only route",
         )
-    return Route(
+    return ChatRoute(
         "remote",
         "☁",
         "OTHER MACHINE",
@@ -49,7 +49,7 @@ def route_to(endpoint: str) -> Route:
     )
 
 
-def chosen_route(endpoint: str, routing: Routing, choice: str) -> Route:
+def chosen_route(endpoint: str, routing: Routing, choice: str) -> ChatRoute:
     """Where messages of a chat go whose route is `choice`, "" where nobody chose one."""
     base = route_to(endpoint)
     if base.kind != "local" or not routing.has_choice:
@@ -62,7 +62,7 @@ def chosen_route(endpoint: str, routing: Routing, choice: str) -> Route:
             short="chosen",
         )
     if choice == AUTO:
-        return Route(
+        return ChatRoute(
             "auto",
             "⇄",
             "AUTO",
@@ -71,7 +71,7 @@ def chosen_route(endpoint: str, routing: Routing, choice: str) -> Route:
             "policy",
         )
     if choice == ASK:
-        return Route(
+        return ChatRoute(
             "ask",
             "⇄",
             "ASK",
@@ -79,7 +79,7 @@ def chosen_route(endpoint: str, routing: Routing, choice: str) -> Route:
             f"Before a message goes to {clouds} you see what would leave, and decide.",
             "asked",
         )
-    return Route(
+    return ChatRoute(
         "named",
         "☁",
         choice.upper(),
@@ -89,7 +89,7 @@ def chosen_route(endpoint: str, routing: Routing, choice: str) -> Route:
     )
 
 
-def previewed(route: Route, said: Explanation) -> Route:
+def previewed(route: ChatRoute, said: RoutingExplanation) -> ChatRoute:
     """What the daemon says of a draft, in the place of what holds for all drafts."""
     verdict = "local" if said.goes_to == "local" and said.verdict == "cloud" else said.verdict
     found = said.kinds or route.promise
@@ -100,4 +100,6 @@ def previewed(route: Route, said: Explanation) -> Route:
         "cloud": ("☁", "GOES OUT", f"to {target}"),
     }.get(verdict, ("⌂", "STAYS HERE", found))
     kind = "local" if mark == "⌂" else route.kind
-    return Route(kind, mark, word, promise, said.reason or route.reason, said.rule or route.short)
+    return ChatRoute(
+        kind, mark, word, promise, said.reason or route.reason, said.rule or route.short
+    )

@@ -10,7 +10,7 @@ from ..client.routing_requests import LedgerTotals
 from ..text import number_format
 
 
-def sent_sentence(messages: Iterable[Message], kept: Mapping[str, int] | None = None) -> str:
+def egress_sentence(messages: Iterable[Message], kept: Mapping[str, int] | None = None) -> str:
     """What of a chat was answered where; `kept` counts all chats' answers by route, if known."""
     answers = [message for message in messages if message.role == "assistant" and message.ending]
     routes = Counter(message.facts.route or "local" for message in answers)

@@ -10,7 +10,7 @@ from typing import get_args
 
 from . import pii_patterns
 from .pii_checksums import is_card, is_iban, is_isbn
-from .private_span import Finding, Kind
+from .private_span import PrivateKind, PrivateSpan
 
 LONGEST = 1_000_000
 """Characters that are looked at; what is behind them is not."""
@@ -46,13 +46,13 @@ _PLACEHOLDERS = re.compile(
 _DIGITS = re.compile(r"\d")
 
 
-def scan(text: str) -> list[Finding]:
+def scan(text: str) -> list[PrivateSpan]:
     """What was found, in the order of the text; where two overlap, the one that is surer.
 
     Fit for a thread: a long text is taken in pieces, so that no single match holds up the others.
     """
     text = text[:LONGEST]
-    taken: list[Finding] = []
+    taken: list[PrivateSpan] = []
     for finding in _private_keys(text):
         _take(finding, taken)
     for offset in range(0, len(text), _PIECE):
@@ -60,11 +60,11 @@ def scan(text: str) -> list[Finding]:
         for finder in _FINDERS:
             for start, end, kind in finder(piece):
                 if start < _PIECE:
-                    _take(Finding(start + offset, end + offset, kind), taken)
+                    _take(PrivateSpan(start + offset, end + offset, kind), taken)
     return taken
 
 
-def _take(new: Finding, taken: list[Finding]) -> None:
+def _take(new: PrivateSpan, taken: list[PrivateSpan]) -> None:
     """Add it at its place, unless something that was found before is there."""
     place = bisect(taken, new)
     behind = place < len(taken) and taken[place].start < new.end
@@ -73,7 +73,7 @@ def _take(new: Finding, taken: list[Finding]) -> None:
         taken.insert(place, new)
 
 
-def summarize(findings: Iterable[Finding]) -> str:
+def summarize(findings: Iterable[PrivateSpan]) -> str:
     """`2 e-mails, IBAN`: each kind with its count, the most dangerous first; "" for none."""
     counts = Counter(finding.kind for finding in findings)
     return ", ".join(
@@ -83,36 +83,36 @@ def summarize(findings: Iterable[Finding]) -> str:
     )
 
 
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[PrivateKind, ...] = get_args(PrivateKind)
 """All kinds, the most dangerous first."""
 
 
-def _plural(kind: Kind) -> str:
+def _plural(kind: PrivateKind) -> str:
     if kind == "date of birth":
         return "dates of birth"
     return f"{kind}es" if kind.endswith("s") else f"{kind}s"
 
 
-def _private_keys(text: str) -> Iterator[Finding]:
+def _private_keys(text: str) -> Iterator[PrivateSpan]:
     if "PRIVATE KEY" not in text:
         return
     place = 0
     while (begin := pii_patterns.PRIVATE_KEY.search(text, place)) is not None:
         end = pii_patterns.END_OF_KEY.search(text, begin.end())
         place = end.end() if end else len(text)
-        yield Finding(begin.start(), place, "private key")
+        yield PrivateSpan(begin.start(), place, "private key")
 
 
-def _secrets(text: str) -> Iterator[Finding]:
+def _secrets(text: str) -> Iterator[PrivateSpan]:
     for piece, pattern in pii_patterns.SECRETS:
         if piece not in text:
             continue
         for match in pattern.finditer(text):
             group = 1 if pattern.groups else 0
-            yield Finding(match.start(group), match.end(group), "secret")
+            yield PrivateSpan(match.start(group), match.end(group), "secret")
 
 
-def _assigned_secrets(text: str) -> Iterator[Finding]:
+def _assigned_secrets(text: str) -> Iterator[PrivateSpan]:
     for end, word in _after(text, _SECRET_WORDS + _MORE_SECRET_WORDS):
         match = pii_patterns.ASSIGNED.match(text, end)
         if match is None or _PLACEHOLDERS.match(match[1]):
@@ -123,69 +123,69 @@ def _assigned_secrets(text: str) -> Iterator[Finding]:
         spoken = "is" in match[0][: match.start(1) - match.start()]
         if (spoken or word in _MORE_SECRET_WORDS) and not _DIGITS.search(spelled):
             continue
-        yield Finding(match.start(1), match.start(1) + len(spelled), "secret")
+        yield PrivateSpan(match.start(1), match.start(1) + len(spelled), "secret")
 
 
-def _emails(text: str) -> Iterator[Finding]:
+def _emails(text: str) -> Iterator[PrivateSpan]:
     if "@" in text:
         for match in pii_patterns.EMAIL.finditer(text):
-            yield Finding(match.start(), match.end(), "e-mail")
+            yield PrivateSpan(match.start(), match.end(), "e-mail")
 
 
-def _ibans(text: str) -> Iterator[Finding]:
+def _ibans(text: str) -> Iterator[PrivateSpan]:
     for match in pii_patterns.IBAN.finditer(text):
         # The pattern may have taken a word behind it: give pieces back until the sum is right.
         found = match[0]
         while " " in found and not is_iban(found.replace(" ", "")):
             found = found.rpartition(" ")[0]
         if is_iban(found.replace(" ", "")):
-            yield Finding(match.start(), match.start() + len(found), "IBAN")
+            yield PrivateSpan(match.start(), match.start() + len(found), "IBAN")
 
 
-def _cards(text: str) -> Iterator[Finding]:
+def _cards(text: str) -> Iterator[PrivateSpan]:
     for match in pii_patterns.CARD.finditer(text):
         if is_card(re.sub(r"[ -]", "", match[0])):
-            yield Finding(match.start(), match.end(), "card number")
+            yield PrivateSpan(match.start(), match.end(), "card number")
 
 
-def _identities(text: str) -> Iterator[Finding]:
+def _identities(text: str) -> Iterator[PrivateSpan]:
     for match in pii_patterns.SOCIAL_SECURITY.finditer(text):
-        yield Finding(match.start(), match.end(), "ID number")
+        yield PrivateSpan(match.start(), match.end(), "ID number")
     for end, _word in _after(text, _IDENTITY_WORDS):
         match = pii_patterns.IDENTITY.match(text, end)
         if match is not None and len(_DIGITS.findall(match[1])) >= 4:
-            yield Finding(match.start(1), match.end(1), "ID number")
+            yield PrivateSpan(match.start(1), match.end(1), "ID number")
 
 
-def _phones(text: str) -> Iterator[Finding]:
+def _phones(text: str) -> Iterator[PrivateSpan]:
     for match in pii_patterns.PHONE.finditer(text):
         digits = re.sub(r"\D", "", match[0])
         if 8 <= len(digits) <= 15 and not is_isbn(digits):
-            yield Finding(match.start(), match.end(), "phone")
+            yield PrivateSpan(match.start(), match.end(), "phone")
     for end, _word in _after(text, _PHONE_WORDS):
         match = pii_patterns.NUMBER_AFTER_A_WORD.match(text, end)
         if match is not None and 7 <= len(_DIGITS.findall(match[1])) <= 15:
-            yield Finding(match.start(1), match.end(1), "phone")
+            yield PrivateSpan(match.start(1), match.end(1), "phone")
 
 
-def _birthdays(text: str) -> Iterator[Finding]:
+def _birthdays(text: str) -> Iterator[PrivateSpan]:
     for end, _word in _after(text, _BIRTH_WORDS):
         match = pii_patterns.BIRTHDAY.match(text, end)
         if match is not None:
-            yield Finding(match.start(1), match.end(1), "date of birth")
+            yield PrivateSpan(match.start(1), match.end(1), "date of birth")
 
 
-def _addresses_of_hosts(text: str) -> Iterator[Finding]:
+def _addresses_of_hosts(text: str) -> Iterator[PrivateSpan]:
     for match in pii_patterns.IPV4.finditer(text):
         before = text[max(0, match.start() - 9) : match.start()].lower().rstrip(" :=v")
         valid = all(int(part) < 256 for part in match[0].split("."))
         if valid and not match[0].startswith(_PRIVATE_HOSTS) and not before.endswith("version"):
-            yield Finding(match.start(), match.end(), "IP address")
+            yield PrivateSpan(match.start(), match.end(), "IP address")
     if text.count(":") < 3:
         return
     for match in pii_patterns.IPV6.finditer(text):
         if _is_ipv6(match[0]):
-            yield Finding(match.start(), match.end(), "IP address")
+            yield PrivateSpan(match.start(), match.end(), "IP address")
 
 
 def _is_ipv6(text: str) -> bool:
@@ -200,11 +200,11 @@ def _is_ipv6(text: str) -> bool:
         return False
 
 
-def _homes(text: str) -> Iterator[Finding]:
+def _homes(text: str) -> Iterator[PrivateSpan]:
     for pieces, pattern in pii_patterns.HOMES:
         if any(piece in text for piece in pieces):
             for match in pattern.finditer(text):
-                yield Finding(match.start(), match.end(), "address")
+                yield PrivateSpan(match.start(), match.end(), "address")
 
 
 def _after(text: str, words: tuple[str, ...]) -> Iterator[tuple[int, str]]:

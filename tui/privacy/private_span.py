@@ -1,10 +1,10 @@
-"""`Finding`: a stretch of text that looks like something private."""
+"""`PrivateSpan`: a stretch of text that looks like something private."""
 
 from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Kind = Literal[
+PrivateKind = Literal[
     "private key",
     "secret",
     "card number",
@@ -18,9 +18,9 @@ Kind = Literal[
 ]
 
 
-class Finding(NamedTuple):
+class PrivateSpan(NamedTuple):
     """`text[start:end]` looks like a `kind`."""
 
     start: int
     end: int
-    kind: Kind
+    kind: PrivateKind

@@ -7,18 +7,18 @@ from dataclasses import replace
 
 from ..chats.turn_request import TurnRequest
 from ..client.client_errors import ClientError
-from ..client.daemon_client import DaemonClient
-from ..client.routing_requests import Choice, Explanation, explain
+from ..client.daemon_client import AsyncDaemonClient
+from ..client.routing_requests import Choice, RoutingExplanation, explain
 from .chat_route import ASK, AUTO, LOCAL
 
-Choose = Callable[[Explanation], Awaitable[Choice]]
+Choose = Callable[[RoutingExplanation], Awaitable[Choice]]
 """Asks the person; "local" is the answer of whoever gives none."""
 
 Tell = Callable[[str], None]
 
 
-async def routed(
-    client: DaemonClient, request: TurnRequest, route: str, choose: Choose, tell: Tell
+async def request_with_consent(
+    client: AsyncDaemonClient, request: TurnRequest, route: str, choose: Choose, tell: Tell
 ) -> TurnRequest:
     """The request as it goes out by this route; what cannot be decided stays here.
 

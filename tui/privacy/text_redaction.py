@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from .private_span import Finding, Kind
+from .private_span import PrivateKind, PrivateSpan
 
 
-class Piece(NamedTuple):
+class RedactedSpan(NamedTuple):
     """A part of the text as it would be sent; `finding` is its place in the list, if it is one."""
 
     text: str
@@ -17,10 +17,10 @@ class Piece(NamedTuple):
     masked: bool = False
 
 
-def masks(text: str, findings: Sequence[Finding]) -> list[str]:
+def masks(text: str, findings: Sequence[PrivateSpan]) -> list[str]:
     """`⟦e-mail⟧`, and numbered where a text has several different ones."""
-    values: dict[tuple[Kind, str], int] = {}
-    counts: Counter[Kind] = Counter()
+    values: dict[tuple[PrivateKind, str], int] = {}
+    counts: Counter[PrivateKind] = Counter()
     for finding in findings:
         key = finding.kind, text[finding.start : finding.end]
         if key not in values:
@@ -34,23 +34,25 @@ def masks(text: str, findings: Sequence[Finding]) -> list[str]:
     return names
 
 
-def pieces(text: str, findings: Sequence[Finding], shown: Collection[int]) -> list[Piece]:
+def pieces(
+    text: str, findings: Sequence[PrivateSpan], shown: Collection[int]
+) -> list[RedactedSpan]:
     """The text in parts, with a mask for every finding that is not among the `shown` ones."""
     names = masks(text, findings)
-    parts: list[Piece] = []
+    parts: list[RedactedSpan] = []
     place = 0
     for index, finding in enumerate(findings):
         if finding.start > place:
-            parts.append(Piece(text[place : finding.start]))
+            parts.append(RedactedSpan(text[place : finding.start]))
         masked = index not in shown
         words = names[index] if masked else text[finding.start : finding.end]
-        parts.append(Piece(words, index, masked))
+        parts.append(RedactedSpan(words, index, masked))
         place = finding.end
     if place < len(text):
-        parts.append(Piece(text[place:]))
+        parts.append(RedactedSpan(text[place:]))
     return parts
 
 
-def redact(text: str, findings: Sequence[Finding], shown: Collection[int] = ()) -> str:
+def redact(text: str, findings: Sequence[PrivateSpan], shown: Collection[int] = ()) -> str:
     """`pieces` as one text."""
     return "".join(piece.text for piece in pieces(text, findings, shown))

@@ -14,7 +14,7 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from ..transcript.view.block_actions import actions
-from ..transcript.view.block_navigation import Stop
+from ..transcript.view.block_navigation import BlockStop
 from ..transcript.view.transcript import KEYS, Action
 
 WORDS: dict[Action, str] = {
@@ -41,7 +41,7 @@ class BlockMenu(ModalScreen[Action | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "Close", show=False)]
 
-    def __init__(self, at: Stop) -> None:
+    def __init__(self, at: BlockStop) -> None:
         super().__init__()
         self._title = "Message" if at.block is None else NAMES[at.block.kind]
         self._actions: list[Action] = [action for action in actions(at) if action in WORDS]

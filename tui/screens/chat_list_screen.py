@@ -151,20 +151,20 @@ class ChatListScreen(ModalScreen[str | None]):
 
     def action_rename(self) -> None:
         """Give the highlighted chat another title."""
-        from .dialogs.line_input_screen import AskLine
+        from .dialogs.line_input_screen import LineInputScreen
 
         chat = self._highlighted()
         if chat is not None:
             title = clean(chat.title)
-            self._ask(AskLine("Title", title), self._actions.rename_chat, chat)
+            self._ask(LineInputScreen("Title", title), self._actions.rename_chat, chat)
 
     def action_move_to(self) -> None:
         """Put the highlighted chat into a folder."""
-        from .dialogs.line_input_screen import AskLine
+        from .dialogs.line_input_screen import LineInputScreen
 
         chat = self._highlighted()
         if chat is not None:
-            asked = AskLine(
+            asked = LineInputScreen(
                 "Folder",
                 chat.folder,
                 legend="enter keeps it · empty takes it out · → completes · esc",

@@ -13,11 +13,11 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from ..chats.chat import Chat
-from ..chats.history_protocol import History
+from ..chats.history_protocol import ChatRecorder
 from ..chats.message import Message
 from ..chats.turn_request import TurnRequest
-from ..client.daemon_client import DaemonClient
-from ..terminal.render_throttle import Painter
+from ..client.daemon_client import AsyncDaemonClient
+from ..terminal.render_throttle import RenderThrottle
 from ..transcript.markdown.markdown_preload import import_markdown
 from ..widgets.compared_model import ComparedModel
 from ..widgets.composer.composer import Composer
@@ -46,9 +46,9 @@ class CompareScreen(Screen[Message | None]):
 
     def __init__(
         self,
-        client: DaemonClient,
+        client: AsyncDaemonClient,
         chat: Chat,
-        history: History,
+        history: ChatRecorder,
         models: tuple[str, str],
         *,
         together: bool,
@@ -57,7 +57,7 @@ class CompareScreen(Screen[Message | None]):
         self._chat = chat
         self._history = history
         self._together = together
-        self._painter = Painter(self._paint)
+        self._painter = RenderThrottle(self._paint)
         self._asked = False
         self._sides = [
             ComparedModel(number, model, client, chat, history, self._painter.request)

@@ -37,14 +37,14 @@ BESIDE_THE_LIST = 12
 Action = Literal["use", "pull", "cancel", "delete", "unload", "compare"]
 
 
-class Picked(NamedTuple):
+class ModelPick(NamedTuple):
     """What is to be done, and with which model."""
 
     action: Action
     model: ModelEntry
 
 
-class ModelPicker(ModalScreen[Picked | None]):
+class ModelPicker(ModalScreen[ModelPick | None]):
     """Ends with what was chosen, or None; choosing is all it does.
 
     `speeds` are tokens a second as they were measured here, `rate` the bytes a second of the last
@@ -259,7 +259,7 @@ class ModelPicker(ModalScreen[Picked | None]):
         if action == "pull" and model.state == "downloading":
             action = "cancel"
         if action in self._possible(model):
-            self.dismiss(Picked(action, model))
+            self.dismiss(ModelPick(action, model))
 
     def _possible(self, model: ModelEntry) -> set[Action]:
         actions: set[Action] = {"use"}

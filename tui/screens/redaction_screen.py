@@ -14,7 +14,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from ..privacy.private_span import Finding
+from ..privacy.private_span import PrivateSpan
 from ..privacy.text_redaction import masks, pieces, redact
 from ..text.terminal_safe_text import clean
 
@@ -35,7 +35,7 @@ class RedactionScreen(ModalScreen[str | None]):
         Binding("y", "copy", "Copy", show=False),
     ]
 
-    def __init__(self, text: str, findings: Sequence[Finding]) -> None:
+    def __init__(self, text: str, findings: Sequence[PrivateSpan]) -> None:
         super().__init__()
         self._text = text
         self._findings = list(findings)

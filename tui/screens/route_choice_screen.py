@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from ..client.routing_requests import Explanation
+from ..client.routing_requests import RoutingExplanation
 from ..text.terminal_safe_text import clean
 
 SHOWN = 20_000
@@ -19,7 +19,7 @@ SHOWN = 20_000
 
 
 class RouteChoiceScreen(ModalScreen[str | None]):
-    """Ends with a key of `Explanation.consents`, or "local"; None is the same as "local"."""
+    """Ends with a key of `RoutingExplanation.consents`, or "local"; None is the same as "local"."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter,h", "choose('local')", "Here", show=False),
@@ -27,7 +27,7 @@ class RouteChoiceScreen(ModalScreen[str | None]):
         Binding("s", "choose('cloud')", "As it is", show=False),
     ]
 
-    def __init__(self, said: Explanation) -> None:
+    def __init__(self, said: RoutingExplanation) -> None:
         super().__init__()
         self._said = said
 

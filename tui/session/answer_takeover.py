@@ -19,10 +19,10 @@ NAME_LOOKS = 6
 """How often to look for the name of an answer that was begun a moment ago."""
 
 
-async def take_up(turn: Turn, store: HistoryStore) -> bool:
+async def take_over_answer(turn: Turn, store: HistoryStore) -> bool:
     """Follow an open answer with a turn that keeps nothing yet; whether this program writes it.
 
-    Where another program does, `settle` is to be called afterwards.
+    Where another program does, `adopt_final_answer` is to be called afterwards.
     """
     message = turn.message
     mine = await _claimed(store, message.id)
@@ -40,7 +40,7 @@ async def take_up(turn: Turn, store: HistoryStore) -> bool:
     return mine
 
 
-async def settle(message: Message, store: HistoryStore) -> bool:
+async def adopt_final_answer(message: Message, store: HistoryStore) -> bool:
     """Make an answer what its writer wrote; whether it is another than it was.
 
     A writer that has died meanwhile is replaced: what it did not write is written here.
@@ -75,7 +75,7 @@ async def _write_rest(message: Message, store: HistoryStore) -> bool:
 
 
 async def _claimed(store: HistoryStore, message: str) -> bool:
-    """Whether it is ours; where nothing can be written now, `settle` asks again."""
+    """Whether it is ours; where nothing can be written now, `adopt_final_answer` asks again."""
     try:
         return await asyncio.to_thread(store.claim, message)
     except HistoryError:

@@ -48,7 +48,7 @@ class PagesMoved(Message):
         self.pages = pages
 
 
-class HistoryTrouble(Message):
+class HistoryStatusChanged(Message):
     """Chats cannot be kept now; with `is_over` they can, and something else is told about them."""
 
     def __init__(self, text: str, *, is_over: bool = False) -> None:

@@ -20,7 +20,7 @@ from ..client.api_types import (
     PullProgress,
 )
 from ..client.client_errors import ClientError, DaemonUnreachable
-from ..client.daemon_client import DaemonClient
+from ..client.daemon_client import AsyncDaemonClient
 from ..client.model_pull import decode_event, pull
 from ..client.sse_parser import ServerSentEvent
 from .chat_events import DaemonConnected, DaemonLost, GaugesMoved, ModelMoved, PagesMoved, PullMoved
@@ -36,7 +36,7 @@ class DaemonLink:
 
     def __init__(
         self,
-        client: DaemonClient,
+        client: AsyncDaemonClient,
         post: Callable[[Message], object],
         start_daemon: Callable[[], None] | None,
     ) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..client.api_types import ModelEntry
 
 
-class Offer(NamedTuple):
+class ModelOffer(NamedTuple):
     """A model for somebody who has none yet, and in a few words why this one."""
 
     model: ModelEntry
@@ -37,7 +37,7 @@ def find_model(models: Sequence[ModelEntry], reference: str) -> ModelEntry | Non
     return min(named or family, key=_distance, default=None)
 
 
-def offered_models(models: Sequence[ModelEntry]) -> list[Offer]:
+def offered_models(models: Sequence[ModelEntry]) -> list[ModelOffer]:
     """Up to three that chat and fit into this machine's memory: the best one first.
 
     Beside it the smallest one, and the best for code; none where nobody told what fits.
@@ -51,15 +51,15 @@ def offered_models(models: Sequence[ModelEntry]) -> list[Offer]:
         return []
     best = max(fitting, key=_strength)
     smallest = min(fitting, key=lambda model: model.size or 0)
-    offers = [Offer(best, "best that fits this machine")]
+    offers = [ModelOffer(best, "best that fits this machine")]
     if smallest is not best:
-        offers.append(Offer(smallest, "smallest, here soonest"))
+        offers.append(ModelOffer(smallest, "smallest, here soonest"))
     coders = [model for model in fitting if is_coder(model)]
     if coders and not is_coder(best) and (coder := max(coders, key=_strength)) is not smallest:
-        offers.append(Offer(coder, "best at code"))
+        offers.append(ModelOffer(coder, "best at code"))
     others = [model for model in fitting if all(model is not offer.model for offer in offers)]
     if len(offers) < 3 and others:
-        offers.append(Offer(max(others, key=_strength), "between the two"))
+        offers.append(ModelOffer(max(others, key=_strength), "between the two"))
     return offers
 
 

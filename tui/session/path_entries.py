@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from ..chats.chat import Chat
 from ..chats.message import Message
-from ..transcript.entries.all_entries import AnswerEntry, Entry, PromptEntry, SeamEntry, SystemEntry
+from ..transcript.entries.all_entries import (
+    AnswerEntry,
+    CompactionEntry,
+    Entry,
+    PromptEntry,
+    SystemEntry,
+)
 from .turn import ending_note, facts_summary
 
 
@@ -23,7 +29,7 @@ def path_entries(chat: Chat, running: AnswerEntry | None = None) -> list[Entry]:
         if (compaction := seams.get(message.id)) is not None:
             pins = len(compaction.kept)
             kept = f"{pins} pin{'' if pins == 1 else 's'}" if pins else ""
-            entries.append(SeamEntry(compaction, kept))
+            entries.append(CompactionEntry(compaction, kept))
     return entries
 
 

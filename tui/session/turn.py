@@ -6,12 +6,20 @@ import time
 from collections.abc import Callable
 from contextlib import aclosing
 
-from ..chats.history_protocol import History
+from ..chats.history_protocol import ChatRecorder
 from ..chats.message import Ending, Message, MessageFacts
 from ..chats.turn_request import TurnRequest
-from ..client.api_types import Delta, Finished, GenerationEvent, Loading, Routed, Started, Thought
+from ..client.api_types import (
+    Finished,
+    GenerationEvent,
+    Loading,
+    ReasoningDelta,
+    Routed,
+    Started,
+    TextDelta,
+)
 from ..client.client_errors import ClientError
-from ..client.daemon_client import DaemonClient
+from ..client.daemon_client import AsyncDaemonClient
 from ..client.generation_stream import Generation, new_generation_id
 from ..privacy.chat_route import route_to
 from ..text import number_format
@@ -31,8 +39,8 @@ class Turn:
 
     def __init__(
         self,
-        client: DaemonClient,
-        history: History,
+        client: AsyncDaemonClient,
+        history: ChatRecorder,
         message: Message,
         entry: AnswerEntry,
         changed: Callable[[], None],
@@ -138,7 +146,7 @@ class Turn:
                 self._take(event)
                 self._changed()
 
-    def keep_in(self, history: History) -> None:
+    def keep_in(self, history: ChatRecorder) -> None:
         """Write down from now on; an end that was not written is."""
         self.is_watched = False
         self._history = history
@@ -198,16 +206,16 @@ class Turn:
                 self.prompt_tokens = event.prompt_tokens
                 self.cached_tokens = event.cached_tokens
                 self.context = event.context
-            case Thought():
+            case ReasoningDelta():
                 self._take_thought(event)
-            case Delta():
+            case TextDelta():
                 self._take_text(event)
             case Finished():
                 self._finish(event)
         if self.ending is None:
             self.entry.annotate(self.summary())
 
-    def _take_thought(self, thought: Thought) -> None:
+    def _take_thought(self, thought: ReasoningDelta) -> None:
         self.tokens += thought.tokens
         text = thought.text[self._skip_thoughts :]
         self._skip_thoughts -= min(self._skip_thoughts, len(thought.text))
@@ -216,7 +224,7 @@ class Turn:
             self._history.append(self.message.id, reasoning=text)
             self.entry.append_reasoning(text, thought.tokens)
 
-    def _take_text(self, delta: Delta) -> None:
+    def _take_text(self, delta: TextDelta) -> None:
         now = time.monotonic()
         if self._first_at is None:
             self._first_at = now

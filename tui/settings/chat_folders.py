@@ -1,11 +1,11 @@
-"""`Folders`: where the chat keeps what is its own. Made before the first frame: imports nothing."""
+"""`ChatFolders`: where the chat keeps what is its own. Made before the first frame: imports nothing."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 
-class Folders:
+class ChatFolders:
     """`chats` holds the history, `config` settings, keys and prompts; neither need exist."""
 
     __slots__ = ("chats", "config")

@@ -1,4 +1,4 @@
-"""`Painter`: draws a growing answer no more often than eyes and the line can use."""
+"""`RenderThrottle`: draws a growing answer no more often than eyes and the line can use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BUSY_FRACTION = 0.25
 """The most of the time that drawing may take, so that keys never wait for it."""
 
 
-class Painter:
+class RenderThrottle:
     """Calls `paint` soon after `request`, at a bounded rate; nothing runs between requests."""
 
     def __init__(self, paint: Callable[[], None]) -> None:

@@ -8,7 +8,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from ..transcript.view.block_actions import actions
-from ..transcript.view.block_navigation import Stop
+from ..transcript.view.block_navigation import BlockStop
 from ..transcript.view.transcript import KEYS
 
 WORDS = {
@@ -28,7 +28,7 @@ class BlockKeys(Widget):
     """Leaves out keys for which there is no room."""
 
     DEFAULT_CSS = "BlockKeys { height: 1; padding: 0 2; color: $muted; }"
-    at: reactive[Stop | None] = reactive(None)
+    at: reactive[BlockStop | None] = reactive(None)
 
     def render(self) -> RenderResult:
         at = self.at

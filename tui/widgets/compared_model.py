@@ -23,8 +23,8 @@ from ..transcript.view.transcript import Transcript
 
 if TYPE_CHECKING:
     from ..chats.chat import Chat
-    from ..chats.history_protocol import History
-    from ..client.daemon_client import DaemonClient
+    from ..chats.history_protocol import ChatRecorder
+    from ..client.daemon_client import AsyncDaemonClient
 
 NO_ROOM = frozenset({"memory_busy", "insufficient_memory"})
 """What the daemon says of a model that has no room beside those that answer."""
@@ -37,9 +37,9 @@ class ComparedModel(Vertical):
         self,
         number: int,
         model: str,
-        client: DaemonClient,
+        client: AsyncDaemonClient,
         chat: Chat,
-        history: History,
+        history: ChatRecorder,
         changed: Callable[[], None],
     ) -> None:
         super().__init__(classes="compared" if number == 1 else "compared -second")

@@ -8,7 +8,7 @@ from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
-from ..chats.queued_prompt import Prompt
+from ..chats.queued_prompt import QueuedPrompt
 from ..text.terminal_safe_text import clean
 
 SHOWN = 3
@@ -20,13 +20,13 @@ class PromptQueue(Widget):
     class TakenBack(Message):
         """A waiting prompt was clicked, and waits no longer."""
 
-        def __init__(self, prompt: Prompt) -> None:
+        def __init__(self, prompt: QueuedPrompt) -> None:
             super().__init__()
             self.prompt = prompt
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
-        self._prompts: list[Prompt] = []
+        self._prompts: list[QueuedPrompt] = []
 
     def __len__(self) -> int:
         return len(self._prompts)
@@ -41,28 +41,28 @@ class PromptQueue(Widget):
         return [prompt.text for prompt in self._prompts]
 
     @property
-    def first(self) -> Prompt | None:
+    def first(self) -> QueuedPrompt | None:
         """The prompt whose turn is next."""
         return self._prompts[0] if self._prompts else None
 
-    def push(self, prompt: Prompt) -> None:
+    def push(self, prompt: QueuedPrompt) -> None:
         """Put a prompt at the end."""
         self._prompts.append(prompt)
         self._changed()
 
-    def next(self) -> Prompt | None:
+    def next(self) -> QueuedPrompt | None:
         """Take the first prompt."""
         prompt = self._prompts.pop(0) if self._prompts else None
         self._changed()
         return prompt
 
-    def take_back(self) -> Prompt | None:
+    def take_back(self) -> QueuedPrompt | None:
         """Take the last prompt."""
         prompt = self._prompts.pop() if self._prompts else None
         self._changed()
         return prompt
 
-    def take_all(self) -> list[Prompt]:
+    def take_all(self) -> list[QueuedPrompt]:
         """Take all prompts, first one first."""
         prompts, self._prompts = self._prompts, []
         self._changed()
@@ -92,7 +92,7 @@ class PromptQueue(Widget):
             lines.append(Content(f"  and {len(self._prompts) - SHOWN} more").stylize("$muted"))
         return Content("\n").join(lines)
 
-    def _line(self, prompt: Prompt, hint: str) -> Content:
+    def _line(self, prompt: QueuedPrompt, hint: str) -> Content:
         count = len(prompt.attachments)
         along = f"  + {count} attachment{'s' if count > 1 else ''}" if count else ""
         width = self.size.width

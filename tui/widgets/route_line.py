@@ -7,7 +7,7 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from ..privacy.chat_route import Route, route_to
+from ..privacy.chat_route import ChatRoute, route_to
 
 
 class RouteLine(Widget):
@@ -18,7 +18,7 @@ class RouteLine(Widget):
 
     DEFAULT_CSS = "RouteLine { height: 1; width: 100%; padding: 0 2; }"
 
-    route: reactive[Route] = reactive(route_to("127.0.0.1:0"))
+    route: reactive[ChatRoute] = reactive(route_to("127.0.0.1:0"))
     found: reactive[str | None] = reactive[str | None](None)
     more: reactive[str] = reactive("")
     """What else belongs into this line, such as what the draft takes; it goes first for room."""

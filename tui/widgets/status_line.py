@@ -13,12 +13,12 @@ from textual.widget import Widget
 from ..chats.message import MessageFacts
 from ..client.api_types import LoadedModel
 from ..commands.answer_statistics import reuse
-from ..gauges.apportionment import shares
+from ..gauges.apportionment import apportion
 from ..gauges.context_usage import ContextUse, Role
 from ..gauges.memory_usage import MemoryUse, binary_size
 from ..text import number_format
 from .gauges.context_ribbon import percent, ribbon_line
-from .gauges.glyph_text import Piece, signs
+from .gauges.glyph_text import StyledText, signs
 from .gauges.memory_bar import memory_bar
 
 WIDEST_RIBBON = 40
@@ -109,7 +109,7 @@ class StatusLine(Widget):
     def _state(self) -> Content:
         status = self.status
         style = "$success" if status.good else "$error" if status.bad else "$warning"
-        pieces: list[Piece] = [" ", ("●" if status.good else "○", style), " "]
+        pieces: list[StyledText] = [" ", ("●" if status.good else "○", style), " "]
         if status.model:
             pieces += [status.model, " "]
         pieces.append((status.state, "$muted"))
@@ -150,7 +150,7 @@ def _cache_part(status: MemoryStatus) -> Content:
         return Content("")
     taken = min(capacity, status.kv_used + status.kv_kept)
     amounts = (status.kv_used, status.kv_kept, max(0, capacity - taken))
-    counted = zip("█▒·", shares(amounts, BAR_WIDTH), STYLES, strict=True)
-    cells: list[Piece] = [(glyph * cells, style) for glyph, cells, style in counted if cells]
+    counted = zip("█▒·", apportion(amounts, BAR_WIDTH), STYLES, strict=True)
+    cells: list[StyledText] = [(glyph * cells, style) for glyph, cells, style in counted if cells]
     numbers = f" {number_format.tokens(taken)}/{number_format.tokens(capacity)}"
     return signs([("kv ", "$muted"), *cells, numbers])

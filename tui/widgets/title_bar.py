@@ -10,7 +10,7 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from ..privacy.chat_route import Route, route_to
+from ..privacy.chat_route import ChatRoute, route_to
 
 NARROW, WIDE = 70, 110
 LEAST_TITLE = 12
@@ -31,7 +31,7 @@ class TitleBar(Widget):
     kept: reactive[str] = reactive("")
     trouble: reactive[bool] = reactive(False)
     pulls: reactive[int] = reactive(0)
-    route: reactive[Route] = reactive(route_to("127.0.0.1:0"))
+    route: reactive[ChatRoute] = reactive(route_to("127.0.0.1:0"))
 
     async def on_click(self, event: events.Click) -> None:
         """The title shows the chats there are, what is right of it the models."""

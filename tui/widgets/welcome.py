@@ -12,7 +12,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from ..client.api_types import ModelEntry
-from ..session.model_choice import Offer, offered_models
+from ..session.model_choice import ModelOffer, offered_models
 from ..session.model_descriptions import download_sentence, facts, fit_sentence
 from ..text import number_format
 from ..text.terminal_safe_text import clean
@@ -67,7 +67,7 @@ class Welcome(Widget, can_focus=False):
     temporary: reactive[bool] = reactive(False)
 
     @property
-    def offers(self) -> list[Offer]:
+    def offers(self) -> list[ModelOffer]:
         """What is offered to somebody without a model."""
         return offered_models(self.models)
 
@@ -154,7 +154,7 @@ class Welcome(Widget, can_focus=False):
         last = " downloads" if self.has_focus else " all models"
         return [Content(""), *rows, Content(""), Content.assemble(*keys, (last, "$muted"))]
 
-    def _offer_row(self, offer: Offer, width: int, chosen: bool) -> Content:
+    def _offer_row(self, offer: ModelOffer, width: int, chosen: bool) -> Content:
         mark = ("› ", "bold $primary") if chosen else ("  ", "")
         name = (f"{clean(offer.model.name):<{width}}", "bold" if chosen else "$muted")
         size = number_format.size(offer.model.size) if offer.model.size else ""

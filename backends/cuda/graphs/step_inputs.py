@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ingle.kernels.attention.attention_metadata import AttentionStep
+from ingle.kernels.attention.attention_metadata import AttentionMetadata
 from ingle.models.fit.paged_fit import PAGE_SIZE
 
-from ...engine.batch import Batch, Chunk
+from ...engine.batch import Batch, ScheduledChunk
 from .step_shape import StepShape
 
 _GIVEN, _POSITIONS, _SLOTS, _ROWS, _ORIGINS = range(5)
@@ -122,10 +122,10 @@ class StepInputs:
         return self._long[_ROWS, : self._num_rows]
 
     @property
-    def attention(self) -> AttentionStep:
+    def attention(self) -> AttentionMetadata:
         """What the attention of every layer has to know."""
         count = self._shape.sequences
-        return AttentionStep(
+        return AttentionMetadata(
             self.positions,
             self._long[_SLOTS, : self._shape.tokens],
             self._tables[:count],
@@ -135,7 +135,9 @@ class StepInputs:
             self._shape.longest_context,
         )
 
-    def _fill_chunk(self, stage: _Stage, place: int, chunk: Chunk, start: int, end: int) -> int:
+    def _fill_chunk(
+        self, stage: _Stage, place: int, chunk: ScheduledChunk, start: int, end: int
+    ) -> int:
         """Lay one sequence's part out; gives its tokens with those of the step."""
         sequence, first = chunk.sequence, chunk.sequence.num_launched
         last = first + chunk.num_tokens

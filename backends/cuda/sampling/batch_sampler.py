@@ -13,7 +13,7 @@ from ingle.kernels.launch.kernel_library import KernelLibrary
 from ingle.kernels.token_sampling import MAX_VOCAB
 
 from ...base.backend import SamplingParams, TokenLogprobs
-from ...engine.batch import Chunk, Sampled
+from ...engine.batch import Sampled, ScheduledChunk
 from ...engine.sequence import Sequence
 from ...text.tokenization.tokenizer import Tokenizer
 from .deferred_penalties import AwaitedPenalties
@@ -24,7 +24,7 @@ from .logprob_rows import LogprobRows, read_logprobs
 from .mirostat import first_mu, mirostat_draw
 from .row_sampler import RowSampler
 from .sampling_plan import SamplingPlan
-from .sampling_state import Route, SamplingState
+from .sampling_state import SamplingPath, SamplingState
 from .token_masks import TokenMasks
 
 Mus = dict[Sequence, list[torch.Tensor]]
@@ -38,7 +38,7 @@ class PendingSamples:
     behind it what `LogprobRows` appended; `mus` are mirostat's after each row of a sequence.
     """
 
-    chunks: list[Chunk]
+    chunks: list[ScheduledChunk]
     tokens: torch.Tensor
     rows: torch.Tensor
     masks: TokenMasks
@@ -81,7 +81,7 @@ class BatchSampler:
         return not (biased or params.has_dry or params.mirostat)
 
     def launch(
-        self, chunks: list[Chunk], logits: torch.Tensor, drawn: torch.Tensor | None = None
+        self, chunks: list[ScheduledChunk], logits: torch.Tensor, drawn: torch.Tensor | None = None
     ) -> PendingSamples:
         """Start drawing for chunks that sample, each position as if its drafts were right.
 
@@ -134,7 +134,7 @@ class BatchSampler:
 
     def _draw(
         self,
-        chunks: list[Chunk],
+        chunks: list[ScheduledChunk],
         logits: torch.Tensor,
         masks: TokenMasks,
         drawn: torch.Tensor | None,
@@ -164,7 +164,7 @@ class BatchSampler:
 
     def _draw_others(
         self,
-        chunks: list[Chunk],
+        chunks: list[ScheduledChunk],
         states: list[SamplingState],
         wanted: list[bool],
         logits: torch.Tensor,
@@ -178,9 +178,9 @@ class BatchSampler:
         random = self._upload(plan.randoms())
         for route, places in plan.places.items():
             rows = self._upload(places)
-            if route is Route.GREEDY:
+            if route is SamplingPath.GREEDY:
                 tokens[rows] = logits[rows].argmax(-1)
-            elif route is not Route.MIROSTAT:
+            elif route is not SamplingPath.MIROSTAT:
                 sampler = RowSampler(route, plan.numbers(places), self._upload)
                 tokens[rows] = sampler.draw(logits[rows], random[rows])
         for first, chunk, state in plan.mirostat:
@@ -190,7 +190,7 @@ class BatchSampler:
     def _draw_mirostat(
         self,
         first: int,
-        chunk: Chunk,
+        chunk: ScheduledChunk,
         state: SamplingState,
         logits: torch.Tensor,
         random: torch.Tensor,
@@ -220,7 +220,9 @@ class BatchSampler:
         return state
 
 
-def _accept(chunk: Chunk, rows: list[list[float]], first: int, masks: TokenMasks) -> Sampled:
+def _accept(
+    chunk: ScheduledChunk, rows: list[list[float]], first: int, masks: TokenMasks
+) -> Sampled:
     """What was drawn along the chunk's drafts, up to the first that is not what was drawn."""
     wanted, constraint = chunk.sequence.logprobs, chunk.sequence.constraint
     tokens: list[int] = []

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ...engine.batch import Chunk
+from ...engine.batch import ScheduledChunk
 from .sampling_state import SamplingState
 from .token_counts import Said
 
@@ -24,7 +24,7 @@ class AwaitedPenalties:
     would be had the token been counted, to the last bit.
     """
 
-    def __init__(self, chunks: list[Chunk], states: list[SamplingState]) -> None:
+    def __init__(self, chunks: list[ScheduledChunk], states: list[SamplingState]) -> None:
         self._places: list[tuple[int, int]] = []
         self._numbers: list[tuple[float, float, float]] = []
         self._said: list[Said] = []

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from ingle.kernels.adjust_logits import AdjustLogits, LogitEntries
 from ingle.kernels.launch.kernel_library import KernelLibrary
-from ingle.kernels.token_sampling import SAMPLE_ROW, Sample
+from ingle.kernels.token_sampling import SAMPLE_ROW, SamplingKernel
 
-from ...engine.batch import Chunk
+from ...engine.batch import ScheduledChunk
 from .logit_adjustments import Adjustments
-from .sampling_state import Route, SamplingState
+from .sampling_state import SamplingPath, SamplingState
 from .token_masks import TokenMasks
 
 Upload = Callable[[NDArray[np.generic]], torch.Tensor]
@@ -32,7 +32,7 @@ class FusedRows:
 
     @staticmethod
     def find(
-        chunks: list[Chunk], states: list[SamplingState], masks: TokenMasks | None
+        chunks: list[ScheduledChunk], states: list[SamplingState], masks: TokenMasks | None
     ) -> FusedRows | None:
         """Those of all chunks whose parameters the kernel knows; None where there are none."""
         parameters: list[bytes] = []
@@ -44,7 +44,7 @@ class FusedRows:
             if state.fused is not None:
                 parameters.append(state.fused * count)
                 # Who draws nothing has no place, so that the same table serves the next step.
-                begin = 0 if state.route is Route.GREEDY else chunk.sequence.num_drawn
+                begin = 0 if state.route is SamplingPath.GREEDY else chunk.sequence.num_drawn
                 places += range(begin, begin + count)
                 rows += range(first, first + count)
             first += count
@@ -62,7 +62,7 @@ class FusedDraw:
     """The kernels of the draw; what was sent to the device is kept until it changes."""
 
     def __init__(self, library: KernelLibrary, device: torch.device, upload: Upload) -> None:
-        self._sample = Sample(library, device)
+        self._sample = SamplingKernel(library, device)
         self._adjust = AdjustLogits(library)
         self._device = device
         self._upload = upload

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ...engine.batch import Chunk
+from ...engine.batch import ScheduledChunk
 from .dry_penalties import DryPenalties
 from .sampling_state import SamplingState
 
@@ -74,7 +74,9 @@ class _Entries:
 class Adjustments:
     """The changes to the logits of one batch, gathered on the host."""
 
-    def __init__(self, chunks: list[Chunk], states: list[SamplingState], dry: DryPenalties) -> None:
+    def __init__(
+        self, chunks: list[ScheduledChunk], states: list[SamplingState], dry: DryPenalties
+    ) -> None:
         self._bias, self._penalties, self._dry = self._kinds = _Entries(), _Entries(), _Entries()
         self._count = 0
         self._awaited: dict[int, tuple[int, float, float]] = {}
@@ -128,7 +130,7 @@ class Adjustments:
     def _add(
         self,
         row: int,
-        chunk: Chunk,
+        chunk: ScheduledChunk,
         state: SamplingState,
         drafts: tuple[int, ...],
         dry: DryPenalties,

@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from ...base.backend import TokenLogprobs
-from ...engine.batch import Chunk
+from ...engine.batch import ScheduledChunk
 from ...engine.logprobs import LEAST
 from .candidates import likeliest
 
@@ -19,7 +19,7 @@ Upload = Callable[[NDArray[np.generic]], torch.Tensor]
 class LogprobRows:
     """The rows of a batch whose log-probabilities somebody wants, and how many likely ones."""
 
-    def __init__(self, chunks: list[Chunk]) -> None:
+    def __init__(self, chunks: list[ScheduledChunk]) -> None:
         self._rows: list[int] = []
         self._most = 0
         first = 0

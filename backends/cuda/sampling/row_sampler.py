@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from .candidates import Candidates, leave_out_by_sigma, likeliest
-from .sampling_state import NUMBERS, Route
+from .sampling_state import NUMBERS, SamplingPath
 
 Upload = Callable[[NDArray[np.generic]], torch.Tensor]
 
@@ -21,7 +21,7 @@ class RowSampler:
     host, so that nothing has to be read back.
     """
 
-    def __init__(self, route: Route, numbers: NDArray[np.float64], upload: Upload) -> None:
+    def __init__(self, route: SamplingPath, numbers: NDArray[np.float64], upload: Upload) -> None:
         """`numbers` (rows, parameters) are in the order of `NUMBERS`."""
         self._route = route
         self._host = {name: numbers[:, i] for i, name in enumerate(NUMBERS)}
@@ -57,11 +57,11 @@ class RowSampler:
         size = (logits != -torch.inf).sum(-1, keepdim=True)
         if self._any("top_n_sigma"):
             logits = leave_out_by_sigma(logits, self._device["top_n_sigma"])
-        if self._route is Route.UNSORTED:
+        if self._route is SamplingPath.UNSORTED:
             ids = torch.arange(logits.shape[-1], device=logits.device).expand_as(logits)
             return Candidates(ids, logits.double(), torch.ones_like(ids, dtype=torch.bool), size)
         width = logits.shape[-1]
-        if self._route is Route.TOP_K:
+        if self._route is SamplingPath.TOP_K:
             width = min(width, int(self._host["top_k"].max()))
         values, ids = likeliest(logits, width)
         if self._any("top_k"):

@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ...engine.batch import Chunk
+from ...engine.batch import ScheduledChunk
 from .philox import uniforms
-from .sampling_state import Route, SamplingState
+from .sampling_state import SamplingPath, SamplingState
 
 
 class SamplingPlan:
     """Rows by route; `mirostat` has the first row of each chunk that is drawn one by one."""
 
     def __init__(
-        self, chunks: list[Chunk], states: list[SamplingState], wanted: list[bool]
+        self, chunks: list[ScheduledChunk], states: list[SamplingState], wanted: list[bool]
     ) -> None:
         """Of the chunks that are `wanted`; rows are counted through all."""
-        places: dict[Route, list[int]] = {}
-        self.mirostat: list[tuple[int, Chunk, SamplingState]] = []
+        places: dict[SamplingPath, list[int]] = {}
+        self.mirostat: list[tuple[int, ScheduledChunk, SamplingState]] = []
         self._seeds: list[int] = []
         self._numbers: list[NDArray[np.float64]] = []
         self._positions: list[int] = []
@@ -31,7 +31,7 @@ class SamplingPlan:
             if not drawn:
                 continue
             places.setdefault(state.route, []).extend(range(first, first + count))
-            if state.route is Route.MIROSTAT:
+            if state.route is SamplingPath.MIROSTAT:
                 self.mirostat.append((first, chunk, state))
         self.places = {route: np.asarray(rows, np.int64) for route, rows in places.items()}
 

@@ -34,7 +34,7 @@ NUMBERS: tuple[str, ...] = (
 """The parameters of `SamplingParams` that `SamplingState.numbers` has, in this order."""
 
 
-class Route(Enum):
+class SamplingPath(Enum):
     """How a sequence's tokens are found: each needs more work than the one before."""
 
     GREEDY = "the largest logit"
@@ -70,15 +70,15 @@ def _seed(seed: int | None, index: int) -> int:
     return secrets.randbelow(_SEEDS) if seed is None else (seed + index) % _SEEDS
 
 
-def _route(params: SamplingParams) -> Route:
+def _route(params: SamplingParams) -> SamplingPath:
     if params.temperature <= 0:
-        return Route.GREEDY
+        return SamplingPath.GREEDY
     if params.mirostat:
-        return Route.MIROSTAT
+        return SamplingPath.MIROSTAT
     if 0 < params.top_k <= _WIDEST_TOP:
-        return Route.TOP_K
+        return SamplingPath.TOP_K
     cuts = params.typical_p < 1 or params.top_p < 1 or params.xtc_probability > 0
-    return Route.SORTED if params.top_k > 0 or cuts else Route.UNSORTED
+    return SamplingPath.SORTED if params.top_k > 0 or cuts else SamplingPath.UNSORTED
 
 
 def _fused(params: SamplingParams, seed: int) -> bytes | None:

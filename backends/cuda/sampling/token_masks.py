@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ...engine.batch import Chunk
+from ...engine.batch import ScheduledChunk
 
 Upload = Callable[[NDArray[np.generic]], torch.Tensor]
 
@@ -20,7 +20,7 @@ class TokenMasks:
     behind have none, since nobody gets there.
     """
 
-    def __init__(self, chunks: list[Chunk]) -> None:
+    def __init__(self, chunks: list[ScheduledChunk]) -> None:
         self._rows: list[int] = []
         self._masks: list[NDArray[np.bool_]] = []
         self._nothing: set[int] = set()
@@ -59,7 +59,7 @@ class TokenMasks:
         numbers[self._rows] = np.arange(len(self._rows))
         return numbers
 
-    def _add(self, first: int, chunk: Chunk) -> None:
+    def _add(self, first: int, chunk: ScheduledChunk) -> None:
         constraint = chunk.sequence.constraint
         assert constraint is not None
         if chunk.drafts:

@@ -15,7 +15,7 @@ _NOWHERE = -1
 
 
 @dataclass(eq=False, slots=True)
-class Page:
+class Block:
     """A page that others may share, since its tokens stay: those that follow the ones of `parent`.
 
     `tokens` are int32; `end` counts all tokens up to here. Only a full page has others behind it;
@@ -25,7 +25,7 @@ class Page:
     """
 
     index: int
-    parent: Page | None
+    parent: Block | None
     tokens: bytes
     end: int
     public: int = 0
@@ -34,7 +34,7 @@ class Page:
     spilled: bool = False
     trace: Trace = ()
     left_at: float = 0.0
-    children: dict[bytes, Page] = field(default_factory=dict[bytes, "Page"], repr=False)
+    children: dict[bytes, Block] = field(default_factory=dict[bytes, "Block"], repr=False)
 
     @property
     def count(self) -> int:
@@ -46,9 +46,9 @@ class Page:
         """Whether nobody runs on it and nothing is behind it."""
         return self.index >= 0 and not self.users and not self.children
 
-    def path(self) -> list[Page]:
+    def path(self) -> list[Block]:
         """The pages up to this one, the first one first; the root is none of them."""
-        path: list[Page] = []
+        path: list[Block] = []
         page = self
         while page.parent is not None:
             path.append(page)
@@ -67,12 +67,12 @@ class BlockManager:
     """
 
     def __init__(
-        self, num_pages: int, page_size: int, evicting: Callable[[Page], None] = lambda _: None
+        self, num_pages: int, page_size: int, evicting: Callable[[Block], None] = lambda _: None
     ) -> None:
         """`evicting` sees each page that gives way while it is still there."""
         self.num_pages = num_pages
         self.page_size = page_size
-        self.root = Page(_NOWHERE, None, b"", 0, users=1)
+        self.root = Block(_NOWHERE, None, b"", 0, users=1)
         self.num_kept = 0
         self.num_evicted = 0
         """Pages that gave way so far."""
@@ -81,7 +81,7 @@ class BlockManager:
         self._clock = 0
         self._serial = count()
         # What may go, by last use; what was used since, or has gone, is passed over.
-        self._oldest: list[tuple[int, int, Page]] = []
+        self._oldest: list[tuple[int, int, Block]] = []
 
     @property
     def num_free(self) -> int:
@@ -98,7 +98,7 @@ class BlockManager:
         """The numbers of the pages nobody has."""
         return iter(self._free)
 
-    def find(self, tokens: bytes) -> tuple[Page, Page | None, int]:
+    def find(self, tokens: bytes) -> tuple[Block, Block | None, int]:
         """The longest prefix of the tokens that is in the tree.
 
         That is all up to the end of the first page, and so many tokens of the second one.
@@ -118,7 +118,7 @@ class BlockManager:
         # A page that ends there is better than a longer one: it need not be copied.
         return page, page.children.get(rest[: most * _TOKEN_BYTES], best), most
 
-    def held(self, page: Page) -> int:
+    def held(self, page: Block) -> int:
         """How many of the pages up to this one belong to running sequences."""
         while not page.users:
             assert page.parent is not None
@@ -131,7 +131,7 @@ class BlockManager:
             return None
         return self._free.pop()
 
-    def allocate_beside(self, page: Page) -> int | None:
+    def allocate_beside(self, page: Block) -> int | None:
         """As `allocate`, but it is not `page` that gives way."""
         self._use(page)
         index = self.allocate()
@@ -145,7 +145,7 @@ class BlockManager:
         """Take back a page that one sequence had alone."""
         self._free.append(index)
 
-    def hold(self, page: Page, conversation: str = "") -> list[int]:
+    def hold(self, page: Block, conversation: str = "") -> list[int]:
         """Let one more sequence run on all pages up to this one; returns their numbers."""
         path = page.path()
         for step in path:
@@ -153,7 +153,7 @@ class BlockManager:
             step.trace = remember(step.trace, conversation)
         return [step.index for step in path]
 
-    def let_go(self, page: Page, *, public: bool) -> None:
+    def let_go(self, page: Block, *, public: bool) -> None:
         """Let one sequence less run on all pages up to this one; `public`: they may be stored."""
         self._clock += 1
         now = time.monotonic()
@@ -171,15 +171,15 @@ class BlockManager:
         self._may_go(page)
 
     def add(
-        self, parent: Page, tokens: bytes, index: int, public: int = 0, trace: Trace = ()
-    ) -> Page:
+        self, parent: Block, tokens: bytes, index: int, public: int = 0, trace: Trace = ()
+    ) -> Block:
         """Put a sequence's own page, full now, behind one on which it runs; it runs on this, too.
 
         Where the same is there already, that is returned, and the page at `index` is free again.
         """
         page = parent.children.get(tokens)
         if page is None:
-            page = Page(index, parent, tokens, parent.end + self.page_size, public, users=1)
+            page = Block(index, parent, tokens, parent.end + self.page_size, public, users=1)
             parent.children[tokens] = page
         else:
             self._use(page)
@@ -189,8 +189,8 @@ class BlockManager:
         return page
 
     def leave(
-        self, parent: Page, tokens: bytes, index: int, public: int, trace: Trace = ()
-    ) -> Page:
+        self, parent: Block, tokens: bytes, index: int, public: int, trace: Trace = ()
+    ) -> Block:
         """Keep a sequence's own page, which is not full, behind one on which it still runs.
 
         As with `add`, the page that is returned may be another, which may have more tokens.
@@ -198,7 +198,7 @@ class BlockManager:
         self._clock += 1
         page = next((p for t, p in parent.children.items() if t.startswith(tokens)), None)
         if page is None:
-            page = Page(index, parent, tokens, parent.end + len(tokens) // _TOKEN_BYTES)
+            page = Block(index, parent, tokens, parent.end + len(tokens) // _TOKEN_BYTES)
             parent.children[tokens] = page
             self.num_kept += 1
         else:
@@ -211,7 +211,7 @@ class BlockManager:
         self._may_go(page)
         return page
 
-    def take_over(self, page: Page) -> int:
+    def take_over(self, page: Block) -> int:
         """Make a page that may go, and lies behind one that is used, a sequence's own."""
         assert page.may_go
         index = page.index
@@ -230,12 +230,12 @@ class BlockManager:
                 return True
         return False
 
-    def _use(self, page: Page) -> None:
+    def _use(self, page: Block) -> None:
         if not page.users:
             self.num_kept -= 1
         page.users += 1
 
-    def _remove(self, page: Page) -> None:
+    def _remove(self, page: Block) -> None:
         """Take a page that may go out of the tree."""
         assert page.parent is not None
         del page.parent.children[page.tokens]
@@ -243,7 +243,7 @@ class BlockManager:
         self.num_kept -= 1
         self._may_go(page.parent)
 
-    def _may_go(self, page: Page) -> None:
+    def _may_go(self, page: Block) -> None:
         """Note when the page was used last, if it may go."""
         if not page.may_go:
             return

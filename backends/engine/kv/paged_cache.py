@@ -15,7 +15,7 @@ from ..kv_cache import MIN_SHARED, Prefix, Tokens
 from ..kv_store.kv_chunk_file import CHUNK_TOKENS
 from ..kv_store.kv_store import KVStore
 from ..sequence import Sequence
-from .block_manager import BlockManager, Page, common_tokens
+from .block_manager import Block, BlockManager, common_tokens
 from .conversation_trace import Trace, remember
 from .page_groups import FREE, PageStories
 from .paged_runner import PagedRunner
@@ -28,8 +28,8 @@ _TOKEN_BYTES = 4
 class PagedPrefix(Prefix):
     """All up to the end of `page`, and `count` tokens behind it that `source` has in one page."""
 
-    page: Page | None = field(default=None, repr=False)
-    source: Page | Sequence | None = field(default=None, repr=False)
+    page: Block | None = field(default=None, repr=False)
+    source: Block | Sequence | None = field(default=None, repr=False)
     count: int = 0
 
 
@@ -41,13 +41,13 @@ class _Running:
     of `trace` ran on it before, and last its own `conversation`.
     """
 
-    last: Page
+    last: Block
     length: int
     trace: Trace
     conversation: str
     public: int = 0
 
-    def turn_page(self, last: Page) -> None:
+    def turn_page(self, last: Block) -> None:
         """Go on to a new page behind `last`, which is full."""
         self.last = last
         self.trace = (self.conversation,)
@@ -75,7 +75,7 @@ class PagedCache:
         self._pages = BlockManager(runner.num_pages, self._size, self._spill)
         self._running: dict[Sequence, _Running] = {}
         self._rows = list(reversed(range(runner.slots)))
-        self._unsaved: dict[Page, None] = {}  # where sequences ended, the newest last
+        self._unsaved: dict[Block, None] = {}  # where sequences ended, the newest last
         self.capacity = runner.num_pages * self._size
         self.restored = 0
         """Tokens that came back from the store."""
@@ -119,7 +119,7 @@ class PagedCache:
         wanted = tokens[:-1].tobytes()
         page, source, count = self._pages.find(wanted)
         rest = wanted[page.end * _TOKEN_BYTES : (page.end + self._size) * _TOKEN_BYTES]
-        found: Page | Sequence | None = source
+        found: Block | Sequence | None = source
         for sequence, book in self._running.items():
             if book.last is page:
                 own = _packed(sequence, page.end, book.length)
@@ -151,7 +151,7 @@ class PagedCache:
     def _begin_partly(self, sequence: Sequence, book: _Running, prefix: PagedPrefix) -> None:
         """Give the sequence a page of its own that begins as the prefix's source does."""
         source = prefix.source
-        if isinstance(source, Page):
+        if isinstance(source, Block):
             whole = source.may_go and source.count == prefix.count
             index = None if whole else self._pages.allocate_beside(source)
             if index is not None:
@@ -302,7 +302,7 @@ class PagedCache:
             now=time.monotonic(),
         )
 
-    def _spill(self, page: Page) -> None:
+    def _spill(self, page: Block) -> None:
         """Let memory have what the cache gives up, and all that leads there."""
         self._unsaved.pop(page, None)
         if self._store is None or page.spilled:
@@ -312,7 +312,7 @@ class PagedCache:
             for step in path:
                 step.spilled = True
 
-    def _store_path(self, path: list[Page], deadline: float, *, to_disk: bool) -> bool:
+    def _store_path(self, path: list[Block], deadline: float, *, to_disk: bool) -> bool:
         """Store what is not stored yet; False where there was no time, or no place, for all."""
         tokens = _public_tokens(path)
         store = self._store
@@ -332,7 +332,7 @@ def _packed(sequence: Sequence, start: int, end: int) -> bytes:
     return array("i", sequence.token_ids[start:end]).tobytes()
 
 
-def _public_tokens(path: list[Page]) -> Tokens:
+def _public_tokens(path: list[Block]) -> Tokens:
     """The tokens of these pages up to the first that may not be stored."""
     parts: list[bytes] = []
     for page in path:

@@ -13,14 +13,14 @@ _NOTHING = np.empty(0, np.int32)
 
 
 @dataclass(eq=False, slots=True)
-class StoredChunk:
+class KVChunk:
     """Some tokens behind those of `parent`; `data` is their keys and values, where in memory."""
 
     key: bytes
-    parent: StoredChunk | None
+    parent: KVChunk | None
     start: int
     tokens: Tokens
-    children: dict[bytes, StoredChunk] = field(default_factory=dict[bytes, "StoredChunk"])
+    children: dict[bytes, KVChunk] = field(default_factory=dict[bytes, "KVChunk"])
     data: Data | None = field(default=None, repr=False)
     on_disk: bool = False
     queued: bool = False
@@ -40,9 +40,9 @@ class StoredChunk:
         """Whether others can follow."""
         return len(self.tokens) == CHUNK_TOKENS
 
-    def path(self) -> list[StoredChunk]:
+    def path(self) -> list[KVChunk]:
         """The chunks up to this one, the first one first; the root is none of them."""
-        path: list[StoredChunk] = []
+        path: list[KVChunk] = []
         chunk = self
         while chunk.parent is not None:
             path.append(chunk)
@@ -61,22 +61,22 @@ class ChunkTree:
     def __init__(self, identity: bytes) -> None:
         """`identity` is 32 bytes that stand for all else that keys and values depend on."""
         self.identity = identity
-        self._root = StoredChunk(identity, None, 0, _NOTHING)
-        self._chunks: dict[bytes, StoredChunk] = {}
+        self._root = KVChunk(identity, None, 0, _NOTHING)
+        self._chunks: dict[bytes, KVChunk] = {}
 
     def __len__(self) -> int:
         return len(self._chunks)
 
-    def __iter__(self) -> Iterator[StoredChunk]:
+    def __iter__(self) -> Iterator[KVChunk]:
         return iter(self._chunks.values())
 
-    def get(self, key: bytes) -> StoredChunk | None:
+    def get(self, key: bytes) -> KVChunk | None:
         """The chunk of that key."""
         return self._chunks.get(key)
 
-    def match(self, tokens: Tokens) -> list[tuple[StoredChunk, int]]:
+    def match(self, tokens: Tokens) -> list[tuple[KVChunk, int]]:
         """The chunks with the longest prefix of the tokens, each with how many it has of them."""
-        found: list[tuple[StoredChunk, int]] = []
+        found: list[tuple[KVChunk, int]] = []
         chunk = self._root
         while True:
             rest = tokens[chunk.end : chunk.end + CHUNK_TOKENS]
@@ -88,7 +88,7 @@ class ChunkTree:
                 return found
             chunk = child
 
-    def behind(self, tokens: Tokens) -> StoredChunk | None:
+    def behind(self, tokens: Tokens) -> KVChunk | None:
         """The chunk with which exactly these tokens, whole chunks, end; the root for none."""
         chunk = self._root
         for start in range(0, len(tokens), CHUNK_TOKENS):
@@ -99,16 +99,16 @@ class ChunkTree:
             chunk = child
         return chunk
 
-    def add(self, parent: StoredChunk, tokens: Tokens) -> StoredChunk:
+    def add(self, parent: KVChunk, tokens: Tokens) -> KVChunk:
         """The chunk of these tokens behind `parent`, made where it is not there."""
         key = chunk_key(self.identity, parent.key, tokens)
         chunk = self._chunks.get(key)
         if chunk is None:
-            chunk = StoredChunk(key, parent, parent.end, tokens.copy())
+            chunk = KVChunk(key, parent, parent.end, tokens.copy())
             parent.children[key] = self._chunks[key] = chunk
         return chunk
 
-    def remove(self, chunk: StoredChunk) -> list[StoredChunk]:
+    def remove(self, chunk: KVChunk) -> list[KVChunk]:
         """Take out a chunk and all behind it, which nobody could reach; returns them."""
         assert chunk.parent is not None
         chunk.parent.children.pop(chunk.key, None)
@@ -119,7 +119,7 @@ class ChunkTree:
             self._chunks.pop(gone.key, None)
         return removed
 
-    def superseded_by(self, chunk: StoredChunk) -> list[StoredChunk]:
+    def superseded_by(self, chunk: KVChunk) -> list[KVChunk]:
         """Shorter chunks in the same place with whose tokens this one begins."""
         assert chunk.parent is not None
         return [
@@ -144,11 +144,11 @@ class ChunkTree:
         return [header for headers in behind.values() for header in headers]
 
 
-def _may_lead(chunk: StoredChunk) -> bool:
+def _may_lead(chunk: KVChunk) -> bool:
     return chunk.parent is None or chunk.is_whole
 
 
-def _most_alike(chunks: Iterable[StoredChunk], tokens: Tokens) -> tuple[StoredChunk | None, int]:
+def _most_alike(chunks: Iterable[KVChunk], tokens: Tokens) -> tuple[KVChunk | None, int]:
     """The chunk that begins with most of the tokens; None where none begins with any."""
     best, best_length = None, 0
     for chunk in chunks:

@@ -14,7 +14,7 @@ from pathlib import Path
 from ...base.backend import KVStoreSpec
 from .disk_tier import KVDisk
 from .kv_chunk_file import CHUNK_TOKENS, FORMAT_VERSION, ChunkHeader, Data, Tokens
-from .kv_chunk_tree import ChunkTree, StoredChunk
+from .kv_chunk_tree import ChunkTree, KVChunk
 from .memory_tier import MemoryTier
 from .stored_part import StoredPart
 
@@ -53,7 +53,7 @@ class KVStore:
         self._writable = spec.disk_bytes > 0
         self._lock = threading.Lock()
         self._indexed = threading.Event()
-        self._writes: queue.SimpleQueue[StoredChunk | bytes | None] = queue.SimpleQueue()
+        self._writes: queue.SimpleQueue[KVChunk | bytes | None] = queue.SimpleQueue()
         self._reads: queue.SimpleQueue[tuple[Tokens, int, OnRead] | None] = queue.SimpleQueue()
         self._backlog = 0
         self._token_bytes = 0.0
@@ -200,7 +200,7 @@ class KVStore:
             thread.join(max(0.0, deadline - time.monotonic()))
         self._closed = True
 
-    def _queue(self, chunk: StoredChunk) -> bool:
+    def _queue(self, chunk: KVChunk) -> bool:
         """Have a chunk written, and first those before it; False where that cannot be."""
         path = [part for part in chunk.path() if not part.on_disk]
         if chunk.end < MIN_ON_DISK or not self.accepts_saves or any(part.refused for part in path):
@@ -213,14 +213,14 @@ class KVStore:
                 self._writes.put(part)
         return True
 
-    def _give_up(self, chunk: StoredChunk) -> None:
+    def _give_up(self, chunk: KVChunk) -> None:
         """Let go of a chunk that memory has no room for."""
         if chunk.on_disk:
             chunk.data = None
         elif not chunk.queued and not self._queue(chunk):
             self._forget(chunk)
 
-    def _forget(self, chunk: StoredChunk) -> None:
+    def _forget(self, chunk: KVChunk) -> None:
         """Take a chunk out, with all behind it, and have the files removed."""
         if chunk.removed:
             return
@@ -259,7 +259,7 @@ class KVStore:
         for orphan in orphans:
             self._disk.remove(orphan.key)
 
-    def _write(self, chunk: StoredChunk) -> None:
+    def _write(self, chunk: KVChunk) -> None:
         data, parent = chunk.data, chunk.parent
         assert data is not None
         assert parent is not None
@@ -274,7 +274,7 @@ class KVStore:
         with self._lock:
             self._wrote(chunk, header.file_size if written else 0, len(data))
 
-    def _has_room(self, size: int, parent: StoredChunk) -> bool:
+    def _has_room(self, size: int, parent: KVChunk) -> bool:
         """Whether the file fits, and still has one before it once others gave way."""
         fits = self._disk.make_room(size)
         with self._lock:
@@ -292,7 +292,7 @@ class KVStore:
         if chunk.data is None:
             self._forget(chunk)
 
-    def _wrote(self, chunk: StoredChunk, file_size: int, data_size: int) -> None:
+    def _wrote(self, chunk: KVChunk, file_size: int, data_size: int) -> None:
         """Book the end of a write; `file_size` is 0 where nothing was written."""
         chunk.queued = False
         self._backlog -= data_size
@@ -349,7 +349,7 @@ class KVStore:
             self._disk.touch([chunk.key for chunk in used if chunk.on_disk])
         return parts
 
-    def _load(self, chunk: StoredChunk) -> Data | None:
+    def _load(self, chunk: KVChunk) -> Data | None:
         data = chunk.data
         if data is not None or not chunk.on_disk:
             return data
@@ -361,5 +361,5 @@ class KVStore:
         return data
 
 
-def _waits_for_disk(chunk: StoredChunk) -> bool:
+def _waits_for_disk(chunk: KVChunk) -> bool:
     return not (chunk.on_disk or chunk.refused) and chunk.end >= MIN_ON_DISK

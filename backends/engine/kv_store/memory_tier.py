@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import psutil
 
-from .kv_chunk_tree import StoredChunk
+from .kv_chunk_tree import KVChunk
 
 _MOST_RESERVE = 2**30
 
@@ -18,17 +18,17 @@ class MemoryTier:
         """`spare` tells how many bytes the machine can do without, and may be asked often."""
         self.limit = limit
         self.spare = spare or _spare_memory
-        self._chunks: dict[StoredChunk, int] = {}  # the least recently used first
+        self._chunks: dict[KVChunk, int] = {}  # the least recently used first
         self.used = 0
         self.tokens = 0
 
-    def __contains__(self, chunk: StoredChunk) -> bool:
+    def __contains__(self, chunk: KVChunk) -> bool:
         return chunk in self._chunks
 
-    def __iter__(self) -> Iterator[StoredChunk]:
+    def __iter__(self) -> Iterator[KVChunk]:
         return iter(self._chunks)
 
-    def add(self, chunk: StoredChunk) -> list[StoredChunk]:
+    def add(self, chunk: KVChunk) -> list[KVChunk]:
         """Take a chunk's data in; returns the chunks that give way, maybe this one itself."""
         assert chunk.data is not None
         if chunk not in self._chunks:
@@ -37,7 +37,7 @@ class MemoryTier:
             self.tokens += len(chunk.tokens)
         self.touch(chunk)
         limit = min(self.limit, self.used + self.spare())
-        gone: list[StoredChunk] = []
+        gone: list[KVChunk] = []
         for other in list(self._chunks):
             if self.used <= limit:
                 break
@@ -45,20 +45,20 @@ class MemoryTier:
             gone.append(other)
         return gone
 
-    def touch(self, chunk: StoredChunk) -> None:
+    def touch(self, chunk: KVChunk) -> None:
         """Note a use. Chunks before it count as used later: without them it is useless."""
         for used in reversed(chunk.path()):
             if (size := self._chunks.pop(used, None)) is not None:
                 self._chunks[used] = size
 
-    def discard(self, chunk: StoredChunk) -> None:
+    def discard(self, chunk: KVChunk) -> None:
         """Forget a chunk, if it is here."""
         size = self._chunks.pop(chunk, None)
         if size is not None:
             self.used -= size
             self.tokens -= len(chunk.tokens)
 
-    def clear(self) -> list[StoredChunk]:
+    def clear(self) -> list[KVChunk]:
         """Forget all; returns what was here, the least recently used first."""
         chunks = list(self._chunks)
         self._chunks.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..batch import Batch, Chunk
+from ..batch import Batch, ScheduledChunk
 from ..model_runner import ModelRunner
 from ..sequence import Sequence
 
@@ -31,7 +31,7 @@ def is_last(sequence: Sequence, context: int) -> bool:
     return len(sequence.token_ids) + sequence.num_awaited >= context
 
 
-def _can_be_followed(chunk: Chunk, runner: ModelRunner) -> bool:
+def _can_be_followed(chunk: ScheduledChunk, runner: ModelRunner) -> bool:
     sequence = chunk.sequence
     if sequence.finish_reason is not None or is_last(sequence, runner.context):
         return True

@@ -11,7 +11,7 @@ _SURE = 4
 """The prompt that came first is sure of this fraction's inverse, however many shorter ones come."""
 
 
-def prompt_shares(prompts: Mapping[Sequence, int], room: int) -> dict[Sequence, int]:
+def split_prefill(prompts: Mapping[Sequence, int], room: int) -> dict[Sequence, int]:
     """Tokens for each prompt, `room` in all: interactive before batch, the shortest rest first.
 
     `prompts` has what each may read in this step. A short question behind a long document is

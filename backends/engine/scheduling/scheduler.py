@@ -10,7 +10,7 @@ from itertools import chain
 import numpy as np
 
 from ...base.backend import FinishReason, Priority, TokenLogprobs
-from ..batch import Batch, Chunk, Sampled
+from ..batch import Batch, Sampled, ScheduledChunk
 from ..kv_cache import MIN_SHARED, KVCache, Prefix
 from ..kv_store.kv_store import KVStore
 from ..model_runner import ModelRunner
@@ -19,7 +19,7 @@ from ..speculation.speculator import Speculator
 from .kv_fetches import Fetches
 from .overlap_scheduling import can_be_followed, is_last
 from .prefill_budget import ChunkBudget
-from .prefill_split import prompt_shares
+from .prefill_split import split_prefill
 from .waiting_queue import WaitingQueue
 
 
@@ -178,7 +178,7 @@ class Scheduler:
             most = min(most, max(pause, min(s.num_pending for s in prompts)))
         most = min(most, self._runner.max_batch_tokens - batch.num_tokens)
         most = min(most, self._kv.most(prompts, room))
-        for sequence, share in prompt_shares(prompts, most).items():
+        for sequence, share in split_prefill(prompts, most).items():
             count = min(share, self._kv.most((sequence,), room))
             if count > 0:
                 room -= self._kv.growth(sequence, count)
@@ -231,7 +231,7 @@ class Scheduler:
             self._speculator.observe(batch, seconds)
         return outputs
 
-    def _extend(self, chunk: Chunk, sampled: Sampled) -> SequenceOutput:
+    def _extend(self, chunk: ScheduledChunk, sampled: Sampled) -> SequenceOutput:
         """Append what a chunk got, as far as the sequence goes, and book what was computed."""
         sequence = chunk.sequence
         reason: FinishReason | None = None

@@ -42,7 +42,7 @@ class _Account:
     interval: int = _FIRST_WAIT
 
 
-class Speculation:
+class AdaptiveSpeculator:
     """The speculator of a model: copies where the text repeats itself, else asks a smaller model.
 
     Looking up is free, so it comes first. Both only propose; how much of it a step verifies is

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ...base.errors import LoadFailed
-from ...confinement.access_policy import Workplace, task_workplace
+from ...confinement.access_policy import AccessPolicy, task_workplace
 from ..child_main import Send, run_task
 from .messages import EvaluationReport, EvaluationSpec
 
@@ -23,7 +23,7 @@ def _work(spec: EvaluationSpec, send: Send) -> EvaluationReport:
     return evaluate(spec, send)
 
 
-def _workplace(spec: EvaluationSpec) -> Workplace:
+def _workplace(spec: EvaluationSpec) -> AccessPolicy:
     return task_workplace(spec.path, spec.fuller_path)
 
 

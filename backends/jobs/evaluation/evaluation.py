@@ -25,7 +25,7 @@ from ...text.tokenization.tokenizer import Tokenizer
 from ..verification.logit_comparison import Comparison, Logits, NotNumbers
 from ..verification.scorer import Scorer, chunk_size
 from .greedy_answers import Answerer
-from .messages import EvaluationProgress, EvaluationReport, EvaluationSpec, Parting, PromptResult
+from .messages import Divergence, EvaluationProgress, EvaluationReport, EvaluationSpec, PromptResult
 from .verdict import judge
 
 Send = Callable[[EvaluationProgress], None]
@@ -107,14 +107,14 @@ class _Pair:
 
     def _part(
         self, prompt: Sequence[int], answer: Sequence[int], at: int, token: int, expected: Logits
-    ) -> Parting:
+    ) -> Divergence:
         p = _softmax(expected[at])
         own: list[int] = []
         if not self._tokenizer.is_eog(token):
             start = [*prompt, *answer[:at], token]
             more, _ = self._smaller.answer(start, self._tokenizer, _SHOWN)
             own = [token, *more]
-        return Parting(
+        return Divergence(
             shared=at,
             likely=float(p[token]),
             likeliest=float(p.max()),

@@ -30,7 +30,7 @@ class EvaluationProgress(msgspec.Struct, frozen=True, tag="progress"):
     total: int = 0
 
 
-class Parting(msgspec.Struct, frozen=True, kw_only=True):
+class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     """Where two answers part: after `shared` tokens, each goes on with its own text.
 
     `likely` is the probability that the fuller model gives to the smaller one's word there, and
@@ -51,7 +51,7 @@ class PromptResult(msgspec.Struct, frozen=True, kw_only=True):
     prompt: str
     answer: str
     statistics: Statistics
-    parting: Parting | None
+    parting: Divergence | None
 
 
 class Interval(msgspec.Struct, frozen=True):

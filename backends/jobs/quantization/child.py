@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from ...base.errors import LoadFailed
-from ...confinement.access_policy import Workplace, task_workplace
+from ...confinement.access_policy import AccessPolicy, task_workplace
 from ..child_main import Send, run_task
 from .messages import QuantizeReport, QuantizeSpec
 
@@ -22,7 +22,7 @@ def _work(spec: QuantizeSpec, send: Send) -> QuantizeReport:
     return quantize(spec, send)
 
 
-def _workplace(spec: QuantizeSpec) -> Workplace:
+def _workplace(spec: QuantizeSpec) -> AccessPolicy:
     return task_workplace(spec.source, output=spec.output, computes=False)
 
 

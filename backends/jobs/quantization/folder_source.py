@@ -13,7 +13,7 @@ from ingle.models.errors import UnsupportedModel
 from ingle.models.gguf.gguf_writer import PlannedTensor, encode_pair
 from ingle.models.safetensors.model_folder import NF4, ModelFolder, read_folder
 from ingle.models.weights.gguf_tensor_names import permute_for_gguf
-from ingle.models.weights.hf_tensor_names import HFConventions
+from ingle.models.weights.hf_tensor_names import HFTensorNames
 from ingle.models.weights.safetensors_weights import SafetensorsWeights
 
 from ...text.tokenization.hf_tokenizer import HFTokenizer
@@ -22,7 +22,7 @@ from .hf_metadata import model_pairs, rope_tensors
 from .hf_vocabulary import vocabulary_pairs
 from .pre_tokenizer import find_pre_tokenizer
 from .tensor_source import files_stamp
-from .type_mixture import ModelShape
+from .type_mixture import QuantizedShape
 
 _READ = (
     *("*.safetensors", "*.safetensors.index.json", "*.jinja", "config.json"),
@@ -47,17 +47,17 @@ class FolderSource:
             )
         self.config: ModelConfig | None = self._folder.config
         self._config = self._folder.config
-        self._weights = HFConventions(SafetensorsWeights(path), self._config)
+        self._weights = HFTensorNames(SafetensorsWeights(path), self._config)
         self._factors = rope_tensors(self._config)
         self.told_by_tensors = len(self._factors)
         self._names = dict(self._find_names())
         self.tensors = self._plan()
 
     @property
-    def shape(self) -> ModelShape:
+    def shape(self) -> QuantizedShape:
         """See `TensorSource.shape`."""
         config = self._config
-        return ModelShape(
+        return QuantizedShape(
             config.architecture, config.num_layers, config.num_heads, config.num_kv_heads
         )
 

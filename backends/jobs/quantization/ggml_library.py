@@ -14,7 +14,7 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
-from ingle.models.gguf.gguf_writer import tensor_type, type_number
+from ingle.models.gguf.gguf_writer import ggml_type_number, tensor_type
 
 Floats = NDArray[np.float32]
 Raw = NDArray[np.uint8]
@@ -59,7 +59,7 @@ class GGMLLibrary:
         count, columns = rows.shape
         layout = tensor_type(kind)
         out = np.empty(rows.size // layout.block_elements * layout.block_bytes, np.uint8)
-        number = type_number(kind)
+        number = ggml_type_number(kind)
 
         def convert(start: int, end: int) -> None:
             self._quantize_chunk(
@@ -83,7 +83,7 @@ class GGMLLibrary:
         out = np.empty(blocks * layout.block_elements, np.float32)
         if kind == "F32":
             return raw.view(np.float32).astype(np.float32)
-        to_float = self._traits(type_number(kind)).contents.to_float
+        to_float = self._traits(ggml_type_number(kind)).contents.to_float
 
         def convert(start: int, end: int) -> None:
             to_float(

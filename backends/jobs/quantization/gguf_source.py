@@ -14,7 +14,7 @@ from ingle.models.gguf.gguf_writer import PlannedTensor, read_pairs
 
 from .ggml_library import Floats, GGMLLibrary, Raw
 from .tensor_source import files_stamp
-from .type_mixture import ModelShape
+from .type_mixture import QuantizedShape
 
 _OWN_KEYS = frozenset(("general.file_type", "general.quantization_version", "general.alignment"))
 FLOATS = frozenset(("F32", "F16", "BF16"))
@@ -41,10 +41,10 @@ class GGUFSource:
             )
 
     @property
-    def shape(self) -> ModelShape:
+    def shape(self) -> QuantizedShape:
         """See `TensorSource.shape`."""
         header = self.header
-        return ModelShape(
+        return QuantizedShape(
             architecture=header.architecture,
             layers=header.block_count,
             heads=max(header.head_counts, default=0),

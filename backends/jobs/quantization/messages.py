@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from .quantization_target import Target
+from .quantization_target import QuantizationTarget
 
 
 class QuantizeSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -16,7 +16,7 @@ class QuantizeSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     source: str
     output: str
-    target: Target
+    target: QuantizationTarget
     requantize: bool = False
     overwrite: bool = False
     threads: int = 0

@@ -25,7 +25,7 @@ from ...hardware.thread_plan import plan_threads
 from .ggml_library import GGMLLibrary, Raw
 from .gguf_source import FLOATS, GGUFSource
 from .messages import QuantizeProgress, QuantizeReport, QuantizeSpec
-from .quantization_target import Target
+from .quantization_target import QuantizationTarget
 from .resumable_file import ResumableFile
 from .tensor_source import TensorSource
 from .type_mixture import choose_types
@@ -33,13 +33,13 @@ from .type_mixture import choose_types
 Send = Callable[[QuantizeProgress], None]
 
 _FILE_TYPES = {
-    Target.F16: 1,
-    Target.Q4_0: 2,
-    Target.Q8_0: 7,
-    Target.Q4_K_M: 15,
-    Target.Q5_K_M: 17,
-    Target.Q6_K: 18,
-    Target.BF16: 32,
+    QuantizationTarget.F16: 1,
+    QuantizationTarget.Q4_0: 2,
+    QuantizationTarget.Q8_0: 7,
+    QuantizationTarget.Q4_K_M: 15,
+    QuantizationTarget.Q5_K_M: 17,
+    QuantizationTarget.Q6_K: 18,
+    QuantizationTarget.BF16: 32,
 }
 _SPARE = 64 << 20
 _PROBE = 32
@@ -108,7 +108,7 @@ def _open(spec: QuantizeSpec) -> TensorSource:
     return FolderSource(path)
 
 
-def _plan(source: TensorSource, target: Target) -> Sequence[PlannedTensor]:
+def _plan(source: TensorSource, target: QuantizationTarget) -> Sequence[PlannedTensor]:
     types = choose_types(source.tensors, target, source.shape)
     return [tensor._replace(type=types[tensor.name]) for tensor in source.tensors]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Target(StrEnum):
+class QuantizationTarget(StrEnum):
     """A mix of tensor types, by the name people use for it."""
 
     F16 = "F16"
@@ -24,4 +24,4 @@ class Target(StrEnum):
     @property
     def is_quantized(self) -> bool:
         """Whether weights lose more than a rounding of floats."""
-        return self not in (Target.F16, Target.BF16)
+        return self not in (QuantizationTarget.F16, QuantizationTarget.BF16)

@@ -10,14 +10,14 @@ from ingle.models.config.model_config import ModelConfig
 from ingle.models.gguf.gguf_writer import PlannedTensor
 
 from .ggml_library import Floats, GGMLLibrary, Raw
-from .type_mixture import ModelShape
+from .type_mixture import QuantizedShape
 
 
 class TensorSource(Protocol):
     """A model's header, and its tensors one at a time."""
 
     @property
-    def shape(self) -> ModelShape:
+    def shape(self) -> QuantizedShape:
         """What the choice of types depends on."""
         ...
 

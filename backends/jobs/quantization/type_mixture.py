@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ingle.models.gguf.gguf_writer import PlannedTensor, tensor_type
 
-from .quantization_target import Target
+from .quantization_target import QuantizationTarget
 
 _LAYER = re.compile(r"blk\.(\d+)\.")
 _KEPT = re.compile(
@@ -26,7 +26,7 @@ _SMALLER_BLOCKS = {"Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0"}
 
 
 @dataclass(frozen=True, slots=True)
-class ModelShape:
+class QuantizedShape:
     """What the rules ask of a model."""
 
     architecture: str
@@ -46,7 +46,7 @@ class ModelShape:
 
 
 def choose_types(
-    tensors: Sequence[PlannedTensor], target: Target, shape: ModelShape
+    tensors: Sequence[PlannedTensor], target: QuantizationTarget, shape: QuantizedShape
 ) -> Mapping[str, str]:
     """The type of each tensor; `PlannedTensor.type` is what it has now, and keeps if it is small.
 
@@ -62,8 +62,8 @@ def choose_types(
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    target: Target
-    shape: ModelShape
+    target: QuantizationTarget
+    shape: QuantizedShape
     values: Sequence[str]
     tied: bool
 
@@ -88,7 +88,7 @@ class _Rules:
         if "ffn_down" in name and self._is_mixed:
             return self._of_down(name)
         if "attn_output.weight" in name and self.shape.experts == 8:
-            return "Q5_K" if self.target is Target.Q4_K_M else base
+            return "Q5_K" if self.target is QuantizationTarget.Q4_K_M else base
         return base
 
     def _of_values(self, name: str) -> str:
@@ -102,13 +102,13 @@ class _Rules:
     def _of_down(self, name: str) -> str:
         layer, layers = _layer_of(name), self.shape.layers
         more = _deserves_more(layer, layers)
-        if self.shape.architecture == "falcon" and self.target is Target.Q4_K_M:
+        if self.shape.architecture == "falcon" and self.target is QuantizationTarget.Q4_K_M:
             return "Q6_K" if layer < layers // 16 else "Q5_K" if more else "Q4_K"
         return "Q6_K" if more else self.target.tensor_type
 
     @property
     def _is_mixed(self) -> bool:
-        return self.target in (Target.Q4_K_M, Target.Q5_K_M)
+        return self.target in (QuantizationTarget.Q4_K_M, QuantizationTarget.Q5_K_M)
 
 
 def _may_change(tensor: PlannedTensor) -> bool:

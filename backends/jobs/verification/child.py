@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from ...base.errors import LoadFailed
-from ...confinement.access_policy import Workplace, task_workplace
+from ...confinement.access_policy import AccessPolicy, task_workplace
 from ..child_main import Send, run_task
 from .messages import Report, VerificationSpec
 
@@ -24,7 +24,7 @@ def _work(spec: VerificationSpec, send: Send) -> Report:
     return verify(spec, send)
 
 
-def _workplace(spec: VerificationSpec) -> Workplace:
+def _workplace(spec: VerificationSpec) -> AccessPolicy:
     return task_workplace(spec.path)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ...base.backend import EngineKind, LoadSpec, SamplingParams
 from ...cuda.model_runner import CudaModelRunner
-from ...engine.batch import Batch, Chunk
+from ...engine.batch import Batch, ScheduledChunk
 from ...engine.sequence import Sequence
 from .logit_comparison import Logits
 
@@ -48,7 +48,9 @@ class EngineScorer:
         sequence.slot = 0
         sequence.block_table = self._pages[: -(-end // self._runner.page_size)]
         # Guesses get logits each, which is what is wanted of every token here.
-        batch = Batch([Chunk(sequence, 1, True, tuple(window[start + 1 : end]))], end - start)
+        batch = Batch(
+            [ScheduledChunk(sequence, 1, True, tuple(window[start + 1 : end]))], end - start
+        )
         return self._runner.compute(batch).cpu().numpy()
 
     def close(self) -> None:

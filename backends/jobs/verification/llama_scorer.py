@@ -11,7 +11,7 @@ import numpy as np
 
 from ...base.backend import SamplingParams
 from ...base.errors import LoadFailed, OutOfMemory
-from ...engine.batch import Batch, Chunk
+from ...engine.batch import Batch, ScheduledChunk
 from ...engine.sequence import Sequence
 from ...hardware.cpu_inventory import read_inventory
 from ...hardware.thread_plan import plan_threads
@@ -55,7 +55,9 @@ class LlamaScorer:
         sequence.num_computed = start
         sequence.slot = 0
         # Guesses get logits each, which is what is wanted of every token here.
-        batch = Batch([Chunk(sequence, 1, True, tuple(window[start + 1 : end]))], end - start)
+        batch = Batch(
+            [ScheduledChunk(sequence, 1, True, tuple(window[start + 1 : end]))], end - start
+        )
         self._batch.fill(batch)
         status = llama_cpp.llama_decode(self._context, self._batch.native)
         if status:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from .logit_comparison import Statistics
-from .tolerances import Against, Limits
+from .tolerances import ReferenceEngine, Tolerances
 
 MAX_TEXT_BYTES = 1 << 26
 """The longest text that is sent along."""
@@ -20,7 +20,7 @@ class VerificationSpec(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     text: str
     tokens: int | None = None
-    against: Against | None = None
+    against: ReferenceEngine | None = None
 
 
 class Progress(msgspec.Struct, frozen=True, tag="progress"):
@@ -48,7 +48,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, tag="report"):
     first_choices: tuple[str, str] | None
     seconds: float
     reference_seconds: float
-    limits: Limits
+    limits: Tolerances
     failures: list[str]
 
 

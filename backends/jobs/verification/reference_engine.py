@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from ...base.errors import LoadFailed
 from .scorer import Scorer
-from .tolerances import Against
-from .verified_model import Subject
+from .tolerances import ReferenceEngine
+from .verified_model import VerifiedModel
 
 
-def choose_reference(subject: Subject, wanted: Against | None) -> Against:
+def choose_reference(subject: VerifiedModel, wanted: ReferenceEngine | None) -> ReferenceEngine:
     """What was asked for, else whatever reads such files; raises `LoadFailed` where it cannot."""
     is_folder = subject.path.is_dir()
     if wanted is None:
-        return Against.TRANSFORMERS if is_folder else Against.LLAMA_CPP
-    if wanted is Against.LLAMA_CPP and is_folder:
+        return ReferenceEngine.TRANSFORMERS if is_folder else ReferenceEngine.LLAMA_CPP
+    if wanted is ReferenceEngine.LLAMA_CPP and is_folder:
         raise LoadFailed(
             f"llama.cpp cannot read {subject.path.name}: it is a folder of safetensors.",
             hint="Compare with transformers: --against transformers.",
@@ -21,9 +21,11 @@ def choose_reference(subject: Subject, wanted: Against | None) -> Against:
     return wanted
 
 
-def open_reference(subject: Subject, against: Against, *, context: int, chunk: int) -> Scorer:
+def open_reference(
+    subject: VerifiedModel, against: ReferenceEngine, *, context: int, chunk: int
+) -> Scorer:
     """Load the model into the engine to compare with; raises `LoadFailed`."""
-    if against is Against.LLAMA_CPP:
+    if against is ReferenceEngine.LLAMA_CPP:
         from .llama_scorer import LlamaScorer
 
         return LlamaScorer(subject.path, context=context, chunk=chunk)

@@ -9,14 +9,14 @@ import msgspec
 from .logit_comparison import Statistics
 
 
-class Against(StrEnum):
+class ReferenceEngine(StrEnum):
     """What an engine is compared with."""
 
     LLAMA_CPP = "llama.cpp"
     TRANSFORMERS = "transformers"
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class Tolerances(msgspec.Struct, frozen=True, kw_only=True):
     """The most that a correct engine may differ.
 
     llama.cpp multiplies quantised weights with activations that it rounds to 8 bits, which alone
@@ -30,15 +30,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     perplexity_difference: float
 
 
-def limits_for(against: Against, *, quantized: bool) -> Limits:
+def limits_for(against: ReferenceEngine, *, quantized: bool) -> Tolerances:
     """The limits for a file whose weights are `quantized`, or floating-point numbers."""
-    if against is Against.TRANSFORMERS:
-        return Limits(mean_kl=1e-4, top1_agreement=0.995, perplexity_difference=5e-3)
+    if against is ReferenceEngine.TRANSFORMERS:
+        return Tolerances(mean_kl=1e-4, top1_agreement=0.995, perplexity_difference=5e-3)
     mean_kl = 5e-3 if quantized else 1e-4
-    return Limits(mean_kl=mean_kl, top1_agreement=0.95, perplexity_difference=5e-3)
+    return Tolerances(mean_kl=mean_kl, top1_agreement=0.95, perplexity_difference=5e-3)
 
 
-def exceeded(statistics: Statistics, limits: Limits) -> list[str]:
+def exceeded(statistics: Statistics, limits: Tolerances) -> list[str]:
     """The names of the statistics that are out of their limits."""
     within = {
         "mean_kl": statistics.mean_kl <= limits.mean_kl,

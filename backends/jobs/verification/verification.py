@@ -13,8 +13,8 @@ from .paired_reading import PairedReading
 from .reference_engine import choose_reference, open_reference
 from .scored_text import split_into_windows
 from .scorer import Scorer, chunk_size
-from .tolerances import Against, exceeded, limits_for
-from .verified_model import Subject, open_subject
+from .tolerances import ReferenceEngine, exceeded, limits_for
+from .verified_model import VerifiedModel, open_subject
 
 _LONGEST_WINDOW = 4096
 
@@ -62,8 +62,8 @@ def verify(spec: VerificationSpec, send: Callable[[Message], None]) -> Report:
 
 
 def _report(
-    subject: Subject,
-    against: Against,
+    subject: VerifiedModel,
+    against: ReferenceEngine,
     engine: Scorer,
     reading: PairedReading,
     statistics: Statistics,

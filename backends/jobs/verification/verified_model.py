@@ -17,7 +17,7 @@ _PLAIN = frozenset({"F32", "F16", "BF16"})
 
 
 @dataclass(frozen=True)
-class Subject:
+class VerifiedModel:
     """A model of a family that ingle's own engine has.
 
     `quantization` names what its weights are mostly stored in, `is_quantized` says whether any of
@@ -47,7 +47,7 @@ class Subject:
         return self.tokenizer.token_bytes(token, special=True).decode("utf-8", "replace")
 
 
-def open_subject(path: Path) -> Subject:
+def open_subject(path: Path) -> VerifiedModel:
     """Check a model's files and read its vocabulary; raises `ModelError` or `LoadFailed`.
 
     Native code sees only what was found sound.
@@ -58,7 +58,7 @@ def open_subject(path: Path) -> Subject:
 
     config = open_model(path).config
     tokenizer = open_tokenizer(path, config.vocab_size)
-    return Subject(path, config, quantization, is_quantized, tokenizer)
+    return VerifiedModel(path, config, quantization, is_quantized, tokenizer)
 
 
 def _describe_folder(path: Path) -> tuple[str, bool]:

@@ -20,7 +20,7 @@ from ..receipt import TokenUsage
 from .openai_wire import allowed_tools, plausible
 from .wire_format import (
     MOST_CALLS,
-    Ending,
+    AnswerEnding,
     JsonObject,
     answer_limit,
     check_expressible,
@@ -182,7 +182,7 @@ _REASONS = {
 }
 
 
-class AnthropicReader(Ending):
+class AnthropicReader(AnswerEnding):
     """Reads events from `message_start` to `message_stop`."""
 
     def __init__(self, request: GenerateRequest, index: int) -> None:

@@ -22,14 +22,14 @@ from ..providers import Provider
 from ..receipt import TokenUsage
 from .wire_format import (
     MOST_CALLS,
-    Ending,
+    AnswerEnding,
     JsonObject,
     answer_limit,
     check_expressible,
     decode,
     encoded,
+    non_default_sampling,
     parsed_schema,
-    said,
 )
 
 _MOST_STOPS = 4
@@ -78,7 +78,7 @@ class OpenAIWire:
         names = ["temperature", "top_p", "frequency_penalty", "presence_penalty"]
         if provider.extra_sampling:
             names += ["top_k", "min_p"]
-        fields = said(sampling, *names)
+        fields = non_default_sampling(sampling, *names)
         if provider.extra_sampling and sampling.repeat_penalty != 1.0:
             fields["repetition_penalty"] = sampling.repeat_penalty
         if sampling.seed is not None:
@@ -197,7 +197,7 @@ _REASONS = {
 }
 
 
-class OpenAIReader(Ending):
+class OpenAIReader(AnswerEnding):
     """Reads `chat.completion.chunk` events until `[DONE]`."""
 
     def __init__(self, request: GenerateRequest, index: int) -> None:

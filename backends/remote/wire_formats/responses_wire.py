@@ -20,14 +20,14 @@ from ..receipt import TokenUsage
 from .openai_wire import allowed_tools, plausible
 from .wire_format import (
     MOST_CALLS,
-    Ending,
+    AnswerEnding,
     JsonObject,
     answer_limit,
     check_expressible,
     decode,
     encoded,
+    non_default_sampling,
     parsed_schema,
-    said,
 )
 
 
@@ -51,7 +51,7 @@ class ResponsesWire:
             "stream": True,
             "store": False,
             "max_output_tokens": answer_limit(provider, request),
-            **said(request.sampling, "temperature", "top_p"),
+            **non_default_sampling(request.sampling, "temperature", "top_p"),
         }
         if request.reasoning.effort is not None:
             body["reasoning"] = {"effort": request.reasoning.effort, "summary": "auto"}
@@ -162,7 +162,7 @@ class _Event(msgspec.Struct):
     error: _Failure | None = None
 
 
-class ResponsesReader(Ending):
+class ResponsesReader(AnswerEnding):
     """Reads `response.*` events until one says that the response is over."""
 
     def __init__(self, request: GenerateRequest, index: int) -> None:

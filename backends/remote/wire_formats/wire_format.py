@@ -69,7 +69,7 @@ class Wire(Protocol):
         ...
 
 
-class Ending:
+class AnswerEnding:
     """What all readers know of the end of their sequence."""
 
     def __init__(self, request: GenerateRequest, index: int) -> None:
@@ -132,7 +132,7 @@ def answer_limit(provider: Provider, request: GenerateRequest) -> int:
     return request.max_tokens or provider.max_tokens
 
 
-def said(sampling: SamplingParams, *names: str) -> JsonObject:
+def non_default_sampling(sampling: SamplingParams, *names: str) -> JsonObject:
     """Those fields that differ from ingle's defaults: the rest is the provider's own advice."""
     defaults = SamplingParams()
     return {

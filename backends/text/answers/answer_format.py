@@ -11,17 +11,17 @@ from ...base.errors import RequestRejected
 from ..structured_output.answer_grammar import AnswerGrammar, AnswerRules
 from ..structured_output.argument_schemas import ArgumentSchemas
 from ..structured_output.control_tags import ControlTags
-from ..templates.reasoning_switches import wants_thoughts
+from ..templates.reasoning_switches import reasoning_requested
 from ..templates.reasoning_tags import tell_reasoning
 from ..tokenization.tokenizer import Tokenizer
 from ..tool_calls.answer_parts import AnswerParser
-from ..tool_calls.format_detection import HARMONY, tell_format
+from ..tool_calls.format_detection import HARMONY, detect_call_format
 from .harmony_parser import FINAL, TURN, HarmonyParser
-from .tagged_answer_parser import CallParser
+from .tagged_answer_parser import TaggedAnswerParser
 
 
 @dataclass(frozen=True)
-class AnswerForm:
+class AnswerFormat:
     """What the answer to one request must match, and how it is read.
 
     Without `new_parser` all of it is text. The control tokens in `visible` are read as the text
@@ -48,16 +48,16 @@ class AnswerForms:
         self._holds_calls = holds_calls
         self._controls = ControlTags(tokenizer)
         self._schemas = ArgumentSchemas()
-        self._format = tell_format(template, tokenizer)
+        self._format = detect_call_format(template, tokenizer)
         self._tags = tell_reasoning(template, tokenizer)
 
-    def of(self, request: GenerateRequest, tail: str) -> AnswerForm:
+    def of(self, request: GenerateRequest, tail: str) -> AnswerFormat:
         """The form of one request, whose prompt ends with the text `tail`.
 
         Raises `RequestRejected` for tools that cannot be called as the request demands.
         """
         if request.messages is None or request.raw:
-            return AnswerForm(request.grammar)
+            return AnswerFormat(request.grammar)
         tools = [] if request.tool_choice.mode == "none" else request.tools
         if (
             not tools
@@ -65,14 +65,14 @@ class AnswerForms:
             and not self._format.dropped
             and self._format is not HARMONY
         ):
-            return AnswerForm(request.grammar)
+            return AnswerFormat(request.grammar)
         thinking = self._tags is not None and self._tags.left_open(tail, _begun(request))
         grammar = self._grammar(request, tail, tools, thinking=thinking)
         parser = self._parser(request, tail, tools, thinking=thinking)
         ends_thought = self._end_of_thoughts(tools) if request.reasoning.budget is not None else ()
         holds = isinstance(grammar, AnswerGrammar) and grammar.optional
         names = frozenset(tool.name for tool in tools) if holds else frozenset[str]()
-        return AnswerForm(grammar, parser, self._visible, ends_thought, names)
+        return AnswerFormat(grammar, parser, self._visible, ends_thought, names)
 
     def _end_of_thoughts(self, tools: list[Tool]) -> tuple[int, ...]:
         """The tokens with which a thought is broken off, and the answer begins."""
@@ -93,7 +93,7 @@ class AnswerForms:
         if self._format is HARMONY:
             begun = tail.rpartition(TURN)[2] if TURN in tail else ""
             return lambda: HarmonyParser(tools, parallel=parallel, names=names, begun=begun)
-        return lambda: CallParser(
+        return lambda: TaggedAnswerParser(
             self._format,
             self._tags,
             tools,
@@ -138,7 +138,7 @@ class AnswerForms:
 
     def _may_think(self, request: GenerateRequest, tail: str) -> bool:
         """Whether the answer may begin with a thought, which the prompt did not begin."""
-        wanted = wants_thoughts(request.reasoning)
+        wanted = reasoning_requested(request.reasoning)
         if wanted is False or request.continues or self._tags is None:
             return False
         return not tail.rstrip().endswith(self._tags.closes)

@@ -18,17 +18,24 @@ from ...base.backend import (
 )
 from ..streaming.text_output import TextChunk, TextOutput
 from ..tokenization.tokenizer import Tokenizer
-from ..tool_calls.answer_parts import AnswerParser, CallArguments, CallStart, Part, Text, Thought
-from .answer_format import AnswerForm
-from .reasoning_budget import ThoughtBudget
-from .strict_call_prefix import HeldBeginning
+from ..tool_calls.answer_parts import (
+    AnswerParser,
+    CallArguments,
+    CallStart,
+    Part,
+    ReasoningText,
+    Text,
+)
+from .answer_format import AnswerFormat
+from .reasoning_budget import ReasoningBudget
+from .strict_call_prefix import StrictCallPrefix
 
 
 class AnswerOutput:
     """Turns tokens into text, reasoning and calls of tools, each as soon as it is certain."""
 
     def __init__(
-        self, request: GenerateRequest, index: int, tokenizer: Tokenizer, form: AnswerForm
+        self, request: GenerateRequest, index: int, tokenizer: Tokenizer, form: AnswerFormat
     ) -> None:
         self._id = request.id
         self._index = index
@@ -37,11 +44,11 @@ class AnswerOutput:
         spelling = self._spell if form.visible else tokenizer.token_bytes
         self._text = TextOutput(spelling, request.stop)
         self._parser: AnswerParser | None = form.new_parser() if form.new_parser else None
-        self._held = HeldBeginning(form.holds) if form.holds else None
+        self._held = StrictCallPrefix(form.holds) if form.holds else None
         self._warms_up = request.max_tokens == 0
         budget = request.reasoning.budget
         self._thoughts = (
-            ThoughtBudget(budget, form.ends_thought)
+            ReasoningBudget(budget, form.ends_thought)
             if budget is not None and form.ends_thought
             else None
         )
@@ -121,7 +128,7 @@ class AnswerOutput:
         match part:
             case Text(text):
                 return self._delta(text, token_ids, logprobs)
-            case Thought(text):
+            case ReasoningText(text):
                 self.reasoning_tokens += len(token_ids)
                 return ReasoningDelta(self._id, self._index, text, token_ids)
             case CallStart(name, call_id):
@@ -149,8 +156,8 @@ def _joined(parts: list[Part]) -> list[Part]:
         before = joined[-1] if joined else None
         if isinstance(part, Text) and isinstance(before, Text):
             joined[-1] = Text(before.text + part.text)
-        elif isinstance(part, Thought) and isinstance(before, Thought):
-            joined[-1] = Thought(before.text + part.text)
+        elif isinstance(part, ReasoningText) and isinstance(before, ReasoningText):
+            joined[-1] = ReasoningText(before.text + part.text)
         elif isinstance(part, CallArguments) and isinstance(before, CallArguments):
             joined[-1] = CallArguments(before.text + part.text)
         else:

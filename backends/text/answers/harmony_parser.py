@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from ...base.conversation import Tool
 from ..streaming.tag_finder import pass_until
 from ..streaming.text_source import Steps, TextSource
-from ..tool_calls.answer_parts import Part, Text, Thought
+from ..tool_calls.answer_parts import Part, ReasoningText, Text
 from ..tool_calls.call_arguments import read_arguments
 from ..tool_calls.call_sink import CallSink
 
@@ -90,8 +90,8 @@ class HarmonyParser:
         if self._calls and name and called and self._sink.accepts(name, known_only=False):
             yield from self._read_call(name)
         else:
-            kind = Thought if channels[-1:] == ["analysis"] else Text
-            self._thinking = kind is Thought
+            kind = ReasoningText if channels[-1:] == ["analysis"] else Text
+            self._thinking = kind is ReasoningText
             yield from pass_until(self._source, _ENDS, self._put(kind), take=_ENDS[:-1])
             self._thinking = False
 
@@ -114,5 +114,5 @@ class HarmonyParser:
             self._sink.arguments("{}")
         yield from pass_until(self._source, _ENDS, lambda _: None, take=_ENDS[:-1])
 
-    def _put(self, kind: type[Text] | type[Thought]) -> Callable[[str], None]:
+    def _put(self, kind: type[Text] | type[ReasoningText]) -> Callable[[str], None]:
         return lambda text: self._sink.put(kind(text)) if text else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-class ThoughtBudget:
+class ReasoningBudget:
     """Counts tokens of thought, and knows what ends one.
 
     It needs to be asked only while the model thinks, and when `left` has run out.

@@ -11,7 +11,7 @@ _BLANKS = re.compile(r"\s+")
 _BEGINS = '{"name":"'
 
 
-class HeldBeginning:
+class StrictCallPrefix:
     """Follows the beginning of one answer until it is certain."""
 
     def __init__(self, names: Collection[str]) -> None:

@@ -9,7 +9,7 @@ from ...base.conversation import Tool
 from ..streaming.tag_finder import pass_until
 from ..streaming.text_source import Steps, TextSource
 from ..templates.reasoning_tags import ReasoningTags
-from ..tool_calls.answer_parts import Part, Text, Thought
+from ..tool_calls.answer_parts import Part, ReasoningText, Text
 from ..tool_calls.call_format import CallFormat, Opener
 from ..tool_calls.call_sink import CallSink
 from ..tool_calls.json_calls import JsonCalls
@@ -28,7 +28,7 @@ _BARE = Opener("", _JSON, known_only=True)
 _BLANK = re.compile(r"\s+")
 
 
-class CallParser:
+class TaggedAnswerParser:
     """Reads answers with tags: thoughts in `tags`, calls as `format` has them; see `AnswerParser`.
 
     Without `tools` there are no calls; of those only `names`, where given, may be called. An answer
@@ -155,7 +155,10 @@ class CallParser:
         yield from self._source.skip_space()
         while not self._source.exhausted:
             tag = yield from pass_until(
-                self._source, [*closes, *opens], lambda text: self._emit(text, Thought), take=closes
+                self._source,
+                [*closes, *opens],
+                lambda text: self._emit(text, ReasoningText),
+                take=closes,
             )
             if tag in closes:
                 self._thinking = False
@@ -175,7 +178,7 @@ class CallParser:
         self._source.take(len(tag))
         char = yield from self._source.ahead()
         if isinstance(self._openers[tag].body, JsonCalls | None) and char not in ("{", "[", "<"):
-            self._emit(tag, Thought)
+            self._emit(tag, ReasoningText)
             return
         held = [tag]
         closed = yield from pass_until(self._source, closes, held.append, take=())
@@ -183,7 +186,7 @@ class CallParser:
         ends = self._format.closers
         complete = text.rstrip().endswith(("}", "]")) or any(end in text for end in ends)
         if closed or not complete:
-            self._emit(text, Thought)
+            self._emit(text, ReasoningText)
         else:
             self._source = TextSource(text, ended=True)
             self._thinking = False
@@ -243,7 +246,7 @@ class CallParser:
             elif tag or not (yield from self._source.accept("}", "]", ",", ";")):
                 return
 
-    def _emit(self, text: str, kind: type[Text] | type[Thought] = Text) -> None:
+    def _emit(self, text: str, kind: type[Text] | type[ReasoningText] = Text) -> None:
         """Pass on text; blanks at its end wait for what follows, where they may be dropped."""
         if not text:
             return
@@ -258,7 +261,7 @@ class CallParser:
         if len(body) < len(text):
             self._blanks.append(text[len(body) :])
 
-    def _flush(self, kind: type[Text] | type[Thought]) -> None:
+    def _flush(self, kind: type[Text] | type[ReasoningText]) -> None:
         if self._blanks:
             self._sink.put(kind("".join(self._blanks)))
             self._blanks.clear()

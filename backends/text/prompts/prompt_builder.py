@@ -10,7 +10,7 @@ from ...base.backend import GenerateRequest
 from ...base.conversation import ChatMessage
 from ...base.errors import ContextExceeded, RequestRejected
 from ..templates.chat_template import ChatTemplate, refuse_reserved
-from ..templates.reasoning_switches import ReasoningSwitches, wants_thoughts
+from ..templates.reasoning_switches import ReasoningSwitches, reasoning_requested
 from ..templates.reasoning_tags import tell_reasoning
 from ..templates.template_errors import TemplateError, TemplateRefused
 from ..tokenization.tokenizer import Tokenizer, encode_prompt
@@ -89,7 +89,7 @@ class PromptBuilder:
         if continues and last is not None and not last.tool_calls:
             return self._continued(request, self._template, last)
         text = self._template.render(request.messages or [], **self._told(request))
-        return self._unthinking(text) if wants_thoughts(request.reasoning) is False else text
+        return self._unthinking(text) if reasoning_requested(request.reasoning) is False else text
 
     def _told(self, request: GenerateRequest) -> dict[str, Any]:
         """What the template is told beside the messages."""

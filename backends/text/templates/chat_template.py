@@ -13,7 +13,7 @@ import msgspec
 
 from ...base.conversation import ChatMessage, Tool
 from ...base.errors import RequestRejected
-from .message_variants import Form, message_forms
+from .message_variants import MessageVariant, message_forms
 from .template_errors import LimitExceeded, TemplateError, TemplateRefused
 from .template_helper import RenderLimits
 from .template_probe import probe_habits
@@ -208,7 +208,9 @@ class ChatTemplate:
                 refusal = refusal or error
         raise refusal or TemplateError("The conversation has no form that could be rendered.")
 
-    def _render_form(self, form: Form, context: Mapping[str, object], seconds: float) -> str:
+    def _render_form(
+        self, form: MessageVariant, context: Mapping[str, object], seconds: float
+    ) -> str:
         variables = {**context, **form.variables, "messages": form.messages}
         return self._renderer.render(variables, form.characters, seconds)
 
@@ -216,7 +218,7 @@ class ChatTemplate:
         """The template's habits; the usual ones where it fails, since requests will say how."""
         deadline = time.monotonic() + self._limits.seconds
 
-        def render(form: Form) -> str | None:
+        def render(form: MessageVariant) -> str | None:
             try:
                 return self._render_form(form, self._context(True), deadline - time.monotonic())
             except TemplateRefused:

@@ -14,7 +14,7 @@ from .tool_messages import answered, call_fields, has_calls, in_style, paired, t
 from .tool_prompt import BETWEEN, calls_in_words, with_instructions
 
 
-class Form(NamedTuple):
+class MessageVariant(NamedTuple):
     """A conversation as a template reads it, and the variables that show it the tools.
 
     All that is said in it has so many `characters`.
@@ -27,7 +27,7 @@ class Form(NamedTuple):
 
 def message_forms(
     messages: Sequence[ChatMessage], tools: Sequence[Tool], habits: TemplateHabits
-) -> Iterator[Form]:
+) -> Iterator[MessageVariant]:
     """The conversation as the template reads it, then milder changes before greater ones."""
     messages = paired(messages)
     size = _characters(messages, tools)
@@ -35,12 +35,12 @@ def message_forms(
     if plain or not tools or habits.tools is not None:
         variables = tool_variables(tools, habits.tools) if tools or habits.needs_tools else {}
         for said in _variants(_native(messages, tools, habits), habits):
-            yield Form([_fields(message, habits) for message in said], variables, size)
+            yield MessageVariant([_fields(message, habits) for message in said], variables, size)
     if not plain:
         variables = tool_variables([], habits.tools) if habits.needs_tools else {}
         told = calls_in_words(with_instructions(messages, tools))
         for said in _variants(told, habits):
-            yield Form([_fields(message, habits) for message in said], variables, size)
+            yield MessageVariant([_fields(message, habits) for message in said], variables, size)
 
 
 def _characters(messages: Sequence[ChatMessage], tools: Sequence[Tool]) -> int:

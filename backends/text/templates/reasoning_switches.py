@@ -19,7 +19,7 @@ _LITERAL = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"", re.DOTALL)
 _NAME = re.compile(r"(?<![\w.])[a-z_]+\b")
 
 
-def wants_thoughts(reasoning: Reasoning) -> bool | None:
+def reasoning_requested(reasoning: Reasoning) -> bool | None:
     """Whether the model is to think; None leaves it to the model."""
     if reasoning.enabled is False or reasoning.budget == 0 or reasoning.effort == "none":
         return False
@@ -39,7 +39,7 @@ class ReasoningSwitches:
 
     def variables(self, reasoning: Reasoning) -> dict[str, object]:
         """What to tell the template."""
-        wanted = wants_thoughts(reasoning)
+        wanted = reasoning_requested(reasoning)
         if wanted is False:
             # Where it cannot be kept from thinking, it can be told to do little of it.
             return {**dict(self._efforts("minimal")), **dict(self._switches(on=False))}

@@ -8,12 +8,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from ...base.conversation import ChatMessage, Tool, ToolCall
-from .message_variants import Form, message_forms
+from .message_variants import MessageVariant, message_forms
 from .template_errors import LimitExceeded, TemplateError
 from .template_traits import TemplateHabits
 from .tool_messages import CallStyle
 
-RenderForm = Callable[[Form], str | None]
+RenderForm = Callable[[MessageVariant], str | None]
 """The text, or None where the template refuses; raises `TemplateError` where it fails."""
 
 SYSTEM_PROBE = ChatMessage("system", "Probe of the system role.")

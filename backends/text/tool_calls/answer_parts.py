@@ -11,7 +11,7 @@ class Text(NamedTuple):
     text: str
 
 
-class Thought(NamedTuple):
+class ReasoningText(NamedTuple):
     """A piece of what the model thinks before it answers."""
 
     text: str
@@ -31,7 +31,7 @@ class CallArguments(NamedTuple):
     text: str
 
 
-Part = Text | Thought | CallStart | CallArguments
+Part = Text | ReasoningText | CallStart | CallArguments
 
 
 class AnswerParser(Protocol):

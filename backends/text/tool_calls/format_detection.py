@@ -21,7 +21,7 @@ FORMATS = (HARMONY, *TAGGED_FORMATS, *JSON_FORMATS)
 """Those with the rarest signs first, since many templates hold those of others as well."""
 
 
-def tell_format(template: str | None, tokenizer: Tokenizer) -> CallFormat:
+def detect_call_format(template: str | None, tokenizer: Tokenizer) -> CallFormat:
     """The format of a model, told from its chat template, else from its vocabulary."""
     source = (template or "").replace("\\n", "\n")
     for call_format in FORMATS:

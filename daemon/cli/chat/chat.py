@@ -55,7 +55,7 @@ def open_chat(model: str | None, *, temporary: bool = False, plain: bool = False
     paths = find_paths(os.environ)
     paths.check_private()
     socket = find_socket(os.environ)
-    from ingle.tui.settings.chat_folders import Folders
+    from ingle.tui.settings.chat_folders import ChatFolders
 
     def start_daemon() -> None:
         from ...settings.config import load_config
@@ -70,7 +70,7 @@ def open_chat(model: str | None, *, temporary: bool = False, plain: bool = False
         from ingle.tui.main import run_chat as run
     return run(
         socket_path=str(socket),
-        folders=Folders(paths.chats, paths.config),
+        folders=ChatFolders(paths.chats, paths.config),
         model=model,
         temporary=temporary,
         start_daemon=start_daemon,

@@ -11,7 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...settings.paths import find_paths
-from ...terminal.terminal_output import format_table, print_json, say, table_columns, visible
+from ...terminal.terminal_output import (
+    format_table,
+    print_json,
+    print_status,
+    strip_control_characters,
+    table_columns,
+)
 from ..command_errors import CommandError
 from ..command_parser import CommandParser
 
@@ -50,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
     from ingle.tui.history.history_store import open_history
     from ingle.tui.plain.passphrase_prompt import unlock
 
-    store = open_history(paths.chats, say)
+    store = open_history(paths.chats, print_status)
     try:
         unlock(store)
         return _do(store, options)
@@ -108,7 +114,7 @@ def _search(store: HistoryStore, text: str, options: Namespace) -> int:
         headers = ("TEXT", "TITLE", "ROLE", "SAID", "CHAT")
         print(format_table(headers, rows, columns=table_columns()))
     else:
-        say("Nothing found.")
+        print_status("Nothing found.")
     return 0 if rows else 1
 
 
@@ -125,7 +131,7 @@ def _export(store: HistoryStore, words: Sequence[str]) -> int:
     if chat is None:
         raise CommandError("This chat was deleted a moment ago.")
     kind, path = parse_export(" ".join(words[1:]))
-    print(visible(str(write_export(chat, kind, path, Path.cwd()))))
+    print(strip_control_characters(str(write_export(chat, kind, path, Path.cwd()))))
     return 0
 
 
@@ -135,7 +141,7 @@ def _import(store: HistoryStore, words: Sequence[str]) -> int:
     failed = 0
     for word in words:
         report = store.import_file(Path(word), _tell)
-        say(f"{word}: {report.sentence()}")
+        print_status(f"{word}: {report.sentence()}")
         failed += report.failed
     return 1 if failed else 0
 

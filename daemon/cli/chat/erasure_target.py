@@ -21,7 +21,7 @@ _PATIENCE = 120.0
 """Seconds that the daemon may take: models write what they have before they end."""
 
 
-class Target(Protocol):
+class ErasureTarget(Protocol):
     """What does the erasing of all but the chats; a daemon holds things in memory, too."""
 
     has_memory: bool
@@ -32,7 +32,7 @@ class Target(Protocol):
 
 
 @contextmanager
-def open_target(config: Config) -> Generator[Target]:
+def open_target(config: Config) -> Generator[ErasureTarget]:
     """The daemon, or the files, which no daemon begins to use before the context ends.
 
     Raises `CommandError`.

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ...retention.chat_eraser import COPIES, ChatEraser, ForgottenChat
-from ...retention.data_inventory import PLACES, measure
-from ...retention.erasure import CHATS, Erased, places_for
-from ...retention.erasure_selection import Selection
+from ...retention.data_inventory import DATA_INVENTORY, measure
+from ...retention.erasure import CHATS, ErasureResult, places_for
+from ...retention.erasure_selection import ErasureSelection
 from ...retention.forget_request import BadSelection, ForgetRequest, Forgotten, check
 from ...settings.config import Config
 from ...terminal.terminal_output import (
     format_bytes,
     format_table,
     print_json,
-    say,
+    print_status,
+    strip_control_characters,
     table_columns,
-    visible,
 )
 from ..command_errors import CommandError, UsageError
-from .erasure_target import Target, open_target
-from .time_parsing import moment
+from .erasure_target import ErasureTarget, open_target
+from .time_parsing import parse_time
 
 if TYPE_CHECKING:
     from ingle.tui.history.history_store import HistoryStore
@@ -36,7 +36,7 @@ _SHOWN_CHATS = 5
 
 def list_places(config: Config, *, as_json: bool) -> int:
     """Print what is kept, place by place."""
-    places = [measure(place, config) for place in PLACES]
+    places = [measure(place, config) for place in DATA_INVENTORY]
     if as_json:
         print_json({"places": [msgspec.to_builtins(place) for place in places]})
         return 0
@@ -47,10 +47,12 @@ def list_places(config: Config, *, as_json: bool) -> int:
     headers = ("PLACE", "FILES", "SIZE", "KEPT")
     print(format_table(headers, rows, right="FILES SIZE", columns=table_columns()))
     for place in places:
-        print(f"\n{place.name}: {place.what}.\n  {visible(place.path)}")
+        print(f"\n{place.name}: {place.what}.\n  {strip_control_characters(place.path)}")
         if place.other:
             print(f"  {place.other}")
-    say("\nAnswers that a chat may come back for are in the daemon's memory for ten minutes.")
+    print_status(
+        "\nAnswers that a chat may come back for are in the daemon's memory for ten minutes."
+    )
     return 0
 
 
@@ -59,8 +61,8 @@ def forget(config: Config, options: Namespace) -> int:
     request = ForgetRequest(
         all=options.all,
         ids=options.ids,
-        since=moment(options.since),
-        before=moment(options.before),
+        since=parse_time(options.since),
+        before=parse_time(options.before),
         places=options.place,
     )
     from ingle.tui.history.database.history_errors import HistoryError
@@ -82,7 +84,7 @@ class _Forgetting:
     def __init__(self, config: Config, request: ForgetRequest) -> None:
         self._config = config
         self._request = request
-        self._selection = Selection(
+        self._selection = ErasureSelection(
             ids=frozenset(request.ids), since=request.since, before=request.before
         )
 
@@ -108,7 +110,7 @@ class _Forgetting:
             if not options.yes:
                 _print(Forgotten(dry_run=True, erased=planned), chats, options, asking=True)
                 _confirm()
-            done = list[Erased]()
+            done = list[ErasureResult]()
             if eraser is not None:
                 done += eraser.erase(chats, self._selection)
             answer = self._ask(target, requests, dry_run=False)
@@ -153,8 +155,10 @@ class _Forgetting:
             requests.append(ForgetRequest(since=since, places=["kv", "memory"]))
         return requests
 
-    def _ask(self, target: Target, requests: list[ForgetRequest], *, dry_run: bool) -> Forgotten:
-        erased, unloaded, left = list[Erased](), list[str](), list[str]()
+    def _ask(
+        self, target: ErasureTarget, requests: list[ForgetRequest], *, dry_run: bool
+    ) -> Forgotten:
+        erased, unloaded, left = list[ErasureResult](), list[str](), list[str]()
         for request in requests:
             answer = target.forget(msgspec.structs.replace(request, dry_run=dry_run))
             erased += answer.erased
@@ -171,14 +175,14 @@ class _Forgetting:
         ]
 
 
-def _counted(chats: list[ForgottenChat]) -> list[Erased]:
-    return [Erased(place=CHATS, what="chats", count=len(chats))] if chats else []
+def _counted(chats: list[ForgottenChat]) -> list[ErasureResult]:
+    return [ErasureResult(place=CHATS, what="chats", count=len(chats))] if chats else []
 
 
-def _copies(eraser: ChatEraser | None, selection: Selection) -> list[Erased]:
+def _copies(eraser: ChatEraser | None, selection: ErasureSelection) -> list[ErasureResult]:
     """Copies of the database that would go without any chat in it."""
     count = len(eraser.copies(selection)) if eraser is not None and not selection.ids else 0
-    return [Erased(place=CHATS, what=COPIES, count=count)] if count else []
+    return [ErasureResult(place=CHATS, what=COPIES, count=count)] if count else []
 
 
 def _unlock(store: HistoryStore) -> None:
@@ -190,7 +194,7 @@ def _unlock(store: HistoryStore) -> None:
 def _confirm() -> None:
     if not sys.stdin.isatty():
         raise CommandError("Nothing was erased.", "`--yes` erases without asking.")
-    say("Erase this? There is no way back. [y/N] ")
+    print_status("Erase this? There is no way back. [y/N] ")
     if input().strip().lower() not in {"y", "yes"}:
         raise CommandError("Nothing was erased.")
 
@@ -201,20 +205,20 @@ def _print(
     if options.json and not asking:
         print_json(msgspec.to_builtins(report))
         return
-    out = say if asking else print
+    out = print_status if asking else print
     if not report.erased and not report.unloaded:
         where = "on the disk; loaded models will be unloaded, so that they forget" if asking else ""
         out(f"There is nothing to erase {where}".rstrip() + ".")
-    verb = "Would erase" if report.dry_run else "Erased"
+    verb = "Would erase" if report.dry_run else "ErasureResult"
     for erased in report.erased:
         size = f", {format_bytes(erased.bytes)}" if erased.bytes else ""
         out(f"{verb} {erased.count:6} × {erased.place}: {erased.what}{size}")
     if report.dry_run:
         for chat in chats[:_SHOWN_CHATS]:
-            out(visible(f"  {chat.id[:12]}  {chat.title or '(no title)'}"))
+            out(strip_control_characters(f"  {chat.id[:12]}  {chat.title or '(no title)'}"))
         if len(chats) > _SHOWN_CHATS:
             out(f"  and {len(chats) - _SHOWN_CHATS} more chats")
     if report.unloaded:
         out(f"Unloaded {', '.join(report.unloaded)}: what they held in memory is gone.")
     for sentence in report.left:
-        out(visible(sentence))
+        out(strip_control_characters(sentence))

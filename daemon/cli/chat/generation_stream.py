@@ -7,24 +7,26 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import cast
 
-from ...client.api_types import Finished, Route
+from ...client.api_types import AnswerRoute, Finished
 from ...client.daemon_client import DaemonClient, JsonObject
-from ...terminal.terminal_output import say
+from ...terminal.terminal_output import print_status
 from ..command_errors import CommandError, ConnectionLost
 from ..progress_report import ProgressReport
 
 
 @dataclass(frozen=True)
-class Answer:
+class StreamedAnswer:
     """A whole answer, by the model that really gave it; `route` tells where a policy sent it."""
 
     model: str
     text: str
     finished: Finished
-    route: Route | None = None
+    route: AnswerRoute | None = None
 
 
-def generate(client: DaemonClient, request: JsonObject, write: Callable[[str], None]) -> Answer:
+def generate(
+    client: DaemonClient, request: JsonObject, write: Callable[[str], None]
+) -> StreamedAnswer:
     """Run `request` and hand each new piece of text to `write`; raises `CommandError`.
 
     Whatever else ends this early (Ctrl-C, a reader that went away) cancels the generation, which
@@ -43,11 +45,13 @@ def generate(client: DaemonClient, request: JsonObject, write: Callable[[str], N
         raise
 
 
-def _follow(client: DaemonClient, path: str, model: str, write: Callable[[str], None]) -> Answer:
+def _follow(
+    client: DaemonClient, path: str, model: str, write: Callable[[str], None]
+) -> StreamedAnswer:
     report = ProgressReport()
     pieces: list[str] = []
     thought = 0
-    route: Route | None = None
+    route: AnswerRoute | None = None
     try:
         for name, data in client.events("GET", f"{path}/events"):
             match name:
@@ -55,10 +59,10 @@ def _follow(client: DaemonClient, path: str, model: str, write: Callable[[str], 
                     report.show_loading(data["model"], data["fraction"])
                 case "route":
                     report.erase()
-                    route = cast("Route", data)
+                    route = cast("AnswerRoute", data)
                     if route["provider"]:
                         model = f"{route['provider']}/{route['model']}"
-                        say(f"Answered by {model}, not on this machine. {route['reason']}")
+                        print_status(f"Answered by {model}, not on this machine. {route['reason']}")
                 case "reasoning":
                     thought += data["tokens"]
                     report.show_step(f"Thinking, {thought} tokens")
@@ -67,7 +71,7 @@ def _follow(client: DaemonClient, path: str, model: str, write: Callable[[str], 
                     pieces.append(data["text"])
                     write(data["text"])
                 case "finished":
-                    return Answer(model, "".join(pieces), cast("Finished", data), route)
+                    return StreamedAnswer(model, "".join(pieces), cast("Finished", data), route)
                 case _:  # `started`, and what later versions may add
                     report.erase()
     finally:

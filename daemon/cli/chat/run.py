@@ -16,14 +16,14 @@ from ...client.daemon_client import DaemonClient, JsonObject
 from ...settings.config import Config, load_config
 from ...settings.setting_parsers import ENGINES, QUANTIZE
 from ...terminal.escape_filter import EscapeFilter
-from ...terminal.terminal_output import format_seconds, print_json, say
+from ...terminal.terminal_output import format_seconds, print_json, print_status
 from ..command_errors import CommandError, RequestFailed, UsageError
 from ..command_parser import CommandParser
 from ..daemon_launcher import ensure_daemon
 from ..model_reference import matching_entry, sendable_reference
 from ..models.pull import pull
 from ..progress_report import ProgressReport
-from .generation_stream import Answer, generate
+from .generation_stream import StreamedAnswer, generate
 from .run_prompt import as_text, read_prompt, split_words
 
 PURPOSES = {"embed": "embeddings (POST /v1/embeddings)", "rerank": "ranking (POST /v1/rerank)"}
@@ -218,7 +218,7 @@ def _load_options(options: Namespace) -> JsonObject:
 
 def _load_and_generate(
     client: DaemonClient, request: JsonObject, load: JsonObject, writer: AnswerWriter
-) -> Answer:
+) -> StreamedAnswer:
     """Load as asked first, and tell what could not be had."""
     if load:
         report = ProgressReport()
@@ -229,13 +229,13 @@ def _load_and_generate(
         finally:
             report.erase()
         for warning in loaded["warnings"]:
-            say(f"Warning: {warning}")
+            print_status(f"Warning: {warning}")
     return generate(client, request, writer.write)
 
 
 def _generate_with_pull(
     client: DaemonClient, model: str, request: JsonObject, load: JsonObject, writer: AnswerWriter
-) -> Answer:
+) -> StreamedAnswer:
     """Generate; a model that is only in the catalog is pulled, and asked again."""
     try:
         return _load_and_generate(client, request, load, writer)
@@ -251,7 +251,7 @@ def _generate_with_pull(
                 f"{entry['name']} makes no text: it is there for {PURPOSES[entry['task']]}.",
                 "Choose a model that chats; `ingle list` shows them.",
             ) from error
-    say(f"{entry['name']} is not on this machine yet.")
+    print_status(f"{entry['name']} is not on this machine yet.")
     pulled = pull(client, entry["name"])
     again = {**request, "model": route or pulled["name"]}
     return _load_and_generate(client, again, load, writer)
@@ -265,10 +265,10 @@ def _route_and_model(client: DaemonClient, name: str) -> tuple[str | None, str]:
     return (name, routes[name]) if name in routes else (None, name)
 
 
-def _conclude(answer: Answer, *, verbose: bool) -> int:
+def _conclude(answer: StreamedAnswer, *, verbose: bool) -> int:
     finished = answer.finished
     if verbose:
-        say(_timings(answer.model, finished))
+        print_status(_timings(answer.model, finished))
     if finished["reason"] == "cancelled":
         raise CommandError("The answer was cancelled before its end.", "Ask again.")
     return 0

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...terminal.terminal_output import say
+from ...terminal.terminal_output import print_status
 
 PATIENCE = 2.0
 """Seconds of silence after which we say that we wait for standard input."""
@@ -40,5 +40,5 @@ def _read_piped() -> str:
         return ""
     if sys.platform != "win32" and not select.select([stdin], [], [], PATIENCE)[0]:
         # A pipe that nobody closes would otherwise look like a command that hangs.
-        say("Waiting for the rest of the prompt on standard input.")
+        print_status("Waiting for the rest of the prompt on standard input.")
     return stdin.buffer.read().decode("utf-8", "replace").strip("\n")

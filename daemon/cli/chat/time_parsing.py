@@ -1,4 +1,4 @@
-"""`moment`: times as people type them."""
+"""`parse_time`: times as people type them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...settings.setting_parsers import InvalidSetting, parse_duration
 from ..command_errors import UsageError
 
 
-def moment(text: str | None) -> float | None:
+def parse_time(text: str | None) -> float | None:
     """Unix seconds of "2h" (ago), "2026-01-31" or "2026-01-31T18:00", in this machine's time zone.
 
     Raises `UsageError`.

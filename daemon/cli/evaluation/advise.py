@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...settings.config import Config, load_config
-from ...terminal.terminal_colors import Paint
-from ...terminal.terminal_output import print_json, say, visible
+from ...terminal.terminal_colors import TerminalColors
+from ...terminal.terminal_output import print_json, print_status, strip_control_characters
 from ...terminal.unsafe_characters import with_colours_only
 from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser
@@ -39,19 +39,19 @@ def main(arguments: Sequence[str]) -> int:
     config = load_config(os.environ)
     from ingle.backends.advice.advice_request import AdviceRequest
 
-    from ...advice.machine_advice import survey
-    from ...benchmark.saved_reports import KeptReports
+    from ...advice.machine_advice import advise_for_machine
+    from ...benchmark.saved_reports import SavedReports
 
     request = AdviceRequest(need=options.need, task=options.task, context=options.context)
-    benches = [*KeptReports(config.paths.benches).all(), *map(_bench, options.bench)]
-    found = survey(config, request, options.model, benches)
+    benches = [*SavedReports(config.paths.benches).all(), *map(_bench, options.bench)]
+    found = advise_for_machine(config, request, options.model, benches)
     if options.json:
         print_json(found.as_json())
     else:
         from ...advice.advice_text import advice_text
 
         columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _COLUMNS_OF_FILES
-        text = advice_text(found, columns, Paint.for_output(), explain=options.explain)
+        text = advice_text(found, columns, TerminalColors.for_output(), explain=options.explain)
         print(with_colours_only(text))
     if found.advice.best is None:
         return 1
@@ -95,10 +95,12 @@ def _bench(name: str) -> BenchReport:
     try:
         return load_report(Path(name))
     except OSError as error:
-        raise UsageError(f"{visible(name)} cannot be read: {error.strerror}.") from error
+        raise UsageError(
+            f"{strip_control_characters(name)} cannot be read: {error.strerror}."
+        ) from error
     except ValueError as error:
         raise UsageError(
-            f"{visible(name)} is no report of `ingle bench`: {visible(str(error))}.",
+            f"{strip_control_characters(name)} is no report of `ingle bench`: {strip_control_characters(str(error))}.",
             "Make one with `ingle bench MODEL --save FILE`.",
         ) from error
 
@@ -114,7 +116,7 @@ def _apply(advice: Advice, request: AdviceRequest, config: Config) -> None:
         )
     written = apply_advice(advice.best, config)
     said = ", ".join(f"{name} = {value}" for name, value in written.items())
-    say(f"Wrote into {config.paths.config_file}: {said}.")
+    print_status(f"Wrote into {config.paths.config_file}: {said}.")
     if not advice.best.installed:
-        say(f"`ingle pull {advice.best.model}` downloads it now; else its first use does.")
-    say("A daemon that runs already keeps its settings until `ingle stop`.")
+        print_status(f"`ingle pull {advice.best.model}` downloads it now; else its first use does.")
+    print_status("A daemon that runs already keeps its settings until `ingle stop`.")

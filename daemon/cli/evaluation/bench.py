@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...settings.config import load_config
-from ...terminal.terminal_output import print_json, say, table_columns, visible
+from ...terminal.terminal_output import (
+    print_json,
+    print_status,
+    strip_control_characters,
+    table_columns,
+)
 from ...terminal.unsafe_characters import with_colours_only
 from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser
@@ -22,7 +27,7 @@ if TYPE_CHECKING:
     from ingle.models.store.model_store import ModelStore
 
     from ...benchmark.bench_report import BenchReport
-    from ...benchmark.bench_variant import Combination
+    from ...benchmark.bench_variant import BenchVariant
     from ...settings.config import Config
 
 EXAMPLES = """\
@@ -45,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     from ingle.models.catalog import Catalog
     from ingle.models.store.model_store import ModelStore
 
-    from ...benchmark.saved_reports import KeptReports
+    from ...benchmark.saved_reports import SavedReports
 
     config = load_config(os.environ)
     name, path = find_model_path(options.model)
@@ -56,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
         report = asyncio.run(_measure(name, model, store, config, options, combinations, progress))
     finally:
         progress.erase()
-    kept = KeptReports(config.paths.benches)
+    kept = SavedReports(config.paths.benches)
     earlier = earlier or _comparable(kept.find(report.model), report)
     if any(found.error is None for found in report.measurements):
         kept.keep(report)
@@ -104,11 +109,11 @@ def _check(options: Namespace) -> None:
     if options.vary and options.only:
         raise UsageError("--vary and --only exclude each other.", "Leave one of them out.")
     if options.save and not os.access(Path(options.save).absolute().parent, os.W_OK):
-        folder = visible(str(Path(options.save).absolute().parent))
+        folder = strip_control_characters(str(Path(options.save).absolute().parent))
         raise UsageError(f"{folder} is no folder to write to.", "Choose another --save.")
 
 
-def _combinations(options: Namespace) -> list[Combination]:
+def _combinations(options: Namespace) -> list[BenchVariant]:
     from ...benchmark.bench_variant import WrongCombination, parse_combination, varied
 
     try:
@@ -128,10 +133,12 @@ def _earlier(name: str | None) -> BenchReport | None:
     try:
         return load_report(Path(name))
     except OSError as error:
-        raise UsageError(f"{visible(name)} cannot be read: {error.strerror}.") from error
+        raise UsageError(
+            f"{strip_control_characters(name)} cannot be read: {error.strerror}."
+        ) from error
     except ValueError as error:
         raise UsageError(
-            f"{visible(name)} is no report of `ingle bench`: {visible(str(error))}.",
+            f"{strip_control_characters(name)} is no report of `ingle bench`: {strip_control_characters(str(error))}.",
             "Make one with --save.",
         ) from error
 
@@ -150,7 +157,7 @@ async def _measure(
     store: ModelStore,
     config: Config,
     options: Namespace,
-    combinations: Sequence[Combination],
+    combinations: Sequence[BenchVariant],
     progress: ProgressReport,
 ) -> BenchReport:
     from asyncio import to_thread
@@ -207,8 +214,10 @@ def _save(report: BenchReport, path: Path) -> None:
     try:
         save_report(report, path)
     except OSError as error:
-        raise CommandError(f"{visible(str(path))} cannot be written: {error.strerror}.") from error
-    say(f"Kept in {path}.")
+        raise CommandError(
+            f"{strip_control_characters(str(path))} cannot be written: {error.strerror}."
+        ) from error
+    print_status(f"Kept in {path}.")
 
 
 def _print(report: BenchReport, earlier: BenchReport | None, options: Namespace) -> None:

@@ -8,7 +8,7 @@ import re
 from typing import Any, TypeGuard, cast
 
 from ...settings.paths import find_paths
-from ...terminal.terminal_output import say, visible
+from ...terminal.terminal_output import print_status, strip_control_characters
 from ..command_errors import CommandError, UsageError
 from ..text_file import read_text_file
 
@@ -25,7 +25,7 @@ def prompts_of_file(name: str) -> list[Conversation]:
     Raises `UsageError`, which names the line that is wrong.
     """
     text = read_text_file(name, "The prompts", if_too_long="Take a part of it.")
-    shown = visible(name)
+    shown = strip_control_characters(name)
     if name.lower().endswith((".jsonl", ".ndjson")):
         # Not `splitlines`: a text inside a line may hold other separators as they are.
         lines = enumerate(text.split("\n"), start=1)
@@ -49,7 +49,7 @@ def prompts_of_chats(limit: int) -> list[Conversation]:
     from ingle.tui.history.history_store import open_history
     from ingle.tui.plain.passphrase_prompt import unlock
 
-    store = open_history(paths.chats, say)
+    store = open_history(paths.chats, print_status)
     try:
         unlock(store)
         if store.database.is_locked:

@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...client.daemon_client import JsonObject
-from ...terminal.terminal_output import format_seconds, format_table, print_json, visible
+from ...terminal.terminal_output import (
+    format_seconds,
+    format_table,
+    print_json,
+    strip_control_characters,
+)
 from ..command_parser import CommandParser
 from ..models.model_path import find_model_path
 from ..progress_report import ProgressReport
@@ -40,14 +45,14 @@ def main(arguments: Sequence[str]) -> int:
     name, path = find_model_path(options.model)
     from ingle.backends.jobs.verification.messages import VerificationSpec
     from ingle.backends.jobs.verification.scored_text import default_text
-    from ingle.backends.jobs.verification.tolerances import Against
+    from ingle.backends.jobs.verification.tolerances import ReferenceEngine
     from ingle.backends.jobs.verification.verifier import run_verification
 
     spec = VerificationSpec(
         path=path,
         text=default_text() if text is None else text,
         tokens=options.tokens,
-        against=Against(options.against) if options.against else None,
+        against=ReferenceEngine(options.against) if options.against else None,
     )
     progress = ProgressReport()
     try:
@@ -114,12 +119,16 @@ def _as_json(name: str, path: str, report: Report) -> JsonObject:
 
 
 def _print(name: str, report: Report) -> None:
-    print(visible(f"{name}: {report.architecture} {report.quantization} on {report.device}"))
+    print(
+        strip_control_characters(
+            f"{name}: {report.architecture} {report.quantization} on {report.device}"
+        )
+    )
     print(f"compared with {report.against} over {report.statistics.tokens} tokens\n")
     print(format_table(("", "MEASURED", "LIMIT", ""), _rows(report), right="MEASURED LIMIT"))
     print()
     for label, fact in _facts(report):
-        print(f"{label:<17} {visible(fact)}")
+        print(f"{label:<17} {strip_control_characters(fact)}")
     if report.statistics.tokens < _ENOUGH_TOKENS:
         print(f"{'note':<17} the limits are meant for {_ENOUGH_TOKENS} tokens and more")
     print("\nFAILED" if report.failures else "\npassed")

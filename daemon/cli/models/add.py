@@ -9,7 +9,7 @@ from typing import cast
 
 from ...client.api_types import ModelEntry
 from ...settings.config import load_config
-from ...terminal.terminal_output import format_bytes, print_json, visible
+from ...terminal.terminal_output import format_bytes, print_json, strip_control_characters
 from ..command_parser import CommandParser
 from ..daemon_launcher import ensure_daemon
 from ..model_reference import sendable_reference
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
         print_json(entry)
         return 0
     print(
-        visible(
+        strip_control_characters(
             f"{entry['name']} ({format_bytes(entry['size'])}) is used where it lies: "
             f"{entry['path']}"
         )

@@ -19,7 +19,7 @@ def ask_fit(client: DaemonClient, reference: str, context: int | None = None) ->
     return cast("FitReport", client.get(f"/ingle/v1/fit?{urlencode(query)}", timeout=_PATIENCE))
 
 
-def fit_facts(report: FitReport) -> list[tuple[str, str]]:
+def fit_fields(report: FitReport) -> list[tuple[str, str]]:
     """Where it would run and what that takes."""
     longest = report["longest_context"]
     needs, free = report["needs"], report["available"]
@@ -57,7 +57,7 @@ def remote_facts(report: FitReport) -> list[tuple[str, str]]:
         ("size", format_bytes(report["size"])),
         ("context", f"{report['trained_context']} tokens"),
         ("licence", report["licence"]),
-        *fit_facts(report),
+        *fit_fields(report),
     ]
     if report["fetched"]:
         facts.append(("read for this", format_bytes(report["fetched"])))

@@ -13,8 +13,8 @@ from ...terminal.terminal_output import (
     format_count,
     format_table,
     print_json,
+    strip_control_characters,
     table_columns,
-    visible,
 )
 from ..command_parser import CommandParser
 from ..daemon_launcher import ensure_daemon
@@ -67,10 +67,14 @@ def _print_models(models: Sequence[ModelEntry]) -> None:
     for entry, line in zip((*own, *others, *offered), lines, strict=True):
         if others and (entry.get("place") or "the catalog") != place and entry not in own:
             place = entry.get("place") or "the catalog"
-            print(visible(f"\n{'To be pulled' if not entry['installed'] else 'In ' + place}:"))
+            print(
+                strip_control_characters(
+                    f"\n{'To be pulled' if not entry['installed'] else 'In ' + place}:"
+                )
+            )
         print(line)
         if same := entry.get("same_as"):
-            print(visible(f"  same file as {same}"))
+            print(strip_control_characters(f"  same file as {same}"))
 
 
 def _row(entry: ModelEntry) -> list[str]:
@@ -89,4 +93,8 @@ def _print_unusable(models: Sequence[UnusableModel]) -> None:
         return
     print("\nFound and not used:")
     for model in models:
-        print(visible(f"  {model['name']} ({model['place']}): {model['reason'].rstrip('.')}."))
+        print(
+            strip_control_characters(
+                f"  {model['name']} ({model['place']}): {model['reason'].rstrip('.')}."
+            )
+        )

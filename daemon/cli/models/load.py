@@ -14,7 +14,13 @@ from ...client.api_types import LoadedModel
 from ...client.daemon_client import JsonObject
 from ...settings.config import load_config
 from ...settings.setting_parsers import ENGINES, QUANTIZE, InvalidSetting, parse_duration
-from ...terminal.terminal_output import format_bytes, format_seconds, print_json, say, visible
+from ...terminal.terminal_output import (
+    format_bytes,
+    format_seconds,
+    print_json,
+    print_status,
+    strip_control_characters,
+)
 from ..command_parser import CommandParser
 from ..daemon_launcher import ensure_daemon
 from ..model_reference import sendable_reference
@@ -42,9 +48,9 @@ def main(arguments: Sequence[str]) -> int:
     if options.json:
         print_json(loaded)
         return 0
-    print(visible(_told(loaded)))
+    print(strip_control_characters(_told(loaded)))
     for warning in loaded["warnings"]:
-        say(f"Warning: {warning}")
+        print_status(f"Warning: {warning}")
     return 0
 
 

@@ -12,14 +12,20 @@ from typing import cast
 from ...client.api_types import ModelEntry, PullProgress
 from ...client.daemon_client import DaemonClient, JsonObject
 from ...settings.config import load_config
-from ...terminal.terminal_output import format_bytes, print_facts, print_json, say, table_columns
+from ...terminal.terminal_output import (
+    format_bytes,
+    print_fields,
+    print_json,
+    print_status,
+    table_columns,
+)
 from ...terminal.unsafe_characters import escaped_in_json
 from ..command_errors import CommandError, ConnectionLost
 from ..command_parser import CommandParser
 from ..daemon_launcher import ensure_daemon
 from ..model_reference import sendable_reference
 from ..progress_report import ProgressReport
-from .fit_summary import ask_fit, fit_facts, remote_facts
+from .fit_summary import ask_fit, fit_fields, remote_facts
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -67,14 +73,14 @@ def pull(
                 entry = cast("ModelEntry", data)
                 report.close()
                 if on_event is None:
-                    say(_ready(entry))
+                    print_status(_ready(entry))
                 return entry
     except KeyboardInterrupt:
         report.close()
         # The daemon may be what was interrupted; there is nothing left to cancel then.
         with suppress(CommandError):
             client.post("/ingle/v1/pull/cancel", {"model": model}, timeout=5.0)
-        say(f"Stopped. `ingle pull {model}` continues where it was.")
+        print_status(f"Stopped. `ingle pull {model}` continues where it was.")
         raise
     finally:
         report.close()
@@ -93,10 +99,10 @@ def _foretell(client: DaemonClient, models: Sequence[str], *, as_json: bool) -> 
     for number, report in enumerate(reports):
         if number:
             print()
-        facts = fit_facts(report) if report["installed"] else remote_facts(report)
+        facts = fit_fields(report) if report["installed"] else remote_facts(report)
         if report["installed"]:
             facts = [("name", report["name"]), ("state", "here already"), *facts]
-        print_facts(facts, table_columns())
+        print_fields(facts, table_columns())
 
 
 def _ready(entry: ModelEntry) -> str:

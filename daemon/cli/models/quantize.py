@@ -13,7 +13,7 @@ from ...terminal.terminal_output import (
     format_count,
     format_seconds,
     print_json,
-    visible,
+    strip_control_characters,
 )
 from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser
@@ -52,13 +52,13 @@ def main(arguments: Sequence[str]) -> int:
     name, source = find_model_path(options.model)
     output = _output(options.output, Path(source), target)
     from ingle.backends.jobs.quantization.messages import QuantizeSpec
-    from ingle.backends.jobs.quantization.quantization_target import Target
+    from ingle.backends.jobs.quantization.quantization_target import QuantizationTarget
     from ingle.backends.jobs.quantization.quantizer import run_quantization
 
     spec = QuantizeSpec(
         source=source,
         output=str(output),
-        target=Target(target),
+        target=QuantizationTarget(target),
         requantize=options.requantize,
         overwrite=options.force,
         threads=options.threads,
@@ -112,7 +112,9 @@ def _target(text: str) -> str:
             "NF4 is no file format: ingle's own engine makes it while it loads a model.",
             'Use `ingle run MODEL --quantize nf4`, or quantize = "nf4" in the settings.',
         )
-    raise UsageError(f"{visible(text)} is not a target.", f"There are {', '.join(TARGETS)}.")
+    raise UsageError(
+        f"{strip_control_characters(text)} is not a target.", f"There are {', '.join(TARGETS)}."
+    )
 
 
 def _output(wanted: str | None, source: Path, target: str) -> Path:
@@ -125,9 +127,13 @@ def _output(wanted: str | None, source: Path, target: str) -> Path:
                 stem = stem[: -len(known) - 1]
         path = Path.cwd() / f"{stem}-{target}.gguf"
     if path.suffix.lower() != ".gguf":
-        raise UsageError(f"{visible(str(path))} should end in .gguf.", "Name the file so.")
+        raise UsageError(
+            f"{strip_control_characters(str(path))} should end in .gguf.", "Name the file so."
+        )
     if not path.parent.is_dir():
-        raise CommandError(f"There is no folder {visible(str(path.parent))}.", "Make it first.")
+        raise CommandError(
+            f"There is no folder {strip_control_characters(str(path.parent))}.", "Make it first."
+        )
     return path
 
 
@@ -218,9 +224,9 @@ def _print(report: QuantizeReport, verified: Report | None, *, asked: bool) -> N
         ("engines", _agreement(verified, asked=asked)),
     ]
     for label, fact in facts:
-        print(f"{label:<9} {visible(fact)}")
+        print(f"{label:<9} {strip_control_characters(fact)}")
     if report.writes_text:
-        print(f'\nTry it: ingle run {visible(report.output)} "Hello"')
+        print(f'\nTry it: ingle run {strip_control_characters(report.output)} "Hello"')
 
 
 def _agreement(verified: Report | None, *, asked: bool) -> str:

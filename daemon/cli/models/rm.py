@@ -11,7 +11,12 @@ from urllib.parse import quote
 from ...client.api_types import Removed
 from ...client.daemon_client import DaemonClient
 from ...settings.config import load_config
-from ...terminal.terminal_output import format_bytes, print_json, say, visible
+from ...terminal.terminal_output import (
+    format_bytes,
+    print_json,
+    print_status,
+    strip_control_characters,
+)
 from ..command_errors import CommandError
 from ..command_parser import CommandParser
 from ..daemon_launcher import ensure_daemon
@@ -45,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
         answer = _ask_daemon(client, path, dry_run=options.dry_run, delete_file=options.delete_file)
         removed.append(answer)
         if not options.json:
-            print(visible(_sentences(answer, dry_run=options.dry_run)))
+            print(strip_control_characters(_sentences(answer, dry_run=options.dry_run)))
     if options.json:
         print_json({"removed": removed})
     return 0
@@ -80,9 +85,9 @@ def _confirm(plan: Removed) -> None:
     files = plan.get("files", [])
     if not plan.get("place") or not files:
         return
-    say(f"This deletes what {plan.get('place')} keeps ({format_bytes(plan['freed'])}):")
+    print_status(f"This deletes what {plan.get('place')} keeps ({format_bytes(plan['freed'])}):")
     for path in files:
-        say(f"  {path}")
+        print_status(f"  {path}")
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise CommandError("Nothing was deleted: nobody is here to ask.", "Say --yes.")
     sys.stderr.write("Delete? [y/N] ")

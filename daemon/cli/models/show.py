@@ -14,7 +14,7 @@ from ...settings.config import load_config
 from ...terminal.terminal_output import (
     format_bytes,
     format_count,
-    print_facts,
+    print_fields,
     print_json,
     table_columns,
 )
@@ -22,7 +22,7 @@ from ..command_errors import CommandError, RequestFailed
 from ..command_parser import CommandParser
 from ..daemon_launcher import ensure_daemon
 from ..model_reference import find_entry, is_hub_reference, matching_entry, sendable_reference
-from .fit_summary import ask_fit, fit_facts, remote_facts, rough_facts
+from .fit_summary import ask_fit, fit_fields, remote_facts, rough_facts
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -48,10 +48,10 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     rest = _loaded_facts(loaded) if loaded else []
     if report is not None:
-        rest += fit_facts(report)
+        rest += fit_fields(report)
     elif not runs and (fit := entry.get("fit")):
         rest += rough_facts(fit)
-    print_facts(_facts(entry) + rest, table_columns())
+    print_fields(_facts(entry) + rest, table_columns())
     return 0
 
 
@@ -59,7 +59,7 @@ def _show_remote(report: FitReport, *, as_json: bool) -> None:
     if as_json:
         print_json(report)
     else:
-        print_facts(remote_facts(report), table_columns())
+        print_fields(remote_facts(report), table_columns())
 
 
 def _report(client: DaemonClient, entry: ModelEntry, reference: str) -> FitReport | None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from ...settings.config import load_config
-from ...terminal.terminal_output import print_json, visible
+from ...terminal.terminal_output import print_json, strip_control_characters
 from ..command_parser import CommandParser
 from ..daemon_launcher import running_daemon
 from ..model_reference import sendable_reference
@@ -31,5 +31,9 @@ def main(arguments: Sequence[str]) -> int:
     elif client is None:
         print("The daemon is not running.")
     else:
-        print(visible(f"Unloaded {', '.join(unloaded)}." if unloaded else "No model was loaded."))
+        print(
+            strip_control_characters(
+                f"Unloaded {', '.join(unloaded)}." if unloaded else "No model was loaded."
+            )
+        )
     return 0

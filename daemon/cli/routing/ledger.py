@@ -8,7 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from ...settings.config import load_config
-from ...terminal.terminal_output import format_bytes, format_table, print_json, say, table_columns
+from ...terminal.terminal_output import (
+    format_bytes,
+    format_table,
+    print_json,
+    print_status,
+    table_columns,
+)
 from ..command_errors import UsageError
 from ..command_parser import CommandParser
 
@@ -69,7 +75,7 @@ def _list(arguments: Sequence[str]) -> int:
         print_json({"entries": [_plain(entry) for entry in entries]})
         return 0
     if not entries:
-        say("Nothing left this machine." if month is None else f"Nothing left in {month}.")
+        print_status("Nothing left this machine." if month is None else f"Nothing left in {month}.")
         return 0
     headers = ("TO", "WHEN (UTC)", "VERDICT", "OUT", "IN", "TOKENS", "COST", "OUTCOME")
     rows = [_row(entry) for entry in entries]
@@ -87,7 +93,7 @@ def _totals(arguments: Sequence[str]) -> int:
         print_json(_plain(totals))
         return 0
     if not totals.requests:
-        say(f"Nothing left in {month}.")
+        print_status(f"Nothing left in {month}.")
         return 0
     rows = [
         [
@@ -103,7 +109,7 @@ def _totals(arguments: Sequence[str]) -> int:
     headers = ("PROVIDER", "REQUESTS", "OUT", "IN", "TOKENS", "COST")
     print(format_table(headers, rows, right="REQUESTS OUT IN TOKENS COST", columns=table_columns()))
     if totals.unknown_costs:
-        say(f"Not in the cost: {_requests(totals.unknown_costs)} of which it is unknown.")
+        print_status(f"Not in the cost: {_requests(totals.unknown_costs)} of which it is unknown.")
     return 0
 
 
@@ -123,7 +129,7 @@ def _verify(arguments: Sequence[str]) -> int:
         print(f"Note: {note}")
     state = "whole" if found.ok else "not what was written"
     print(f"The chain of {_requests(found.entries)} is {state}.")
-    say(found.limits)
+    print_status(found.limits)
     return 0 if found.ok else 1
 
 

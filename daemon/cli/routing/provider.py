@@ -12,9 +12,9 @@ from ...terminal.terminal_output import (
     format_bytes,
     format_table,
     print_json,
-    say,
+    print_status,
+    strip_control_characters,
     table_columns,
-    visible,
 )
 from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ingle.backends.remote.providers import Provider
     from ingle.backends.remote.receipt import Receipt
 
-    from ...routing.egress.provider_egress import Egress
+    from ...routing.egress.provider_egress import ProviderEgress
 
 HELP = """\
 usage: ingle provider add NAME [--preset PRESET] [--url URL] [--model MODEL ...]
@@ -108,7 +108,7 @@ def _add(arguments: Sequence[str]) -> int:
     if provider.needs_key and sys.stdin is not None and sys.stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison]  # None where it was closed
         return _keep_key(egress, provider, in_file=False)
     if trouble := egress.trouble(provider):
-        say(f"{trouble} `ingle provider key {provider.name}` asks for a key.")
+        print_status(f"{trouble} `ingle provider key {provider.name}` asks for a key.")
     return 0
 
 
@@ -122,7 +122,7 @@ def _list(arguments: Sequence[str]) -> int:
         print_json({"providers": [_facts(egress, provider) for provider in providers]})
         return 0
     if not providers:
-        say("There are no providers: nothing can leave. `ingle provider add` adds one.")
+        print_status("There are no providers: nothing can leave. `ingle provider add` adds one.")
         return 0
     rows = [
         [
@@ -153,7 +153,7 @@ def _key(arguments: Sequence[str]) -> int:
     return _keep_key(egress, provider, in_file=options.file)
 
 
-def _keep_key(egress: Egress, provider: Provider, *, in_file: bool) -> int:
+def _keep_key(egress: ProviderEgress, provider: Provider, *, in_file: bool) -> int:
     from ...routing.providers.provider_keys import ProviderKeys
 
     keys = ProviderKeys(egress.keys.path.parent, use_keyring=False) if in_file else egress.keys
@@ -193,7 +193,7 @@ def _test(arguments: Sequence[str]) -> int:
         facts = {"bytes_out": receipt.bytes_sent, "bytes_in": receipt.bytes_received}
         print_json({"model": model, "answer": answer, "seconds": receipt.seconds, **facts})
         return 0
-    print(f"{provider.name}/{model} answered: {visible(answer).strip()[:200]}")
+    print(f"{provider.name}/{model} answered: {strip_control_characters(answer).strip()[:200]}")
     print(
         f"{format_bytes(receipt.bytes_sent)} sent, {format_bytes(receipt.bytes_received)} "
         f"received, {receipt.seconds:.1f} s; it is in `ingle ledger`."
@@ -201,7 +201,7 @@ def _test(arguments: Sequence[str]) -> int:
     return 0
 
 
-async def _ask(egress: Egress, provider: Provider, model: str) -> tuple[str, Receipt]:
+async def _ask(egress: ProviderEgress, provider: Provider, model: str) -> tuple[str, Receipt]:
     from ingle.backends.base.backend import Delta, Event, GenerateRequest
     from ingle.backends.base.conversation import ChatMessage
     from ingle.backends.remote.clearance import Clearance, request_digest
@@ -234,13 +234,13 @@ def _remove(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _egress() -> Egress:
-    from ...routing.egress.provider_egress import Egress
+def _egress() -> ProviderEgress:
+    from ...routing.egress.provider_egress import ProviderEgress
 
-    return Egress(load_config(os.environ))
+    return ProviderEgress(load_config(os.environ))
 
 
-def _facts(egress: Egress, provider: Provider) -> dict[str, Any]:
+def _facts(egress: ProviderEgress, provider: Provider) -> dict[str, Any]:
     trouble = egress.trouble(provider)
     return {
         "name": provider.name,

@@ -11,7 +11,13 @@ from textwrap import fill
 from typing import Any
 
 from ...settings.config import Config, load_config
-from ...terminal.terminal_output import format_table, print_json, say, table_columns, visible
+from ...terminal.terminal_output import (
+    format_table,
+    print_json,
+    print_status,
+    strip_control_characters,
+    table_columns,
+)
 from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser
 from ..daemon_launcher import ensure_daemon
@@ -107,8 +113,8 @@ def _say_what_leaves(state: dict[str, Any]) -> None:
         line = "Nothing leaves this machine: no provider is set up. `ingle provider` does that."
     else:
         line = "What the policy lets go may leave this machine; `ingle ledger` lists what did."
-    print(visible(line))
-    print(visible(f"policy: {state['policy']} ({own})"))
+    print(strip_control_characters(line))
+    print(strip_control_characters(f"policy: {state['policy']} ({own})"))
     print()
 
 
@@ -170,7 +176,11 @@ def _print_explanation(explained: dict[str, Any], text: str) -> None:
         f"{explained['verdict']}: {_VERDICTS[explained['verdict']]} It would be answered {where}."
     )
     columns = table_columns() or 80
-    print(visible(fill(explained["reason"], min(columns, 100), break_on_hyphens=False)))
+    print(
+        strip_control_characters(
+            fill(explained["reason"], min(columns, 100), break_on_hyphens=False)
+        )
+    )
     print(f"rule: {explained['rule']}")
     findings: list[dict[str, Any]] = explained["findings"]
     if findings:
@@ -184,7 +194,7 @@ def _print_explanation(explained: dict[str, Any], text: str) -> None:
         if len(findings) > _SHOWN_FINDINGS:
             print(f"and {len(findings) - _SHOWN_FINDINGS} more; --json lists all.")
     for redacted in explained["redacted"]:
-        print(f"\nWith placeholders it would be:\n{visible(redacted['text'])}")
+        print(f"\nWith placeholders it would be:\n{strip_control_characters(redacted['text'])}")
 
 
 def _excerpt(text: str, finding: dict[str, Any]) -> str:
@@ -215,13 +225,13 @@ def _check(arguments: Sequence[str]) -> int:
     if not path.exists():
         print(f"There is no policy at {path}, so the default one is in force.")
         return 0
-    print(visible(f"{path} is right. Routes: {', '.join(policy.routes)}."))
+    print(strip_control_characters(f"{path} is right. Routes: {', '.join(policy.routes)}."))
     for kind, sensitivity in changed.items():
         print(
             f"  {kind} is {sensitivity!r}, and would be '{DEFAULT_CLASSES[kind].value}' by default"
         )
     if loosened:
-        say(f"Warning: by default {', '.join(loosened)} never leaves this machine.")
+        print_status(f"Warning: by default {', '.join(loosened)} never leaves this machine.")
     return 0
 
 
@@ -240,7 +250,7 @@ def _new(arguments: Sequence[str]) -> int:
     except OSError as error:
         raise CommandError(f"{path} cannot be written: {error.strerror}.", None) from error
     print(path)
-    say("It counts as soon as it is saved; `ingle route check` says whether it is right.")
+    print_status("It counts as soon as it is saved; `ingle route check` says whether it is right.")
     return 0
 
 

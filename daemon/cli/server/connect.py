@@ -10,16 +10,22 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from ...settings.config import Config, load_config
-from ...terminal.terminal_output import format_table, print_json, say, table_columns, visible
+from ...terminal.terminal_output import (
+    format_table,
+    print_json,
+    print_status,
+    strip_control_characters,
+    table_columns,
+)
 from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser
 
 if TYPE_CHECKING:
     from ...access.api_keys import KeyStore
     from ...client.daemon_client import DaemonClient
-    from ...connect.client_program import Client
-    from ...connect.connect_target import Places, Target
-    from ...connect.settings_change import Change
+    from ...connect.client_program import ClientProgram
+    from ...connect.connect_target import ConnectTarget, ProgramFolders
+    from ...connect.settings_change import SettingsChange
 
 EXAMPLES = """\
   ingle connect                       what there is, and what is installed
@@ -37,9 +43,9 @@ def main(arguments: Sequence[str]) -> int:
     """Connect one program, or list all; raises `CommandError`."""
     options = _parser().parse_args(arguments)
     from ...config_editing.document_path import CannotEdit
-    from ...connect.connect_target import Places
+    from ...connect.connect_target import ProgramFolders
 
-    places = Places.find()
+    places = ProgramFolders.find()
     if options.name is None:
         if any(value for name, value in vars(options).items() if name not in ("name", "json")):
             raise UsageError("Name a program, too.", "`ingle connect` lists them.")
@@ -51,7 +57,7 @@ def main(arguments: Sequence[str]) -> int:
         return _connect(client, places, options)
     except CannotEdit as error:
         raise CommandError(
-            visible(error.message),
+            strip_control_characters(error.message),
             f"It is left as it is. `ingle connect {client.name} --print` shows what to add.",
         ) from None
 
@@ -76,25 +82,25 @@ def _parser() -> CommandParser:
     return parser
 
 
-def _client(name: str) -> Client:
-    from ...connect.client_programs import find_client
+def _client(name: str) -> ClientProgram:
+    from ...connect.client_programs import find_program
 
-    found, near = find_client(name)
+    found, near = find_program(name)
     if found is not None:
         return found
     guess = f"Did you mean `ingle connect {near}`? " if near else ""
     raise UsageError(
-        f"ingle knows no program called '{visible(name)}'.",
+        f"ingle knows no program called '{strip_control_characters(name)}'.",
         f"{guess}`ingle connect` lists all. Any other that speaks OpenAI's, Anthropic's or "
         "Ollama's protocol takes the address that `ingle ps` prints.",
     )
 
 
-def _list(places: Places, *, as_json: bool) -> int:
-    from ...connect.change_record import Record
+def _list(places: ProgramFolders, *, as_json: bool) -> int:
+    from ...connect.change_record import ChangeRecord
     from ...connect.client_programs import CLIENTS
 
-    record = Record(load_config(os.environ).paths.connections)
+    record = ChangeRecord(load_config(os.environ).paths.connections)
     facts = [
         {
             "name": client.name,
@@ -123,7 +129,7 @@ def _word(installed: object, connected: object) -> str:
     return "found" if installed else "-"
 
 
-def _connect(client: Client, places: Places, options: Namespace) -> int:
+def _connect(client: ClientProgram, places: ProgramFolders, options: Namespace) -> int:
     from ...access.api_keys import KeyStore
     from ...connect.client_key import has_key, present_key
     from ...connect.settings_change import plan
@@ -138,7 +144,7 @@ def _connect(client: Client, places: Places, options: Namespace) -> int:
     makes_key = key is None and (options.key or needs_key)
     target = _with_key(target, _NEW_KEY if makes_key else key)
     for warning in warnings:
-        say(f"Warning: {warning}" if warning.startswith(client.title) else warning)
+        print_status(f"Warning: {warning}" if warning.startswith(client.title) else warning)
     if options.print:
         if makes_key:
             target = _with_key(target, _make_key(store, client))
@@ -156,7 +162,7 @@ def _connect(client: Client, places: Places, options: Namespace) -> int:
         _write(client, config, target, changes)
     else:
         if changes:
-            say(f"Nothing to change: {client.title} is set up for {target.model} already.")
+            print_status(f"Nothing to change: {client.title} is set up for {target.model} already.")
         if makes_key:
             target = _with_key(target, _make_key(store, client))
     _say_rest(client, target)
@@ -168,11 +174,11 @@ def _connect(client: Client, places: Places, options: Namespace) -> int:
 
 
 def _target(
-    client: Client, config: Config, daemon: DaemonClient, wanted: str | None
-) -> tuple[Target, list[str]]:
+    client: ClientProgram, config: Config, daemon: DaemonClient, wanted: str | None
+) -> tuple[ConnectTarget, list[str]]:
     """What the program gets, and what a person should know of it."""
-    from ...connect.change_record import Record
-    from ...connect.connect_target import Target
+    from ...connect.change_record import ChangeRecord
+    from ...connect.connect_target import ConnectTarget
     from ...connect.model_choice import choose_model, warn_of_context
     from ..command_errors import RequestFailed
 
@@ -187,7 +193,7 @@ def _target(
         said.append("`port` is 0, so the address changes with each start: set another one.")
     entries = daemon.models()
     # What was chosen once stays chosen.
-    given, told = Record(config.paths.connections).given(client.name) or (None, 0)
+    given, told = ChangeRecord(config.paths.connections).given(client.name) or (None, 0)
     model, note = wanted or given, None
     if model is None:
         model, note = choose_model(client, entries, status["default_model"])
@@ -205,7 +211,7 @@ def _target(
         context = told
     said += [line for line in (note, warn_of_context(client, name, context)) if line]
     url = f"http://{status['address']}"
-    return Target(url=url, model=name, context=context or 4096), said
+    return ConnectTarget(url=url, model=name, context=context or 4096), said
 
 
 def _needs_key() -> bool:
@@ -213,45 +219,47 @@ def _needs_key() -> bool:
     return sys.platform != "linux"
 
 
-def _with_key(target: Target, key: str | None) -> Target:
+def _with_key(target: ConnectTarget, key: str | None) -> ConnectTarget:
     from dataclasses import replace
 
     return replace(target, key=key)
 
 
-def _usable(target: Target) -> Target:
+def _usable(target: ConnectTarget) -> ConnectTarget:
     """Without the word that stands for a key to be made."""
     return _with_key(target, None) if target.key == _NEW_KEY else target
 
 
-def _make_key(store: KeyStore, client: Client) -> str:
+def _make_key(store: KeyStore, client: ClientProgram) -> str:
     from ...connect.client_key import make_key
 
     name, key = make_key(store, client)
-    say(f"The key '{name}' was made for {client.title}; `ingle key list` shows all.")
+    print_status(f"The key '{name}' was made for {client.title}; `ingle key list` shows all.")
     return key
 
 
-def _print(client: Client, target: Target, places: Places, *, as_json: bool) -> int:
+def _print(
+    client: ClientProgram, target: ConnectTarget, places: ProgramFolders, *, as_json: bool
+) -> int:
     files = client.files(target, places)
     if as_json:
         texts = {str(file.path): file.edited("") for file in files}
         print_json({**_facts(client, target, []), "files": texts})
         return 0
     for file in files:
-        say(f"{file.path}:")
+        print_status(f"{file.path}:")
         print(file.edited(""), end="")
     exports = _exports(client, target)
     if not files:
         print(exports, end="")
     elif exports:
-        say(f"For one shell only:\n{exports.rstrip()}")
+        print_status(f"For one shell only:\n{exports.rstrip()}")
     for note in client.notes(target):
-        say(note)
+        print_status(note)
     return 0
 
 
-def _exports(client: Client, target: Target) -> str:
+def _exports(client: ClientProgram, target: ConnectTarget) -> str:
     return "".join(f"export {name}={_quoted(value)}\n" for name, value in client.exports(target))
 
 
@@ -261,7 +269,7 @@ def _quoted(value: str) -> str:
     return shlex.quote(value)
 
 
-def _confirmed(changes: Sequence[Change], options: Namespace) -> bool:
+def _confirmed(changes: Sequence[SettingsChange], options: Namespace) -> bool:
     """Show the diff, and ask where somebody can answer."""
     lines = [line for change in changes for line in change.diff()]
     colored = sys.stdout.isatty() and "NO_COLOR" not in os.environ
@@ -270,13 +278,13 @@ def _confirmed(changes: Sequence[Change], options: Namespace) -> bool:
     if options.write:
         return True
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        say("Nothing is written yet: `--write` does it.")
+        print_status("Nothing is written yet: `--write` does it.")
         return False
     sys.stderr.write("Write this? [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() in ("y", "yes"):
         return True
-    say("Nothing was written.")
+    print_status("Nothing was written.")
     return False
 
 
@@ -287,52 +295,60 @@ def _colored(line: str) -> str:
 
 def _plain(line: str) -> str:
     """The line without control characters but tabs."""
-    return "\t".join(map(visible, line.split("\t")))
+    return "\t".join(map(strip_control_characters, line.split("\t")))
 
 
-def _write(client: Client, config: Config, target: Target, changes: Sequence[Change]) -> None:
-    from ...connect.change_record import Record
+def _write(
+    client: ClientProgram, config: Config, target: ConnectTarget, changes: Sequence[SettingsChange]
+) -> None:
+    from ...connect.change_record import ChangeRecord
     from ...connect.settings_change import write
 
-    copies = write(changes, Record(config.paths.connections), client.name, target)
+    copies = write(changes, ChangeRecord(config.paths.connections), client.name, target)
     for change in changes:
         if change.is_one:
-            say(f"Written: {change.path}")
+            print_status(f"Written: {change.path}")
     for copy in copies:
-        say(f"What it was before: {copy}")
+        print_status(f"What it was before: {copy}")
 
 
-def _say_rest(client: Client, target: Target) -> None:
+def _say_rest(client: ClientProgram, target: ConnectTarget) -> None:
     if not client.writes:
         print(_exports(client, target), end="")
     for note in client.notes(target):
-        say(note)
-    say(
+        print_status(note)
+    print_status(
         "The daemon must run when the program asks: any ingle command starts it, and "
         "`ingle serve` runs it in the foreground."
     )
 
 
-def _check(client: Client, target: Target, changes: Sequence[Change], *, as_json: bool) -> int:
+def _check(
+    client: ClientProgram,
+    target: ConnectTarget,
+    changes: Sequence[SettingsChange],
+    *,
+    as_json: bool,
+) -> int:
     """Say of each round trip whether it works; 1 where one does not."""
-    from ...connect.connection_probe import Outcome, Prober
+    from ...connect.connection_probe import ConnectionProber, ProbeOutcome
 
-    outcomes: list[Outcome] = []
+    outcomes: list[ProbeOutcome] = []
 
-    def tell(outcome: Outcome) -> None:
+    def tell(outcome: ProbeOutcome) -> None:
         outcomes.append(outcome)
         if not as_json:
             state = "ok     " if outcome.worked else "failed "
-            print(visible(f"{state} {outcome.what}: {outcome.detail}"), flush=True)
+            print(strip_control_characters(f"{state} {outcome.what}: {outcome.detail}"), flush=True)
 
     for change in changes:
         detail = f"not written yet: `ingle connect {client.name} --write`"
         tell(
-            Outcome(
+            ProbeOutcome(
                 str(change.path), not change.is_one, "is set up" if not change.is_one else detail
             )
         )
-    prober = Prober(target)
+    prober = ConnectionProber(target)
     for probe in client.probes:
         tell(prober.run(probe))
     worked = all(outcome.worked for outcome in outcomes)
@@ -344,16 +360,16 @@ def _check(client: Client, target: Target, changes: Sequence[Change], *, as_json
     return 0 if worked else 1
 
 
-def _remove(client: Client, places: Places, options: Namespace) -> int:
+def _remove(client: ClientProgram, places: ProgramFolders, options: Namespace) -> int:
     from ...access.api_keys import KeyStore
-    from ...connect.change_record import Record
+    from ...connect.change_record import ChangeRecord
     from ...connect.client_key import revoke_key
-    from ...connect.connect_target import Target
+    from ...connect.connect_target import ConnectTarget
     from ...connect.settings_change import plan_removal, take_back
 
     config = load_config(os.environ)
-    target = Target(url=f"http://{config.host}:{config.port}", model="", context=4096)
-    record = Record(config.paths.connections)
+    target = ConnectTarget(url=f"http://{config.host}:{config.port}", model="", context=4096)
+    record = ChangeRecord(config.paths.connections)
     changes = plan_removal(record, client.name, client.files(target, places))
     if any(change.is_one for change in changes):
         options.write = True  # who says --remove has decided; the diff and the copies tell the rest
@@ -361,19 +377,21 @@ def _remove(client: Client, places: Places, options: Namespace) -> int:
     copies = take_back(changes, record, client.name)
     for change in changes:
         if change.is_one:
-            say(f"{'Removed' if change.after is None else 'Written'}: {change.path}")
+            print_status(f"{'Removed' if change.after is None else 'Written'}: {change.path}")
     for copy in copies:
-        say(f"What it was before: {copy}")
+        print_status(f"What it was before: {copy}")
     if not any(change.is_one for change in changes):
-        say(f"Nothing of ingle's is left in the settings of {client.title}.")
+        print_status(f"Nothing of ingle's is left in the settings of {client.title}.")
     if revoke_key(KeyStore(config.paths.keys), client):
-        say("Its key is revoked.")
+        print_status("Its key is revoked.")
     if options.json:
         print_json({"client": client.name, "files": [str(c.path) for c in changes if c.is_one]})
     return 0
 
 
-def _facts(client: Client, target: Target, changes: Sequence[Change]) -> dict[str, object]:
+def _facts(
+    client: ClientProgram, target: ConnectTarget, changes: Sequence[SettingsChange]
+) -> dict[str, object]:
     return {
         "client": client.name,
         "model": target.model,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ...settings.config import Config, ConfigError, load_config
 from ...settings.paths import find_paths
-from ...terminal.terminal_colors import Paint
+from ...terminal.terminal_colors import TerminalColors
 from ...terminal.terminal_output import print_json
 from ...terminal.unsafe_characters import with_colours_only
 from ..command_parser import CommandParser
@@ -48,12 +48,12 @@ def main(arguments: Sequence[str]) -> int:
 
     from ...doctor.diagnose import DoctorReport, diagnose
     from ...doctor.find_daemon import find_daemon
-    from ...doctor.read_system_state import read_situation
+    from ...doctor.read_system_state import read_system_state
     from ...doctor.report_text import report
 
     config, error = _settings()
     daemon = find_daemon(config)
-    situation = read_situation(config, daemon, error=error, anew=options.anew)
+    situation = read_system_state(config, daemon, error=error, anew=options.anew)
     if options.bundle is not None:
         from .doctor_bundle import bundle
 
@@ -63,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
         print_json(msgspec.to_builtins(DoctorReport.of(situation)))
     else:
         columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _COLUMNS_OF_FILES
-        text = report(situation, diagnosis, columns=columns, paint=Paint.for_output())
+        text = report(situation, diagnosis, columns=columns, paint=TerminalColors.for_output())
         print(with_colours_only(text))
     return 1 if diagnosis.broken else 0
 

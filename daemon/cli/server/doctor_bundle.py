@@ -15,14 +15,14 @@ from ingle.models.store.model_store import ModelStore
 from ...doctor.diagnose import diagnose
 from ...doctor.redactor import Redactor
 from ...doctor.support_bundle import make_bundle, write_bundle
-from ...doctor.system_state import Situation
+from ...doctor.system_state import SystemState
 from ...routing.policy.policy_file import FILE_NAME, PolicyError, load_policy
 from ...settings.config import Config
-from ...terminal.terminal_output import format_bytes, say
+from ...terminal.terminal_output import format_bytes, print_status
 from ..command_errors import CommandError
 
 
-def bundle(config: Config, situation: Situation, target: str, *, with_models: bool) -> int:
+def bundle(config: Config, situation: SystemState, target: str, *, with_models: bool) -> int:
     """Print the report where `target` is "-", else write it into that file or folder.
 
     Raises `CommandError`.
@@ -50,7 +50,7 @@ def bundle(config: Config, situation: Situation, target: str, *, with_models: bo
     except OSError as error:
         raise CommandError(f"{path} cannot be written: {error.strerror}.") from error
     print(f"Wrote {path}")
-    say("`ingle doctor --bundle -` prints all of it: read it before you send it.")
+    print_status("`ingle doctor --bundle -` prints all of it: read it before you send it.")
     return 0
 
 

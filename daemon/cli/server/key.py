@@ -9,7 +9,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from ...settings.config import load_config
-from ...terminal.terminal_output import format_table, print_json, say, table_columns, visible
+from ...terminal.terminal_output import (
+    format_table,
+    print_json,
+    print_status,
+    strip_control_characters,
+    table_columns,
+)
 from ..command_errors import CommandError, UsageError
 from ..command_parser import CommandParser
 
@@ -119,7 +125,7 @@ def _show_new(record: KeyRecord, key: str, options: Namespace) -> int:
         print_json({**_facts(record), "key": key})
         return 0
     until = f"until {_day(record.expires)}" if record.expires else "until it is revoked"
-    say(f"The key '{record.name}', valid {until}. It is not shown again:")
+    print_status(f"The key '{record.name}', valid {until}. It is not shown again:")
     print(key)
     return 0
 
@@ -134,7 +140,7 @@ def _list(arguments: Sequence[str]) -> int:
         print_json({"keys": [_facts(key, used.get(key.id)) for key in keys]})
         return 0
     if not keys:
-        say("There are no keys. `ingle key new` makes one.")
+        print_status("There are no keys. `ingle key new` makes one.")
         return 0
     rows = [_row(key, used.get(key.id)) for key in keys]
     header = ("NAME", "ID", "FOR", "EXPIRES", "USED")
@@ -153,7 +159,7 @@ def _revoke(arguments: Sequence[str]) -> int:
         print_json({"revoked": [_facts(record) for record in revoked]})
         return 0
     for record in revoked:
-        print(visible(f"The key '{record.name}' is revoked."))
+        print(strip_control_characters(f"The key '{record.name}' is revoked."))
     return 0
 
 

@@ -13,8 +13,8 @@ from ...terminal.terminal_output import (
     format_seconds,
     format_table,
     print_json,
+    strip_control_characters,
     table_columns,
-    visible,
 )
 from ..command_parser import CommandParser
 from ..daemon_launcher import running_daemon
@@ -48,15 +48,15 @@ def main(arguments: Sequence[str]) -> int:
 
 def _print_status(status: Status) -> None:
     up = format_seconds(status["uptime"])
-    print(visible(f"ingle {status['version']}, pid {status['pid']}, up {up}"))
-    print(visible(f"listens on {status['socket']}"))
+    print(strip_control_characters(f"ingle {status['version']}, pid {status['pid']}, up {up}"))
+    print(strip_control_characters(f"listens on {status['socket']}"))
     if status["address"]:
-        print(visible(f"       and http://{status['address']}"))
+        print(strip_control_characters(f"       and http://{status['address']}"))
     else:
         print("       and not on TCP: the port is taken by another program, or turned off")
     for device in status["devices"]:
         if line := _device(device):
-            print(visible(line))
+            print(strip_control_characters(line))
     print()
     if not status["models"]:
         print("No model is loaded.")
@@ -67,7 +67,7 @@ def _print_status(status: Status) -> None:
     for model in status["models"]:
         lines = [line for label, text in _details(model) for line in _detail(label, text, columns)]
         if lines:
-            print(visible("\n".join(["", model["name"], *lines])))
+            print(strip_control_characters("\n".join(["", model["name"], *lines])))
 
 
 def _device(device: DeviceGauges) -> str:

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ...settings.config import Config, load_config
-from ...terminal.terminal_output import print_json, say, visible
+from ...terminal.terminal_output import print_json, print_status, strip_control_characters
 from ..command_errors import CommandError
 from ..command_parser import CommandParser
 
 if TYPE_CHECKING:
-    from ...service.service_manager import ServiceSystem
+    from ...service.service_manager import ServiceManager
 
 EXAMPLES = """\
   ingle service install --dry-run    what would be written
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
         raise CommandError(error.message, error.hint) from error
 
 
-def _install(system: ServiceSystem, config: Config, options: Namespace) -> int:
+def _install(system: ServiceManager, config: Config, options: Namespace) -> int:
     from ...service.install_service import write_files
     from ...service.launch_command import ignored_variables
 
@@ -71,7 +71,7 @@ def _install(system: ServiceSystem, config: Config, options: Namespace) -> int:
         print_json({"system": system.name, "written": written, "started": started})
     else:
         for path in written:
-            print(f"Wrote {visible(path)}")
+            print(f"Wrote {strip_control_characters(path)}")
         if not written:
             print("All files were as they should be.")
         if started:
@@ -79,20 +79,22 @@ def _install(system: ServiceSystem, config: Config, options: Namespace) -> int:
             for hint in system.hints():
                 print(hint)
     if not system.ran:
-        say(f"Nobody has seen this run under {system.name} yet: please report how it went.")
+        print_status(
+            f"Nobody has seen this run under {system.name} yet: please report how it went."
+        )
     if ignored:
         place = config.paths.config_file
-        say(f"The service does not see {', '.join(ignored)}: put that into {place}.")
+        print_status(f"The service does not see {', '.join(ignored)}: put that into {place}.")
     return 0
 
 
-def _uninstall(system: ServiceSystem, config: Config, options: Namespace) -> int:
+def _uninstall(system: ServiceManager, config: Config, options: Namespace) -> int:
     from ...service.install_service import file_status, remove_files
 
     there = [file.path for file in system.files() if file_status(file).exists]
     if options.dry_run:
         for path in there:
-            print(f"Would remove {visible(str(path))}")
+            print(f"Would remove {strip_control_characters(str(path))}")
         return 0
     stopped = False
     if there and not options.no_start and not system.trouble():
@@ -105,18 +107,18 @@ def _uninstall(system: ServiceSystem, config: Config, options: Namespace) -> int
         print_json(report | {"kept": [str(path) for path in kept if path.exists()]})
         return 0
     for path in removed:
-        print(f"Removed {visible(path)}")
+        print(f"Removed {strip_control_characters(path)}")
     if not removed:
         print("The service was not installed.")
     if any(path.exists() for path in kept):
         print("What is yours stays: settings, models, chats and what was kept for them, in")
         for path in kept:
             if path.exists():
-                print(f"  {visible(str(path))}")
+                print(f"  {strip_control_characters(str(path))}")
     return 0
 
 
-def _status(system: ServiceSystem, config: Config, options: Namespace) -> int:
+def _status(system: ServiceManager, config: Config, options: Namespace) -> int:
     """0 where it is installed as it should be, else 1."""
     import msgspec
 
@@ -133,7 +135,7 @@ def _status(system: ServiceSystem, config: Config, options: Namespace) -> int:
     print(f"{status.system}: {words}.")
     for file in status.files:
         mark = "as wanted" if file.as_wanted else "different" if file.exists else "not there"
-        print(f"  {visible(file.path)}: {mark}")
+        print(f"  {strip_control_characters(file.path)}: {mark}")
     if status.trouble:
         print(status.trouble)
     elif status.installed:
@@ -143,7 +145,7 @@ def _status(system: ServiceSystem, config: Config, options: Namespace) -> int:
     return 0 if good else 1
 
 
-def _show(system: ServiceSystem, options: Namespace) -> int:
+def _show(system: ServiceManager, options: Namespace) -> int:
     """Print the files as they would be written."""
     texts = {
         str(file.path): file.content.decode(
@@ -155,7 +157,7 @@ def _show(system: ServiceSystem, options: Namespace) -> int:
         print_json({"system": system.name, "files": texts})
         return 0
     for path, text in texts.items():
-        print(f"# {visible(path)}\n{text}")
+        print(f"# {strip_control_characters(path)}\n{text}")
     return 0
 
 
@@ -165,4 +167,4 @@ def _stop_running(config: Config) -> None:
 
     pid = stop(config)
     if pid is not None:
-        say(f"Stopped the daemon that ran (pid {pid}); the service takes over.")
+        print_status(f"Stopped the daemon that ran (pid {pid}); the service takes over.")

@@ -8,7 +8,7 @@ import msgspec
 
 from ingle.backends.base.backend import FinishReason
 
-from ..answer_builder import Collected
+from ..answer_builder import AnswerBuilder
 from .types import (
     Message,
     OutputBlock,
@@ -21,7 +21,7 @@ from .types import (
 )
 
 
-def message(collected: Collected, *, shows_thoughts: bool = True) -> Message:
+def message(collected: AnswerBuilder, *, shows_thoughts: bool = True) -> Message:
     """The whole answer: thoughts, text, calls."""
     (answer,) = collected.answers
     content: list[OutputBlock] = []
@@ -38,7 +38,7 @@ def message(collected: Collected, *, shows_thoughts: bool = True) -> Message:
 
 
 def envelope(
-    collected: Collected,
+    collected: AnswerBuilder,
     content: list[OutputBlock],
     reason: StopReason | None = None,
     stop: str | None = None,
@@ -54,7 +54,7 @@ def envelope(
     )
 
 
-def usage(collected: Collected) -> Usage:
+def usage(collected: AnswerBuilder) -> Usage:
     """The tokens; Anthropic counts those read from a cache apart from the others."""
     return Usage(
         input_tokens=collected.prompt_tokens - collected.cached_tokens,
@@ -65,7 +65,7 @@ def usage(collected: Collected) -> Usage:
     )
 
 
-def stop_reason(collected: Collected) -> tuple[StopReason, str | None]:
+def stop_reason(collected: AnswerBuilder) -> tuple[StopReason, str | None]:
     """Why the answer ended, and the stop sequence that ended it."""
     (answer,) = collected.answers
     match answer.reason:

@@ -18,7 +18,7 @@ from ingle.backends.base.backend import (
 )
 
 from ...http.sse_writer import encode_event
-from ..answer_builder import Collected
+from ..answer_builder import AnswerBuilder
 from .answers import envelope, signature, stop_reason, tool_use_id, usage
 from .stream_events import (
     ContentBlockDelta,
@@ -42,7 +42,7 @@ _EMPTY = msgspec.Raw(b"{}")
 class MessageFrames:
     """Encodes one message: a block begins where the model turns to something else."""
 
-    def __init__(self, collected: Collected, *, shows_thoughts: bool = True) -> None:
+    def __init__(self, collected: AnswerBuilder, *, shows_thoughts: bool = True) -> None:
         self._collected = collected
         self._shows_thoughts = shows_thoughts
         self._encoder = msgspec.json.Encoder()

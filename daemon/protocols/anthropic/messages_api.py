@@ -12,15 +12,15 @@ from starlette.responses import Response
 from ingle.backends.base.backend import TokenizeRequest
 
 from ...errors import AnthropicError, describe
-from ...http.json_response import JSON
+from ...http.json_response import JSONResponse
 from ...http.request_body import read_json, translate
-from ...http.route_spec import RouteSpec, Stream
+from ...http.route_spec import RouteSpec, StreamSpec
 from ...http.sse_writer import StreamStyle, encode_event, run_until_disconnect
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER
 from ..job import Job
-from ..job_runner import Asker
-from ..request_origin import Origin, origin_of
+from ..job_runner import JobRunner
+from ..request_origin import RequestOrigin, origin_of
 from .answers import message
 from .message_frames import PING, MessageFrames
 from .requests import messages_job, prompt_request
@@ -48,14 +48,14 @@ EVENTS = {
 }
 
 
-class AnthropicApi:
+class MessagesApi:
     """The routes under `/v1/messages`."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._messages = msgspec.json.Decoder(MessagesRequest)
         self._prompt = msgspec.json.Decoder(PromptRequest)
-        self._asker = Asker(services)
+        self._asker = JobRunner(services)
 
     def routes(self) -> list[RouteSpec]:
         """Both of them."""
@@ -67,7 +67,7 @@ class AnthropicApi:
                 summary="Answer a conversation, as Anthropic's API does.",
                 request=MessagesRequest,
                 response=Message,
-                stream=Stream(dict(EVENTS), only_if="`stream` is true"),
+                stream=StreamSpec(dict(EVENTS), only_if="`stream` is true"),
                 parameters=(PRIVATE_HEADER,),
                 errors=ERRORS,
             ),
@@ -99,7 +99,11 @@ class AnthropicApi:
         prompt = await translate(request, partial(prompt_request, body))
         job = Job(model=body.model, request=prompt)
         count = await run_until_disconnect(request.receive, self._count(job))
-        return Response(status_code=499) if count is None else _with_id(JSON(TokenCount(count)))
+        return (
+            Response(status_code=499)
+            if count is None
+            else _with_id(JSONResponse(TokenCount(count)))
+        )
 
     async def _count(self, job: Job) -> int:
         async with self._asker.lease(job, routed=False) as (lease, _):
@@ -131,6 +135,6 @@ def _request_id() -> str:
     return f"req_{secrets.token_hex(12)}"
 
 
-def _origin(request: Request, body: PromptRequest) -> Origin:
+def _origin(request: Request, body: PromptRequest) -> RequestOrigin:
     user = body.metadata.user_id if body.metadata is not None else None
     return origin_of(request, body.ingle, user)

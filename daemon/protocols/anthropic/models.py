@@ -13,7 +13,7 @@ from starlette.responses import Response
 from ingle.models.errors import ModelError
 
 from ...errors import AnthropicError, InvalidBody, RequestError, describe
-from ...http.json_response import JSON
+from ...http.json_response import JSONResponse
 from ...http.route_spec import Endpoint, Parameter
 
 HEADER = Parameter(
@@ -96,7 +96,9 @@ def errors_in_kind(endpoint: Endpoint) -> Endpoint:
                 raise
             problem = describe(error)
             body = AnthropicError.of(problem)
-            return JSON(body, problem.status, problem.headers | {"request-id": body.request_id})
+            return JSONResponse(
+                body, problem.status, problem.headers | {"request-id": body.request_id}
+            )
 
     return answer
 

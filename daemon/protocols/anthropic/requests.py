@@ -11,9 +11,9 @@ from ingle.backends.base.backend import GenerateRequest, Grammar, GrammarKind, P
 from ingle.backends.base.conversation import ChatMessage, Reasoning, Tool, ToolChoice
 
 from ...errors import InvalidBody
-from ..ingle_options import wish_of
+from ..ingle_options import routing_preference_of
 from ..job import Job
-from ..request_origin import Origin
+from ..request_origin import RequestOrigin
 from ..sampling_options import merge_sampling, stop_strings
 from ..structured_output import only_one
 from .blocks import json_object
@@ -24,7 +24,7 @@ from .types import InputTool, MessagesRequest, OutputFormat, PromptRequest, Tool
 _HOSTED = re.compile(r"\w+_20\d{6}|mcp_toolset")
 
 
-def messages_job(body: MessagesRequest, origin: Origin) -> Job:
+def messages_job(body: MessagesRequest, origin: RequestOrigin) -> Job:
     """Check a request; raises `InvalidBody` and `UnsupportedField`."""
     # Checked now, so that a wrong key is refused before a model is loaded for it.
     merge_sampling(body, {})
@@ -40,7 +40,9 @@ def messages_job(body: MessagesRequest, origin: Origin) -> Job:
         speculation=body.ingle is None or body.ingle.speculation is not False,
         grammar=_grammar(body),
     )
-    return Job(model=body.model, request=request, options=body, wish=wish_of(body.ingle))
+    return Job(
+        model=body.model, request=request, options=body, wish=routing_preference_of(body.ingle)
+    )
 
 
 def prompt_request(body: PromptRequest) -> GenerateRequest:

@@ -11,30 +11,30 @@ from msgspec import UNSET
 from ingle.backends.base.backend import Delta, Event, Finished, FinishReason, Started, TokenLogprobs
 
 from ...lifecycle.model_manager import Lease
-from ..answer_builder import Collected, CollectedAnswer
+from ..answer_builder import AnswerBuilder, CollectedAnswer
 from ..job import Job
 from ..sampling_options import merge_sampling
 from .line_guard import LineGuard
 from .types import Completion, StopType, Timings, TokenProbabilities, TokenProbability
 
 
-class Enough(Exception):
+class AnswerComplete(Exception):
     """All answers have ended before the model knew."""
 
 
-class GuardedAnswers:
+class LineGuardedAnswers:
     """The answers to a job, each of which a `LineGuard` may end."""
 
     def __init__(
         self, job: Job, lease: Lease, guards: list[LineGuard], *, load_seconds: float = 0.0
     ) -> None:
-        self.collected = Collected(job, lease, load_seconds=load_seconds)
+        self.collected = AnswerBuilder(job, lease, load_seconds=load_seconds)
         self._guards = guards
         self._prompts = [(0, 0)] * max(1, len(job.prompts))
-        self._clock = Clock(len(guards))
+        self._clock = AnswerTimer(len(guards))
 
     def take(self, prompt: int, events: list[Event]) -> None:
-        """Add the events of one prompt; raises `Enough` where nothing more is of use."""
+        """Add the events of one prompt; raises `AnswerComplete` where nothing more is of use."""
         for event in events:
             if isinstance(event, Started):
                 self._prompts[prompt] = (event.prompt_tokens, event.cached_tokens)
@@ -51,7 +51,7 @@ class GuardedAnswers:
             if guard.ended:
                 answer.finished = self._cut_short(answer, number)
         if self._guards and all(guard.ended for guard in self._guards):
-            raise Enough
+            raise AnswerComplete
 
     def _cut_short(self, answer: CollectedAnswer, number: int) -> Finished:
         prompt_seconds, decode_seconds = self._clock.times(number)
@@ -78,7 +78,7 @@ class GuardedAnswers:
         ]
 
 
-class Clock:
+class AnswerTimer:
     """When each answer began and was last added to."""
 
     def __init__(self, answers: int) -> None:
@@ -98,7 +98,7 @@ class Clock:
 
 
 def completion(
-    collected: Collected,
+    collected: AnswerBuilder,
     number: int,
     prompt: tuple[int, int],
     *,
@@ -179,7 +179,7 @@ def _token(
     return token_id, spelt.decode(errors="ignore"), list(spelt), max(logprob, -3.4e38)
 
 
-def generation_settings(collected: Collected) -> dict[str, Any]:
+def generation_settings(collected: AnswerBuilder) -> dict[str, Any]:
     """What the answer was made with, in llama-server's words."""
     request = collected.job.request
     sampling = merge_sampling(collected.job.options, collected.model.sampling)

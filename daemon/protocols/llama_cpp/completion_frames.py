@@ -10,7 +10,7 @@ from msgspec import UNSET
 from ingle.backends.base.backend import Delta, Event, Finished, FinishReason, Started
 
 from ...http.sse_writer import encode_event
-from ..answer_builder import Collected
+from ..answer_builder import AnswerBuilder
 from .answers import completion, completion_probabilities, only_fields, timings
 from .types import Chunk, Completion, GenerationFields, PromptProgress, Timings
 
@@ -18,7 +18,7 @@ from .types import Chunk, Completion, GenerationFields, PromptProgress, Timings
 class CompletionFrames:
     """Encodes the chunks of one request; each answer ends with one that tells everything."""
 
-    def __init__(self, collected: Collected, body: GenerationFields) -> None:
+    def __init__(self, collected: AnswerBuilder, body: GenerationFields) -> None:
         self._collected = collected
         self._body = body
         self._encoder = msgspec.json.Encoder()

@@ -16,17 +16,17 @@ from starlette.responses import Response
 from ingle.backends.base.backend import Backend, TokenizeRequest
 
 from ...errors import LlamaCppError, describe
-from ...http.json_response import JSON
+from ...http.json_response import JSONResponse
 from ...http.request_body import read_json, translate
-from ...http.route_spec import OtherWords, RouteSpec, Stream
+from ...http.route_spec import AlternativeResponse, RouteSpec, StreamSpec
 from ...http.sse_writer import StreamStyle, encode_event, run_until_disconnect
 from ...library.model_facts import FactsReader
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER
 from ..job import Job
-from ..job_runner import Asker
+from ..job_runner import JobRunner
 from ..request_origin import origin_of
-from .answers import Enough, GuardedAnswers, only_fields
+from .answers import AnswerComplete, LineGuardedAnswers, only_fields
 from .completion_frames import CompletionFrames
 from .default_model import chosen_model, infilling_model
 from .line_guard import LineGuard
@@ -51,7 +51,7 @@ class LlamaCppApi:
         self._facts = facts
         self._infill = msgspec.json.Decoder(InfillRequest)
         self._completion = msgspec.json.Decoder(CompletionRequest)
-        self._asker = Asker(services)
+        self._asker = JobRunner(services)
         self._style = StreamStyle(on_error=_error_frame)
 
     def routes(self) -> list[RouteSpec]:
@@ -61,9 +61,9 @@ class LlamaCppApi:
             method="POST",
             response=Completion | list[Completion],
             # With `response_fields` an answer has only some of its fields.
-            other_words=OtherWords(dict[str, Any] | list[dict[str, Any]], LlamaCppError),
+            other_words=AlternativeResponse(dict[str, Any] | list[dict[str, Any]], LlamaCppError),
             # Chunks, and then an answer, of which `response_fields` may leave nothing.
-            stream=Stream({"": dict[str, Any]}, only_if="`stream` is true"),
+            stream=StreamSpec({"": dict[str, Any]}, only_if="`stream` is true"),
             parameters=(PRIVATE_HEADER,),
             errors=ERRORS,
         )
@@ -117,7 +117,7 @@ class LlamaCppApi:
         if answers is None:
             return Response(status_code=499)
         told = [only_fields(answer, body.response_fields) for answer in answers]
-        return JSON(told[0] if len(told) == 1 else told)
+        return JSONResponse(told[0] if len(told) == 1 else told)
 
     async def _guarded(self, body: GenerationFields, job: Job) -> list[Completion]:
         indent, seconds = indentation(body), time_limit(body)
@@ -125,8 +125,8 @@ class LlamaCppApi:
         looks_on = indent > 0 or seconds is not None  # as the text comes, to end it
         async with self._asker.lease(job, whole=not looks_on) as (lease, load_seconds):
             guards = [new_guard() for _ in range(job.answers)]
-            answers = GuardedAnswers(job, lease, guards, load_seconds=load_seconds)
-            with suppress(Enough):  # the lines that fill the gap are there
+            answers = LineGuardedAnswers(job, lease, guards, load_seconds=load_seconds)
+            with suppress(AnswerComplete):  # the lines that fill the gap are there
                 await self._asker.run(job, lease, answers.take)
         return answers.whole(return_tokens=bool(body.return_tokens))
 

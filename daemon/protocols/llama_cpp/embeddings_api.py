@@ -16,7 +16,7 @@ from ingle.backends.base.backend import RerankRequest as BackendRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody
-from ...http.json_response import JSON
+from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
 from ...http.route_spec import RouteSpec
 from ...http.sse_writer import run_until_disconnect
@@ -115,7 +115,7 @@ class VectorsApi:
         answer = await run_until_disconnect(
             request.receive, self._embed(body, embedding_inputs(given))
         )
-        return Response(status_code=499) if answer is None else JSON(answer)
+        return Response(status_code=499) if answer is None else JSONResponse(answer)
 
     async def rerank(self, request: Request) -> Response:
         """`POST /rerank` and its other names."""
@@ -126,7 +126,7 @@ class VectorsApi:
                 f"'documents' must hold between 1 and {MAX_INPUTS} texts.", param="documents"
             )
         answer = await run_until_disconnect(request.receive, self._ranked(body, documents))
-        return Response(status_code=499) if answer is None else JSON(answer)
+        return Response(status_code=499) if answer is None else JSONResponse(answer)
 
     async def _embed(
         self, body: EmbeddingRequest, inputs: list[str | list[int]]

@@ -16,7 +16,7 @@ from ingle.models.gguf.gguf_header import read_header
 from ingle.models.metadata.stored_model import StoredModel
 
 from ...errors import RequestError
-from ...http.json_response import JSON
+from ...http.json_response import JSONResponse
 from ...http.route_spec import Parameter, RouteSpec
 from ...load_planning.load_planner import LoadOptions
 from ...model_process.loaded_model import LoadedModel
@@ -123,27 +123,27 @@ class PropsApi:
         model = await self._model(request)
         run = self._services.manager.find(model)
         if run is not None and run.info is not None:
-            return JSON(_props(model, run.info))
-        return JSON(await asyncio.to_thread(self._expected, model))
+            return JSONResponse(_props(model, run.info))
+        return JSONResponse(await asyncio.to_thread(self._expected, model))
 
     async def slots(self, request: Request) -> Response:
         """`GET /slots`; a model that is not loaded has none."""
         model = await self._model(request)
         run = self._services.manager.find(model)
         if run is None or run.state is not ModelState.READY:
-            return JSON([])
+            return JSONResponse([])
         loaded = LoadedModel.of(run)
         busy = min(loaded.running, loaded.slots)
         if request.query_params.get("fail_on_no_slot") and busy == loaded.slots:
             raise NoSlot("Every slot is in use.", headers={"retry-after": "1"})
         speculates = loaded.speculation != "off"
-        return JSON(
+        return JSONResponse(
             [Slot(slot, loaded.context, speculates, slot < busy) for slot in range(loaded.slots)]
         )
 
     async def lora_adapters(self, request: Request) -> Response:
         """`GET /lora-adapters`."""
-        return JSON(())
+        return JSONResponse(())
 
     async def _model(self, request: Request) -> StoredModel:
         named = request.query_params.get("model")

@@ -9,9 +9,9 @@ from ingle.backends.base.backend import GenerateRequest, Grammar, GrammarKind, P
 from ingle.backends.base.conversation import Infill, InfillFile
 
 from ...errors import InvalidBody, UnsupportedField
-from ..ingle_options import wish_of
+from ..ingle_options import routing_preference_of
 from ..job import Job
-from ..request_origin import Origin
+from ..request_origin import RequestOrigin
 from ..sampling_options import MAX_STOPS, merge_sampling
 from ..structured_output import text_grammar
 from .sampling import bounded, sampling_options
@@ -25,7 +25,7 @@ _LARGEST = 2**31 - 1
 MixedPrompt = str | list[Piece]
 
 
-def infill_job(body: InfillRequest, model: str, origin: Origin) -> Job:
+def infill_job(body: InfillRequest, model: str, origin: RequestOrigin) -> Job:
     """Check a gap; raises `InvalidBody`."""
     files = [InfillFile(file.filename or "tmp", file.text) for file in body.input_extra or []]
     gap = Infill(body.input_prefix, body.input_suffix, body.prompt or "", files)
@@ -33,7 +33,7 @@ def infill_job(body: InfillRequest, model: str, origin: Origin) -> Job:
 
 
 def completion_job(
-    body: CompletionRequest, model: str, prompts: list[str | list[int]], origin: Origin
+    body: CompletionRequest, model: str, prompts: list[str | list[int]], origin: RequestOrigin
 ) -> Job:
     """Check plain prompts, whose mixed ones were turned into tokens; raises `InvalidBody`."""
     return _job(body, model, origin, prompts=tuple(prompts))
@@ -42,7 +42,7 @@ def completion_job(
 def _job(
     body: GenerationFields,
     model: str,
-    origin: Origin,
+    origin: RequestOrigin,
     *,
     infill: Infill | None = None,
     prompts: tuple[str | list[int], ...] = (),
@@ -67,7 +67,13 @@ def _job(
         priority=origin.priority or (own and own.priority) or Priority.INTERACTIVE,
         speculation=own is None or own.speculation is not False,
     )
-    return Job(model=model, request=request, prompts=prompts, options=options, wish=wish_of(own))
+    return Job(
+        model=model,
+        request=request,
+        prompts=prompts,
+        options=options,
+        wish=routing_preference_of(own),
+    )
 
 
 def time_limit(body: GenerationFields) -> float | None:

@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import LlamaCppError, describe
-from ...http.json_response import JSON
+from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
-from ...http.route_spec import RouteSpec, Stream
+from ...http.route_spec import RouteSpec, StreamSpec
 from ...http.sse_writer import (
     EventStream,
     EventWriter,
@@ -137,7 +137,7 @@ class RouterApi:
                 path="/models/sse",
                 endpoint=self.events,
                 summary="What models do, as it changes.",
-                stream=Stream({"": ModelStatus}),
+                stream=StreamSpec({"": ModelStatus}),
             ),
             RouteSpec(path="/models/load", endpoint=self.load, summary="Load a model.", **named),
             RouteSpec(
@@ -152,7 +152,7 @@ class RouterApi:
         for model in models:
             if isinstance(model.root, str):
                 names.setdefault(model.root, []).append(model.id)
-        return JSON(
+        return JSONResponse(
             RoutedModels(
                 [
                     RoutedModel(
@@ -178,13 +178,13 @@ class RouterApi:
         loaded = await run_until_disconnect(
             request.receive, self._services.manager.load(body.model)
         )
-        return Response(status_code=499) if loaded is None else JSON(Success())
+        return Response(status_code=499) if loaded is None else JSONResponse(Success())
 
     async def unload(self, request: Request) -> Response:
         """`POST /models/unload`."""
         body = await read_json(request, self._named, self._services.config.max_body_bytes)
         await self._services.manager.unload(body.model)
-        return JSON(Success())
+        return JSONResponse(Success())
 
     async def _follow(self, out: EventWriter) -> None:
         with self._services.hub.subscribe() as subscription:

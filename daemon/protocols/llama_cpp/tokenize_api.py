@@ -13,14 +13,14 @@ from starlette.responses import Response
 from ingle.backends.base.backend import Backend, TokenizeRequest
 
 from ...errors import InvalidBody
-from ...http.json_response import JSON
+from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
 from ...http.route_spec import RouteSpec
 from ...http.sse_writer import run_until_disconnect
 from ...services import Services
 from ..openai.completions.request_types import ChatCompletionRequest
 from ..openai.completions.requests import chat_job
-from ..request_origin import Origin
+from ..request_origin import RequestOrigin
 from .completions_api import ERRORS, token_ids
 from .default_model import chosen_model
 from .types import Content, DetokenizeBody, Piece, RenderedPrompt, TokenizeBody, TokenPiece, Tokens
@@ -38,7 +38,7 @@ class TemplateBody(ChatCompletionRequest, kw_only=True):
     model: str = ""
 
 
-class TokensApi:
+class TokenizeApi:
     """`/tokenize`, `/detokenize` and `/apply-template`."""
 
     def __init__(self, services: Services) -> None:
@@ -84,7 +84,7 @@ class TokensApi:
         body = await read_json(request, self._text, self._services.config.max_body_bytes)
         content = body.content
         if content is None:
-            return JSON(Tokens([]))
+            return JSONResponse(Tokens([]))
 
         async def ask(backend: Backend) -> Tokens:
             tokens = await token_ids(
@@ -106,7 +106,7 @@ class TokensApi:
         body = await read_json(request, self._tokens, self._services.config.max_body_bytes)
         tokens = body.tokens or []
         if not tokens:
-            return JSON(Content(""))
+            return JSONResponse(Content(""))
         _check(tokens, "tokens")
 
         async def ask(backend: Backend) -> Content:
@@ -117,7 +117,7 @@ class TokensApi:
     async def apply_template(self, request: Request) -> Response:
         """`POST /apply-template`."""
         body = await read_json(request, self._chat, self._services.config.max_body_bytes)
-        job = chat_job(body, Origin())
+        job = chat_job(body, RequestOrigin())
 
         async def ask(backend: Backend) -> RenderedPrompt:
             asked = TokenizeRequest(id=_new_id(), generate=job.request)
@@ -136,7 +136,7 @@ class TokensApi:
                 return await ask(lease.backend)
 
         answer = await run_until_disconnect(request.receive, leased())
-        return Response(status_code=499) if answer is None else JSON(answer)
+        return Response(status_code=499) if answer is None else JSONResponse(answer)
 
 
 async def _pieces(backend: Backend, tokens: list[int]) -> list[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...http.route_spec import RouteSpec
 from ...library.model_facts import FactsReader
 from ...services import Services
-from .completions_api import AnswersApi
+from .completions_api import CompletionsApi
 from .models_api import ModelsApi
 
 
@@ -20,5 +20,5 @@ class LMStudioApi:
         """All of them."""
         return [
             *ModelsApi(self._services, self._facts).routes(),
-            *AnswersApi(self._services).routes(),
+            *CompletionsApi(self._services).routes(),
         ]

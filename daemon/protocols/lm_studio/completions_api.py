@@ -16,15 +16,15 @@ from starlette.responses import Response
 from ingle.backends.base.backend import FinishReason
 
 from ...errors import describe
-from ...http.json_response import JSON
+from ...http.json_response import JSONResponse
 from ...http.request_body import parse, read_body, read_json
-from ...http.route_spec import RouteSpec, Stream
+from ...http.route_spec import RouteSpec, StreamSpec
 from ...http.sse_writer import StreamStyle, encode_event, run_until_disconnect
 from ...services import Services
-from ..answer_builder import Collected
+from ..answer_builder import AnswerBuilder
 from ..ingle_options import PRIVATE_HEADER
 from ..job import Job
-from ..job_runner import Asker
+from ..job_runner import JobRunner
 from ..ollama.keep_alive import keep_alive_seconds
 from ..openai.completions.answer_style import AnswerStyle, chat_style, completion_style
 from ..openai.completions.chat_answer import ChatAnswer, chat_completion
@@ -49,7 +49,7 @@ from .types import (
 ANSWER_ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
 
 
-class AnswersApi:
+class CompletionsApi:
     """`POST /api/v0/chat/completions`, `/api/v0/completions` and `/api/v0/embeddings`."""
 
     def __init__(self, services: Services) -> None:
@@ -58,7 +58,7 @@ class AnswersApi:
         self._completion = msgspec.json.Decoder(CompletionBody)
         self._embeddings = msgspec.json.Decoder(EmbeddingsBody)
         self._embedder = EmbeddingsApi(services)
-        self._asker = Asker(services)
+        self._asker = JobRunner(services)
         self._style = StreamStyle(on_error=_error_frame)
         self._version = version("ingle")
 
@@ -72,7 +72,7 @@ class AnswersApi:
                 summary="Answer a conversation, with measurements.",
                 request=ChatBody,
                 response=MeasuredChat,
-                stream=Stream({"": ChatCompletionChunk}, only_if="`stream` is true"),
+                stream=StreamSpec({"": ChatCompletionChunk}, only_if="`stream` is true"),
                 parameters=(PRIVATE_HEADER,),
                 errors=ANSWER_ERRORS,
             ),
@@ -83,7 +83,7 @@ class AnswersApi:
                 summary="Continue a prompt, with measurements.",
                 request=CompletionBody,
                 response=MeasuredCompletion,
-                stream=Stream({"": Completion}, only_if="`stream` is true"),
+                stream=StreamSpec({"": Completion}, only_if="`stream` is true"),
                 parameters=(PRIVATE_HEADER,),
                 errors=ANSWER_ERRORS,
             ),
@@ -126,20 +126,22 @@ class AnswersApi:
         parse(content, self._embeddings)
         vectors = self._embedder.answer_embeddings(content, origin_of(request, None))
         answer = await run_until_disconnect(request.receive, vectors)
-        return Response(status_code=499) if answer is None else JSON(answer)
+        return Response(status_code=499) if answer is None else JSONResponse(answer)
 
-    def _stream(self, job: Job, translate: Callable[[Collected], ChunkFrames]) -> Response:
+    def _stream(self, job: Job, translate: Callable[[AnswerBuilder], ChunkFrames]) -> Response:
         return self._asker.stream(job, translate, self._style)
 
-    def _measured_chat(self, collected: Collected, style: AnswerStyle) -> MeasuredChat:
+    def _measured_chat(self, collected: AnswerBuilder, style: AnswerStyle) -> MeasuredChat:
         answer = chat_completion(collected, style)
         return MeasuredChat(**_fields(answer), **self._measurements(collected))
 
-    def _measured_completion(self, collected: Collected, style: AnswerStyle) -> MeasuredCompletion:
+    def _measured_completion(
+        self, collected: AnswerBuilder, style: AnswerStyle
+    ) -> MeasuredCompletion:
         answer = completion(collected, style)
         return MeasuredCompletion(**_fields(answer), **self._measurements(collected))
 
-    def _measurements(self, collected: Collected) -> dict[str, Any]:
+    def _measurements(self, collected: AnswerBuilder) -> dict[str, Any]:
         ends = collected.ended
         writing = max((end.decode_seconds for end in ends), default=0.0)
         waiting = max((end.queue_seconds + end.prompt_seconds for end in ends), default=0.0)
@@ -169,7 +171,7 @@ def _fields(answer: msgspec.Struct) -> dict[str, Any]:
     return structs.asdict(answer)
 
 
-def _stop_reason(collected: Collected) -> str:
+def _stop_reason(collected: AnswerBuilder) -> str:
     """LM Studio's word for why the first answer ended."""
     answer = collected.answers[0]
     match answer.reason:

@@ -15,8 +15,8 @@ from ingle.models.errors import ModelError, ModelNotFound
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 
-from ...access.permission import NotCovered
-from ...http.json_response import JSON
+from ...access.permission import KeyNotAllowed
+from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
 from ...http.route_spec import RouteSpec
 from ...http.sse_writer import run_until_disconnect
@@ -105,20 +105,20 @@ class ModelsApi:
         """`GET /api/v0/models`."""
         named = await asyncio.to_thread(self._named)
         rows = [_listed(name, model, facts, self._run(model)) for name, model, facts in named]
-        return JSON(ListedModels(data=rows))
+        return JSONResponse(ListedModels(data=rows))
 
     async def get_model(self, request: Request) -> Response:
         """`GET /api/v0/models/{id}`."""
         name: str = request.path_params["id"]
         model = await asyncio.to_thread(self._services.resolve, name)
         facts = await asyncio.to_thread(self._facts.read, model)
-        return JSON(_listed(name, model, facts, self._run(model)))
+        return JSONResponse(_listed(name, model, facts, self._run(model)))
 
     async def known_models(self, request: Request) -> Response:
         """`GET /api/v1/models`."""
         named = await asyncio.to_thread(self._named)
         rows = [_known(name, model, facts, self._run(model)) for name, model, facts in named]
-        return JSON(KnownModels(rows))
+        return JSONResponse(KnownModels(rows))
 
     async def load(self, request: Request) -> Response:
         """`POST /api/v1/models/load`."""
@@ -133,7 +133,7 @@ class ModelsApi:
         if loaded is None:
             return Response(status_code=499)
         model = await asyncio.to_thread(self._services.resolve, body.model)
-        return JSON(
+        return JSONResponse(
             LoadedAnswer(
                 type=_kind(model),
                 instance_id=body.model,
@@ -150,7 +150,7 @@ class ModelsApi:
                 f"The model {body.instance_id[:200]!r} is not loaded.",
                 hint="`GET /api/v1/models` shows what is.",
             )
-        return JSON(UnloadedAnswer(body.instance_id))
+        return JSONResponse(UnloadedAnswer(body.instance_id))
 
     def _named(self) -> list[tuple[str, StoredModel, ModelFacts]]:
         services = self._services
@@ -158,7 +158,7 @@ class ModelsApi:
         for alias, _ in services.aliases.entries():
             try:
                 named.append((alias, services.resolve(alias)))
-            except (ModelError, NotCovered):
+            except (ModelError, KeyNotAllowed):
                 continue  # it leads to a model that is not installed, or is not for this key
         return [
             (name, model, self._facts.read(model))

@@ -11,13 +11,13 @@ from starlette.responses import Response
 from ingle.backends.hardware.read_software import installed_version
 
 from ...doctor.diagnose import DoctorReport
-from ...doctor.system_state import Daemon
-from ...http.json_response import JSON
+from ...doctor.system_state import DaemonState
+from ...http.json_response import JSONResponse
 from ...http.route_spec import RouteSpec
 from ...services import Services
 
 
-class MachineApi:
+class DoctorApi:
     """The routes about the machine rather than about models."""
 
     def __init__(self, services: Services) -> None:
@@ -37,15 +37,15 @@ class MachineApi:
 
     async def doctor(self, request: Request) -> Response:
         """`GET /ingle/v1/doctor`."""
-        return JSON(await asyncio.to_thread(self._examine))
+        return JSONResponse(await asyncio.to_thread(self._examine))
 
     def _examine(self) -> DoctorReport:
         # Imported here: the daemon starts without what only this needs.
-        from ...doctor.read_system_state import read_situation
+        from ...doctor.read_system_state import read_system_state
 
         services = self._services
         config = services.config
-        daemon = Daemon(
+        daemon = DaemonState(
             state="running",
             version=installed_version("ingle"),
             pid=os.getpid(),
@@ -53,4 +53,4 @@ class MachineApi:
             socket=str(config.socket),
             socket_moved=config.paths.socket_moved and config.socket == config.paths.socket,
         )
-        return DoctorReport.of(read_situation(config, daemon))
+        return DoctorReport.of(read_system_state(config, daemon))

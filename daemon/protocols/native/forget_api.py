@@ -9,10 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import InvalidBody
-from ...http.json_response import JSON
+from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
 from ...http.route_spec import RouteSpec
-from ...retention.data_inventory import PLACES, measure
+from ...retention.data_inventory import DATA_INVENTORY, measure
 from ...retention.forget_request import (
     BadSelection,
     ForgetRequest,
@@ -65,17 +65,17 @@ class ForgetApi:
         """`GET /ingle/v1/kept`."""
         services = self._services
         places = await asyncio.to_thread(
-            lambda: [measure(place, services.config) for place in PLACES]
+            lambda: [measure(place, services.config) for place in DATA_INVENTORY]
         )
         answers = services.generations.forget(lambda _id, _ended: True, dry_run=True)
         models = [model.name for model in services.manager.models()]
-        return JSON(KeptPlaces(places, KeptInMemory(answers, models)))
+        return JSONResponse(KeptPlaces(places, KeptInMemory(answers, models)))
 
     async def forget(self, request: Request) -> Response:
         """`POST /ingle/v1/forget`."""
         limit = self._services.config.max_body_bytes
         body = await read_json(request, self._request, limit)
         try:
-            return JSON(await self._forgetter.forget(body))
+            return JSONResponse(await self._forgetter.forget(body))
         except BadSelection as error:
             raise InvalidBody(error.message, hint=error.hint, param=error.param) from error

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...errors import InvalidBody
-from ...http.json_response import JSON
+from ...http.json_response import JSONResponse
 from ...http.route_spec import Parameter, RouteSpec
 from ...routing.ledger.ledger_entries import LedgerEntry
 from ...routing.ledger.ledger_totals import LedgerTotals, this_month
@@ -70,16 +70,16 @@ class LedgerApi:
         month = _month(request)
         found = await asyncio.to_thread(self._entries, month)
         kept = found[-MOST_ENTRIES:]
-        return JSON(LedgerEntries(kept, len(found) - len(kept)))
+        return JSONResponse(LedgerEntries(kept, len(found) - len(kept)))
 
     async def totals(self, request: Request) -> Response:
         """`GET /ingle/v1/ledger/totals`."""
         month = _month(request) or this_month()
-        return JSON(LedgerTotals.of(month, await asyncio.to_thread(self._entries, month)))
+        return JSONResponse(LedgerTotals.of(month, await asyncio.to_thread(self._entries, month)))
 
     async def verify(self, request: Request) -> Response:
         """`GET /ingle/v1/ledger/verify`."""
-        return JSON(await asyncio.to_thread(self._verify))
+        return JSONResponse(await asyncio.to_thread(self._verify))
 
     def _entries(self, month: str | None) -> list[LedgerEntry]:
         egress = self._services.egress

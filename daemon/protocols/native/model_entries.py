@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ingle.models.catalog import CatalogEntry
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
-from ingle.models.store.model_removal import Removal
+from ingle.models.store.model_removal import RemovalReport
 
 from ...model_process.loaded_model import quarantine_left
 from ...services import Services
@@ -37,7 +37,7 @@ def list_entries(services: Services) -> ModelEntries:
     )
 
 
-def removed(services: Services, plan: Removal) -> Removed:
+def removed(services: Services, plan: RemovalReport) -> Removed:
     """What goes with a model, as clients read it."""
     loaded = next((m for m in services.manager.loaded() if m.name == plan.name), None)
     return Removed(

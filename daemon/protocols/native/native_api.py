@@ -16,9 +16,9 @@ from starlette.responses import Response
 from ingle.models.download.pull_progress import PullProgress
 from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import Pooling
-from ingle.models.store.model_copies import ModelMaker
+from ingle.models.store.model_copies import ModelCopier
 
-from ...access.permission import current
+from ...access.permission import current_permission
 from ...errors import InvalidBody, describe
 from ...generations.generation import (
     ArgumentsEvent,
@@ -31,10 +31,10 @@ from ...generations.generation import (
     StartedEvent,
     ToolCallEvent,
 )
-from ...http.json_response import JSON
+from ...http.json_response import JSONResponse
 from ...http.query_flag import query_flag
 from ...http.request_body import parse, read_body, read_json
-from ...http.route_spec import Parameter, RouteSpec, Stream
+from ...http.route_spec import Parameter, RouteSpec, StreamSpec
 from ...http.sse_writer import (
     EventStream,
     EventWriter,
@@ -71,7 +71,7 @@ from .types import (
 )
 
 LOAD_ERRORS = (404, 409, 422, 500, 503, 507)
-GENERATION_EVENTS = Stream(
+GENERATION_EVENTS = StreamSpec(
     {
         "loading": LoadingEvent,
         "route": RouteTaken,
@@ -84,7 +84,7 @@ GENERATION_EVENTS = Stream(
         "error": ErrorEvent,
     }
 )
-HUB_EVENTS = Stream(
+HUB_EVENTS = StreamSpec(
     {"gauges": GaugesEvent, "model": LoadedModel, "pull": PullProgress, "pages": PagesEvent}
 )
 COMPARE_PARAMETER = Parameter(
@@ -212,7 +212,9 @@ class NativeApi:
                 endpoint=self.pull,
                 summary="Download a model, or join its download.",
                 request=ModelRequest,
-                stream=Stream({"progress": PullProgress, "done": ModelEntry, "error": ErrorEvent}),
+                stream=StreamSpec(
+                    {"progress": PullProgress, "done": ModelEntry, "error": ErrorEvent}
+                ),
                 errors=(413, 503),
             ),
             RouteSpec(
@@ -297,7 +299,7 @@ class NativeApi:
             devices = await asyncio.wait_for(asyncio.to_thread(services.devices.read), _PATIENCE)
         except TimeoutError:
             devices = []  # a driver that hangs is not to hide the rest
-        return JSON(
+        return JSONResponse(
             Status(
                 version=self._version,
                 pid=os.getpid(),
@@ -315,7 +317,7 @@ class NativeApi:
         """`GET /ingle/v1/models`."""
         if query_flag(request, "compare"):
             await asyncio.to_thread(self._services.store.compare)
-        return JSON(await asyncio.to_thread(list_entries, self._services))
+        return JSONResponse(await asyncio.to_thread(list_entries, self._services))
 
     async def fit(self, request: Request) -> Response:
         """`GET /ingle/v1/fit`."""
@@ -326,13 +328,13 @@ class NativeApi:
         if asked and not (asked.isdecimal() and 0 < int(asked) <= 2**24):
             raise InvalidBody("'context' must be a number of tokens.", param="context")
         context = int(asked) if asked else None
-        return JSON(await asyncio.to_thread(report_fit, self._services, reference, context))
+        return JSONResponse(await asyncio.to_thread(report_fit, self._services, reference, context))
 
     async def model(self, request: Request) -> Response:
         """`GET /ingle/v1/models/{name}`."""
         services, reference = self._services, str(request.path_params["name"])
         model = await asyncio.to_thread(services.resolve, reference)
-        return JSON(await asyncio.to_thread(model_entry, services, model))
+        return JSONResponse(await asyncio.to_thread(model_entry, services, model))
 
     async def add(self, request: Request) -> Response:
         """`POST /ingle/v1/models`."""
@@ -340,9 +342,9 @@ class NativeApi:
         body = await read_json(request, self._add_request, services.config.max_body_bytes)
         if not Path(body.path).is_absolute():
             raise InvalidBody("'path' must be absolute.", param="path")
-        maker = ModelMaker(services.store)
+        maker = ModelCopier(services.store)
         model = await asyncio.to_thread(maker.add, Path(body.path), body.name)
-        return JSON(await asyncio.to_thread(model_entry, services, model))
+        return JSONResponse(await asyncio.to_thread(model_entry, services, model))
 
     async def remove(self, request: Request) -> Response:
         """`DELETE /ingle/v1/models/{name}`."""
@@ -352,10 +354,10 @@ class NativeApi:
             plan = await asyncio.to_thread(
                 services.store.plan_removal, reference, delete_file=delete_file
             )
-            current().check_model(plan.name)
+            current_permission().check_model(plan.name)
         else:
             plan = await remove_model(services, reference, delete_file=delete_file)
-        return JSON(removed(services, plan))
+        return JSONResponse(removed(services, plan))
 
     async def pull(self, request: Request) -> Response:
         """`POST /ingle/v1/pull`."""
@@ -367,13 +369,13 @@ class NativeApi:
         """`POST /ingle/v1/pull/cancel`."""
         body = await read_json(request, self._model_request, self._services.config.max_body_bytes)
         cancelled = await self._services.pulls.cancel(body.model)
-        return JSON(PullCancelling(self._services.canonical(body.model), cancelled))
+        return JSONResponse(PullCancelling(self._services.canonical(body.model), cancelled))
 
     async def load(self, request: Request) -> Response:
         """`POST /ingle/v1/load`; a client that leaves no longer counts as waiting."""
         body = await read_json(request, self._load_request, self._services.config.max_body_bytes)
         if body.draft is not None:
-            current().check_unrestricted()  # a second model, which may be any file
+            current_permission().check_unrestricted()  # a second model, which may be any file
         loading = self._services.manager.load(
             body.model,
             LoadOptions(
@@ -388,13 +390,13 @@ class NativeApi:
             pin=body.pin,
         )
         loaded = await run_until_disconnect(request.receive, loading)
-        return Response(status_code=499) if loaded is None else JSON(loaded)
+        return Response(status_code=499) if loaded is None else JSONResponse(loaded)
 
     async def unload(self, request: Request) -> Response:
         """`POST /ingle/v1/unload`; no body is the same as an empty object."""
         content = await read_body(request, self._services.config.max_body_bytes)
         body = parse(content or b"{}", self._unload_request)
-        return JSON(Unloaded(await self._services.manager.unload(body.model)))
+        return JSONResponse(Unloaded(await self._services.manager.unload(body.model)))
 
     async def generate(self, request: Request) -> Response:
         """`POST /ingle/v1/generations`."""
@@ -402,11 +404,11 @@ class NativeApi:
             request, self._generation_request, self._services.config.max_body_bytes
         )
         generation = await start_generation(self._services, body, request)
-        return JSON(GenerationStarted(generation.id, generation.model), 202)
+        return JSONResponse(GenerationStarted(generation.id, generation.model), 202)
 
     async def generation(self, request: Request) -> Response:
         """`GET /ingle/v1/generations/{id}`."""
-        return JSON(self._generation(request).status())
+        return JSONResponse(self._generation(request).status())
 
     async def follow(self, request: Request) -> Response:
         """`GET /ingle/v1/generations/{id}/events`."""
@@ -418,7 +420,7 @@ class NativeApi:
         """`POST /ingle/v1/generations/{id}/cancel`."""
         generation = self._generation(request)
         await generation.cancel()
-        return JSON(generation.status())
+        return JSONResponse(generation.status())
 
     async def events(self, request: Request) -> Response:
         """`GET /ingle/v1/events`."""
@@ -431,7 +433,7 @@ class NativeApi:
     async def shutdown(self, request: Request) -> Response:
         """`POST /ingle/v1/shutdown`."""
         self._services.shutdown()
-        return JSON(ShuttingDownNotice(), 202)
+        return JSONResponse(ShuttingDownNotice(), 202)
 
     async def _follow_pull(self, pull: Pull, out: EventWriter) -> None:
         async for progress in pull.follow():

@@ -9,13 +9,13 @@ from ...errors import InvalidBody
 from ...generations.generation import new_generation_id
 from ..openai.completions.messages import chat_messages
 from ..openai.completions.tools import called_tools
-from ..request_origin import Origin
+from ..request_origin import RequestOrigin
 from ..sampling_options import merge_sampling, stop_strings
 from ..structured_output import format_grammar
-from .types import GenerationRequest, ReasoningWish, TokensRequest
+from .types import GenerationRequest, ReasoningOptions, TokensRequest
 
 
-def generation_request(body: GenerationRequest, origin: Origin) -> GenerateRequest:
+def generation_request(body: GenerationRequest, origin: RequestOrigin) -> GenerateRequest:
     """The request, yet without what the model recommends; raises `InvalidBody`."""
     if (body.messages is None) == (body.prompt is None):
         raise InvalidBody("A generation takes either 'messages' or 'prompt'.", param="messages")
@@ -55,5 +55,5 @@ def conversation_request(body: TokensRequest) -> GenerateRequest:
     )
 
 
-def _reasoning(wish: ReasoningWish | None) -> Reasoning:
+def _reasoning(wish: ReasoningOptions | None) -> Reasoning:
     return Reasoning() if wish is None else Reasoning(wish.enabled, wish.effort, wish.budget)

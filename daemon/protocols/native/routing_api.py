@@ -12,15 +12,15 @@ from ingle.backends.base.conversation import ChatMessage
 from ...access.client_identity import identify_client
 from ...errors import Conflict, InvalidBody
 from ...generations.generation import new_generation_id
-from ...http.json_response import JSON
+from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
 from ...http.route_spec import RouteSpec
 from ...routing.policy.policy import Policy
 from ...routing.policy.policy_file import PolicyError
 from ...routing.routing_explanation import Explanation, explain
 from ...services import Services
-from ..ingle_options import PRIVATE_HEADER, is_private, wish_of
-from ..request_origin import Origin
+from ..ingle_options import PRIVATE_HEADER, is_private, routing_preference_of
+from ..request_origin import RequestOrigin
 from .requests import generation_request
 from .routing_types import ExplainRequest, RoutingProvider, RoutingRoute, RoutingState
 
@@ -86,7 +86,7 @@ class RoutingApi:
             for route in policy.routes.values()
             for target in [router.target(route.name)]
         ]
-        return JSON(
+        return JSONResponse(
             RoutingState(
                 offline=config.offline,
                 enabled=not trouble and any(provider.ready for provider in providers),
@@ -112,10 +112,10 @@ class RoutingApi:
             self._services.router,
             name,
             asked,
-            wish=wish_of(body.ingle or body),
+            wish=routing_preference_of(body.ingle or body),
             override=body.override is not None,
         )
-        return JSON(explanation)
+        return JSONResponse(explanation)
 
 
 def _asked(body: ExplainRequest, request: Request) -> GenerateRequest:
@@ -123,7 +123,7 @@ def _asked(body: ExplainRequest, request: Request) -> GenerateRequest:
     options = body.ingle or body
     private = is_private(options, request.headers)
     if body.text is None:
-        origin = Origin(client=identify_client(request), private=private)
+        origin = RequestOrigin(client=identify_client(request), private=private)
         return generation_request(body, origin)
     if body.messages is not None or body.prompt is not None:
         raise InvalidBody("Either 'text' or the body of a generation is explained.", param="text")

@@ -15,14 +15,14 @@ from ingle.models.metadata.stored_model import StoredModel
 from ingle.models.model_task import ModelTask
 
 from ...access.client_identity import identify_client
-from ...generations.generation import Generation, Way
+from ...generations.generation import Generation, GenerationRoute
 from ...routing.policy.policy_decision import Verdict
-from ...routing.policy.routing_plan import Plan
-from ...routing.route_header import RouteNote
+from ...routing.policy.routing_plan import RoutingPlan
+from ...routing.route_header import RouteRecord
 from ...routing.routed_backend import open_route
 from ...services import Services
-from ..ingle_options import is_private, wish_of
-from ..request_origin import Origin
+from ..ingle_options import is_private, routing_preference_of
+from ..request_origin import RequestOrigin
 from ..sampling_options import SamplingOptions, merge_sampling
 from .requests import generation_request
 from .types import GenerationRequest
@@ -34,10 +34,10 @@ async def start_generation(
     """Begin what a body asks for; raises what is wrong with it, and `RouteRefused`."""
     reference = body.model or services.config.default_model
     private = is_private(body.ingle or body, request.headers)
-    origin = Origin(client=identify_client(request), private=private)
+    origin = RequestOrigin(client=identify_client(request), private=private)
     # Everything the request alone decides is checked before the model is looked up.
     asked = generation_request(body, origin)
-    name, wish = services.routed_name(reference), wish_of(body.ingle or body)
+    name, wish = services.routed_name(reference), routing_preference_of(body.ingle or body)
     way = None
     if services.router.concerns(name, wish):
         plan = await services.router.plan(name, [asked], wish=wish)
@@ -65,13 +65,13 @@ def _generating(services: Services, reference: str) -> StoredModel:
     return model
 
 
-def _way(services: Services, plan: Plan, options: SamplingOptions) -> Way:
-    note = RouteNote()
+def _way(services: Services, plan: RoutingPlan, options: SamplingOptions) -> GenerationRoute:
+    note = RouteRecord()
 
     def resample(request: GenerateRequest, recommended: Mapping[str, float]) -> GenerateRequest:
         return _sampled(request, options, recommended)
 
-    return Way(
+    return GenerationRoute(
         note,
         lambda open_local: open_route(
             services.router, plan, note, open_local=open_local, resample=resample

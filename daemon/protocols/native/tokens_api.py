@@ -14,7 +14,7 @@ from ingle.backends.base.errors import WrongTask
 from ingle.models.model_task import ModelTask
 
 from ...errors import Conflict
-from ...http.json_response import JSON
+from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
 from ...http.route_spec import RouteSpec
 from ...http.sse_writer import run_until_disconnect
@@ -48,7 +48,7 @@ class CountingApi:
         """`POST /ingle/v1/tokens`."""
         body = await read_json(request, self._request, self._services.config.max_body_bytes)
         counts = await run_until_disconnect(request.receive, self._count(body))
-        return Response(status_code=499) if counts is None else JSON(counts)
+        return Response(status_code=499) if counts is None else JSONResponse(counts)
 
     async def _count(self, body: TokensRequest) -> TokenCounts:
         services = self._services

@@ -163,7 +163,7 @@ class PullCancelling(msgspec.Struct, frozen=True):
     cancelled: bool
 
 
-class ReasoningWish(msgspec.Struct, frozen=True, kw_only=True):
+class ReasoningOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How much to think; after `budget` tokens of thought the answer begins."""
 
     enabled: bool | None = None
@@ -188,7 +188,7 @@ class GenerationRequest(IngleOptions, frozen=True, kw_only=True):
     tools: list[ToolSpec] | None = None
     tool_choice: ToolChoiceField | None = None
     parallel_tool_calls: bool | None = None
-    reasoning: ReasoningWish | None = None
+    reasoning: ReasoningOptions | None = None
     continues: bool | None = None
     sampling: SamplingOptions = msgspec.field(default_factory=SamplingOptions)
     format: AnswerFormat | None = None
@@ -203,7 +203,7 @@ class TokensRequest(msgspec.Struct, frozen=True, kw_only=True):
     messages: Conversation
     tools: list[ToolSpec] | None = None
     tool_choice: ToolChoiceField | None = None
-    reasoning: ReasoningWish | None = None
+    reasoning: ReasoningOptions | None = None
     continues: bool | None = None
     load: bool = False
 

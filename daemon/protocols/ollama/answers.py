@@ -21,7 +21,7 @@ from ingle.backends.base.backend import (
 )
 from ingle.backends.base.conversation import ToolCall
 
-from ..answer_builder import Collected
+from ..answer_builder import AnswerBuilder
 from .types import (
     Alternative,
     AnswerMessage,
@@ -123,7 +123,7 @@ class GenerateLines:
 class AnswerLines:
     """The stream of one answer, a JSON object a line; calls come whole, one a line."""
 
-    def __init__(self, collected: Collected, maker: LineMaker, began: float) -> None:
+    def __init__(self, collected: AnswerBuilder, maker: LineMaker, began: float) -> None:
         """`began` is when the request came, on the monotonic clock."""
         self._collected = collected
         self._maker = maker
@@ -173,7 +173,7 @@ class AnswerLines:
         return lines
 
 
-def whole_answer(collected: Collected, maker: LineMaker, began: float) -> msgspec.Struct:
+def whole_answer(collected: AnswerBuilder, maker: LineMaker, began: float) -> msgspec.Struct:
     """The answer in one piece."""
     (answer,) = collected.answers
     logprobs = _logprobs(answer.logprobs, answer.token_bytes) if answer.logprobs else None
@@ -186,7 +186,7 @@ def whole_answer(collected: Collected, maker: LineMaker, began: float) -> msgspe
     return maker.last(line, metrics_of(collected, began), answer.token_ids)
 
 
-def metrics_of(collected: Collected, began: float) -> Metrics:
+def metrics_of(collected: AnswerBuilder, began: float) -> Metrics:
     """What was counted for an answer that has ended."""
     (answer,) = collected.answers
     end = answer.finished

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ingle.models.store.model_copies import ModelMaker
+from ingle.models.store.model_copies import ModelCopier
 
 from ...http.route_spec import RouteSpec
 from ...library.model_facts import FactsReader
 from ...services import Services
 from .create_api import CreationApi
 from .embed_api import EmbedApi
-from .generate_api import AnswersApi
+from .generate_api import GenerateApi
 from .library_api import LibraryApi
 from .pull_api import PullApi
 
@@ -18,11 +18,11 @@ class OllamaApi:
     """Every route of Ollama's, and what they share."""
 
     def __init__(self, services: Services, facts: FactsReader) -> None:
-        maker = ModelMaker(services.store)
+        maker = ModelCopier(services.store)
         library = LibraryApi(services, facts, maker)
         self._routes = [
             *library.routes(),
-            *AnswersApi(services, facts).routes(),
+            *GenerateApi(services, facts).routes(),
             *EmbedApi(services).routes(),
             *PullApi(services).routes(),
             *CreationApi(services, facts, maker, library.vacate).routes(),

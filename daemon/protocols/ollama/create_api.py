@@ -14,12 +14,12 @@ from starlette.responses import PlainTextResponse, Response
 from ingle.models.errors import HashMismatch
 from ingle.models.metadata.stored_model import FirstMessage, StoredModel
 from ingle.models.store.blob_folder import BlobWriter
-from ingle.models.store.model_copies import Changes, ModelMaker
+from ingle.models.store.model_copies import ModelCopier, ModelOverrides
 
 from ...errors import InvalidBody, NotFound, UnsupportedField
-from ...http.json_response import JSON
+from ...http.json_response import JSONResponse
 from ...http.request_body import read_chunks, read_json
-from ...http.route_spec import RouteSpec, Stream
+from ...http.route_spec import RouteSpec, StreamSpec
 from ...http.sse_writer import EventStream, EventWriter, run_until_disconnect
 from ...library.model_facts import FactsReader
 from ...services import Services
@@ -41,7 +41,7 @@ class CreationApi:
         self,
         services: Services,
         facts: FactsReader,
-        maker: ModelMaker,
+        maker: ModelCopier,
         vacate: Callable[[str], Awaitable[None]],
     ) -> None:
         self._services = services
@@ -60,7 +60,7 @@ class CreationApi:
                 summary="Make a model of another one or of an uploaded file.",
                 request=CreateRequest,
                 response=Progress,
-                stream=Stream(
+                stream=StreamSpec(
                     {"": Progress}, only_if="`stream` is not false", media_type=NDJSON_MEDIA
                 ),
                 errors=(404, 409, 413, 422, 502, 507),
@@ -93,7 +93,11 @@ class CreationApi:
         make = await self._plan(body, name)
         if body.stream is False:
             done = await run_until_disconnect(request.receive, make(None))
-            return Response(status_code=499) if done is None else JSON(Progress(status="success"))
+            return (
+                Response(status_code=499)
+                if done is None
+                else JSONResponse(Progress(status="success"))
+            )
 
         async def produce(out: EventWriter) -> None:
             await make(out)
@@ -216,7 +220,7 @@ def _own_template(wanted: str | None, present: str) -> str | None:
     return template
 
 
-def _changes(body: CreateRequest, template: str | None) -> Changes:
+def _changes(body: CreateRequest, template: str | None) -> ModelOverrides:
     options = {k: v for k, v in (body.parameters or {}).items() if v is not None}
     sampling = model_options(options).sampling
     values: dict[str, Any] = structs.asdict(sampling)
@@ -224,7 +228,7 @@ def _changes(body: CreateRequest, template: str | None) -> Changes:
     messages: list[FirstMessage] | None = None
     if body.messages is not None:
         messages = [FirstMessage(m.role, m.content) for m in chat_messages(body.messages)]
-    return Changes(
+    return ModelOverrides(
         system=body.system,
         messages=messages,
         options=options,

@@ -15,7 +15,7 @@ from ingle.backends.base.backend import EmbedRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody
-from ...http.json_response import JSON
+from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
 from ...http.route_spec import RouteSpec
 from ...http.sse_writer import run_until_disconnect
@@ -80,7 +80,7 @@ class EmbedApi:
         if answer is None:
             return Response(status_code=499)
         rows, tokens, load_seconds = answer
-        return JSON(
+        return JSONResponse(
             Embeddings(
                 model=name,
                 embeddings=rows,
@@ -102,7 +102,7 @@ class EmbedApi:
         if answer is None:
             return Response(status_code=499)
         rows = answer[0]
-        return JSON(Embedding(rows[0] if rows else []))
+        return JSONResponse(Embedding(rows[0] if rows else []))
 
     async def _vectors(
         self,

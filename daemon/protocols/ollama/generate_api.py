@@ -16,34 +16,34 @@ from ingle.models.metadata.stored_model import StoredModel
 
 from ...access.client_identity import identify_client
 from ...errors import InvalidBody
-from ...http.json_response import JSON
+from ...http.json_response import JSONResponse
 from ...http.request_body import read_json, translate
-from ...http.route_spec import RouteSpec, Stream
+from ...http.route_spec import RouteSpec, StreamSpec
 from ...http.sse_writer import run_until_disconnect
 from ...library.model_facts import FactsReader
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER, is_private
 from ..job import Job
-from ..job_runner import Asker
-from ..request_origin import Origin
+from ..job_runner import JobRunner
+from ..request_origin import RequestOrigin
 from .answers import AnswerLines, ChatLines, GenerateLines, LineMaker, whole_answer
 from .context_tokens import Memory
 from .model_names import required_name, resolve_model
 from .ndjson import LINES, NDJSON_MEDIA
-from .requests import Asked, chat_job, generate_job
+from .requests import OllamaRequest, chat_job, generate_job
 from .types import AnswerRequest, ChatLine, ChatRequest, GenerateBody, GenerateLine, Metrics
 
 ANSWER_ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
 _STREAMED = "`stream` is not false"
 
 
-class AnswersApi:
+class GenerateApi:
     """`POST /api/chat` and `POST /api/generate`."""
 
     def __init__(self, services: Services, facts: FactsReader) -> None:
         self._services = services
         self._facts = facts
-        self._asker = Asker(services)
+        self._asker = JobRunner(services)
         self._chat = msgspec.json.Decoder(ChatRequest)
         self._generate = msgspec.json.Decoder(GenerateBody)
 
@@ -57,7 +57,7 @@ class AnswersApi:
                 summary="Answer a conversation, in Ollama's words.",
                 request=ChatRequest,
                 response=ChatLine,
-                stream=Stream({"": ChatLine}, only_if=_STREAMED, media_type=NDJSON_MEDIA),
+                stream=StreamSpec({"": ChatLine}, only_if=_STREAMED, media_type=NDJSON_MEDIA),
                 parameters=(PRIVATE_HEADER,),
                 errors=ANSWER_ERRORS,
             ),
@@ -68,7 +68,7 @@ class AnswersApi:
                 summary="Go on with a prompt or fill a gap, in Ollama's words.",
                 request=GenerateBody,
                 response=GenerateLine,
-                stream=Stream({"": GenerateLine}, only_if=_STREAMED, media_type=NDJSON_MEDIA),
+                stream=StreamSpec({"": GenerateLine}, only_if=_STREAMED, media_type=NDJSON_MEDIA),
                 parameters=(PRIVATE_HEADER,),
                 errors=ANSWER_ERRORS,
             ),
@@ -113,15 +113,17 @@ class AnswersApi:
         """Nothing is asked: what is left is whether the model shall be there."""
         if job.keep_alive == 0:
             await self._services.manager.unload(job.model)
-            return JSON(_done(maker, "unload"))
+            return JSONResponse(_done(maker, "unload"))
         loaded = await run_until_disconnect(request.receive, self._load(job))
-        return Response(status_code=499) if loaded is None else JSON(_done(maker, "load"))
+        return Response(status_code=499) if loaded is None else JSONResponse(_done(maker, "load"))
 
     async def _load(self, job: Job) -> bool:
         async with self._asker.lease(job, routed=False):
             return True
 
-    async def _asked(self, request: Request, body: AnswerRequest) -> tuple[Asked, StoredModel]:
+    async def _asked(
+        self, request: Request, body: AnswerRequest
+    ) -> tuple[OllamaRequest, StoredModel]:
         """What stands around the conversation, and the model; raises what cannot be answered."""
         name = required_name(body.model)
         model = await resolve_model(self._services, name)
@@ -131,8 +133,10 @@ class AnswersApi:
                 hint="Leave 'think' out.",
                 param="think",
             )
-        origin = Origin(client=identify_client(request), private=is_private(None, request.headers))
-        return Asked(name=name, origin=origin, defaults=model.options), model
+        origin = RequestOrigin(
+            client=identify_client(request), private=is_private(None, request.headers)
+        )
+        return OllamaRequest(name=name, origin=origin, defaults=model.options), model
 
     async def _reasons(self, model: StoredModel) -> bool:
         run = self._services.manager.find(model)

@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from ingle.models.errors import ModelError, ModelNotFound
-from ingle.models.store.model_copies import ModelMaker
+from ingle.models.store.model_copies import ModelCopier
 
-from ...access.permission import NotCovered
+from ...access.permission import KeyNotAllowed
 from ...errors import InvalidBody
-from ...http.json_response import JSON
+from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
 from ...http.route_spec import RouteSpec
 from ...library.model_facts import FactsReader
@@ -41,7 +41,7 @@ COMPATIBLE = "0.32.1"
 class LibraryApi:
     """The routes that look at models, and the quick ones that change them."""
 
-    def __init__(self, services: Services, facts: FactsReader, maker: ModelMaker) -> None:
+    def __init__(self, services: Services, facts: FactsReader, maker: ModelCopier) -> None:
         self._services = services
         self._facts = facts
         self._maker = maker
@@ -118,11 +118,11 @@ class LibraryApi:
 
     async def version(self, request: Request) -> Response:
         """`GET /api/version`."""
-        return JSON(Version(COMPATIBLE, self._version))
+        return JSONResponse(Version(COMPATIBLE, self._version))
 
     async def tags(self, request: Request) -> Response:
         """`GET /api/tags`."""
-        return JSON(ListedModels(await asyncio.to_thread(self._list)))
+        return JSONResponse(ListedModels(await asyncio.to_thread(self._list)))
 
     async def ps(self, request: Request) -> Response:
         """`GET /api/ps`."""
@@ -131,7 +131,9 @@ class LibraryApi:
         ready = [run for run in runs if run is not None and run.state is ModelState.READY]
         facts = [await asyncio.to_thread(self._facts.read, run.model) for run in ready]
         rows = [running(run, found) for run, found in zip(ready, facts, strict=True)]
-        return JSON(RunningModels(sorted(rows, key=lambda row: row.expires_at, reverse=True)))
+        return JSONResponse(
+            RunningModels(sorted(rows, key=lambda row: row.expires_at, reverse=True))
+        )
 
     async def show(self, request: Request) -> Response:
         """`POST /api/show`."""
@@ -143,7 +145,7 @@ class LibraryApi:
         if request.headers.get("user-agent", "").startswith("GitHubCopilotChat/"):
             # It shows this to people, who know the model by the name they asked for.
             answer.model_info["general.basename"] = name
-        return JSON(answer)
+        return JSONResponse(answer)
 
     async def copy(self, request: Request) -> Response:
         """`POST /api/copy`."""
@@ -179,7 +181,7 @@ class LibraryApi:
         for alias, _ in services.aliases.entries():
             try:
                 named.append((alias, services.resolve(alias)))
-            except (ModelError, NotCovered):
+            except (ModelError, KeyNotAllowed):
                 continue  # it leads to a model that is not installed, or is not for this key
         rows = [listed(name, model, self._facts.read(model)) for name, model in named]
         return sorted(rows, key=lambda row: row.modified_at, reverse=True)

@@ -14,9 +14,9 @@ from ingle.models.download.pull_progress import PullProgress
 from ingle.models.errors import ModelNotFound
 
 from ...errors import UnsupportedField
-from ...http.json_response import JSON
+from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
-from ...http.route_spec import RouteSpec, Stream
+from ...http.route_spec import RouteSpec, StreamSpec
 from ...http.sse_writer import EventStream, EventWriter, run_until_disconnect
 from ...library.pulls import Pull
 from ...services import Services
@@ -43,7 +43,7 @@ class PullApi:
                 summary="Download a model, or join its download, in Ollama's words.",
                 request=PullRequest,
                 response=Progress,
-                stream=Stream(
+                stream=StreamSpec(
                     {"": Progress}, only_if="`stream` is not false", media_type=NDJSON_MEDIA
                 ),
                 errors=(404, 409, 413, 422, 502, 503, 507),
@@ -69,7 +69,7 @@ class PullApi:
         digest = entry.sha256 if entry is not None else None
         if body.stream is False:
             done = await run_until_disconnect(request.receive, _finish(name, pull))
-            return Response(status_code=499) if done is None else JSON(done)
+            return Response(status_code=499) if done is None else JSONResponse(done)
         return EventStream(partial(self._follow, name, pull, digest), style=LINES)
 
     async def push(self, request: Request) -> Response:

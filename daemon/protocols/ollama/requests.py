@@ -14,7 +14,7 @@ from ingle.backends.base.conversation import ChatMessage, Infill, Reasoning
 
 from ...errors import InvalidBody, UnsupportedField
 from ..job import Job
-from ..request_origin import Origin
+from ..request_origin import RequestOrigin
 from ..structured_output import ANY_OBJECT
 from .keep_alive import keep_alive_seconds
 from .messages import chat_messages, offered_tools, refuse_images
@@ -25,18 +25,18 @@ _LARGEST_TOKEN_ID = 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class OllamaRequest:
     """What a request says beside its conversation.
 
     `name` is the model as the client calls it, `defaults` the options that the model was made with.
     """
 
     name: str
-    origin: Origin = field(default_factory=Origin)
+    origin: RequestOrigin = field(default_factory=RequestOrigin)
     defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
-def chat_job(body: ChatRequest, asked: Asked, before: list[ChatMessage]) -> Job:
+def chat_job(body: ChatRequest, asked: OllamaRequest, before: list[ChatMessage]) -> Job:
     """Check a chat, which goes on `before`; raises `InvalidBody` and `UnsupportedField`."""
     messages = chat_messages(body.messages or ())
     last = messages[-1] if messages else None
@@ -50,7 +50,7 @@ def chat_job(body: ChatRequest, asked: Asked, before: list[ChatMessage]) -> Job:
     )
 
 
-def generate_job(body: GenerateBody, asked: Asked) -> Job:
+def generate_job(body: GenerateBody, asked: OllamaRequest) -> Job:
     """Check a prompt; raises `InvalidBody` and `UnsupportedField`.
 
     With `context` the prompt is made of tokens once the model is there, see `Memory`.
@@ -78,12 +78,12 @@ def generate_job(body: GenerateBody, asked: Asked) -> Job:
     return _job(body, asked, messages=[*system, ChatMessage("user", prompt)])
 
 
-def checked_options(body: AnswerRequest, asked: Asked) -> ModelOptions:
+def checked_options(body: AnswerRequest, asked: OllamaRequest) -> ModelOptions:
     """The request's options over the model's own."""
     return model_options({**asked.defaults, **(body.options or {})})
 
 
-def _job(body: AnswerRequest, asked: Asked, **what: Any) -> Job:
+def _job(body: AnswerRequest, asked: OllamaRequest, **what: Any) -> Job:
     options = checked_options(body, asked)
     request = GenerateRequest(
         id=f"ollama-{secrets.token_hex(12)}",

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ...batches.batch_record import BatchRecord, BatchStatus, BatchUsage
-from ...http.json_response import JSON
+from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
 from ...http.route_spec import Parameter, RouteSpec
 from ...services import Services
@@ -178,13 +178,13 @@ class BatchesApi:
             metadata=body.metadata,
             output_lifetime=None if lifetime is None else lifetime.seconds,
         )
-        return JSON(_batch(record))
+        return JSONResponse(_batch(record))
 
     async def list(self, request: Request) -> Response:
         """`GET /v1/batches`."""
         batches = [_batch(record) for record in await self._batches.list()]
         page, has_more = page_of(batches, request.query_params, most=100, usual=20)
-        return JSON(
+        return JSONResponse(
             BatchList(
                 data=page,
                 first_id=page[0].id if page else None,
@@ -195,11 +195,11 @@ class BatchesApi:
 
     async def get(self, request: Request) -> Response:
         """`GET /v1/batches/{batch_id}`."""
-        return JSON(_batch(await self._batches.get(request.path_params["batch_id"])))
+        return JSONResponse(_batch(await self._batches.get(request.path_params["batch_id"])))
 
     async def cancel(self, request: Request) -> Response:
         """`POST /v1/batches/{batch_id}/cancel`."""
-        return JSON(_batch(await self._batches.cancel(request.path_params["batch_id"])))
+        return JSONResponse(_batch(await self._batches.cancel(request.path_params["batch_id"])))
 
 
 def _batch(record: BatchRecord) -> Batch:

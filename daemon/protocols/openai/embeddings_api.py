@@ -15,13 +15,13 @@ from ingle.backends.base.backend import Embedded, EmbedRequest, Priority
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody, UnsupportedField
-from ...http.json_response import JSON
+from ...http.json_response import JSONResponse
 from ...http.request_body import parse, read_body
 from ...http.route_spec import RouteSpec
 from ...http.sse_writer import run_until_disconnect
 from ...lifecycle.model_manager import Lease
 from ...services import Services
-from ..request_origin import Origin
+from ..request_origin import RequestOrigin
 from .embeddings_types import (
     MAX_INPUTS,
     EmbeddingList,
@@ -59,16 +59,18 @@ class EmbeddingsApi:
     async def embeddings(self, request: Request) -> Response:
         """`POST /v1/embeddings`."""
         body = await read_body(request, self._services.config.max_body_bytes)
-        answer = await run_until_disconnect(request.receive, self.answer_embeddings(body, Origin()))
-        return Response(status_code=499) if answer is None else JSON(answer)
+        answer = await run_until_disconnect(
+            request.receive, self.answer_embeddings(body, RequestOrigin())
+        )
+        return Response(status_code=499) if answer is None else JSONResponse(answer)
 
-    async def answer_embeddings(self, body: bytes, origin: Origin) -> EmbeddingList:
+    async def answer_embeddings(self, body: bytes, origin: RequestOrigin) -> EmbeddingList:
         """The vectors for a body, for whoever asks from within; raises what `describe` can tell."""
         asked = parse(body, self._decoder)
         return await self._embed(asked, embedding_inputs(asked.input), origin)
 
     async def _embed(
-        self, body: EmbeddingsRequest, inputs: list[str | list[int]], origin: Origin
+        self, body: EmbeddingsRequest, inputs: list[str | list[int]], origin: RequestOrigin
     ) -> EmbeddingList:
         async with self._services.manager.lease(
             body.model,

@@ -12,8 +12,8 @@ from starlette.responses import FileResponse, Response
 
 from ...batches.file_store import BATCH_LIFETIME, PURPOSES, FileStore, FileWriter, StoredFile
 from ...errors import InvalidBody
-from ...http.json_response import JSON
-from ...http.multipart import Form, read_form
+from ...http.json_response import JSONResponse
+from ...http.multipart import MultipartForm, read_form
 from ...http.route_spec import Parameter, RouteSpec
 from ...services import Services
 from .list_pages import page_of
@@ -136,7 +136,7 @@ class FilesApi:
             if writer is not None:
                 writer.discard()
             raise
-        return JSON(_file_object(stored))
+        return JSONResponse(_file_object(stored))
 
     def _keep(
         self, writer: FileWriter, filename: str, purpose: str, lifetime: int | None
@@ -150,7 +150,7 @@ class FilesApi:
         files = await asyncio.to_thread(self._files.list)
         wanted = [_file_object(stored) for stored in files if purpose in (None, stored.purpose)]
         page, has_more = page_of(wanted, request.query_params, most=10_000, usual=10_000)
-        return JSON(
+        return JSONResponse(
             FileList(
                 data=page,
                 first_id=page[0].id if page else None,
@@ -161,7 +161,7 @@ class FilesApi:
 
     async def get(self, request: Request) -> Response:
         """`GET /v1/files/{file_id}`."""
-        return JSON(
+        return JSONResponse(
             _file_object(await asyncio.to_thread(self._files.get, request.path_params["file_id"]))
         )
 
@@ -174,7 +174,7 @@ class FilesApi:
         """`DELETE /v1/files/{file_id}`."""
         file_id: str = request.path_params["file_id"]
         await asyncio.to_thread(self._files.delete, file_id)
-        return JSON(FileDeleted(id=file_id))
+        return JSONResponse(FileDeleted(id=file_id))
 
 
 def _file_object(stored: StoredFile) -> FileObject:
@@ -188,7 +188,7 @@ def _file_object(stored: StoredFile) -> FileObject:
     )
 
 
-def _purpose(form: Form) -> str:
+def _purpose(form: MultipartForm) -> str:
     purpose = form.fields.get("purpose", "")
     if purpose not in PURPOSES:
         raise InvalidBody(
@@ -198,7 +198,7 @@ def _purpose(form: Form) -> str:
     return purpose
 
 
-def _lifetime(form: Form) -> int | None:
+def _lifetime(form: MultipartForm) -> int | None:
     """Seconds the file stays; None for ever."""
     text = form.fields.get("expires_after[seconds]")
     if text is None:

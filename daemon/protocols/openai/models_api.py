@@ -16,8 +16,8 @@ from ingle.models.model_task import ModelTask
 from ingle.models.store.model_store import StoredModel
 
 from ...errors import AnthropicError
-from ...http.json_response import JSON
-from ...http.route_spec import OtherWords, RouteSpec
+from ...http.json_response import JSONResponse
+from ...http.route_spec import AlternativeResponse, RouteSpec
 from ...library.model_facts import Capabilities, FactsReader, loaded_capabilities
 from ...load_planning.load_planner import NO_DRAFT, LoadOptions
 from ...model_process.model_run import ModelState
@@ -49,7 +49,7 @@ class ModelsApi:
                 endpoint=errors_in_kind(self.list_models),
                 summary="The installed models, those loaded from elsewhere, and aliases.",
                 response=ModelList,
-                other_words=OtherWords(AnthropicModelList, AnthropicError),
+                other_words=AlternativeResponse(AnthropicModelList, AnthropicError),
                 parameters=(HEADER, *PAGING),
             ),
             RouteSpec(
@@ -58,7 +58,7 @@ class ModelsApi:
                 endpoint=errors_in_kind(self.get_model),
                 summary="One installed model.",
                 response=Model,
-                other_words=OtherWords(AnthropicModel, AnthropicError),
+                other_words=AlternativeResponse(AnthropicModel, AnthropicError),
                 parameters=(HEADER,),
                 errors=(404, 422),
             ),
@@ -71,8 +71,8 @@ class ModelsApi:
             # What does not chat could not be asked by Anthropic's clients.
             chatting = [model for model in models if model.task is ModelTask.GENERATE]
             told = [_in_anthropics_words(model) for model in chatting]
-            return JSON(AnthropicModelList.of(told, request))
-        return JSON(ModelList(data=models))
+            return JSONResponse(AnthropicModelList.of(told, request))
+        return JSONResponse(ModelList(data=models))
 
     async def get_model(self, request: Request) -> Response:
         """`GET /v1/models/{id}`."""
@@ -81,7 +81,7 @@ class ModelsApi:
         model = await self._describe(stored)
         if reference != model.id and self._services.aliases.target(reference) is not None:
             model = _alias(model, reference)
-        return JSON(_in_anthropics_words(model) if is_anthropic(request) else model)
+        return JSONResponse(_in_anthropics_words(model) if is_anthropic(request) else model)
 
     async def listed(self) -> list[Model]:
         """All models, and behind them their aliases."""

@@ -14,7 +14,7 @@ from ingle.backends.base.backend import RerankRequest as BackendRequest
 from ingle.models.model_task import ModelTask
 
 from ...errors import InvalidBody
-from ...http.json_response import JSON
+from ...http.json_response import JSONResponse
 from ...http.request_body import read_json
 from ...http.route_spec import RouteSpec
 from ...http.sse_writer import run_until_disconnect
@@ -89,7 +89,7 @@ class RerankApi:
                 param="documents",
             )
         answer = await run_until_disconnect(request.receive, self._rank(body))
-        return Response(status_code=499) if answer is None else JSON(answer)
+        return Response(status_code=499) if answer is None else JSONResponse(answer)
 
     async def _rank(self, body: RerankRequest) -> RerankAnswer:
         texts = [item if isinstance(item, str) else item.text for item in body.documents]

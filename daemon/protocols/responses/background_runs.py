@@ -9,9 +9,9 @@ from collections.abc import AsyncGenerator
 from ingle.backends.base.backend import Event
 
 from ...errors import ShuttingDown, TooManyGenerations
-from ..job_runner import Asker
+from ..job_runner import JobRunner
 from .response_answer import ResponseAnswer
-from .response_draft import Draft
+from .response_draft import ResponseDraft
 
 MAX_RUNNING = 64
 KEEP_SECONDS = 600.0
@@ -23,7 +23,7 @@ MAX_AT_ONCE = 256
 class BackgroundRun:
     """One response: its task, and the log of its events, which are numbered from 0."""
 
-    def __init__(self, draft: Draft, answer: ResponseAnswer, asker: Asker) -> None:
+    def __init__(self, draft: ResponseDraft, answer: ResponseAnswer, asker: JobRunner) -> None:
         self.id = draft.job.id
         self.answer = answer
         self.size = 0
@@ -56,7 +56,7 @@ class BackgroundRun:
             self.answer.cancel()
             self._publish()
 
-    async def _run(self, draft: Draft, asker: Asker) -> None:
+    async def _run(self, draft: ResponseDraft, asker: JobRunner) -> None:
         try:
             async with asker.lease(draft.job) as (lease, _):
                 self.answer.use(lease)
@@ -95,7 +95,7 @@ class BackgroundRuns:
 
     def __init__(
         self,
-        asker: Asker,
+        asker: JobRunner,
         *,
         max_running: int = MAX_RUNNING,
         keep_seconds: float = KEEP_SECONDS,
@@ -117,7 +117,7 @@ class BackgroundRuns:
                 hint="Wait for one to end, or cancel one.",
             )
 
-    def start(self, draft: Draft, answer: ResponseAnswer) -> BackgroundRun:
+    def start(self, draft: ResponseDraft, answer: ResponseAnswer) -> BackgroundRun:
         """Begin one."""
         run = BackgroundRun(draft, answer, self._asker)
         self._runs[run.id] = run

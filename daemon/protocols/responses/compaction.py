@@ -11,11 +11,11 @@ from msgspec import structs
 
 from ingle.backends.base.conversation import ChatMessage, Reasoning, ToolChoice
 
-from ..answer_builder import Collected
+from ..answer_builder import AnswerBuilder
 from ..job import Job
 from .item_reader import seal
 from .items import CompactionItem, InputMessage
-from .response_draft import Draft
+from .response_draft import ResponseDraft
 from .response_types import InputTokensDetails, OutputTokensDetails, ResponseUsage
 
 LONGEST_SUMMARY = 1024
@@ -39,7 +39,7 @@ class CompactedResponse(msgspec.Struct, frozen=True, kw_only=True):
     usage: ResponseUsage
 
 
-def summary_job(draft: Draft) -> Job:
+def summary_job(draft: ResponseDraft) -> Job:
     """The job that writes the summary; what is too old for the context is left out."""
     request = draft.job.request
     messages = [*(request.messages or []), ChatMessage("user", REQUEST)]
@@ -54,7 +54,7 @@ def summary_job(draft: Draft) -> Job:
     return dataclasses.replace(draft.job, request=asked, fit=draft.fit)
 
 
-def compacted(draft: Draft, collected: Collected) -> CompactedResponse:
+def compacted(draft: ResponseDraft, collected: AnswerBuilder) -> CompactedResponse:
     """The conversation with the summary that was written."""
     summary = "".join(collected.answers[0].text).strip()
     asked = [

@@ -13,7 +13,7 @@ _ESCAPE_LENGTH = 6
 """Characters of the longest escape; two of them may stand for one character."""
 
 
-class FreeformInput:
+class CustomToolInput:
     """Reads `{"input": "..."}` in pieces; what else a model makes of it is read at its end."""
 
     def __init__(self) -> None:

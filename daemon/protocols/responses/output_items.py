@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from msgspec import UNSET, UnsetType
 
 from ..openai.completions.types import TokenLogprob
-from .custom_tool_input import FreeformInput
+from .custom_tool_input import CustomToolInput
 from .item_reader import seal
 from .items import (
     CustomToolCall,
@@ -206,7 +206,7 @@ class OpenCustomCall:
         self._place = {"output_index": output_index, "item_id": item_id}
         self._call_id = call_id
         self._tool = tool
-        self._input = FreeformInput()
+        self._input = CustomToolInput()
         emit(ItemAdded, output_index=output_index, item=self._item("in_progress"))
 
     def add(self, arguments: str) -> None:

@@ -14,18 +14,18 @@ from ingle.backends.base.conversation import ChatMessage, Reasoning
 
 from ...errors import InvalidBody, UnsupportedField
 from ...http.request_body import parse
-from ..ingle_options import is_private, wish_of
+from ..ingle_options import is_private, routing_preference_of
 from ..job import Job
-from ..request_origin import Origin
+from ..request_origin import RequestOrigin
 from ..sampling_options import merge_sampling
 from ..structured_output import ANY_OBJECT
 from .item_reader import ItemReader
 from .items import Item, ItemIds
 from .messages import chat_messages
 from .request_types import LOGPROBS, ReasoningOptions, ResponsesRequest, TextFormat, TextOptions
-from .response_draft import Draft
+from .response_draft import ResponseDraft
 from .tools import ToolReader, tool_choice
-from .truncation import Fitting
+from .truncation import Truncation
 
 TEMPLATE_EFFORTS = {"minimal": "low", "xhigh": "high", "max": "high"}
 """Efforts that no template knows, and the nearest word that templates do know."""
@@ -48,7 +48,7 @@ class RequestReader:
         self._tools = ToolReader()
         self._format = msgspec.json.Decoder(TextFormat)
 
-    async def draft(self, body: ResponsesRequest, origin: Origin) -> Draft:
+    async def draft(self, body: ResponsesRequest, origin: RequestOrigin) -> ResponseDraft:
         """The response to be; raises `InvalidBody`, `UnsupportedField` and `NotFound`."""
         if body.model is None:
             raise InvalidBody("'model' is missing.", param="model")
@@ -60,7 +60,7 @@ class RequestReader:
         choice = tool_choice(body.tool_choice, table)
         own = await self._own_items(body, ids)
         history = [*await self._earlier_items(body, ids), *own]
-        fitting = Fitting()
+        fitting = Truncation()
         job = Job(
             model=body.model,
             request=GenerateRequest(
@@ -74,9 +74,9 @@ class RequestReader:
             options=body,
             messages_field="input",
             fit=fitting if body.truncation == "auto" else None,
-            wish=wish_of(body.ingle),
+            wish=routing_preference_of(body.ingle),
         )
-        return Draft(
+        return ResponseDraft(
             body=body, job=job, tools=table, input=own, history=history, ids=ids, fit=fitting
         )
 
@@ -139,7 +139,7 @@ async def _messages(instructions: str | None, history: list[Item]) -> list[ChatM
     return await asyncio.to_thread(chat_messages, instructions, history)
 
 
-def _plain_fields(body: ResponsesRequest, origin: Origin) -> dict[str, Any]:
+def _plain_fields(body: ResponsesRequest, origin: RequestOrigin) -> dict[str, Any]:
     return {
         "parallel_tool_calls": body.parallel_tool_calls is not False,
         "reasoning": _reasoning(body.reasoning),
@@ -161,7 +161,7 @@ def _reasoning(asked: ReasoningOptions | None) -> Reasoning:
     return Reasoning(enabled=True, effort=TEMPLATE_EFFORTS.get(asked.effort, asked.effort))
 
 
-def _refuse(body: ResponsesRequest, origin: Origin) -> None:
+def _refuse(body: ResponsesRequest, origin: RequestOrigin) -> None:
     if body.conversation is not None:
         raise UnsupportedField(
             "'conversation' is not supported: conversations are not objects here.",

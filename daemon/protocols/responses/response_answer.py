@@ -27,7 +27,7 @@ from ..openai.completions.logprobs import chat_logprobs
 from ..sampling_options import merge_sampling
 from .items import ItemStatus, OutputItem
 from .output_items import OpenCustomCall, OpenFunctionCall, OpenMessage, OpenReasoning
-from .response_draft import Draft
+from .response_draft import ResponseDraft
 from .response_types import (
     IncompleteDetails,
     IngleDetails,
@@ -55,7 +55,7 @@ _NAMES = {event: event_name(event) for event in STREAM_EVENTS}
 Open = OpenMessage | OpenReasoning | OpenFunctionCall | OpenCustomCall
 
 
-class Answering(Protocol):
+class AnsweredResponse(Protocol):
     """Whoever knows which model answers: a lease, or what is collected from one."""
 
     @property
@@ -71,7 +71,7 @@ class ResponseAnswer:
     """
 
     def __init__(
-        self, draft: Draft, ended: Callable[[Response], None] = lambda response: None
+        self, draft: ResponseDraft, ended: Callable[[Response], None] = lambda response: None
     ) -> None:
         self.frames: list[bytes] = []
         self._draft = draft
@@ -82,7 +82,7 @@ class ResponseAnswer:
         self._output: list[OutputItem] = []
         self._open: Open | None = None
         self._usage = (0, 0)
-        self._answering: Answering | None = None
+        self._answering: AnsweredResponse | None = None
         self._is_created = False
         self._is_begun = False
         self._is_over = False
@@ -99,7 +99,7 @@ class ResponseAnswer:
         output = [*self._output] if self._open is None else [*self._output, self._open.so_far()]
         return structs.replace(self._response, output=output)
 
-    def use(self, answering: Answering) -> None:
+    def use(self, answering: AnsweredResponse) -> None:
         """The model is there: say which it is, and how it will be sampled.
 
         Until it begins, a route may lead to another one.
@@ -114,7 +114,7 @@ class ResponseAnswer:
             top_p=sampling.top_p,
         )
 
-    def using(self, answering: Answering) -> ResponseAnswer:
+    def using(self, answering: AnsweredResponse) -> ResponseAnswer:
         """The same answer, now that the model is there."""
         self.use(answering)
         return self

@@ -12,13 +12,13 @@ from .items import Item, ItemIds
 from .request_types import ENCRYPTED_REASONING, ResponsesRequest
 from .response_types import ReasoningConfig, Response, TextConfig
 from .tools import ToolTable
-from .truncation import Fitting
+from .truncation import Truncation
 
 PLAIN_TEXT = msgspec.Raw(b'{"type":"text"}')
 
 
 @dataclass(frozen=True, kw_only=True)
-class Draft:
+class ResponseDraft:
     """The job, and all that its answer is told with.
 
     `input` are the request's own items, `history` are these and all before them.
@@ -30,7 +30,7 @@ class Draft:
     input: list[Item]
     history: list[Item]
     ids: ItemIds
-    fit: Fitting
+    fit: Truncation
 
     @property
     def keeps(self) -> bool:

@@ -14,16 +14,16 @@ from ingle.backends.base.backend import TokenizeRequest
 from ingle.backends.base.errors import RequestRejected
 
 from ...errors import InvalidBody
-from ...http.json_response import JSON
+from ...http.json_response import JSONResponse
 from ...http.query_flag import query_flag
 from ...http.request_body import parse, read_json
-from ...http.route_spec import Parameter, RouteSpec, Stream
+from ...http.route_spec import Parameter, RouteSpec, StreamSpec
 from ...http.sse_writer import EventStream, EventWriter, StreamStyle, run_until_disconnect
 from ...services import Services
 from ..ingle_options import PRIVATE_HEADER
-from ..job_runner import Asker
+from ..job_runner import JobRunner
 from ..openai.completions.completions_api import GENERATION_ERRORS
-from ..request_origin import Origin, origin_of
+from ..request_origin import RequestOrigin, origin_of
 from .background_runs import BackgroundRun, BackgroundRuns
 from .compaction import CompactedResponse, compacted, summary_job
 from .conversation_state import ConversationState
@@ -31,11 +31,13 @@ from .item_pages import page_of
 from .request_types import ResponsesRequest
 from .requests import RequestReader
 from .response_answer import ResponseAnswer
-from .response_draft import Draft
+from .response_draft import ResponseDraft
 from .response_types import DeletedResponse, InputTokens, ItemList, Response
 from .stream_events import STREAM_EVENTS, event_name
 
-EVENTS = Stream({event_name(event): event for event in STREAM_EVENTS}, only_if="`stream` is true")
+EVENTS = StreamSpec(
+    {event_name(event): event for event in STREAM_EVENTS}, only_if="`stream` is true"
+)
 
 EVENT_PARAMETERS = (
     Parameter("stream", "query", bool, "Events instead of the response."),
@@ -53,7 +55,7 @@ class ResponsesApi:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._asker = Asker(services)
+        self._asker = JobRunner(services)
         self._body = msgspec.json.Decoder(ResponsesRequest)
         self._store = services.responses
         self._runs = BackgroundRuns(self._asker)
@@ -143,17 +145,17 @@ class ResponsesApi:
         draft = await self._reader.draft(body, _origin(request, body))
         if body.background:
             run = await self._start(draft)
-            return _follow(run, -1) if body.stream else JSON(run.answer.response())
+            return _follow(run, -1) if body.stream else JSONResponse(run.answer.response())
         if not body.stream:
             answer = await run_until_disconnect(request.receive, self._collect(draft))
-            return HTTPResponse(status_code=499) if answer is None else JSON(answer)
+            return HTTPResponse(status_code=499) if answer is None else JSONResponse(answer)
         told = ResponseAnswer(draft, self._keeper(draft))
         style = StreamStyle(on_error=told.failure, loading=told.loading)
         return self._asker.stream(
             draft.job, lambda empty: told.using(empty), style, self._kept(draft)
         )
 
-    async def answer(self, body: bytes, origin: Origin) -> Response:
+    async def answer(self, body: bytes, origin: RequestOrigin) -> Response:
         """The whole answer to the body of a response, for whoever asks from within.
 
         Whether the body asks for a stream or for the background does not matter, and only what it
@@ -174,7 +176,7 @@ class ResponsesApi:
         return (
             HTTPResponse(status_code=499)
             if found is None
-            else JSON(InputTokens(input_tokens=found))
+            else JSONResponse(InputTokens(input_tokens=found))
         )
 
     async def compact(self, request: Request) -> HTTPResponse:
@@ -202,8 +204,8 @@ class ResponsesApi:
                 )
             return _follow(run, _number(request, "starting_after", -1, low=0))
         if run is not None:
-            return JSON(run.answer.response())
-        return JSON((await self._state.stored(response_id)).response)
+            return JSONResponse(run.answer.response())
+        return JSONResponse((await self._state.stored(response_id)).response)
 
     async def delete(self, request: Request) -> HTTPResponse:
         """`DELETE /v1/responses/{id}`."""
@@ -213,7 +215,7 @@ class ResponsesApi:
             await run.cancel()
             self._runs.forget(response_id)
         self._store.delete(response_id)
-        return JSON(DeletedResponse(id=response_id))
+        return JSONResponse(DeletedResponse(id=response_id))
 
     async def cancel(self, request: Request) -> HTTPResponse:
         """`POST /v1/responses/{id}/cancel`."""
@@ -225,9 +227,9 @@ class ResponsesApi:
                 hint="Close the connection of any other.",
             )
         if (run := self._runs.get(response_id)) is None:
-            return JSON(stored.response)
+            return JSONResponse(stored.response)
         await run.cancel()
-        return JSON(run.answer.response())
+        return JSONResponse(run.answer.response())
 
     async def input_items(self, request: Request) -> HTTPResponse:
         """`GET /v1/responses/{id}/input_items`."""
@@ -237,9 +239,11 @@ class ResponsesApi:
             raise InvalidBody("'order' is neither asc nor desc.", param="order")
         limit = _number(request, "limit", 20, low=1, high=100)
         after = request.query_params.get("after")
-        return JSON(page_of(stored.input, limit=limit, newest_first=order == "desc", after=after))
+        return JSONResponse(
+            page_of(stored.input, limit=limit, newest_first=order == "desc", after=after)
+        )
 
-    async def _collect(self, draft: Draft) -> Response:
+    async def _collect(self, draft: ResponseDraft) -> Response:
         answer = ResponseAnswer(draft, self._keeper(draft))
         async with self._asker.lease(draft.job, whole=True) as (lease, _):
             answer.use(lease)
@@ -247,7 +251,7 @@ class ResponsesApi:
         await self._kept(draft)()
         return answer.response()
 
-    async def _start(self, draft: Draft) -> BackgroundRun:
+    async def _start(self, draft: ResponseDraft) -> BackgroundRun:
         # A model that does not exist is told at once, not to who comes back later.
         await asyncio.to_thread(self._services.resolve, draft.job.model)
         self._runs.check_room()
@@ -255,7 +259,7 @@ class ResponsesApi:
         self._store.put(run.answer.response(), draft.input)
         return run
 
-    async def _tokens(self, draft: Draft) -> int:
+    async def _tokens(self, draft: ResponseDraft) -> int:
         async with self._asker.lease(draft.job, routed=False) as (lease, _):
             asked = TokenizeRequest(id=draft.job.id, generate=draft.job.request)
             try:
@@ -264,7 +268,7 @@ class ResponsesApi:
                 error.param = "input" if error.param == "messages" else error.param
                 raise
 
-    def _keeper(self, draft: Draft) -> Callable[[Response], None]:
+    def _keeper(self, draft: ResponseDraft) -> Callable[[Response], None]:
         """What is done with the response once it is as it will stay."""
 
         def keep(response: Response) -> None:
@@ -273,7 +277,7 @@ class ResponsesApi:
 
         return keep
 
-    def _kept(self, draft: Draft) -> Callable[[], Awaitable[None]]:
+    def _kept(self, draft: ResponseDraft) -> Callable[[], Awaitable[None]]:
         """Waits until the disk has the response: who was told of its end can go on from it."""
 
         async def wait() -> None:
@@ -295,7 +299,7 @@ def _follow(run: BackgroundRun, after: int) -> HTTPResponse:
     return EventStream(produce, style=StreamStyle(on_error=lambda error: b""))
 
 
-def _origin(request: Request, body: ResponsesRequest) -> Origin:
+def _origin(request: Request, body: ResponsesRequest) -> RequestOrigin:
     names = (body.user, body.safety_identifier, body.prompt_cache_key)
     return origin_of(request, body.ingle, *names)
 

@@ -17,7 +17,7 @@ SHARE_FOR_ANSWER = 4
 """The answer gets a quarter of the context at most, where it may be long."""
 
 
-class Fitting:
+class Truncation:
     """Shortens one conversation; `dropped` tells how many messages that cost."""
 
     def __init__(self) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..text_analysis.text_index import lowered
 from .context_words import Phrases, windows
-from .finding import Finding, Kind
+from .finding import FindingKind, SensitiveFinding
 
 _THIS = (
     r"(?: (?:this|it|that|the following|any of this|all of this|these|das|dies|dieses|ceci|esto"
@@ -101,16 +101,16 @@ class MarkDetector:
 
     name = "marks"
 
-    def find(self, text: str) -> Iterator[Finding]:
+    def find(self, text: str) -> Iterator[SensitiveFinding]:
         """Contract of `Detector`."""
         lower = lowered(text)
         for kind, pieces, pattern in (
-            (Kind.MARKED_PRIVATE, _PRIVATE_PIECES, _PRIVATE),
-            (Kind.CONFIDENTIAL, _CONFIDENTIAL_PIECES, _CONFIDENTIAL),
+            (FindingKind.MARKED_PRIVATE, _PRIVATE_PIECES, _PRIVATE),
+            (FindingKind.CONFIDENTIAL, _CONFIDENTIAL_PIECES, _CONFIDENTIAL),
         ):
             places = sorted((end, end) for end in pieces.ends(text))
             for match in _in_windows(pattern, lower, places):
-                yield Finding(
+                yield SensitiveFinding(
                     kind=kind,
                     start=match.start(),
                     end=match.end(),

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ..text_analysis.character_folding import folds
-from ..text_analysis.text_index import look_for, lowered, pieces_in, vocabulary
+from ..text_analysis.text_index import keywords_in, lowered, register_keywords, vocabulary
 
 _TOKEN = re.compile(r"[^\W\d_]+")
 
@@ -68,13 +68,13 @@ class Phrases:
             core = max(_TOKEN.findall(phrase), key=len)
             table = self._exact if phrase in self._edged else self._within
             table.setdefault(core, []).append(phrase)
-        look_for(self._within)
+        register_keywords(self._within)
         # Sets, since an intersection with the keys of a dict looks at every word of the text.
         self._cores_within, self._cores = frozenset(self._within), frozenset(self._exact)
 
     def present(self, text: str) -> list[str]:
         """Those whose longest word is in the text, which most texts rule nearly all out by."""
-        found = [self._within[core] for core in self._cores_within & pieces_in(text)]
+        found = [self._within[core] for core in self._cores_within & keywords_in(text)]
         if self._exact:
             runs = vocabulary(text).runs
             found += [self._exact[core] for core in self._cores & runs]

@@ -5,6 +5,6 @@ from __future__ import annotations
 from importlib import resources
 
 
-def shipped(name: str) -> bytes:
+def read_data_file(name: str) -> bytes:
     """What the file of this name in `data/` holds."""
     return (resources.files("ingle.daemon.routing.detectors") / "data" / name).read_bytes()

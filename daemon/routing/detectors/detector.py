@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from .finding import Finding
+from .finding import SensitiveFinding
 
 
 class Detector(Protocol):
@@ -20,6 +20,6 @@ class Detector(Protocol):
         """One word, for explanations and errors."""
         ...
 
-    def find(self, text: str) -> Iterable[Finding]:
+    def find(self, text: str) -> Iterable[SensitiveFinding]:
         """What is in the text, with offsets into it; in time that grows with its length."""
         ...

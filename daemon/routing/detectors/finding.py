@@ -17,7 +17,7 @@ class Sensitivity(StrEnum):
     ALLOW = "allow"
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """What was found; the policy gives each a `Sensitivity`."""
 
     API_KEY = "api_key"
@@ -72,14 +72,14 @@ class TextPart(msgspec.Struct, frozen=True):
     text: str
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class SensitiveFinding(msgspec.Struct, frozen=True, kw_only=True):
     """Something in the part with the number `part`, from character `start` up to `end` of it.
 
     `value` is what was found in its plain form: two findings of one kind and value are the same
     thing. It is never written down, nor logged. `detector` names who found it, for explanations.
     """
 
-    kind: Kind
+    kind: FindingKind
     start: int
     end: int
     value: str

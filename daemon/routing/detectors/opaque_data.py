@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..text_analysis.text_index import long_words
 from ..views.encoded_text import reads_as
-from .finding import Finding, Kind
+from .finding import FindingKind, SensitiveFinding
 
 _LEAST = 256
 _CODE = re.compile(
@@ -29,7 +29,7 @@ class OpaqueDetector:
 
     name = "opaque"
 
-    def find(self, text: str) -> Iterator[Finding]:
+    def find(self, text: str) -> Iterator[SensitiveFinding]:
         """Contract of `Detector`."""
         lines = [end - start for start, end in long_words(text) if end - start >= _LEAST_LINE]
         for pattern in (_CODE, _HEX) if sum(lines) >= _LEAST_LONG else ():
@@ -41,8 +41,10 @@ class OpaqueDetector:
                 if not match[0].lower().startswith("data:text/"):
                     yield self._finding(*match.span())
 
-    def _finding(self, start: int, end: int) -> Finding:
-        return Finding(kind=Kind.UNINSPECTABLE, start=start, end=end, value="", detector=self.name)
+    def _finding(self, start: int, end: int) -> SensitiveFinding:
+        return SensitiveFinding(
+            kind=FindingKind.UNINSPECTABLE, start=start, end=end, value="", detector=self.name
+        )
 
 
 def _is_code(run: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from .finding import Finding, Kind
+from .finding import FindingKind, SensitiveFinding
 
 
 class OwnWords(msgspec.Struct, frozen=True):
@@ -28,21 +28,21 @@ class OwnWordDetector:
         self._words = [(word.lower(), _word_pattern(word)) for word in words]
         self._folders = [_folder_pattern(form) for form in _folder_forms(owner.folders)]
 
-    def find(self, text: str) -> Iterator[Finding]:
+    def find(self, text: str) -> Iterator[SensitiveFinding]:
         """Contract of `Detector`."""
         if self._words:
             lower = text.lower()
             for word, pattern in self._words:
                 if word.split()[0] in lower:
-                    yield from self._matches(pattern, text, Kind.OWN_WORD, word)
+                    yield from self._matches(pattern, text, FindingKind.OWN_WORD, word)
         for pattern in self._folders:
-            yield from self._matches(pattern, text, Kind.OWN_FOLDER, None)
+            yield from self._matches(pattern, text, FindingKind.OWN_FOLDER, None)
 
     def _matches(
-        self, pattern: re.Pattern[str], text: str, kind: Kind, value: str | None
-    ) -> Iterator[Finding]:
+        self, pattern: re.Pattern[str], text: str, kind: FindingKind, value: str | None
+    ) -> Iterator[SensitiveFinding]:
         for match in pattern.finditer(text):
-            yield Finding(
+            yield SensitiveFinding(
                 kind=kind,
                 start=match.start(),
                 end=match.end(),

@@ -6,7 +6,7 @@ from ingle.backends.base.backend import GenerateRequest
 from ingle.backends.remote.providers import Provider
 from ingle.backends.remote.receipt import TokenUsage
 
-from ..ledger.egress_ledger import Ledger, Reservation
+from ..ledger.egress_ledger import BudgetReservation, Ledger
 from ..ledger.ledger_totals import this_month
 from ..providers.provider_errors import BudgetExceeded
 from ..providers.token_prices import Price
@@ -14,15 +14,15 @@ from ..providers.token_prices import Price
 
 def worst_case(
     provider: Provider, request: GenerateRequest, size: int, price: Price | None, currency: str
-) -> Reservation:
+) -> BudgetReservation:
     """The most that the request can take: a token is at least a byte of the `size` bytes sent."""
     answer = request.max_tokens or provider.max_tokens
     usage = TokenUsage(prompt=size, completion=request.n * answer)
     cost = price.of(usage) if price is not None else None
-    return Reservation(tokens=usage.prompt + usage.completion, cost=cost, currency=currency)
+    return BudgetReservation(tokens=usage.prompt + usage.completion, cost=cost, currency=currency)
 
 
-def check_budget(ledger: Ledger, provider: Provider, wanted: Reservation) -> None:
+def check_budget(ledger: Ledger, provider: Provider, wanted: BudgetReservation) -> None:
     """Raise `BudgetExceeded` where this month's budget may not hold what is wanted.
 
     Reads the month in the ledger, which is all there is to know: what is on its way counts with its

@@ -10,7 +10,7 @@ from ingle.backends.remote.clearance import Clearance
 from ingle.backends.remote.providers import Provider
 
 
-class Exits(Protocol):
+class EgressGateway(Protocol):
     """Providers, their keys and budgets, and a backend for each request that was cleared."""
 
     def providers(self) -> Sequence[Provider]:
@@ -26,7 +26,7 @@ class Exits(Protocol):
         ...
 
 
-class NoExits:
+class NoEgress:
     """A machine that nothing leaves."""
 
     def providers(self) -> Sequence[Provider]:

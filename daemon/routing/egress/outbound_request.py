@@ -1,4 +1,4 @@
-"""`Departure`: exactly what leaves, and the clearance that it needs."""
+"""`OutboundRequest`: exactly what leaves, and the clearance that it needs."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from ingle.backends.base.backend import Event, GenerateRequest
 from ingle.backends.remote.clearance import Clearance, request_digest
 
 from ..detectors.finding import Sensitivity
-from ..inspection.request_inspector import Inspected, Inspector
+from ..inspection.request_inspector import InspectedRequest, RequestInspector
 from ..inspection.request_parts import parts_digest, parts_of
 from ..policy.policy_decision import Verdict
-from ..policy.routing_plan import Consideration, Plan
+from ..policy.routing_plan import InspectedDecision, RoutingPlan
 from ..policy.sensitivity_classes import TOPICS
 from .placeholders import PlaceholderMemories
 from .redaction import Redaction
 
 
 @dataclass(frozen=True, kw_only=True)
-class Departure:
+class OutboundRequest:
     """A request as it leaves, cleared; `restored` puts the originals back into the answer."""
 
     request: GenerateRequest
@@ -27,16 +27,19 @@ class Departure:
     restored: Callable[[list[Event]], list[Event]]
 
 
-async def depart(
-    inspector: Inspector, plan: Plan, request: GenerateRequest, memories: PlaceholderMemories
-) -> Departure | None:
+async def make_outbound_request(
+    inspector: RequestInspector,
+    plan: RoutingPlan,
+    request: GenerateRequest,
+    memories: PlaceholderMemories,
+) -> OutboundRequest | None:
     """What leaves in the place of a request; None where it must not. Raises `CannotExpress`."""
     inspected = looked_through(plan, request)
     if inspected is None or plan.considered is None:
         return None
     if plan.leaving is Verdict.CLOUD:
         clearance = _clearance(plan, request, redacted=())
-        return Departure(request=request, clearance=clearance, restored=_as_they_are)
+        return OutboundRequest(request=request, clearance=clearance, restored=_as_they_are)
     if plan.leaving is not Verdict.REDACT:
         return None
     changed, redaction = redact(plan.considered, inspected, memories)
@@ -44,11 +47,11 @@ async def depart(
         return None
     clearance = _clearance(plan, changed, redacted=redaction.kinds)
     restorer = redaction.restorer()
-    return Departure(request=changed, clearance=clearance, restored=restorer.feed)
+    return OutboundRequest(request=changed, clearance=clearance, restored=restorer.feed)
 
 
 def redact(
-    considered: Consideration, inspected: Inspected, memories: PlaceholderMemories
+    considered: InspectedDecision, inspected: InspectedRequest, memories: PlaceholderMemories
 ) -> tuple[GenerateRequest, Redaction]:
     """A request with placeholders for all that one can stand for; raises `CannotExpress`."""
     kinds = {finding.kind for finding in considered.replaceable()}
@@ -57,7 +60,7 @@ def redact(
     return Redaction.of(inspected.request, findings, memory)
 
 
-def looked_through(plan: Plan, request: GenerateRequest) -> Inspected | None:
+def looked_through(plan: RoutingPlan, request: GenerateRequest) -> InspectedRequest | None:
     """What was found in this very request; None where nobody looked at it as it is now."""
     if plan.considered is None:
         return None
@@ -65,7 +68,9 @@ def looked_through(plan: Plan, request: GenerateRequest) -> Inspected | None:
     return next((one for one in plan.considered.inspected if one.digest == digest), None)
 
 
-async def is_clean(inspector: Inspector, plan: Plan, request: GenerateRequest) -> bool:
+async def is_clean(
+    inspector: RequestInspector, plan: RoutingPlan, request: GenerateRequest
+) -> bool:
     """Whether a request with placeholders has nothing left that may not leave."""
     considered = plan.considered
     if considered is None:
@@ -84,7 +89,9 @@ async def is_clean(inspector: Inspector, plan: Plan, request: GenerateRequest) -
     return True
 
 
-def _clearance(plan: Plan, request: GenerateRequest, *, redacted: tuple[str, ...]) -> Clearance:
+def _clearance(
+    plan: RoutingPlan, request: GenerateRequest, *, redacted: tuple[str, ...]
+) -> Clearance:
     assert plan.leaving is not None
     assert plan.considered is not None
     kinds = {c.finding.kind.value for c in plan.considered.classified()}

@@ -25,7 +25,7 @@ _BOUNDARY = re.compile(r"[\\\[]|(?<!\w)\w")
 Piece = Delta | ReasoningDelta | ToolCallDelta
 
 
-class Restorer:
+class PlaceholderRestorer:
     """For the events of one answer, which keep their order; what comes out goes nowhere else."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:

@@ -6,13 +6,15 @@ import re
 from collections import OrderedDict
 from collections.abc import Iterator
 
-from ..detectors.finding import Kind
+from ..detectors.finding import FindingKind
 
 LITERAL = "TEXT"
 """Stands for what looked like a placeholder before there were any."""
 
 _ESCAPE = r"\\{0,2}"
-_LABELS = "|".join(sorted((LITERAL, *(kind.upper() for kind in Kind)), key=len, reverse=True))
+_LABELS = "|".join(
+    sorted((LITERAL, *(kind.upper() for kind in FindingKind)), key=len, reverse=True)
+)
 
 LOOKALIKE = re.compile(
     rf"(?:{_ESCAPE}\[|(?<!\w))(?P<label>{_LABELS.replace('_', _ESCAPE + '_')})"
@@ -21,7 +23,7 @@ LOOKALIKE = re.compile(
 )
 """A placeholder as models write them: in any case, without brackets, escaped for Markdown."""
 
-LONGEST = max(len(kind) for kind in Kind) + 20
+LONGEST = max(len(kind) for kind in FindingKind) + 20
 """More characters than any spelling of a placeholder has."""
 
 MOST_CONVERSATIONS = 256

@@ -14,9 +14,9 @@ from ingle.backends.remote.remote_backend import RemoteBackend
 from ingle.backends.remote.remote_backend_factory import RemoteBackends
 
 from ...settings.config import Config
-from ..ledger.egress_ledger import Ledger, Reservation
-from ..ledger.ledger_entries import Intent
-from ..providers.provider_errors import NoKey, ProviderTrouble
+from ..ledger.egress_ledger import BudgetReservation, Ledger
+from ..ledger.ledger_entries import LedgerIntent
+from ..providers.provider_errors import NoKey, ProviderError
 from ..providers.provider_keys import ProviderKeys
 from ..providers.provider_store import ProviderStore
 from ..providers.token_prices import Price
@@ -25,7 +25,7 @@ from .egress_budget import check_budget, worst_case
 log = logging.getLogger("ingle.daemon")
 
 
-class Egress:
+class ProviderEgress:
     """Makes remote backends that reserve, write down, send and settle; none where offline."""
 
     def __init__(self, config: Config) -> None:
@@ -37,7 +37,7 @@ class Egress:
         self._settling = ThreadPoolExecutor(1, thread_name_prefix="ledger")
 
     def providers(self) -> list[Provider]:
-        """All that the owner listed; raises `ProviderTrouble` for a file that is wrong."""
+        """All that the owner listed; raises `ProviderError` for a file that is wrong."""
         return self.store.providers()
 
     def find(self, name: str) -> Provider:
@@ -52,19 +52,19 @@ class Egress:
             self.store.prices(provider)
             if provider.needs_key and self.keys.place(provider.name) is None:
                 return _no_key(provider).message
-        except ProviderTrouble as error:
+        except ProviderError as error:
             return error.message
         return ""
 
     async def backend(self, clearance: Clearance, request: GenerateRequest) -> RemoteBackend:
         """A backend for this request alone; budget and ledger act when it is run.
 
-        Raises `RemoteForbidden` where offline, `NotCleared`, and `ProviderTrouble`.
+        Raises `RemoteForbidden` where offline, `NotCleared`, and `ProviderError`.
         """
         backends = RemoteBackends(offline=self.offline)
         provider = self.find(clearance.provider)
         if provider.models and clearance.model not in provider.models:
-            raise ProviderTrouble(
+            raise ProviderError(
                 f"'{provider.name}' has no model '{clearance.model}' in providers.toml.",
                 hint=f"It lists {', '.join(provider.models)}.",
             )
@@ -84,7 +84,7 @@ class Egress:
         made.check(request)
         return made
 
-    def settle(self, intent: Intent, receipt: Receipt, cost: float | None) -> None:
+    def settle(self, intent: LedgerIntent, receipt: Receipt, cost: float | None) -> None:
         """Have what came of it written down soon."""
         self._settling.submit(self._settle, intent, receipt, cost)
 
@@ -92,10 +92,10 @@ class Egress:
         """Wait until all receipts are written; blocks."""
         self._settling.submit(lambda: None).result()
 
-    def _settle(self, intent: Intent, receipt: Receipt, cost: float | None) -> None:
+    def _settle(self, intent: LedgerIntent, receipt: Receipt, cost: float | None) -> None:
         try:
             self.ledger.settle(intent, receipt, cost)
-        except ProviderTrouble as error:
+        except ProviderError as error:
             log.warning("A receipt is written later: %s", error.message)
 
 
@@ -103,15 +103,15 @@ class _Departure:
     """One request on its way, from the intent to the receipt."""
 
     def __init__(
-        self, egress: Egress, provider: Provider, clearance: Clearance, price: Price | None
+        self, egress: ProviderEgress, provider: Provider, clearance: Clearance, price: Price | None
     ) -> None:
         self._egress = egress
         self._provider = provider
         self._clearance = clearance
         self._price = price
-        self._intent: Intent | None = None
+        self._intent: LedgerIntent | None = None
 
-    async def begin(self, reserved: Reservation) -> None:
+    async def begin(self, reserved: BudgetReservation) -> None:
         """Book it; who leaves meanwhile leaves a receipt that says that nothing was sent."""
         booking = asyncio.ensure_future(asyncio.to_thread(self._book, reserved))
         try:
@@ -126,7 +126,7 @@ class _Departure:
                 Receipt(bytes_sent=0, bytes_received=0, seconds=0.0, outcome=Outcome.CANCELLED)
             )
 
-    def _book(self, reserved: Reservation) -> None:
+    def _book(self, reserved: BudgetReservation) -> None:
         """Check the budget and write the intent, in one step; blocks."""
         ledger = self._egress.ledger
         with ledger.exclusive():

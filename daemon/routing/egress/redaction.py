@@ -11,9 +11,9 @@ import msgspec
 from ingle.backends.base.backend import GenerateRequest
 from ingle.backends.remote.errors import CannotExpress
 
-from ..detectors.finding import Finding, TextPart
+from ..detectors.finding import SensitiveFinding, TextPart
 from ..inspection.request_parts import parts_of, with_texts
-from .placeholder_restorer import Restorer
+from .placeholder_restorer import PlaceholderRestorer
 from .placeholders import LITERAL, LOOKALIKE, PlaceholderMemory, TooManyValues
 
 _JSON = re.compile(r"\.(?:parameters|arguments)$|^grammar\.text$")
@@ -38,7 +38,7 @@ class Redaction:
     def of(
         cls,
         request: GenerateRequest,
-        findings: Sequence[Finding],
+        findings: Sequence[SensitiveFinding],
         memory: PlaceholderMemory | None = None,
     ) -> tuple[GenerateRequest, Redaction]:
         """The request with a placeholder for each finding, and the way back.
@@ -49,7 +49,7 @@ class Redaction:
         """
         memory = memory if memory is not None else PlaceholderMemory()
         parts = parts_of(request)
-        by_part: dict[int, list[Finding]] = {}
+        by_part: dict[int, list[SensitiveFinding]] = {}
         for finding in findings:
             by_part.setdefault(finding.part, []).append(finding)
         try:
@@ -75,15 +75,17 @@ class Redaction:
         )
         return with_texts(request, texts), redaction
 
-    def restorer(self) -> Restorer:
+    def restorer(self) -> PlaceholderRestorer:
         """For the events of one answer."""
-        return Restorer({name: self._memory.text(name) for name in self._names})
+        return PlaceholderRestorer({name: self._memory.text(name) for name in self._names})
 
 
 Span = tuple[int, int, str]
 
 
-def _name(part: TextPart, findings: Iterable[Finding], memory: PlaceholderMemory) -> list[Span]:
+def _name(
+    part: TextPart, findings: Iterable[SensitiveFinding], memory: PlaceholderMemory
+) -> list[Span]:
     """The spans of what was found, and of what only looks like a placeholder."""
     spans: list[Span] = []
     for group in _overlapping(findings):
@@ -102,9 +104,9 @@ def _name(part: TextPart, findings: Iterable[Finding], memory: PlaceholderMemory
     return spans
 
 
-def _overlapping(findings: Iterable[Finding]) -> list[list[Finding]]:
+def _overlapping(findings: Iterable[SensitiveFinding]) -> list[list[SensitiveFinding]]:
     """Findings that share a character, together."""
-    groups: list[list[Finding]] = []
+    groups: list[list[SensitiveFinding]] = []
     end = -1
     for finding in sorted(findings, key=lambda one: (one.start, -one.end)):
         if groups and finding.start < end:

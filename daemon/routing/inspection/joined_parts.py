@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from ..detectors.finding import Finding, TextPart
+from ..detectors.finding import SensitiveFinding, TextPart
 from ..views.text_fragments import piece_of
 
 _REACH = 120
@@ -14,7 +14,7 @@ _SHORT, _LONGEST, _LEAST_DIGITS = 64, 128, 2
 _MOST_PIECES = 24
 
 
-class Piece(NamedTuple):
+class JoinedSpan(NamedTuple):
     """`length` characters from `offset` of a part, which stand at `start` in the joined text."""
 
     part: int
@@ -23,15 +23,15 @@ class Piece(NamedTuple):
     length: int
 
 
-class Joined(NamedTuple):
+class JoinedText(NamedTuple):
     """Pieces of several parts as one text."""
 
     text: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[JoinedSpan, ...]
 
-    def spread(self, finding: Finding) -> list[Finding]:
+    def spread(self, finding: SensitiveFinding) -> list[SensitiveFinding]:
         """What was found, in each part that it reaches into; nothing if that is only one."""
-        found: list[Finding] = []
+        found: list[SensitiveFinding] = []
         for piece in self.pieces:
             start = max(finding.start, piece.start) - piece.start + piece.offset
             end = min(finding.end, piece.start + piece.length) - piece.start + piece.offset
@@ -50,7 +50,7 @@ class _Cut(NamedTuple):
     marked: bool
 
 
-def joined(parts: Sequence[TextPart]) -> Iterator[Joined]:
+def joined(parts: Sequence[TextPart]) -> Iterator[JoinedText]:
     """The ends and beginnings of parts that follow one another, and rows of short ones.
 
     Only where something may go on: a number, an address or a long name at the seam.
@@ -116,9 +116,9 @@ def _may_be_a_piece(text: str) -> bool:
     return sum(map(str.isdigit, text)) >= _LEAST_DIGITS or not any(map(str.isspace, text))
 
 
-def _join(cuts: Sequence[_Cut], gap: str) -> Joined:
+def _join(cuts: Sequence[_Cut], gap: str) -> JoinedText:
     """With what stands before the first and behind the last, since that may say what it is."""
-    pieces: list[Piece] = []
+    pieces: list[JoinedSpan] = []
     said: list[str] = []
     place = 0
     for index, cut in enumerate(cuts):
@@ -126,10 +126,10 @@ def _join(cuts: Sequence[_Cut], gap: str) -> Joined:
         start = cut.start if index else max(0, cut.end - _REACH)
         end = min(len(cut.text) if last else cut.end, start + _REACH)
         end = max(start, end)
-        pieces.append(Piece(cut.part, start, place, end - start))
+        pieces.append(JoinedSpan(cut.part, start, place, end - start))
         said.append(cut.text[start:end])
         place += end - start + len(gap)
-    return Joined(gap.join(said), tuple(pieces))
+    return JoinedText(gap.join(said), tuple(pieces))
 
 
 def _may_go_on(before: str, behind: str) -> bool:
@@ -151,8 +151,8 @@ def _joins(letter: str) -> bool:
     return letter.isalnum() or letter in "@._+=/-"
 
 
-def _at(finding: Finding, part: int, start: int, end: int) -> Finding:
-    return Finding(
+def _at(finding: SensitiveFinding, part: int, start: int, end: int) -> SensitiveFinding:
+    return SensitiveFinding(
         kind=finding.kind,
         start=start,
         end=end,

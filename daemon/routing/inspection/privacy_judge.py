@@ -23,7 +23,7 @@ from ingle.backends.base.backend import (
 from ingle.backends.base.conversation import ChatMessage, Reasoning
 from ingle.backends.base.errors import BackendError
 
-from ..detectors.finding import Finding, Kind
+from ..detectors.finding import FindingKind, SensitiveFinding
 
 Generate = Callable[[GenerateRequest], AsyncGenerator[Event, None]]
 """`Backend.generate` of a model that is loaded."""
@@ -47,7 +47,7 @@ Message: Tom has 3 apples and eats one. How many are left?
 Answer: public"""
 
 
-class Opinion(StrEnum):
+class PrivacyOpinion(StrEnum):
     """What the model said; `NONE` where it said nothing in time."""
 
     PRIVATE = "private"
@@ -55,18 +55,18 @@ class Opinion(StrEnum):
     NONE = "none"
 
 
-class Judgement(msgspec.Struct, frozen=True):
+class PrivacyJudgement(msgspec.Struct, frozen=True):
     """An opinion, and how long it took. It may keep a text here; it never lets one out."""
 
-    opinion: Opinion
+    opinion: PrivacyOpinion
     seconds: float
 
-    def findings(self, text: str, part: int = 0) -> tuple[Finding, ...]:
+    def findings(self, text: str, part: int = 0) -> tuple[SensitiveFinding, ...]:
         """The whole text as personal, if that is the opinion; else nothing."""
-        if self.opinion is not Opinion.PRIVATE:
+        if self.opinion is not PrivacyOpinion.PRIVATE:
             return ()
-        found = Finding(
-            kind=Kind.PERSONAL,
+        found = SensitiveFinding(
+            kind=FindingKind.PERSONAL,
             start=0,
             end=len(text),
             value="personal",
@@ -76,7 +76,7 @@ class Judgement(msgspec.Struct, frozen=True):
         return (found,)
 
 
-async def judge(generate: Generate, text: str, *, seconds: float = _SECONDS) -> Judgement:
+async def judge(generate: Generate, text: str, *, seconds: float = _SECONDS) -> PrivacyJudgement:
     """Ask the model, for at most so many seconds; a model that fails has no opinion.
 
     Of a long text it reads the beginning and the end. The text may try to talk the model into
@@ -91,10 +91,10 @@ async def judge(generate: Generate, text: str, *, seconds: float = _SECONDS) -> 
                 if isinstance(event, Delta):
                     answer += event.text
     except (TimeoutError, BackendError):
-        return Judgement(Opinion.NONE, time.monotonic() - started)
+        return PrivacyJudgement(PrivacyOpinion.NONE, time.monotonic() - started)
     word = answer.strip().casefold()
-    opinion = Opinion(word) if word in (_PRIVATE, _PUBLIC) else Opinion.NONE
-    return Judgement(opinion, time.monotonic() - started)
+    opinion = PrivacyOpinion(word) if word in (_PRIVATE, _PUBLIC) else PrivacyOpinion.NONE
+    return PrivacyJudgement(opinion, time.monotonic() - started)
 
 
 def question(text: str) -> GenerateRequest:

@@ -12,7 +12,7 @@ import msgspec
 
 from ingle.backends.base.backend import GenerateRequest
 
-from ..detectors.finding import Finding, Kind, TextPart
+from ..detectors.finding import FindingKind, SensitiveFinding, TextPart
 from ..detectors.own_words import OwnWords
 from .request_parts import opaque_part, parts_digest, parts_of
 
@@ -28,16 +28,16 @@ SCAN_SECONDS = 10.0
 THREADS = 2
 
 
-class Inspected(msgspec.Struct, frozen=True):
+class InspectedRequest(msgspec.Struct, frozen=True):
     """A request with its texts and what was found in them; `digest` is that of the texts."""
 
     request: GenerateRequest
     parts: tuple[TextPart, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[SensitiveFinding, ...]
     digest: bytes
 
 
-class Inspector:
+class RequestInspector:
     """Scans with the owner's words as they are now; for the event loop alone."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Inspector:
         # Threads of our own: a scan that hangs must not take those of the rest of the daemon.
         self._threads: ThreadPoolExecutor | None = None
 
-    async def inspect(self, request: GenerateRequest, opaque: str = "") -> Inspected:
+    async def inspect(self, request: GenerateRequest, opaque: str = "") -> InspectedRequest:
         """Look through one request; `opaque` is where it has something that is no text."""
         parts = parts_of(request)
         digest = parts_digest(parts)
@@ -64,9 +64,9 @@ class Inspector:
             findings = [_uninspectable(place)]
         else:
             findings = await self.scan(parts)
-        return Inspected(request, tuple(parts), tuple(findings), digest)
+        return InspectedRequest(request, tuple(parts), tuple(findings), digest)
 
-    async def scan(self, parts: Sequence[TextPart]) -> list[Finding]:
+    async def scan(self, parts: Sequence[TextPart]) -> list[SensitiveFinding]:
         """What is in the parts; an error or a time-out is a finding, too."""
         try:
             scanner = self._current()
@@ -109,5 +109,7 @@ def _make_scanner(words: OwnWords) -> Scanner:
     return make_scanner(words)
 
 
-def _uninspectable(detector: str) -> Finding:
-    return Finding(kind=Kind.UNINSPECTABLE, start=0, end=0, value="", detector=detector)
+def _uninspectable(detector: str) -> SensitiveFinding:
+    return SensitiveFinding(
+        kind=FindingKind.UNINSPECTABLE, start=0, end=0, value="", detector=detector
+    )

@@ -10,7 +10,7 @@ from hashlib import blake2b
 
 from ..detectors.confidentiality_marks import MarkDetector
 from ..detectors.detector import Detector
-from ..detectors.finding import Finding, Kind, TextPart
+from ..detectors.finding import FindingKind, SensitiveFinding, TextPart
 from ..detectors.identifiers.banking import BankDetector, WalletDetector
 from ..detectors.identifiers.birth_dates import BirthdayDetector
 from ..detectors.identifiers.document_numbers import DocumentDetector
@@ -22,7 +22,7 @@ from ..detectors.identifiers.network_addresses import NetworkDetector
 from ..detectors.identifiers.number_plates import PlateDetector
 from ..detectors.identifiers.payment_cards import CardDetector
 from ..detectors.identifiers.phone_numbers import PhoneDetector
-from ..detectors.natural_language.annotated_text import Reader
+from ..detectors.natural_language.annotated_text import TextAnnotator
 from ..detectors.natural_language.name_detector import NameDetector
 from ..detectors.natural_language.personal_classifier import PersonalClassifier
 from ..detectors.natural_language.topic_detector import TopicDetector
@@ -30,7 +30,7 @@ from ..detectors.opaque_data import OpaqueDetector
 from ..detectors.own_words import OwnWordDetector, OwnWords
 from ..detectors.secrets.assigned_secrets import AssignedSecretDetector
 from ..detectors.secrets.tokens_and_keys import PrivateKeyDetector, TokenDetector
-from ..text_analysis.text_index import forget_texts
+from ..text_analysis.text_index import clear_text_caches
 from ..views.text_views import views
 from .joined_parts import joined
 
@@ -39,8 +39,15 @@ __all__ = ["OwnWords", "Scanner", "make_scanner", "structured_detectors"]
 _CHUNK, _OVERLAP = 32_768, 4_096
 _KEPT_PARTS = 4_096
 _FAILED = "failed"  # begins the detector of a finding that says that looking failed
-_STRICTEST_FIRST = {kind: place for place, kind in enumerate(Kind)}
-_WHOLE = frozenset({Kind.OWN_WORD, Kind.OWN_FOLDER, Kind.MARKED_PRIVATE, Kind.UNINSPECTABLE})
+_STRICTEST_FIRST = {kind: place for place, kind in enumerate(FindingKind)}
+_WHOLE = frozenset(
+    {
+        FindingKind.OWN_WORD,
+        FindingKind.OWN_FOLDER,
+        FindingKind.MARKED_PRIVATE,
+        FindingKind.UNINSPECTABLE,
+    }
+)
 
 
 class Scanner:
@@ -59,20 +66,20 @@ class Scanner:
         *,
         limit: int = 1_000_000,
         timeout: float = 10.0,
-        reader: Reader | None = None,
+        reader: TextAnnotator | None = None,
     ) -> None:
         self._readers = tuple(detectors)
         self._detectors = tuple(one for one in detectors if not _reads_prose(one))
         self._limit, self._timeout = limit, timeout
         self._reader = reader
         self._lock = threading.Lock()
-        self._known: OrderedDict[bytes, tuple[Finding, ...]] = OrderedDict()
+        self._known: OrderedDict[bytes, tuple[SensitiveFinding, ...]] = OrderedDict()
 
-    def scan(self, parts: Sequence[TextPart]) -> list[Finding]:
+    def scan(self, parts: Sequence[TextPart]) -> list[SensitiveFinding]:
         """What is in the parts, by part and place; of things in one another, the strictest."""
         deadline = time.monotonic() + self._timeout
         room = self._limit
-        found: list[Finding] = []
+        found: list[SensitiveFinding] = []
         for number, part in enumerate(parts):
             room -= len(part.text)
             if room < 0:
@@ -86,18 +93,18 @@ class Scanner:
         """Drop all that is remembered of earlier texts."""
         with self._lock:
             self._known.clear()
-        forget_texts()
+        clear_text_caches()
         if self._reader is not None:
             self._reader.forget()
 
     def _over_seams(
-        self, parts: Sequence[TextPart], found: list[Finding], deadline: float
-    ) -> list[Finding]:
+        self, parts: Sequence[TextPart], found: list[SensitiveFinding], deadline: float
+    ) -> list[SensitiveFinding]:
         """What was split over parts, unless all of it in one of them is known already."""
         if sum(len(part.text) for part in parts) > self._limit:
             return []
-        more: list[Finding] = []
-        known: dict[int, list[Finding]] = {}
+        more: list[SensitiveFinding] = []
+        known: dict[int, list[SensitiveFinding]] = {}
         for finding in found:
             known.setdefault(finding.part, []).append(finding)
         for text in joined(parts):
@@ -111,7 +118,7 @@ class Scanner:
                     more += pieces
         return list(dict.fromkeys(more))
 
-    def _text(self, text: str, deadline: float, prose: bool = True) -> tuple[Finding, ...]:
+    def _text(self, text: str, deadline: float, prose: bool = True) -> tuple[SensitiveFinding, ...]:
         digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         digest += bytes([prose])
         with self._lock:
@@ -127,14 +134,16 @@ class Scanner:
                     self._known.popitem(last=False)
         return found
 
-    def _look(self, text: str, deadline: float, prose: bool) -> tuple[tuple[Finding, ...], bool]:
+    def _look(
+        self, text: str, deadline: float, prose: bool
+    ) -> tuple[tuple[SensitiveFinding, ...], bool]:
         """What is in a text, and whether every detector saw all of it."""
-        found: list[Finding] = []
+        found: list[SensitiveFinding] = []
         for offset in range(0, len(text), _CHUNK):
             chunk = text[offset : offset + _CHUNK + _OVERLAP]
             try:
                 for finding in self._chunk(chunk, deadline, prose):
-                    if finding.start < _CHUNK or finding.kind is Kind.UNINSPECTABLE:
+                    if finding.start < _CHUNK or finding.kind is FindingKind.UNINSPECTABLE:
                         found.append(_moved(finding, offset))
             except TimeoutError:
                 found.append(_uninspectable(text, f"{_FAILED}: time", 0))
@@ -142,7 +151,7 @@ class Scanner:
         finished = not any(finding.detector.startswith(_FAILED) for finding in found)
         return tuple(_resolved(found)), finished
 
-    def _chunk(self, text: str, deadline: float, prose: bool) -> Iterator[Finding]:
+    def _chunk(self, text: str, deadline: float, prose: bool) -> Iterator[SensitiveFinding]:
         try:
             readings = views(text)
         except Exception:  # what cannot be read in plain form cannot be judged
@@ -168,7 +177,7 @@ def _reads_prose(detector: Detector) -> bool:
 
 def make_scanner(owner: OwnWords) -> Scanner:
     """A scanner with every detector that we have, which also knows the owner's own words."""
-    reader = Reader()  # what a text says is worked out once for the three
+    reader = TextAnnotator()  # what a text says is worked out once for the three
     meaning = [NameDetector(reader), TopicDetector(reader), PersonalClassifier(reader)]
     return Scanner([*structured_detectors(owner), *meaning], reader=reader)
 
@@ -197,12 +206,12 @@ def structured_detectors(owner: OwnWords) -> list[Detector]:
     ]
 
 
-def _resolved(found: Iterable[Finding]) -> list[Finding]:
+def _resolved(found: Iterable[SensitiveFinding]) -> list[SensitiveFinding]:
     """Without what is within something as strict; what only overlaps stays, or some would be lost.
 
     What the owner said is not hidden by anything.
     """
-    kept: list[Finding] = []
+    kept: list[SensitiveFinding] = []
     for new in sorted(found, key=_strictness):
         hidden = any(
             other.start <= new.start
@@ -215,11 +224,11 @@ def _resolved(found: Iterable[Finding]) -> list[Finding]:
     return sorted(kept, key=_place)
 
 
-def _strictness(finding: Finding) -> tuple[int, int, int]:
+def _strictness(finding: SensitiveFinding) -> tuple[int, int, int]:
     return _STRICTEST_FIRST[finding.kind], finding.start - finding.end, finding.start
 
 
-def _is_known(piece: Finding, known: Iterable[Finding]) -> bool:
+def _is_known(piece: SensitiveFinding, known: Iterable[SensitiveFinding]) -> bool:
     return any(
         other.start <= piece.start
         and piece.end <= other.end
@@ -228,27 +237,27 @@ def _is_known(piece: Finding, known: Iterable[Finding]) -> bool:
     )
 
 
-def _place(finding: Finding) -> tuple[int, int, int]:
+def _place(finding: SensitiveFinding) -> tuple[int, int, int]:
     return finding.part, finding.start, finding.end
 
 
-def _uninspectable(text: str, why: str, part: int) -> Finding:
-    return Finding(
-        kind=Kind.UNINSPECTABLE, start=0, end=len(text), value="", detector=why, part=part
+def _uninspectable(text: str, why: str, part: int) -> SensitiveFinding:
+    return SensitiveFinding(
+        kind=FindingKind.UNINSPECTABLE, start=0, end=len(text), value="", detector=why, part=part
     )
 
 
-def _in_part(finding: Finding, part: int) -> Finding:
+def _in_part(finding: SensitiveFinding, part: int) -> SensitiveFinding:
     return _copy(finding, finding.start, finding.end, part)
 
 
-def _moved(finding: Finding, by: int, length: int | None = None) -> Finding:
+def _moved(finding: SensitiveFinding, by: int, length: int | None = None) -> SensitiveFinding:
     start = finding.start + by
     return _copy(finding, start, finding.end + by if length is None else start + length)
 
 
-def _copy(finding: Finding, start: int, end: int, part: int = 0) -> Finding:
-    return Finding(
+def _copy(finding: SensitiveFinding, start: int, end: int, part: int = 0) -> SensitiveFinding:
+    return SensitiveFinding(
         kind=finding.kind,
         start=start,
         end=end,

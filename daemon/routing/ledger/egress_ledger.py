@@ -29,11 +29,11 @@ from ..providers.provider_errors import LedgerUnwritable
 from .ledger_entries import (
     DECODER,
     GENESIS,
-    Intent,
     LedgerEntry,
+    LedgerIntent,
+    LedgerNote,
+    LedgerSettlement,
     Line,
-    Note,
-    Settled,
     encode,
     line_digest,
 )
@@ -43,7 +43,7 @@ _TAIL = 2**20
 """Bytes of a file in which its last line surely is."""
 
 
-class Head(msgspec.Struct, frozen=True):
+class LedgerHead(msgspec.Struct, frozen=True):
     """How far the chain goes, and the secret under which conversations are told apart."""
 
     seq: int
@@ -51,7 +51,7 @@ class Head(msgspec.Struct, frozen=True):
     salt: str
 
 
-class Reservation(msgspec.Struct, frozen=True, kw_only=True):
+class BudgetReservation(msgspec.Struct, frozen=True, kw_only=True):
     """The most that a departure can take; `cost` is None where its price is unknown."""
 
     tokens: int
@@ -73,7 +73,7 @@ class Ledger:
         self._seq = 0
         self._digest = GENESIS
         self._salt = ""
-        self._pending: list[tuple[Intent, Receipt, float | None]] = []
+        self._pending: list[tuple[LedgerIntent, Receipt, float | None]] = []
 
     @contextmanager
     def exclusive(self) -> Generator[None]:
@@ -90,7 +90,7 @@ class Ledger:
                 self._held -= 1
                 lock.release()
 
-    def intend(self, clearance: Clearance, reserved: Reservation) -> Intent:
+    def intend(self, clearance: Clearance, reserved: BudgetReservation) -> LedgerIntent:
         """Write down what is about to leave; on disk when this returns.
 
         Raises `LedgerUnwritable`, and then nothing may leave.
@@ -99,7 +99,7 @@ class Ledger:
             try:
                 self._catch_up()
                 self._settle_pending()
-                intent = Intent(
+                intent = LedgerIntent(
                     seq=self._seq + 1,
                     time=_now(),
                     previous=self._digest,
@@ -119,7 +119,7 @@ class Ledger:
                 raise self._unwritable(error.strerror or str(error)) from error
         return intent
 
-    def settle(self, intent: Intent, receipt: Receipt, cost: float | None) -> None:
+    def settle(self, intent: LedgerIntent, receipt: Receipt, cost: float | None) -> None:
         """Write down what came of it; what cannot be written now is written with the next."""
         with self._lock:
             self._pending.append((intent, receipt, cost))
@@ -140,7 +140,9 @@ class Ledger:
             gone = [path for path in self.files() if path.stem < month]
             if not gone:
                 return 0
-            count = sum(isinstance(line, Intent) for path in gone for line in read_lines(path))
+            count = sum(
+                isinstance(line, LedgerIntent) for path in gone for line in read_lines(path)
+            )
             try:
                 self._catch_up()
                 last = _last_line(gone[-1]) or b""
@@ -165,15 +167,15 @@ class Ledger:
     def entries(self, month: str | None = None) -> list[LedgerEntry]:
         """The departures of a month ("2026-11"), or all, the oldest first."""
         files = self.files()
-        intents: dict[int, Intent] = {}
-        settled: dict[int, Settled] = {}
+        intents: dict[int, LedgerIntent] = {}
+        settled: dict[int, LedgerSettlement] = {}
         for path in files:
             if month is not None and path.stem < month:
                 continue
             for line in read_lines(path):
-                if isinstance(line, Settled):
+                if isinstance(line, LedgerSettlement):
                     settled[line.of] = line
-                elif isinstance(line, Intent) and month in (None, line.time[:7]):
+                elif isinstance(line, LedgerIntent) and month in (None, line.time[:7]):
                     intents[line.seq] = line
             if month is not None and path.stem > month and intents.keys() <= settled.keys():
                 break
@@ -224,7 +226,7 @@ class Ledger:
         while self._pending:
             intent, receipt, cost = self._pending[0]
             usage = receipt.usage
-            line = Settled(
+            line = LedgerSettlement(
                 seq=self._seq + 1,
                 time=_now(),
                 previous=self._digest,
@@ -258,7 +260,7 @@ class Ledger:
                     raise OSError(errno.ENOSPC, "No space left on device")
                 if sync:
                     os.fsync(fd)
-                self._write_head(Head(line.seq, line_digest(data), self._salt))
+                self._write_head(LedgerHead(line.seq, line_digest(data), self._salt))
             except OSError:
                 with suppress(OSError):  # a torn line is found by whoever writes next
                     os.ftruncate(fd, size)
@@ -269,8 +271,8 @@ class Ledger:
         self._seq, self._digest = line.seq, line_digest(data)
         self._end = (path, size + len(data))
 
-    def _note(self, what: str, *, bytes: int = 0, until: int = 0, digest: str = "") -> Note:  # noqa: A002
-        return Note(
+    def _note(self, what: str, *, bytes: int = 0, until: int = 0, digest: str = "") -> LedgerNote:  # noqa: A002
+        return LedgerNote(
             seq=self._seq + 1,
             time=_now(),
             previous=self._digest,
@@ -280,14 +282,14 @@ class Ledger:
             digest=digest,
         )
 
-    def _read_head(self) -> Head:
+    def _read_head(self) -> LedgerHead:
         head = read_head(self.head_path)
         if head is None:
-            head = Head(0, GENESIS, self._salt or secrets.token_hex(16))
+            head = LedgerHead(0, GENESIS, self._salt or secrets.token_hex(16))
         self._salt = head.salt
         return head
 
-    def _write_head(self, head: Head) -> None:
+    def _write_head(self, head: LedgerHead) -> None:
         """The end of the chain, in one step; it may be behind after a crash, but never ahead."""
         content = msgspec.json.encode(head)
         self.head_path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -311,10 +313,10 @@ class Ledger:
         )
 
 
-def read_head(path: Path) -> Head | None:
+def read_head(path: Path) -> LedgerHead | None:
     """What the second place says; None where there is nothing that can be read."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Head)
+        return msgspec.json.decode(path.read_bytes(), type=LedgerHead)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
 

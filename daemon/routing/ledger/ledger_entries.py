@@ -10,7 +10,7 @@ GENESIS = "0" * 64
 """What stands for the line before the first."""
 
 
-class Intent(msgspec.Struct, frozen=True, kw_only=True, tag="intent", tag_field="entry"):
+class LedgerIntent(msgspec.Struct, frozen=True, kw_only=True, tag="intent", tag_field="entry"):
     """Written before the first byte leaves; without a receipt it is unknown what became of it.
 
     `previous` is the SHA-256 of the line before. `conversation` tells conversations apart and names
@@ -33,7 +33,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True, tag="intent", tag_field=
     currency: str
 
 
-class Settled(msgspec.Struct, frozen=True, kw_only=True, tag="receipt", tag_field="entry"):
+class LedgerSettlement(msgspec.Struct, frozen=True, kw_only=True, tag="receipt", tag_field="entry"):
     """What came of the intent with the number `of`: every byte, and the digest of what was sent.
 
     Tokens are None where the provider told none, `cost` where its price is unknown.
@@ -55,7 +55,7 @@ class Settled(msgspec.Struct, frozen=True, kw_only=True, tag="receipt", tag_fiel
     sent_sha256: tuple[str, ...]
 
 
-class Note(msgspec.Struct, frozen=True, kw_only=True, tag="note", tag_field="entry"):
+class LedgerNote(msgspec.Struct, frozen=True, kw_only=True, tag="note", tag_field="entry"):
     """Something about the ledger itself.
 
     `torn`: the last line was incomplete after a crash, and its `bytes` were taken out. `forgotten`:
@@ -71,7 +71,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, tag="note", tag_field="ent
     digest: str = ""
 
 
-Line = Intent | Settled | Note
+Line = LedgerIntent | LedgerSettlement | LedgerNote
 
 DECODER = msgspec.json.Decoder(Line)
 
@@ -117,7 +117,7 @@ class LedgerEntry(msgspec.Struct, frozen=True, kw_only=True):
     reserved_cost: float | None = None
 
     @classmethod
-    def of(cls, intent: Intent, settled: Settled | None) -> LedgerEntry:
+    def of(cls, intent: LedgerIntent, settled: LedgerSettlement | None) -> LedgerEntry:
         """The two lines in one."""
         known = {name: getattr(intent, name) for name in _SHARED}
         if settled is None:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import msgspec
 
 from .egress_ledger import Ledger, raw_lines, read_head
-from .ledger_entries import DECODER, GENESIS, Intent, Line, Note, Settled, line_digest
+from .ledger_entries import (
+    DECODER,
+    GENESIS,
+    LedgerIntent,
+    LedgerNote,
+    LedgerSettlement,
+    Line,
+    line_digest,
+)
 
 LIMITS = (
     "A chain shows edits, gaps, changes of order and a cut end. It cannot show that somebody who "
@@ -78,13 +86,13 @@ class _Walk:
 
     def _note(self, line: Line) -> None:
         match line:
-            case Intent():
+            case LedgerIntent():
                 self.intents.add(line.seq)
-            case Settled():
+            case LedgerSettlement():
                 self._settled.add(line.of)
-            case Note(what="torn"):
+            case LedgerNote(what="torn"):
                 self.notes.append(f"On {line.time[:10]} a torn line was taken out after a crash.")
-            case Note():
+            case LedgerNote():
                 self.notes.append(
                     f"On {line.time[:10]} the lines up to {line.until} were erased on purpose."
                 )

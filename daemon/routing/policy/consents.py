@@ -12,20 +12,20 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from ..detectors.finding import Kind
-from .policy_decision import Decision, Verdict
+from ..detectors.finding import FindingKind
+from .policy_decision import PolicyDecision, Verdict
 
 VALID_SECONDS = 3600.0
 KEPT_CONVERSATIONS = 1_000
 _VERDICTS = {Verdict.REDACT: 1, Verdict.CLOUD: 2}
 
 
-class Agreement(msgspec.Struct, frozen=True):
+class ConsentScope(msgspec.Struct, frozen=True):
     """What somebody said yes to: that this much may leave, to this provider's model."""
 
     verdict: Verdict
     target: str
-    kinds: frozenset[Kind]
+    kinds: frozenset[FindingKind]
 
 
 class ConsentBook:
@@ -34,7 +34,7 @@ class ConsentBook:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._key = secrets.token_bytes(32)
         self._clock = clock
-        self._conversations: OrderedDict[str, Agreement] = OrderedDict()
+        self._conversations: OrderedDict[str, ConsentScope] = OrderedDict()
 
     def issue(self, verdict: Verdict, binding: bytes) -> str:
         """A token for a `binding`, valid for an hour."""
@@ -55,7 +55,7 @@ class ConsentBook:
             return None
         return next(verdict for verdict, code in _VERDICTS.items() if code == head[0])
 
-    def remember(self, conversation: str, agreement: Agreement) -> None:
+    def remember(self, conversation: str, agreement: ConsentScope) -> None:
         """One yes is enough for a conversation, for what it was said to."""
         before = self._conversations.pop(conversation, None)
         same = (agreement.target, agreement.verdict)
@@ -66,7 +66,9 @@ class ConsentBook:
         while len(self._conversations) > KEPT_CONVERSATIONS:
             self._conversations.popitem(last=False)
 
-    def recall(self, conversation: str, target: str, kinds: Iterable[Kind]) -> Verdict | None:
+    def recall(
+        self, conversation: str, target: str, kinds: Iterable[FindingKind]
+    ) -> Verdict | None:
         """The yes that covers all these kinds; None where somebody has to be asked."""
         agreement = self._conversations.get(conversation)
         if not conversation or agreement is None or agreement.target != target:
@@ -84,7 +86,7 @@ class ConsentBook:
         return hmac.digest(self._key, head + binding, "sha256")
 
 
-def consent_binding(digest: bytes, decision: Decision, target: str, override: bool) -> bytes:
+def consent_binding(digest: bytes, decision: PolicyDecision, target: str, override: bool) -> bytes:
     """What a yes is bound to: the text, the decision about it, and where it would go."""
     kinds = sorted({finding.kind for finding in decision.findings})
     told = "\0".join(

@@ -7,9 +7,9 @@ from types import MappingProxyType
 
 import msgspec
 
-from ..detectors.finding import Finding, Kind, Sensitivity
-from .policy_decision import Decision, Verdict
-from .route_definition import AUTO, RedactMode, Route
+from ..detectors.finding import FindingKind, SensitiveFinding, Sensitivity
+from .policy_decision import PolicyDecision, Verdict
+from .route_definition import AUTO, RedactMode, RouteDefinition
 from .sensitivity_classes import CONTEXT, DEFAULT_CLASSES, IN_CONTEXT, KIND_WORDS
 
 _STRICTEST_FIRST = tuple(Sensitivity)
@@ -19,7 +19,7 @@ _SHUT = frozenset({Sensitivity.NEVER, Sensitivity.UNINSPECTABLE})
 class Classified(msgspec.Struct, frozen=True):
     """A finding with the class that the policy gives it, and the key that says so."""
 
-    finding: Finding
+    finding: SensitiveFinding
     sensitivity: Sensitivity
     key: str
 
@@ -34,9 +34,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     least_certainty: float = 0.5
     words: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
-    routes: Mapping[str, Route] = MappingProxyType({AUTO: Route(name=AUTO)})
+    routes: Mapping[str, RouteDefinition] = MappingProxyType({AUTO: RouteDefinition(name=AUTO)})
 
-    def classify(self, findings: Sequence[Finding], route: Route) -> list[Classified]:
+    def classify(
+        self, findings: Sequence[SensitiveFinding], route: RouteDefinition
+    ) -> list[Classified]:
         """The class of every finding that counts."""
         counting = [f for f in findings if f.certainty >= self.least_certainty]
         in_context = any(f.kind in CONTEXT for f in counting)
@@ -44,12 +46,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     def decide(
         self,
-        findings: Sequence[Finding],
+        findings: Sequence[SensitiveFinding],
         *,
-        route: Route,
+        route: RouteDefinition,
         headless: bool = False,
         taint: Sensitivity | None = None,
-    ) -> Decision:
+    ) -> PolicyDecision:
         """What may become of a text with these findings.
 
         `headless` is where nobody can be asked: then what needs a yes is local. `taint` is the
@@ -77,7 +79,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         ):
             verdict = Verdict.LOCAL
             reason = reason.removesuffix(".") + "; nobody could be asked, and it stays here."
-        return Decision(
+        return PolicyDecision(
             verdict=verdict,
             rule=rule,
             reason=reason,
@@ -86,13 +88,19 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
             tainted=tainted,
         )
 
-    def _classified(self, finding: Finding, route: Route, in_context: bool) -> Classified:
+    def _classified(
+        self, finding: SensitiveFinding, route: RouteDefinition, in_context: bool
+    ) -> Classified:
         key: str = finding.kind.value
-        if finding.kind is Kind.PERSON and in_context and self._class(key, route) not in _SHUT:
+        if (
+            finding.kind is FindingKind.PERSON
+            and in_context
+            and self._class(key, route) not in _SHUT
+        ):
             key = IN_CONTEXT
         return Classified(finding, self._class(key, route), key)
 
-    def _class(self, key: str, route: Route) -> Sensitivity:
+    def _class(self, key: str, route: RouteDefinition) -> Sensitivity:
         # A kind that nobody gave a class is none that may leave.
         return route.classes.get(key) or self.classes.get(key, Sensitivity.NEVER)
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 import msgspec
 
-from ..detectors.finding import Finding, Sensitivity
+from ..detectors.finding import SensitiveFinding, Sensitivity
 
 
 class Verdict(StrEnum):
@@ -18,7 +18,7 @@ class Verdict(StrEnum):
     CLOUD = "cloud"
 
 
-class Decision(msgspec.Struct, frozen=True, kw_only=True):
+class PolicyDecision(msgspec.Struct, frozen=True, kw_only=True):
     """A verdict with the rule that made it, and `reason`, one sentence for people.
 
     `sensitivity` is the strictest class found. `findings` are those of all parts, by part and
@@ -29,5 +29,5 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True):
     rule: str
     reason: str
     sensitivity: Sensitivity
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[SensitiveFinding, ...] = ()
     tainted: bool = False

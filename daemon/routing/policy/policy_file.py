@@ -12,10 +12,10 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from ..detectors.finding import Kind, Sensitivity
+from ..detectors.finding import FindingKind, Sensitivity
 from .policy import Policy
-from .policy_tables import PolicyTable, RouteTable
-from .route_definition import AUTO, Route
+from .policy_tables import PolicyTable, RouteDefinitionTable
+from .route_definition import AUTO, RouteDefinition
 from .sensitivity_classes import DEFAULT_CLASSES
 from .toml_line_numbers import line_of
 
@@ -95,7 +95,7 @@ class _Reader:
     def policy(self, data: dict[str, Any]) -> Policy:
         table = self._table(data, PolicyTable, ())
         classes = {**DEFAULT_CLASSES, **self._classes(table.classes, ("classes",))}
-        routes = {AUTO: Route(name=AUTO)}
+        routes = {AUTO: RouteDefinition(name=AUTO)}
         for name in table.routes:
             path = ("routes", name)
             if not _ROUTE_NAME.fullmatch(name):
@@ -104,7 +104,9 @@ class _Reader:
                     f"'{name}' cannot be the name of a route",
                     "A name has lower-case letters, digits, dots, hyphens and underscores.",
                 )
-            route = self._table(cast(dict[str, Any], data["routes"][name]), RouteTable, path)
+            route = self._table(
+                cast(dict[str, Any], data["routes"][name]), RouteDefinitionTable, path
+            )
             routes[name] = self._route(name, route, classes)
         return Policy(
             classes=MappingProxyType(classes),
@@ -114,7 +116,9 @@ class _Reader:
             routes=MappingProxyType(routes),
         )
 
-    def _route(self, name: str, table: RouteTable, classes: Mapping[str, Sensitivity]) -> Route:
+    def _route(
+        self, name: str, table: RouteDefinitionTable, classes: Mapping[str, Sensitivity]
+    ) -> RouteDefinition:
         path = ("routes", name)
         if table.cloud and not all(table.cloud.partition("/")):
             raise self._error(
@@ -130,7 +134,7 @@ class _Reader:
                     f'\'{key} = "{wanted}"\' is less strict than the policy\'s "{classes[key]}"',
                     f"If this is meant, write `override = true` into [routes.{name}].",
                 )
-        return Route(
+        return RouteDefinition(
             name=name,
             description=table.description,
             local=table.local,
@@ -152,7 +156,7 @@ class _Reader:
         for key, wanted in table.items():
             if key not in DEFAULT_CLASSES:
                 raise self._unknown((*path, key), key, DEFAULT_CLASSES, "a kind of finding")
-            if key == Kind.UNINSPECTABLE and wanted not in (
+            if key == FindingKind.UNINSPECTABLE and wanted not in (
                 Sensitivity.NEVER,
                 Sensitivity.UNINSPECTABLE,
             ):

@@ -14,7 +14,7 @@ Words = tuple[Annotated[str, Meta(min_length=2, max_length=200)], ...]
 Name = Annotated[str, Meta(max_length=4096)]
 
 
-class RouteTable(msgspec.Struct, frozen=True, kw_only=True):
+class RouteDefinitionTable(msgspec.Struct, frozen=True, kw_only=True):
     """A table `[routes.NAME]`; what it leaves out is as in `auto`'s default."""
 
     description: Annotated[str, Meta(max_length=500, description="For lists; changes nothing.")] = (
@@ -72,5 +72,6 @@ class PolicyTable(msgspec.Struct, frozen=True, kw_only=True):
         dict[str, Sensitivity], Meta(description="The class of a kind of finding.")
     ] = {}
     routes: Annotated[
-        dict[str, RouteTable], Meta(description="Names that may stand in the place of a model's.")
+        dict[str, RouteDefinitionTable],
+        Meta(description="Names that may stand in the place of a model's."),
     ] = {}

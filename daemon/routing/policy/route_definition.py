@@ -30,7 +30,7 @@ Prefer = Literal["local", "cloud"]
 Escalation = Literal["uncertain", "valuable"]
 
 
-class Route(msgspec.Struct, frozen=True, kw_only=True):
+class RouteDefinition(msgspec.Struct, frozen=True, kw_only=True):
     """One route; `local` and `cloud` are empty where the defaults serve.
 
     `cloud` is `provider/model`. One that prefers `local` goes to the cloud only where `escalate`

@@ -11,7 +11,7 @@ import msgspec
 
 from .policy import Policy
 from .policy_file import PolicyError, load_policy
-from .route_definition import AUTO, Route
+from .route_definition import AUTO, RouteDefinition
 
 
 class KnownProvider(Protocol):
@@ -28,13 +28,13 @@ class KnownProvider(Protocol):
         ...
 
 
-class Target(msgspec.Struct, frozen=True, kw_only=True):
+class RouteTarget(msgspec.Struct, frozen=True, kw_only=True):
     """Where a name leads: a model here, and one elsewhere, whose `provider` is empty without any.
 
     `named` says that the name chose the provider's model itself, so that no other will do.
     """
 
-    route: Route
+    route: RouteDefinition
     local: str
     provider: str = ""
     model: str = ""
@@ -77,7 +77,7 @@ class PolicySource:
         return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-class RouteNames:
+class RouteResolver:
     """Finds what a model's name means; `local_default` is the model of routes that name none."""
 
     def __init__(self, policy: PolicySource, local_default: str) -> None:
@@ -89,7 +89,7 @@ class RouteNames:
         target = self.find(name, providers)
         return target.local if target is not None else None
 
-    def find(self, name: str, providers: Sequence[KnownProvider]) -> Target | None:
+    def find(self, name: str, providers: Sequence[KnownProvider]) -> RouteTarget | None:
         """Where a name leads; None where it is no route's, and none of a provider's model.
 
         A policy that is wrong knows no route but `auto`.
@@ -105,12 +105,14 @@ class RouteNames:
         provider, slash, model = name.partition("/")
         if slash and model and any(p.name == provider for p in providers):
             local = routes[AUTO].local or self._local_default
-            return Target(
+            return RouteTarget(
                 route=routes[AUTO], local=local, provider=provider, model=model, named=True
             )
         return None
 
-    def of_route(self, route: Route, providers: Sequence[KnownProvider], local: str = "") -> Target:
+    def of_route(
+        self, route: RouteDefinition, providers: Sequence[KnownProvider], local: str = ""
+    ) -> RouteTarget:
         """Where a route leads; `local` takes the place of its own model here."""
         provider, _, model = route.cloud.partition("/")
         if not provider:
@@ -119,4 +121,4 @@ class RouteNames:
         elif not any(p.name == provider for p in providers):
             provider, model = "", ""
         local = local or route.local or self._local_default
-        return Target(route=route, local=local, provider=provider, model=model)
+        return RouteTarget(route=route, local=local, provider=provider, model=model)

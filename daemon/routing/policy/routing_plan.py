@@ -4,31 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..detectors.finding import Finding, Sensitivity
-from ..inspection.request_inspector import Inspected
+from ..detectors.finding import SensitiveFinding, Sensitivity
+from ..inspection.request_inspector import InspectedRequest
 from .policy import Classified, Policy
-from .policy_decision import Decision, Verdict
-from .route_resolver import Target
+from .policy_decision import PolicyDecision, Verdict
+from .route_resolver import RouteTarget
 from .sensitivity_classes import TOPICS
 
 
 @dataclass(frozen=True, kw_only=True)
-class Consideration:
+class InspectedDecision:
     """A request that was looked through: what is in it, and what the policy makes of that.
 
     The decision is about the text, as if somebody could be asked.
     """
 
-    target: Target
+    target: RouteTarget
     policy: Policy
-    inspected: tuple[Inspected, ...]
-    decision: Decision
+    inspected: tuple[InspectedRequest, ...]
+    decision: PolicyDecision
 
     def classified(self) -> list[Classified]:
         """The findings that count, with their classes."""
         return self.policy.classify(self.decision.findings, self.target.route)
 
-    def replaceable(self) -> tuple[Finding, ...]:
+    def replaceable(self) -> tuple[SensitiveFinding, ...]:
         """What a placeholder can stand for, and must or may."""
         return tuple(
             c.finding
@@ -56,7 +56,7 @@ class Consideration:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class RoutingPlan:
     """The way of one request.
 
     `verdict` is where its answer begins, `leaving` how it goes elsewhere if it does: as it is or
@@ -66,12 +66,12 @@ class Plan:
     conversation has from now on.
     """
 
-    target: Target
+    target: RouteTarget
     verdict: Verdict
     rule: str
     reason: str
     leaving: Verdict | None = None
-    considered: Consideration | None = None
+    considered: InspectedDecision | None = None
     consented: bool = False
     override: bool = False
     escalates: bool = False

@@ -7,17 +7,17 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-RouteWish = Literal["auto", "local", "ask"]
+RoutingMode = Literal["auto", "local", "ask"]
 ConsentToken = Annotated[str, Meta(min_length=1, max_length=200)]
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class RoutingPreference(msgspec.Struct, frozen=True, kw_only=True):
     """`auto` runs the policy whatever model is named, `local` keeps the request here, `ask` lets it
     leave with a `consent` alone. Without a `route` the model's name decides.
     """
 
-    route: RouteWish | None = None
+    route: RoutingMode | None = None
     consent: str | None = None
 
 
-NO_WISH = Wish()
+NO_PREFERENCE = RoutingPreference()

@@ -12,31 +12,31 @@ from __future__ import annotations
 from ingle.backends.remote.errors import RemoteError
 
 
-class ProviderTrouble(RemoteError):
+class ProviderError(RemoteError):
     """Nothing leaves for this provider until somebody mends what the sentence says."""
 
     code = "provider_trouble"
 
 
-class UnknownProvider(ProviderTrouble):
+class UnknownProvider(ProviderError):
     """There is no provider of that name."""
 
     code = "unknown_provider"
 
 
-class NoKey(ProviderTrouble):
+class NoKey(ProviderError):
     """The provider wants a key, and there is none."""
 
     code = "no_provider_key"
 
 
-class BudgetExceeded(ProviderTrouble):
+class BudgetExceeded(ProviderError):
     """What was asked for could cost more than is left of this month's budget."""
 
     code = "budget_exceeded"
 
 
-class LedgerUnwritable(ProviderTrouble):
+class LedgerUnwritable(ProviderError):
     """The ledger cannot be written, and without an entry nothing leaves."""
 
     code = "ledger_unwritable"

@@ -13,7 +13,7 @@ from typing import Literal, TypeVar
 import msgspec
 
 from ...stores.atomic_file import write_atomically
-from .provider_errors import ProviderTrouble
+from .provider_errors import ProviderError
 
 KEYRING_SECONDS = 5.0
 """How long the system's keyring may take; some wait for a dialog that nobody sees."""
@@ -49,7 +49,7 @@ class ProviderKeys:
         return entry.place if entry is not None else None
 
     def get(self, provider: str) -> str | None:
-        """The key, None where there is none; raises `ProviderTrouble`."""
+        """The key, None where there is none; raises `ProviderError`."""
         entry = self._read().keys.get(provider)
         if entry is None or entry.place == "file":
             return entry.key if entry is not None else None
@@ -58,10 +58,10 @@ class ProviderKeys:
         return _in_time(lambda: keyring.get_password(self._service, provider))
 
     def set(self, provider: str, key: str) -> Place:
-        """Keep a key, and say where; raises `ProviderTrouble`."""
+        """Keep a key, and say where; raises `ProviderError`."""
         key = key.strip()
         if not _KEY.fullmatch(key):
-            raise ProviderTrouble(
+            raise ProviderError(
                 "That cannot be a key: it is empty, too long, or has blanks in it.",
                 hint="Copy it once more from the provider's page.",
             )
@@ -95,13 +95,13 @@ class ProviderKeys:
 
         try:
             return _in_time(keep)
-        except ProviderTrouble:
+        except ProviderError:
             return False  # none, locked, or silent: the file is what is left
 
     def _read(self) -> _File:
         try:
             if sys.platform != "win32" and self.path.stat().st_mode & 0o077:
-                raise ProviderTrouble(
+                raise ProviderError(
                     f"Others than you can read {self.path}.",
                     hint=f"`chmod 600 {self.path}`, and ask the providers for new keys.",
                 )
@@ -109,10 +109,10 @@ class ProviderKeys:
         except FileNotFoundError:
             return _File()
         except OSError as error:
-            raise ProviderTrouble(f"{self.path} cannot be read: {error.strerror}.") from error
+            raise ProviderError(f"{self.path} cannot be read: {error.strerror}.") from error
         except (msgspec.MsgspecError, UnicodeDecodeError):
             # Not what it says: a key may be in it.
-            raise ProviderTrouble(
+            raise ProviderError(
                 f"{self.path} is damaged.", hint="Remove it, and set the keys again."
             ) from None
 
@@ -121,11 +121,11 @@ class ProviderKeys:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_atomically(self.path, msgspec.json.encode(_File(keys=keys)))
         except OSError as error:
-            raise ProviderTrouble(f"{self.path} cannot be written: {error.strerror}.") from error
+            raise ProviderError(f"{self.path} cannot be written: {error.strerror}.") from error
 
 
 def _in_time(call: Callable[[], T]) -> T:
-    """What the keyring answers; raises `ProviderTrouble` where it fails or takes too long."""
+    """What the keyring answers; raises `ProviderError` where it fails or takes too long."""
     answers: queue.Queue[T | Exception] = queue.Queue()
 
     def ask() -> None:
@@ -141,7 +141,7 @@ def _in_time(call: Callable[[], T]) -> T:
     except queue.Empty:
         answer = TimeoutError("it does not answer")
     if isinstance(answer, Exception):
-        raise ProviderTrouble(
+        raise ProviderError(
             f"The system's keyring cannot be used: {type(answer).__name__}.",
             hint="Unlock it, or keep the key in a file: `ingle provider key NAME --file`.",
         )

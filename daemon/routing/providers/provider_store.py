@@ -12,7 +12,7 @@ import msgspec
 from ingle.backends.remote.providers import NAME, RESERVED_NAMES, Provider
 
 from ...stores.atomic_file import write_atomically
-from .provider_errors import ProviderTrouble, UnknownProvider
+from .provider_errors import ProviderError, UnknownProvider
 from .token_prices import PriceList, load_prices
 
 _HEADER = re.compile(r"^\s*\[")
@@ -29,7 +29,7 @@ class ProviderStore:
         self._providers: list[Provider] = []
 
     def providers(self) -> list[Provider]:
-        """All of them, in the file's order; raises `ProviderTrouble` for a file that is wrong."""
+        """All of them, in the file's order; raises `ProviderError` for a file that is wrong."""
         stamp = _stamp(self.path)
         if stamp != self._stamp or stamp is None:
             self._providers = _read(self.path)
@@ -49,9 +49,9 @@ class ProviderStore:
         )
 
     def add(self, provider: Provider) -> None:
-        """Write a new provider behind the others; raises `ProviderTrouble`."""
+        """Write a new provider behind the others; raises `ProviderError`."""
         if any(known.name == provider.name for known in self.providers()):
-            raise ProviderTrouble(
+            raise ProviderError(
                 f"There is a provider '{provider.name}' already.",
                 hint=f"Change it in {self.path}, or `ingle provider remove {provider.name}`.",
             )
@@ -60,7 +60,7 @@ class ProviderStore:
         self._write(text + gap + _table(provider))
 
     def remove(self, name: str) -> None:
-        """Take a provider out of the file; raises `UnknownProvider` and `ProviderTrouble`."""
+        """Take a provider out of the file; raises `UnknownProvider` and `ProviderError`."""
         self.find(name)
         kept: list[str] = []
         inside = False
@@ -87,7 +87,7 @@ class ProviderStore:
         try:
             write_atomically(self.path, text.encode())
         except OSError as error:
-            raise ProviderTrouble(
+            raise ProviderError(
                 f"{self.path} cannot be written: {error.strerror}.",
                 hint="Nothing has changed. Make room there, or get the right to write.",
             ) from error
@@ -109,30 +109,30 @@ def _read(path: Path) -> list[Provider]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise ProviderTrouble(f"{path} cannot be read: {error.strerror}.") from error
+        raise ProviderError(f"{path} cannot be read: {error.strerror}.") from error
     except ValueError as error:
-        raise ProviderTrouble(
+        raise ProviderError(
             f"{path} is not a TOML file: {error}.", hint="Each provider is a table: [groq]."
         ) from error
     return [read_provider(name, table, path) for name, table in tables.items()]
 
 
 def read_provider(name: str, table: object, origin: Path | str) -> Provider:
-    """The provider that a table describes; raises `ProviderTrouble`, which names the key."""
+    """The provider that a table describes; raises `ProviderError`, which names the key."""
     if not isinstance(table, dict):
-        raise ProviderTrouble(
+        raise ProviderError(
             f"'{name}' in {origin} belongs to no provider.",
             hint="Each provider is a table, and its keys stand below its name: [groq].",
         )
     values = cast("dict[str, Any]", table)
     if not NAME.fullmatch(name) or name in RESERVED_NAMES:
-        raise ProviderTrouble(
+        raise ProviderError(
             f"{name[:60]!r} in {origin} cannot be the name of a provider.",
             hint="Use up to 40 small letters, digits, dots, dashes and underscores; "
             f"{', '.join(sorted(RESERVED_NAMES))} mean something else.",
         )
     if "name" in values or any("key" in key for key in values):
-        raise ProviderTrouble(
+        raise ProviderError(
             f"[{name}] in {origin} has a key that does not belong there.",
             hint=f"Keys are no settings: take it out, and type `ingle provider key {name}`.",
         )
@@ -141,7 +141,7 @@ def read_provider(name: str, table: object, origin: Path | str) -> Provider:
     except msgspec.ValidationError as error:
         message, _, place = str(error).partition(" - at `$.")
         where = f"'{place.rstrip('`')}' of " if place else ""
-        raise ProviderTrouble(
+        raise ProviderError(
             f"{where}[{name}] in {origin} cannot be used: {message}.",
             hint="docs/providers.md has all keys.",
         ) from None

@@ -15,7 +15,7 @@ from msgspec import Meta
 from ingle.backends.remote.providers import Provider
 from ingle.backends.remote.receipt import TokenUsage
 
-from .provider_errors import ProviderTrouble
+from .provider_errors import ProviderError
 
 _MILLION = 1_000_000
 _DATED = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|\d{4}|latest)$")
@@ -64,7 +64,7 @@ class PriceList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_prices(path: Path | None) -> PriceList:
-    """The prices of the file, or those that ingle came with; raises `ProviderTrouble`."""
+    """The prices of the file, or those that ingle came with; raises `ProviderError`."""
     import tomllib
 
     try:
@@ -80,12 +80,12 @@ def load_prices(path: Path | None) -> PriceList:
         hosts = msgspec.convert(cast("object", values), dict[str, dict[str, Price]])
         return PriceList(dated=dated, currency=currency, hosts=hosts)
     except OSError as error:
-        raise ProviderTrouble(
+        raise ProviderError(
             f"The prices in {path} cannot be read: {error.strerror}.",
             hint="Name another file at `prices` in providers.toml, or take that out.",
         ) from error
     except (ValueError, msgspec.ValidationError) as error:
-        raise ProviderTrouble(
+        raise ProviderError(
             f"The prices in {path} are not as they must be: {error}.",
             hint='A host is a table of models: "gpt-5" = { input = 1.25, output = 10.0 }.',
         ) from error

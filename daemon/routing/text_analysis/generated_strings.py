@@ -28,7 +28,7 @@ _FOR_A_LETTER = re.compile(r"[a-z]\d[a-z]{2}")
 _HUMPS = re.compile(r"(?:[A-Z]{0,5}[A-Z]?[a-z]*[aeiouy][a-z]*)+[A-Z]{0,4}\Z")
 
 
-def is_made_up(value: str) -> bool:
+def looks_generated(value: str) -> bool:
     """Whether so much is mixed in it that it is no word, name, measure, place or file."""
     if len(value) < 6 or _NAMES.match(value) or _MEASURE.match(value) or _ADDRESS.match(value):
         return False

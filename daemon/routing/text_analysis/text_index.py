@@ -83,14 +83,14 @@ def long_words(text: str) -> list[Span]:
     return found
 
 
-def look_for(pieces: Iterable[str]) -> None:
-    """From now on `pieces_in` also says of these, in lower case, whether they are in a text."""
+def register_keywords(pieces: Iterable[str]) -> None:
+    """From now on `keywords_in` also says of these, in lower case, whether they are in a text."""
     _PIECES.update(dict.fromkeys(pieces))
     _automaton.cache_clear()
 
 
 @functools.lru_cache(maxsize=4)
-def pieces_in(text: str) -> frozenset[str]:
+def keywords_in(text: str) -> frozenset[str]:
     """Which of all pieces that somebody looks for are in the text, in any case; in one pass."""
     pieces, automaton = _automaton()
     lower = lowered(text)
@@ -112,9 +112,9 @@ def odd_letters(text: str) -> frozenset[str]:
     return frozenset("".join(_ODD.findall(text)))
 
 
-def forget_texts() -> None:
+def clear_text_caches() -> None:
     """Drop the last texts, which are kept because every detector asks for the same."""
     for kept in (lowered, digit_runs, digits_together, long_words, odd_letters):
         kept.cache_clear()
     vocabulary.cache_clear()
-    pieces_in.cache_clear()
+    keywords_in.cache_clear()

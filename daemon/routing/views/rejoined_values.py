@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ..detectors.identifiers.email_addresses import TOP_NAMES
 from ..text_analysis.checksums import luhn, mod97
-from .text_fragments import Piece, is_code, rows_of_pieces
+from .text_fragments import TextFragment, is_code, rows_of_pieces
 
 _MOST_PIECES = 12
 _GROUPED = re.compile(r"[0-9 .\-–/_\u00a0\u2009\u202f]+")
@@ -23,23 +23,23 @@ _LAYOUT = re.compile(
 )
 _ORDINALS = ("part", "half", "first", "second", "third", "rest", "piece", "teil", "hälfte")
 
-Stretch = tuple[int, int, str]
+Replacement = tuple[int, int, str]
 
 
-def rejoined(text: str) -> list[Stretch]:
+def rejoined(text: str) -> list[Replacement]:
     """Stretches whose pieces together are a card, an account, an address or perhaps a key.
 
     A card and an account have their check digits, an address its shape; of a key only its
     letters are looked at here.
     """
-    found: list[Stretch] = []
+    found: list[Replacement] = []
     for row in rows_of_pieces(text):
         if len(row) > 1:
             found += _in_row(row)
     return found
 
 
-def _in_row(row: Sequence[Piece]) -> Iterator[Stretch]:
+def _in_row(row: Sequence[TextFragment]) -> Iterator[Replacement]:
     first = 0
     while first < len(row) - 1:
         last = next(_ends(row, first), first)
@@ -53,7 +53,7 @@ def _in_row(row: Sequence[Piece]) -> Iterator[Stretch]:
         first = last + 1
 
 
-def _ends(row: Sequence[Piece], first: int) -> Iterator[int]:
+def _ends(row: Sequence[TextFragment], first: int) -> Iterator[int]:
     """Where what begins with this piece ends, if it is something."""
     said = row[first].text
     for last in range(first + 1, min(len(row), first + _MOST_PIECES)):
@@ -76,7 +76,7 @@ def _ends(row: Sequence[Piece], first: int) -> Iterator[int]:
             yield last
 
 
-def _is_number(digits: str, said: str, window: Sequence[Piece], alone: bool) -> bool:
+def _is_number(digits: str, said: str, window: Sequence[TextFragment], alone: bool) -> bool:
     """Whether the pieces are as long as each other, or together in the groups of a number."""
     sizes = tuple(len(piece.text) for piece in window)
     if len(digits) < 12:
@@ -90,14 +90,14 @@ def _is_number(digits: str, said: str, window: Sequence[Piece], alone: bool) -> 
     return even or named or sizes in _CARD_SIZES or _USUAL.fullmatch(said) is not None
 
 
-def _goes_on(row: Sequence[Piece], first: int, last: int) -> bool:
+def _goes_on(row: Sequence[TextFragment], first: int, last: int) -> bool:
     """Whether pieces of the same length are before or behind: a column of numbers."""
     size = len(row[first].text)
     before = first > 0 and len(row[first - 1].text) == size
     return before or (last + 1 < len(row) and len(row[last + 1].text) == size)
 
 
-def _are_alike(window: Sequence[Piece]) -> bool:
+def _are_alike(window: Sequence[TextFragment]) -> bool:
     """Whether the pieces have no names, or names of pieces: `part1`, `part2`; `a`, `b`."""
     names = [piece.name.lower() for piece in window if piece.name is not None]
     if len({name.rstrip("0123456789_- ") for name in names}) < 2:
@@ -112,7 +112,7 @@ def _is_account(said: str) -> bool:
     return plain[:2].isalpha() and mod97(plain[4:] + plain[:4]) == 1
 
 
-def _is_address(said: str, window: Sequence[Piece]) -> bool:
+def _is_address(said: str, window: Sequence[TextFragment]) -> bool:
     """Whether only all together are an address, and no decorator is in a line of its own."""
     match = _ADDRESS.fullmatch(said)
     if match is None or any(_ADDRESS.search(piece.text) for piece in window):
@@ -120,7 +120,7 @@ def _is_address(said: str, window: Sequence[Piece]) -> bool:
     return match[1].lower() in TOP_NAMES
 
 
-def _is_key(said: str, window: Sequence[Piece]) -> bool:
+def _is_key(said: str, window: Sequence[TextFragment]) -> bool:
     if not _CODE.fullmatch(said) or any(len(piece.text) < 4 for piece in window[:-1]):
         return False
     digits = sum(map(str.isdigit, said))

@@ -44,7 +44,7 @@ _PIECE = re.compile(
 )
 
 
-class Piece(NamedTuple):
+class TextFragment(NamedTuple):
     """Where it stands in its text, what it says, and the name of its field, "" between quotes."""
 
     start: int
@@ -53,7 +53,7 @@ class Piece(NamedTuple):
     name: str | None
 
 
-def rows_of_pieces(text: str) -> Iterator[list[Piece]]:
+def rows_of_pieces(text: str) -> Iterator[list[TextFragment]]:
     """Pieces that follow one another, by each way to part them."""
     if "\n" in text:
         yield from _lines(text)
@@ -68,17 +68,19 @@ def rows_of_pieces(text: str) -> Iterator[list[Piece]]:
         yield from _fields(text)
 
 
-def piece_of(text: str, start: int, end: int) -> Piece | None:
+def piece_of(text: str, start: int, end: int) -> TextFragment | None:
     """What a stretch says without marks before it and signs about it, if it may be a piece."""
     marks = _MARKS.match(text, start, end)
     begin = marks.end() if marks is not None else start
     core = text[begin:end].rstrip(_CLOSERS)
     if not core or len(core) > _LONGEST_PIECE or not _PIECE.fullmatch(core):
         return None
-    return Piece(begin, begin + len(core), core, marks["name"] if marks is not None else None)
+    return TextFragment(
+        begin, begin + len(core), core, marks["name"] if marks is not None else None
+    )
 
 
-def _lines(text: str) -> Iterator[list[Piece]]:
+def _lines(text: str) -> Iterator[list[TextFragment]]:
     """Where lines that have digits or the sign of an address, or one word only, stand together."""
     place, near = 0, list[Span]()
     before: Span | None = None
@@ -99,9 +101,9 @@ def _lines(text: str) -> Iterator[list[Piece]]:
         yield from _on_lines(text, near)
 
 
-def _on_lines(text: str, lines: Sequence[Span]) -> Iterator[list[Piece]]:
+def _on_lines(text: str, lines: Sequence[Span]) -> Iterator[list[TextFragment]]:
     """The end of a line, whole lines, and the beginning of one, as far as they are pieces."""
-    row: list[Piece] = []
+    row: list[TextFragment] = []
     before = (0, 0)
     for start, end in lines:
         piece = _whole_line(text, start, end)
@@ -122,7 +124,7 @@ def _on_lines(text: str, lines: Sequence[Span]) -> Iterator[list[Piece]]:
     yield row
 
 
-def _whole_line(text: str, start: int, end: int) -> Piece | None:
+def _whole_line(text: str, start: int, end: int) -> TextFragment | None:
     if end - start > _LONGEST_LINE:
         return None
     line = text[start:end].rstrip(_ENDS)
@@ -136,7 +138,7 @@ def _whole_line(text: str, start: int, end: int) -> Piece | None:
     return None if plain and not any(map(str.isdigit, piece.text)) else piece
 
 
-def _tail(text: str, start: int, end: int, of_address: bool) -> Piece | None:
+def _tail(text: str, start: int, end: int, of_address: bool) -> TextFragment | None:
     """The number or code that a line ends with, if it does, or the name of an address."""
     line = text[max(start, end - _LONGEST_PIECE) : end].rstrip(_CLOSERS)
     if not line or not _joins(line[-1]):
@@ -149,10 +151,10 @@ def _tail(text: str, start: int, end: int, of_address: bool) -> Piece | None:
         count += 1
     core = " ".join(words[-count:])
     begin = max(start, end - _LONGEST_PIECE) + len(line) - len(core)
-    return Piece(begin, begin + len(core), core, None)
+    return TextFragment(begin, begin + len(core), core, None)
 
 
-def _head(text: str, start: int, end: int) -> Piece | None:
+def _head(text: str, start: int, end: int) -> TextFragment | None:
     """The number or code that a line begins with, if it does."""
     first = text[start:end].partition(" ")[0]
     if first.isalpha() and first[1:].islower() and ":" not in text[start:end]:
@@ -166,7 +168,7 @@ def _head(text: str, start: int, end: int) -> Piece | None:
     while count < len(words) and _is_group(words[count].rstrip(_CLOSERS + ".!?")):
         count += 1
     core = " ".join(words[:count]).rstrip(_CLOSERS + ".!?")
-    return Piece(begin, begin + len(core), core, None)
+    return TextFragment(begin, begin + len(core), core, None)
 
 
 def _joins(letter: str) -> bool:
@@ -184,7 +186,7 @@ def is_code(word: str) -> bool:
     return "@" in word or any(map(str.isdigit, word))
 
 
-def _items(text: str, runs: Sequence[Span]) -> Iterator[list[Piece]]:
+def _items(text: str, runs: Sequence[Span]) -> Iterator[list[TextFragment]]:
     """`1. 4111 2. 1111 3. …` on one line."""
     marks: list[Span] = []
     for start, end in runs:
@@ -217,8 +219,8 @@ def _mark(text: str, start: int, end: int) -> Span | None:
     return (begin, match.end()) if match is not None else None
 
 
-def _between(text: str, marks: Sequence[Span]) -> list[Piece]:
-    row: list[Piece] = []
+def _between(text: str, marks: Sequence[Span]) -> list[TextFragment]:
+    row: list[TextFragment] = []
     for (_, start), (stop, _) in pairwise(marks):
         stop = start + len(text[start:stop].rstrip("([ \t\n"))
         piece = piece_of(text, start, stop)
@@ -230,19 +232,21 @@ def _between(text: str, marks: Sequence[Span]) -> list[Piece]:
     return [*row, piece] if piece is not None else row
 
 
-def _said_in_turn(text: str, runs: Sequence[Span]) -> Iterator[list[Piece]]:
+def _said_in_turn(text: str, runs: Sequence[Span]) -> Iterator[list[TextFragment]]:
     """`starts with 41111111 and ends with 11111111`."""
     for (first, end), (start, last) in pairwise(runs):
         if not 4 < start - end <= _LONGEST_GAP or last - start < 4 or end - first < 4:
             continue
         if "\n" not in text[end:start] and _THEN.search(text, end, start) is not None:
             near = [*_GROUPS.finditer(text, max(0, first - _LONGEST_GAP), last + 2 * _LONGEST_GAP)]
-            yield [Piece(*group.span(), group[0], None) for group in near if group.end() >= end][:4]
+            yield [
+                TextFragment(*group.span(), group[0], None) for group in near if group.end() >= end
+            ][:4]
 
 
-def _strings(text: str, strings: re.Pattern[str]) -> Iterator[list[Piece]]:
+def _strings(text: str, strings: re.Pattern[str]) -> Iterator[list[TextFragment]]:
     """What stands between quotes, where it does so one after another; keys are names."""
-    row: list[Piece] = []
+    row: list[TextFragment] = []
     name = ""
     for match in strings.finditer(text):
         if match[2]:
@@ -250,7 +254,7 @@ def _strings(text: str, strings: re.Pattern[str]) -> Iterator[list[Piece]]:
             continue
         said, piece = match[1].strip(_CLOSERS), None
         if 0 < len(said) <= _LONGEST_PIECE and _PIECE.fullmatch(said):
-            piece = Piece(match.start(1), match.end(1), said, name)
+            piece = TextFragment(match.start(1), match.end(1), said, name)
         if row and (piece is None or piece.start - row[-1].end > _LONGEST_GAP):
             yield row
             row = []
@@ -260,7 +264,7 @@ def _strings(text: str, strings: re.Pattern[str]) -> Iterator[list[Piece]]:
     yield row
 
 
-def _fields(text: str) -> Iterator[list[Piece]]:
+def _fields(text: str) -> Iterator[list[TextFragment]]:
     """`a = 4111; b = 1111` on one line."""
     near: list[re.Match[str]] = []
     for match in _FIELD.finditer(text):
@@ -271,9 +275,9 @@ def _fields(text: str) -> Iterator[list[Piece]]:
     yield from _named(text, near)
 
 
-def _named(text: str, near: Sequence[re.Match[str]]) -> Iterator[list[Piece]]:
+def _named(text: str, near: Sequence[re.Match[str]]) -> Iterator[list[TextFragment]]:
     """Values that have names, one after another."""
-    row: list[Piece] = []
+    row: list[TextFragment] = []
     for match in near if len(near) > 1 else ():
         name = _FIELD_NAME.search(text, max(0, match.start() - 28), match.start())
         if name is None:
@@ -281,5 +285,5 @@ def _named(text: str, near: Sequence[re.Match[str]]) -> Iterator[list[Piece]]:
             row = []
         else:
             start, value = match.start("value"), match["value"].rstrip(_CLOSERS)
-            row.append(Piece(start, start + len(value), value, name[0]))
+            row.append(TextFragment(start, start + len(value), value, name[0]))
     yield row

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..text_analysis.character_folding import folds, hidden, lookalikes
-from ..text_analysis.text_index import look_for, pieces_in
+from ..text_analysis.text_index import keywords_in, register_keywords
 from .encoded_text import decoded
 from .spelled_digits import with_digits
 from .table_cells import labelled_cells
 
 
-class Edit(NamedTuple):
+class ViewEdit(NamedTuple):
     """`text` in the place of the characters from `start` up to `end` of a view."""
 
     start: int
@@ -58,7 +58,7 @@ class View:
         last = bisect_right(self._places, end - 1) - 1
         return first != last or not self._kept[first]
 
-    def edited(self, edits: Iterable[Edit], context: int | None = None) -> View:
+    def edited(self, edits: Iterable[ViewEdit], context: int | None = None) -> View:
         """The view after edits, which are in order and do not overlap.
 
         With `context`, only the edits and so many characters on both sides of each are kept, so
@@ -101,7 +101,7 @@ class _Pieces:
             self._add(self._base.text[start:stop], self._base.span(start, stop), kept)
             start = stop
 
-    def replace(self, edit: Edit) -> None:
+    def replace(self, edit: ViewEdit) -> None:
         """Other characters for a stretch of the base."""
         if edit.text:
             self._add(edit.text, self._base.span(edit.start, edit.end), False)
@@ -146,12 +146,12 @@ def views(text: str) -> list[View]:
     base = _folded(text)
     base.is_prose = True
     found = [base]
-    edits = [Edit(*stretch) for stretch in lookalikes(base.text)]
+    edits = [ViewEdit(*stretch) for stretch in lookalikes(base.text)]
     if edits:
         found.append(base.edited(edits, _CONTEXT))
     inner = base
     for _ in range(_MOST_NESTED):
-        edits = [Edit(*stretch) for stretch in decoded(inner.text)]
+        edits = [ViewEdit(*stretch) for stretch in decoded(inner.text)]
         if not edits:
             break
         inner = inner.edited(edits, _CONTEXT)
@@ -159,14 +159,14 @@ def views(text: str) -> list[View]:
         found.append(_folded_again(inner))
         found[-1].is_prose = any(len(edit.text) >= _LEAST_PROSE for edit in edits)
     for view in found[:]:
-        edits = [Edit(*stretch) for stretch in with_digits(view.text)]
+        edits = [ViewEdit(*stretch) for stretch in with_digits(view.text)]
         if edits:
             found.append(view.edited(edits, _CONTEXT))
-    edits = [Edit(*stretch) for stretch in labelled_cells(base.text)]
+    edits = [ViewEdit(*stretch) for stretch in labelled_cells(base.text)]
     if edits:
         found.append(base.edited(edits, _CONTEXT))
         found[-1].is_moved = True
-    said = pieces_in(base.text)
+    said = keywords_in(base.text)
     if not said.isdisjoint(_BACKWARDS) or "\u202e" in text:
         found.append(_Turned(base, base.text[::-1], True))
     if "rot13" in said or "rot-13" in said:
@@ -174,12 +174,12 @@ def views(text: str) -> list[View]:
     if "rot47" in said or "rot-47" in said:
         found.append(_Turned(base, base.text.translate(_ROT47), False))
         # What stands about it is other letters when it is turned too.
-        edits = [Edit(*match.span(), " ") for match in _AROUND.finditer(base.text)]
+        edits = [ViewEdit(*match.span(), " ") for match in _AROUND.finditer(base.text)]
         if edits:
             bare = base.edited(edits)
             found.append(_Turned(bare, bare.text.translate(_ROT47), False))
         numbers = _ROT47_NUMBER.finditer(base.text)
-        edits = [Edit(*match.span(), match[0].translate(_ROT47)) for match in numbers]
+        edits = [ViewEdit(*match.span(), match[0].translate(_ROT47)) for match in numbers]
         if edits:
             found.append(base.edited(edits, _CONTEXT))
     return found
@@ -194,7 +194,7 @@ _BACKWARDS = (
     "right to left", "von rechts nach links", "de droite à gauche", "de derecha a izquierda",
     "moc.", "gro.", "ku.oc", "ten.",
 )  # fmt: skip
-look_for((*_BACKWARDS, "rot13", "rot-13", "rot47", "rot-47"))
+register_keywords((*_BACKWARDS, "rot13", "rot-13", "rot47", "rot-47"))
 _ROT13 = str.maketrans(
     "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz",
     "NOPQRSTUVWXYZABCDEFGHIJKLMnopqrstuvwxyzabcdefghijklm",
@@ -207,7 +207,7 @@ _ROT47_NUMBER = re.compile(r"(?<!\w)[\[\\\]_`a-h]{2,}(?!\w)")
 
 def _folded(text: str) -> View:
     view = View(text)
-    edits = [Edit(*stretch) for stretch in hidden(text)]
+    edits = [ViewEdit(*stretch) for stretch in hidden(text)]
     return _folded_again(view.edited(edits) if edits else view)
 
 
@@ -220,7 +220,7 @@ def _folded_again(view: View) -> View:
     if longer:
         any_of_them = re.compile("|".join(map(re.escape, longer)))
         edits = [
-            Edit(match.start(), match.end(), plain[match[0]])
+            ViewEdit(match.start(), match.end(), plain[match[0]])
             for match in any_of_them.finditer(view.text)
         ]
         view = view.edited(edits)

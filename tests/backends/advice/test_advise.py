@@ -18,7 +18,7 @@ from ingle.backends.advice.advice_request import (
     Need,
 )
 from ingle.backends.advice.advise import Advice, Option, advise, calibrate
-from ingle.backends.advice.machine_capacity import Site, site_of
+from ingle.backends.advice.machine_capacity import MachineCapacity, site_of
 from ingle.backends.hardware.machine import Cpu, Gpu, Machine, Memory
 from ingle.models.kv_type import KVType
 
@@ -67,7 +67,7 @@ def test_never_over_memory(
 
 def plain_site(
     host: float, gpu: float = 0.0, *, own: bool = False, bandwidth: float = 500e9
-) -> Site:
+) -> MachineCapacity:
     """A machine with so many GiB free of each kind."""
     gpus = [
         Gpu(

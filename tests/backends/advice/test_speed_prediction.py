@@ -12,7 +12,7 @@ from ingle.backends.advice.typical_model import typical_costs
 from ingle.backends.hardware.machine import Cpu, Gpu
 from ingle.backends.selection.load_spec_builder import describe
 from ingle.backends.selection.model_costs import ModelCosts
-from ingle.backends.selection.model_placement import Room, Wanted, select
+from ingle.backends.selection.model_placement import MemoryBudget, PlacementRequest, select
 from ingle.models.fit.process_overhead import repacked_types
 from ingle.models.kv_type import KVType
 
@@ -45,8 +45,8 @@ def test_published_speeds(
 ) -> None:
     """What others measured with llama.cpp, from which the share of the bandwidth was taken."""
     costs = typical_costs(int(billions * 1e9), int(gigabytes * 1e9), 32768)
-    room = Room(host=64 * 2**30, gpu=32 * 2**30, gpu_name="GPU", llama_offloads=True)
-    found = select(costs, room, Wanted(context=4096))
+    room = MemoryBudget(host=64 * 2**30, gpu=32 * 2**30, gpu_name="GPU", llama_offloads=True)
+    found = select(costs, room, PlacementRequest(context=4096))
     speed = predict_speed(costs, found, None, rates, kv_type=KVType.F16, filled=500)
     assert speed is not None
     assert speed.decode == pytest.approx(published, rel=0.15)
@@ -56,8 +56,8 @@ def test_a_prompt_on_an_rtx_4090() -> None:
     """llama.cpp reads Llama 2 7B at 13,000 tokens/s there; what is promised is more careful."""
     rates = gpu("RTX 4090", 16384, 1008e9, (8, 9))
     costs = typical_costs(7_000_000_000, 3_800_000_000, 4096)
-    room = Room(host=64 * 2**30, gpu=24 * 2**30, gpu_name="GPU", llama_offloads=True)
-    found = select(costs, room, Wanted(context=4096))
+    room = MemoryBudget(host=64 * 2**30, gpu=24 * 2**30, gpu_name="GPU", llama_offloads=True)
+    found = select(costs, room, PlacementRequest(context=4096))
     speed = predict_speed(costs, found, None, rates, kv_type=KVType.F16, filled=500)
     assert speed is not None
     assert 5_000 < speed.prefill < 13_000
@@ -80,13 +80,13 @@ def test_a_split_is_between_both() -> None:
     card = gpu("GPU", 8000, 500e9, (8, 9))
     rates: list[float] = []
     for free in (0, 4, 16):
-        room = Room(
+        room = MemoryBudget(
             host=64 * 2**30,
             gpu=free * 2**30,
             gpu_name="GPU" if free else "",
             llama_offloads=free > 0,
         )
-        found = select(costs, room, Wanted(context=4096))
+        found = select(costs, room, PlacementRequest(context=4096))
         speed = predict_speed(costs, found, cpu, card, kv_type=KVType.F16, filled=1000)
         assert speed is not None
         rates.append(speed.decode)
@@ -99,11 +99,11 @@ def test_a_measured_speed(smollm2_path: Path, tokens: int, measured: float) -> N
     """SmolLM2 on 2 cores with AVX-512 that nothing else used, whose memory reads at 52.6 GB/s."""
     sets = ["AVX2", "AVX-512", "VNNI"]
     cpu = cpu_rates(Cpu(compute_threads=2, instruction_sets=sets, bandwidth=52.6e9))
-    room = Room(host=8 * 2**30, repacked=repacked_types(sets))
+    room = MemoryBudget(host=8 * 2**30, repacked=repacked_types(sets))
     costs = ModelCosts.of(describe(smollm2_path))
     speed = predict_speed(
         costs,
-        select(costs, room, Wanted(context=4096)),
+        select(costs, room, PlacementRequest(context=4096)),
         cpu,
         None,
         kv_type=KVType.F16,
@@ -121,14 +121,14 @@ def test_unknown_devices_promise_nothing() -> None:
     assert shared is not None
     assert shared.weight_rate == 0.65 * 60e9
     costs = typical_costs(10**9, 600 * 10**6, 4096)
-    found = select(costs, Room(host=64 * 2**30), Wanted(context=4096))
+    found = select(costs, MemoryBudget(host=64 * 2**30), PlacementRequest(context=4096))
     assert predict_speed(costs, found, None, None, kv_type=KVType.F16, filled=10) is None
 
 
 def test_the_arithmetic_names_what_it_uses() -> None:
     costs = typical_costs(10**9, 600 * 10**6, 4096, tensor_type="Q4_K")
     cpu = cpu_rates(Cpu(compute_threads=2, instruction_sets=["AVX-512"], bandwidth=50e9))
-    found = select(costs, Room(host=64 * 2**30), Wanted(context=4096))
+    found = select(costs, MemoryBudget(host=64 * 2**30), PlacementRequest(context=4096))
     speed = predict_speed(costs, found, cpu, None, kv_type=KVType.F16, filled=1000)
     assert speed is not None
     text = "\n".join(speed.arithmetic)

@@ -19,15 +19,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ingle.backends.base.backend import EngineKind, LoadSpec, SamplingParams
 from ingle.backends.cuda.compute_backend import ComputeBackend
 from ingle.backends.cuda.model_runner import CudaModelRunner
-from ingle.backends.engine.batch import Batch, Chunk
+from ingle.backends.engine.batch import Batch, ScheduledChunk
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
 from ingle.kernels.attention.attention_variant import attention_variants
 from ingle.kernels.elementwise.rms_norm import rms_norm_reference
 from ingle.kernels.kernel_operations import KernelOperations
 from ingle.kernels.launch.cuda_driver import Argument, Grid
-from ingle.kernels.testing.host_library import HostLibrary
-from ingle.kernels.testing.interpreted_library import InterpretedLibrary
+from ingle.kernels.testing.host_library import CPUKernelLibrary
+from ingle.kernels.testing.interpreted_library import InterpretedTritonLibrary
 from ingle.models.kv_type import KVType
 from ingle.models.layers.rms_norm import RMSNorm
 
@@ -48,8 +48,8 @@ def mixed(name: str) -> str:
 @pytest.fixture(scope="module")
 def backend(pytestconfig: pytest.Config) -> ComputeBackend:
     assert pytestconfig.cache is not None
-    library = HostLibrary(pytestconfig.cache.mkdir("kernels"), seed=3, processors=8)
-    compiled = InterpretedLibrary(list(attention_variants()), processors=8)
+    library = CPUKernelLibrary(pytestconfig.cache.mkdir("kernels"), seed=3, processors=8)
+    compiled = InterpretedTritonLibrary(list(attention_variants()), processors=8)
     operations = KernelOperations(library, compiled, dtype=torch.bfloat16, device=CPU)
     return ComputeBackend(operations, library=library)
 
@@ -90,7 +90,7 @@ def logits(runner: CudaModelRunner, parts: list[tuple[int, int]]) -> torch.Tenso
     for start, count in parts:
         sequence = Sequence("text", 0, PROMPT[: start + count], SamplingParams())
         sequence.slot, sequence.num_computed, sequence.block_table = 0, start, [1]
-        found.append(runner.compute(Batch([Chunk(sequence, count, True)], count)).clone())
+        found.append(runner.compute(Batch([ScheduledChunk(sequence, count, True)], count)).clone())
     return torch.cat(found).log_softmax(-1)
 
 
@@ -109,7 +109,7 @@ def test_logits_are_those_of_plain_torch(
 
 def test_norms_of_heads_are_numbers_where_layers_read_bytes(backend: ComputeBackend) -> None:
     assert backend.library is not None
-    compiled = InterpretedLibrary([], processors=8)
+    compiled = InterpretedTritonLibrary([], processors=8)
     operations = KernelOperations(backend.library, compiled, dtype=torch.bfloat16, device=CPU)
     operations.prepare(random_weight("Q4_K", 256, 256, CPU, 1))
     norm = RMSNorm(operations, torch.linspace(0.5, 2, 64), 1e-5)
@@ -149,7 +149,7 @@ def test_together_they_say_what_each_says_alone(load: Callable[..., CudaModelRun
     assert run(texts(3)) == alone
 
 
-class Counting(HostLibrary):
+class Counting(CPUKernelLibrary):
     """Remembers which kernels were started."""
 
     def __init__(self, folder: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_step_is_few_launches_and_never_asks_the_device(
 ) -> None:
     assert pytestconfig.cache is not None
     library = Counting(pytestconfig.cache.mkdir("kernels"))
-    compiled = InterpretedLibrary(list(attention_variants()), processors=8)
+    compiled = InterpretedTritonLibrary(list(attention_variants()), processors=8)
     operations = KernelOperations(library, compiled, dtype=torch.bfloat16, device=CPU)
     counts: dict[int, tuple[list[str], list[str], list[str]]] = {}
     for layers in (1, 2):
@@ -226,7 +226,7 @@ def test_a_step_is_few_launches_and_never_asks_the_device(
         runner = CudaModelRunner(spec, backend=backend, source=model)
         sequence = Sequence("text", 0, PROMPT, SamplingParams())
         sequence.slot, sequence.num_computed, sequence.block_table = 0, 15, [1]
-        runner.compute(Batch([Chunk(sequence, 1, True)], 1))
+        runner.compute(Batch([ScheduledChunk(sequence, 1, True)], 1))
         library.started.clear()
         compiled.launched.clear()
         with Recordable() as step:
@@ -269,5 +269,5 @@ def test_a_part_of_a_prompt_gives_no_logits(load: Callable[..., CudaModelRunner]
     runner = load(q4_k_m)
     sequence = Sequence("text", 0, PROMPT, SamplingParams())
     sequence.slot, sequence.block_table = 0, [1]
-    found = runner.compute(Batch([Chunk(sequence, 10, False)], 10))
+    found = runner.compute(Batch([ScheduledChunk(sequence, 10, False)], 10))
     assert found.shape[0] == 0

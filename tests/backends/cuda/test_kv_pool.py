@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ingle.backends.cuda.kv_pool import KVPool
-from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedPages
+from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedKVPages
 from ingle.models.fit.paged_fit import PAGE_SIZE
 from ingle.models.kv_type import KVType
 
@@ -39,7 +39,7 @@ def test_memory_is_what_was_predicted(kv_type: KVType, head_size: int) -> None:
     assert pool.nbytes == pool.token_bytes * PAGE_SIZE * (PAGES + 1)
     for pages in pool.layer(1):
         assert pages.shape == (PAGES + 1, PAGE_SIZE, KV_HEADS, head_size)
-        assert isinstance(pages, QuantizedPages) is kv_type.startswith("q")
+        assert isinstance(pages, QuantizedKVPages) is kv_type.startswith("q")
 
 
 @pytest.mark.parametrize("head_size", [64, 80])
@@ -66,8 +66,8 @@ def test_what_is_read_can_be_written_elsewhere(kv_type: KVType, count: int) -> N
     assert other.read([0, 5, 3], 3 * PAGE_SIZE) == data + bytes(rest)
     for layer in range(LAYERS):
         for mine, theirs in zip(pool.layer(layer), other.layer(layer), strict=True):
-            if isinstance(mine, QuantizedPages):
-                assert isinstance(theirs, QuantizedPages)
+            if isinstance(mine, QuantizedKVPages):
+                assert isinstance(theirs, QuantizedKVPages)
                 assert torch.equal(mine.codes[4, :count], theirs.codes[0, :count])
 
 

@@ -26,7 +26,7 @@ from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv_store.kv_store import KVStore
 from ingle.backends.engine.model_runner import KVCacheFull
 from ingle.backends.engine.sequence import Sequence
-from ingle.backends.engine.speculation.adaptive_speculator import Speculation
+from ingle.backends.engine.speculation.adaptive_speculator import AdaptiveSpeculator
 from ingle.backends.engine.speculation.step_costs import StepCosts
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
 from ingle.models.kv_type import KVType
@@ -331,7 +331,7 @@ def test_a_draft_model_changes_nothing(
     costs = StepCosts()
     for size in range(1, 18):
         costs.observe(size, 1.0)
-    engine = Engine(runner, Speculation(context=512, costs=costs, model=drafter))
+    engine = Engine(runner, AdaptiveSpeculator(context=512, costs=costs, model=drafter))
     assert run(engine, sequences()[:1]) == alone[:1]
     gauges = engine.gauges()
     if seed == 0:

@@ -16,7 +16,7 @@ from ingle.backends.cuda.model_runner import CudaModelRunner
 from ingle.backends.cuda.sampling.batch_sampler import BatchSampler
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
-from ingle.kernels.testing.host_library import HostLibrary
+from ingle.kernels.testing.host_library import CPUKernelLibrary
 
 LoadModel = Callable[..., CudaModelRunner]
 
@@ -83,7 +83,7 @@ def use_kernels(runner: CudaModelRunner, config: pytest.Config) -> None:
     assert config.cache is not None
     folder = config.cache.mkdir("kernels")
     runner._sampler = BatchSampler(  # pyright: ignore[reportPrivateUsage]
-        runner.tokenizer, torch.device("cpu"), room=512, kernels=HostLibrary(folder)
+        runner.tokenizer, torch.device("cpu"), room=512, kernels=CPUKernelLibrary(folder)
     )
 
 

@@ -15,7 +15,7 @@ from ingle.backends.cuda.kv_pool import KVPool
 from ingle.backends.cuda.model_files import open_model
 from ingle.backends.cuda.open_tokenizer import open_tokenizer
 from ingle.backends.cuda.paged_context import PagedContext
-from ingle.backends.engine.batch import Batch, Chunk
+from ingle.backends.engine.batch import Batch, ScheduledChunk
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.jobs.verification.scored_text import default_text
 from ingle.kernels.reference_operations import ReferenceOperations
@@ -52,7 +52,7 @@ def read(model: Transformer, text: list[int], kv_type: KVType) -> torch.Tensor:
         sequence.slot, sequence.num_computed, sequence.block_table = 0, start, order
         # Guesses get logits each, which is what is wanted of every token here.
         guesses = tuple(text[start + 1 : start + CHUNK])
-        inputs.fill(Batch([Chunk(sequence, 1, True, guesses)], CHUNK))
+        inputs.fill(Batch([ScheduledChunk(sequence, 1, True, guesses)], CHUNK))
         inputs.upload()
         logits = model.forward(inputs.token_ids, inputs.positions, context, inputs.output_rows)
         rows.append(logits.log_softmax(-1))

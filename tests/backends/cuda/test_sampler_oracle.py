@@ -18,8 +18,8 @@ from ingle.backends.cuda.sampling.dry_penalties import DryPenalties
 from ingle.backends.cuda.sampling.logit_adjustments import Adjustments
 from ingle.backends.cuda.sampling.mirostat import first_mu, mirostat_draw
 from ingle.backends.cuda.sampling.row_sampler import RowSampler
-from ingle.backends.cuda.sampling.sampling_state import Route, SamplingState
-from ingle.backends.engine.batch import Chunk
+from ingle.backends.cuda.sampling.sampling_state import SamplingPath, SamplingState
+from ingle.backends.engine.batch import ScheduledChunk
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.llama_cpp.dry_samplers import DrySamplers
 from ingle.backends.llama_cpp.llama_model import LlamaModel
@@ -96,9 +96,9 @@ class Samplers:
         sequence.token_ids += said
         state = SamplingState(sequence)
         rows = upload(logits[None].copy())
-        Adjustments([Chunk(sequence, 1, True)], [state], self.ours).apply(rows, upload)
+        Adjustments([ScheduledChunk(sequence, 1, True)], [state], self.ours).apply(rows, upload)
         found = np.zeros(len(logits))
-        if state.route is Route.GREEDY:
+        if state.route is SamplingPath.GREEDY:
             found[int(rows.argmax())] = 1
             return found
         sampler = RowSampler(state.route, state.numbers[None], upload)

@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from ingle.backends.base.backend import EngineKind, KVStoreSpec, LoadSpec, SamplingParams
-from ingle.backends.engine.batch import Batch, Chunk, Sampled
+from ingle.backends.engine.batch import Batch, Sampled, ScheduledChunk
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv.paged_cache import PagedCache
 from ingle.backends.engine.kv_store.kv_store import KVStore
@@ -118,13 +118,13 @@ def chat() -> Callable[[int, int], list[int]]:
 class Work:
     """What a chunk asked for when it was launched."""
 
-    chunk: Chunk
+    chunk: ScheduledChunk
     start: int
     tokens: list[int]
     table: list[int]
 
     @classmethod
-    def of(cls, chunk: Chunk) -> Work:
+    def of(cls, chunk: ScheduledChunk) -> Work:
         sequence, start = chunk.sequence, chunk.sequence.num_launched
         tokens = [*sequence.token_ids[start : start + chunk.count], *chunk.drafts]
         assert len(tokens) == (chunk.num_tokens if chunk.awaits is None else 0)

@@ -12,7 +12,7 @@ from ingle.backends.base.backend import EngineKind, FinishReason, LoadSpec, Samp
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
-from ingle.backends.engine.speculation.adaptive_speculator import Speculation
+from ingle.backends.engine.speculation.adaptive_speculator import AdaptiveSpeculator
 from ingle.backends.engine.speculation.draft import Draft
 from ingle.backends.engine.speculation.model_drafter import ModelDrafter
 from ingle.backends.engine.speculation.ngram_drafter import NgramDrafter
@@ -175,7 +175,7 @@ def test_a_draft_model_reads_along_and_changes_nothing(
 @settings(deadline=None, max_examples=40)
 @given(load=LOADS, seed=st.integers(0, 2**32), wrong=st.sampled_from([0.0, 0.3]))
 def test_both_kinds_together_change_nothing(load: Load, seed: int, wrong: float) -> None:
-    speculation = Speculation(
+    speculation = AdaptiveSpeculator(
         context=128,
         ngrams=NgramDrafter(128),
         model=ModelDrafter(GuessingRunner(spec_of(), seed, wrong)),

@@ -12,12 +12,12 @@ import pytest
 from ingle.backends.base.backend import EngineKind, FinishReason, LoadSpec, Priority, SamplingParams
 from ingle.backends.base.kv_page_map import PageGroup, PageMap
 from ingle.backends.engine.engine import Engine
-from ingle.backends.engine.kv.block_manager import Page
+from ingle.backends.engine.kv.block_manager import Block
 from ingle.backends.engine.kv.cell_cache import CellCache
 from ingle.backends.engine.kv.conversation_trace import MOST, joined, remember
 from ingle.backends.engine.kv.paged_cache import PagedCache
 from ingle.backends.engine.sequence import Sequence
-from ingle.backends.engine.speculation.adaptive_speculator import Speculation
+from ingle.backends.engine.speculation.adaptive_speculator import AdaptiveSpeculator
 from ingle.backends.engine.speculation.ngram_drafter import NgramDrafter
 from ingle.backends.engine.speculation.step_costs import StepCosts
 from ingle.backends.testing.scripted_model_runner import ScriptedModelRunner
@@ -115,7 +115,7 @@ def expanded(page_map: PageMap) -> list[PageGroup]:
     return groups
 
 
-def tree_of(page: Page, before: Prefix = ()) -> Iterator[tuple[Page, Prefix]]:
+def tree_of(page: Block, before: Prefix = ()) -> Iterator[tuple[Block, Prefix]]:
     """All pages behind this one, each with the tokens up to its end."""
     for child in page.children.values():
         tokens = (*before, *memoryview(child.tokens).cast("i").tolist())
@@ -159,7 +159,7 @@ def check_pages(recording: Recording, page_map: PageMap) -> None:
     assert page_map.evicted_pages_total == cache.pages.num_evicted
 
 
-def ends(page: Page, size: int) -> range:
+def ends(page: Block, size: int) -> range:
     """The lengths of prefixes that end in the page."""
     first = (page.end - 1) // size * size
     return range(first + 1, page.end + 1)
@@ -232,7 +232,9 @@ def test_the_map_is_the_book_of_the_cells_at_every_step(seed: int, can_fork: boo
     )
     runner = ScriptedModelRunner(spec)
     runner.can_fork = can_fork
-    guesses = Speculation(context=200, costs=StepCosts(), ngrams=NgramDrafter(200), model=None)
+    guesses = AdaptiveSpeculator(
+        context=200, costs=StepCosts(), ngrams=NgramDrafter(200), model=None
+    )
     engine = Engine(runner, guesses if can_fork else None)
     recording = Recording(engine, seed)
     for page_map in recording.run(40):

@@ -22,8 +22,8 @@ from hypothesis.stateful import (
 )
 
 from ingle.backends.base.backend import KVStoreSpec, SamplingParams
-from ingle.backends.engine.batch import Batch, Chunk
-from ingle.backends.engine.kv.block_manager import Page
+from ingle.backends.engine.batch import Batch, ScheduledChunk
+from ingle.backends.engine.kv.block_manager import Block
 from ingle.backends.engine.kv.paged_cache import PagedCache
 from ingle.backends.engine.kv_store.kv_store import KVStore
 from ingle.backends.engine.kv_store.stored_part import StoredPart
@@ -188,7 +188,7 @@ class Histories(RuleBasedStateMachine):
             guesses[chance.randrange(len(guesses))] = 41
         return tuple(guesses)
 
-    def _book(self, chance: random.Random, chunk: Chunk, drawn: list[int]) -> None:
+    def _book(self, chance: random.Random, chunk: ScheduledChunk, drawn: list[int]) -> None:
         sequence = chunk.sequence
         # An answer may end in the midst of what was drawn.
         kept = drawn[: chance.randint(1, len(drawn))] if drawn else []
@@ -316,7 +316,7 @@ class Histories(RuleBasedStateMachine):
             self.store.close(5)
 
 
-def _walk(root: Page) -> list[Page]:
+def _walk(root: Block) -> list[Block]:
     pages = list(root.children.values())
     for page in pages:  # grows while it is walked
         pages.extend(page.children.values())

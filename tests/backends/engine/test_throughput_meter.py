@@ -8,7 +8,7 @@ from ingle.backends.base.backend import EngineKind, LoadSpec, SamplingParams
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.sequence import Sequence
-from ingle.backends.engine.throughput_meter import Rate, Rates
+from ingle.backends.engine.throughput_meter import Rate, ThroughputMeter
 from ingle.backends.testing.scripted_model_runner import ScriptedModelRunner
 
 
@@ -28,7 +28,7 @@ def test_what_was_measured_of_late_counts_most() -> None:
 
 
 def test_prompts_and_answers_are_told_apart() -> None:
-    rates = Rates()
+    rates = ThroughputMeter()
     reading = Batch()
     reading.add(prompt_of(64), 64)
     rates.observe(reading, 64, 1, 0.5)

@@ -23,7 +23,7 @@ from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.engine import Engine
 from ingle.backends.engine.kv.cell_cache import CellCache
 from ingle.backends.engine.sequence import Sequence
-from ingle.backends.engine.speculation.adaptive_speculator import Speculation
+from ingle.backends.engine.speculation.adaptive_speculator import AdaptiveSpeculator
 from ingle.backends.engine.speculation.model_drafter import ModelDrafter
 from ingle.backends.engine.speculation.ngram_drafter import NgramDrafter
 from ingle.backends.engine.speculation.speculator import Speculator
@@ -170,7 +170,7 @@ def test_a_story_is_the_same(runner: OpenRunner) -> None:
     prompt = "Once upon a time, in a small village by the sea,"
     plain = generate(runner, prompt, None)
     assert_same_but_for_ties(runner, plain, generate(runner, prompt, Eager(1024, 4)))
-    speculation = Speculation(context=1024, ngrams=NgramDrafter(1024))
+    speculation = AdaptiveSpeculator(context=1024, ngrams=NgramDrafter(1024))
     assert_same_but_for_ties(runner, plain, generate(runner, prompt, speculation))
 
 
@@ -216,7 +216,7 @@ def test_the_coder_pair_writes_what_the_larger_one_writes(
         except LoadFailed:
             assert kind == "auto"
         ngrams = NgramDrafter(1024) if kind == "auto" else None
-        speculation = Speculation(context=1024, costs=costs, ngrams=ngrams, model=model)
+        speculation = AdaptiveSpeculator(context=1024, costs=costs, ngrams=ngrams, model=model)
         for text in (f"Rename `add` to `put`:\n\n{CODE}", "Write a quicksort in Python."):
             plain = generate(runner, chat(text), None, max_tokens=96)
             drafted = generate(runner, chat(text), speculation, max_tokens=96)

@@ -28,7 +28,7 @@ from ingle.backends.engine.speculation.speculator import Speculator
 from ingle.backends.engine.speculation.step_costs import StepCosts
 from ingle.backends.llama_cpp.draft_model import open_drafter
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
-from ingle.backends.worker.model_loader import loaded
+from ingle.backends.worker.model_loader import load_model
 
 WIDTH, VOCAB = 32, 40
 
@@ -197,7 +197,7 @@ def test_padding_of_the_vocabulary_is_no_difference(
 
 
 def info_of(spec: LoadSpec) -> ModelInfo:
-    with loaded(spec, lambda _: None, queue.SimpleQueue()) as (_, info):
+    with load_model(spec, lambda _: None, queue.SimpleQueue()) as (_, info):
         return info
 
 

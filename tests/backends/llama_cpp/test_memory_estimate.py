@@ -10,7 +10,7 @@ import pytest
 
 from ingle.backends.base.backend import ModelInfo
 from ingle.backends.llama_cpp.model_runner import LlamaModelRunner
-from ingle.models.fit.llama_cpp_fit import LoadShape, estimate_memory
+from ingle.models.fit.llama_cpp_fit import LoadParameters, estimate_memory
 from ingle.models.fit.model_shape import shape_of
 from ingle.models.gguf.gguf_header import read_header
 from ingle.models.kv_type import KVType
@@ -44,7 +44,7 @@ def test_cache_and_buffers(
 ) -> None:
     info = load(context=context, kv_type=kv_type)
     estimate = estimate_memory(
-        shape_of(read_header(path)), LoadShape(context=context, slots=SLOTS, kv_type=kv_type)
+        shape_of(read_header(path)), LoadParameters(context=context, slots=SLOTS, kv_type=kv_type)
     )
     assert estimate.kv == pytest.approx(info.kv_bytes, rel=0.005)
     assert estimate.compute == pytest.approx(info.compute_bytes, rel=0.06)
@@ -57,7 +57,7 @@ def test_scores_take_memory_without_flash_attention(
     info = load(context=context, flash_attention="off")
     estimate = estimate_memory(
         shape_of(read_header(path)),
-        LoadShape(context=context, slots=SLOTS, flash_attention=False),
+        LoadParameters(context=context, slots=SLOTS, flash_attention=False),
     )
     assert estimate.kv == pytest.approx(info.kv_bytes, rel=0.005)
     assert estimate.compute == pytest.approx(info.compute_bytes, rel=0.06)

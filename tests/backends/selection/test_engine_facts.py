@@ -4,13 +4,13 @@ from pathlib import Path
 
 from ingle.backends.hardware.read_cpu import read_cpu
 from ingle.backends.selection.engine_facts import EngineFacts
-from ingle.backends.selection.own_engine import OwnEngine
+from ingle.backends.selection.own_engine import CudaAvailability
 from ingle.models.fit.process_overhead import repacked_types
 
 
 def test_this_machine_tells_what_it_has(tmp_path: Path) -> None:
     facts = EngineFacts.find(tmp_path / "machine.json")
-    assert facts.own == OwnEngine.find()
+    assert facts.own == CudaAvailability.find()
     assert facts.repacked == repacked_types(read_cpu().instruction_sets)
     assert bool(facts.gpu_name) or not facts.llama_offloads
     # Without a GPU nobody asks how llama.cpp was built, which takes a process.

@@ -14,7 +14,7 @@ from ingle.backends.base.backend import EngineChoice, EngineKind
 from ingle.backends.base.errors import LoadFailed
 from ingle.backends.selection.engine_choice import TENSOR_TYPES, choose_engine
 from ingle.backends.selection.load_spec_builder import describe, make_load_spec
-from ingle.backends.selection.own_engine import OwnEngine
+from ingle.backends.selection.own_engine import CudaAvailability
 from ingle.kernels.formats.dequantize import BLOCK_TYPES
 from ingle.models.errors import UnsupportedModel
 from ingle.models.gguf.gguf_header import GGUFHeader, read_header
@@ -80,11 +80,14 @@ def test_settings_reach_the_specification(header: GGUFHeader) -> None:
     assert (spec.flash_attention, spec.mmap, spec.mlock) == ("on", False, True)
 
 
-GPU = OwnEngine(has_torch=True, gpu_memory=2**30)
+GPU = CudaAvailability(has_torch=True, gpu_memory=2**30)
 
 
 def chosen(
-    model: GGUFHeader | ModelFolder, own: OwnEngine, wanted: EngineChoice = "auto", **settings: Any
+    model: GGUFHeader | ModelFolder,
+    own: CudaAvailability,
+    wanted: EngineChoice = "auto",
+    **settings: Any,
 ) -> EngineKind:
     return choose_engine(model, wanted, own, **settings)
 
@@ -92,9 +95,9 @@ def chosen(
 def test_our_own_engine_runs_what_a_gpu_can_hold(header: GGUFHeader) -> None:
     assert chosen(header, own=GPU) is EngineKind.CUDA
     assert chosen(header, own=GPU, wanted="llama.cpp") is EngineKind.LLAMA_CPP
-    assert chosen(header, own=OwnEngine()) is EngineKind.LLAMA_CPP
-    assert chosen(header, own=OwnEngine(has_torch=True)) is EngineKind.LLAMA_CPP
-    assert chosen(header, own=OwnEngine(gpu_memory=2**30)) is EngineKind.LLAMA_CPP
+    assert chosen(header, own=CudaAvailability()) is EngineKind.LLAMA_CPP
+    assert chosen(header, own=CudaAvailability(has_torch=True)) is EngineKind.LLAMA_CPP
+    assert chosen(header, own=CudaAvailability(gpu_memory=2**30)) is EngineKind.LLAMA_CPP
 
 
 def test_quantised_weights_are_llama_cpps_unless_somebody_asks(header: GGUFHeader) -> None:
@@ -107,7 +110,7 @@ def test_quantised_weights_are_llama_cpps_unless_somebody_asks(header: GGUFHeade
 @pytest.mark.model
 def test_quantised_weights_are_ours_on_gpus_that_kernels_know(smollm2_path: Path) -> None:
     header = read_header(smollm2_path)
-    ampere = OwnEngine(has_torch=True, gpu_memory=2**33, capability=(8, 6))
+    ampere = CudaAvailability(has_torch=True, gpu_memory=2**33, capability=(8, 6))
     assert chosen(header, own=ampere) is EngineKind.CUDA
     assert chosen(header, own=replace(ampere, capability=(7, 5))) is EngineKind.LLAMA_CPP
     assert chosen(header, own=ampere, kv_type=KVType.F32) is EngineKind.LLAMA_CPP
@@ -135,7 +138,7 @@ def test_what_our_own_engine_does_not_know_is_llama_cpps(header: GGUFHeader) -> 
 
 def test_an_engine_that_is_not_installed_says_how_to_install_it(header: GGUFHeader) -> None:
     with pytest.raises(LoadFailed) as caught:
-        chosen(header, own=OwnEngine(gpu_memory=2**30), wanted="cuda")
+        chosen(header, own=CudaAvailability(gpu_memory=2**30), wanted="cuda")
     assert caught.value.hint is not None
     assert "ingle[cuda]" in caught.value.hint
 
@@ -144,13 +147,13 @@ def test_an_engine_that_is_not_installed_says_how_to_install_it(header: GGUFHead
 def test_folders_are_for_our_own_engine(smollm2_folder: Path) -> None:
     folder = describe(smollm2_folder)
     assert isinstance(folder, ModelFolder)
-    nothing = OwnEngine(has_torch=True)
+    nothing = CudaAvailability(has_torch=True)
     assert chosen(folder, own=nothing) is chosen(folder, own=GPU) is EngineKind.CUDA
     with pytest.raises(UnsupportedModel, match="does not read"):
         chosen(folder, own=GPU, wanted="llama.cpp")
     assert chosen(folder, own=GPU, kv_type=KVType.Q8_0) is EngineKind.CUDA
     with pytest.raises(LoadFailed, match="PyTorch"):
-        chosen(folder, own=OwnEngine())
+        chosen(folder, own=CudaAvailability())
     spec = make_load_spec(folder, context=10**9, slots=1, engine=EngineKind.CUDA)
     assert spec.context == folder.config.context
 
@@ -163,4 +166,4 @@ def test_pytorch_is_found_without_being_imported() -> None:
     code = "import sys; from ingle.backends.selection.own_engine import OwnEngine; "
     code += "own = OwnEngine.find(); print(own.has_torch, own.gpu_memory, 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
-    assert done.stdout.split() == ["True", str(OwnEngine.find().gpu_memory), "False"]
+    assert done.stdout.split() == ["True", str(CudaAvailability.find().gpu_memory), "False"]

@@ -10,13 +10,18 @@ from hypothesis import strategies as st
 
 from ingle.backends.base.backend import EngineKind
 from ingle.backends.selection.model_costs import ModelCosts
-from ingle.backends.selection.model_placement import Room, Selection, Wanted, select
+from ingle.backends.selection.model_placement import (
+    MemoryBudget,
+    Placement,
+    PlacementRequest,
+    select,
+)
 from ingle.models.config.model_config import LayerConfig, ModelConfig
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.fit.model_shape import LayerShape, ModelShape
 
 GB = 10**9
-RTX = Room(host=64 * GB, gpu=0, gpu_name="RTX 4090", llama_offloads=True)
+RTX = MemoryBudget(host=64 * GB, gpu=0, gpu_name="RTX 4090", llama_offloads=True)
 LLAMA_8B = ModelConfig(
     architecture="llama",
     vocab_size=128_256,
@@ -42,10 +47,10 @@ def costs_of(shape: ModelShape, config: ModelConfig | None = None) -> ModelCosts
     )
 
 
-def on_gpu(shape: ModelShape, gigabytes: float, **wanted: object) -> Selection:
+def on_gpu(shape: ModelShape, gigabytes: float, **wanted: object) -> Placement:
     """Of a card of that size a twentieth is the desktop's."""
     room = replace(RTX, gpu=int(gigabytes * 0.95 * GB))
-    return select(costs_of(shape), room, replace(Wanted(), **wanted))  # pyright: ignore[reportArgumentType]
+    return select(costs_of(shape), room, replace(PlacementRequest(), **wanted))  # pyright: ignore[reportArgumentType]
 
 
 # Layers on the GPU, blocks whose experts are not, and thousands of tokens of context.
@@ -97,16 +102,16 @@ def test_without_a_gpu_or_a_build_for_it_llama_cpp_takes_the_processor(
     well_known_shapes: dict[str, ModelShape],
 ) -> None:
     costs = costs_of(well_known_shapes["llama-3-8b"])
-    alone = select(costs, Room(host=16 * GB), Wanted())
+    alone = select(costs, MemoryBudget(host=16 * GB), PlacementRequest())
     assert (alone.engine, alone.device, alone.gpu_layers) == (EngineKind.LLAMA_CPP, "cpu", 0)
     assert alone.reason == (
         "llama.cpp on the CPU, since no GPU was found: 6.4 of 16.0 GB free, context 8,192."
     )
-    unused = select(costs, replace(RTX, gpu=24 * GB, llama_offloads=False), Wanted())
+    unused = select(costs, replace(RTX, gpu=24 * GB, llama_offloads=False), PlacementRequest())
     assert "since this llama.cpp was built without support for the GPU" in unused.reason
-    asked = select(costs, replace(RTX, gpu=24 * GB), Wanted(gpu_layers=0))
+    asked = select(costs, replace(RTX, gpu=24 * GB), PlacementRequest(gpu_layers=0))
     assert "since gpu_layers is 0" in asked.reason
-    tiny = select(costs, replace(RTX, gpu=GB), Wanted())
+    tiny = select(costs, replace(RTX, gpu=GB), PlacementRequest())
     assert (tiny.device, tiny.needs.gpu) == ("cpu", 0)
     assert "since too little of the GPU's memory is free" in tiny.reason
 
@@ -115,7 +120,7 @@ def test_our_engine_takes_what_fits_whole_and_llama_cpp_what_does_not(
     well_known_shapes: dict[str, ModelShape],
 ) -> None:
     costs = costs_of(well_known_shapes["llama-3-8b"], LLAMA_8B)
-    ours = Wanted(engine=EngineKind.CUDA)
+    ours = PlacementRequest(engine=EngineKind.CUDA)
     whole = select(costs, replace(RTX, gpu=12 * GB), ours)
     assert (whole.engine, whole.device, whole.gpu_layers) == (EngineKind.CUDA, "gpu", -1)
     part = select(costs, replace(RTX, gpu=5 * GB), ours)
@@ -143,10 +148,10 @@ def test_layers_that_somebody_chose_stay_as_they_are(
 def test_a_gpu_that_computes_in_the_machines_memory_takes_nothing_else(
     well_known_shapes: dict[str, ModelShape],
 ) -> None:
-    room = Room(
+    room = MemoryBudget(
         host=24 * GB, gpu=24 * GB, gpu_name="Apple M3 Pro", llama_offloads=True, unified=True
     )
-    found = select(costs_of(well_known_shapes["llama-3-8b"]), room, Wanted())
+    found = select(costs_of(well_known_shapes["llama-3-8b"]), room, PlacementRequest())
     assert (found.device, found.gpu_layers, found.needs.gpu) == ("gpu", -1, 0)
     assert found.needs.host == found.estimate.host.total + found.estimate.gpu.total
 
@@ -155,7 +160,7 @@ def test_where_nobody_tells_what_is_free_llama_cpp_tries(
     well_known_shapes: dict[str, ModelShape],
 ) -> None:
     room = replace(RTX, gpu=None, gpu_name="Radeon RX 7800 XT")
-    found = select(costs_of(well_known_shapes["llama-3-8b"]), room, Wanted())
+    found = select(costs_of(well_known_shapes["llama-3-8b"]), room, PlacementRequest())
     assert (found.device, found.gpu_layers, found.needs.gpu) == ("gpu", -1, 0)
     assert "the Radeon RX 7800 XT does not tell how much of its memory is free" in found.reason
 
@@ -163,15 +168,17 @@ def test_where_nobody_tells_what_is_free_llama_cpp_tries(
 def test_only_the_owner_makes_an_asked_context_shorter(
     well_known_shapes: dict[str, ModelShape],
 ) -> None:
-    costs, room = costs_of(well_known_shapes["gemma-3-27b"]), Room(host=20 * GB)
-    strict = select(costs, room, Wanted(context=65536))
+    costs, room = costs_of(well_known_shapes["gemma-3-27b"]), MemoryBudget(host=20 * GB)
+    strict = select(costs, room, PlacementRequest(context=65536))
     assert strict.context == 65536
     assert not strict.needs.fits_in(MemoryNeeds(room.host))
-    lenient = select(costs, room, Wanted(context=65536, may_shrink=True))
+    lenient = select(costs, room, PlacementRequest(context=65536, may_shrink=True))
     assert lenient.context == 4096
     assert lenient.needs.fits_in(MemoryNeeds(room.host))
     assert lenient.reason.endswith("context 4,096 instead of 65,536, which would not fit.")
-    hopeless = select(costs, Room(host=GB), Wanted(context=65536, may_shrink=True))
+    hopeless = select(
+        costs, MemoryBudget(host=GB), PlacementRequest(context=65536, may_shrink=True)
+    )
     assert hopeless.context == 65536
 
 
@@ -215,7 +222,7 @@ def test_nothing_is_planned_beyond_the_gpu_nor_beyond_what_was_asked(
     shape: ModelShape, host: int, gpu: int, context: int | None, may_shrink: bool
 ) -> None:
     room = replace(RTX, host=host * GB, gpu=gpu * GB)
-    found = select(costs_of(shape), room, Wanted(context=context, may_shrink=may_shrink))
+    found = select(costs_of(shape), room, PlacementRequest(context=context, may_shrink=may_shrink))
     assert found.needs.gpu <= gpu * GB
     assert 0 < found.context <= shape.context
     if context is not None and not may_shrink:
@@ -232,7 +239,7 @@ def test_a_larger_gpu_never_takes_less_of_a_model(gpu: int, more: int) -> None:
 
     def layers(gigabytes: int) -> int:
         room = replace(RTX, gpu=gigabytes * GB)
-        found = select(costs_of(shape), room, Wanted(context=4096))
+        found = select(costs_of(shape), room, PlacementRequest(context=4096))
         return found.gpu_layers if found.gpu_layers >= 0 else 41
 
     assert layers(gpu) <= layers(gpu + more)

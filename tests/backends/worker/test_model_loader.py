@@ -13,7 +13,7 @@ import pytest
 from ingle.backends.base.backend import EngineKind, LoadSpec, ModelInfo
 from ingle.backends.base.errors import LoadFailed
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
-from ingle.backends.worker.model_loader import loaded
+from ingle.backends.worker.model_loader import load_model
 from ingle.backends.worker.worker_protocol import FromWorker, Loading
 
 MakeSpec = Callable[..., LoadSpec]
@@ -21,7 +21,7 @@ MakeSpec = Callable[..., LoadSpec]
 
 def load(spec: LoadSpec) -> tuple[ModelInfo, list[FromWorker]]:
     sent: list[FromWorker] = []
-    with loaded(spec, sent.append, queue.SimpleQueue()) as (_, info):
+    with load_model(spec, sent.append, queue.SimpleQueue()) as (_, info):
         return info, sent
 
 

@@ -21,7 +21,7 @@ from ingle.backends.base.backend import (
     LoadSpec,
     Started,
 )
-from ingle.backends.worker.model_loader import loaded
+from ingle.backends.worker.model_loader import load_model
 from ingle.backends.worker.worker_loop import Inbox
 from ingle.backends.worker.worker_protocol import (
     Drain,
@@ -49,7 +49,7 @@ class Worker:
         self.thread.start()
 
     def _run(self, spec: LoadSpec) -> None:
-        with loaded(spec, self._sent.put, self._inbox) as (loop, _):
+        with load_model(spec, self._sent.put, self._inbox) as (loop, _):
             loop.run()
 
     def send(self, message: ToWorker) -> None:

@@ -33,7 +33,7 @@ from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.backends.testing.scripted_model_runner import ScriptedModelRunner
 from ingle.backends.text.answers.answer_format import AnswerForms
 from ingle.backends.text.prompts.prompt_builder import Prompt, PromptBuilder
-from ingle.backends.worker.model_loader import loaded
+from ingle.backends.worker.model_loader import load_model
 from ingle.backends.worker.worker_loop import Inbox, WorkerLoop
 from ingle.backends.worker.worker_protocol import (
     Cancel,
@@ -343,7 +343,7 @@ def test_a_request_may_do_without_guesses(scripted_spec: MakeSpec) -> None:
     spec = msgspec.structs.replace(scripted_spec(reply="abc" * 60), speculation="ngram")
     inbox: Inbox = queue.SimpleQueue()
     sent: queue.Queue[FromWorker] = queue.Queue()
-    with loaded(spec, sent.put, inbox) as (loop, info):
+    with load_model(spec, sent.put, inbox) as (loop, info):
         assert info.speculation == "ngram"
         thread = threading.Thread(target=loop.run)
         thread.start()

@@ -24,7 +24,7 @@ from gpu.tuning import defines
 from gpu.weights import KINDS, random_weight, repacked
 
 from ingle.backends.base.backend import SamplingParams
-from ingle.backends.engine.batch import Batch, Chunk
+from ingle.backends.engine.batch import Batch, ScheduledChunk
 from ingle.backends.engine.sequence import Sequence
 from ingle.kernels.formats.dequantize import dequantize
 
@@ -83,7 +83,7 @@ def test_a_draft_is_right_as_often_as_it_is_told() -> None:
         draft.agreement, right = agreement, 0
         for place in range(59):
             sequence.num_computed = place
-            draft.launch(Batch([Chunk(sequence, 1, True)], 1))
+            draft.launch(Batch([ScheduledChunk(sequence, 1, True)], 1))
             ((token, chance),) = draft.collect_likeliest()
             right += token == text[place + 1]
             assert chance == 0.9

@@ -16,9 +16,9 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from ingle.daemon.access.api_keys import PREFIX, KeyFailure, KeyRing, KeyStore
-from ingle.daemon.access.auth import Gate
+from ingle.daemon.access.auth import RequestGate
 from ingle.daemon.http.http_protocol import CONNECTION
-from ingle.daemon.transport.peer import Connection
+from ingle.daemon.transport.peer import PeerConnection
 
 LISTED = "https://chat.example"
 
@@ -125,7 +125,7 @@ def test_the_last_use_is_kept_by_the_hour(store: KeyStore) -> None:
 class Door:
     """A gate of which the peer can be chosen, and how often it opened."""
 
-    gate: Gate
+    gate: RequestGate
     owner: int | None = 1000
     kind: Any = "tcp"
     opened: int = 0
@@ -134,7 +134,7 @@ class Door:
         self, method: str = "GET", path: str = "/v1/models", **headers: str
     ) -> httpx.Response:
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
-            connection = Connection(self.kind, self.owner, 80, lambda: None)
+            connection = PeerConnection(self.kind, self.owner, 80, lambda: None)
             scope["state"] = {CONNECTION: connection}
             await self.gate(scope, receive, send)
 
@@ -151,7 +151,7 @@ async def door(store: KeyStore) -> AsyncGenerator[Door]:
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"ok"})
 
-    gate = Gate(
+    gate = RequestGate(
         app,
         allowed_origins=[LISTED],
         max_body_bytes=1000,

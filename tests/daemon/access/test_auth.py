@@ -16,7 +16,7 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from ingle.daemon.access.auth import Gate
+from ingle.daemon.access.auth import RequestGate
 from ingle.daemon.http.http_protocol import GuardedProtocol
 from ingle.daemon.server.daemon_server import Server
 from ingle.daemon.settings.paths import find_paths
@@ -63,7 +63,7 @@ async def door(ingle_home: Path) -> AsyncGenerator[Door]:
     paths.make_private()
     tcp, unix = bind_tcp("127.0.0.1", 0), bind_unix(paths.socket, paths)
     recorder, owner = Recorder(), [os.geteuid()]
-    gate = Gate(
+    gate = RequestGate(
         recorder,
         allowed_origins=[LISTED, "null", "*"],
         max_body_bytes=1000,

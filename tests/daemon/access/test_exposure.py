@@ -19,7 +19,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from ingle.daemon.access.api_keys import KeyRing, KeyStore
-from ingle.daemon.access.auth import Gate
+from ingle.daemon.access.auth import RequestGate
 from ingle.daemon.access.exposure import Exposed, check_exposure
 from ingle.daemon.http.http_protocol import GuardedProtocol
 from ingle.daemon.main import main
@@ -175,7 +175,7 @@ async def open_door(
 
     monkeypatch.setattr(tls, "is_loopback", is_loopback)
     key = make_key(config)
-    gate = Gate(
+    gate = RequestGate(
         answer,
         allowed_origins=[],
         allowed_hosts=["127.0.0.2"],

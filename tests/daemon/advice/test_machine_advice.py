@@ -17,11 +17,11 @@ from ingle.backends.hardware.machine import Machine
 from ingle.daemon.advice.advice_candidates import find_candidates
 from ingle.daemon.advice.advice_text import advice_text
 from ingle.daemon.advice.machine_advice import Survey, measured_speeds, weigh_all
-from ingle.daemon.doctor.system_state import Situation
-from ingle.daemon.terminal.terminal_colors import Paint
+from ingle.daemon.doctor.system_state import SystemState
+from ingle.daemon.terminal.terminal_colors import TerminalColors
 from ingle.models.catalog import Catalog
 
-PLAIN = Paint(enabled=False)
+PLAIN = TerminalColors(enabled=False)
 Look = Callable[..., Survey]
 
 
@@ -40,7 +40,7 @@ def look(machines: dict[str, bytes]) -> Look:
     ]
 
     def survey(name: str, **request: object) -> Survey:
-        machine: Machine = msgspec.toml.decode(machines[name], type=Situation).machine
+        machine: Machine = msgspec.toml.decode(machines[name], type=SystemState).machine
         asked = AdviceRequest(**request)  # pyright: ignore[reportArgumentType]
         return weigh_all(machine, site_of(machine), candidates, asked)
 

@@ -8,7 +8,7 @@ import pytest
 
 from ingle.daemon.benchmark.bench_variant import (
     AXES,
-    Combination,
+    BenchVariant,
     WrongCombination,
     parse_combination,
     varied,
@@ -62,4 +62,4 @@ def test_settings_follow() -> None:
     found = config.configure(Config(paths=find_paths(os.environ)))
     assert (found.kv_type, found.flash_attention, found.engine) == ("q4_0", "off", "cuda")
     assert (found.quantize, found.speculation) == ("nf4", "ngram")
-    assert Combination().clients == 1
+    assert BenchVariant().clients == 1

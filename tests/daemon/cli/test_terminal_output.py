@@ -10,8 +10,8 @@ from ingle.daemon.terminal.terminal_output import (
     format_seconds,
     format_table,
     print_error,
-    print_facts,
-    visible,
+    print_fields,
+    strip_control_characters,
 )
 
 
@@ -71,7 +71,7 @@ def test_table_shortens_its_first_column() -> None:
 
 
 def test_control_characters_are_not_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert visible("a\x1b[31mb\x9bc\td\n") == "a[31mbcd\n"
+    assert strip_control_characters("a\x1b[31mb\x9bc\td\n") == "a[31mbcd\n"
     assert "\x1b" not in format_table(("A",), [["\x1b]0;x\x07"]])
     print_error("bad \x1b[2Jname", "do\x07 this")
     captured = capsys.readouterr()
@@ -81,11 +81,11 @@ def test_control_characters_are_not_printed(capsys: pytest.CaptureFixture[str]) 
 
 def test_facts_go_on_below_each_other(capsys: pytest.CaptureFixture[str]) -> None:
     facts = [("reason", "word " * 30), ("path", "/a b" * 30), ("name", "x\x1b[2J")]
-    print_facts(facts, 80)
+    print_fields(facts, 80)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("reason        word word")
     assert lines[1].startswith("              word word")
     assert max(len(line) for line in lines[:-2]) <= 80
     assert lines[-2:] == [f"path          {'/a b' * 30}", "name          x[2J"]
-    print_facts(facts[:1], 0)
+    print_fields(facts[:1], 0)
     assert len(capsys.readouterr().out.splitlines()) == 1

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from ingle.daemon.connect.connect_target import Places, Target
+from ingle.daemon.connect.connect_target import ConnectTarget, ProgramFolders
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
+def places(tmp_path: Path) -> ProgramFolders:
     home = tmp_path / "home"
     home.mkdir()
-    return Places(home, {}, "linux")
+    return ProgramFolders(home, {}, "linux")
 
 
 @pytest.fixture
-def target() -> Target:
-    return Target(url="http://127.0.0.1:4645", model="qwen2.5-coder:1.5b", context=32768)
+def target() -> ConnectTarget:
+    return ConnectTarget(url="http://127.0.0.1:4645", model="qwen2.5-coder:1.5b", context=32768)

@@ -15,10 +15,10 @@ import pytest
 import yaml
 
 from ingle.daemon.config_editing.document_path import CannotEdit
-from ingle.daemon.connect.change_record import Record
-from ingle.daemon.connect.client_program import Client
-from ingle.daemon.connect.client_programs import ALSO, CLIENTS, find_client
-from ingle.daemon.connect.connect_target import Places, Target
+from ingle.daemon.connect.change_record import ChangeRecord
+from ingle.daemon.connect.client_program import ClientProgram
+from ingle.daemon.connect.client_programs import ALSO, CLIENTS, find_program
+from ingle.daemon.connect.connect_target import ConnectTarget, ProgramFolders
 from ingle.daemon.connect.connection_probe import PROBES
 from ingle.daemon.connect.settings_change import ChangeFailed, plan, plan_removal, take_back, write
 
@@ -123,11 +123,13 @@ def read(path: Path, form: str) -> Any:
 
 
 @pytest.fixture
-def record(tmp_path: Path) -> Record:
-    return Record(tmp_path / "state/connections.json")
+def record(tmp_path: Path) -> ChangeRecord:
+    return ChangeRecord(tmp_path / "state/connections.json")
 
 
-def connect(client: Client, target: Target, places: Places, record: Record) -> list[Path]:
+def connect(
+    client: ClientProgram, target: ConnectTarget, places: ProgramFolders, record: ChangeRecord
+) -> list[Path]:
     return write(plan(client.files(target, places)), record, client.name, target)
 
 
@@ -139,7 +141,7 @@ def everything(home: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("client", WRITTEN, ids=lambda client: client.name)
 def test_from_nothing_twice_and_back(
-    client: Client, target: Target, places: Places, record: Record
+    client: ClientProgram, target: ConnectTarget, places: ProgramFolders, record: ChangeRecord
 ) -> None:
     assert connect(client, target, places, record) == []
     files = client.files(target, places)
@@ -156,7 +158,9 @@ def test_from_nothing_twice_and_back(
 
 
 @pytest.mark.parametrize("name", EXISTING)
-def test_what_people_have_stays(name: str, target: Target, places: Places, record: Record) -> None:
+def test_what_people_have_stays(
+    name: str, target: ConnectTarget, places: ProgramFolders, record: ChangeRecord
+) -> None:
     client = CLIENTS[name]
     path = client.files(target, places)[0].path
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -183,7 +187,7 @@ def test_what_people_have_stays(name: str, target: Target, places: Places, recor
 
 @pytest.mark.parametrize("name", EXISTING)
 def test_what_changed_since_stays_when_ours_goes(
-    name: str, target: Target, places: Places, record: Record
+    name: str, target: ConnectTarget, places: ProgramFolders, record: ChangeRecord
 ) -> None:
     client = CLIENTS[name]
     file = client.files(target, places)[0]
@@ -204,16 +208,22 @@ def test_what_changed_since_stays_when_ours_goes(
 
 @pytest.mark.parametrize("client", WRITTEN, ids=lambda client: client.name)
 def test_without_a_record_what_bears_our_name_goes(
-    client: Client, target: Target, places: Places, record: Record, tmp_path: Path
+    client: ClientProgram,
+    target: ConnectTarget,
+    places: ProgramFolders,
+    record: ChangeRecord,
+    tmp_path: Path,
 ) -> None:
     connect(client, target, places, record)
-    lost = Record(tmp_path / "none.json")
+    lost = ChangeRecord(tmp_path / "none.json")
     for change in plan_removal(lost, client.name, client.files(target, places)):
         assert change.after is not None
         assert target.url not in change.after
 
 
-def test_values_that_the_programs_ask_for(target: Target, places: Places, record: Record) -> None:
+def test_values_that_the_programs_ask_for(
+    target: ConnectTarget, places: ProgramFolders, record: ChangeRecord
+) -> None:
     for client in WRITTEN:
         connect(client, target, places, record)
     home = places.home
@@ -238,7 +248,9 @@ def test_values_that_the_programs_ask_for(target: Target, places: Places, record
     assert entry == {"name": "ingle", "vendor": "ollama", "url": "http://127.0.0.1:4645"}
 
 
-def test_keys_go_where_a_program_sends_them_from(target: Target, places: Places) -> None:
+def test_keys_go_where_a_program_sends_them_from(
+    target: ConnectTarget, places: ProgramFolders
+) -> None:
     keyed = replace(target, key="ingle-key")
     for client in WRITTEN:
         text = "".join(file.edited("") for file in client.files(keyed, places))
@@ -248,7 +260,7 @@ def test_keys_go_where_a_program_sends_them_from(target: Target, places: Places)
 
 
 def test_a_model_of_their_own_stays_the_default(
-    target: Target, places: Places, record: Record
+    target: ConnectTarget, places: ProgramFolders, record: ChangeRecord
 ) -> None:
     path = places.home / ".codex/config.toml"
     path.parent.mkdir()
@@ -264,7 +276,7 @@ HOSTILE = [b"\xff\xfe{", b"[1, 2", b"a: [", b'"""', b"\x00"]
 
 @pytest.mark.parametrize("client", WRITTEN, ids=lambda client: client.name)
 def test_files_that_cannot_be_read_are_left_alone(
-    client: Client, target: Target, places: Places, record: Record
+    client: ClientProgram, target: ConnectTarget, places: ProgramFolders, record: ChangeRecord
 ) -> None:
     file = client.files(target, places)[0]
     file.path.parent.mkdir(parents=True, exist_ok=True)
@@ -280,7 +292,7 @@ def test_files_that_cannot_be_read_are_left_alone(
         plan(client.files(target, places))
 
 
-def test_a_list_where_an_object_is_expected(target: Target, places: Places) -> None:
+def test_a_list_where_an_object_is_expected(target: ConnectTarget, places: ProgramFolders) -> None:
     for name, text in (("zed", "[]"), ("claude-code", '{"env": []}'), ("vscode", "{}")):
         file = CLIENTS[name].files(target, places)[0]
         file.path.parent.mkdir(parents=True, exist_ok=True)
@@ -290,7 +302,7 @@ def test_a_list_where_an_object_is_expected(target: Target, places: Places) -> N
 
 
 def test_links_are_followed_and_stay_links(
-    target: Target, places: Places, record: Record, tmp_path: Path
+    target: ConnectTarget, places: ProgramFolders, record: ChangeRecord, tmp_path: Path
 ) -> None:
     real = tmp_path / "dotfiles.json"
     real.write_text(EXISTING["zed"])
@@ -308,7 +320,10 @@ def test_links_are_followed_and_stay_links(
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a limit on files")
 def test_a_full_disk_loses_nothing(
-    target: Target, places: Places, record: Record, monkeypatch: pytest.MonkeyPatch
+    target: ConnectTarget,
+    places: ProgramFolders,
+    record: ChangeRecord,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = CLIENTS["zed"].files(target, places)[0].path
     path.parent.mkdir(parents=True)
@@ -337,17 +352,19 @@ def test_every_program_has_round_trips_that_exist() -> None:
     [("Codex", "codex", "codex"), ("claude", "claude-code", None), ("zedd", None, "zed")],
 )
 def test_names(said: str, found: str | None, near: str | None) -> None:
-    client, nearest = find_client(said)
+    client, nearest = find_program(said)
     assert (client.name if client else None) == found
     assert near is None or nearest == near
 
 
 def test_folders_of_each_system(tmp_path: Path) -> None:
-    linux = Places(tmp_path, {"XDG_CONFIG_HOME": "/cfg"}, "linux")
+    linux = ProgramFolders(tmp_path, {"XDG_CONFIG_HOME": "/cfg"}, "linux")
     assert linux.application("Code") == Path("/cfg/Code")
-    mac = Places(tmp_path, {}, "darwin")
+    mac = ProgramFolders(tmp_path, {}, "darwin")
     assert mac.application("Code") == tmp_path / "Library/Application Support/Code"
-    windows = Places(tmp_path, {"APPDATA": str(tmp_path / "Roaming")}, "win32")
+    windows = ProgramFolders(tmp_path, {"APPDATA": str(tmp_path / "Roaming")}, "win32")
     assert windows.application("Code") == tmp_path / "Roaming/Code"
     assert linux.named("CODEX_HOME", ".codex") == tmp_path / ".codex"
-    assert Places(tmp_path, {"CODEX_HOME": "/x"}).named("CODEX_HOME", ".codex") == Path("/x")
+    assert ProgramFolders(tmp_path, {"CODEX_HOME": "/x"}).named("CODEX_HOME", ".codex") == Path(
+        "/x"
+    )

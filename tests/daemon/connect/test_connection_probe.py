@@ -11,8 +11,8 @@ import pytest
 
 from ingle.daemon.access.api_keys import KeyStore
 from ingle.daemon.connect.client_program import Probe
-from ingle.daemon.connect.connect_target import Target
-from ingle.daemon.connect.connection_probe import Outcome, Prober
+from ingle.daemon.connect.connect_target import ConnectTarget
+from ingle.daemon.connect.connection_probe import ConnectionProber, ProbeOutcome
 
 if TYPE_CHECKING:
     from ..conftest import RunningDaemon
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 CALL = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
 
 
-async def run(daemon: RunningDaemon, probe: Probe, model: str = "echo:1") -> Outcome:
-    target = Target(url=daemon.base_url, model=model, context=512)
-    return await asyncio.to_thread(Prober(target).run, probe)
+async def run(daemon: RunningDaemon, probe: Probe, model: str = "echo:1") -> ProbeOutcome:
+    target = ConnectTarget(url=daemon.base_url, model=model, context=512)
+    return await asyncio.to_thread(ConnectionProber(target).run, probe)
 
 
 ANSWERS: list[tuple[Probe, str]] = [
@@ -86,8 +86,8 @@ async def test_a_model_that_is_not_listed(daemon: RunningDaemon) -> None:
 
 
 async def test_nobody_there() -> None:
-    target = Target(url="http://127.0.0.1:1", model="x", context=1)
-    outcome = await asyncio.to_thread(Prober(target).run, "chat")
+    target = ConnectTarget(url="http://127.0.0.1:1", model="x", context=1)
+    outcome = await asyncio.to_thread(ConnectionProber(target).run, "chat")
     assert not outcome.worked
     assert "the connection failed" in outcome.detail
 
@@ -95,8 +95,8 @@ async def test_nobody_there() -> None:
 async def test_the_key_goes_along(daemon: RunningDaemon) -> None:
     store = KeyStore(daemon.services.config.paths.keys)
     _, key = store.create()
-    target = Target(url=daemon.base_url, model="echo:1", context=512, key=key)
-    assert (await asyncio.to_thread(Prober(target).run, "models")).worked
+    target = ConnectTarget(url=daemon.base_url, model="echo:1", context=512, key=key)
+    assert (await asyncio.to_thread(ConnectionProber(target).run, "models")).worked
     store.revoke("key-1")
-    outcome = await asyncio.to_thread(Prober(target).run, "models")
+    outcome = await asyncio.to_thread(ConnectionProber(target).run, "models")
     assert outcome.detail.startswith("401: ")

@@ -13,17 +13,17 @@ from ingle.daemon.config_editing.block_document import BLOCK
 from ingle.daemon.config_editing.document_path import (
     ABSENT,
     CannotEdit,
-    Item,
+    DocumentItem,
     Path,
     find,
     without_empty,
 )
-from ingle.daemon.connect.settings_file import Setting, SettingsFile, parse
+from ingle.daemon.connect.settings_file import ProgramSetting, SettingsFile, parse
 
 
 def edit(form: str, text: str, *pairs: tuple[Path, object], exact: bool = False) -> str:
     """Change the text, check that a second time changes nothing, and that it can be taken back."""
-    file = SettingsFile(FilePath("x"), form, [Setting(path, value) for path, value in pairs])
+    file = SettingsFile(FilePath("x"), form, [ProgramSetting(path, value) for path, value in pairs])
     previous = file.places(text)
     new = file.edited(text)
     assert file.edited(new) == new
@@ -89,7 +89,7 @@ def test_json_of_many_shapes(text: str, new: str | None) -> None:
 
 def test_items_of_a_list_are_known_by_a_field() -> None:
     text = '[\n    {\n        "name": "mine",\n        "vendor": "x"\n    }\n]\n'
-    path: Path = (Item("name", "ingle"),)
+    path: Path = (DocumentItem("name", "ingle"),)
     new = edit("json", text, (path, {"name": "ingle", "url": "u"}))
     assert json.loads(new) == [{"name": "mine", "vendor": "x"}, {"name": "ingle", "url": "u"}]
     assert new.startswith(text.removesuffix("\n]\n"))
@@ -236,7 +236,7 @@ rules:
   - be brief
 """
 OURS = {"name": "ingle", "provider": "openai", "model": "qwen2.5-coder:1.5b", "roles": ["chat"]}
-MODELS: Path = ("models", Item("name", "ingle"))
+MODELS: Path = ("models", DocumentItem("name", "ingle"))
 
 
 def test_yaml_of_continue() -> None:
@@ -271,7 +271,9 @@ def test_yaml_of_continue() -> None:
 )
 def test_yaml_of_many_shapes(text: str) -> None:
     form, path = "yaml", MODELS
-    file = SettingsFile(FilePath("x"), form, [Setting(path, OURS), Setting(("version",), "1.0")])
+    file = SettingsFile(
+        FilePath("x"), form, [ProgramSetting(path, OURS), ProgramSetting(("version",), "1.0")]
+    )
     new = file.edited(text)
     assert file.edited(new) == new
     assert find(parse(new, form).data, path) == OURS
@@ -313,7 +315,9 @@ def test_blocks_of_a_program() -> None:
 
 
 def test_places_know_what_was_there() -> None:
-    file = SettingsFile(FilePath("x"), "json", [Setting(("a", "b", "c"), 1), Setting(("d",), 2)])
+    file = SettingsFile(
+        FilePath("x"), "json", [ProgramSetting(("a", "b", "c"), 1), ProgramSetting(("d",), 2)]
+    )
     assert file.places('{"a": {}, "d": 1}') == [
         (("a", "b"), ABSENT),
         (("a", "b", "c"), ABSENT),
@@ -322,7 +326,7 @@ def test_places_know_what_was_there() -> None:
 
 
 def test_what_somebody_added_to_our_object_stays() -> None:
-    file = SettingsFile(FilePath("x"), "json", [Setting(("env", "A"), "1")])
+    file = SettingsFile(FilePath("x"), "json", [ProgramSetting(("env", "A"), "1")])
     previous = file.places("{}")
     new = '{"env": {"A": "1", "THEIRS": "2"}}'
     assert file.restored(new, previous) == '{"env": {"THEIRS": "2"}}'

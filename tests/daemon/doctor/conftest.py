@@ -7,16 +7,16 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from ingle.daemon.doctor.system_state import Situation
+from ingle.daemon.doctor.system_state import SystemState
 
-ReadSituation = Callable[[str], Situation]
+ReadSituation = Callable[[str], SystemState]
 
 
 @pytest.fixture
 def situation_of(machines: dict[str, bytes]) -> ReadSituation:
     """The situation on a machine, by its name."""
 
-    def read(name: str) -> Situation:
-        return msgspec.toml.decode(machines[name], type=Situation)
+    def read(name: str) -> SystemState:
+        return msgspec.toml.decode(machines[name], type=SystemState)
 
     return read

@@ -18,10 +18,16 @@ from ingle.backends.hardware.machine import (
     Software,
 )
 from ingle.daemon.doctor.diagnose import CHECKS, Diagnosis, diagnose
-from ingle.daemon.doctor.diagnostic import Finding
-from ingle.daemon.doctor.system_state import Daemon, Folder, Limits, Port, Situation
+from ingle.daemon.doctor.diagnostic import Diagnostic
+from ingle.daemon.doctor.system_state import (
+    DaemonState,
+    FolderState,
+    PortState,
+    ProcessLimits,
+    SystemState,
+)
 
-ReadSituation = Callable[[str], Situation]
+ReadSituation = Callable[[str], SystemState]
 GIB = 2**30
 
 EXPECTED = {
@@ -50,7 +56,7 @@ EXPECTED = {
 BROKEN = {"rtx-3060-laptop", "wsl2", "amd-igpu", "raspberry-pi-5", "small-container"}
 
 
-def find(diagnosis: Diagnosis, code: str) -> Finding:
+def find(diagnosis: Diagnosis, code: str) -> Diagnostic:
     return next(finding for finding in diagnosis.findings if finding.code == code)
 
 
@@ -130,17 +136,17 @@ def test_what_ingle_holds_itself_is_not_held_by_others(situation_of: ReadSituati
     assert "9200" not in finding.why
 
 
-def base() -> Situation:
+def base() -> SystemState:
     build = LlamaBuild(version="0.3.36", backends=["CPU"])
     machine = Machine(
         cpu=Cpu(architecture="x86_64", instruction_sets=["AVX2"]),
         memory=Memory(total=16 * GIB, available=12 * GIB),
         software=Software(system="Linux", release="Ubuntu 24.04", ingle="0.1.0", llama_cpp=build),
     )
-    return Situation(machine=machine)
+    return SystemState(machine=machine)
 
 
-def codes(situation: Situation) -> list[str]:
+def codes(situation: SystemState) -> list[str]:
     return [finding.code for finding in diagnose(situation).findings]
 
 
@@ -196,19 +202,22 @@ def test_swap_that_nobody_misses_is_fine() -> None:
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"daemon": Daemon(state="silent", error="It hangs.")}, "daemon-silent"),
+        ({"daemon": DaemonState(state="silent", error="It hangs.")}, "daemon-silent"),
         (
-            {"daemon": Daemon(socket="/tmp/ingle-1/a/ingle.sock", socket_moved=True)},
+            {"daemon": DaemonState(socket="/tmp/ingle-1/a/ingle.sock", socket_moved=True)},
             "home-too-long",
         ),
-        ({"port": Port(number=4645, taken=True)}, "port-taken"),
-        ({"limits": Limits(open_files=64)}, "few-open-files"),
+        ({"port": PortState(number=4645, taken=True)}, "port-taken"),
+        ({"limits": ProcessLimits(open_files=64)}, "few-open-files"),
         (
-            {"limits": Limits(locked_memory=8 * 2**20), "wants_locked_memory": True},
+            {"limits": ProcessLimits(locked_memory=8 * 2**20), "wants_locked_memory": True},
             "little-locked-memory",
         ),
-        ({"folders": [Folder(use="runtime", path="/r", private=False)]}, "folder-open"),
-        ({"folders": [Folder(use="runtime", path="/r", problem="It is a link.")]}, "folder-unsafe"),
+        ({"folders": [FolderState(use="runtime", path="/r", private=False)]}, "folder-open"),
+        (
+            {"folders": [FolderState(use="runtime", path="/r", problem="It is a link.")]},
+            "folder-unsafe",
+        ),
         ({"config_error": "'kontext' is not a setting of ingle."}, "settings-wrong"),
     ],
 )
@@ -217,7 +226,7 @@ def test_one_thing_is_wrong(changes: dict[str, object], expected: str) -> None:
 
 
 def test_our_own_daemon_may_have_the_port() -> None:
-    port = Port(number=4645, taken=True, ours=True)
+    port = PortState(number=4645, taken=True, ours=True)
     assert codes(msgspec.structs.replace(base(), port=port)) == []
 
 
@@ -226,6 +235,6 @@ def test_python_under_rosetta() -> None:
     assert codes(_with_machine(base(), cpu=cpu)) == ["rosetta"]
 
 
-def _with_machine(situation: Situation, **changes: object) -> Situation:
+def _with_machine(situation: SystemState, **changes: object) -> SystemState:
     machine = msgspec.structs.replace(situation.machine, **changes)
     return msgspec.structs.replace(situation, machine=machine)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ingle.backends.hardware.machine import Gpu, GpuProcess
 from ingle.daemon.doctor.other_servers import find_neighbours, group_neighbours
-from ingle.daemon.doctor.system_state import Neighbour
+from ingle.daemon.doctor.system_state import OtherServer
 
 PROCESSES = [
     (10, "ollama", 90),
@@ -23,15 +23,15 @@ def test_processes_of_one_program_count_together() -> None:
         Gpu(name="b", vendor="nvidia", processes=[GpuProcess(pid=11, memory=1000)]),
     ]
     assert group_neighbours(PROCESSES, gpus, own=[15]) == [
-        Neighbour(program="Ollama", pid=11, memory=790, gpu_memory=5000),
-        Neighbour(program="LM Studio", pid=12, memory=500, gpu_memory=0),
-        Neighbour(program="Jan", pid=14, memory=6, gpu_memory=0),
+        OtherServer(program="Ollama", pid=11, memory=790, gpu_memory=5000),
+        OtherServer(program="LM Studio", pid=12, memory=500, gpu_memory=0),
+        OtherServer(program="Jan", pid=14, memory=6, gpu_memory=0),
     ]
 
 
 def test_without_a_driver_nothing_is_said_of_gpus() -> None:
     (neighbour,) = group_neighbours([(15, "llama-server", 7)], [], own=[])
-    assert neighbour == Neighbour(program="llama-server", pid=15, memory=7, gpu_memory=None)
+    assert neighbour == OtherServer(program="llama-server", pid=15, memory=7, gpu_memory=None)
 
 
 def test_this_machine_can_be_looked_at() -> None:

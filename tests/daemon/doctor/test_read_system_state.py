@@ -16,9 +16,9 @@ from ingle.daemon.doctor.read_system_state import (
     read_folders,
     read_limits,
     read_port,
-    read_situation,
+    read_system_state,
 )
-from ingle.daemon.doctor.system_state import Daemon
+from ingle.daemon.doctor.system_state import DaemonState
 from ingle.daemon.settings.config import load_config
 from ingle.daemon.settings.paths import find_paths
 
@@ -32,13 +32,13 @@ def test_a_sandbox_that_hides_other_processes(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(psutil, "net_connections", refuse)
     monkeypatch.setattr(psutil, "process_iter", refuse)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = read_port("127.0.0.1", listener.getsockname()[1], Daemon())
+        port = read_port("127.0.0.1", listener.getsockname()[1], DaemonState())
     assert (port.taken, port.pid) == (True, 0)
     assert find_neighbours([], []) == []
 
 
 def test_this_machine(ingle_home: Path) -> None:
-    situation = read_situation(load_config({"INGLE_HOME": str(ingle_home)}), Daemon())
+    situation = read_system_state(load_config({"INGLE_HOME": str(ingle_home)}), DaemonState())
     assert situation.machine.memory.total > 0
     assert [folder.use for folder in situation.folders] == ["config", "models", "state", "runtime"]
     assert all(folder.writable and not folder.problem for folder in situation.folders)
@@ -82,14 +82,14 @@ def test_a_file_in_the_place_of_a_folder(ingle_home: Path) -> None:
 def test_ports() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         number: int = server.getsockname()[1]
-        port = read_port("127.0.0.1", number, Daemon())
+        port = read_port("127.0.0.1", number, DaemonState())
         assert port.taken
         assert not port.ours
         assert port.pid in (os.getpid(), 0)  # some systems do not say
-        daemon = Daemon(state="running", address=f"127.0.0.1:{number}")
+        daemon = DaemonState(state="running", address=f"127.0.0.1:{number}")
         assert read_port("127.0.0.1", number, daemon).ours
-    assert not read_port("127.0.0.1", number, Daemon()).taken
-    assert read_port("127.0.0.1", -1, Daemon()).number == -1
+    assert not read_port("127.0.0.1", number, DaemonState()).taken
+    assert read_port("127.0.0.1", -1, DaemonState()).number == -1
 
 
 def test_limits() -> None:

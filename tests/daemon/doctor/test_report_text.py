@@ -11,14 +11,14 @@ import pytest
 
 from ingle.daemon.doctor.diagnose import diagnose
 from ingle.daemon.doctor.report_text import fold_command, report
-from ingle.daemon.doctor.system_state import Situation
-from ingle.daemon.terminal.terminal_colors import Paint
+from ingle.daemon.doctor.system_state import SystemState
+from ingle.daemon.terminal.terminal_colors import TerminalColors
 
-ReadSituation = Callable[[str], Situation]
-PLAIN = Paint(enabled=False)
+ReadSituation = Callable[[str], SystemState]
+PLAIN = TerminalColors(enabled=False)
 
 
-def written(situation: Situation, columns: int = 80, paint: Paint = PLAIN) -> str:
+def written(situation: SystemState, columns: int = 80, paint: TerminalColors = PLAIN) -> str:
     return report(situation, diagnose(situation), columns=columns, paint=paint)
 
 
@@ -48,7 +48,7 @@ def test_nothing_is_wrong(situation_of: ReadSituation) -> None:
 
 def test_colours_are_around_marks_and_headings_only(situation_of: ReadSituation) -> None:
     situation = situation_of("small-container")
-    coloured = written(situation, paint=Paint(enabled=True))
+    coloured = written(situation, paint=TerminalColors(enabled=True))
     assert "\x1b[31m✗\x1b[0m" in coloured
     assert re.sub(r"\x1b\[\d+m", "", coloured) == written(situation)
 

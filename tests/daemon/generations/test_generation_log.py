@@ -7,7 +7,7 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingle.daemon.generations.generation_log import EVENT_BYTES, EventLog, LoggedEvent
+from ingle.daemon.generations.generation_log import EVENT_BYTES, GenerationLog, LoggedEvent
 
 EVENTS = st.lists(st.tuples(st.sampled_from(["delta", "started", "error"]), st.binary(max_size=9)))
 
@@ -16,7 +16,7 @@ EVENTS = st.lists(st.tuples(st.sampled_from(["delta", "started", "error"]), st.b
 def test_a_packed_log_says_the_same(
     events: list[tuple[str, bytes]], number: int, most: int
 ) -> None:
-    log = EventLog()
+    log = GenerationLog()
     for name, data in events:
         log.append(name, data)
     wanted = [LoggedEvent(at + 1, *event) for at, event in enumerate(events)]
@@ -31,7 +31,7 @@ def test_it_takes_what_it_says() -> None:
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        log = EventLog()
+        log = GenerationLog()
         for number in range(5000):
             log.append("delta", b'{"text":"%d"}' % number)
         grown, _ = tracemalloc.get_traced_memory()

@@ -16,7 +16,7 @@ from ingle.daemon.http.sse_writer import (
     encode_event,
     run_until_disconnect,
 )
-from ingle.daemon.transport.peer import Connection
+from ingle.daemon.transport.peer import PeerConnection
 
 
 class Client:
@@ -31,7 +31,7 @@ class Client:
         self.reading.set()
         self.paused_at: float | None = None
         self.aborted = asyncio.Event()
-        connection = Connection("unix", 0, None, self.aborted.set)
+        connection = PeerConnection("unix", 0, None, self.aborted.set)
         state = {CONNECTION: connection, BODY_WRITER: self}
         self.scope: dict[str, Any] = {"type": "http", "state": state}
 

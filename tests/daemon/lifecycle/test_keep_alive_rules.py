@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ingle.daemon.lifecycle.keep_alive_rules import NO_RULE, ModelRule, ModelRules
+from ingle.daemon.lifecycle.keep_alive_rules import NO_RULE, KeepAliveRule, KeepAliveRules
 from ingle.models.errors import ModelNotFound
 from ingle.models.metadata.stored_model import StoredModel
 
@@ -49,12 +49,12 @@ def resolve(name: str) -> StoredModel:
     ],
 )
 def test_the_name_that_was_used_counts_first(reference: str, seconds: float) -> None:
-    rules = ModelRules([("gone", 1.0), ("coder", 60.0), ("fast", 5.0)], resolve=resolve)
-    assert rules.of(reference, resolve("coder")) == ModelRule(seconds)
+    rules = KeepAliveRules([("gone", 1.0), ("coder", 60.0), ("fast", 5.0)], resolve=resolve)
+    assert rules.of(reference, resolve("coder")) == KeepAliveRule(seconds)
 
 
 def test_pins_are_the_models_whatever_the_name() -> None:
-    rules = ModelRules(pinned=["gone", "coder"], resolve=resolve)
+    rules = KeepAliveRules(pinned=["gone", "coder"], resolve=resolve)
     assert rules.of("fast", resolve("fast")).pinned
     assert rules.of("other", stored("other")) == NO_RULE
-    assert ModelRules().of("fast", resolve("fast")) is NO_RULE
+    assert KeepAliveRules().of("fast", resolve("fast")) is NO_RULE

@@ -21,11 +21,11 @@ from ingle.daemon.errors import (
     ModelStopped,
     ShuttingDown,
 )
-from ingle.daemon.lifecycle.keep_alive_rules import ModelRules
-from ingle.daemon.lifecycle.owner_limits import Limits
+from ingle.daemon.lifecycle.keep_alive_rules import KeepAliveRules
+from ingle.daemon.lifecycle.owner_limits import OwnerLimits
 from ingle.daemon.load_planning.load_planner import LoadOptions
 from ingle.daemon.machine.boot_clock import boot_time
-from ingle.daemon.memory.memory_allocator import RoomTimes
+from ingle.daemon.memory.memory_allocator import AllocationTimes
 from ingle.daemon.model_process import model_run
 from ingle.models.errors import ModelNotFound
 from ingle.models.fit.memory_needs import MemoryNeeds
@@ -237,7 +237,7 @@ async def test_the_idle_model_used_longest_ago_makes_room(make_manager: MakeMana
 
 
 async def test_a_busy_model_is_never_evicted(make_manager: MakeManager) -> None:
-    harness = make_manager(room_times=RoomTimes(patience=0.0, settle=0.0))
+    harness = make_manager(room_times=AllocationTimes(patience=0.0, settle=0.0))
     harness.memory["available"] = 2 * GIB + GIB // 2
     async with harness.manager.lease("a"):
         with pytest.raises(MemoryBusy, match=r"needs 1024 MiB .* 512 MiB .* 'a'"):
@@ -284,7 +284,7 @@ async def test_a_model_waits_until_a_busy_one_can_go(make_manager: MakeManager) 
 
 
 async def test_models_in_constant_use_do_not_keep_another_out(make_manager: MakeManager) -> None:
-    harness = make_manager(room_times=RoomTimes(drain_after=0.02))
+    harness = make_manager(room_times=AllocationTimes(drain_after=0.02))
     harness.memory["available"] = 2 * GIB + GIB // 2
     done = asyncio.Event()
 
@@ -302,7 +302,7 @@ async def test_models_in_constant_use_do_not_keep_another_out(make_manager: Make
 
 
 async def test_a_small_model_need_not_wait_behind_a_large_one(make_manager: MakeManager) -> None:
-    harness = make_manager(room_times=RoomTimes(drain_after=0.0))
+    harness = make_manager(room_times=AllocationTimes(drain_after=0.0))
     harness.memory["available"] = 6 * GIB
     harness.sizes |= {"a": 3 * GIB, "b": 4 * GIB}
     async with harness.manager.lease("a"):
@@ -329,7 +329,7 @@ async def test_a_pinned_model_never_goes_by_itself(make_manager: MakeManager) ->
 
 
 async def test_the_owners_limit_counts_whatever_the_machine_has(make_manager: MakeManager) -> None:
-    harness = make_manager(limits=Limits(memory=MemoryNeeds(2 * GIB + GIB // 2)))
+    harness = make_manager(limits=OwnerLimits(memory=MemoryNeeds(2 * GIB + GIB // 2)))
     await ask(harness, "a")
     await ask(harness, "b")
     await ask(harness, "c")
@@ -356,7 +356,7 @@ async def test_memory_of_the_gpu_is_placed_like_the_machines(make_manager: MakeM
 
 
 async def test_memory_that_is_on_its_way_back_is_waited_for(make_manager: MakeManager) -> None:
-    harness = make_manager(room_times=RoomTimes(settle=60.0))
+    harness = make_manager(room_times=AllocationTimes(settle=60.0))
     harness.memory |= {"gpu_total": 4 * GIB, "gpu_available": 2 * GIB}
     harness.gpu_sizes |= {"a": GIB, "b": GIB}
     await ask(harness, "a")
@@ -430,7 +430,7 @@ async def test_a_keep_alive_goes_on_while_the_machine_sleeps(
 
 
 async def test_what_the_owner_settled_for_a_name_counts(make_manager: MakeManager) -> None:
-    rules = ModelRules([("a", 5.0), ("b", -1.0)], pinned=["c"])
+    rules = KeepAliveRules([("a", 5.0), ("b", -1.0)], pinned=["c"])
     harness = make_manager(rules=rules)
     for name in "abc":
         await ask(harness, name)

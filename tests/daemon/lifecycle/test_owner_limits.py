@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ingle.daemon.lifecycle.owner_limits import Limits
+from ingle.daemon.lifecycle.owner_limits import OwnerLimits
 from ingle.daemon.load_planning.load_planner import LoadOptions
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ ENDLESS = {"reply": "x" * 400}
     ],
 )
 def test_tokens(most: int, default: int, asked: int | None, given: int | None) -> None:
-    assert Limits(max_tokens=most, default_max_tokens=default).tokens(asked) == given
+    assert OwnerLimits(max_tokens=most, default_max_tokens=default).tokens(asked) == given
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_tokens(most: int, default: int, asked: int | None, given: int | None) -
     [(-1, -1, -1), (-1, 60, 60), (30, -1, 30), (30, 60, 30), (30, 5, 5), (0, 60, 0)],
 )
 def test_keep_alive(most: float, asked: float, given: float) -> None:
-    assert Limits(max_keep_alive=most).keep_alive(asked) == given
+    assert OwnerLimits(max_keep_alive=most).keep_alive(asked) == given
 
 
 async def completion(daemon: RunningDaemon, **fields: Any) -> int:

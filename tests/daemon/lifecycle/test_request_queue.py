@@ -4,12 +4,17 @@ import pytest
 
 from ingle.backends.base.backend import Priority
 from ingle.daemon.errors import QueueFull
-from ingle.daemon.lifecycle.request_queue import LONGEST_RETRY, RETRY_UNKNOWN, Place, RequestQueue
+from ingle.daemon.lifecycle.request_queue import (
+    LONGEST_RETRY,
+    RETRY_UNKNOWN,
+    QueueSlot,
+    RequestQueue,
+)
 
 CHAT, BATCH = Priority.INTERACTIVE, Priority.BATCH
 
 
-def enter(queue: RequestQueue, priority: Priority = CHAT, answers: int = 1) -> Place:
+def enter(queue: RequestQueue, priority: Priority = CHAT, answers: int = 1) -> QueueSlot:
     return queue.enter("m", priority, answers, slots=2, max_waiting=3)
 
 

@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 
 from ingle.backends.selection.engine_facts import EngineFacts
-from ingle.backends.selection.own_engine import OwnEngine
+from ingle.backends.selection.own_engine import CudaAvailability
 from ingle.daemon.load_planning.fit_forecast import FitForecaster, ModelFit, rough_fit
-from ingle.daemon.load_planning.load_planner import ModelPreparer
+from ingle.daemon.load_planning.load_planner import ModelLoadPlanner
 from ingle.daemon.settings.config import Config
 from ingle.daemon.settings.paths import find_paths
 from ingle.models.catalog import Catalog, CatalogEntry
-from ingle.models.fit.catalog_shape import RecordedShape
+from ingle.models.fit.catalog_shape import CatalogShape
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.fit.model_shape import shape_of
 from ingle.models.gguf.gguf_header import read_header
 from ingle.models.metadata.stored_model import describe_file
 
 GB = 10**9
-ALONE = EngineFacts(own=OwnEngine())
+ALONE = EngineFacts(own=CudaAvailability())
 GPU = EngineFacts(
-    own=OwnEngine(has_torch=True, gpu_memory=12 * GB, capability=(8, 9)),
+    own=CudaAvailability(has_torch=True, gpu_memory=12 * GB, capability=(8, 9)),
     gpu_name="RTX 4070",
     llama_offloads=True,
 )
@@ -38,7 +38,7 @@ def forecaster(ingle_home: Path) -> Callable[[EngineFacts], FitForecaster]:
         def resolve(name: str) -> None:
             raise AssertionError(name)
 
-        return FitForecaster(ModelPreparer(config, resolve, lambda: facts))  # pyright: ignore[reportArgumentType]
+        return FitForecaster(ModelLoadPlanner(config, resolve, lambda: facts))  # pyright: ignore[reportArgumentType]
 
     return make
 
@@ -69,7 +69,7 @@ def test_what_the_catalog_records_is_what_the_files_say(smollm2_path: Path) -> N
     entry = Catalog.load().default
     header = read_header(smollm2_path)
     assert entry.shape is not None
-    assert entry.shape == RecordedShape.of(shape_of(header))
+    assert entry.shape == CatalogShape.of(shape_of(header))
     again = entry.shape.shape(context=entry.context, parameters=entry.parameters)
     assert again.weights == shape_of(header).weights == header.tensor_bytes
     assert again.key_elements == shape_of(header).key_elements

@@ -55,7 +55,7 @@ async def test_a_model_of_the_catalog_whose_shape_is_not_recorded(
         asked.append(wanted)
         return RemoteModel(wanted.name, wanted.size, "", read_header(smollm2_path), 7)
 
-    monkeypatch.setattr("ingle.models.download.remote_model.look_at", look_at)
+    monkeypatch.setattr("ingle.models.download.remote_model.read_remote_model", look_at)
     found = await report(daemon, model=entry.full_name)
     assert [wanted.name for wanted in asked] == [entry.full_name]
     assert (found["size"], found["licence"]) == (entry.size, entry.licence)

@@ -13,8 +13,8 @@ import pytest
 
 from ingle.backends.base.backend import EngineKind
 from ingle.backends.selection.engine_facts import EngineFacts
-from ingle.backends.selection.own_engine import OwnEngine
-from ingle.daemon.load_planning.load_planner import LoadOptions, ModelPreparer
+from ingle.backends.selection.own_engine import CudaAvailability
+from ingle.daemon.load_planning.load_planner import LoadOptions, ModelLoadPlanner
 from ingle.daemon.settings.config import Config
 from ingle.daemon.settings.paths import find_paths
 from ingle.models.catalog import Catalog
@@ -90,7 +90,7 @@ def test_an_installed_draft_is_loaded_along_and_its_memory_counts(
         asked.append(name)
         return small
 
-    prepare = ModelPreparer(config, resolve)
+    prepare = ModelLoadPlanner(config, resolve)
     both = prepare(large, LoadOptions(context=1024), available=MemoryNeeds(GIB))
     assert asked == ["small"]
     assert both.spec.draft_path == str(small.path)
@@ -112,12 +112,12 @@ def test_a_draft_that_is_not_here_or_does_not_fit_is_left_out(
         raise ModelNotFound(name)
 
     assert (
-        ModelPreparer(config, missing)(
+        ModelLoadPlanner(config, missing)(
             large, LoadOptions(context=512), available=MemoryNeeds(GIB)
         ).spec.draft_path
         is None
     )
-    prepare = ModelPreparer(config, lambda _: small)
+    prepare = ModelLoadPlanner(config, lambda _: small)
     size = prepare(large, LoadOptions(context=512), available=MemoryNeeds(GIB)).needs.host
     assert prepare(large, LoadOptions(context=512), available=MemoryNeeds(size)).spec.draft_path
     assert (
@@ -138,7 +138,7 @@ def test_without_the_catalogs_draft_one_is_looked_for(
         looked.append(model.name)
         return small
 
-    prepare = ModelPreparer(config, missing, find_draft=find_draft)
+    prepare = ModelLoadPlanner(config, missing, find_draft=find_draft)
     for model in (large, msgspec.structs.replace(large, draft=None)):
         found = prepare(model, LoadOptions(context=512), available=MemoryNeeds(GIB))
         assert found.spec.draft_path == str(small.path)
@@ -154,7 +154,7 @@ def test_the_setting_decides(
     config: Config, large: StoredModel, small: StoredModel, speculation: str, drafts: bool
 ) -> None:
     config = replace(config, speculation=speculation)  # pyright: ignore[reportArgumentType]
-    spec = ModelPreparer(config, lambda _: small)(
+    spec = ModelLoadPlanner(config, lambda _: small)(
         large, LoadOptions(context=512), available=MemoryNeeds(GIB)
     ).spec
     assert (spec.speculation, spec.draft_path is not None) == (speculation, drafts)
@@ -164,7 +164,7 @@ def test_a_load_may_name_another_draft_or_none(
     config: Config, large: StoredModel, small: StoredModel
 ) -> None:
     """What was asked for is not left out silently, whatever the setting and the memory."""
-    prepare = ModelPreparer(replace(config, speculation="off"), lambda _: small)
+    prepare = ModelLoadPlanner(replace(config, speculation="off"), lambda _: small)
     assert prepare(large, LoadOptions(512), available=MemoryNeeds(GIB)).spec.draft_path is None
     asked = prepare(large, LoadOptions(512, draft="small"), available=MemoryNeeds(0)).spec
     assert (asked.draft_path, asked.speculation) == (str(small.path), "draft")
@@ -172,7 +172,7 @@ def test_a_load_may_name_another_draft_or_none(
     def missing(name: str) -> StoredModel:
         raise ModelNotFound(name)
 
-    prepare = ModelPreparer(config, missing)
+    prepare = ModelLoadPlanner(config, missing)
     with pytest.raises(ModelNotFound):
         prepare(large, LoadOptions(512, draft="gone"), available=MemoryNeeds(GIB))
     assert (
@@ -198,7 +198,7 @@ def no_draft(name: str) -> StoredModel:
 def test_the_kv_type_of_a_load_comes_before_that_of_the_settings(
     config: Config, large: StoredModel
 ) -> None:
-    prepare = ModelPreparer(replace(config, kv_type="q8_0"), no_draft)
+    prepare = ModelLoadPlanner(replace(config, kv_type="q8_0"), no_draft)
     alone = LoadOptions(draft="off")
     quantized = prepare(large, alone, available=MemoryNeeds(GIB))
     plain = prepare(
@@ -210,7 +210,7 @@ def test_the_kv_type_of_a_load_comes_before_that_of_the_settings(
 
 
 def test_heads_that_do_not_fit_the_kv_type_are_refused(config: Config, small: StoredModel) -> None:
-    prepare = ModelPreparer(config, no_draft)
+    prepare = ModelLoadPlanner(config, no_draft)
     with pytest.raises(UnsupportedModel, match="heads of 16 elements"):
         prepare(small, LoadOptions(kv_type=KVType.Q4_0), available=MemoryNeeds(GIB))
 
@@ -219,7 +219,7 @@ def test_a_folder_is_loaded_by_our_own_engine(
     config: Config, make_folder: Callable[..., Path]
 ) -> None:
     model = describe_folder(read_folder(make_folder()))
-    prepare = ModelPreparer(config, no_draft)
+    prepare = ModelLoadPlanner(config, no_draft)
     plain = prepare(model, LoadOptions(), available=MemoryNeeds(8 * GIB))
     assert plain.spec.engine is EngineKind.CUDA
     assert (plain.spec.context, plain.spec.quantize) == (2048, "none")
@@ -228,17 +228,17 @@ def test_a_folder_is_loaded_by_our_own_engine(
     longer = prepare(model, LoadOptions(context=1024), available=MemoryNeeds(8 * GIB))
     assert longer.needs.host < plain.needs.host
     asked = prepare(model, LoadOptions(quantize="nf4"), available=MemoryNeeds(8 * GIB))
-    set_so = ModelPreparer(replace(config, quantize="nf4"), no_draft)
+    set_so = ModelLoadPlanner(replace(config, quantize="nf4"), no_draft)
     assert asked.spec == set_so(model, LoadOptions(), available=MemoryNeeds(8 * GIB)).spec
     assert asked.spec.quantize == "nf4"
 
 
 def test_llama_cpp_quantises_nothing_on_load(config: Config, small: StoredModel) -> None:
     with pytest.raises(UnsupportedModel, match=r"run by llama\.cpp"):
-        ModelPreparer(config, no_draft)(
+        ModelLoadPlanner(config, no_draft)(
             small, LoadOptions(quantize="nf4"), available=MemoryNeeds(GIB)
         )
-    prepare = ModelPreparer(replace(config, quantize="nf4"), no_draft)
+    prepare = ModelLoadPlanner(replace(config, quantize="nf4"), no_draft)
     assert prepare(small, LoadOptions(), available=MemoryNeeds(GIB)).spec.quantize == "none"
 
 
@@ -246,10 +246,10 @@ def test_llama_cpp_quantises_nothing_on_load(config: Config, small: StoredModel)
 def test_gpus_read_prompts_in_larger_steps_where_they_are_large(
     tmp_path: Path, config: Config, memory: int, batch: int
 ) -> None:
-    gpu = OwnEngine(has_torch=True, gpu_memory=memory, capability=(9, 0))
+    gpu = CudaAvailability(has_torch=True, gpu_memory=memory, capability=(9, 0))
     facts = EngineFacts(own=gpu, gpu_name="H200")
     model = stored(write_model(tmp_path / "model.gguf", 128))
-    prepare = ModelPreparer(config, lambda _: model, lambda: facts)
+    prepare = ModelLoadPlanner(config, lambda _: model, lambda: facts)
     available = MemoryNeeds(8 * GIB, memory)
     ready = prepare(model, LoadOptions(), available=available)
     spec = ready.spec
@@ -272,13 +272,13 @@ def test_gpus_read_prompts_in_larger_steps_where_they_are_large(
 def test_a_context_that_was_asked_for_shrinks_only_where_that_is_allowed(
     config: Config, small: StoredModel
 ) -> None:
-    prepare = ModelPreparer(config, no_draft)
+    prepare = ModelLoadPlanner(config, no_draft)
     needed = prepare(small, LoadOptions(context=1024), available=MemoryNeeds(GIB)).needs
     room = needed + MemoryNeeds(1)
     asked = prepare(small, LoadOptions(context=4096), available=room)
     assert asked.spec.context == 4096
     assert not asked.needs.fits_in(room)
-    allowed = ModelPreparer(replace(config, shrink_context=True), no_draft)
+    allowed = ModelLoadPlanner(replace(config, shrink_context=True), no_draft)
     less = allowed(small, LoadOptions(context=4096), available=room)
     assert less.spec.context == 1024
     assert "context 1,024 instead of 4,096" in less.reason
@@ -287,19 +287,21 @@ def test_a_context_that_was_asked_for_shrinks_only_where_that_is_allowed(
 
 def test_a_gpu_in_the_machines_memory_takes_all_layers(config: Config, small: StoredModel) -> None:
     apple = EngineFacts(
-        own=OwnEngine(),
+        own=CudaAvailability(),
         gpu_name="Apple M3",
         unified=True,
         gpu_total=12 * GIB,
         llama_offloads=True,
     )
-    ready = ModelPreparer(config, no_draft, lambda: apple)(
+    ready = ModelLoadPlanner(config, no_draft, lambda: apple)(
         small, LoadOptions(), available=MemoryNeeds(8 * GIB)
     )
     assert (ready.spec.gpu_layers, ready.needs.gpu) == (-1, 0)
     assert ready.reason.startswith("All 1 layers on the Apple M3: ")
-    radeon = EngineFacts(own=OwnEngine(), gpu_name="Radeon", tells_free=False, llama_offloads=True)
-    left = ModelPreparer(config, no_draft, lambda: radeon)(
+    radeon = EngineFacts(
+        own=CudaAvailability(), gpu_name="Radeon", tells_free=False, llama_offloads=True
+    )
+    left = ModelLoadPlanner(config, no_draft, lambda: radeon)(
         small, LoadOptions(), available=MemoryNeeds(8 * GIB)
     )
     assert (left.spec.gpu_layers, left.needs.gpu) == (-1, 0)
@@ -307,7 +309,7 @@ def test_a_gpu_in_the_machines_memory_takes_all_layers(config: Config, small: St
 
 
 def test_no_context_is_above_the_cap(config: Config, small: StoredModel) -> None:
-    prepare = ModelPreparer(replace(config, max_context=1000, context=2000), lambda _: small)
+    prepare = ModelLoadPlanner(replace(config, max_context=1000, context=2000), lambda _: small)
     for options in (LoadOptions(), LoadOptions(context=4096)):
         assert prepare(small, options, available=MemoryNeeds(GIB)).spec.context == 1000
     assert prepare(small, LoadOptions(context=500), available=MemoryNeeds(GIB)).spec.context == 500

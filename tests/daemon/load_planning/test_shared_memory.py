@@ -17,7 +17,7 @@ import httpx
 import psutil
 import pytest
 
-from ingle.daemon.load_planning.load_planner import LoadOptions, ModelPreparer
+from ingle.daemon.load_planning.load_planner import LoadOptions, ModelLoadPlanner
 from ingle.daemon.settings.config import load_config
 from ingle.models.catalog import Catalog
 from ingle.models.fit.memory_needs import MemoryNeeds
@@ -76,7 +76,7 @@ def needs_of(path: Path) -> int:
     """What the daemon will reckon with for one of them."""
     config = load_config({**os.environ, "INGLE_CONTEXT": str(CONTEXT)})
     store = ModelStore(config.paths.models, Catalog.load())
-    prepare = ModelPreparer(config, store.resolve)
+    prepare = ModelLoadPlanner(config, store.resolve)
     model = store.resolve(str(path))
     return prepare(model, LoadOptions(), available=MemoryNeeds(1 << 40)).needs.host
 

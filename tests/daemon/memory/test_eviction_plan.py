@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from ingle.daemon.memory.eviction_plan import (
     HALF_LIFE,
     START_SECONDS,
-    Demand,
-    Occupant,
-    Placement,
+    EvictionPlan,
+    MemoryDemand,
+    ResidentModel,
     decayed,
-    plan,
+    plan_eviction,
     reload_seconds,
 )
 from ingle.models.fit.memory_needs import MemoryNeeds
@@ -24,17 +24,17 @@ from ingle.models.fit.memory_needs import MemoryNeeds
 GB = 10**9
 
 
-def idle(key: str, size: int, last_used: float, *, gpu: int = 0, **more: float) -> Occupant:
-    occupant = Occupant(key=key, needs=MemoryNeeds(size, gpu), last_used=last_used)
+def idle(key: str, size: int, last_used: float, *, gpu: int = 0, **more: float) -> ResidentModel:
+    occupant = ResidentModel(key=key, needs=MemoryNeeds(size, gpu), last_used=last_used)
     return msgspec.structs.replace(occupant, **more)
 
 
-def busy(key: str, size: int, *, gpu: int = 0) -> Occupant:
-    return Occupant(key=key, needs=MemoryNeeds(size, gpu), busy=True, last_used=0.0)
+def busy(key: str, size: int, *, gpu: int = 0) -> ResidentModel:
+    return ResidentModel(key=key, needs=MemoryNeeds(size, gpu), busy=True, last_used=0.0)
 
 
-def place(wanted: int, loaded: list[Occupant], free: int) -> Placement:
-    return plan(Demand("new", MemoryNeeds(wanted)), loaded, MemoryNeeds(free))
+def place(wanted: int, loaded: list[ResidentModel], free: int) -> EvictionPlan:
+    return plan_eviction(MemoryDemand("new", MemoryNeeds(wanted)), loaded, MemoryNeeds(free))
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def place(wanted: int, loaded: list[Occupant], free: int) -> Placement:
     ],
 )  # fmt: skip
 def test_evicts_what_is_needed_and_no_more(
-    wanted: int, loaded: list[Occupant], free: int, evicted: tuple[str, ...]
+    wanted: int, loaded: list[ResidentModel], free: int, evicted: tuple[str, ...]
 ) -> None:
     placement = place(wanted, loaded, free)
     assert placement.fits
@@ -99,10 +99,13 @@ def test_often_used_outweighs_just_used() -> None:
 def test_each_kind_of_memory_counts() -> None:
     loaded = [idle("cpu", 8, 1), idle("gpu", 1, 2, gpu=8), idle("both", 4, 3, gpu=4)]
     free = MemoryNeeds(2, 1)
-    assert plan(Demand("new", MemoryNeeds(0, 8)), loaded, free).evict == ("gpu",)
-    assert plan(Demand("new", MemoryNeeds(9, 0)), loaded, free).evict == ("cpu",)
-    assert plan(Demand("new", MemoryNeeds(6, 5)), loaded, free).evict == ("both",)
-    assert plan(Demand("new", MemoryNeeds(10, 9)), loaded, free).evict == ("cpu", "gpu")
+    assert plan_eviction(MemoryDemand("new", MemoryNeeds(0, 8)), loaded, free).evict == ("gpu",)
+    assert plan_eviction(MemoryDemand("new", MemoryNeeds(9, 0)), loaded, free).evict == ("cpu",)
+    assert plan_eviction(MemoryDemand("new", MemoryNeeds(6, 5)), loaded, free).evict == ("both",)
+    assert plan_eviction(MemoryDemand("new", MemoryNeeds(10, 9)), loaded, free).evict == (
+        "cpu",
+        "gpu",
+    )
 
 
 def test_evicts_nobody_where_it_would_not_help() -> None:
@@ -135,7 +138,7 @@ def test_a_use_counts_half_after_its_half_life() -> None:
 sizes = st.integers(0, 6)
 occupants = st.lists(
     st.builds(
-        Occupant,
+        ResidentModel,
         key=st.uuids().map(str),
         needs=st.builds(MemoryNeeds, sizes, sizes),
         last_used=st.floats(0, 5000),
@@ -157,9 +160,9 @@ occupants = st.lists(
     free=st.builds(MemoryNeeds, st.integers(-5, 9), st.integers(-5, 9)),
 )
 def test_any_plan_fits_and_harms_nobody_without_need(
-    wanted: MemoryNeeds, loaded: list[Occupant], free: MemoryNeeds
+    wanted: MemoryNeeds, loaded: list[ResidentModel], free: MemoryNeeds
 ) -> None:
-    placement = plan(Demand("new", wanted), loaded, free)
+    placement = plan_eviction(MemoryDemand("new", wanted), loaded, free)
     by_key = {o.key: o for o in loaded}
     evicted = [by_key[key] for key in placement.evict]
     movable = [o for o in loaded if not o.busy and not o.pinned]
@@ -184,14 +187,14 @@ def test_any_plan_fits_and_harms_nobody_without_need(
     assert bool(waiting or in_the_way) == wanted.fits_in(total(free, loaded))
 
 
-def total(free: MemoryNeeds, occupants: list[Occupant]) -> MemoryNeeds:
+def total(free: MemoryNeeds, occupants: list[ResidentModel]) -> MemoryNeeds:
     return sum((o.needs for o in occupants), free)
 
 
-def count_kept(occupants: list[Occupant]) -> int:
+def count_kept(occupants: list[ResidentModel]) -> int:
     return sum(o.kept and not o.leaving for o in occupants)
 
 
-def subsets(occupants: list[Occupant]) -> list[list[Occupant]]:
+def subsets(occupants: list[ResidentModel]) -> list[list[ResidentModel]]:
     counts = range(len(occupants) + 1)
     return [list(s) for s in chain.from_iterable(combinations(occupants, n) for n in counts)]

@@ -19,9 +19,9 @@ from ingle.backends.base.backend import EngineKind, LoadProgress, LoadSpec, Mode
 from ingle.daemon.errors import MemoryExhausted
 from ingle.daemon.event_hub import EventHub
 from ingle.daemon.lifecycle.model_manager import ModelManager
-from ingle.daemon.load_planning.load_planner import LoadOptions, Preparation
+from ingle.daemon.load_planning.load_planner import LoadOptions, LoadPlan
 from ingle.daemon.machine.memory_reader import MemorySnapshot
-from ingle.daemon.memory.memory_allocator import RoomTimes
+from ingle.daemon.memory.memory_allocator import AllocationTimes
 from ingle.daemon.model_process.model_run import ModelState
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
@@ -89,7 +89,7 @@ class SharedMachine:
             hub=EventHub(),
             keep_alive=-1,
             memory=self._read,
-            room_times=RoomTimes(drain_after=drain_after, settle=0.0),
+            room_times=AllocationTimes(drain_after=drain_after, settle=0.0),
         )
         for action, number in steps:
             await getattr(self, f"_{action}")(number)
@@ -167,11 +167,11 @@ class SharedMachine:
 
     def _prepare(
         self, model: StoredModel, options: LoadOptions, *, available: MemoryNeeds
-    ) -> Preparation:
+    ) -> LoadPlan:
         spec = LoadSpec(
             engine=EngineKind.SCRIPTED, path=str(model.path), context=64, script='{"reply": "x"}'
         )
-        return Preparation(spec, self.needs[model.name])
+        return LoadPlan(spec, self.needs[model.name])
 
     async def _use(self, request: Asked) -> None:
         try:

@@ -9,7 +9,7 @@ import pytest
 
 from ingle.backends.base.backend import EngineKind, LoadSpec
 from ingle.backends.base.errors import BackendError, LoadFailed, OutOfMemory, WorkerDied
-from ingle.daemon.memory.out_of_memory import lacked_memory, out_of_memory_kills, smaller_spec
+from ingle.daemon.memory.out_of_memory import lacked_memory, out_of_memory_kills, reduced_spec
 
 
 @pytest.fixture
@@ -46,20 +46,20 @@ def test_less_is_asked_for_step_by_step_and_of_context_only_where_allowed(
     small_llama: Path,
 ) -> None:
     spec = LoadSpec(engine=EngineKind.LLAMA_CPP, path=str(small_llama), context=8192)
-    smaller = smaller_spec(spec, shrinks_context=False)
+    smaller = reduced_spec(spec, shrinks_context=False)
     assert smaller is not None
     assert (smaller.spec.batch, smaller.spec.gpu_layers, smaller.spec.context) == (128, 1, 8192)
     assert smaller.changes == "steps of 128 tokens and 1 layers on the GPU"
-    shrunk = smaller_spec(smaller.spec, shrinks_context=True)
+    shrunk = reduced_spec(smaller.spec, shrinks_context=True)
     assert shrunk is not None
     assert (shrunk.spec.batch, shrunk.spec.gpu_layers, shrunk.spec.context) == (128, 0, 4096)
-    again = smaller_spec(shrunk.spec, shrinks_context=False)
+    again = reduced_spec(shrunk.spec, shrinks_context=False)
     assert again is None
 
 
 def test_the_engine_of_our_own_gives_up_steps_and_cache() -> None:
     spec = LoadSpec(engine=EngineKind.CUDA, path="/x", context=4096, kv_capacity=16384, batch=2048)
-    smaller = smaller_spec(spec, shrinks_context=True)
+    smaller = reduced_spec(spec, shrinks_context=True)
     assert smaller is not None
     assert (smaller.spec.batch, smaller.spec.context, smaller.spec.kv_capacity) == (512, 2048, 8192)
     assert smaller.spec.gpu_layers == spec.gpu_layers

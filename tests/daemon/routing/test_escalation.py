@@ -19,8 +19,8 @@ from ingle.backends.base.backend import (
     TokenLogprobs,
 )
 from ingle.backends.base.conversation import ChatMessage, Reasoning
-from ingle.daemon.routing.escalation import Surprise, task_value
-from ingle.daemon.routing.policy.route_definition import Route
+from ingle.daemon.routing.escalation import MeanSurprisal, high_value_reason
+from ingle.daemon.routing.policy.route_definition import RouteDefinition
 from tests.daemon.conftest import DaemonFactory, RunningDaemon
 from tests.daemon.routing.conftest import Sink, SinkExits
 from tests.harness.local_backend import LocalBackend
@@ -158,7 +158,7 @@ def test_what_makes_a_task_valuable(text: str, effort: str | None, valuable: boo
         messages=[ChatMessage("user", text), ChatMessage("assistant", "think hard")],
         reasoning=Reasoning(effort=effort),
     )
-    assert (task_value(request, Route(name="auto")) is not None) is valuable
+    assert (high_value_reason(request, RouteDefinition(name="auto")) is not None) is valuable
 
 
 def events(logprobs: Sequence[float]) -> list[Event]:
@@ -166,12 +166,12 @@ def events(logprobs: Sequence[float]) -> list[Event]:
 
 
 def test_surprise_is_the_mean_of_nats() -> None:
-    surprise = Surprise(4)
+    surprise = MeanSurprisal(4)
     surprise.take(events([-1.0, -3.0]))
     assert (surprise.mean, surprise.is_full) == (None, False)
     surprise.take(events([-2.0, -float("inf")]))
     assert surprise.is_full
     assert surprise.mean == pytest.approx(9.0)  # pyright: ignore[reportUnknownMemberType]
-    ended = Surprise(100)
+    ended = MeanSurprisal(100)
     ended.take([Finished("r", 0, FinishReason.STOP, 1)])
     assert (ended.is_full, ended.mean) == (True, None)

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from topics import Prompts, interval, measure, own_sets
 
-from ingle.daemon.routing.detectors.finding import Kind, TextPart
-from ingle.daemon.routing.detectors.natural_language.annotated_text import Reader
+from ingle.daemon.routing.detectors.finding import FindingKind, TextPart
+from ingle.daemon.routing.detectors.natural_language.annotated_text import TextAnnotator
 from ingle.daemon.routing.detectors.natural_language.name_detector import NameDetector
 from ingle.daemon.routing.detectors.natural_language.personal_classifier import PersonalClassifier
 from ingle.daemon.routing.detectors.natural_language.topic_detector import TopicDetector
 from ingle.daemon.routing.inspection.text_scanner import OwnWords, Scanner, make_scanner
 
-READER = Reader()
+READER = TextAnnotator()
 DETECTORS = (NameDetector(READER), TopicDetector(READER), PersonalClassifier(READER))
 # An error of the quick run is one prompt of a hundred; the full one is nearer to what is promised.
 FLOORS = {True: 0.10, False: 0.13}
@@ -54,7 +54,7 @@ def test_an_interval_is_over_groups() -> None:
 )
 def test_what_surrounds_a_chat_is_no_ones_life(text: str) -> None:
     findings = [one for detector in DETECTORS for one in detector.find(text)]
-    assert [one for one in findings if one.kind is not Kind.PLACE] == []
+    assert [one for one in findings if one.kind is not FindingKind.PLACE] == []
 
 
 @settings(deadline=None, max_examples=150)
@@ -67,7 +67,7 @@ def test_any_text_is_read_and_places_are_in_it(text: str) -> None:
 
 
 def test_what_was_read_is_forgotten() -> None:
-    reader = Reader()
+    reader = TextAnnotator()
     text = "My name is Tuulikki Virtanen."
     scanner = Scanner([NameDetector(reader)], reader=reader)
     scanner.scan([TextPart("prompt", text)])

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from ingle.daemon.routing.detectors.finding import Kind, TextPart
+from ingle.daemon.routing.detectors.finding import FindingKind, TextPart
 from ingle.daemon.routing.inspection.text_scanner import OwnWords, Scanner, structured_detectors
 
 SCANNER = Scanner(structured_detectors(OwnWords()))
 
 
-def kinds(text: str) -> set[tuple[Kind, str]]:
+def kinds(text: str) -> set[tuple[FindingKind, str]]:
     found = SCANNER.scan([TextPart("messages[0].content", text)])
     return {(finding.kind, text[finding.start : finding.end]) for finding in found}
 
 
-def _rows(kind: Kind, *rows: tuple[str, str]) -> list[tuple[Kind, str, str]]:
+def _rows(kind: FindingKind, *rows: tuple[str, str]) -> list[tuple[FindingKind, str, str]]:
     return [(kind, span, text) for span, text in rows]
 
 
 FOUND = [
     *_rows(
-        Kind.PASSWORD,
+        FindingKind.PASSWORD,
         ("Tr4ktor1987rot", "Zugang: Gast, Passwort Tr4ktor1987rot"),
         ("KqWxRtBnZpLs", "the password for the old printer is KqWxRtBnZpLs I think"),
         ("Zeb#ra44", "le mot de passe de la box est Zeb#ra44 depuis hier"),
@@ -46,7 +46,7 @@ FOUND = [
         ("s7Kq2pLx9w", "- name: DB_PASSWORD\n  value: s7Kq2pLx9w"),
     ),
     *_rows(
-        Kind.API_KEY,
+        FindingKind.API_KEY,
         ("q8Zr4Tn1Lw7Vb3Ks5Xd9", "la clave del API q8Zr4Tn1Lw7Vb3Ks5Xd9 caducó"),
         ("q8Zr4Tn1Lw7Vb3Ks5Xd9", '{"name": "APP_SECRET", "value": "q8Zr4Tn1Lw7Vb3Ks5Xd9"}'),
         ("q8Zr4Tn1Lw7Vb3Ks5Xd9", "it asks for MAPS_API_KEY, ours is q8Zr4Tn1Lw7Vb3Ks5Xd9."),
@@ -54,26 +54,26 @@ FOUND = [
         ("sha256~" + "aB3" * 14 + "x", "oc login --token=sha256~" + "aB3" * 14 + "x"),
     ),
     *_rows(
-        Kind.CONNECTION_STRING,
+        FindingKind.CONNECTION_STRING,
         (
             "jdbc:mariadb://db1/x?user=a&password=Wint7",
             "url: jdbc:mariadb://db1/x?user=a&password=Wint7",
         ),
     ),
     *_rows(
-        Kind.CARD,
+        FindingKind.CARD,
         ("4111-1111-1111-1111", "卡号是4111-1111-1111-1111,谢谢"),
         ("8600 3142 5364 7582", "kartam 8600 3142 5364 7582"),
         ("381", "4111 1111 1111 1111, on the back: 381"),
     ),
     *_rows(
-        Kind.BANK_ACCOUNT,
+        FindingKind.BANK_ACCOUNT,
         ("4471220983", "routing as before, account 4471220983"),
         ("20 1234 5678 9012 3456 7890 1234", "rachunek nr 20 1234 5678 9012 3456 7890 1234"),
         ("0044712209", "compte n° 0044712209"),
     ),
     *_rows(
-        Kind.PASSPORT,
+        FindingKind.PASSPORT,
         ("CN48FK0RR", "Reisepassnummer CN48FK0RR, gültig"),
         ("NXP7KL2B4", "paspoort nr. NXP7KL2B4"),
         ("C7RZ2LKFM", "Reisepass-Nr. C7RZ2LKFM"),
@@ -85,12 +85,12 @@ FOUND = [
         ),
     ),
     *_rows(
-        Kind.DRIVING_LICENCE,
+        FindingKind.DRIVING_LICENCE,
         ("MORGA657054SM9IJ", "his licence: MORGA657054SM9IJ"),
         ("B072RRE2I55", "Führerschein-Nr. B072RRE2I55"),
     ),
     *_rows(
-        Kind.NATIONAL_ID,
+        FindingKind.NATIONAL_ID,
         ("1.020.304.050", "C.C. 1.020.304.050 de Cali"),
         ("123 456 788", "TAJ szám: 123 456 788"),
         ("039095001234", "căn cước công dân số 039095001234"),
@@ -98,16 +98,16 @@ FOUND = [
         ("61101-1234567-1", "shanakhti card 61101-1234567-1"),
     ),
     *_rows(
-        Kind.HEALTH_ID,
+        FindingKind.HEALTH_ID,
         ("1234-567-890-AB", "OHIP 1234-567-890-AB"),
     ),
     *_rows(
-        Kind.TAX_ID,
+        FindingKind.TAX_ID,
         ("01234567890", "P. IVA 01234567890"),
         ("2345678901", "РНОКПП 2345678901"),
     ),
     *_rows(
-        Kind.VEHICLE,
+        FindingKind.VEHICLE,
         ("AB-123-CD", "ma voiture immatriculée AB-123-CD"),
         ("ZH 123456", "Kontrollschild ZH 123456"),
         ("34 ABC 123", "plakası 34 ABC 123"),
@@ -116,7 +116,7 @@ FOUND = [
         ("MH12AB1234", "challan for MH12AB1234"),
     ),
     *_rows(
-        Kind.DATE_OF_BIRTH,
+        FindingKind.DATE_OF_BIRTH,
         ("昭和60年3月5日", "生年月日:昭和60年3月5日"),
         ("1990. 3. 5.", "생년월일 1990. 3. 5."),
         ("5 марта 1990 года", "дата рождения: 5 марта 1990 года"),
@@ -126,7 +126,7 @@ FOUND = [
         ("1990-03-05", "INSERT INTO staff (name, dob) VALUES ('A (b), c', '1990-03-05');"),
     ),
     *_rows(
-        Kind.FILE_PATH,
+        FindingKind.FILE_PATH,
         (r"\\nas\homes\marie\tax 2023.pdf", r"open \\nas\homes\marie\tax 2023.pdf please"),
         ("/export/home/marie/x.tex", "see /export/home/marie/x.tex"),
         (r"C:\Users\Marie\My CV 2.docx", r"see C:\Users\Marie\My CV 2.docx now"),
@@ -136,20 +136,20 @@ FOUND = [
         ),
     ),
     *_rows(
-        Kind.SECRET_PATH,
+        FindingKind.SECRET_PATH,
         ("/run/secrets/smtp", "cat /run/secrets/smtp"),
         ("~/.cargo/credentials.toml", "ls ~/.cargo/credentials.toml"),
         ("kubeconfig.yaml", "git add kubeconfig.yaml"),
         ("lastpass_export.csv", "delete lastpass_export.csv"),
         ("/etc/ssh/ssh_host_rsa_key", "/etc/ssh/ssh_host_rsa_key"),
     ),
-    *_rows(Kind.MAC_ADDRESS, ("02f7.cb13.c48b", "link/ether 02f7.cb13.c48b brd")),
-    *_rows(Kind.PHONE, ("0501234567", "мій номер 0501234567")),
+    *_rows(FindingKind.MAC_ADDRESS, ("02f7.cb13.c48b", "link/ether 02f7.cb13.c48b brd")),
+    *_rows(FindingKind.PHONE, ("0501234567", "мій номер 0501234567")),
 ]
 
 
 @pytest.mark.parametrize(("kind", "span", "text"), FOUND, ids=[f"{k}-{t}" for k, _, t in FOUND])
-def test_found(kind: Kind, span: str, text: str) -> None:
+def test_found(kind: FindingKind, span: str, text: str) -> None:
     assert (kind, span) in kinds(text)
 
 
@@ -190,4 +190,6 @@ def test_not_found(text: str) -> None:
 
 
 def test_a_names_of_examples_is_still_somebodys() -> None:
-    assert kinds("mail maria.keller@example.com") == {(Kind.EMAIL, "maria.keller@example.com")}
+    assert kinds("mail maria.keller@example.com") == {
+        (FindingKind.EMAIL, "maria.keller@example.com")
+    }

@@ -16,7 +16,7 @@ import pytest
 
 from ingle.daemon.main import main
 from ingle.daemon.service.install_service import remove_files, status_of, write_files
-from ingle.daemon.service.launch_command import Launch, launch_of
+from ingle.daemon.service.launch_command import LaunchCommand, launch_of
 from ingle.daemon.service.launchd import LaunchdService
 from ingle.daemon.service.service_manager import ServiceFailed
 from ingle.daemon.service.systemd import SystemdService, service_unit, socket_unit
@@ -49,11 +49,11 @@ def config(ingle_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.fixture
-def launch(config: Config) -> Launch:
+def launch(config: Config) -> LaunchCommand:
     return launch_of(config, os.environ)
 
 
-def test_units_are_what_systemd_takes(launch: Launch, tmp_path: Path) -> None:
+def test_units_are_what_systemd_takes(launch: LaunchCommand, tmp_path: Path) -> None:
     analyze = shutil.which("systemd-analyze")
     if analyze is None:
         pytest.skip("there is no systemd-analyze")
@@ -75,7 +75,7 @@ def test_units_are_what_systemd_takes(launch: Launch, tmp_path: Path) -> None:
         assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_the_daemon_means_the_socket_that_systemd_listens_on(launch: Launch) -> None:
+def test_the_daemon_means_the_socket_that_systemd_listens_on(launch: LaunchCommand) -> None:
     path = str(launch.config.socket)
     assert f"ListenStream={path}\n" in socket_unit(launch)
     assert f'Environment="INGLE_SOCKET={path}"\n' in service_unit(launch)
@@ -83,18 +83,18 @@ def test_the_daemon_means_the_socket_that_systemd_listens_on(launch: Launch) -> 
 
 
 @pytest.mark.parametrize("port", [-1, 0])
-def test_without_a_fixed_port_systemd_listens_on_none(launch: Launch, port: int) -> None:
+def test_without_a_fixed_port_systemd_listens_on_none(launch: LaunchCommand, port: int) -> None:
     without = launch._replace(config=replace(launch.config, port=port))
     assert socket_unit(without).count("ListenStream") == 1
 
 
-def test_models_to_preload_start_the_service_at_login(launch: Launch) -> None:
+def test_models_to_preload_start_the_service_at_login(launch: LaunchCommand) -> None:
     assert "WantedBy=default.target" not in service_unit(launch)
     eager = launch._replace(config=replace(launch.config, preload=("smollm2",)))
     assert "WantedBy=default.target" in service_unit(eager)
 
 
-def test_the_agent_is_a_property_list(launch: Launch) -> None:
+def test_the_agent_is_a_property_list(launch: LaunchCommand) -> None:
     (file,) = LaunchdService(launch, 501, Programs()).files()
     agent = plistlib.loads(file.content)
     assert agent["ProgramArguments"] == list(launch.command)
@@ -102,7 +102,7 @@ def test_the_agent_is_a_property_list(launch: Launch) -> None:
     assert (agent["RunAtLoad"], agent["Umask"]) == (True, 0o077)
 
 
-def test_the_task_is_xml_and_keeps_odd_names(launch: Launch) -> None:
+def test_the_task_is_xml_and_keeps_odd_names(launch: LaunchCommand) -> None:
     user = {"USERDOMAIN": "R&D", "USERNAME": "<Zoë>"}
     odd = launch._replace(command=(r"C:\Program Files\ingle\python.exe", "-P", "a b"))
     (file,) = WindowsTask(odd, user, Programs()).files()
@@ -118,7 +118,7 @@ def test_the_task_is_xml_and_keeps_odd_names(launch: Launch) -> None:
     assert commands == [r"C:\Program Files\ingle\pythonw.exe"]
 
 
-def test_installing_twice_changes_nothing(launch: Launch) -> None:
+def test_installing_twice_changes_nothing(launch: LaunchCommand) -> None:
     programs = Programs()
     system = SystemdService(launch, os.environ, programs)
     assert len(write_files(system)) == 2
@@ -139,7 +139,7 @@ def test_installing_twice_changes_nothing(launch: Launch) -> None:
     assert not status_of(system).installed
 
 
-def test_a_system_that_refuses_is_quoted(launch: Launch) -> None:
+def test_a_system_that_refuses_is_quoted(launch: LaunchCommand) -> None:
     system = SystemdService(launch, os.environ, Programs("enable"))
     with pytest.raises(ServiceFailed, match="no, never"):
         system.start()

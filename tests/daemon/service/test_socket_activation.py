@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from ingle.daemon.service.socket_activation import Inherited, inherited_sockets
+from ingle.daemon.service.socket_activation import InheritedSockets, inherited_sockets
 from ingle.daemon.service.systemd_notify import ServiceNotifier
 from ingle.daemon.transport.sockets import SocketError
 
@@ -49,7 +49,7 @@ def listening(
     return made
 
 
-def hand_over(undo: ExitStack, *sockets: socket.socket) -> Inherited:
+def hand_over(undo: ExitStack, *sockets: socket.socket) -> InheritedSockets:
     """As systemd does, but from another number on."""
     for number, each in enumerate(sockets, FIRST):
         os.dup2(each.fileno(), number)
@@ -84,7 +84,7 @@ def test_both_kinds_are_taken(undo: ExitStack, folder: Path) -> None:
     ],
 )
 def test_what_is_meant_for_another_process_is_left(environ: dict[str, str]) -> None:
-    assert inherited_sockets(environ) == Inherited()
+    assert inherited_sockets(environ) == InheritedSockets()
     assert environ == {}
 
 

@@ -12,20 +12,20 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from ingle.kernels.attention.attention_metadata import AttentionStep
+from ingle.kernels.attention.attention_metadata import AttentionMetadata
 from ingle.kernels.attention.attention_partials import AttentionPartials, combine_partials_reference
 from ingle.kernels.attention.attention_variant import attention_variants
 from ingle.kernels.attention.paged_attention_reference import paged_attention_reference
-from ingle.kernels.attention.triton_attention import PagedAttention
+from ingle.kernels.attention.triton_attention import TritonAttention
 from ingle.kernels.elementwise.rope import rotary_tables
 from ingle.kernels.kv_cache.hadamard import hadamard_reference
 from ingle.kernels.kv_cache.key_bias import KeyBias
 from ingle.kernels.kv_cache.kv_append import kv_append_reference
-from ingle.kernels.kv_cache.kv_page_format import PageFormat
-from ingle.kernels.kv_cache.kv_pages import Pages
-from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedPages
+from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
+from ingle.kernels.kv_cache.kv_pages import KVPages
+from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedKVPages
 from ingle.kernels.launch.cuda_driver import Argument, Grid
-from ingle.kernels.testing.interpreted_library import InterpretedLibrary
+from ingle.kernels.testing.interpreted_library import InterpretedTritonLibrary
 
 pytestmark = pytest.mark.usefixtures("single_thread")
 
@@ -40,7 +40,7 @@ def single_thread() -> None:
     torch.set_num_threads(1)
 
 
-class Recorder(InterpretedLibrary):
+class Recorder(InterpretedTritonLibrary):
     """Remembers what was launched."""
 
     def __init__(self, processors: int) -> None:
@@ -61,9 +61,9 @@ class Problem:
 
     query: torch.Tensor
     bias_query: torch.Tensor | None
-    key_pages: Pages
-    value_pages: Pages
-    step: AttentionStep
+    key_pages: KVPages
+    value_pages: KVPages
+    step: AttentionMetadata
 
     @property
     def scale(self) -> float:
@@ -71,7 +71,7 @@ class Problem:
 
     @property
     def is_rotated(self) -> bool:
-        return isinstance(self.key_pages, QuantizedPages)
+        return isinstance(self.key_pages, QuantizedKVPages)
 
     def attend(
         self,
@@ -83,7 +83,7 @@ class Problem:
     ) -> tuple[torch.Tensor, AttentionPartials, Recorder]:
         """The whole output, its parts, and what was launched."""
         library = Recorder(processors)
-        attention = PagedAttention(
+        attention = TritonAttention(
             library, torch.device("cpu"), workspace_bytes=workspace_bytes, fill=math.nan
         )
         dense = torch.full_like(self.query, torch.nan, memory_format=torch.contiguous_format)
@@ -119,21 +119,21 @@ class Problem:
         found, _, library = self.attend(processors=processors, **options)  # pyright: ignore[reportArgumentType]
         expected = self.expected(**options)  # pyright: ignore[reportArgumentType]
         pages = self.key_pages
-        stored = torch.float16 if isinstance(pages, QuantizedPages) else pages.dtype
+        stored = torch.float16 if isinstance(pages, QuantizedKVPages) else pages.dtype
         tolerance = max(TOLERANCES[self.query.dtype], TOLERANCES[stored])
         torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
         return library
 
 
-def make_pages(kind: str, shape: tuple[int, int, int, int], bias: KeyBias | None = None) -> Pages:
+def make_pages(kind: str, shape: tuple[int, int, int, int], bias: KeyBias | None = None) -> KVPages:
     """Full of what nobody may read."""
     if kind in FLOATS:
         return torch.full(shape, torch.nan, dtype=FLOATS[kind])
-    form = PageFormat({"q8_0": 8, "q4_0": 4}[kind], shape[-1])
+    form = KVPageFormat({"q8_0": 8, "q4_0": 4}[kind], shape[-1])
     dtype = torch.int8 if form.bits == 8 else torch.uint8
     codes = torch.full((*shape[:-1], form.code_bytes), 77, dtype=dtype)
     scales = torch.full((*shape[:-1], form.blocks), torch.nan, dtype=torch.float16)
-    return QuantizedPages(codes, scales, bias)
+    return QuantizedKVPages(codes, scales, bias)
 
 
 def make_bias(kv_heads: int, head_size: int, positions: int) -> KeyBias:
@@ -146,7 +146,7 @@ def make_bias(kv_heads: int, head_size: int, positions: int) -> KeyBias:
 
 
 def make_bias_query(query: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """What `PagedAttention.attend` calls so, of queries that are not rotated."""
+    """What `TritonAttention.attend` calls so, of queries that are not rotated."""
     spread = bias.repeat_interleave(query.shape[1] // bias.shape[0], 0)
     (q1, q2), (b1, b2) = query.float().chunk(2, -1), spread.chunk(2, -1)
     return torch.cat((q1 * b1 + q2 * b2, q2 * b1 - q1 * b2), -1)
@@ -188,11 +188,11 @@ def make(
     wide = torch.randn(int(starts[-1]), heads + 2, head_size, generator=random)
     rows = wide.to(FLOATS[query])
     bias_query = None if bias is None else make_bias_query(rows[:, :heads], bias.bias)
-    if isinstance(key_pages, QuantizedPages):
+    if isinstance(key_pages, QuantizedKVPages):
         rows = hadamard_reference(rows).to(FLOATS[query])
         if bias is not None:
             bias_query = make_bias_query(hadamard_reference(rows[:, :heads]), bias.bias)
-    step = AttentionStep(
+    step = AttentionMetadata(
         torch.empty(0, dtype=torch.int64),
         torch.empty(0, dtype=torch.int64),
         tables,
@@ -345,19 +345,19 @@ def test_large_scores_do_not_overflow() -> None:
 def test_pages_beyond_two_to_the_31() -> None:
     """Offsets of elements that 32 bits have no room for; only the pages in use exist in memory."""
     problem = make([(1, 40), (20, 20)], pages="q8_0", head_size=128)
-    assert isinstance(problem.key_pages, QuantizedPages)
-    assert isinstance(problem.value_pages, QuantizedPages)
+    assert isinstance(problem.key_pages, QuantizedKVPages)
+    assert isinstance(problem.value_pages, QuantizedKVPages)
     _, page, kv_heads, head_size = problem.key_pages.shape
     far = (1 << 31) // (page * kv_heads * head_size) + 5
     tables = problem.step.block_tables
     tables[tables < 10**8] += far
 
-    def moved(pages: QuantizedPages) -> QuantizedPages:
+    def moved(pages: QuantizedKVPages) -> QuantizedKVPages:
         count = len(pages.codes)
         codes = torch.empty((far + count, *pages.codes.shape[1:]), dtype=torch.int8)
         scales = torch.empty((far + count, *pages.scales.shape[1:]), dtype=torch.float16)
         codes[far:], scales[far:] = pages.codes, pages.scales
-        return QuantizedPages(codes, scales)
+        return QuantizedKVPages(codes, scales)
 
     far_off = replace(
         problem, key_pages=moved(problem.key_pages), value_pages=moved(problem.value_pages)

@@ -18,7 +18,7 @@ from ingle.kernels.attention.attention_variant import (
 )
 from ingle.kernels.attention.compilable_attention import CompilableAttention
 from ingle.kernels.attention.triton_build import SHARED_BYTES, compile_attention, triton_version
-from ingle.kernels.build.atomic_write import write_whole_file
+from ingle.kernels.build.atomic_write import write_atomically
 from ingle.kernels.build.compiled_kernel import CompiledKernel
 from ingle.kernels.build.cuda_compilers import ARCHITECTURES
 from ingle.kernels.build.kernel_source import digest
@@ -47,7 +47,7 @@ def report(request: pytest.FixtureRequest) -> Report:
         if not path.exists():
             compiled = compile_attention(VARIANTS[name], architecture)
             facts = vars(cubin_report(compiled.cubin)[compiled.kernel])
-            write_whole_file(path, json.dumps([facts, compiled.shared_bytes]).encode())
+            write_atomically(path, json.dumps([facts, compiled.shared_bytes]).encode())
         facts, shared = json.loads(path.read_text())
         facts |= {each: Counter(facts[each]) for each in ("opcodes", "loop", "early")}
         return KernelReport(**facts), shared

@@ -12,10 +12,10 @@ from gpu.fake_driver import build_fake_driver
 from ingle.kernels.build.kernel_source import CSRC, NO_DEFINES, kernel_source
 from ingle.kernels.matmul.quantized_gemv import QuantizedGemv
 from ingle.kernels.testing.host_build import HostModule, build_host_library
-from ingle.kernels.testing.host_library import HostLibrary
+from ingle.kernels.testing.host_library import CPUKernelLibrary
 
 LoadHost = Callable[..., HostModule]
-MakeLibrary = Callable[..., HostLibrary]
+MakeLibrary = Callable[..., CPUKernelLibrary]
 MakeGemv = Callable[..., QuantizedGemv]
 
 # All numbers of columns; of warps for a row both, where the columns are of every kind.
@@ -66,13 +66,13 @@ def make_library(build_folder: Path) -> MakeLibrary:
         processors: int = 132,
         variants: Mapping[str, str] = VARIANTS,
         gemm: str | None = None,
-    ) -> HostLibrary:
+    ) -> CPUKernelLibrary:
         sources = {path.name: kernel_source(path.name) for path in CSRC.glob("*.cuh")}
         defines = {name: variants for name, text in sources.items() if "GEMV_VARIANTS" in text}
         if gemm is not None:
             chosen = {"GEMM_VARIANTS": gemm}
             defines |= {name: chosen for name, text in sources.items() if "GEMM_VARIANTS" in text}
-        return HostLibrary(build_folder, seed=seed, processors=processors, defines=defines)
+        return CPUKernelLibrary(build_folder, seed=seed, processors=processors, defines=defines)
 
     return make
 

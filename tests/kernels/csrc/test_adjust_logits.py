@@ -7,10 +7,10 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from ingle.kernels.adjust_logits import KINDS, AdjustLogits, LogitEntries
-from ingle.kernels.testing.host_library import HostLibrary
+from ingle.kernels.adjust_logits import ENTRY_KINDS, AdjustLogits, LogitEntries
+from ingle.kernels.testing.host_library import CPUKernelLibrary
 
-MakeLibrary = Callable[..., HostLibrary]
+MakeLibrary = Callable[..., CPUKernelLibrary]
 Logits = NDArray[np.float32]
 Entries = list[tuple[int, int, int, list[float]]]
 
@@ -21,15 +21,15 @@ def tables(entries: Entries) -> LogitEntries:
     """Of entries (kind, row, token, numbers)."""
     ordered = sorted(entries)
     keys = [kind * (ROWS + 1) + row for kind, row, _, _ in ordered]
-    offsets = np.searchsorted(keys, np.arange(KINDS * (ROWS + 1))).astype(np.int32)
+    offsets = np.searchsorted(keys, np.arange(ENTRY_KINDS * (ROWS + 1))).astype(np.int32)
     tokens = torch.tensor([token for _, _, token, _ in ordered], dtype=torch.int32)
     values = torch.tensor([values for *_, values in ordered], dtype=torch.float32).view(-1, 3)
-    return LogitEntries(torch.as_tensor(offsets).view(KINDS, ROWS + 1), tokens, values)
+    return LogitEntries(torch.as_tensor(offsets).view(ENTRY_KINDS, ROWS + 1), tokens, values)
 
 
 def random_entries(random: np.random.Generator) -> Entries:
     entries: Entries = []
-    for kind in range(KINDS):
+    for kind in range(ENTRY_KINDS):
         for row, count in ((0, 1), (2, 290), (4, 130)):
             for token in random.permutation(VOCAB)[:count].tolist():
                 entries.append((kind, row, token, random.uniform(0.5, 2, 3).tolist()))

@@ -11,22 +11,22 @@ import torch
 
 from ingle.kernels.attention.attention_combine import AttentionCombine
 from ingle.kernels.attention.attention_input import AttentionInput
-from ingle.kernels.attention.attention_metadata import AttentionStep
+from ingle.kernels.attention.attention_metadata import AttentionMetadata
 from ingle.kernels.attention.attention_variant import attention_variants
 from ingle.kernels.attention.rope_append import RopeAppend
-from ingle.kernels.attention.triton_attention import PagedAttention
+from ingle.kernels.attention.triton_attention import TritonAttention
 from ingle.kernels.elementwise.q8_activations import dequantize_q8
 from ingle.kernels.elementwise.rope import rotary_tables
-from ingle.kernels.elementwise.rotary_tables import RotaryTableMaker
+from ingle.kernels.elementwise.rotary_tables import RotaryTables
 from ingle.kernels.kv_cache.key_bias import KeyBias
-from ingle.kernels.kv_cache.kv_page_format import PageFormat
-from ingle.kernels.kv_cache.kv_pages import Pages
-from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedPages
+from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
+from ingle.kernels.kv_cache.kv_pages import KVPages
+from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedKVPages
 from ingle.kernels.reference_operations import ReferenceOperations
-from ingle.kernels.testing.host_library import HostLibrary
-from ingle.kernels.testing.interpreted_library import InterpretedLibrary
+from ingle.kernels.testing.host_library import CPUKernelLibrary
+from ingle.kernels.testing.interpreted_library import InterpretedTritonLibrary
 
-MakeLibrary = Callable[..., HostLibrary]
+MakeLibrary = Callable[..., CPUKernelLibrary]
 
 PAGE, HEADS, KV_HEADS = 32, 4, 2
 PROMPT, CONTEXT = 70, 200
@@ -34,20 +34,20 @@ PROMPT, CONTEXT = 70, 200
 NMSE, NMSE_OF_BYTES = 1e-6, 1e-4
 
 
-def pages(kind: str, size: int, bias: KeyBias | None) -> Pages:
+def pages(kind: str, size: int, bias: KeyBias | None) -> KVPages:
     shape = -(-CONTEXT // PAGE) + 1, PAGE, KV_HEADS
     if kind == "f16":
         return torch.full((*shape, size), torch.nan, dtype=torch.float16)
-    form = PageFormat(8 if kind == "q8_0" else 4, size)
+    form = KVPageFormat(8 if kind == "q8_0" else 4, size)
     codes = torch.zeros(
         *shape, form.code_bytes, dtype=torch.int8 if form.bits == 8 else torch.uint8
     )
-    return QuantizedPages(codes, torch.full((*shape, form.blocks), torch.nan).half(), bias)
+    return QuantizedKVPages(codes, torch.full((*shape, form.blocks), torch.nan).half(), bias)
 
 
-def step(table: torch.Tensor, first: int, tokens: int) -> AttentionStep:
+def step(table: torch.Tensor, first: int, tokens: int) -> AttentionMetadata:
     positions = torch.arange(first, first + tokens)
-    return AttentionStep(
+    return AttentionMetadata(
         positions,
         table[positions // PAGE].long() * PAGE + positions % PAGE,
         table[None],
@@ -68,9 +68,9 @@ def test_a_prompt_and_its_continuation(
     rates = 1e4 ** (-torch.arange(rotated // 2) / (rotated // 2))
     library = make_library(seed=1)
     append, combine = RopeAppend(library), AttentionCombine(library)
-    make_tables = RotaryTableMaker(library)
-    variants = InterpretedLibrary(list(attention_variants()), processors=16)
-    attention = PagedAttention(
+    make_tables = RotaryTables(library)
+    variants = InterpretedTritonLibrary(list(attention_variants()), processors=16)
+    attention = TritonAttention(
         variants, torch.device("cpu"), workspace_bytes=1 << 20, fill=math.nan
     )
     every = rotary_tables(torch.arange(CONTEXT), rates, 1.0)

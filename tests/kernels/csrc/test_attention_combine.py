@@ -14,9 +14,9 @@ from ingle.kernels.attention.attention_partials import AttentionPartials
 from ingle.kernels.elementwise.q8_activations import quantize_q8_reference
 from ingle.kernels.kv_cache.hadamard import hadamard
 from ingle.kernels.launch.cuda_driver import Argument, Grid
-from ingle.kernels.testing.host_library import HostLibrary
+from ingle.kernels.testing.host_library import CPUKernelLibrary
 
-MakeLibrary = Callable[..., HostLibrary]
+MakeLibrary = Callable[..., CPUKernelLibrary]
 Combine = Callable[..., AttentionCombine]
 
 
@@ -164,7 +164,7 @@ def test_the_reference_by_the_definition() -> None:
     assert torch.equal(found.tiles, quantize_q8_reference(found.dense))
 
 
-class FewHeads(HostLibrary):
+class FewHeads(CPUKernelLibrary):
     """Starts only the blocks of the first heads."""
 
     def launch(

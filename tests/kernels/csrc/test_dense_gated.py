@@ -10,9 +10,9 @@ from torch.nn.functional import gelu, silu
 
 from ingle.kernels.elementwise.gated_activation import GateActivation
 from ingle.kernels.matmul.dense_gated import DenseGate, DenseGated, can_gate_dense
-from ingle.kernels.testing.host_library import HostLibrary
+from ingle.kernels.testing.host_library import CPUKernelLibrary
 
-MakeLibrary = Callable[..., HostLibrary]
+MakeLibrary = Callable[..., CPUKernelLibrary]
 
 
 def normal(*shape: int, dtype: torch.dtype = torch.float16) -> torch.Tensor:

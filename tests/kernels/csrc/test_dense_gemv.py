@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from ingle.kernels.matmul.dense_gemv import DENSE_VARIANTS, DenseGemv, DenseVariant
-from ingle.kernels.testing.host_library import HostLibrary
+from ingle.kernels.testing.host_library import CPUKernelLibrary
 
-MakeLibrary = Callable[..., HostLibrary]
+MakeLibrary = Callable[..., CPUKernelLibrary]
 TYPES = [torch.float16, torch.bfloat16]
 
 

@@ -14,9 +14,9 @@ from ingle.kernels.formats.quantized_tensor import QuantizedTensor
 from ingle.kernels.formats.repacked_nf4 import RepackedNF4, repack_nf4
 from ingle.kernels.formats.repacked_tensor import REPACKED_TYPES, RepackedTensor, repack
 from ingle.kernels.matmul.dequantize_rows import DequantizeRows
-from ingle.kernels.testing.host_library import HostLibrary
+from ingle.kernels.testing.host_library import CPUKernelLibrary
 
-MakeLibrary = Callable[..., HostLibrary]
+MakeLibrary = Callable[..., CPUKernelLibrary]
 MakeQuantized = Callable[..., QuantizedTensor]
 MakeWeight = Callable[..., tuple[torch.Tensor, RepackedTensor | RepackedNF4]]
 

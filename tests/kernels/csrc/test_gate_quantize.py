@@ -7,12 +7,12 @@ import torch
 
 from ingle.kernels.elementwise.gate_quantize import GateQuantize
 from ingle.kernels.elementwise.gated_activation import GateActivation, gated_activation_reference
-from ingle.kernels.elementwise.norm_quantize import Wanted
+from ingle.kernels.elementwise.norm_quantize import ActivationForms
 from ingle.kernels.elementwise.q8_activations import q8_groups, quantize_q8_reference
-from ingle.kernels.testing.host_library import HostLibrary
+from ingle.kernels.testing.host_library import CPUKernelLibrary
 
-MakeLibrary = Callable[..., HostLibrary]
-BOTH = Wanted(torch.float32, tiles=True)
+MakeLibrary = Callable[..., CPUKernelLibrary]
+BOTH = ActivationForms(torch.float32, tiles=True)
 
 
 def halves(tokens: int, size: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -37,7 +37,7 @@ def test_halves_of_one_tensor(
     assert torch.allclose(found.dense, exact.float(), rtol=3e-6, atol=1e-6)
     expected = quantize_q8_reference(found.dense)
     assert torch.equal(q8_groups(found.tiles, size), q8_groups(expected, size))
-    rounded = operation(gate, up, activation, Wanted(torch.bfloat16))
+    rounded = operation(gate, up, activation, ActivationForms(torch.bfloat16))
     assert rounded.dense is not None
     assert torch.equal(rounded.dense, found.dense.bfloat16())
     assert rounded.tiles is None
@@ -47,7 +47,7 @@ def test_halves_of_one_tensor(
 def test_gates_of_any_size(make_library: MakeLibrary, activation: GateActivation) -> None:
     gate = torch.tensor([[0.0, -0.0, 1e-30, -1e-30, 88, -88, 105, -105, 3e4, -3e4, 1e30, -1e30]])
     found = GateQuantize(make_library())(
-        gate, torch.full_like(gate, 2), activation, Wanted(torch.float32)
+        gate, torch.full_like(gate, 2), activation, ActivationForms(torch.float32)
     ).dense
     assert found is not None
     exact = gated_activation_reference(gate, torch.full_like(gate, 2), activation)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ingle.kernels.elementwise.gated_activation import GateActivation, gated_activation_reference
-from ingle.kernels.elementwise.norm_quantize import Wanted
+from ingle.kernels.elementwise.norm_quantize import ActivationForms
 from ingle.kernels.elementwise.q8_activations import dequantize_q8, q8_groups, quantize_q8_reference
 from ingle.kernels.formats.nf4 import dequantize_nf4_blocks, quantize_nf4
 from ingle.kernels.formats.nf4_tensor import NF4Tensor
@@ -15,11 +15,11 @@ from ingle.kernels.formats.repacked_nf4 import repack_nf4
 from ingle.kernels.formats.repacked_tensor import repack
 from ingle.kernels.matmul.gated_gemv import GatedGemv, GatedLayer, can_fuse
 from ingle.kernels.matmul.quantized_gemv import quantized_gemv_reference
-from ingle.kernels.testing.host_library import HostLibrary
+from ingle.kernels.testing.host_library import CPUKernelLibrary
 
-MakeLibrary = Callable[..., HostLibrary]
+MakeLibrary = Callable[..., CPUKernelLibrary]
 MakeQuantized = Callable[..., QuantizedTensor]
-BOTH = Wanted(torch.float32, tiles=True)
+BOTH = ActivationForms(torch.float32, tiles=True)
 
 
 def tiles_of(columns: int, inputs: int) -> torch.Tensor:
@@ -105,8 +105,8 @@ def test_numbers_alone_of_any_count(
     gate, up = pair(make_quantized, "Q4_K", 37, 768)
     tiles, gemv = tiles_of(3, 768), GatedGemv(make_library(seed=1))
     layer = GatedLayer(repack(gate), repack(up), "silu")
-    exact = gemv.multiply(layer, tiles, Wanted(torch.float32), split=split)
-    found = gemv.multiply(layer, tiles, Wanted(torch.bfloat16), split=split)
+    exact = gemv.multiply(layer, tiles, ActivationForms(torch.float32), split=split)
+    found = gemv.multiply(layer, tiles, ActivationForms(torch.bfloat16), split=split)
     assert exact.dense is not None
     assert found.dense is not None
     assert found.tiles is None

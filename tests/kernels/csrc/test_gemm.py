@@ -21,9 +21,9 @@ from ingle.kernels.matmul.gemm_shape import GEMM_SHAPES, GEMM_SOURCES
 from ingle.kernels.matmul.quantized_gemm import GemmPlan, QuantizedGemm
 from ingle.kernels.matmul.quantized_gemv import quantized_gemv_reference
 from ingle.kernels.testing.host_build import HostModule, build_host_library
-from ingle.kernels.testing.host_library import HostLibrary
+from ingle.kernels.testing.host_library import CPUKernelLibrary
 
-MakeLibrary = Callable[..., HostLibrary]
+MakeLibrary = Callable[..., CPUKernelLibrary]
 MakeQuantized = Callable[..., QuantizedTensor]
 
 KINDS = ["Q4_K", "Q6_K"]

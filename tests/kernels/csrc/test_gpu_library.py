@@ -19,7 +19,7 @@ from ingle.kernels.build.cubin_finder import CubinFinder, prebuilt_path
 from ingle.kernels.build.kernel_source import NO_DEFINES, kernel_source
 from ingle.kernels.elementwise.q8_activations import quantize_q8_reference
 from ingle.kernels.errors import CompileFailed, LaunchFailed
-from ingle.kernels.launch.cuda_driver import Driver
+from ingle.kernels.launch.cuda_driver import CudaDriver
 from ingle.kernels.launch.gpu_library import GPULibrary, current_stream
 from ingle.kernels.launch.kernel_library import KernelLibrary
 from ingle.kernels.launch.triton_library import TritonLibrary
@@ -96,7 +96,7 @@ def make(fake: Path, tmp_path: Path, compiler: HostCompiler) -> MakeLibrary:
         defines: Mapping[str, Mapping[str, str]] | None = None,
         overlap: bool = True,
     ) -> GPULibrary:
-        driver = Driver(library=fake)
+        driver = CudaDriver(library=fake)
         finder = CubinFinder(
             driver.architecture, tmp_path / "cache", prebuilt=prebuilt, compiler=lambda: compiler
         )

@@ -10,10 +10,10 @@ import torch
 from ingle.kernels.formats.dequantize import dequantize
 from ingle.kernels.formats.quantized_tensor import QuantizedTensor
 from ingle.kernels.formats.repacked_tensor import repack
-from ingle.kernels.matmul.dequantized_gemm import LargeLinear
-from ingle.kernels.testing.host_library import HostLibrary
+from ingle.kernels.matmul.dequantized_gemm import DequantizedGemm
+from ingle.kernels.testing.host_library import CPUKernelLibrary
 
-MakeLibrary = Callable[..., HostLibrary]
+MakeLibrary = Callable[..., CPUKernelLibrary]
 MakeQuantized = Callable[..., QuantizedTensor]
 CPU = torch.device("cpu")
 
@@ -26,7 +26,7 @@ def test_parts_make_the_whole(
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(9, 256, generator=generator).bfloat16()
     bias = torch.randn(531, generator=generator)
-    large = LargeLinear(
+    large = DequantizedGemm(
         make_library(), torch.bfloat16, CPU, scratch_bytes=rows_at_once * 256 * 2 + 1
     )
     wide = torch.full((9, 600), torch.nan, dtype=torch.bfloat16)
@@ -41,6 +41,6 @@ def test_parts_make_the_whole(
 
 
 def test_a_row_has_to_fit(make_library: MakeLibrary, make_quantized: MakeQuantized) -> None:
-    large = LargeLinear(make_library(), torch.float16, CPU, scratch_bytes=511)
+    large = DequantizedGemm(make_library(), torch.float16, CPU, scratch_bytes=511)
     with pytest.raises(ValueError, match="no room for a row of 256"):
         large(torch.zeros(2, 256).half(), repack(make_quantized("Q4_K", 3, 256)))

@@ -13,7 +13,7 @@ import torch
 
 from ingle.kernels.elementwise.q8_activations import quantize_q8_reference
 from ingle.kernels.errors import DriverUnavailable, LaunchFailed
-from ingle.kernels.launch.cuda_driver import CudaModule, Driver
+from ingle.kernels.launch.cuda_driver import CudaDriver, CudaModule
 from ingle.kernels.testing.host_build import build_host_library
 
 FOLDER = Path(__file__).parent
@@ -21,17 +21,17 @@ STREAM = 0xABCDEF0123
 
 
 @pytest.fixture
-def driver(fake: Path) -> Driver:
-    return Driver(library=fake)
+def driver(fake: Path) -> CudaDriver:
+    return CudaDriver(library=fake)
 
 
 @pytest.fixture
-def misuse(driver: Driver, build_folder: Path) -> CudaModule:
+def misuse(driver: CudaDriver, build_folder: Path) -> CudaModule:
     library = build_host_library(str(FOLDER / "misuse.cuh"), build_folder)
     return driver.load(str(library).encode())
 
 
-def test_what_the_device_is(driver: Driver) -> None:
+def test_what_the_device_is(driver: CudaDriver) -> None:
     assert (driver.architecture, driver.processors, driver.shared_bytes) == ("sm_90", 132, 232448)
 
 
@@ -42,7 +42,9 @@ def test_arguments_grids_and_memory_arrive(misuse: CudaModule) -> None:
     assert (y == 7 + 100 * np.arange(24)[:, None] + np.arange(24)).all()
 
 
-def test_pointers_and_numbers_of_a_real_kernel_arrive(driver: Driver, build_folder: Path) -> None:
+def test_pointers_and_numbers_of_a_real_kernel_arrive(
+    driver: CudaDriver, build_folder: Path
+) -> None:
     module = driver.load(str(build_host_library("quantize_q8.cuh", build_folder)).encode())
     x = torch.randn(3, 1024).half()
     tiles = torch.empty(1, 3, 1536, dtype=torch.uint8)
@@ -66,7 +68,7 @@ def test_all_kernels_of_a_module_are_brought_at_once(misuse: CudaModule, fake: P
     assert loaded() - before == len(names)
 
 
-def test_threads_do_not_share_what_the_driver_reads(misuse: CudaModule, driver: Driver) -> None:
+def test_threads_do_not_share_what_the_driver_reads(misuse: CudaModule, driver: CudaDriver) -> None:
     def reverse(seed: int) -> bool:
         driver.make_current()
         x, y = np.arange(seed, seed + 128, dtype=np.int32), np.zeros(128, np.int32)
@@ -94,7 +96,7 @@ def test_overlap_is_an_attribute_of_the_launch(misuse: CudaModule, fake: Path) -
     assert (y == x[::-1]).all()
 
 
-def test_failures_have_the_names_of_the_driver(driver: Driver, misuse: CudaModule) -> None:
+def test_failures_have_the_names_of_the_driver(driver: CudaDriver, misuse: CudaModule) -> None:
     with pytest.raises(LaunchFailed, match="failed with CUDA_ERROR_INVALID_IMAGE") as caught:
         driver.load(b"no such library")
     assert "older" in (caught.value.hint or "")
@@ -110,15 +112,15 @@ def test_failures_have_the_names_of_the_driver(driver: Driver, misuse: CudaModul
 def test_without_a_gpu(fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_DRIVER_WITHOUT_GPU", "1")
     with pytest.raises(DriverUnavailable, match=r"GPU 0 cannot be used: cuInit .*NO_DEVICE"):
-        Driver(library=fake)
+        CudaDriver(library=fake)
 
 
 def test_without_such_a_gpu(fake: Path) -> None:
     with pytest.raises(DriverUnavailable, match=r"GPU 3 cannot be used: .*INVALID_DEVICE"):
-        Driver(3, library=fake)
+        CudaDriver(3, library=fake)
 
 
 def test_without_a_driver(tmp_path: Path) -> None:
     with pytest.raises(DriverUnavailable, match="There is no NVIDIA driver") as caught:
-        Driver(library=tmp_path / "libcuda.so.1")
+        CudaDriver(library=tmp_path / "libcuda.so.1")
     assert caught.value.hint is not None

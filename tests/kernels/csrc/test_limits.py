@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ingle.kernels.build.atomic_write import write_whole_file
+from ingle.kernels.build.atomic_write import write_atomically
 from ingle.kernels.build.cuda_compilers import ARCHITECTURES, CubinCache, NvrtcCompiler
 from ingle.kernels.build.kernel_source import kernel_sources
 from ingle.kernels.testing.cubin_report import KernelReport, cubin_report
@@ -37,7 +37,7 @@ def make_report(cache: CubinCache, folder: Path, source: str, architecture: str)
     path = folder / f"{hashlib.sha256(cubin + reader).hexdigest()}.json"
     if not path.exists():
         made = {name: vars(report) for name, report in cubin_report(cubin).items()}
-        write_whole_file(path, json.dumps(made).encode())
+        write_atomically(path, json.dumps(made).encode())
     stored = json.loads(path.read_text())
     for facts in stored.values():
         facts |= {key: Counter(facts[key]) for key in ("opcodes", "loop", "early")}

@@ -5,13 +5,13 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from ingle.kernels.elementwise.norm_quantize import NormQuantize, Wanted
+from ingle.kernels.elementwise.norm_quantize import ActivationForms, NormQuantize
 from ingle.kernels.elementwise.q8_activations import q8_groups, quantize_q8_reference
 from ingle.kernels.elementwise.rms_norm import rms_norm_reference
-from ingle.kernels.testing.host_library import HostLibrary
+from ingle.kernels.testing.host_library import CPUKernelLibrary
 
-MakeLibrary = Callable[..., HostLibrary]
-BOTH = Wanted(torch.float32, tiles=True)
+MakeLibrary = Callable[..., CPUKernelLibrary]
+BOTH = ActivationForms(torch.float32, tiles=True)
 EPSILON = 1e-5
 
 
@@ -52,7 +52,7 @@ def test_numbers_are_rounded_after_bytes_were_made(
 ) -> None:
     norm, rows, weight = NormQuantize(make_library()), rows_of(2, 1056), torch.rand(1056)
     exact = norm.rms_norm(rows, weight, EPSILON, BOTH)
-    rounded = norm.rms_norm(rows, weight, EPSILON, Wanted(dtype, tiles=True))
+    rounded = norm.rms_norm(rows, weight, EPSILON, ActivationForms(dtype, tiles=True))
     assert exact.dense is not None
     assert rounded.dense is not None
     assert torch.equal(rounded.dense, exact.dense.to(dtype))
@@ -63,8 +63,8 @@ def test_numbers_are_rounded_after_bytes_were_made(
 
 def test_only_what_is_wanted_is_made(make_library: MakeLibrary) -> None:
     norm, rows, weight = NormQuantize(make_library()), rows_of(2, 64), torch.ones(64)
-    assert norm.rms_norm(rows, weight, EPSILON, Wanted(torch.float16)).tiles is None
-    assert norm.rms_norm(rows, weight, EPSILON, Wanted(tiles=True)).dense is None
+    assert norm.rms_norm(rows, weight, EPSILON, ActivationForms(torch.float16)).tiles is None
+    assert norm.rms_norm(rows, weight, EPSILON, ActivationForms(tiles=True)).dense is None
 
 
 @pytest.mark.parametrize("seed", [0, 5])

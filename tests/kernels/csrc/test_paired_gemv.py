@@ -10,9 +10,9 @@ from ingle.kernels.formats.quantized_tensor import QuantizedTensor
 from ingle.kernels.formats.repacked_tensor import repack
 from ingle.kernels.matmul.paired_gemv import PairedGemv, source_of
 from ingle.kernels.matmul.quantized_gemv import GemvVariant, quantized_gemv_reference
-from ingle.kernels.testing.host_library import HostLibrary
+from ingle.kernels.testing.host_library import CPUKernelLibrary
 
-MakeLibrary = Callable[..., HostLibrary]
+MakeLibrary = Callable[..., CPUKernelLibrary]
 MakeQuantized = Callable[..., QuantizedTensor]
 
 

@@ -15,13 +15,13 @@ from ingle.kernels.elementwise.rope import rope_reference, rotary_tables
 from ingle.kernels.kv_cache.hadamard import hadamard
 from ingle.kernels.kv_cache.key_bias import KeyBias
 from ingle.kernels.kv_cache.kv_append import kv_append
-from ingle.kernels.kv_cache.kv_page_format import PageFormat
-from ingle.kernels.kv_cache.kv_pages import Pages
+from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
+from ingle.kernels.kv_cache.kv_pages import KVPages
 from ingle.kernels.kv_cache.quantize_kv_heads import dequantize_heads_reference
-from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedPages
-from ingle.kernels.testing.host_library import HostLibrary
+from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedKVPages
+from ingle.kernels.testing.host_library import CPUKernelLibrary
 
-MakeLibrary = Callable[..., HostLibrary]
+MakeLibrary = Callable[..., CPUKernelLibrary]
 
 PAGE, PAGES = 32, 5
 PADDING = (PAGES - 1) * PAGE
@@ -35,8 +35,8 @@ class Problem:
 
     rows: torch.Tensor
     x: AttentionInput
-    key_pages: Pages
-    value_pages: Pages
+    key_pages: KVPages
+    value_pages: KVPages
     slots: torch.Tensor
 
     def copy(self) -> Problem:
@@ -55,11 +55,11 @@ class Problem:
             planes += [plane[:-1] for plane in whole] + [plane[-1, 1:] for plane in whole]
         return [plane.contiguous().view(torch.uint8) for plane in planes]
 
-    def arguments(self) -> tuple[AttentionInput, Pages, Pages, torch.Tensor]:
+    def arguments(self) -> tuple[AttentionInput, KVPages, KVPages, torch.Tensor]:
         return self.x, self.key_pages, self.value_pages, self.slots
 
 
-def clone(pages: Pages) -> Pages:
+def clone(pages: KVPages) -> KVPages:
     if isinstance(pages, torch.Tensor):
         return pages.clone()
     return replace(pages, codes=pages.codes.clone(), scales=pages.scales.clone())
@@ -81,16 +81,16 @@ def parts(
     return query, key, value
 
 
-def make_pages(kind: str, kv_heads: int, size: int, bias: KeyBias | None = None) -> Pages:
+def make_pages(kind: str, kv_heads: int, size: int, bias: KeyBias | None = None) -> KVPages:
     """Full of NaN, or of codes that no test writes everywhere."""
     shape = PAGES, PAGE, kv_heads
     if kind in FLOATS:
         return torch.full((*shape, size), torch.nan, dtype=FLOATS[kind])
-    form = PageFormat(8 if kind == "q8_0" else 4, size)
+    form = KVPageFormat(8 if kind == "q8_0" else 4, size)
     dtype = torch.int8 if form.bits == 8 else torch.uint8
     codes = torch.full((*shape, form.code_bytes), 0x5A, dtype=dtype)
     scales = torch.full((*shape, form.blocks), torch.nan, dtype=torch.float16)
-    return QuantizedPages(codes, scales, bias)
+    return QuantizedKVPages(codes, scales, bias)
 
 
 def make(
@@ -212,7 +212,7 @@ def test_what_is_no_number_stays_none(rope_append: RopeAppend) -> None:
     problem = make("q8_0", pairs=0, tokens=1)
     problem.x.key[0, 1, 40] = torch.nan
     rope_append(*problem.arguments())
-    assert isinstance(problem.key_pages, QuantizedPages)
+    assert isinstance(problem.key_pages, QuantizedKVPages)
     scales = problem.key_pages.scales[0, 0]
     assert torch.equal(scales.isnan(), torch.tensor([[False, False], [False, True]]))
 
@@ -249,7 +249,7 @@ def test_the_bias_query_gives_what_the_bias_adds_to_scores(
     rope_append: RopeAppend, pairs: int
 ) -> None:
     problem = make("q8_0", 80, pairs=pairs, bias=True, heads=6, tokens=3)
-    assert isinstance(problem.key_pages, QuantizedPages)
+    assert isinstance(problem.key_pages, QuantizedKVPages)
     bias = problem.key_pages.bias
     assert bias is not None
     bias_query = rope_append(*problem.arguments())
@@ -274,7 +274,7 @@ def test_keys_are_those_of_the_pages_and_the_bias(rope_append: RopeAppend) -> No
     x, pages = problem.x, problem.key_pages
     assert x.cosine is not None
     assert x.sine is not None
-    assert isinstance(pages, QuantizedPages)
+    assert isinstance(pages, QuantizedKVPages)
     key = x.key.float()
     rope_reference(key[:, :0], key, x.cosine, x.sine)
     rope_append(*problem.arguments())
@@ -290,7 +290,7 @@ def test_slots_and_rows_behind_two_billion_elements(rope_append: RopeAppend) -> 
     try:
         wide = torch.empty(2 * (1 << 30) + 2 * size, dtype=torch.bfloat16)
         pages = [
-            QuantizedPages(
+            QuantizedKVPages(
                 torch.empty(slots // PAGE, PAGE, 1, size, dtype=torch.int8),
                 torch.empty(slots // PAGE, PAGE, 1, 4, dtype=torch.float16),
             )
@@ -308,7 +308,7 @@ def test_slots_and_rows_behind_two_billion_elements(rope_append: RopeAppend) -> 
     rope_append_reference(*small.arguments())
     assert torch.equal(query, small.x.query)
     for ours, theirs in zip(pages, (small.key_pages, small.value_pages), strict=True):
-        assert isinstance(theirs, QuantizedPages)
+        assert isinstance(theirs, QuantizedKVPages)
         for far_plane, plane in ((ours.codes, theirs.codes), (ours.scales, theirs.scales)):
             found = far_plane.view(slots, -1)[where]
             assert torch.equal(found, plane.flatten(0, 1)[small.slots].view(3, -1))

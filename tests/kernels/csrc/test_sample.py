@@ -13,10 +13,10 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from ingle.kernels.testing.host_library import HostLibrary
-from ingle.kernels.token_sampling import MAX_VOCAB, SAMPLE_ROW, Sample, sample_row
+from ingle.kernels.testing.host_library import CPUKernelLibrary
+from ingle.kernels.token_sampling import MAX_VOCAB, SAMPLE_ROW, SamplingKernel, sample_row
 
-MakeLibrary = Callable[..., HostLibrary]
+MakeLibrary = Callable[..., CPUKernelLibrary]
 Logits = NDArray[np.float32]
 
 CPU = torch.device("cpu")
@@ -87,7 +87,7 @@ def close_tokens(logits: Logits, number: float, fields: dict[str, Any]) -> set[i
 
 
 def draw(
-    sample: Sample, logits: Logits, fields: Sequence[dict[str, Any]], first: int = 0
+    sample: SamplingKernel, logits: Logits, fields: Sequence[dict[str, Any]], first: int = 0
 ) -> list[int]:
     """A token for each row, by the numbers of stream 3 from `first` on."""
     rows = [
@@ -98,7 +98,7 @@ def draw(
 
 
 def draw_rows(
-    sample: Sample,
+    sample: SamplingKernel,
     logits: torch.Tensor,
     rows: NDArray[np.void],
     masks: torch.Tensor | None = None,
@@ -110,8 +110,8 @@ def draw_rows(
 
 
 @pytest.fixture(scope="module")
-def sample(make_library: MakeLibrary) -> Sample:
-    return Sample(make_library(seed=1), CPU)
+def sample(make_library: MakeLibrary) -> SamplingKernel:
+    return SamplingKernel(make_library(seed=1), CPU)
 
 
 def rows_of(kind: str, rows: int, vocab: int, seed: int = 0) -> Logits:
@@ -139,7 +139,7 @@ def rows_of(kind: str, rows: int, vocab: int, seed: int = 0) -> Logits:
         *product(["1", "flat"], [30_011]),
     ],
 )
-def test_tokens_are_those_of_exact_sums(sample: Sample, kind: str, vocab: int) -> None:
+def test_tokens_are_those_of_exact_sums(sample: SamplingKernel, kind: str, vocab: int) -> None:
     """The same ones, unless a boundary between two is closer than a millionth."""
     logits = rows_of(kind, len(FIELDS), vocab, seed=vocab)
     found = draw(sample, logits, FIELDS, first=vocab)
@@ -151,7 +151,7 @@ def test_tokens_are_those_of_exact_sums(sample: Sample, kind: str, vocab: int) -
     assert differing <= (2 if kind == "flat" else 0)
 
 
-def test_many_parameters(sample: Sample) -> None:
+def test_many_parameters(sample: SamplingKernel) -> None:
     random = np.random.default_rng(4)
     fields = [
         {
@@ -168,7 +168,7 @@ def test_many_parameters(sample: Sample) -> None:
     assert found == [expected_token(*each) for each in zip(logits, numbers, fields, strict=True)]
 
 
-def test_a_large_vocabulary(sample: Sample) -> None:
+def test_a_large_vocabulary(sample: SamplingKernel) -> None:
     fields = [FIELDS[i] for i in (0, 1, 9, 13)]
     logits = rows_of("2", len(fields), 262_145)
     logits[0, -1] = 50.0
@@ -187,7 +187,7 @@ def test_nobody_depends_on_anybody_else(make_library: MakeLibrary, vocab: int) -
     everyone["row"] = np.arange(len(FIELDS))
     texts: list[list[int]] = []
     for seed, processors in ((0, 132), (1, 1), (2, 30)):
-        sample = Sample(make_library(seed=seed, processors=processors), CPU)
+        sample = SamplingKernel(make_library(seed=seed, processors=processors), CPU)
         texts.append(draw_rows(sample, torch.as_tensor(logits), everyone))
         order = np.random.default_rng(seed).permutation(len(FIELDS))
         texts.append(draw_rows(sample, torch.as_tensor(logits), everyone[order]))
@@ -197,7 +197,7 @@ def test_nobody_depends_on_anybody_else(make_library: MakeLibrary, vocab: int) -
 
 
 @pytest.mark.parametrize("fields", [{"temperature": 0.0}, {}, {"top_k": 7}, {"top_p": 0.9}])
-def test_what_is_no_number_never_comes(sample: Sample, fields: dict[str, Any]) -> None:
+def test_what_is_no_number_never_comes(sample: SamplingKernel, fields: dict[str, Any]) -> None:
     logits = rows_of("1", 40, 130)
     logits[:, ::2] = np.nan
     logits[:, 5] = -np.float32(np.nan)
@@ -208,7 +208,7 @@ def test_what_is_no_number_never_comes(sample: Sample, fields: dict[str, Any]) -
         assert draw(sample, logits, [fields] * 40) == [0] * 40
 
 
-def test_infinity_is_the_largest(sample: Sample) -> None:
+def test_infinity_is_the_largest(sample: SamplingKernel) -> None:
     logits = rows_of("1", 40, 130)
     logits[:, (3, 90)] = np.inf
     for fields in ({}, {"top_k": 7}, {"top_p": 0.9, "min_p": 0.1}):
@@ -217,7 +217,7 @@ def test_infinity_is_the_largest(sample: Sample) -> None:
 
 
 @pytest.mark.parametrize("vocab", [31, 200, 4500])
-def test_masks(sample: Sample, vocab: int) -> None:
+def test_masks(sample: SamplingKernel, vocab: int) -> None:
     """As bits beside the logits they are what they are as logits."""
     random = np.random.default_rng(vocab)
     logits = rows_of("2", len(FIELDS), vocab)
@@ -239,7 +239,7 @@ def test_masks(sample: Sample, vocab: int) -> None:
     assert found[3] == 0
 
 
-def test_rows_that_are_parts_of_longer_ones(sample: Sample) -> None:
+def test_rows_that_are_parts_of_longer_ones(sample: SamplingKernel) -> None:
     """What lies behind the vocabulary is not looked at, nor rows that nobody names."""
     wide = np.full((len(FIELDS) + 1, 101), np.nan, np.float32)
     wide[1:, :77] = rows_of("1", len(FIELDS), 77)
@@ -282,7 +282,7 @@ def chi_square(counts: NDArray[np.int64], chances: NDArray[np.float64]) -> float
     return ((square / (int(tested.sum()) - 1)) ** (1 / 3) - (1 - spread)) / math.sqrt(spread)
 
 
-def check_distribution(sample: Sample, fields: dict[str, Any], count: int) -> None:
+def check_distribution(sample: SamplingKernel, fields: dict[str, Any], count: int) -> None:
     logits = rows_of("1", 1, 61)[0]
     grid = (np.arange(20_000) + 0.5) / 20_000
     chances = np.bincount([expected_token(logits, u, fields) for u in grid], minlength=61) / 20_000
@@ -297,17 +297,17 @@ def check_distribution(sample: Sample, fields: dict[str, Any], count: int) -> No
 
 
 @pytest.mark.parametrize("fields", [{"temperature": 0.8}, {"top_k": 20, "top_p": 0.95}])
-def test_draws_follow_the_distribution(sample: Sample, fields: dict[str, Any]) -> None:
+def test_draws_follow_the_distribution(sample: SamplingKernel, fields: dict[str, Any]) -> None:
     check_distribution(sample, fields, 4000)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fields", [{"temperature": 0.8}, {"top_k": 20, "top_p": 0.95}])
-def test_a_hundred_thousand_draws(sample: Sample, fields: dict[str, Any]) -> None:
+def test_a_hundred_thousand_draws(sample: SamplingKernel, fields: dict[str, Any]) -> None:
     check_distribution(sample, fields, 100_000)
 
 
-def test_what_does_not_fit_is_refused(sample: Sample) -> None:
+def test_what_does_not_fit_is_refused(sample: SamplingKernel) -> None:
     rows = torch.zeros(1, SAMPLE_ROW.itemsize, dtype=torch.uint8)
     tokens = torch.zeros(1, dtype=torch.int64)
     for logits in (torch.zeros(1, 8).half(), torch.empty(1, MAX_VOCAB + 1), torch.zeros(8, 2).T):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingle.kernels.kv_cache.kv_page_format import PageFormat
+from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_blocks_are_as_wide_as_the_head_allows(
     head_size: int, block: int, bytes_8: int, bytes_4: int
 ) -> None:
     for bits, nbytes in ((8, bytes_8), (4, bytes_4)):
-        form = PageFormat(bits, head_size)
+        form = KVPageFormat(bits, head_size)
         assert (form.block_size, form.blocks) == (block, head_size // block)
         assert form.nbytes == nbytes
 
@@ -31,4 +31,4 @@ def test_blocks_are_as_wide_as_the_head_allows(
 @pytest.mark.parametrize(("bits", "head_size"), [(4, 20), (8, 1), (8, 0), (4, -8), (5, 64)])
 def test_other_heads_have_no_pages(bits: int, head_size: int) -> None:
     with pytest.raises(ValueError, match=f"{bits}-bit pages for heads of {head_size}"):
-        PageFormat(bits, head_size)
+        KVPageFormat(bits, head_size)

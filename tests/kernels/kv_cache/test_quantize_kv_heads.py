@@ -5,27 +5,27 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ingle.kernels.kv_cache.kv_page_format import PageFormat
+from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
 from ingle.kernels.kv_cache.quantize_kv_heads import (
     dequantize_heads_reference,
     quantize_heads_reference,
 )
 
 SIZES = [16, 24, 64, 80, 96, 128, 256]
-FORMS = [PageFormat(bits, size) for bits in (8, 4) for size in SIZES]
+FORMS = [KVPageFormat(bits, size) for bits in (8, 4) for size in SIZES]
 
 
-def random_heads(form: PageFormat, tokens: int = 50) -> torch.Tensor:
+def random_heads(form: KVPageFormat, tokens: int = 50) -> torch.Tensor:
     random = torch.Generator().manual_seed(form.bits + form.head_size)
     return torch.randn(tokens, 3, form.head_size, generator=random)
 
 
-def there_and_back(heads: torch.Tensor, form: PageFormat) -> torch.Tensor:
+def there_and_back(heads: torch.Tensor, form: KVPageFormat) -> torch.Tensor:
     return dequantize_heads_reference(*quantize_heads_reference(heads, form), form)
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_planes_are_as_wide_as_the_format_says(form: PageFormat) -> None:
+def test_planes_are_as_wide_as_the_format_says(form: KVPageFormat) -> None:
     codes, scales = quantize_heads_reference(random_heads(form), form)
     assert codes.shape == (50, 3, form.code_bytes)
     assert scales.shape == (50, 3, form.blocks)
@@ -34,7 +34,7 @@ def test_planes_are_as_wide_as_the_format_says(form: PageFormat) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS, ids=str)
-def test_no_element_is_farther_away_than_half_a_step(form: PageFormat) -> None:
+def test_no_element_is_farther_away_than_half_a_step(form: KVPageFormat) -> None:
     """But for those beyond the last code of a range with one code less on one side."""
     heads = random_heads(form)
     _, scales = quantize_heads_reference(heads, form)
@@ -49,7 +49,7 @@ def test_no_element_is_farther_away_than_half_a_step(form: PageFormat) -> None:
 @pytest.mark.parametrize(("bits", "least", "most"), [(8, 1.5e-5, 3.5e-5), (4, 5e-3, 8.5e-3)])
 @pytest.mark.parametrize("size", [64, 80, 96, 128, 256])
 def test_the_error_of_normal_elements(bits: int, size: int, least: float, most: float) -> None:
-    form = PageFormat(bits, size)
+    form = KVPageFormat(bits, size)
     heads = random_heads(form, 2000)
     error = (there_and_back(heads, form) - heads).square().mean() / heads.square().mean()
     assert least < float(error) < most
@@ -58,7 +58,7 @@ def test_the_error_of_normal_elements(bits: int, size: int, least: float, most: 
 @pytest.mark.parametrize("size", SIZES)
 def test_what_is_a_multiple_of_a_scale_comes_back_exactly(size: int) -> None:
     random = torch.Generator().manual_seed(size)
-    form = PageFormat(8, size)
+    form = KVPageFormat(8, size)
     codes = torch.randint(-127, 128, (9, form.blocks, form.block_size), generator=random)
     codes[..., 0] = 127
     heads = (codes * 0.03125).flatten(1)
@@ -71,16 +71,16 @@ def test_four_bits_use_their_whole_range() -> None:
     """The largest element is the code -8, whatever its sign."""
     for sign in (1, -1):
         heads = sign * torch.tensor([[-8.0, *range(-8, 7), *range(-8, 8)]])
-        codes, scales = quantize_heads_reference(heads, PageFormat(4, 32))
+        codes, scales = quantize_heads_reference(heads, KVPageFormat(4, 32))
         assert scales.item() == sign
-        assert torch.equal(dequantize_heads_reference(codes, scales, PageFormat(4, 32)), heads)
+        assert torch.equal(dequantize_heads_reference(codes, scales, KVPageFormat(4, 32)), heads)
 
 
 def test_a_byte_has_an_element_of_either_half_of_the_head() -> None:
     heads = torch.zeros(1, 64)
     heads[0, 5], heads[0, 37] = -8.0, -16.0
     heads[0, 6] = 3.0
-    codes, scales = quantize_heads_reference(heads, PageFormat(4, 64))
+    codes, scales = quantize_heads_reference(heads, KVPageFormat(4, 64))
     assert torch.equal(scales, torch.tensor([[1.0, 2.0]], dtype=torch.float16))
     assert codes[0, 5] == 0 | 0 << 4
     assert codes[0, 6] == 8 + 3 | 8 << 4
@@ -89,7 +89,7 @@ def test_a_byte_has_an_element_of_either_half_of_the_head() -> None:
 
 @pytest.mark.parametrize("bits", [8, 4])
 def test_zeros_and_numbers_out_of_reach(bits: int) -> None:
-    form = PageFormat(bits, 32)
+    form = KVPageFormat(bits, 32)
     for size in (0.0, 1e-30, 1e-9):
         tiny = there_and_back(torch.full((1, 32), size), form)
         assert float(tiny.abs().max()) <= 1e-7

@@ -13,13 +13,13 @@ from ingle.kernels.elementwise.rope import rotary_tables
 from ingle.kernels.kv_cache.hadamard import hadamard
 from ingle.kernels.kv_cache.key_bias import KeyBias
 from ingle.kernels.kv_cache.kv_append import kv_append
-from ingle.kernels.kv_cache.kv_page_format import PageFormat
-from ingle.kernels.kv_cache.kv_pages import Pages
+from ingle.kernels.kv_cache.kv_page_format import KVPageFormat
+from ingle.kernels.kv_cache.kv_pages import KVPages
 from ingle.kernels.kv_cache.quantize_kv_heads import (
     dequantize_heads_reference,
     quantize_heads_reference,
 )
-from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedPages
+from ingle.kernels.kv_cache.quantized_kv_pages import QuantizedKVPages
 
 PAGE, KV_HEADS, GROUP = 32, 2, 3
 NMSE = {8: 1e-4, 4: 2e-2}
@@ -83,15 +83,15 @@ def make(
     return Problem(chunks, query, keys, values)
 
 
-def make_pages(bits: int, num_pages: int, head_size: int, bias: KeyBias | None = None) -> Pages:
+def make_pages(bits: int, num_pages: int, head_size: int, bias: KeyBias | None = None) -> KVPages:
     """Full of what nobody may read."""
     if bits == 16:
         return torch.full((num_pages, PAGE, KV_HEADS, head_size), torch.nan)
-    form = PageFormat(bits, head_size)
+    form = KVPageFormat(bits, head_size)
     dtype = torch.int8 if bits == 8 else torch.uint8
     codes = torch.full((num_pages, PAGE, KV_HEADS, form.code_bytes), 77, dtype=dtype)
     scales = torch.full((num_pages, PAGE, KV_HEADS, form.blocks), torch.nan, dtype=torch.float16)
-    return QuantizedPages(codes, scales, bias)
+    return QuantizedKVPages(codes, scales, bias)
 
 
 def attend(
@@ -132,7 +132,7 @@ def nmse(found: torch.Tensor, expected: torch.Tensor) -> float:
 
 def unrotated(problem: Problem, bits: int) -> torch.Tensor:
     """With keys and values rounded to the same codes, but not rotated before."""
-    form = PageFormat(bits, problem.query.shape[2])
+    form = KVPageFormat(bits, problem.query.shape[2])
     keys, values = (
         [dequantize_heads_reference(*quantize_heads_reference(h, form), form) for h in heads]
         for heads in (problem.keys, problem.values)
@@ -243,7 +243,7 @@ def test_tokens_go_to_their_slots_and_nowhere_else(bits: int) -> None:
     heads = make([(0, len(slots))])
     kv_append(heads.keys[0], heads.values[0], pages[0], pages[1], slots)
     for new, stored in zip((heads.keys[0], heads.values[0]), pages, strict=True):
-        assert isinstance(stored, QuantizedPages)
+        assert isinstance(stored, QuantizedKVPages)
         assert stored.shape == (4, PAGE, KV_HEADS, 64)
         others = torch.ones(4 * PAGE, dtype=torch.bool)
         others[slots] = False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingle.models.download.model_download import WantedFile, WantedModel
-from ingle.models.download.remote_model import look_at
+from ingle.models.download.remote_model import read_remote_model
 from ingle.models.download.wanted_models import hub_model
 from ingle.models.errors import InvalidModel, SourceUnavailable
 from ingle.models.fit.model_shape import shape_of
@@ -40,7 +40,7 @@ def test_a_header_is_read_without_the_weights(
     whole = tiny.build()
     (tmp_path / "near.gguf").write_bytes(whole)
     url = server.serve("/far.gguf", whole + weights)
-    found = look_at(wanted(HTTPSource(url)))
+    found = read_remote_model(wanted(HTTPSource(url)))
     assert isinstance(found.description, GGUFHeader)
     assert shape_of(found.description) == shape_of(read_header(tmp_path / "near.gguf"))
     assert found.licence == "mit"
@@ -55,7 +55,7 @@ def test_a_long_vocabulary_is_fetched_piece_by_piece(server: FileServer, tiny: G
     tiny.set("tokenizer.ggml.tokens", 9, tokens, 8)
     content = tiny.build()
     assert len(content) > 4 << 20
-    found = look_at(wanted(HTTPSource(server.serve("/far.gguf", content))))
+    found = read_remote_model(wanted(HTTPSource(server.serve("/far.gguf", content))))
     assert isinstance(found.description, GGUFHeader)
     assert found.description.vocab_size == 150_000
     starts = [int((request.range or "")[6:].partition("-")[0]) for request in server.log]
@@ -67,10 +67,10 @@ def test_a_long_vocabulary_is_fetched_piece_by_piece(server: FileServer, tiny: G
 def test_a_server_without_ranges_is_said_to_be_one(server: FileServer, tiny: GGUFBuilder) -> None:
     url = server.serve("/far.gguf", tiny.build(), ignores_range=True)
     with pytest.raises(SourceUnavailable, match="sends whole files only") as caught:
-        look_at(wanted(HTTPSource(url)))
+        read_remote_model(wanted(HTTPSource(url)))
     assert caught.value.hint is not None
     with pytest.raises(SourceUnavailable, match="comes as a whole only"):
-        look_at(wanted(PackageIndexSource(["a==1"])))
+        read_remote_model(wanted(PackageIndexSource(["a==1"])))
 
 
 def test_the_next_source_is_asked_where_one_cannot_tell(
@@ -79,14 +79,14 @@ def test_the_next_source_is_asked_where_one_cannot_tell(
     whole = server.serve("/whole.gguf", tiny.build(), ignores_range=True)
     parts = server.serve("/parts.gguf", tiny.build())
     sources = [PackageIndexSource(["a==1"]), HTTPSource(whole), HTTPSource(parts)]
-    assert look_at(wanted(*sources)).description.parameters > 0
+    assert read_remote_model(wanted(*sources)).description.parameters > 0
 
 
 @pytest.mark.parametrize("status", [401, 404, 500])
 def test_refusals_are_told(server: FileServer, tiny: GGUFBuilder, status: int) -> None:
     url = server.serve("/far.gguf", tiny.build(), status=status)
     with pytest.raises(SourceUnavailable, match=f"answers {status}"):
-        look_at(wanted(HTTPSource(url)))
+        read_remote_model(wanted(HTTPSource(url)))
 
 
 @pytest.mark.parametrize(
@@ -97,12 +97,12 @@ def test_answers_that_are_not_what_was_asked_for_are_refused(
 ) -> None:
     url = server.serve("/far.gguf", tiny.build(), status=206, headers=headers)
     with pytest.raises(SourceUnavailable, match=r"answers with another part|encoding"):
-        look_at(wanted(HTTPSource(url)))
+        read_remote_model(wanted(HTTPSource(url)))
 
 
 def test_what_is_no_model_is_told_as_for_a_file_that_is_here(server: FileServer) -> None:
     with pytest.raises(InvalidModel, match="not a GGUF file"):
-        look_at(wanted(HTTPSource(server.serve("/far.gguf", b"<html>" * 1000))))
+        read_remote_model(wanted(HTTPSource(server.serve("/far.gguf", b"<html>" * 1000))))
 
 
 def test_all_parts_of_a_model_are_looked_at(
@@ -110,7 +110,7 @@ def test_all_parts_of_a_model_are_looked_at(
 ) -> None:
     paths = tiny_parts()
     serve_hub("me/Parts", {path.name: path.read_bytes() for path in paths})
-    found = look_at(hub_model(HubReference("me", "Parts", None)))
+    found = read_remote_model(hub_model(HubReference("me", "Parts", None)))
     assert isinstance(found.description, GGUFHeader)
     assert found.description.parameters == read_header(paths[0]).parameters
     assert found.licence == "mit"
@@ -123,7 +123,7 @@ def test_a_repository_of_safetensors_is_looked_at(
     folder = make_folder()
     files = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
     serve_hub("me/Folder", files)
-    found = look_at(hub_model(HubReference("me", "Folder", None)))
+    found = read_remote_model(hub_model(HubReference("me", "Folder", None)))
     here = read_folder(folder)
     assert isinstance(found.description, ModelFolder)
     assert found.description.config == here.config

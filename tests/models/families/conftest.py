@@ -17,7 +17,7 @@ from ingle.models.config.model_config import ModelConfig
 from ingle.models.errors import InvalidModel
 from ingle.models.families.family_registry import load_architecture
 from ingle.models.layers.full_attention import FullAttention
-from ingle.models.weights.hf_tensor_names import HFConventions
+from ingle.models.weights.hf_tensor_names import HFTensorNames
 from ingle.models.weights.weights import Weight, Weights
 
 CPU = torch.device("cpu")
@@ -67,8 +67,8 @@ class RandomModel:
     def config(self) -> ModelConfig:
         return config_from_hf(self.settings)
 
-    def canonical(self) -> HFConventions:
-        return HFConventions(self.raw, self.config)
+    def canonical(self) -> HFTensorNames:
+        return HFTensorNames(self.raw, self.config)
 
     def logits(self, tokens: torch.Tensor) -> torch.Tensor:
         """What transformers computes (tokens, vocabulary)."""

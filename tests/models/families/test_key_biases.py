@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from ingle.kernels.attention.attention_input import AttentionInput
-from ingle.kernels.attention.norm_rope import prepare_heads_reference
+from ingle.kernels.attention.norm_rope import norm_rope_reference
 from ingle.kernels.elementwise.activations import Activations
 from ingle.kernels.reference_operations import ReferenceOperations
 from ingle.models.config.model_config import ModelConfig
@@ -35,7 +35,7 @@ class Recorder(FullAttention):
         self.keys: list[torch.Tensor] = []
 
     def attend(self, layer: int, x: AttentionInput) -> Activations:
-        query, key, value = prepare_heads_reference(x)
+        query, key, value = norm_rope_reference(x)
         self.keys.append(key.clone())
         return super().attend(layer, AttentionInput(query, key, value))
 

@@ -16,7 +16,7 @@ import torch
 
 from ingle.models.config.gguf_config import config_from_gguf
 from ingle.models.config.model_config import Activation
-from ingle.models.weights.gguf_tensor_names import GGUFConventions
+from ingle.models.weights.gguf_tensor_names import GGUFTensorNames
 from ingle.models.weights.gguf_weights import GGUFWeights
 
 _INTERLEAVED = ("llama", "granite", "smollm3")
@@ -260,7 +260,7 @@ def test_logits_equal_those_of_llama_cpp(
     _write(path, model, header)
     file = GGUFWeights(path)
     config = config_from_gguf(file.header)
-    weights = GGUFConventions(file, config)
+    weights = GGUFTensorNames(file, config)
     found = compute_logits(config, weights, tokens)
     expected = _llama_cpp_logits(path, tokens, config.context)
     # llama.cpp looks GELU up in a table of fp16 values.

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from ingle.models.weights.bitsandbytes_weights import BitsandbytesWeights
-from ingle.models.weights.hf_tensor_names import HFConventions
+from ingle.models.weights.hf_tensor_names import HFTensorNames
 from ingle.models.weights.nf4_weights import NF4Weights
 from ingle.models.weights.safetensors_weights import SafetensorsWeights
 
@@ -53,9 +53,9 @@ def test_both_ways_to_nf4(
     expected = model.logits(tokens)
 
     checkpoint = BitsandbytesWeights(SafetensorsWeights(tmp_path / "quantised"))
-    found = compute_logits(model.config, HFConventions(checkpoint, model.config), tokens)
+    found = compute_logits(model.config, HFTensorNames(checkpoint, model.config), tokens)
     assert float((found - expected).abs().max() / expected.abs().max()) < 1e-4
 
     on_load = NF4Weights(SafetensorsWeights(tmp_path / "plain"))
-    again = compute_logits(model.config, HFConventions(on_load, model.config), tokens)
+    again = compute_logits(model.config, HFTensorNames(on_load, model.config), tokens)
     assert torch.equal(again, found)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from ingle.models.config.gguf_config import config_from_gguf
-from ingle.models.weights.gguf_tensor_names import GGUFConventions
+from ingle.models.weights.gguf_tensor_names import GGUFTensorNames
 from ingle.models.weights.gguf_weights import GGUFWeights
 
 _TOKENS = 40
@@ -43,7 +43,7 @@ def test_logits_equal_those_of_the_dequantised_weights(
     config = config_from_gguf(file.header)
     random = torch.Generator().manual_seed(5)
     tokens = torch.randint(100, config.vocab_size - 100, (_TOKENS,), generator=random)
-    found = compute_logits(config, GGUFConventions(file, config), tokens)
+    found = compute_logits(config, GGUFTensorNames(file, config), tokens)
     with torch.no_grad():
         expected = _reference(path)(tokens[None]).logits[0]
     assert float((found - expected).norm() / expected.norm()) < 1e-4

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ingle.models.fit.compute_buffers import output_bytes, step_bytes
-from ingle.models.fit.llama_cpp_fit import LoadShape
+from ingle.models.fit.llama_cpp_fit import LoadParameters
 from ingle.models.fit.model_shape import ModelShape
 from ingle.models.kv_type import KVType
 
@@ -37,10 +37,10 @@ def test_agrees_with_what_llama_cpp_reports_for_large_models(
 ) -> None:
     shape = well_known_shapes[name]
     outputs, *steps = REPORTED[name]
-    assert output_bytes(shape, LoadShape(context=2048).outputs) == pytest.approx(
+    assert output_bytes(shape, LoadParameters(context=2048).outputs) == pytest.approx(
         outputs * MIB, rel=1e-3
     )
     for fields, reported in zip(LOADS, steps, strict=True):
-        found = step_bytes(shape, LoadShape(**fields))
+        found = step_bytes(shape, LoadParameters(**fields))
         # 7 MiB are a thousandth of the smallest of these models.
         assert found == pytest.approx(reported * MIB, rel=0.05, abs=7 * MIB), fields

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ingle.models.fit.llama_cpp_fit import (
-    LoadShape,
-    Split,
+    GPUSplit,
+    LoadParameters,
     SplitEstimate,
     default_context,
     estimate_memory,
@@ -63,8 +63,8 @@ def shapes(draw: st.DrawFn) -> ModelShape:
 
 
 @st.composite
-def loads(draw: st.DrawFn) -> LoadShape:
-    return LoadShape(
+def loads(draw: st.DrawFn) -> LoadParameters:
+    return LoadParameters(
         context=draw(st.integers(256, 65536)),
         slots=draw(st.integers(1, 32)),
         batch=draw(st.sampled_from((64, 512, 2048))),
@@ -79,9 +79,9 @@ def sums(found: SplitEstimate) -> tuple[int, int]:
 
 @settings(deadline=None)
 @given(shapes(), loads(), st.integers(1, 65536))
-def test_memory_grows_with_the_context(shape: ModelShape, load: LoadShape, more: int) -> None:
+def test_memory_grows_with_the_context(shape: ModelShape, load: LoadParameters, more: int) -> None:
     longer = replace(load, context=load.context + more)
-    split = Split(len(shape.layers) // 2)
+    split = GPUSplit(len(shape.layers) // 2)
     for smaller, larger in zip(
         sums(estimate_split(shape, load, split)),
         sums(estimate_split(shape, longer, split)),
@@ -93,24 +93,24 @@ def test_memory_grows_with_the_context(shape: ModelShape, load: LoadShape, more:
 @settings(deadline=None)
 @given(shapes(), loads())
 def test_the_gpu_takes_more_with_each_layer_and_the_machine_less(
-    shape: ModelShape, load: LoadShape
+    shape: ModelShape, load: LoadParameters
 ) -> None:
     count = len(shape.layers) + 1
-    splits = [estimate_split(shape, load, Split(layers)) for layers in range(1, count + 1)]
+    splits = [estimate_split(shape, load, GPUSplit(layers)) for layers in range(1, count + 1)]
     for fewer, more in pairwise(splits):
         assert fewer.gpu.weights <= more.gpu.weights
         assert fewer.gpu.kv <= more.gpu.kv
         assert fewer.host.total >= more.host.total
-    assert estimate_split(shape, load, Split(count + 5)) == splits[-1]
+    assert estimate_split(shape, load, GPUSplit(count + 5)) == splits[-1]
     assert splits[-1].host.kv == 0
 
 
 @settings(deadline=None)
 @given(shapes(), loads(), st.integers(0, 30), st.integers(0, 30))
 def test_no_byte_is_lost_or_counted_twice(
-    shape: ModelShape, load: LoadShape, gpu_layers: int, cpu_experts: int
+    shape: ModelShape, load: LoadParameters, gpu_layers: int, cpu_experts: int
 ) -> None:
-    found = estimate_split(shape, load, Split(gpu_layers, cpu_experts))
+    found = estimate_split(shape, load, GPUSplit(gpu_layers, cpu_experts))
     alone = estimate_memory(shape, load)
     assert found.host.kv + found.gpu.kv == alone.kv
     copied = shape.tied_bytes if gpu_layers else 0  # the output lies where the logits are made
@@ -121,11 +121,11 @@ def test_no_byte_is_lost_or_counted_twice(
 @settings(deadline=None)
 @given(shapes(), loads(), st.integers(0, 24), st.integers(0, 24))
 def test_experts_on_the_processor_are_not_on_the_gpu(
-    shape: ModelShape, load: LoadShape, one: int, other: int
+    shape: ModelShape, load: LoadParameters, one: int, other: int
 ) -> None:
     few, many = sorted((one, other))
     layers = len(shape.layers) + 1
-    first, second = (estimate_split(shape, load, Split(layers, n)) for n in (few, many))
+    first, second = (estimate_split(shape, load, GPUSplit(layers, n)) for n in (few, many))
     assert first.gpu.weights >= second.gpu.weights
     assert first.host.weights <= second.host.weights
     assert first.gpu.kv == second.gpu.kv
@@ -137,5 +137,5 @@ def test_more_memory_never_means_less_context(shape: ModelShape, gib: int, more:
     small, large = (default_context(shape, size * 2**30) for size in (gib, gib + more))
     assert small <= large <= min(shape.context, 16384)
     spare = (gib + more) * 2**30 - shape.weights
-    estimate = estimate_memory(shape, LoadShape(context=large))
+    estimate = estimate_memory(shape, LoadParameters(context=large))
     assert large == 512 or 2 * (estimate.kv + estimate.compute) <= spare

@@ -8,7 +8,7 @@ import pytest
 
 from ingle.models.errors import UnsupportedModel
 from ingle.models.fit.llama_cpp_fit import (
-    LoadShape,
+    LoadParameters,
     MemoryEstimate,
     check_kv_type,
     default_context,
@@ -42,7 +42,7 @@ Header = Callable[["GGUFBuilder"], GGUFHeader]
 def _estimate(
     header: GGUFHeader, context: int, slots: int, batch: int, kv_type: KVType = KVType.F16
 ) -> MemoryEstimate:
-    load = LoadShape(context=context, slots=slots, batch=batch, kv_type=kv_type)
+    load = LoadParameters(context=context, slots=slots, batch=batch, kv_type=kv_type)
     return estimate_memory(shape_of(header), load)
 
 

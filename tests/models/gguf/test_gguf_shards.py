@@ -12,7 +12,7 @@ import torch
 
 from ingle.models.errors import InvalidModel
 from ingle.models.gguf.gguf_header import read_header
-from ingle.models.metadata.description_cache import PathDescriptions
+from ingle.models.metadata.description_cache import DescriptionCache
 from ingle.models.weights.gguf_weights import GGUFWeights
 
 Parts = Callable[..., list[Path]]
@@ -45,7 +45,7 @@ def test_parts_are_read_as_one(tiny_parts: Parts) -> None:
     assert header.files == tuple(paths)
     assert [tensor.file for tensor in header.tensors] == list(range(len(paths)))
     assert header.architecture == "llama"
-    found = PathDescriptions().describe(paths[0])
+    found = DescriptionCache().describe(paths[0])
     assert found.size == sum(path.stat().st_size for path in paths)
     assert found.parameters == header.parameters
 
@@ -62,7 +62,7 @@ def test_our_own_reader_finds_every_tensor_in_its_file(tiny_parts: Parts) -> Non
 
 @pytest.mark.parametrize("index", [0, 1])
 def test_a_changed_part_is_noticed(tiny_parts: Parts, index: int) -> None:
-    paths, descriptions = tiny_parts(), PathDescriptions()
+    paths, descriptions = tiny_parts(), DescriptionCache()
     descriptions.describe(paths[0])
     paths[index].write_bytes(paths[index].read_bytes()[:-64])
     with pytest.raises(InvalidModel, match="truncated"):

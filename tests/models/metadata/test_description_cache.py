@@ -7,7 +7,7 @@ import pytest
 
 from ingle.models.errors import InvalidModel, ModelError
 from ingle.models.metadata import description_cache
-from ingle.models.metadata.description_cache import PathDescriptions
+from ingle.models.metadata.description_cache import DescriptionCache
 from ingle.models.metadata.stored_model import StoredModel
 
 
@@ -17,7 +17,7 @@ def test_what_was_seen_is_kept_for_the_next_process(
     cache, good, bad = tmp_path / "c" / "seen.json", tmp_path / "a.gguf", tmp_path / "b.gguf"
     good.write_bytes(model)
     bad.write_bytes(model[:-64])
-    first = PathDescriptions(cache)
+    first = DescriptionCache(cache)
     found = first.describe(good)
     with pytest.raises(InvalidModel, match="truncated") as caught:
         first.describe(bad)
@@ -27,7 +27,7 @@ def test_what_was_seen_is_kept_for_the_next_process(
         raise AssertionError(path)
 
     monkeypatch.setattr(description_cache, "read_header", unread)
-    second = PathDescriptions(cache)
+    second = DescriptionCache(cache)
     assert second.describe(good) == found
     assert isinstance(second.describe(good).path, Path)
     with pytest.raises(InvalidModel, match="truncated") as again:
@@ -43,13 +43,13 @@ def test_a_damaged_cache_is_no_cache(tmp_path: Path, model: bytes, content: byte
     cache, path = tmp_path / "seen.json", tmp_path / "a.gguf"
     cache.write_bytes(content)
     path.write_bytes(model)
-    assert isinstance(PathDescriptions(cache).describe(path), StoredModel)
+    assert isinstance(DescriptionCache(cache).describe(path), StoredModel)
 
 
 def test_without_a_cache_nothing_is_written(tmp_path: Path, model: bytes) -> None:
     path = tmp_path / "a.gguf"
     path.write_bytes(model)
-    descriptions = PathDescriptions()
+    descriptions = DescriptionCache()
     descriptions.describe(path)
     descriptions.save()
     assert list(tmp_path.iterdir()) == [path]

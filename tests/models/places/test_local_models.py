@@ -12,8 +12,8 @@ import pytest
 
 from ingle.models.catalog import Catalog
 from ingle.models.errors import ModelNotFound
-from ingle.models.metadata.description_cache import PathDescriptions
-from ingle.models.places.found_model import Finding, Place
+from ingle.models.metadata.description_cache import DescriptionCache
+from ingle.models.places.found_model import FoundModel, Place
 from ingle.models.places.lm_studio import find_in_lm_studio
 from ingle.models.places.local_models import LocalModels
 from ingle.models.places.ollama import find_in_ollama
@@ -64,7 +64,7 @@ def test_names_that_are_no_text_hide_nothing_else(tmp_path: Path, model: bytes) 
     for name in (b"bad\xff\xfe.gguf", b"good.gguf"):
         Path(os.fsdecode(bytes(folder) + b"/" + name)).write_bytes(model)
     Path(os.fsdecode(bytes(folder) + b"/gone\xff.gguf")).symlink_to("nowhere")
-    places = LocalModels([plain(folder)], PathDescriptions(tmp_path / "cache.json"))
+    places = LocalModels([plain(folder)], DescriptionCache(tmp_path / "cache.json"))
     survey = places.survey()
     assert [entry.path.name for entry in survey.models] == ["good.gguf"]
     assert [Path(entry.path).name for entry in survey.unusable] == [
@@ -81,7 +81,7 @@ def test_a_folder_may_have_files_whose_names_are_no_text(tmp_path: Path) -> None
     folder = tmp_path / "mine"
     folder.mkdir()
     Path(os.fsdecode(bytes(folder) + b"/note\xff.txt")).write_text("")
-    cache = PathDescriptions(tmp_path / "cache.json")
+    cache = DescriptionCache(tmp_path / "cache.json")
     with pytest.raises(ModelNotFound, match="folder without a model"):
         cache.describe(folder)
     cache.save()
@@ -109,10 +109,10 @@ def test_the_stores_own_models_keep_their_names(
     (folder / "tiny-1b.gguf").write_bytes(big_model)
     pulled = make_store(big_model, server.serve("/t", big_model)).pull("tiny")
 
-    def find(path: Path) -> Iterable[Finding]:
+    def find(path: Path) -> Iterable[FoundModel]:
         return [
-            Finding("tiny:1b", folder / "tiny-1b.gguf"),
-            Finding("again", pulled.path),  # a folder of models may be the store itself
+            FoundModel("tiny:1b", folder / "tiny-1b.gguf"),
+            FoundModel("again", pulled.path),  # a folder of models may be the store itself
         ]
 
     store = ModelStore(tmp_path / "store", Catalog.load(), [Place("Mine", folder, find)])
@@ -164,7 +164,7 @@ def test_a_file_that_may_not_be_read(tmp_path: Path, model: bytes) -> None:
 
 
 def test_a_place_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    def find(folder: Path) -> Iterable[Finding]:
+    def find(folder: Path) -> Iterable[FoundModel]:
         raise PermissionError(13, "Permission denied")
 
     (entry,) = store_with(tmp_path, Place("Ollama", tmp_path, find)).unusable()
@@ -188,7 +188,7 @@ def test_a_file_is_read_again_only_when_it_changed(
     folder.mkdir()
     (folder / "tiny.gguf").write_bytes(model)
     (folder / "bad.gguf").write_bytes(b"x")
-    local = LocalModels([plain(folder)], PathDescriptions())
+    local = LocalModels([plain(folder)], DescriptionCache())
     assert local.survey() == local.survey()
     assert len(read) == 2
     os.utime(folder / "tiny.gguf", (1, 1))
@@ -211,8 +211,11 @@ def test_names_cannot_drive_a_terminal(tmp_path: Path, model: bytes) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(model)
 
-    def find(folder: Path) -> Iterable[Finding]:
-        return [Finding("evil\x1b[2J:1b", path), Finding("lost\x07:1b", path, problem="it is gone")]
+    def find(folder: Path) -> Iterable[FoundModel]:
+        return [
+            FoundModel("evil\x1b[2J:1b", path),
+            FoundModel("lost\x07:1b", path, problem="it is gone"),
+        ]
 
     store = store_with(tmp_path, Place("Ollama", tmp_path, find))
     assert [found.name for found in store.list()] == ["evil[2J:1b"]

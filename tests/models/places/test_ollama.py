@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from ingle.models.metadata.stored_model import FirstMessage
-from ingle.models.places.found_model import Finding
+from ingle.models.places.found_model import FoundModel
 from ingle.models.places.ollama import find_in_ollama
 
 Put = Callable[..., Path]
 LIBRARY = "registry.ollama.ai/library"
 
 
-def only(folder: Path) -> Finding:
+def only(folder: Path) -> FoundModel:
     (found,) = find_in_ollama(folder)
     return found
 

@@ -22,7 +22,7 @@ from ingle.models.errors import (
 )
 from ingle.models.metadata.stored_model import FirstMessage, StoredModel
 from ingle.models.store.blob_folder import BlobFolder
-from ingle.models.store.model_copies import Changes, ModelMaker
+from ingle.models.store.model_copies import ModelCopier, ModelOverrides
 from ingle.models.store.model_store import ModelStore
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def maker(tmp_path: Path) -> ModelMaker:
-    return ModelMaker(ModelStore(tmp_path / "store", Catalog.load()))
+def maker(tmp_path: Path) -> ModelCopier:
+    return ModelCopier(ModelStore(tmp_path / "store", Catalog.load()))
 
 
 @pytest.fixture
-def store(maker: ModelMaker) -> ModelStore:
+def store(maker: ModelCopier) -> ModelStore:
     return ModelStore(maker.blobs.folder.parent, Catalog.load())
 
 
@@ -46,7 +46,7 @@ def original(store: ModelStore, tiny: GGUFBuilder, tmp_path: Path) -> StoredMode
     return store.resolve(str(path))
 
 
-def upload(maker: ModelMaker, content: bytes) -> str:
+def upload(maker: ModelCopier, content: bytes) -> str:
     digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
     with maker.blobs.receive(digest, len(content)) as writer:
         writer.write(content)
@@ -55,7 +55,7 @@ def upload(maker: ModelMaker, content: bytes) -> str:
 
 
 def test_a_copy_is_a_link_with_a_name(
-    maker: ModelMaker, store: ModelStore, original: StoredModel
+    maker: ModelCopier, store: ModelStore, original: StoredModel
 ) -> None:
     copy = maker.copy(original, "Mine")
     assert copy.name == "mine:latest"
@@ -69,7 +69,7 @@ def test_a_copy_is_a_link_with_a_name(
 
 
 def test_a_second_tag_does_not_hide_the_latest(
-    maker: ModelMaker, store: ModelStore, original: StoredModel
+    maker: ModelCopier, store: ModelStore, original: StoredModel
 ) -> None:
     maker.copy(original, "mine")
     maker.copy(original, "mine:small")
@@ -78,15 +78,15 @@ def test_a_second_tag_does_not_hide_the_latest(
 
 
 def test_a_model_can_be_made_anew_of_itself(
-    maker: ModelMaker, store: ModelStore, original: StoredModel
+    maker: ModelCopier, store: ModelStore, original: StoredModel
 ) -> None:
     first = maker.copy(
         original,
         "mine",
-        Changes(system="Be brief.", options={"num_ctx": 64}, sampling={"top_k": 3.0}),
+        ModelOverrides(system="Be brief.", options={"num_ctx": 64}, sampling={"top_k": 3.0}),
     )
     second = maker.copy(
-        first, "mine", Changes(messages=[FirstMessage("user", "Hi")], options={"seed": 1})
+        first, "mine", ModelOverrides(messages=[FirstMessage("user", "Hi")], options={"seed": 1})
     )
     assert second == store.resolve("mine")
     assert (second.system, second.sampling) == ("Be brief.", {"top_k": 3.0})
@@ -99,7 +99,7 @@ def test_a_model_can_be_made_anew_of_itself(
 
 
 def test_a_copy_on_another_disk_is_a_file_of_its_own(
-    maker: ModelMaker, original: StoredModel, monkeypatch: pytest.MonkeyPatch
+    maker: ModelCopier, original: StoredModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_link(source: Path, target: Path) -> None:
         raise OSError(18, "Invalid cross-device link")
@@ -112,44 +112,46 @@ def test_a_copy_on_another_disk_is_a_file_of_its_own(
 
 @pytest.mark.parametrize("name", ["smollm2", "smollm2:135m", "a/b", "/a", "", "a b", "hf.co/a/b"])
 def test_names_that_mean_something_else_are_refused(
-    maker: ModelMaker, original: StoredModel, name: str
+    maker: ModelCopier, original: StoredModel, name: str
 ) -> None:
     with pytest.raises(UnusableName):
         maker.copy(original, name)
 
 
 def test_texts_that_no_manifest_holds_are_refused(
-    maker: ModelMaker, store: ModelStore, original: StoredModel
+    maker: ModelCopier, store: ModelStore, original: StoredModel
 ) -> None:
     with pytest.raises(UnusableName, match="KiB"):
-        maker.copy(original, "mine", Changes(system="x" * 300_000))
+        maker.copy(original, "mine", ModelOverrides(system="x" * 300_000))
     assert store.list() == []
 
 
-def test_an_upload_becomes_a_model(maker: ModelMaker, store: ModelStore, tiny: GGUFBuilder) -> None:
+def test_an_upload_becomes_a_model(
+    maker: ModelCopier, store: ModelStore, tiny: GGUFBuilder
+) -> None:
     content = tiny.build()
     digest = upload(maker, content)
     assert maker.find(digest) is not None
-    model = maker.from_blob(digest, "mine:x", Changes())
+    model = maker.from_blob(digest, "mine:x", ModelOverrides())
     assert (model.name, model.parent) == ("mine:x", "")
     assert model.path.read_bytes() == content
     assert list(maker.blobs.folder.iterdir()) == []
     assert maker.find(digest) == model.path
-    again = maker.from_blob(digest, "mine:y", Changes())
+    again = maker.from_blob(digest, "mine:y", ModelOverrides())
     assert again.path.samefile(model.path)
     with pytest.raises(ModelNotFound):
-        maker.from_blob("0" * 64, "mine:z", Changes())
+        maker.from_blob("0" * 64, "mine:z", ModelOverrides())
     assert [found.name for found in store.list()] == ["mine:x", "mine:y"]
 
 
 def test_an_upload_that_cannot_run_stays_none(
-    maker: ModelMaker, store: ModelStore, tiny: GGUFBuilder
+    maker: ModelCopier, store: ModelStore, tiny: GGUFBuilder
 ) -> None:
     with pytest.raises(InvalidModel):
-        maker.from_blob(upload(maker, b"text"), "mine", Changes())
+        maker.from_blob(upload(maker, b"text"), "mine", ModelOverrides())
     tiny.set("general.architecture", 8, "unheard-of")
     with pytest.raises((UnsupportedModel, InvalidModel)):
-        maker.from_blob(upload(maker, tiny.build()), "mine", Changes())
+        maker.from_blob(upload(maker, tiny.build()), "mine", ModelOverrides())
     assert store.list() == []
 
 
@@ -188,7 +190,7 @@ def test_what_nobody_used_goes_after_a_day(tmp_path: Path) -> None:
 
 
 def test_a_file_gets_a_name_and_stays_where_it_is(
-    maker: ModelMaker, store: ModelStore, tiny: GGUFBuilder, tmp_path: Path
+    maker: ModelCopier, store: ModelStore, tiny: GGUFBuilder, tmp_path: Path
 ) -> None:
     path = tmp_path / "Some-Model-Q8_0.gguf"
     path.write_bytes(tiny.build())
@@ -202,7 +204,7 @@ def test_a_file_gets_a_name_and_stays_where_it_is(
 
 
 def test_names_that_cannot_be_added(
-    maker: ModelMaker, original: StoredModel, tiny: GGUFBuilder, tmp_path: Path
+    maker: ModelCopier, original: StoredModel, tiny: GGUFBuilder, tmp_path: Path
 ) -> None:
     path = tmp_path / "other.gguf"
     path.write_bytes(tiny.build(seed=1))
@@ -217,7 +219,7 @@ def test_names_that_cannot_be_added(
 
 
 def test_a_folder_gets_a_name(
-    maker: ModelMaker, store: ModelStore, make_folder: Callable[..., Path]
+    maker: ModelCopier, store: ModelStore, make_folder: Callable[..., Path]
 ) -> None:
     folder = make_folder("Tiny Llama")
     added = maker.add(folder)

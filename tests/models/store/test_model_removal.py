@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ingle.models.catalog import Catalog
-from ingle.models.errors import NotOurs
+from ingle.models.errors import NotInStore
 from ingle.models.places.found_model import Place
 from ingle.models.places.hugging_face import find_in_hugging_face_cache
 from ingle.models.places.ollama import find_in_ollama
@@ -28,7 +28,7 @@ def test_files_of_others_go_only_when_told(
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     store = store_with(tmp_path, Place("Mine", tmp_path / "mine", find_in_plain_folder))
     for reference in ("tiny:q4_1", str(paths[0])):
-        with pytest.raises(NotOurs) as caught:
+        with pytest.raises(NotInStore) as caught:
             store.remove(reference)
         assert "--delete-file" in (caught.value.hint or "")
     plan = store.plan_removal("tiny", delete_file=True)
@@ -80,7 +80,7 @@ def test_ollamas_models_are_for_ollama_to_remove(
 ) -> None:
     in_ollama(tmp_path / "o", "registry.ollama.ai/library/tiny/1b", model=model)
     store = store_with(tmp_path, Place("Ollama", tmp_path / "o", find_in_ollama))
-    with pytest.raises(NotOurs) as caught:
+    with pytest.raises(NotInStore) as caught:
         store.remove("tiny:1b", delete_file=True)
     assert caught.value.hint == "`ollama rm tiny:1b` removes it."
 
@@ -91,7 +91,7 @@ def test_a_file_that_may_not_be_deleted(tmp_path: Path, model: bytes) -> None:
     folder.mkdir()
     (folder / "m.gguf").write_bytes(model)
     folder.chmod(0o500)
-    with pytest.raises(NotOurs, match="cannot be deleted"):
+    with pytest.raises(NotInStore, match="cannot be deleted"):
         ModelStore(tmp_path / "store", Catalog.load()).remove(
             str(folder / "m.gguf"), delete_file=True
         )

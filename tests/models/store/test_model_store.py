@@ -26,7 +26,7 @@ from ingle.models.errors import (
     InvalidModel,
     ModelInUse,
     ModelNotFound,
-    NotOurs,
+    NotInStore,
     Offline,
     PullCancelled,
     SourceUnavailable,
@@ -426,7 +426,7 @@ def test_a_path_is_used_where_it_lies(
     assert (model.description, model.licence, model.sha256) == ("Tiny", "apache-2.0", None)
     assert store.pull(str(path)) == model
     assert store.list() == []
-    with pytest.raises(NotOurs, match="not in ingle's store"):
+    with pytest.raises(NotInStore, match="not in ingle's store"):
         store.remove(str(path))
     assert path.exists()
 
@@ -458,7 +458,7 @@ def test_a_folder_is_used_where_it_lies(
     changed = store.resolve(str(folder))
     assert changed.parameters == model.parameters
     assert changed.sha256 != model.sha256
-    with pytest.raises(NotOurs, match="not in ingle's store"):
+    with pytest.raises(NotInStore, match="not in ingle's store"):
         store.remove(str(folder))
     (folder / "config.json").write_text("")
     with pytest.raises(InvalidModel, match="not JSON"):

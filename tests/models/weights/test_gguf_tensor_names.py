@@ -8,7 +8,7 @@ import torch
 from ingle.kernels.formats.quantized_tensor import QuantizedTensor
 from ingle.models.config.model_config import LayerConfig, ModelConfig
 from ingle.models.errors import InvalidModel
-from ingle.models.weights.gguf_tensor_names import GGUFConventions
+from ingle.models.weights.gguf_tensor_names import GGUFTensorNames
 from ingle.models.weights.weights import Weight
 
 
@@ -48,7 +48,7 @@ def values(tensor: torch.Tensor) -> list[float]:
 
 def test_alternating_rows_become_halves() -> None:
     rows = torch.arange(8)[:, None].expand(8, 16).clone()
-    found = GGUFConventions(Raw({"blk.0.attn_k.weight": rows}), config("llama")).get(
+    found = GGUFTensorNames(Raw({"blk.0.attn_k.weight": rows}), config("llama")).get(
         "blk.0.attn_k.weight"
     )
     assert isinstance(found, torch.Tensor)
@@ -57,14 +57,14 @@ def test_alternating_rows_become_halves() -> None:
 
 def test_families_that_rotate_halves_keep_their_rows() -> None:
     rows = torch.randn(8, 16)
-    weights = GGUFConventions(Raw({"blk.0.attn_k.weight": rows}), config("qwen2"))
+    weights = GGUFTensorNames(Raw({"blk.0.attn_k.weight": rows}), config("qwen2"))
     assert weights.get("blk.0.attn_k.weight") is rows
 
 
 def test_quantised_rows_move_whole() -> None:
     data = torch.arange(16, dtype=torch.uint8)[:, None].expand(16, 18).contiguous()
     raw = Raw({"blk.0.attn_q.weight": QuantizedTensor("Q4_0", data, 32)})
-    found = GGUFConventions(raw, config("granite")).get("blk.0.attn_q.weight")
+    found = GGUFTensorNames(raw, config("granite")).get("blk.0.attn_q.weight")
     assert isinstance(found, QuantizedTensor)
     assert (found.type, found.columns) == ("Q4_0", 32)
     assert values(found.data[:8, 0]) == [0, 2, 1, 3, 4, 6, 5, 7]
@@ -72,7 +72,7 @@ def test_quantised_rows_move_whole() -> None:
 
 
 def test_biases_are_reordered_like_their_rows() -> None:
-    weights = GGUFConventions(Raw({"blk.0.attn_k.bias": torch.arange(8.0)}), config("llama"))
+    weights = GGUFTensorNames(Raw({"blk.0.attn_k.bias": torch.arange(8.0)}), config("llama"))
     found = weights.get("blk.0.attn_k.bias")
     assert isinstance(found, torch.Tensor)
     assert values(found) == [0, 2, 1, 3, 4, 6, 5, 7]
@@ -80,7 +80,7 @@ def test_biases_are_reordered_like_their_rows() -> None:
 
 def test_fused_attention_is_split_in_any_family() -> None:
     raw = Raw({"blk.0.attn_qkv.weight": torch.arange(32.0)[:, None].expand(32, 16)})
-    weights = GGUFConventions(raw, config("phi3"))
+    weights = GGUFTensorNames(raw, config("phi3"))
     names = [f"blk.0.attn_{letter}.weight" for letter in "qkv"]
     assert sorted(weights.names) == sorted(names)
     rows = [weights.get(name) for name in names]
@@ -91,7 +91,7 @@ def test_fused_attention_is_split_in_any_family() -> None:
 
 def test_phi3_has_gate_and_up_in_one() -> None:
     raw = Raw({"blk.0.ffn_up.weight": torch.arange(12.0)[:, None].expand(12, 16)})
-    weights = GGUFConventions(raw, config("phi3"))
+    weights = GGUFTensorNames(raw, config("phi3"))
     gate, up = weights.get("blk.0.ffn_gate.weight"), weights.get("blk.0.ffn_up.weight")
     assert isinstance(gate, torch.Tensor)
     assert isinstance(up, torch.Tensor)
@@ -100,7 +100,7 @@ def test_phi3_has_gate_and_up_in_one() -> None:
 
 def test_factors_belong_to_the_configuration() -> None:
     raw = Raw({"rope_freqs.weight": torch.ones(2), "output_norm.weight": torch.ones(16)})
-    weights = GGUFConventions(raw, config("llama"))
+    weights = GGUFTensorNames(raw, config("llama"))
     assert list(weights.names) == ["output_norm.weight"]
     with pytest.raises(InvalidModel, match="rope_freqs"):
         weights.get("rope_freqs.weight")
@@ -111,7 +111,7 @@ def test_factors_belong_to_the_configuration() -> None:
 def test_a_tensor_of_the_wrong_shape_is_left_to_whoever_takes_it(
     name: str, shape: tuple[int, ...]
 ) -> None:
-    found = GGUFConventions(Raw({name: torch.zeros(shape)}), config("llama")).get(
+    found = GGUFTensorNames(Raw({name: torch.zeros(shape)}), config("llama")).get(
         "blk.0.attn_q.weight"
     )
     assert tuple(found.shape) == shape

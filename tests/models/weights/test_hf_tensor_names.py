@@ -7,7 +7,7 @@ import torch
 
 from ingle.models.config.model_config import LayerConfig, ModelConfig
 from ingle.models.errors import InvalidModel
-from ingle.models.weights.hf_tensor_names import HFConventions
+from ingle.models.weights.hf_tensor_names import HFTensorNames
 from ingle.models.weights.weights import Weight
 
 
@@ -49,7 +49,7 @@ def test_prefixes_of_all_versions_mean_the_same(prefix: str) -> None:
     names = ("embed_tokens", "norm", "layers.0.self_attn.o_proj", "layers.12.mlp.up_proj")
     raw = Raw({f"{prefix}{name}.weight": torch.ones(1) for name in names})
     expected = ["token_embd", "output_norm", "blk.0.attn_output", "blk.12.ffn_up"]
-    found = HFConventions(raw, config("llama")).names
+    found = HFTensorNames(raw, config("llama")).names
     assert sorted(found) == sorted(f"{name}.weight" for name in expected)
 
 
@@ -59,20 +59,20 @@ def test_prefixes_of_all_versions_mean_the_same(prefix: str) -> None:
 )
 def test_the_norm_behind_attention(architecture: str, expected: str) -> None:
     raw = Raw({"model.layers.0.post_attention_layernorm.weight": torch.ones(16)})
-    assert list(HFConventions(raw, config(architecture)).names) == [expected]
+    assert list(HFTensorNames(raw, config(architecture)).names) == [expected]
 
 
 def test_gemma_norms_lack_one() -> None:
     raw = Raw({"model.norm.weight": torch.full((16,), 0.5, dtype=torch.bfloat16)})
-    found = HFConventions(raw, config("gemma3")).get("output_norm.weight")
+    found = HFTensorNames(raw, config("gemma3")).get("output_norm.weight")
     assert isinstance(found, torch.Tensor)
     assert torch.equal(found, torch.full((16,), 1.5))
 
 
 def test_a_tied_head_is_not_read() -> None:
     raw = Raw({"lm_head.weight": torch.ones(10, 16), "model.norm.weight": torch.ones(16)})
-    assert "output.weight" in HFConventions(raw, config("llama")).names
-    assert "output.weight" not in HFConventions(raw, config("llama", tied=True)).names
+    assert "output.weight" in HFTensorNames(raw, config("llama")).names
+    assert "output.weight" not in HFTensorNames(raw, config("llama", tied=True)).names
 
 
 def test_images_and_tables_are_left_out_but_nothing_else() -> None:
@@ -85,10 +85,10 @@ def test_images_and_tables_are_left_out_but_nothing_else() -> None:
             "some.scale": torch.ones(1),
         }
     )
-    names = sorted(HFConventions(raw, config("llama")).names)
+    names = sorted(HFTensorNames(raw, config("llama")).names)
     assert names == ["blk.0.mlp.router.weight", "some.scale"]
 
 
 def test_a_missing_tensor_is_named() -> None:
     with pytest.raises(InvalidModel, match=r"output\.weight"):
-        HFConventions(Raw({}), config("llama")).get("output.weight")
+        HFTensorNames(Raw({}), config("llama")).get("output.weight")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from ingle.tui.chats.chat import Chat, ChatSettings
-from ingle.tui.chats.compaction_record import Compaction
+from ingle.tui.chats.compaction_record import CompactionRecord
 from ingle.tui.chats.context_view import KEPT, LONG_TEXT, RECORD, request_messages, view_entries
 from ingle.tui.chats.message import Attachment, Message
 
@@ -33,7 +33,7 @@ def more(chat: Chat, turns: int) -> None:
 
 def test_a_summary_stands_for_what_is_before_it() -> None:
     chat = long_chat()
-    chat.add_compaction(Compaction(at=chat.path[3].id, summary="They asked two questions."))
+    chat.add_compaction(CompactionRecord(at=chat.path[3].id, summary="They asked two questions."))
     assert request_messages(chat) == [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": f"{RECORD}\n\nThey asked two questions."},
@@ -47,7 +47,7 @@ def test_a_summary_stands_for_what_is_before_it() -> None:
 def test_undoing_gives_the_request_back_byte_for_byte() -> None:
     chat = long_chat()
     before = json.dumps(request_messages(chat)).encode()
-    compaction = Compaction(at=chat.path[3].id, summary="Short.")
+    compaction = CompactionRecord(at=chat.path[3].id, summary="Short.")
     chat.add_compaction(compaction)
     assert json.dumps(request_messages(chat)).encode() != before
     chat.undo_compaction(compaction.id)
@@ -57,7 +57,7 @@ def test_undoing_gives_the_request_back_byte_for_byte() -> None:
 def test_later_turns_stay_when_a_summary_is_undone() -> None:
     chat = long_chat()
     before = request_messages(chat)
-    compaction = Compaction(at=chat.path[5].id, summary="Short.")
+    compaction = CompactionRecord(at=chat.path[5].id, summary="Short.")
     chat.add_compaction(compaction)
     more(chat, 1)
     chat.undo_compaction(compaction.id)
@@ -71,7 +71,9 @@ def test_later_turns_stay_when_a_summary_is_undone() -> None:
 def test_what_stands_before_the_tail_never_changes_between_turns() -> None:
     chat = long_chat()
     chat.path[0].pinned = True
-    chat.add_compaction(Compaction(at=chat.path[3].id, summary="Short.", kept=(chat.path[0].id,)))
+    chat.add_compaction(
+        CompactionRecord(at=chat.path[3].id, summary="Short.", kept=(chat.path[0].id,))
+    )
     before = request_messages(chat)
     more(chat, 2)
     chat.path[2].pinned = True  # takes effect with the next compaction
@@ -81,19 +83,19 @@ def test_what_stands_before_the_tail_never_changes_between_turns() -> None:
 def test_pins_in_the_range_go_on_word_for_word() -> None:
     chat = long_chat()
     first = chat.path[0]
-    chat.add_compaction(Compaction(at=chat.path[3].id, summary="Short.", kept=(first.id,)))
+    chat.add_compaction(CompactionRecord(at=chat.path[3].id, summary="Short.", kept=(first.id,)))
     record = request_messages(chat)[1]["content"]
     assert record == f"{RECORD}\n\n{KEPT}\n\n<user>\nquestion 1\n</user>\n\nShort."
 
 
 def test_a_second_summary_is_added_behind_the_first() -> None:
     chat = long_chat()
-    first = Compaction(at=chat.path[3].id, summary="First part.")
+    first = CompactionRecord(at=chat.path[3].id, summary="First part.")
     chat.add_compaction(first)
     earlier = request_messages(chat)[1]["content"]
     more(chat, 2)
     chat.add_compaction(
-        Compaction(
+        CompactionRecord(
             at=chat.path[7].id, summary="Second part.", after=first.id, created=first.created + 1
         )
     )
@@ -102,7 +104,7 @@ def test_a_second_summary_is_added_behind_the_first() -> None:
 
 def test_a_summary_counts_only_on_its_branch() -> None:
     chat = long_chat()
-    chat.add_compaction(Compaction(at=chat.path[5].id, summary="Short."))
+    chat.add_compaction(CompactionRecord(at=chat.path[5].id, summary="Short."))
     chat.add(Message(role="user", content="another way", parent=chat.path[1].id))
     assert [m["content"] for m in request_messages(chat)] == [
         "Be brief.",
@@ -122,7 +124,7 @@ def test_trimming_leaves_marks_for_attachments_and_long_texts() -> None:
     after = Message(role="user", content="b" * 3000, parent=answer.id)
     chat.add(after)
     before = request_messages(chat)
-    trim = Compaction(at=answer.id, summary="", trims=True)
+    trim = CompactionRecord(at=answer.id, summary="", trims=True)
     chat.add_compaction(trim)
     first, second, third = request_messages(chat)
     assert first["content"].startswith(
@@ -140,16 +142,18 @@ def test_what_was_pinned_is_not_trimmed() -> None:
     chat = Chat()
     prompt = Message(role="user", content="c" * 5000, pinned=True)
     chat.add(prompt)
-    chat.add_compaction(Compaction(at=prompt.id, summary="", trims=True, kept=(prompt.id,)))
+    chat.add_compaction(CompactionRecord(at=prompt.id, summary="", trims=True, kept=(prompt.id,)))
     assert request_messages(chat)[0]["content"] == "c" * 5000
 
 
 def test_a_summary_made_after_a_trim_counts() -> None:
     chat = long_chat()
-    trim = Compaction(at=chat.path[-1].id, summary="", trims=True)
+    trim = CompactionRecord(at=chat.path[-1].id, summary="", trims=True)
     chat.add_compaction(trim)
     chat.add_compaction(
-        Compaction(at=chat.path[3].id, summary="Short.", after=trim.id, created=trim.created + 1)
+        CompactionRecord(
+            at=chat.path[3].id, summary="Short.", after=trim.id, created=trim.created + 1
+        )
     )
     parts = [entry.part for entry in view_entries(chat)]
     assert parts == ["system", "record", "tail", "tail", "tail", "tail"]

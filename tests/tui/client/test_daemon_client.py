@@ -9,21 +9,21 @@ import pytest
 
 from ingle.tui.client.api_types import ModelList, Status
 from ingle.tui.client.client_errors import DaemonError, DaemonUnreachable
-from ingle.tui.client.daemon_client import DaemonClient, error_from_body
+from ingle.tui.client.daemon_client import AsyncDaemonClient, error_from_body
 
 if TYPE_CHECKING:
     from ..conftest import FakeDaemon
 
 
 async def test_a_request_is_typed_and_says_localhost(
-    client: DaemonClient, fake_daemon: FakeDaemon
+    client: AsyncDaemonClient, fake_daemon: FakeDaemon
 ) -> None:
     answer = await client.request(ModelList, "GET", "/ingle/v1/models")
     assert [model.name for model in answer.models] == ["smollm2:135m"]
     assert fake_daemon.requests[0].headers["host"] == "localhost"
 
 
-async def test_the_daemons_error_arrives_whole(client: DaemonClient) -> None:
+async def test_the_daemons_error_arrives_whole(client: AsyncDaemonClient) -> None:
     with pytest.raises(DaemonError) as caught:
         await client.request_json("GET", "/nowhere")
     assert caught.value.code == "not_found"
@@ -31,19 +31,19 @@ async def test_the_daemons_error_arrives_whole(client: DaemonClient) -> None:
     assert caught.value.status == 404
 
 
-async def test_an_answer_of_another_shape_is_an_error(client: DaemonClient) -> None:
+async def test_an_answer_of_another_shape_is_an_error(client: AsyncDaemonClient) -> None:
     with pytest.raises(DaemonError) as caught:
         await client.request(Status, "GET", "/ingle/v1/models")
     assert caught.value.code == "bad_answer"
 
 
 async def test_nobody_there(tmp_path: object) -> None:
-    client = DaemonClient(f"{tmp_path}/none.sock")
+    client = AsyncDaemonClient(f"{tmp_path}/none.sock")
     with pytest.raises(DaemonUnreachable):
         await client.request_json("GET", "/health")
 
 
-async def test_a_body_that_breaks_off(client: DaemonClient, fake_daemon: FakeDaemon) -> None:
+async def test_a_body_that_breaks_off(client: AsyncDaemonClient, fake_daemon: FakeDaemon) -> None:
     fake_daemon.script("never", gate_before=0)
     await client.request_json("POST", "/ingle/v1/generations", {"messages": []})
 
@@ -68,7 +68,7 @@ async def test_cancelling_closes_the_connection() -> None:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
-    client = DaemonClient(address=(host, port))
+    client = AsyncDaemonClient(address=(host, port))
     task = asyncio.create_task(client.request_json("GET", "/slow"))
     await asyncio.sleep(0.05)
     task.cancel()
@@ -89,7 +89,7 @@ async def test_a_body_cut_by_chunk_borders_over_tcp() -> None:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     host, port = server.sockets[0].getsockname()
-    client = DaemonClient(address=(host, port))
+    client = AsyncDaemonClient(address=(host, port))
     events = [event async for event in client.events("/events")]
     assert [(event.id, event.event) for event in events] == [("1", "delta")]
     assert json.loads(events[0].data) == {"text": "é"}

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingle.tui.chats.turn_request import TurnRequest
-from ingle.tui.client.api_types import Delta, Finished, Started
+from ingle.tui.client.api_types import Finished, Started, TextDelta
 from ingle.tui.client.client_errors import DaemonError, DaemonUnreachable
-from ingle.tui.client.daemon_client import DaemonClient
+from ingle.tui.client.daemon_client import AsyncDaemonClient
 from ingle.tui.client.generation_stream import Generation, new_generation_id
 
 if TYPE_CHECKING:
@@ -23,18 +23,18 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("drop_after", [None, 0, 1, 2, 4])
 async def test_every_event_comes_once_wherever_the_stream_breaks(
-    client: DaemonClient, fake_daemon: FakeDaemon, drop_after: int | None
+    client: AsyncDaemonClient, fake_daemon: FakeDaemon, drop_after: int | None
 ) -> None:
     fake_daemon.script("a", "b", "c", drop_after=drop_after)
     generation = await Generation.start(client, PROMPT)
     events = [event async for event in generation.events()]
     assert isinstance(events[0], Started)
-    assert [event.text for event in events if isinstance(event, Delta)] == ["a", "b", "c"]
+    assert [event.text for event in events if isinstance(event, TextDelta)] == ["a", "b", "c"]
     assert isinstance(events[-1], Finished)
     assert len(events) == 5
 
 
-async def test_attempts_are_bounded(client: DaemonClient, fake_daemon: FakeDaemon) -> None:
+async def test_attempts_are_bounded(client: AsyncDaemonClient, fake_daemon: FakeDaemon) -> None:
     generation = await Generation.start(client, PROMPT)
     await fake_daemon.stop()
     with pytest.raises(DaemonUnreachable):
@@ -42,7 +42,7 @@ async def test_attempts_are_bounded(client: DaemonClient, fake_daemon: FakeDaemo
 
 
 async def test_a_generation_the_daemon_forgot_is_an_error(
-    client: DaemonClient, fake_daemon: FakeDaemon
+    client: AsyncDaemonClient, fake_daemon: FakeDaemon
 ) -> None:
     generation = await Generation.start(client, PROMPT)
     fake_daemon.generations.clear()
@@ -50,12 +50,14 @@ async def test_a_generation_the_daemon_forgot_is_an_error(
         _ = [event async for event in generation.events()]
 
 
-async def test_cancel_reaches_the_daemon(client: DaemonClient, fake_daemon: FakeDaemon) -> None:
+async def test_cancel_reaches_the_daemon(
+    client: AsyncDaemonClient, fake_daemon: FakeDaemon
+) -> None:
     fake_daemon.script("a", "b", gate_before=1)
     generation = await Generation.start(client, PROMPT)
     reason = ""
     async for event in generation.events():
-        if isinstance(event, Delta):
+        if isinstance(event, TextDelta):
             await generation.cancel()
         if isinstance(event, Finished):
             reason = event.reason
@@ -63,18 +65,18 @@ async def test_cancel_reaches_the_daemon(client: DaemonClient, fake_daemon: Fake
 
 
 async def test_a_reply_that_is_lost_costs_nothing(
-    client: DaemonClient, fake_daemon: FakeDaemon
+    client: AsyncDaemonClient, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.script("a", "b", reply_lost=True)
     name = new_generation_id()
     generation = await Generation.start(client, PROMPT, name)
     assert generation.id == name
     events = [event async for event in generation.events()]
-    assert [event.text for event in events if isinstance(event, Delta)] == ["a", "b"]
+    assert [event.text for event in events if isinstance(event, TextDelta)] == ["a", "b"]
 
 
 async def test_a_request_that_never_arrived_is_an_error(
-    client: DaemonClient, fake_daemon: FakeDaemon
+    client: AsyncDaemonClient, fake_daemon: FakeDaemon
 ) -> None:
     await fake_daemon.stop()
     with pytest.raises(DaemonUnreachable):

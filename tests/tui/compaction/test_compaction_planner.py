@@ -7,12 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from ingle.tui.chats.chat import Chat
-from ingle.tui.chats.compaction_record import Compaction
+from ingle.tui.chats.compaction_record import CompactionRecord
 from ingle.tui.chats.message import MessageFacts
 from ingle.tui.compaction.compaction_planner import (
     INSTRUCTION,
-    Fill,
-    Step,
+    CompactionStep,
+    ContextFill,
     automatic_at,
     fits,
     last_size,
@@ -23,35 +23,35 @@ from ingle.tui.compaction.compaction_planner import (
 @pytest.mark.parametrize(
     ("used", "step"),
     [
-        (5999, Step.NOTHING),
-        (6000, Step.SUGGEST),
-        (7199, Step.SUGGEST),
-        (7200, Step.COMPACT),
-        (8000, Step.COMPACT),
+        (5999, CompactionStep.NOTHING),
+        (6000, CompactionStep.SUGGEST),
+        (7199, CompactionStep.SUGGEST),
+        (7200, CompactionStep.COMPACT),
+        (8000, CompactionStep.COMPACT),
     ],
 )
-def test_suggested_at_75_percent_and_done_at_90(used: int, step: Step) -> None:
-    assert next_step(Fill(used, 8000, notes=300)) is step
+def test_suggested_at_75_percent_and_done_at_90(used: int, step: CompactionStep) -> None:
+    assert next_step(ContextFill(used, 8000, notes=300)) is step
 
 
 def test_done_sooner_where_the_summary_would_not_fit() -> None:
     assert automatic_at(2048, 300) == 2048 - INSTRUCTION - 300
     assert automatic_at(100_000, 2000) == 90_000
-    assert next_step(Fill(1328, 2048, notes=300)) is Step.COMPACT
+    assert next_step(ContextFill(1328, 2048, notes=300)) is CompactionStep.COMPACT
 
 
 def test_never_twice_within_two_turns() -> None:
-    assert next_step(Fill(7900, 8000, notes=300, turns_since=1)) is Step.NOTHING
-    assert next_step(Fill(7900, 8000, notes=300, turns_since=2)) is Step.COMPACT
+    assert next_step(ContextFill(7900, 8000, notes=300, turns_since=1)) is CompactionStep.NOTHING
+    assert next_step(ContextFill(7900, 8000, notes=300, turns_since=2)) is CompactionStep.COMPACT
 
 
 def test_what_was_refused_is_not_tried_again_at_once() -> None:
-    assert next_step(Fill(7300, 8000, notes=300, refused_at=7200)) is Step.SUGGEST
-    assert next_step(Fill(7600, 8000, notes=300, refused_at=7200)) is Step.COMPACT
+    assert next_step(ContextFill(7300, 8000, notes=300, refused_at=7200)) is CompactionStep.SUGGEST
+    assert next_step(ContextFill(7600, 8000, notes=300, refused_at=7200)) is CompactionStep.COMPACT
 
 
 def test_nothing_where_the_context_is_not_known() -> None:
-    assert next_step(Fill(7900, 0, notes=300)) is Step.NOTHING
+    assert next_step(ContextFill(7900, 0, notes=300)) is CompactionStep.NOTHING
 
 
 def test_whether_a_prompt_fits() -> None:
@@ -61,8 +61,8 @@ def test_whether_a_prompt_fits() -> None:
 
 
 def test_the_person_says_when_it_is_done_unasked() -> None:
-    assert next_step(Fill(6100, 8000, notes=300, at=0.75)) is Step.COMPACT
-    assert next_step(Fill(7900, 8000, notes=300, at=None)) is Step.SUGGEST
+    assert next_step(ContextFill(6100, 8000, notes=300, at=0.75)) is CompactionStep.COMPACT
+    assert next_step(ContextFill(7900, 8000, notes=300, at=None)) is CompactionStep.SUGGEST
 
 
 def test_the_size_of_a_chat_that_is_opened_comes_from_its_last_answer(
@@ -73,7 +73,7 @@ def test_the_size_of_a_chat_that_is_opened_comes_from_its_last_answer(
     answer = chat.path[-1]
     answer.facts = MessageFacts(prompt_tokens=700, completion_tokens=80, context=1024)
     assert last_size(chat) == (780, 1024)
-    compaction = Compaction(
+    compaction = CompactionRecord(
         at=chat.path[1].id, summary="Short.", tokens_after=90, created=answer.created + 1
     )
     chat.add_compaction(compaction)

@@ -13,10 +13,10 @@ from ingle.tui.chats.chat import Chat
 from ingle.tui.chats.context_view import request_messages
 from ingle.tui.chats.message import Attachment
 from ingle.tui.client.client_errors import ClientError
-from ingle.tui.client.daemon_client import DaemonClient
+from ingle.tui.client.daemon_client import AsyncDaemonClient
 from ingle.tui.compaction.attachment_trim import trim
 from ingle.tui.compaction.compactor import Compactor, Progress
-from ingle.tui.compaction.summary_check import Refused
+from ingle.tui.compaction.summary_check import CompactionRefused
 from ingle.tui.compaction.summary_prompt import VERBATIM
 
 if TYPE_CHECKING:
@@ -32,7 +32,10 @@ PROMPTS = (
 
 
 async def test_the_request_is_the_view_and_one_turn_more(
-    fake_daemon: FakeDaemon, client: DaemonClient, make_chat: MakeChat, notes: Callable[..., str]
+    fake_daemon: FakeDaemon,
+    client: AsyncDaemonClient,
+    make_chat: MakeChat,
+    notes: Callable[..., str],
 ) -> None:
     chat = make_chat(*PROMPTS)
     fake_daemon.script(notes(facts="there is a gate"))
@@ -53,7 +56,10 @@ async def test_the_request_is_the_view_and_one_turn_more(
 
 
 async def test_exact_strings_that_the_model_lost_are_added(
-    fake_daemon: FakeDaemon, client: DaemonClient, make_chat: MakeChat, notes: Callable[..., str]
+    fake_daemon: FakeDaemon,
+    client: AsyncDaemonClient,
+    make_chat: MakeChat,
+    notes: Callable[..., str],
 ) -> None:
     chat = make_chat(*PROMPTS)
     fake_daemon.script(notes(facts="there is a gate"))
@@ -65,7 +71,10 @@ async def test_exact_strings_that_the_model_lost_are_added(
 
 
 async def test_pins_stay_word_for_word(
-    fake_daemon: FakeDaemon, client: DaemonClient, make_chat: MakeChat, notes: Callable[..., str]
+    fake_daemon: FakeDaemon,
+    client: AsyncDaemonClient,
+    make_chat: MakeChat,
+    notes: Callable[..., str],
 ) -> None:
     chat = make_chat(*PROMPTS)
     chat.path[2].pinned = True
@@ -78,7 +87,7 @@ async def test_pins_stay_word_for_word(
 
 async def test_a_third_summary_tells_all(
     fake_daemon: FakeDaemon,
-    client: DaemonClient,
+    client: AsyncDaemonClient,
     make_chat: MakeChat,
     more_turns: Callable[..., None],
     notes: Callable[..., str],
@@ -104,7 +113,7 @@ async def test_a_third_summary_tells_all(
 
 async def test_what_was_trimmed_stays_so_when_all_is_told_anew(
     fake_daemon: FakeDaemon,
-    client: DaemonClient,
+    client: AsyncDaemonClient,
     make_chat: MakeChat,
     more_turns: Callable[..., None],
     notes: Callable[..., str],
@@ -128,7 +137,7 @@ async def test_what_was_trimmed_stays_so_when_all_is_told_anew(
 
 async def test_a_pin_set_after_a_summary_is_kept_by_the_next(
     fake_daemon: FakeDaemon,
-    client: DaemonClient,
+    client: AsyncDaemonClient,
     make_chat: MakeChat,
     more_turns: Callable[..., None],
     notes: Callable[..., str],
@@ -146,7 +155,7 @@ async def test_a_pin_set_after_a_summary_is_kept_by_the_next(
 
 async def test_a_summary_of_what_was_changed_meanwhile_is_not_used(
     fake_daemon: FakeDaemon,
-    client: DaemonClient,
+    client: AsyncDaemonClient,
     make_chat: MakeChat,
     more_turns: Callable[..., None],
     notes: Callable[..., str],
@@ -158,7 +167,7 @@ async def test_a_summary_of_what_was_changed_meanwhile_is_not_used(
     more_turns(chat, *(f"Topic {letter}?" for letter in "abcd"))
     fake_daemon.script(notes(facts="round 2"))
     meanwhile = Compactor(client, chat, None, changed=lambda _: chat.undo_compaction(first.id))
-    with pytest.raises(Refused, match="meanwhile"):
+    with pytest.raises(CompactionRefused, match="meanwhile"):
         await meanwhile.run()
 
 
@@ -167,7 +176,7 @@ async def test_a_summary_of_what_was_changed_meanwhile_is_not_used(
 )
 async def test_what_is_no_summary_changes_nothing(
     fake_daemon: FakeDaemon,
-    client: DaemonClient,
+    client: AsyncDaemonClient,
     make_chat: MakeChat,
     texts: list[str],
     words: str,
@@ -175,14 +184,17 @@ async def test_what_is_no_summary_changes_nothing(
     chat = make_chat(*PROMPTS)
     before = request_messages(chat)
     fake_daemon.script(*texts)
-    with pytest.raises(Refused, match=words):
+    with pytest.raises(CompactionRefused, match=words):
         await Compactor(client, chat, None).run()
     assert request_messages(chat) == before
     assert chat.compactions == {}
 
 
 async def test_a_reply_that_is_lost_costs_nothing(
-    fake_daemon: FakeDaemon, client: DaemonClient, make_chat: MakeChat, notes: Callable[..., str]
+    fake_daemon: FakeDaemon,
+    client: AsyncDaemonClient,
+    make_chat: MakeChat,
+    notes: Callable[..., str],
 ) -> None:
     fake_daemon.script(notes(facts="there is a gate"), reply_lost=True)
     compaction = await Compactor(client, make_chat(*PROMPTS), None).run()
@@ -190,7 +202,10 @@ async def test_a_reply_that_is_lost_costs_nothing(
 
 
 async def test_a_daemon_that_goes_away_while_it_writes_changes_nothing(
-    fake_daemon: FakeDaemon, client: DaemonClient, make_chat: MakeChat, notes: Callable[..., str]
+    fake_daemon: FakeDaemon,
+    client: AsyncDaemonClient,
+    make_chat: MakeChat,
+    notes: Callable[..., str],
 ) -> None:
     chat = make_chat(*PROMPTS)
     fake_daemon.script("User and goal:\n", notes(facts="there is a gate"), gate_before=1)
@@ -206,14 +221,17 @@ async def test_a_daemon_that_goes_away_while_it_writes_changes_nothing(
     assert chat.compactions == {}
 
 
-async def test_one_turn_is_too_little(client: DaemonClient, make_chat: MakeChat) -> None:
-    with pytest.raises(Refused, match="nothing to sum up"):
+async def test_one_turn_is_too_little(client: AsyncDaemonClient, make_chat: MakeChat) -> None:
+    with pytest.raises(CompactionRefused, match="nothing to sum up"):
         await Compactor(client, make_chat("Only this?"), None).run()
 
 
 async def test_short_turns_would_save_too_little(
-    fake_daemon: FakeDaemon, client: DaemonClient, make_chat: MakeChat, notes: Callable[..., str]
+    fake_daemon: FakeDaemon,
+    client: AsyncDaemonClient,
+    make_chat: MakeChat,
+    notes: Callable[..., str],
 ) -> None:
     fake_daemon.script(notes(facts="a word and another word and a third word and more"))
-    with pytest.raises(Refused, match="nothing was changed"):
+    with pytest.raises(CompactionRefused, match="nothing was changed"):
         await Compactor(client, make_chat("One?", "Two?", answer="Yes."), None).run()

@@ -9,7 +9,7 @@ import pytest
 
 from ingle.tui.chats.chat import Chat
 from ingle.tui.chats.context_view import request_messages
-from ingle.tui.client.daemon_client import DaemonClient
+from ingle.tui.client.daemon_client import AsyncDaemonClient
 from ingle.tui.compaction.context_prefill import warm_up
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def limits(fake_daemon: FakeDaemon) -> list[int]:
 
 
 async def test_the_prompt_is_computed_and_nothing_written(
-    fake_daemon: FakeDaemon, client: DaemonClient, make_chat: Callable[..., Chat]
+    fake_daemon: FakeDaemon, client: AsyncDaemonClient, make_chat: Callable[..., Chat]
 ) -> None:
     chat = make_chat("one?", "two?")
     await warm_up(client, chat, None)
@@ -36,7 +36,7 @@ async def test_the_prompt_is_computed_and_nothing_written(
 @pytest.mark.parametrize("status", [400, 503])
 async def test_a_daemon_that_refuses_does_no_harm(
     fake_daemon: FakeDaemon,
-    client: DaemonClient,
+    client: AsyncDaemonClient,
     make_chat: Callable[..., Chat],
     status: int,
 ) -> None:

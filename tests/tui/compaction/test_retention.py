@@ -12,7 +12,7 @@ from compaction_cases.views import add_turns
 
 from ingle.tui.chats.chat import Chat
 from ingle.tui.chats.context_view import request_messages
-from ingle.tui.client.daemon_client import DaemonClient
+from ingle.tui.client.daemon_client import AsyncDaemonClient
 from ingle.tui.compaction.compactor import Compactor
 from ingle.tui.compaction.summary_prompt import HEADINGS
 
@@ -32,7 +32,7 @@ def current(fact: Fact, after: int) -> str:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_facts_survive_five_rounds_and_old_values_do_not(
-    fake_daemon: FakeDaemon, client: DaemonClient, seed: int
+    fake_daemon: FakeDaemon, client: AsyncDaemonClient, seed: int
 ) -> None:
     made = make_chat(seed, load_slots().tune, tokens=4000)
     told = [fact for fact in made.facts if fact.kind != "never said"]

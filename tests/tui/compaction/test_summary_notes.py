@@ -9,13 +9,13 @@ import pytest
 from ingle.tui.chats.message import Message
 from ingle.tui.compaction.extraction.corrections import corrections
 from ingle.tui.compaction.extraction.verbatim_quotes import find_quotes
-from ingle.tui.compaction.summary_check import Refused, check_answer, check_saving
-from ingle.tui.compaction.summary_notes import Notes
+from ingle.tui.compaction.summary_check import CompactionRefused, check_answer, check_saving
+from ingle.tui.compaction.summary_notes import SummaryNotes
 from ingle.tui.compaction.summary_prompt import HEADINGS, VERBATIM
 
 
 def test_bullets_that_say_nothing_or_the_same_are_left_out() -> None:
-    notes = Notes.parse(
+    notes = SummaryNotes.parse(
         "Facts:\n- Gate code 4417\n- gate code: 4417\n- None. Nothing was said of it so far.\n"
         "- No dogs\nDecisions:\n- none.\n"
     )
@@ -24,7 +24,7 @@ def test_bullets_that_say_nothing_or_the_same_are_left_out() -> None:
 
 
 def test_what_only_repeats_the_instruction_is_left_out() -> None:
-    notes = Notes.parse(
+    notes = SummaryNotes.parse(
         "Open questions:\n- What is still to be found out or answered?\n- Who drives?"
     )
     notes.tidy()
@@ -33,13 +33,13 @@ def test_what_only_repeats_the_instruction_is_left_out() -> None:
 
 def test_a_bullet_that_ran_into_its_limit_ends_with_a_whole_part() -> None:
     long = "The garden has " + "a long bed of roses and tulips and lilies, " * 4
-    notes = Notes.parse(f"Facts:\n- {long[:140]}")
+    notes = SummaryNotes.parse(f"Facts:\n- {long[:140]}")
     notes.tidy()
     assert notes.bullets == [long[: long[:140].rindex(", ")]]
 
 
 def test_headings_may_be_marked_up() -> None:
-    notes = Notes.parse("## **Facts:**\n* one\n### Open questions\n1. two")
+    notes = SummaryNotes.parse("## **Facts:**\n* one\n### Open questions\n1. two")
     assert notes.sections == {"Facts": ["one"], "Open questions": ["1. two"]}
 
 
@@ -48,7 +48,7 @@ def test_bullets_with_an_old_value_go() -> None:
         Message(role="user", content="The dentist appointment is on 12 May."),
         Message(role="user", content="Actually the dentist appointment moved to 19 May."),
     ]
-    notes = Notes.parse("Facts:\n- Dentist appointment: 12 May\n- The house has a garden")
+    notes = SummaryNotes.parse("Facts:\n- Dentist appointment: 12 May\n- The house has a garden")
     notes.drop_stale(corrections(find_quotes(messages)))
     assert notes.text == "Facts:\n- The house has a garden"
 
@@ -57,7 +57,7 @@ def test_lost_words_are_added_within_the_budget() -> None:
     messages = [
         Message(role="user", content="The gate code is 4417. The wifi is called Hedgehog-5.")
     ]
-    notes = Notes.parse("Facts:\n- the gate has a code")
+    notes = SummaryNotes.parse("Facts:\n- the gate has a code")
     notes.add_quotes(find_quotes(messages), 12, lambda text: len(text.split()))
     assert notes.sections[VERBATIM] == ["The wifi is called Hedgehog-5."]
     notes.add_quotes(find_quotes(messages), 40, lambda text: len(text.split()))
@@ -83,13 +83,13 @@ def test_whole_notes_pass(notes: Callable[..., str]) -> None:
     ],
 )
 def test_what_is_not_whole_is_refused(text: str, reason: str, words: str) -> None:
-    with pytest.raises(Refused, match=words):
+    with pytest.raises(CompactionRefused, match=words):
         check_answer(text, reason)
 
 
 def test_too_little_saving_is_refused() -> None:
     check_saving(1000, 700, range_tokens=800, summary_tokens=300)
-    with pytest.raises(Refused, match="only 29"):
+    with pytest.raises(CompactionRefused, match="only 29"):
         check_saving(1000, 710, range_tokens=800, summary_tokens=300)
-    with pytest.raises(Refused, match="longer than what it stands for"):
+    with pytest.raises(CompactionRefused, match="longer than what it stands for"):
         check_saving(1000, 500, range_tokens=300, summary_tokens=300)

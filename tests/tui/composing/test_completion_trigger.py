@@ -2,29 +2,29 @@ from __future__ import annotations
 
 import pytest
 
-from ingle.tui.composing.completion_trigger import Trigger, find_trigger
+from ingle.tui.composing.completion_trigger import CompletionTrigger, find_trigger
 
 
 @pytest.mark.parametrize(
     ("line", "trigger"),
     [
-        ("/", Trigger("command", "", 0)),
-        ("/comp", Trigger("command", "comp", 0)),
+        ("/", CompletionTrigger("command", "", 0)),
+        ("/comp", CompletionTrigger("command", "comp", 0)),
         ("/compact focus", None),
         ("say /x", None),
-        ("see @src/a", Trigger("file", "src/a", 4)),
-        ("@", Trigger("file", "", 0)),
-        ('(@"two wo', Trigger("file", "two wo", 1)),
+        ("see @src/a", CompletionTrigger("file", "src/a", 4)),
+        ("@", CompletionTrigger("file", "", 0)),
+        ('(@"two wo', CompletionTrigger("file", "two wo", 1)),
         ("me@host", None),
         ("@done ", None),
-        ("#", Trigger("chat", "", 0)),
-        ("as in #kyo", Trigger("chat", "kyo", 6)),
+        ("#", CompletionTrigger("chat", "", 0)),
+        ("as in #kyo", CompletionTrigger("chat", "kyo", 6)),
         ("# Heading", None),
         ("C#x", None),
         ("## ", None),
     ],
 )
-def test_the_word_before_the_cursor_decides(line: str, trigger: Trigger | None) -> None:
+def test_the_word_before_the_cursor_decides(line: str, trigger: CompletionTrigger | None) -> None:
     assert find_trigger(line, first=True) == trigger
 
 

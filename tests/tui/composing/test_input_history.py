@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-from ingle.tui.composing.input_history import PromptWalk
+from ingle.tui.composing.input_history import InputHistory
 
 PROMPTS = ["newest docker", "middle", "Docker build", "middle", "oldest"]
 
 
-def steps(walk: PromptWalk) -> list[str]:
+def steps(walk: InputHistory) -> list[str]:
     found: list[str] = []
     while walk.older():
         found.append(walk.text)
@@ -13,19 +13,19 @@ def steps(walk: PromptWalk) -> list[str]:
 
 
 def test_an_empty_draft_meets_every_prompt_once() -> None:
-    walk = PromptWalk("", PROMPTS)
+    walk = InputHistory("", PROMPTS)
     assert steps(walk) == ["newest docker", "middle", "Docker build", "oldest"]
     assert walk.place == "earlier prompt 4/4"
 
 
 def test_what_was_typed_is_looked_for() -> None:
-    walk = PromptWalk("docker", PROMPTS)
+    walk = InputHistory("docker", PROMPTS)
     assert steps(walk) == ["newest docker", "Docker build"]
     assert walk.place == "earlier prompt 2/2 with “docker”"
 
 
 def test_the_way_back_ends_at_the_draft() -> None:
-    walk = PromptWalk(" docker ", PROMPTS)
+    walk = InputHistory(" docker ", PROMPTS)
     assert walk.older()
     assert walk.newer()
     assert walk.text == " docker "

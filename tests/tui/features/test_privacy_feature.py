@@ -9,7 +9,7 @@ import pytest
 from textual.events import Paste
 
 from ingle.tui.chats.message import MessageFacts
-from ingle.tui.settings.chat_folders import Folders
+from ingle.tui.settings.chat_folders import ChatFolders
 from ingle.tui.widgets.composer.composer import Composer
 from ingle.tui.widgets.route_line import RouteLine
 
@@ -131,7 +131,7 @@ async def test_what_is_pasted_as_a_chip_is_looked_at(open_chat: OpenChat) -> Non
 
 
 async def test_all_chats_that_are_kept_are_counted(open_chat: OpenChat, tmp_path: Path) -> None:
-    folders = Folders(tmp_path / "chats", tmp_path / "config")
+    folders = ChatFolders(tmp_path / "chats", tmp_path / "config")
     async with open_chat(size=(100, 40), folders=folders) as chat:
         await chat.send("hello")
         await chat.until_shown("Hello there.")

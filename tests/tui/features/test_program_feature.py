@@ -10,7 +10,7 @@ from ingle.tui.app.chat_screen import ChatScreen
 from ingle.tui.commands.command_table import COMMANDS
 from ingle.tui.features.program_feature import ProgramFeature
 from ingle.tui.screens.help_screen import HelpScreen
-from ingle.tui.settings.chat_folders import Folders
+from ingle.tui.settings.chat_folders import ChatFolders
 from ingle.tui.settings.preferences import Preferences, load_preferences
 from ingle.tui.widgets.composer.composer import Composer
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def folders(tmp_path: Path) -> Folders:
-    folders = Folders(tmp_path / "chats", tmp_path / "config")
+def folders(tmp_path: Path) -> ChatFolders:
+    folders = ChatFolders(tmp_path / "chats", tmp_path / "config")
     folders.config.mkdir()
     return folders
 
@@ -62,7 +62,7 @@ async def test_help_names_every_command_that_can_run(open_chat: OpenChat) -> Non
                 assert f"/{command.slash}" in chat.screen_text
 
 
-async def test_own_keys_run_commands(open_chat: OpenChat, folders: Folders) -> None:
+async def test_own_keys_run_commands(open_chat: OpenChat, folders: ChatFolders) -> None:
     (folders.config / "keys.toml").write_text('help = "f9"\ndoctor = "alt+d"\ncopy = ""\n')
     async with open_chat(folders=folders) as chat:
         await chat.until_shown("on disk")
@@ -78,7 +78,7 @@ async def test_own_keys_run_commands(open_chat: OpenChat, folders: Folders) -> N
         await chat.until_shown("(alt+d)")
 
 
-async def test_keys_that_cannot_be_are_told_once(open_chat: OpenChat, folders: Folders) -> None:
+async def test_keys_that_cannot_be_are_told_once(open_chat: OpenChat, folders: ChatFolders) -> None:
     (folders.config / "keys.toml").write_text('help = "ctrl+h"\nhepl = "f9"\n')
     async with open_chat(size=(120, 30), folders=folders) as chat:
         await chat.until_shown("ctrl+h is backspace for terminals")
@@ -87,7 +87,7 @@ async def test_keys_that_cannot_be_are_told_once(open_chat: OpenChat, folders: F
         await chat.until_shown("Writing")
 
 
-async def test_the_file_of_keys_is_written_once(open_chat: OpenChat, folders: Folders) -> None:
+async def test_the_file_of_keys_is_written_once(open_chat: OpenChat, folders: ChatFolders) -> None:
     file = folders.config / "keys.toml"
     async with open_chat(size=(120, 40), folders=folders) as chat:
         await chat.until_shown("on disk")
@@ -102,7 +102,7 @@ async def test_the_file_of_keys_is_written_once(open_chat: OpenChat, folders: Fo
         assert file.read_text() == "# mine\n"
 
 
-async def test_settings_take_effect_and_are_kept(open_chat: OpenChat, folders: Folders) -> None:
+async def test_settings_take_effect_and_are_kept(open_chat: OpenChat, folders: ChatFolders) -> None:
     async with open_chat(size=(100, 30), folders=folders) as chat:
         await chat.until_shown("on disk")
         await chat.pilot.press("f2")
@@ -127,7 +127,7 @@ async def test_settings_fit_every_screen(open_chat: OpenChat, size: tuple[int, i
 
 
 async def test_the_doctor_tells_and_copies(
-    open_chat: OpenChat, folders: Folders, monkeypatch: pytest.MonkeyPatch
+    open_chat: OpenChat, folders: ChatFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSH_CONNECTION", "192.0.2.7 1 192.0.2.8 22")
     async with open_chat(size=(120, 45), folders=folders) as chat:
@@ -218,7 +218,7 @@ async def test_help_on_a_dialog_is_about_the_dialog(open_chat: OpenChat) -> None
 async def test_settings_that_change_at_once_are_all_kept(
     open_chat: OpenChat, tmp_path: Path
 ) -> None:
-    folders = Folders(tmp_path / "chats", tmp_path / "config")
+    folders = ChatFolders(tmp_path / "chats", tmp_path / "config")
     async with open_chat(folders=folders) as chat:
         program = chat.screen.feature(ProgramFeature)
         values = {"theme": "ingle-light", "times": False, "gauges": False, "motion": False}

@@ -3,12 +3,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingle.tui.gauges.apportionment import shares
+from ingle.tui.gauges.apportionment import apportion
 
 
 @given(st.lists(st.integers(0, 10**12), max_size=8), st.integers(0, 120))
 def test_the_cells_add_up_and_nothing_is_lost(amounts: list[int], width: int) -> None:
-    cells = shares(amounts, width)
+    cells = apportion(amounts, width)
     assert len(cells) == len(amounts)
     if not sum(amounts):
         assert not any(cells)
@@ -21,4 +21,4 @@ def test_the_cells_add_up_and_nothing_is_lost(amounts: list[int], width: int) ->
 
 
 def test_cells_are_in_proportion() -> None:
-    assert shares([50, 25, 25], 8) == [4, 2, 2]
+    assert apportion([50, 25, 25], 8) == [4, 2, 2]

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingle.tui.chats.chat import Chat, ChatSettings
-from ingle.tui.chats.compaction_record import Compaction
+from ingle.tui.chats.compaction_record import CompactionRecord
 from ingle.tui.chats.context_view import request_messages, view_entries
 from ingle.tui.chats.message import Attachment, Message
 from ingle.tui.gauges.context_usage import (
@@ -59,7 +59,7 @@ def test_behind_a_compaction_there_are_a_summary_and_pins() -> None:
     path = chat.path
     path[0].pinned = True
     summary = "- It was about questions, and " + "so on " * 40
-    chat.add_compaction(Compaction(at=path[3].id, summary=summary, kept=(path[0].id,)))
+    chat.add_compaction(CompactionRecord(at=path[3].id, summary=summary, kept=(path[0].id,)))
     parts = parts_of(chat)
     assert [part.role for part in parts] == [Role.SYSTEM, Role.SUMMARY, Role.YOU, Role.ASSISTANT]
     use = context_use(parts, 8192)
@@ -76,7 +76,7 @@ def test_attachments_have_their_part_of_a_prompt_until_they_are_trimmed() -> Non
     use = context_use(parts, 8192)
     assert use.roles[Role.FILES] > use.roles[Role.YOU] > 0
     assert use.used == parts[0].tokens
-    chat.add_compaction(Compaction(at=prompt.id, summary="", trims=True))
+    chat.add_compaction(CompactionRecord(at=prompt.id, summary="", trims=True))
     assert context_use(parts_of(chat), 8192).roles[Role.FILES] == 0
 
 

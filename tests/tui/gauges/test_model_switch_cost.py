@@ -5,7 +5,7 @@ import pytest
 from ingle.tui.chats.message import Message, MessageFacts
 from ingle.tui.client.api_types import LoadedModel, ModelEntry, ModelFit
 from ingle.tui.gauges.model_switch_cost import (
-    SwitchPrice,
+    ModelSwitchCost,
     price_of_switch,
     reading_rate,
     view_tokens,
@@ -30,7 +30,7 @@ def _price(
     tokens: int = 3120,
     rate: float | None = 800.0,
     free: float | None = 8,
-) -> SwitchPrice:
+) -> ModelSwitchCost:
     return price_of_switch(
         target,
         current="qwen",

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from ingle.tui.client.api_types import PageGroup, PagesEvent
 from ingle.tui.gauges.page_map_cells import (
-    Cell,
+    PageMapCell,
     PageState,
     evicted_pages,
     explain,
@@ -135,23 +135,26 @@ def test_a_chat_without_a_name_owns_nothing() -> None:
 @pytest.mark.parametrize(
     ("cell", "sentence"),
     [
-        (Cell(96, 101, PageState.FREE, -1), "pages 96–101: free"),
+        (PageMapCell(96, 101, PageState.FREE, -1), "pages 96–101: free"),
         (
-            Cell(96, 101, PageState.MINE, 0),
+            PageMapCell(96, 101, PageState.MINE, 0),
             "pages 96–101: this chat, tokens 3 072–3 263, in use now",
         ),
-        (Cell(3, 3, PageState.REUSABLE, 1), "page 3: “Tea”, tokens 96–127, used 4 s ago"),
+        (PageMapCell(3, 3, PageState.REUSABLE, 1), "page 3: “Tea”, tokens 96–127, used 4 s ago"),
         (
-            Cell(0, 0, PageState.SHARED, 2),
+            PageMapCell(0, 0, PageState.SHARED, 2),
             "page 0: the beginning of this chat and “Tea”, tokens 0–31, used 3 min ago",
         ),
         (
-            Cell(0, 0, PageState.UNDO, 3),
+            PageMapCell(0, 0, PageState.UNDO, 3),
             "page 0: this chat before it was compacted, kept for undo, tokens 0–31, used 2 h ago",
         ),
-        (Cell(0, 0, PageState.REUSABLE, 4), "page 0: another program, tokens 0–31, used just now"),
+        (
+            PageMapCell(0, 0, PageState.REUSABLE, 4),
+            "page 0: another program, tokens 0–31, used just now",
+        ),
     ],
 )
-def test_a_cell_explains_itself(cell: Cell, sentence: str) -> None:
+def test_a_cell_explains_itself(cell: PageMapCell, sentence: str) -> None:
     titles = {"other": "Tea"}
     assert explain(cell, event(), "mine", titles.get) == sentence

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from ingle.tui.gauges.prefill_cost import Price, prompt_rate, reread_price
+from ingle.tui.gauges.prefill_cost import PrefillCost, prompt_rate, reread_price
 
 
 def thousand(message: Mapping[str, str]) -> tuple[int, bool]:
@@ -18,23 +18,27 @@ def said(*texts: str) -> list[dict[str, str]]:
 def test_only_what_is_behind_the_first_difference_is_read_again() -> None:
     cached = said("system", "a", "b", "c")
     assert reread_price(cached, said("system", "a", "b", "c"), thousand, 500).tokens == 0
-    assert reread_price(cached, said("system", "a", "x"), thousand, 500) == Price(1000, 2.0)
-    assert reread_price(cached, said("other", "a", "b", "c"), thousand, 500) == Price(4000, 8.0)
-    assert reread_price([], cached, thousand, None) == Price(4000, None)
+    assert reread_price(cached, said("system", "a", "x"), thousand, 500) == PrefillCost(1000, 2.0)
+    assert reread_price(cached, said("other", "a", "b", "c"), thousand, 500) == PrefillCost(
+        4000, 8.0
+    )
+    assert reread_price([], cached, thousand, None) == PrefillCost(4000, None)
 
 
 def test_the_price_is_a_sentence() -> None:
-    assert Price(6912, 3.1).sentence == "this re-reads 6 912 tokens, about 3 s"
-    assert Price(6912, 3.1, estimated=True).sentence == "this re-reads ≈ 6 912 tokens, about 3 s"
-    assert Price(6912).sentence == "this re-reads 6 912 tokens"
-    assert Price(100, 0.1).sentence == ""
-    assert Price(600, 0.1).sentence == ""
+    assert PrefillCost(6912, 3.1).sentence == "this re-reads 6 912 tokens, about 3 s"
+    assert (
+        PrefillCost(6912, 3.1, estimated=True).sentence == "this re-reads ≈ 6 912 tokens, about 3 s"
+    )
+    assert PrefillCost(6912).sentence == "this re-reads 6 912 tokens"
+    assert PrefillCost(100, 0.1).sentence == ""
+    assert PrefillCost(600, 0.1).sentence == ""
 
 
 def test_only_a_dear_price_asks() -> None:
-    assert not Price(6912, 4.9).needs_consent
-    assert Price(6912, 5.0).needs_consent
-    assert not Price(6912, None).needs_consent
+    assert not PrefillCost(6912, 4.9).needs_consent
+    assert PrefillCost(6912, 5.0).needs_consent
+    assert not PrefillCost(6912, None).needs_consent
     assert reread_price([], said("guessed"), thousand, 1.0).estimated
 
 

@@ -17,7 +17,7 @@ import pytest
 from textual.app import App, ComposeResult
 
 from ingle.tui.client.api_types import PagesEvent, Status
-from ingle.tui.client.daemon_client import DaemonClient
+from ingle.tui.client.daemon_client import AsyncDaemonClient
 from ingle.tui.gauges.page_map_cells import PageState, chat_of, page_counts
 from ingle.tui.widgets.gauges.page_map import PageMap
 
@@ -29,7 +29,7 @@ MODEL = "smollm2:135m"
 
 
 @pytest.fixture
-async def daemon(smollm2_path: Path) -> AsyncIterator[DaemonClient]:
+async def daemon(smollm2_path: Path) -> AsyncIterator[AsyncDaemonClient]:
     home = smollm2_path.parents[3] / f"page-map-{os.getpid()}"  # hard links need one disk
     shutil.copytree(
         smollm2_path.parents[2],
@@ -44,7 +44,7 @@ async def daemon(smollm2_path: Path) -> AsyncIterator[DaemonClient]:
         env={**os.environ, "INGLE_HOME": str(home)},
         stderr=asyncio.subprocess.DEVNULL,
     )
-    client = DaemonClient(str(socket))
+    client = AsyncDaemonClient(str(socket))
     async with asyncio.timeout(30):
         while not socket.exists():
             await asyncio.sleep(0.02)
@@ -57,7 +57,7 @@ async def daemon(smollm2_path: Path) -> AsyncIterator[DaemonClient]:
 class Recording:
     """The shared stream with its page maps, as it came."""
 
-    def __init__(self, client: DaemonClient) -> None:
+    def __init__(self, client: AsyncDaemonClient) -> None:
         self._client = client
         self.pages: list[PagesEvent] = []
 
@@ -83,7 +83,7 @@ class Recording:
                 await asyncio.sleep(0.1)
 
 
-async def answer(client: DaemonClient, label: str, *texts: str) -> str:
+async def answer(client: AsyncDaemonClient, label: str, *texts: str) -> str:
     """What the model says in the chat of this label; texts alternate between the two."""
     roles = ("user", "assistant")
     talk = [{"role": roles[i % 2], "content": text} for i, text in enumerate(texts)]
@@ -125,7 +125,7 @@ def expanded(event: PagesEvent, label: str) -> str:
     return "".join(signs)
 
 
-async def test_the_drawn_map_is_the_engines_at_every_frame(daemon: DaemonClient) -> None:
+async def test_the_drawn_map_is_the_engines_at_every_frame(daemon: AsyncDaemonClient) -> None:
     body = {"model": MODEL, "context": 2048}
     await daemon.request_json("POST", "/ingle/v1/load", body)
     recording = Recording(daemon)
@@ -154,7 +154,7 @@ async def test_the_drawn_map_is_the_engines_at_every_frame(daemon: DaemonClient)
     assert {"◆", "█", "▒", "·"} <= set(seen)
 
 
-async def first_turn(daemon: DaemonClient) -> None:
+async def first_turn(daemon: AsyncDaemonClient) -> None:
     """Two prompts in one chat, while another one talks."""
     question = "Tell me about Kyoto in spring. " * 6
     said = await answer(daemon, "kyoto", question)

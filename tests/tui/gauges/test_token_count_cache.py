@@ -3,14 +3,14 @@ from __future__ import annotations
 import pytest
 
 from ingle.tui.client.api_types import TokenCounts
-from ingle.tui.gauges.token_count_cache import TokenLedger
+from ingle.tui.gauges.token_count_cache import TokenCountCache
 
 HELLO = {"role": "user", "content": "Hello there"}
 LONG = {"role": "assistant", "content": "abcdefgh" * 100}
 
 
 def test_counts_are_exact_once_told_and_only_for_that_model() -> None:
-    ledger = TokenLedger()
+    ledger = TokenCountCache()
     assert not ledger.count("m", HELLO)[1]
     ledger.note("m", [HELLO], TokenCounts(total=12, messages=[9], rest=3))
     assert ledger.count("m", HELLO) == (9, True)
@@ -21,7 +21,7 @@ def test_counts_are_exact_once_told_and_only_for_that_model() -> None:
 
 
 def test_estimates_learn_from_what_was_counted() -> None:
-    ledger = TokenLedger()
+    ledger = TokenCountCache()
     before = ledger.estimate("m", "x" * 800)
     ledger.note("m", [LONG], TokenCounts(total=108, messages=[105]))
     assert before == 200
@@ -31,4 +31,4 @@ def test_estimates_learn_from_what_was_counted() -> None:
 
 def test_an_answer_for_other_messages_is_refused() -> None:
     with pytest.raises(ValueError, match="shorter"):
-        TokenLedger().note("m", [HELLO, LONG], TokenCounts(total=9, messages=[9]))
+        TokenCountCache().note("m", [HELLO, LONG], TokenCounts(total=9, messages=[9]))

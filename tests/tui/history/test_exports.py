@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from ingle.tui.chats.chat import Chat, ChatSettings
-from ingle.tui.chats.compaction_record import Compaction
+from ingle.tui.chats.compaction_record import CompactionRecord
 from ingle.tui.chats.message import Attachment, Message
 from ingle.tui.history.database.history_errors import HistoryError
 from ingle.tui.history.exports.export_html import export_html
@@ -40,7 +40,7 @@ def chat() -> Chat:
     first = chat.children(prompt.id)[0]
     chat.add(Message(role="user", content="on the other branch", parent=first.id))
     chat.choose(chat.children(prompt.id)[1])
-    chat.add_compaction(Compaction(at=prompt.id, summary="tides"))
+    chat.add_compaction(CompactionRecord(at=prompt.id, summary="tides"))
     return chat
 
 

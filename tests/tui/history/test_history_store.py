@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from ingle.tui.chats.chat import Chat, ChatSettings
-from ingle.tui.chats.compaction_record import Compaction
+from ingle.tui.chats.compaction_record import CompactionRecord
 from ingle.tui.chats.message import Attachment, Message, MessageFacts
 from ingle.tui.history.database.history_errors import HistoryError
 from ingle.tui.history.history_store import HistoryStore, open_history
@@ -43,7 +43,7 @@ def test_a_chat_comes_back_as_it_was(
     store.set_settings(chat.id, chat.settings)
     second.pinned = True
     store.pin(second.id, True)
-    compaction = Compaction(at=first.id, summary="The sea.", kept=(prompt.id,))
+    compaction = CompactionRecord(at=first.id, summary="The sea.", kept=(prompt.id,))
     chat.add_compaction(compaction)
     store.add_compaction(chat.id, compaction)
     chat.undo_compaction(compaction.id)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingle.tui.chats.chat import Chat
-from ingle.tui.chats.compaction_record import Compaction
+from ingle.tui.chats.compaction_record import CompactionRecord
 from ingle.tui.chats.message import Attachment, Message, MessageFacts
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ class Life:
     def compact(self) -> None:
         message = self.any()
         if message is not None:
-            compaction = Compaction(at=message.id, summary=self.text())
+            compaction = CompactionRecord(at=message.id, summary=self.text())
             self.chat.add_compaction(compaction)
             self.store.add_compaction(self.chat.id, compaction)
             if self.random.random() < 0.5:

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from ingle.tui.privacy.pii_scanner import scan, summarize
-from ingle.tui.privacy.private_span import Finding
+from ingle.tui.privacy.private_span import PrivateSpan
 
 KEY = """-----BEGIN OPENSSH PRIVATE KEY-----
 b3BlbnNzaC1rZXktdjEAAAAABG5vbmUAAAAEbm9uZQ
@@ -112,7 +112,7 @@ def test_a_key_is_found_whole_wherever_it_begins() -> None:
 
 def test_a_key_without_an_end_goes_to_the_end_of_the_text() -> None:
     text = "one -----BEGIN PRIVATE KEY----- two -----BEGIN RSA PRIVATE KEY----- three"
-    assert scan(text) == [Finding(4, len(text), "private key")]
+    assert scan(text) == [PrivateSpan(4, len(text), "private key")]
 
 
 def test_the_summary_counts_and_puts_the_worst_first() -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ingle.tui.chats.history_protocol import NoHistory
+from ingle.tui.chats.history_protocol import NullRecorder
 from ingle.tui.chats.message import Message
 from ingle.tui.chats.turn_request import TurnRequest
-from ingle.tui.client.daemon_client import DaemonClient
+from ingle.tui.client.daemon_client import AsyncDaemonClient
 from ingle.tui.session.turn import Turn
 from ingle.tui.transcript.entries.all_entries import AnswerEntry
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 async def test_thoughts_are_counted_and_not_part_of_the_text(
-    client: DaemonClient, fake_daemon: FakeDaemon
+    client: AsyncDaemonClient, fake_daemon: FakeDaemon
 ) -> None:
     fake_daemon.script("Yes.", thoughts=["Hm, ", "so "], gate_before=0)
     seen: list[str] = []
@@ -27,7 +27,7 @@ async def test_thoughts_are_counted_and_not_part_of_the_text(
             fake_daemon.gate.set()
 
     message = Message(role="assistant")
-    turn = Turn(client, NoHistory(), message, AnswerEntry("m"), changed)
+    turn = Turn(client, NullRecorder(), message, AnswerEntry("m"), changed)
     await turn.run(TurnRequest([{"role": "user", "content": "Hi"}]))
     assert any("thinking, 2 tokens" in summary for summary in seen)
     assert any("thinking, 4 tokens" in summary for summary in seen)

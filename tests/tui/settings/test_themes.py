@@ -10,7 +10,7 @@ from textual.color import Color
 from textual.theme import Theme
 
 from ingle.tui.app.first_frame import SHADES, Shade
-from ingle.tui.settings.chat_folders import Folders
+from ingle.tui.settings.chat_folders import ChatFolders
 from ingle.tui.settings.preferences import Preferences, load_preferences, remember
 from ingle.tui.settings.theme_choice import choose_theme
 from ingle.tui.settings.themes import (
@@ -133,7 +133,7 @@ def test_preferences_that_make_no_sense(tmp_path: Path, text: str) -> None:
 
 
 async def test_a_theme_is_remembered(open_chat: OpenChat, tmp_path: Path) -> None:
-    folders = Folders(tmp_path / "chats", tmp_path / "config")
+    folders = ChatFolders(tmp_path / "chats", tmp_path / "config")
     async with open_chat(folders=folders) as chat:
         assert chat.app.theme == EMBER.name
         await chat.send("/theme ingle-contrast")

@@ -29,7 +29,7 @@ from textual.widgets import Input
 from ingle.tui.chats.chat import Chat as ChatTree
 from ingle.tui.chats.chat import ChatSettings
 from ingle.tui.chats.message import Attachment, Message, MessageFacts
-from ingle.tui.settings.chat_folders import Folders
+from ingle.tui.settings.chat_folders import ChatFolders
 from ingle.tui.settings.themes import DAYLIGHT, EMBER
 
 if TYPE_CHECKING:
@@ -168,10 +168,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 @pytest.fixture
-def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folders:
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ChatFolders:
     """Screens tell where things are kept: a place that is the same everywhere."""
     monkeypatch.chdir(tmp_path)
-    return Folders(Path("chats"), Path("config"))
+    return ChatFolders(Path("chats"), Path("config"))
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingle.tui.chats.chat import Chat as ChatTree
-from ingle.tui.chats.compaction_record import Compaction
+from ingle.tui.chats.compaction_record import CompactionRecord
 from ingle.tui.features.privacy_feature import PrivacyFeature
-from ingle.tui.settings.chat_folders import Folders
+from ingle.tui.settings.chat_folders import ChatFolders
 
 from ..widgets.composer.test_routes import CLOUD, PRIVATE
 
@@ -51,7 +51,7 @@ async def conversation(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
 async def compacted(chat: Chat, daemon: FakeDaemon, tree: ChatTree) -> None:
     await chat.until_shown("smollm2:135m on disk")
     tree.add_compaction(
-        Compaction(
+        CompactionRecord(
             at="c",
             summary="## Wishes\n- Kyoto, four days",
             id="2" * 22,
@@ -256,7 +256,7 @@ SCENES: dict[str, Scene] = {name: shows(name) for name in ("settings", "keys")} 
 async def test_screen(
     open_chat: OpenChat,
     fake_daemon: FakeDaemon,
-    folders: Folders,
+    folders: ChatFolders,
     tree: ChatTree,
     look: Look,
     name: str,

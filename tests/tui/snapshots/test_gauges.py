@@ -9,7 +9,7 @@ import pytest
 
 from ingle.tui.chats.chat import Chat as ChatTree
 from ingle.tui.features.context.gauges_feature import GaugesFeature
-from ingle.tui.settings.chat_folders import Folders
+from ingle.tui.settings.chat_folders import ChatFolders
 
 if TYPE_CHECKING:
     from ..conftest import Chat, FakeDaemon, OpenChat
@@ -87,7 +87,7 @@ async def with_figures(
 async def test_figures(
     open_chat: OpenChat,
     fake_daemon: FakeDaemon,
-    folders: Folders,
+    folders: ChatFolders,
     tree: ChatTree,
     look: Look,
     clock: Clock,
@@ -126,7 +126,7 @@ def said(facts: list[tuple[str, str]], *_: object) -> list[tuple[str, str]]:
 async def test_doctor(
     open_chat: OpenChat,
     fake_daemon: FakeDaemon,
-    folders: Folders,
+    folders: ChatFolders,
     tree: ChatTree,
     look: Look,
     clock: Clock,

@@ -15,7 +15,7 @@ from ingle.tui.chats.chat import ChatSettings
 from ingle.tui.chats.message import Message
 from ingle.tui.history.history_store import HistoryStore, open_history
 from ingle.tui.history.imports.import_chats import ImportReport
-from ingle.tui.settings.chat_folders import Folders
+from ingle.tui.settings.chat_folders import ChatFolders
 
 if TYPE_CHECKING:
     from ..conftest import Chat, FakeDaemon, OpenChat
@@ -57,7 +57,7 @@ def add(
 
 
 @pytest.fixture
-def kept(folders: Folders, tree: ChatTree) -> Folders:
+def kept(folders: ChatFolders, tree: ChatTree) -> ChatFolders:
     """A place with chats in it."""
     store = open_history(folders.chats, pytest.fail)
     fill(store, tree.created)
@@ -72,7 +72,7 @@ async def back(chat: Chat) -> None:
 
 
 async def test_chats(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, kept: Folders, look: Look
+    open_chat: OpenChat, fake_daemon: FakeDaemon, kept: ChatFolders, look: Look
 ) -> None:
     async with open_chat(size=(80, 24), folders=kept) as chat:
         await chat.until_shown("smollm2:135m on disk")
@@ -90,7 +90,7 @@ async def test_chats(
 
 
 async def test_search(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, kept: Folders, look: Look
+    open_chat: OpenChat, fake_daemon: FakeDaemon, kept: ChatFolders, look: Look
 ) -> None:
     async with open_chat(size=(80, 24), folders=kept) as chat:
         await chat.until_shown("smollm2:135m on disk")
@@ -106,7 +106,7 @@ async def test_search(
 async def test_import(
     open_chat: OpenChat,
     fake_daemon: FakeDaemon,
-    kept: Folders,
+    kept: ChatFolders,
     look: Look,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -140,7 +140,7 @@ needs_sqlcipher = pytest.mark.skipif(
 
 @needs_sqlcipher
 async def test_a_new_passphrase(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, kept: Folders, look: Look
+    open_chat: OpenChat, fake_daemon: FakeDaemon, kept: ChatFolders, look: Look
 ) -> None:
     async with open_chat(size=(80, 24), folders=kept) as chat:
         await chat.until_shown("smollm2:135m on disk")
@@ -152,7 +152,7 @@ async def test_a_new_passphrase(
 
 @needs_sqlcipher
 async def test_locked_chats(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, kept: Folders, look: Look
+    open_chat: OpenChat, fake_daemon: FakeDaemon, kept: ChatFolders, look: Look
 ) -> None:
     store = open_history(kept.chats, pytest.fail)
     store.encrypt("open sesame")

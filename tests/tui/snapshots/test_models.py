@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from textual.widgets import OptionList
 
 from ingle.tui.chats.chat import Chat as ChatTree
-from ingle.tui.settings.chat_folders import Folders
+from ingle.tui.settings.chat_folders import ChatFolders
 from ingle.tui.widgets.composer.composer import Composer
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ async def back(chat: Chat) -> None:
 
 
 async def test_models(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders, tree: ChatTree, look: Look
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders, tree: ChatTree, look: Look
 ) -> None:
     fake_daemon.add_model("smollm2:135m", state="ready", fit=fit("fits", GB))
     fake_daemon.add_model("qwen3:8b", size=5 * GB, fit=fit("spills", 9 * GB), draft="qwen3:0.6b")
@@ -59,7 +59,7 @@ async def test_models(
 
 
 async def test_pull(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders, tree: ChatTree, look: Look
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders, tree: ChatTree, look: Look
 ) -> None:
     fake_daemon.add_model("far:2b", installed=False)
     async with open_chat(size=(80, 24), folders=folders) as chat:
@@ -74,7 +74,7 @@ async def test_pull(
 
 
 async def test_compare(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders, look: Look
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders, look: Look
 ) -> None:
     fake_daemon.add_model("other:1b")
     fake_daemon.script("The **left** lane is ", "shorter, by about `200 m`.")

@@ -9,7 +9,7 @@ import pytest
 
 from ingle.tui.chats.chat import Chat as ChatTree
 from ingle.tui.chats.message import Message
-from ingle.tui.settings.chat_folders import Folders
+from ingle.tui.settings.chat_folders import ChatFolders
 from ingle.tui.settings.themes import EMBER
 from ingle.tui.widgets.status_line import StatusLine
 
@@ -85,7 +85,7 @@ async def survive(chat: Chat, daemon: FakeDaemon, give_size: Resize, size: tuple
 async def test_the_last_frame_is_that_of_a_program_of_this_size(
     open_chat: OpenChat,
     fake_daemon: FakeDaemon,
-    folders: Folders,
+    folders: ChatFolders,
     give_size: Resize,
     draw: Draw,
     size: tuple[int, int],
@@ -111,7 +111,7 @@ async def test_the_last_frame_is_that_of_a_program_of_this_size(
 
 
 async def test_who_reads_further_up_stays_there(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders, give_size: Resize
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders, give_size: Resize
 ) -> None:
     tree = long_chat()
     async with open_chat(size=(80, 24), folders=folders) as chat:

@@ -17,7 +17,7 @@ from textual.pilot import Pilot
 
 import ingle.tui
 from ingle.tui.settings.themes import EMBER, FALLBACK_VARIABLES
-from ingle.tui.transcript.entries.entry import Entry, Look
+from ingle.tui.transcript.entries.entry import Entry, RenderOptions
 from ingle.tui.transcript.lines.transcript_styles import TranscriptStyles
 from ingle.tui.transcript.view.transcript import Transcript
 
@@ -129,6 +129,6 @@ def show(styles: TranscriptStyles) -> ShowLines:
     """`show(entry, width=60)`: the text of its lines without the space at their ends."""
 
     def shown(entry: Entry, width: int = 60) -> list[str]:
-        return [line.text.rstrip() for line in entry.lines(Look(styles, width))]
+        return [line.text.rstrip() for line in entry.lines(RenderOptions(styles, width))]
 
     return shown

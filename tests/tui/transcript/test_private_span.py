@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingle.tui.transcript.entries.all_entries import AnswerEntry, Entry, PromptEntry
-from ingle.tui.transcript.lines.line import Line
+from ingle.tui.transcript.lines.line import RenderedLine
 from ingle.tui.transcript.lines.line_wrapping import wrap_plain
 from ingle.tui.transcript.view.search_hits import folded, hit_spans
 from ingle.tui.transcript.view.transcript_search import TextSearch
@@ -23,7 +23,7 @@ def search(entries: list[Entry], *queries: str) -> TextSearch:
     return found
 
 
-def marked(lines: list[Line], query: str) -> list[str]:
+def marked(lines: list[RenderedLine], query: str) -> list[str]:
     return [
         "".join(lines[number].text[start:end] for number, start, end in hit)
         for hit in hit_spans(lines, query)

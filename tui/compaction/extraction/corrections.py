@@ -12,7 +12,7 @@ from .cue_phrases import COMMAND, PASSING, PAST, RULE
 from .sentence_splitter import kind_of, stems
 from .statement_frames import (
     VALUE,
-    Frame,
+    StatementFrame,
     are_contrary,
     are_parallel,
     clauses,
@@ -138,7 +138,7 @@ def _compare(earlier: Quote, later: Quote, counts: Counter[tuple[str, str]]) -> 
         if later.corrects and any(counts[word, kind] <= RARE for word in shared):
             return Correction(earlier, later, value, True)
         # Names are of many kinds: that somebody is called and something booked is not enough.
-        things = shared & Frame.of(earlier.text, value).nouns if kind == "name" else shared
+        things = shared & StatementFrame.of(earlier.text, value).nouns if kind == "name" else shared
         telling = any(counts[word, kind] <= RARE for word in things)
         others = [key for key in new if kind_of(key) == kind]
         near = len(shared) > 1 and len(shared) >= 0.75 * smaller
@@ -159,7 +159,7 @@ _PLACED = ("date", "time", "name", "year")
 
 def _says_the_same(earlier: Quote, old: str, later: Quote, new: str) -> bool:
     """Whether two clauses differ in nothing but their values."""
-    a, b = Frame.around(earlier.text, old), Frame.around(later.text, new)
+    a, b = StatementFrame.around(earlier.text, old), StatementFrame.around(later.text, new)
     return bool(a.content) and a.content == b.content and are_parallel(a, b)
 
 
@@ -167,9 +167,9 @@ def _same_thing(
     earlier: Quote, old: str, later: Quote, new: str, telling: bool, near: bool
 ) -> bool:
     """Whether two values of a kind are of one thing, by the words around them."""
-    a, b = Frame.around(earlier.text, old), Frame.around(later.text, new)
+    a, b = StatementFrame.around(earlier.text, old), StatementFrame.around(later.text, new)
     if not a.content & b.content:  # “…, it is in Oslo”: the thing is named in another clause
-        a, b = Frame.of(earlier.text, old), Frame.of(later.text, new)
+        a, b = StatementFrame.of(earlier.text, old), StatementFrame.of(later.text, new)
     if are_contrary(a, b, events=kind_of(old) in _PLACED) or not same_unit(a, b):
         return False
     if are_parallel(a, b) or near:
@@ -187,11 +187,11 @@ def _plain(earlier: Quote, later: Quote, counts: Counter[tuple[str, str]]) -> Co
     if RULE.search(earlier.text) or COMMAND.search(earlier.text):
         return None
     later_words = stems(later.text)
-    a = Frame.of(earlier.text, "")
+    a = StatementFrame.of(earlier.text, "")
     for part in clauses(later.text):
         if PASSING.search(part) or PAST.search(part):
             continue
-        b = Frame.of(part, "")
+        b = StatementFrame.of(part, "")
         shared = a.content & b.content & earlier.topic & a.nouns
         own = a.content - later_words - a.verbs
         if not 1 <= len(own) <= OLD_WORDS or not 1 <= len(b.content - shared) <= OWN_WORDS:

@@ -1,4 +1,4 @@
-"""`Frame`: the words around a value, by which two statements are seen to tell the same thing."""
+"""`StatementFrame`: the words around a value, by which two statements are seen to tell the same thing."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _CONTRARIES = frozenset(frozenset(map(stem, pair.split("/"))) for pair in _CONTR
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class StatementFrame:
     """The stems of a clause in their order, with `VALUE` where the value stands.
 
     `lead` is what sort of word leads up to the value, `unit` the word that is counted, both "" for
@@ -109,18 +109,18 @@ def clauses(text: str) -> list[str]:
     return [part for part in _CLAUSE.split(text) if part.strip()]
 
 
-def are_parallel(a: Frame, b: Frame) -> bool:
+def are_parallel(a: StatementFrame, b: StatementFrame) -> bool:
     """Whether two frames are built alike."""
     return bool(a.stems) and _match(a, b).ratio() >= PARALLEL
 
 
-def have_contraries(a: Frame, b: Frame) -> bool:
+def have_contraries(a: StatementFrame, b: StatementFrame) -> bool:
     """Whether one says “leaves” where the other says “arrives”."""
     here = set(a.stems)
     return any(pair & here and pair - here <= set(b.stems) for pair in _CONTRARIES if pair - here)
 
 
-def are_contrary(a: Frame, b: Frame, *, events: bool) -> bool:
+def are_contrary(a: StatementFrame, b: StatementFrame, *, events: bool) -> bool:
     """Whether they differ in a word that makes them two things: “the sofa”, “the lamp”.
 
     Of `events` one may belong to the other: a rehearsal for a concert is not that concert.
@@ -152,35 +152,35 @@ _JOINING = frozenset(
 """Words that hang one noun on another: “the rehearsal for the concert” is not the concert."""
 
 
-def _are_done(a: Frame, a_place: int, b: Frame, b_place: int) -> bool:
+def _are_done(a: StatementFrame, a_place: int, b: StatementFrame, b_place: int) -> bool:
     """Whether a pronoun stands before both, so that what follows are verbs."""
     return {*a.stems[max(0, a_place - 1) : a_place], *b.stems[max(0, b_place - 1) : b_place]} <= (
         _PRONOUNS
     ) and bool(a_place and b_place)
 
 
-def _hangs_on(added: tuple[str, ...], frame: Frame) -> bool:
+def _hangs_on(added: tuple[str, ...], frame: StatementFrame) -> bool:
     """Whether the words added are a thing that another belongs to: “the rehearsal for …”."""
     joints = [index for index, word in enumerate(added) if word in _JOINING]
     things = set(added[: joints[0]]) & frame.nouns if joints else set[str]()
     return bool(things - COMMON_WORDS)
 
 
-def _leads_up(frame: Frame, place: int) -> bool:
+def _leads_up(frame: StatementFrame, place: int) -> bool:
     """Whether the value follows, so that what stands before is the verb: it “meets” or “sits”."""
     rest = [word for word in frame.stems[place:] if word not in ("the", "a", "room")]
     return rest[:1] == [VALUE] or (rest[1:2] == [VALUE] and rest[0] in _LEADS)
 
 
-def same_lead(a: Frame, b: Frame) -> bool:
+def same_lead(a: StatementFrame, b: StatementFrame) -> bool:
     """Whether the values stand in the same relation, as far as can be told."""
     return {a.lead, b.lead} <= {"", "at", "for"} or a.lead == b.lead
 
 
-def same_unit(a: Frame, b: Frame) -> bool:
+def same_unit(a: StatementFrame, b: StatementFrame) -> bool:
     """Whether the same thing is counted, as far as both say."""
     return a.unit == b.unit or ({a.unit, b.unit} <= {"", *MEASURES} and "" in (a.unit, b.unit))
 
 
-def _match(a: Frame, b: Frame) -> SequenceMatcher[str]:
+def _match(a: StatementFrame, b: StatementFrame) -> SequenceMatcher[str]:
     return SequenceMatcher(None, a.stems, b.stems, autojunk=False)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...transcript.view.block_actions import actions, is_seam
-from ...transcript.view.block_navigation import Stop
+from ...transcript.view.block_navigation import BlockStop
 from ...transcript.view.transcript import Action, Transcript
 from ..feature import Feature, Handler
 
@@ -43,7 +43,7 @@ class BlocksFeature(Feature):
         if at is None and entry is None and transcript.entries:
             entry = transcript.entries[-1]
         if at is None and entry is not None:
-            at = Stop(entry, None, 0, 0)
+            at = BlockStop(entry, None, 0, 0)
         if at is None or not transcript.fold_at(at):
             self.host.tell("There is nothing to fold here.", "warning")
 
@@ -85,7 +85,7 @@ class BlocksFeature(Feature):
         if not await asyncio.to_thread(webbrowser.open, address):
             self.host.tell(f"No browser could be started for {address}", "warning")
 
-    def _show_menu(self, at: Stop) -> None:
+    def _show_menu(self, at: BlockStop) -> None:
         if is_seam(at):
             self.host.run_command("summary", at.entry.id)
             return
@@ -97,7 +97,7 @@ class BlocksFeature(Feature):
 
         self.host.show_screen(BlockMenu(at), chosen)
 
-    def _do(self, action: Action, at: Stop) -> None:
+    def _do(self, action: Action, at: BlockStop) -> None:
         if action not in actions(at):
             self.host.tell("That does not apply to this block.", "warning")
         elif action == "copy":

@@ -15,7 +15,7 @@ from ...chats.message import Message
 from ...client.api_types import TokenCounts
 from ...client.client_errors import ClientError
 from ...composing.completer import Completer
-from ...composing.completion_item import Completion
+from ...composing.completion_item import CompletionItem
 from ...composing.draft_token_counter import DraftCounter
 from ...composing.file_mentions import resolve
 from ...composing.prompt_templates import load_templates
@@ -81,7 +81,7 @@ class ComposingFeature(Feature):
             self.host.tell(error.message, "warning")
             return ()
 
-    async def _find_chats(self, query: str) -> Sequence[Completion]:
+    async def _find_chats(self, query: str) -> Sequence[CompletionItem]:
         """The chats whose title fits, to put their last answer into the draft."""
         store = self.host.store
         if store is None:
@@ -92,7 +92,7 @@ class ComposingFeature(Feature):
             return ()  # /open tells what is wrong with the history
         titles = {chat.title: chat for chat in reversed(chats) if chat.id != self.host.chat.id}
         return [
-            Completion(
+            CompletionItem(
                 title,
                 f"{titles[title].messages} messages",
                 make=partial(self._last_answer, titles[title].id),

@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from textual.worker import Worker
 
     from ...chats.chat import Chat
-    from ...chats.compaction_record import Compaction
-    from ...chats.queued_prompt import Prompt
+    from ...chats.compaction_record import CompactionRecord
+    from ...chats.queued_prompt import QueuedPrompt
     from ...client.api_types import GaugesEvent, PagesEvent
-    from ...compaction.compaction_planner import Fill
+    from ...compaction.compaction_planner import ContextFill
     from ...compaction.compactor import Compactor, Progress
     from ...compaction.context_full_choices import Choice
     from ...screens.context.compact_choice import CompactChoice
-    from ...screens.context.summary_screen import SummaryWish
+    from ...screens.context.summary_screen import SummaryAction
     from ...session.turn import Turn
     from ..chat_host import ChatHost
 
@@ -53,8 +53,8 @@ class CompactionFeature(Feature):
         self._context = 0
         self._refused_at: int | None = None
         self._page_tokens = 0
-        self._send_anyway: Prompt | None = None
-        self._asked: tuple[Prompt, CompactChoice] | None = None
+        self._send_anyway: QueuedPrompt | None = None
+        self._asked: tuple[QueuedPrompt, CompactChoice] | None = None
         self._leaf = ""
 
     def handlers(self) -> Mapping[str, Handler]:
@@ -117,14 +117,14 @@ class CompactionFeature(Feature):
             return
         self._used, self._context = turn.context_used, turn.context or self._context
         self._leaf = turn.message.id
-        from ...compaction.compaction_planner import Step, is_worth_it, next_step
+        from ...compaction.compaction_planner import CompactionStep, is_worth_it, next_step
 
         fill = self._fill()
         # The program that asked for the answer compacts the chat, and not each that looks on.
-        step = Step.NOTHING if turn.is_watched else next_step(fill)
-        if step is Step.NOTHING or self.running or not is_worth_it(self.host.chat):
+        step = CompactionStep.NOTHING if turn.is_watched else next_step(fill)
+        if step is CompactionStep.NOTHING or self.running or not is_worth_it(self.host.chat):
             self._say(None)
-        elif step is Step.SUGGEST:
+        elif step is CompactionStep.SUGGEST:
             self._say(suggestion_text(fill.share))
         else:
             self._announce()
@@ -150,7 +150,7 @@ class CompactionFeature(Feature):
             return True
         return False
 
-    def may_send(self, prompt: Prompt) -> bool:
+    def may_send(self, prompt: QueuedPrompt) -> bool:
         """See `Feature`: a prompt waits for the summary it wants, or for its user's choice."""
         if (self.running and not self._by_itself) or self._is_asking:
             return False
@@ -204,7 +204,7 @@ class CompactionFeature(Feature):
             self.host.composer.replace_text(question)
 
     def _start(
-        self, focus: str, chain: Sequence[Compaction], *, by_itself: bool, replaces: str = ""
+        self, focus: str, chain: Sequence[CompactionRecord], *, by_itself: bool, replaces: str = ""
     ) -> None:
         self._stop_notice()
         state = self.host.state
@@ -232,11 +232,11 @@ class CompactionFeature(Feature):
     async def _run(self, compactor: Compactor, chat: Chat, replaces: str) -> None:
         """Make the summary, put it into the chat, and have its view computed."""
         from ...client.client_errors import ClientError
-        from ...compaction.summary_check import Refused
+        from ...compaction.summary_check import CompactionRefused
 
         try:
             compaction = await compactor.run()
-        except Refused as refused:
+        except CompactionRefused as refused:
             self._fail(str(refused), chat)
         except ClientError as error:
             self._fail(f"{error.message} Nothing was changed.", chat)
@@ -267,7 +267,7 @@ class CompactionFeature(Feature):
         self.host.tell(sentence, "warning")
         self.host.return_queue()
 
-    def _add(self, chat: Chat, compaction: Compaction, replaces: str = "") -> None:
+    def _add(self, chat: Chat, compaction: CompactionRecord, replaces: str = "") -> None:
         from ...compaction.apply_compaction import apply
 
         saved = max(0, compaction.tokens_before - compaction.tokens_after)
@@ -298,14 +298,14 @@ class CompactionFeature(Feature):
     def undo(self, name: str = "") -> None:
         """Send the originals again, those behind the compaction `name` or the last one."""
         from ...compaction.apply_compaction import undo
-        from ...compaction.summary_check import Refused
+        from ...compaction.summary_check import CompactionRefused
 
         if self.host.turn is not None:
             self.host.tell("An answer is still running; esc stops it.", "warning")
             return
         try:
             undone = undo(self.host.chat, self.host.history, name)
-        except Refused as refused:
+        except CompactionRefused as refused:
             self.host.tell(str(refused), "warning")
             return
         self._used += sum(step.tokens_before - step.tokens_after for step in undone)
@@ -327,7 +327,7 @@ class CompactionFeature(Feature):
         chat = self.host.chat
         self.host.show_screen(SummaryScreen(shown), lambda wish: self._act(chat, shown, wish))
 
-    def _act(self, chat: Chat, shown: Compaction, wish: SummaryWish | None) -> None:
+    def _act(self, chat: Chat, shown: CompactionRecord, wish: SummaryAction | None) -> None:
         if wish is None or self.host.chat is not chat:
             return
         chain = chat.compaction_chain()
@@ -340,7 +340,7 @@ class CompactionFeature(Feature):
         else:
             self.host.run_task(self._edit(chat, shown, wish.text), group="compaction-edit")
 
-    async def _edit(self, chat: Chat, shown: Compaction, text: str) -> None:
+    async def _edit(self, chat: Chat, shown: CompactionRecord, text: str) -> None:
         """Put an edited summary in the place of the old one, which history keeps."""
         from ...client.client_errors import ClientError
         from ...compaction.edited_summary import edited
@@ -358,7 +358,7 @@ class CompactionFeature(Feature):
 
     # When
 
-    def _fill(self) -> Fill:
+    def _fill(self) -> ContextFill:
         from ...compaction.compaction_planner import fill_of
 
         said = self.host.preferences
@@ -426,6 +426,6 @@ class CompactionFeature(Feature):
         self._bar.said = said
 
 
-def _texts(prompt: Prompt) -> list[str]:
+def _texts(prompt: QueuedPrompt) -> list[str]:
     """Everything in a prompt that takes room."""
     return [prompt.text, *(attachment.text for attachment in prompt.attachments)]

@@ -12,11 +12,11 @@ from ...chats.chat import Chat
 from ...chats.context_view import request_messages
 from ...chats.message import Message
 from ...client.api_types import GaugesEvent, PagesEvent, PullProgress
-from ...gauges.cached_prompts import SentRequests
+from ...gauges.cached_prompts import CachedPrompts
 from ...gauges.context_counter import ContextCounter
 from ...gauges.gauge_state import GaugeState, RouteRow
 from ...gauges.page_map_cells import chat_of
-from ...gauges.prefill_cost import Price
+from ...gauges.prefill_cost import PrefillCost
 from ...history.database.history_errors import HistoryError
 from ...text.terminal_safe_text import clean
 from ...widgets.status_line import StatusLine, memory_status
@@ -59,7 +59,7 @@ class GaugesFeature(Feature):
         self._counting: Timer | None = None
         self._drawn_at = 0.0
         self._stale = True
-        self._sent = SentRequests()
+        self._sent = CachedPrompts()
         self._titles: dict[str, str] = {}
         self._asked_titles: set[str] = set()
 
@@ -344,7 +344,7 @@ class GaugesFeature(Feature):
     def show_figures(self) -> None:
         """Figures of the last answer and of the chat."""
         from ...commands.answer_statistics import answer_rows, chat_rows
-        from ...screens.context.statistics_screen import FiguresScreen
+        from ...screens.context.statistics_screen import StatisticsScreen
 
         path = self.host.chat.path
         answers = [m for m in path if m.role == "assistant" and not m.is_open]
@@ -352,7 +352,7 @@ class GaugesFeature(Feature):
             self.host.tell("There are no figures before the first answer.", "warning")
             return
         tables = {"The last answer": answer_rows(answers[-1].facts), "This chat": chat_rows(path)}
-        self.host.show_screen(FiguresScreen(tables))
+        self.host.show_screen(StatisticsScreen(tables))
 
     async def show_context(self) -> None:
         """What takes how many tokens."""
@@ -374,7 +374,7 @@ class GaugesFeature(Feature):
 
     # Prices
 
-    def price_of(self, wanted: list[dict[str, str]], model: str | None = None) -> Price:
+    def price_of(self, wanted: list[dict[str, str]], model: str | None = None) -> PrefillCost:
         """What sending these messages costs; without a last prompt that is new in any case.
 
         `model` is the chat's own where it is left out.
@@ -384,7 +384,7 @@ class GaugesFeature(Feature):
         rate = next((m.prompt_rate for m in loaded if m.name == name), 0.0)
         return self._sent.price(wanted, name, self.counter.count, rate)
 
-    def price_of_system(self, text: str) -> Price:
+    def price_of_system(self, text: str) -> PrefillCost:
         """What another system prompt has read again."""
         settings = self.host.chat.settings
         before, settings.system = settings.system, text
@@ -393,7 +393,7 @@ class GaugesFeature(Feature):
         finally:
             settings.system = before
 
-    def pay(self, price: Price, action: Callable[[], None], what: str) -> None:
+    def pay(self, price: PrefillCost, action: Callable[[], None], what: str) -> None:
         """Do something that throws the cache away: at once, or after asking where it is dear."""
         if not price.needs_consent:
             action()

@@ -19,12 +19,12 @@ class TrimFeature(Feature):
         from ...client.client_errors import ClientError
         from ...compaction.apply_compaction import apply
         from ...compaction.attachment_trim import measured_trim
-        from ...compaction.summary_check import Refused
+        from ...compaction.summary_check import CompactionRefused
 
         chat, host = self.host.chat, self.host
         try:
             compaction = await measured_trim(host.client, chat, host.state.model_name)
-        except Refused as refused:
+        except CompactionRefused as refused:
             host.tell(str(refused), "warning")
         except ClientError as error:
             host.tell(error.message, "warning")

@@ -57,9 +57,9 @@ class EncryptionFeature(Feature):
 
     def unlock(self, then: Callable[[], None] | None = None, complaint: str = "") -> None:
         """Ask for the passphrase until it is right, and go on with `then`."""
-        from ...screens.dialogs.line_input_screen import AskLine
+        from ...screens.dialogs.line_input_screen import LineInputScreen
 
-        asked = AskLine(
+        asked = LineInputScreen(
             "Passphrase of your chats",
             note=complaint or LOCKED,
             legend="enter unlocks  ·  esc later",
@@ -109,21 +109,21 @@ class EncryptionFeature(Feature):
 
     async def _ask_new(self, store: HistoryStore) -> None:
         from ...history.database.database_encryption import NO_WAY_BACK, load_sqlcipher
-        from ...screens.dialogs.line_input_screen import AskLine
+        from ...screens.dialogs.line_input_screen import LineInputScreen
 
         try:
             await asyncio.to_thread(load_sqlcipher)
         except HistoryError as error:
             self._complain(error)
             return
-        asked = AskLine(
+        asked = LineInputScreen(
             "New passphrase", note=NO_WAY_BACK, legend="enter goes on  ·  esc", secret=True
         )
         self.host.show_screen(asked, partial(self._ask_again, store))
 
     def _ask_again(self, store: HistoryStore, first: str | None) -> None:
         from ...history.database.database_encryption import passphrase_problem
-        from ...screens.dialogs.line_input_screen import AskLine
+        from ...screens.dialogs.line_input_screen import LineInputScreen
 
         if first is None:
             return
@@ -140,7 +140,7 @@ class EncryptionFeature(Feature):
             else:
                 self.host.run_task(self._encrypt(store, first), group="encrypt")
 
-        asked = AskLine("The same once more", legend="enter encrypts  ·  esc", secret=True)
+        asked = LineInputScreen("The same once more", legend="enter encrypts  ·  esc", secret=True)
         self.host.show_screen(asked, answered)
 
     async def _encrypt(self, store: HistoryStore, passphrase: str) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ...history.chat_search import SearchHit
     from ...history.history_store import HistoryStore
     from ...history.imports.import_chats import ImportReport
-    from ...screens.dialogs.line_input_screen import AskLine
+    from ...screens.dialogs.line_input_screen import LineInputScreen
 
 TEMPORARY = "This chat is temporary: it is not kept, so there is nothing to {deed}."
 NOTHING_KEPT = "Chats are not kept here, so there are none to show."
@@ -69,9 +69,11 @@ class HistoryFeature(Feature):
         if title:
             await self.rename_chat(chat.id, title)
             return
-        from ...screens.dialogs.line_input_screen import AskLine
+        from ...screens.dialogs.line_input_screen import LineInputScreen
 
-        self._ask(AskLine("Title", chat.title), lambda text: self.rename_chat(chat.id, text))
+        self._ask(
+            LineInputScreen("Title", chat.title), lambda text: self.rename_chat(chat.id, text)
+        )
 
     async def folder(self, name: str) -> None:
         """Put the chat on the screen into a folder, or ask which."""
@@ -79,13 +81,13 @@ class HistoryFeature(Feature):
         if name:
             await self.move_chat(chat.id, name)
             return
-        from ...screens.dialogs.line_input_screen import AskLine
+        from ...screens.dialogs.line_input_screen import LineInputScreen
 
         try:
             names = [] if store is None else await asyncio.to_thread(store.folders)
         except HistoryError:
             names = []
-        asked = AskLine(
+        asked = LineInputScreen(
             "Folder",
             chat.settings.folder,
             note="In use: " + ", ".join(each for each, _ in names) if names else "",
@@ -143,9 +145,11 @@ class HistoryFeature(Feature):
             return
         if not argument:
             from ...history.imports.import_file_reader import KNOWN
-            from ...screens.dialogs.line_input_screen import AskLine
+            from ...screens.dialogs.line_input_screen import LineInputScreen
 
-            asked = AskLine("Import chats", note=KNOWN, legend="enter imports this file  ·  esc")
+            asked = LineInputScreen(
+                "Import chats", note=KNOWN, legend="enter imports this file  ·  esc"
+            )
             self._ask(asked, self._import_named)
             return
         await self._import_named(argument)
@@ -223,7 +227,9 @@ class HistoryFeature(Feature):
             self.host.history.set_settings(chat, settings)
         self.host.show_state()
 
-    def _ask(self, question: AskLine, act: Callable[[str], Coroutine[Any, Any, None]]) -> None:
+    def _ask(
+        self, question: LineInputScreen, act: Callable[[str], Coroutine[Any, Any, None]]
+    ) -> None:
         def answered(text: str | None) -> None:
             if text is not None:
                 self.host.run_task(act(text), group="history")

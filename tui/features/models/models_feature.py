@@ -17,8 +17,8 @@ from .model_memory_feature import ModelMemoryFeature
 from .pulls_feature import PullsFeature
 
 if TYPE_CHECKING:
-    from ...gauges.model_switch_cost import SwitchPrice
-    from ...screens.model_picker import Picked
+    from ...gauges.model_switch_cost import ModelSwitchCost
+    from ...screens.model_picker import ModelPick
     from ..chat_host import ChatHost
 
 
@@ -83,7 +83,7 @@ class ModelsFeature(Feature):
                 speeds |= {name: speed.tokens_per_second for name, speed in known.items()}
         return speeds
 
-    def _picked(self, picked: Picked | None, listing: ModelList) -> None:
+    def _picked(self, picked: ModelPick | None, listing: ModelList) -> None:
         if picked is None:
             return
         model = picked.model
@@ -156,7 +156,7 @@ class ModelsFeature(Feature):
         self._talk_to(model)
         self.host.feature(PullsFeature).fetch(model.name, use=True)
 
-    def price(self, model: ModelEntry) -> SwitchPrice:
+    def price(self, model: ModelEntry) -> ModelSwitchCost:
         """What it costs if this model goes on with the chat."""
         from ...gauges.model_switch_cost import price_of_switch, reading_rate, view_tokens
 

@@ -10,7 +10,7 @@ import msgspec
 
 from ...chats.automatic_title import automatic_title
 from ...chats.chat import Chat, ChatSettings
-from ...chats.compaction_record import Compaction
+from ...chats.compaction_record import CompactionRecord
 from ...chats.message import Attachment, Message, MessageFacts
 
 if TYPE_CHECKING:
@@ -364,7 +364,7 @@ def _add_compactions(connection: Connection, chat: Chat) -> None:
     for (body,) in connection.execute(
         "SELECT body FROM compactions WHERE chat = ? ORDER BY row", (chat.id,)
     ):
-        chat.add_compaction(msgspec.json.decode(body, type=Compaction))
+        chat.add_compaction(msgspec.json.decode(body, type=CompactionRecord))
     for (compaction,) in connection.execute(
         "SELECT u.compaction FROM undos u JOIN compactions c ON c.id = u.compaction"
         " WHERE c.chat = ? ORDER BY u.row",

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sqlite3 import Connection
 
     from ...chats.chat import Chat, ChatSettings
-    from ...chats.compaction_record import Compaction
+    from ...chats.compaction_record import CompactionRecord
     from ...chats.message import Ending, Message, MessageFacts
 
 
@@ -207,7 +207,7 @@ def add_message_pin(connection: Connection, message: str, pinned: bool) -> None:
     )
 
 
-def add_compaction(connection: Connection, chat: str, compaction: Compaction) -> None:
+def add_compaction(connection: Connection, chat: str, compaction: CompactionRecord) -> None:
     """A summary stands for what is before it."""
     connection.execute(
         "INSERT INTO compactions(id, chat, at, body) VALUES (?, ?, ?, ?)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ...chats.chat import Chat, ChatSettings
-from ...chats.compaction_record import Compaction
+from ...chats.compaction_record import CompactionRecord
 from ...chats.message import Message
 
 FORMAT = "ingle chat"
@@ -22,7 +22,7 @@ class ChatFile(msgspec.Struct, kw_only=True):
     settings: ChatSettings
     messages: list[Message]
     chosen: list[str]
-    compactions: list[Compaction]
+    compactions: list[CompactionRecord]
     undone: list[str]
 
 

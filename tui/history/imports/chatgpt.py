@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .imported_chat import (
-    ForeignChat,
     ForeignMessage,
+    ImportedChat,
     Json,
     MalformedChat,
     object_in,
@@ -16,7 +16,7 @@ from .imported_chat import (
 )
 
 
-def read_chatgpt(conversation: Json) -> ForeignChat:
+def read_chatgpt(conversation: Json) -> ImportedChat:
     """The tree in `mapping`, with the branch of `current_node`; raises `MalformedChat`.
 
     What a reader of ChatGPT does not see (system messages, calls of tools and their results) is
@@ -28,7 +28,7 @@ def read_chatgpt(conversation: Json) -> ForeignChat:
     name = text_in(conversation, "conversation_id") or text_in(conversation, "id")
     created = seconds(conversation.get("create_time"))
     title = text_in(conversation, "title")
-    chat = ForeignChat(f"chatgpt:{name or f'{title}/{created}'}", title, created)
+    chat = ImportedChat(f"chatgpt:{name or f'{title}/{created}'}", title, created)
     chat.current = text_in(conversation, "current_node") or None
     default = text_in(conversation, "default_model_slug")
     for key in nodes:  # pyright: ignore[reportUnknownVariableType]

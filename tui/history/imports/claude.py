@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...chats.message import Attachment
 from .imported_chat import (
-    ForeignChat,
     ForeignMessage,
+    ImportedChat,
     Json,
     MalformedChat,
     objects_in,
@@ -14,14 +14,14 @@ from .imported_chat import (
 )
 
 
-def read_claude(conversation: Json) -> ForeignChat:
+def read_claude(conversation: Json) -> ImportedChat:
     """The messages in their order, or as a tree where they name their parents."""
     if not isinstance(conversation.get("chat_messages"), list):
         raise MalformedChat("`chat_messages` is not a list")
     created = seconds(conversation.get("created_at"))
     title = text_in(conversation, "name")
     name = text_in(conversation, "uuid") or f"{title}/{created}"
-    chat = ForeignChat(f"claude:{name}", title, created)
+    chat = ImportedChat(f"claude:{name}", title, created)
     messages = objects_in(conversation, "chat_messages")
     is_tree = any(text_in(message, "parent_message_uuid") for message in messages)
     before: str | None = None

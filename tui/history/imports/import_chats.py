@@ -13,7 +13,7 @@ from ...chats.message import Message
 from ..database import row_writes
 from ..database.history_errors import HistoryError
 from .import_file_reader import read_chats
-from .imported_chat import ForeignChat, MalformedChat
+from .imported_chat import ImportedChat, MalformedChat
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -93,9 +93,9 @@ def _add_all(
                 return
 
 
-def _add(connection: Connection, found: ForeignChat | Chat, report: ImportReport) -> None:
-    source = found.source if isinstance(found, ForeignChat) else None
-    chat = found.build() if isinstance(found, ForeignChat) else found
+def _add(connection: Connection, found: ImportedChat | Chat, report: ImportReport) -> None:
+    source = found.source if isinstance(found, ImportedChat) else None
+    chat = found.build() if isinstance(found, ImportedChat) else found
     if chat is None or not chat.messages:
         report.empty += 1
         return

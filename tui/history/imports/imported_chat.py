@@ -1,4 +1,4 @@
-"""`ForeignChat`: a chat of another program, on its way to becoming ours."""
+"""`ImportedChat`: a chat of another program, on its way to becoming ours."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ForeignMessage:
     attachments: list[Attachment] = field(default_factory=list[Attachment])
 
 
-class ForeignChat:
+class ImportedChat:
     """Collects a chat; `source` names it for ever, so that a second import finds it again."""
 
     def __init__(self, source: str, title: str, created: float | None) -> None:

@@ -7,8 +7,8 @@ import re
 
 from ...chats.message import Attachment
 from .imported_chat import (
-    ForeignChat,
     ForeignMessage,
+    ImportedChat,
     Json,
     MalformedChat,
     object_in,
@@ -22,7 +22,7 @@ _THOUGHTS = re.compile(
 )
 
 
-def read_open_webui(entry: Json) -> ForeignChat:
+def read_open_webui(entry: Json) -> ImportedChat:
     """The tree in `chat.history`, or the list of an old export; raises `MalformedChat`."""
     inner = object_in(entry, "chat")
     history = object_in(inner, "history")
@@ -33,7 +33,7 @@ def read_open_webui(entry: Json) -> ForeignChat:
     title = text_in(entry, "title") or text_in(inner, "title")
     created = seconds(entry.get("created_at")) or seconds(inner.get("timestamp"))
     name = text_in(entry, "id") or text_in(inner, "id") or f"{title}/{created}"
-    chat = ForeignChat(f"open-webui:{name}", title, created)
+    chat = ImportedChat(f"open-webui:{name}", title, created)
     chat.settings.pinned = entry.get("pinned") is True
     chat.settings.system = text_in(inner, "system") or text_in(object_in(inner, "params"), "system")
     if messages:

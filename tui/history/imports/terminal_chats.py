@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .imported_chat import ForeignChat, ForeignMessage, MalformedChat, seconds
+from .imported_chat import ForeignMessage, ImportedChat, MalformedChat, seconds
 
 if TYPE_CHECKING:
     from sqlite3 import Connection
@@ -17,7 +17,7 @@ _USERS = ("user", "me", "human")
 _ASSISTANTS = ("assistant", "ollama", "ai")
 
 
-def read_terminal_chats(path: Path) -> Iterator[ForeignChat]:
+def read_terminal_chats(path: Path) -> Iterator[ImportedChat]:
     """Every chat in oterm's `store.db` or elia's `elia.sqlite`; raises `MalformedChat`."""
     import sqlite3
 
@@ -35,12 +35,12 @@ def read_terminal_chats(path: Path) -> Iterator[ForeignChat]:
         raise MalformedChat(f"the database cannot be read ({error})") from error
 
 
-def _oterm(connection: Connection, path: Path) -> Iterator[ForeignChat]:
+def _oterm(connection: Connection, path: Path) -> Iterator[ImportedChat]:
     # oterm keeps no times; what the file says is the best there is.
     changed = path.stat().st_mtime
     for chat in _rows(connection, "SELECT * FROM chat ORDER BY id"):
         number, name = chat["id"], str(chat.get("name") or "")
-        found = ForeignChat(f"oterm:{number}:{name}", name, changed)
+        found = ImportedChat(f"oterm:{number}:{name}", name, changed)
         found.settings.system = str(chat.get("system") or "")
         before: str | None = None
         for message in _rows(
@@ -56,11 +56,11 @@ def _oterm(connection: Connection, path: Path) -> Iterator[ForeignChat]:
         yield found
 
 
-def _elia(connection: Connection) -> Iterator[ForeignChat]:
+def _elia(connection: Connection) -> Iterator[ImportedChat]:
     for chat in _rows(connection, "SELECT * FROM chat ORDER BY id"):
         number, started = chat["id"], chat.get("started_at")
         title = str(chat.get("title") or "")
-        found = ForeignChat(f"elia:{number}:{started}", title, seconds(started))
+        found = ImportedChat(f"elia:{number}:{started}", title, seconds(started))
         before: str | None = None
         for message in _rows(
             connection, "SELECT * FROM message WHERE chat_id = ? ORDER BY id", (number,)

@@ -1,4 +1,4 @@
-"""`FiguresScreen`: figures of the last answer and of the chat."""
+"""`StatisticsScreen`: figures of the last answer and of the chat."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...commands.answer_statistics import Rows
 from ...text.terminal_safe_text import clean
 
 
-class FiguresScreen(ModalScreen[None]):
+class StatisticsScreen(ModalScreen[None]):
     """Tables over the chat, closed by escape."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

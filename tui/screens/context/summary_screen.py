@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static, TextArea
 
-from ...chats.compaction_record import Compaction
+from ...chats.compaction_record import CompactionRecord
 from ...terminal.external_editor import EditorFailed, edit_text
 from ...text import number_format
 from ...text.terminal_safe_text import clean
@@ -23,14 +23,14 @@ FOCUS = "Take special care of … (enter sums up again)"
 
 
 @dataclass(frozen=True, slots=True)
-class SummaryWish:
+class SummaryAction:
     """What to do with a summary: `edit` it to a text, `redo` it with a focus, or `undo` it."""
 
     act: Literal["edit", "redo", "undo"]
     text: str = ""
 
 
-class SummaryScreen(ModalScreen[SummaryWish | None]):
+class SummaryScreen(ModalScreen[SummaryAction | None]):
     """Shows one compaction; ends with a wish, or None where everything stays."""
 
     DEFAULT_CSS = """
@@ -48,7 +48,7 @@ class SummaryScreen(ModalScreen[SummaryWish | None]):
         Binding("escape", "cancel", "Close", show=False, priority=True),
     ]
 
-    def __init__(self, compaction: Compaction) -> None:
+    def __init__(self, compaction: CompactionRecord) -> None:
         super().__init__()
         self._compaction = compaction
 
@@ -90,7 +90,7 @@ class SummaryScreen(ModalScreen[SummaryWish | None]):
         """End with the text as it is now, where it was changed."""
         text = self.query_one(TextArea).text.strip()
         unchanged = not text or text == clean(self._compaction.summary).strip()
-        self.dismiss(None if unchanged else SummaryWish("edit", text))
+        self.dismiss(None if unchanged else SummaryAction("edit", text))
 
     def action_editor(self) -> None:
         """Edit the text in the editor of the user's choice."""
@@ -112,11 +112,11 @@ class SummaryScreen(ModalScreen[SummaryWish | None]):
     @on(Input.Submitted, "#focus")
     def redo(self, event: Input.Submitted) -> None:
         """End with the wish for another summary."""
-        self.dismiss(SummaryWish("redo", event.value.strip()))
+        self.dismiss(SummaryAction("redo", event.value.strip()))
 
     def action_undo(self) -> None:
         """End with the wish for the originals."""
-        self.dismiss(SummaryWish("undo"))
+        self.dismiss(SummaryAction("undo"))
 
     def action_cancel(self) -> None:
         """Go back to the text, or end without a change."""

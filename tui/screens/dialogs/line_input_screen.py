@@ -1,4 +1,4 @@
-"""`AskLine`: one line to be typed: a title, a folder, a passphrase."""
+"""`LineInputScreen`: one line to be typed: a title, a folder, a passphrase."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from textual.widgets import Input, Static
 LEGEND = "enter keeps it  ·  esc leaves it as it was"
 
 
-class AskLine(ModalScreen[str | None]):
+class LineInputScreen(ModalScreen[str | None]):
     """Ends with what was typed, or None; with `secret` it is not shown."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from .answer_entry import AnswerEntry
-from .compaction_entry import SeamEntry
-from .entry import Entry, Look
+from .compaction_entry import CompactionEntry
+from .entry import Entry, RenderOptions
 from .notice_entry import NoticeEntry
 from .prompt_entry import PromptEntry
 from .system_entry import SystemEntry
@@ -12,11 +12,11 @@ from .tool_call_block import ToolCallBlock
 
 __all__ = [
     "AnswerEntry",
+    "CompactionEntry",
     "Entry",
-    "Look",
     "NoticeEntry",
     "PromptEntry",
-    "SeamEntry",
+    "RenderOptions",
     "SystemEntry",
     "ToolCallBlock",
 ]

@@ -10,11 +10,11 @@ from rich.style import Style
 from rich.text import Text
 
 from ...text.terminal_safe_text import StreamCleaner, clean
-from ..lines.block import Block
-from ..lines.block_folding import Folding
-from ..lines.line import BLANK, Line
+from ..lines.block import EntryBlock
+from ..lines.block_folding import BlockFolding
+from ..lines.line import BLANK, RenderedLine
 from ..lines.line_wrapping import wrap
-from .entry import INDENT, Look
+from .entry import INDENT, RenderOptions
 from .message_entry import MessageEntry
 from .reasoning_block import KEY as THOUGHT
 from .reasoning_block import ReasoningBlock
@@ -49,7 +49,7 @@ class AnswerEntry(MessageEntry):
         self._reasoning: ReasoningBlock | None = None
         self._tools: list[ToolCallBlock] | None = None
         self._stream: MarkdownStream | None = None
-        self._stream_look: Look | None = None
+        self._stream_look: RenderOptions | None = None
 
     def complete(
         self,
@@ -91,14 +91,14 @@ class AnswerEntry(MessageEntry):
         """Whether no more text will come."""
         return self._finished
 
-    def block_text(self, block: Block) -> str:
+    def block_text(self, block: EntryBlock) -> str:
         if block.kind == "thought":
             return self.reasoning
         if block.kind == "fence" and not block.text and self._look is not None:
             return self._code_so_far(block.key, self._look)
         return block.text
 
-    def _code_so_far(self, key: str, look: Look) -> str:
+    def _code_so_far(self, key: str, look: RenderOptions) -> str:
         from ..markdown.markdown_stream import render_markdown
 
         lines = render_markdown(self._text, look.styles, look.width - 2)
@@ -153,15 +153,15 @@ class AnswerEntry(MessageEntry):
         self._pending += clean_text
         self._changed()
 
-    def _who(self, look: Look) -> tuple[str, Style]:
+    def _who(self, look: RenderOptions) -> tuple[str, Style]:
         # A model that is named by its file goes by the file's name.
         is_path = self.model.startswith(("/", "~", "./")) or "\\" in self.model
         name = re.split(r"[/\\]", self.model)[-1] if is_path else self.model
         return name, look.styles.model
 
-    def _render(self, look: Look) -> list[Line]:
+    def _render(self, look: RenderOptions) -> list[RenderedLine]:
         lines = self._header(look)
-        parts: list[list[Line]] = []
+        parts: list[list[RenderedLine]] = []
         if self._reasoning is not None:
             alone = not self._text and not self._finished
             folded = self.is_folded(THOUGHT, look.folds_thoughts and not alone)
@@ -180,12 +180,12 @@ class AnswerEntry(MessageEntry):
             lines += [line.prefixed(INDENT) for line in ending]
         return [*lines, BLANK]
 
-    def _body(self, look: Look) -> list[Line]:
+    def _body(self, look: RenderOptions) -> list[RenderedLine]:
         """The text's lines; while it grows only its end is rendered again."""
         # Imported with the first answer: the parser would hold up the first key.
         from ..markdown.markdown_stream import MarkdownStream, render_markdown
 
-        folding = Folding(self.is_folded, long_code=self._cleaner is None)
+        folding = BlockFolding(self.is_folded, long_code=self._cleaner is None)
         stream = self._stream if look is self._stream_look else None
         if self._finished and stream is None:
             return render_markdown(self.text, look.styles, look.width - 2, INDENT, folding)
@@ -203,12 +203,12 @@ class AnswerEntry(MessageEntry):
         return _with_caret(stream.lines, look)
 
 
-def _with_caret(lines: list[Line], look: Look) -> list[Line]:
+def _with_caret(lines: list[RenderedLine], look: RenderOptions) -> list[RenderedLine]:
     """The lines with a mark where the next text will come."""
     caret = Segment(CARET, look.styles.caret)
     if not lines:
-        return [Line((Segment(INDENT), caret), indent=len(INDENT))]
+        return [RenderedLine((Segment(INDENT), caret), indent=len(INDENT))]
     last = lines[-1]
     if sum(segment.cell_length for segment in last.segments) >= look.width:
         return lines
-    return [*lines[:-1], Line((*last.segments, caret), last.soft, last.indent, last.block)]
+    return [*lines[:-1], RenderedLine((*last.segments, caret), last.soft, last.indent, last.block)]

@@ -1,4 +1,4 @@
-"""`SeamEntry`: where a summary begins to stand for what is above."""
+"""`CompactionEntry`: where a summary begins to stand for what is above."""
 
 from __future__ import annotations
 
@@ -9,21 +9,23 @@ from rich.text import Text
 
 from ...text import number_format
 from ...text.terminal_safe_text import clean
-from ..lines.block import Block
-from ..lines.line import BLANK, Line
+from ..lines.block import EntryBlock
+from ..lines.line import BLANK, RenderedLine
 from ..lines.line_wrapping import wrap
-from .entry import Entry, Look
+from .entry import Entry, RenderOptions
 
 if TYPE_CHECKING:
-    from ...chats.compaction_record import Compaction
+    from ...chats.compaction_record import CompactionRecord
 
 KEYS = "▸ enter summary · u undo · o originals"
 
 
-class SeamEntry(Entry):
+class CompactionEntry(Entry):
     """A compaction: what it left out and saved; `kept` says what goes on word for word."""
 
-    def __init__(self, compaction: Compaction, kept: str = "", *, undone: bool = False) -> None:
+    def __init__(
+        self, compaction: CompactionRecord, kept: str = "", *, undone: bool = False
+    ) -> None:
         super().__init__(compaction.id)
         self.compaction = compaction
         self._kept = clean(kept)
@@ -39,8 +41,8 @@ class SeamEntry(Entry):
     def _facts(self) -> list[str]:
         return seam_facts(self.compaction, self._kept, undone=self._undone)
 
-    def _render(self, look: Look) -> list[Line]:
-        block = Block("seam", "seam", self.text)
+    def _render(self, look: RenderOptions) -> list[RenderedLine]:
+        block = EntryBlock("seam", "seam", self.text)
         facts = self._facts()
         while len(facts) > 1 and cell_len(" · ".join(facts)) > look.width - 6:
             facts.pop()
@@ -54,7 +56,7 @@ class SeamEntry(Entry):
         return [*(line.within(block) for line in rows), BLANK]
 
 
-def seam_facts(made: Compaction, kept: str = "", *, undone: bool = False) -> list[str]:
+def seam_facts(made: CompactionRecord, kept: str = "", *, undone: bool = False) -> list[str]:
     """What is said of a compaction, the most important first."""
     turns = f"{made.turns} turn{'' if made.turns == 1 else 's'}"
     verb = "trimmed" if made.trims else "compacted"

@@ -6,15 +6,15 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..lines.block import Block
-from ..lines.line import Line
+from ..lines.block import EntryBlock
+from ..lines.line import RenderedLine
 from ..lines.transcript_styles import TranscriptStyles
 
 INDENT = "  "
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class RenderOptions:
     """What rendering depends on: the styles, the width in cells, and what the reader set."""
 
     styles: TranscriptStyles
@@ -34,11 +34,11 @@ class Entry(ABC):
 
     def __init__(self, id: str = "") -> None:  # noqa: A002
         self.id = id
-        self._look: Look | None = None
-        self._lines: list[Line] = []
+        self._look: RenderOptions | None = None
+        self._lines: list[RenderedLine] = []
         self._folds: dict[str, bool] | None = None
 
-    def lines(self, look: Look) -> list[Line]:
+    def lines(self, look: RenderOptions) -> list[RenderedLine]:
         """The rendered lines, a blank one last."""
         if look is not self._look:
             self._lines = self._render(look)
@@ -46,7 +46,7 @@ class Entry(ABC):
         return self._lines
 
     @property
-    def previous_lines(self) -> list[Line]:
+    def previous_lines(self) -> list[RenderedLine]:
         """The lines as they were rendered last, maybe before a change."""
         return self._lines
 
@@ -92,7 +92,7 @@ class Entry(ABC):
     def text(self) -> str:
         """What a reader would copy."""
 
-    def block_text(self, block: Block) -> str:
+    def block_text(self, block: EntryBlock) -> str:
         """What copying a block of the entry gives."""
         return block.text
 
@@ -101,7 +101,7 @@ class Entry(ABC):
         return self.text
 
     @abstractmethod
-    def _render(self, look: Look) -> list[Line]: ...
+    def _render(self, look: RenderOptions) -> list[RenderedLine]: ...
 
     def _changed(self) -> None:
         self._look = None

@@ -10,9 +10,9 @@ from rich.style import Style
 from rich.text import Text
 
 from ...text.terminal_safe_text import clean
-from ..lines.line import Line
+from ..lines.line import RenderedLine
 from ..lines.line_wrapping import wrap
-from .entry import Entry, Look
+from .entry import Entry, RenderOptions
 
 MIN_NOTE = 12
 """Cells below which a note is left out rather than cut."""
@@ -60,10 +60,10 @@ class MessageEntry(Entry):
             self._changed()
 
     @abstractmethod
-    def _who(self, look: Look) -> tuple[str, Style]:
+    def _who(self, look: RenderOptions) -> tuple[str, Style]:
         """The name in the header and its style."""
 
-    def _header(self, look: Look) -> list[Line]:
+    def _header(self, look: RenderOptions) -> list[RenderedLine]:
         """One line: who speaks and what is known about it; where it is tight the hint goes first,
         then the end of the note."""
         name, style = self._who(look)

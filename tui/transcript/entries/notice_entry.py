@@ -7,9 +7,9 @@ from typing import ClassVar, Literal
 from rich.text import Text
 
 from ...text.terminal_safe_text import clean
-from ..lines.line import BLANK, Line
+from ..lines.line import BLANK, RenderedLine
 from ..lines.line_wrapping import wrap
-from .entry import INDENT, Entry, Look
+from .entry import INDENT, Entry, RenderOptions
 
 
 class NoticeEntry(Entry):
@@ -29,7 +29,7 @@ class NoticeEntry(Entry):
     def text(self) -> str:
         return self._message if self._hint is None else f"{self._message}\n{self._hint}"
 
-    def _render(self, look: Look) -> list[Line]:
+    def _render(self, look: RenderOptions) -> list[RenderedLine]:
         style = look.styles.error if self.kind == "error" else look.styles.notice
         lines = wrap(Text(self._message, style, end=""), look.width - 2)
         if self._hint:

@@ -5,25 +5,25 @@ from __future__ import annotations
 from rich.style import Style
 from rich.text import Text
 
-from ..lines.block import Block
-from ..lines.line import Line
+from ..lines.block import EntryBlock
+from ..lines.line import RenderedLine
 from ..lines.line_wrapping import wrap
 
 
 class PlainStream:
     """Text and its lines at one width and in one style, behind a prefix and as part of a block."""
 
-    def __init__(self, width: int, style: Style, prefix: str, block: Block) -> None:
+    def __init__(self, width: int, style: Style, prefix: str, block: EntryBlock) -> None:
         self._width = width
         self._style = style
         self._prefix = prefix
         self._block = block
-        self._settled: list[Line] = []
+        self._settled: list[RenderedLine] = []
         self._tail = ""
-        self._tail_lines: list[Line] = []
+        self._tail_lines: list[RenderedLine] = []
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[RenderedLine]:
         """All lines as of the last `append`."""
         return [*self._settled, *self._tail_lines]
 
@@ -34,6 +34,6 @@ class PlainStream:
             self._settled += self._wrapped(whole)
         self._tail_lines = self._wrapped(self._tail) if self._tail else []
 
-    def _wrapped(self, text: str) -> list[Line]:
+    def _wrapped(self, text: str) -> list[RenderedLine]:
         lines = wrap(Text(text, self._style, end=""), self._width)
         return [line.prefixed(self._prefix, self._style).within(self._block) for line in lines]

@@ -10,10 +10,10 @@ from rich.text import Text
 
 from ...text import number_format
 from ...text.terminal_safe_text import clean
-from ..lines.block import Block
-from ..lines.line import BLANK, Line
+from ..lines.block import EntryBlock
+from ..lines.line import BLANK, RenderedLine
 from ..lines.line_wrapping import wrap, wrap_plain
-from .entry import INDENT, Look
+from .entry import INDENT, RenderOptions
 from .message_entry import MessageEntry
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ class PromptEntry(MessageEntry):
     def _source(self) -> str:
         return self._text
 
-    def _who(self, look: Look) -> tuple[str, Style]:
+    def _who(self, look: RenderOptions) -> tuple[str, Style]:
         return "you", look.styles.you
 
-    def _render(self, look: Look) -> list[Line]:
+    def _render(self, look: RenderOptions) -> list[RenderedLine]:
         lines = self._header(look)
         for index, attachment in enumerate(self._attachments):
             lines += self._attachment(f"attachment:{index}", attachment, look)
@@ -60,10 +60,12 @@ class PromptEntry(MessageEntry):
             lines += [line.prefixed(INDENT) for line in wrap_plain(self.text, look.width - 2)]
         return [*lines, BLANK]
 
-    def _attachment(self, key: str, attachment: Attachment, look: Look) -> list[Line]:
+    def _attachment(
+        self, key: str, attachment: Attachment, look: RenderOptions
+    ) -> list[RenderedLine]:
         """A chip, and below it the text when it is unfolded."""
         folded = self.is_folded(key, True)
-        block = Block("attachment", key, attachment.text, folded)
+        block = EntryBlock("attachment", key, attachment.text, folded)
         name = clean(attachment.name).replace("\n", " ")
         size = f" · {number_format.tokens(len(attachment.text))} characters"
         facts = size + ("" if folded else " ▾")

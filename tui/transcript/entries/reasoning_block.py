@@ -8,10 +8,10 @@ from rich.text import Text
 
 from ...text import number_format
 from ...text.terminal_safe_text import StreamCleaner, clean
-from ..lines.block import Block
-from ..lines.line import Line
+from ..lines.block import EntryBlock
+from ..lines.line import RenderedLine
 from ..lines.line_wrapping import wrap
-from .entry import INDENT, Look
+from .entry import INDENT, RenderOptions
 from .plain_text_stream import PlainStream
 
 KEY = "thought"
@@ -27,7 +27,7 @@ class ReasoningBlock:
         self._seconds: float | None = None
         self._began: float | None = None
         self._stream: PlainStream | None = None
-        self._stream_look: Look | None = None
+        self._stream_look: RenderOptions | None = None
         self._pending = ""
 
     @classmethod
@@ -68,10 +68,10 @@ class ReasoningBlock:
         if self.is_open and self._began is not None:
             self._seconds = time.monotonic() - self._began
 
-    def lines(self, look: Look, folded: bool) -> list[Line]:
+    def lines(self, look: RenderOptions, folded: bool) -> list[RenderedLine]:
         """The line that says how much was thought and, unless folded, the thoughts."""
         # Without the text: it grows, and lines that are done stay as they are.
-        block = Block("thought", KEY, "", folded)
+        block = EntryBlock("thought", KEY, "", folded)
         head = Text(f"{'▸' if folded else '▾'} {self._facts()}", look.styles.thought, end="")
         head.truncate(look.width - 2, overflow="ellipsis")
         lines = wrap(head, look.width)[:1]
@@ -92,7 +92,7 @@ class ReasoningBlock:
             return f"thought{count}"
         return f"thought for {number_format.duration(self._seconds)}{count}"
 
-    def _body(self, look: Look, block: Block) -> list[Line]:
+    def _body(self, look: RenderOptions, block: EntryBlock) -> list[RenderedLine]:
         if self._stream is None or self._stream_look is not look:
             style = look.styles.thought
             self._stream = PlainStream(look.width - 4, style, f"{INDENT}▏ ", block)

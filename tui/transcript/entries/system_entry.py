@@ -6,10 +6,10 @@ from rich.text import Text
 
 from ...text import number_format
 from ...text.terminal_safe_text import clean
-from ..lines.block import Block
-from ..lines.line import BLANK, Line
+from ..lines.block import EntryBlock
+from ..lines.line import BLANK, RenderedLine
 from ..lines.line_wrapping import wrap, wrap_plain
-from .entry import INDENT, Entry, Look
+from .entry import INDENT, Entry, RenderOptions
 
 KEY = "system"
 
@@ -35,9 +35,9 @@ class SystemEntry(Entry):
             self._tokens = tokens
             self._changed()
 
-    def _render(self, look: Look) -> list[Line]:
+    def _render(self, look: RenderOptions) -> list[RenderedLine]:
         folded = self.is_folded(KEY, True)
-        block = Block("system", KEY, self._text, folded)
+        block = EntryBlock("system", KEY, self._text, folded)
         size = (
             f"{number_format.tokens(len(self._text))} characters"
             if self._tokens is None

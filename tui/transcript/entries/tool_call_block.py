@@ -6,10 +6,10 @@ from rich.text import Text
 
 from ...text import number_format
 from ...text.terminal_safe_text import clean
-from ..lines.block import Block
-from ..lines.line import Line
+from ..lines.block import EntryBlock
+from ..lines.line import RenderedLine
 from ..lines.line_wrapping import wrap, wrap_plain
-from .entry import INDENT, Look
+from .entry import INDENT, RenderOptions
 
 MAX_SHOWN = 200
 """Lines of an unfolded result."""
@@ -27,9 +27,9 @@ class ToolCallBlock:
         """The tool has answered."""
         self.result = clean(result)
 
-    def lines(self, look: Look, key: str, folded: bool) -> list[Line]:
+    def lines(self, look: RenderOptions, key: str, folded: bool) -> list[RenderedLine]:
         """One line, and below it arguments and result unless folded."""
-        block = Block("tool", key, self.result or self.arguments, folded)
+        block = EntryBlock("tool", key, self.result or self.arguments, folded)
         head = Text(f"{'▸' if folded else '▾'} {self.name}", look.styles.code, end="")
         brief = " ".join(self.arguments.split())
         if folded and brief:

@@ -1,4 +1,4 @@
-"""`Block`: a part of an entry that can be walked to, folded and copied by itself."""
+"""`EntryBlock`: a part of an entry that can be walked to, folded and copied by itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ BlockKind = Literal["fence", "table", "thought", "tool", "attachment", "seam", "
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class EntryBlock:
     """What a part of an entry is.
 
     `key` names it within its entry and stays while the entry grows; `text` is what copying it

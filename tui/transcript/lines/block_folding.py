@@ -1,4 +1,4 @@
-"""`Folding`: which blocks of a text are folded."""
+"""`BlockFolding`: which blocks of a text are folded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _as_by_default(_key: str, by_default: bool) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Folding:
+class BlockFolding:
     """`is_folded` is asked with a block's key and what holds where the reader said nothing.
 
     `long_code` says whether that is folding for long code: not in an answer that was watched as it
@@ -27,4 +27,4 @@ class Folding:
     long_code: bool = True
 
 
-DEFAULT_FOLDING = Folding()
+DEFAULT_FOLDING = BlockFolding()

@@ -1,4 +1,4 @@
-"""`Line`: one rendered line of the transcript."""
+"""`RenderedLine`: one rendered line of the transcript."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from rich.segment import Segment
 from rich.style import Style
 
 if TYPE_CHECKING:
-    from .block import Block
+    from .block import EntryBlock
 
 
 Handle = Literal["fold", "copy"]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class RenderedLine:
     """Segments, and whether the line continues the one above after a soft wrap.
 
     `indent` cells at its start are layout rather than text, so copying leaves them out. `block` is
@@ -28,7 +28,7 @@ class Line:
     segments: tuple[Segment, ...] = ()
     soft: bool = False
     indent: int = 0
-    block: Block | None = None
+    block: EntryBlock | None = None
     handle: Handle | None = None
 
     @property
@@ -36,23 +36,25 @@ class Line:
         """The characters on the line."""
         return "".join(segment.text for segment in self.segments)
 
-    def prefixed(self, prefix: str, style: Style | None = None, *, layout: bool = True) -> Line:
+    def prefixed(
+        self, prefix: str, style: Style | None = None, *, layout: bool = True
+    ) -> RenderedLine:
         """The line behind `prefix`, which counts as layout unless said otherwise."""
         indent = self.indent + len(prefix) if layout else 0
         segments = (Segment(prefix, style), *self.segments)
-        return Line(segments, self.soft, indent, self.block, self.handle)
+        return RenderedLine(segments, self.soft, indent, self.block, self.handle)
 
-    def within(self, block: Block, *, handle: Handle | None = None) -> Line:
+    def within(self, block: EntryBlock, *, handle: Handle | None = None) -> RenderedLine:
         """The line as part of `block`."""
-        return Line(self.segments, self.soft, self.indent, block, handle)
+        return RenderedLine(self.segments, self.soft, self.indent, block, handle)
 
 
-BLANK = Line()
+BLANK = RenderedLine()
 
 
-def joined(blocks: Iterable[list[Line]]) -> list[Line]:
+def joined(blocks: Iterable[list[RenderedLine]]) -> list[RenderedLine]:
     """The blocks with one blank line between them."""
-    lines: list[Line] = []
+    lines: list[RenderedLine] = []
     for block in blocks:
         if not block:
             continue

@@ -7,7 +7,7 @@ from functools import lru_cache
 from rich.console import Console
 from rich.text import Text
 
-from .line import BLANK, Line
+from .line import BLANK, RenderedLine
 
 
 @lru_cache(1)
@@ -16,10 +16,10 @@ def _console() -> Console:
     return Console(width=80, force_terminal=True, legacy_windows=False, _environ={})
 
 
-def wrap(text: Text, width: int) -> list[Line]:
+def wrap(text: Text, width: int) -> list[RenderedLine]:
     """The text in lines of at most `width` cells; words too long for one line are cut."""
     console = _console()
-    lines: list[Line] = []
+    lines: list[RenderedLine] = []
     for paragraph in text.split("\n", allow_blank=True):
         if not paragraph.plain:
             lines.append(BLANK)
@@ -29,10 +29,10 @@ def wrap(text: Text, width: int) -> list[Line]:
             paragraph.stylize_before(paragraph.style)
         wrapped = paragraph.wrap(console, max(1, width), overflow="fold", tab_size=4)
         for index, part in enumerate(wrapped):
-            lines.append(Line(tuple(part.render(console)), soft=index > 0))
+            lines.append(RenderedLine(tuple(part.render(console)), soft=index > 0))
     return lines
 
 
-def wrap_plain(plain: str, width: int) -> list[Line]:
+def wrap_plain(plain: str, width: int) -> list[RenderedLine]:
     """Plain text in lines of at most `width` cells."""
     return wrap(Text(plain, end=""), width)

@@ -12,9 +12,9 @@ from rich.style import Style
 from rich.text import Text
 
 from ...text.terminal_safe_text import clean
-from ..lines.block import Block
-from ..lines.block_folding import DEFAULT_FOLDING, MAX_LINES, SHOWN_LINES, Folding
-from ..lines.line import BLANK, Line, joined
+from ..lines.block import EntryBlock
+from ..lines.block_folding import DEFAULT_FOLDING, MAX_LINES, SHOWN_LINES, BlockFolding
+from ..lines.line import BLANK, RenderedLine, joined
 from ..lines.line_wrapping import wrap
 from ..lines.transcript_styles import TranscriptStyles
 from ..math.math_symbols import RAISED
@@ -34,7 +34,7 @@ class MarkdownRenderer:
     """Renders blocks at one width in one set of styles."""
 
     def __init__(
-        self, styles: TranscriptStyles, width: int, folding: Folding = DEFAULT_FOLDING
+        self, styles: TranscriptStyles, width: int, folding: BlockFolding = DEFAULT_FOLDING
     ) -> None:
         self._styles = styles
         self._width = max(8, width)
@@ -42,8 +42,8 @@ class MarkdownRenderer:
         self._first_line = 0
         # What was rendered of a block that grows, by what it was rendered from.
         self._texts: dict[int, tuple[list[Token], Text]] = {}
-        self._wraps: dict[tuple[int, int], tuple[Text, list[Line]]] = {}
-        self._code_rows: tuple[str, int, list[list[Line]]] = ("", 0, [])
+        self._wraps: dict[tuple[int, int], tuple[Text, list[RenderedLine]]] = {}
+        self._code_rows: tuple[str, int, list[list[RenderedLine]]] = ("", 0, [])
 
     def forget(self) -> None:
         """Give back what was kept for a block that grew and does no longer."""
@@ -53,7 +53,7 @@ class MarkdownRenderer:
 
     def render(
         self, blocks: list[SyntaxTreeNode], *, live: bool = False, first_line: int = 0
-    ) -> list[Line]:
+    ) -> list[RenderedLine]:
         """The blocks' lines; `live` leaves code that still grows without colours.
 
         `first_line` is the line of the whole text at which the blocks begin.
@@ -61,7 +61,9 @@ class MarkdownRenderer:
         self._first_line = first_line
         return joined(self._block(block, self._width, 0, live) for block in blocks)
 
-    def _block(self, node: SyntaxTreeNode, width: int, depth: int, live: bool) -> list[Line]:
+    def _block(
+        self, node: SyntaxTreeNode, width: int, depth: int, live: bool
+    ) -> list[RenderedLine]:
         match node.type:
             case "heading":
                 return self._heading(node, width)
@@ -76,11 +78,11 @@ class MarkdownRenderer:
             case "math_block":
                 return self._math(node, width, live)
             case "hr":
-                return [Line((Segment("─" * width, self._styles.rule),))]
+                return [RenderedLine((Segment("─" * width, self._styles.rule),))]
             case _:
                 return self._wrapped(self._inline(node), width)
 
-    def _table(self, node: SyntaxTreeNode, width: int) -> list[Line]:
+    def _table(self, node: SyntaxTreeNode, width: int) -> list[RenderedLine]:
         cells = [
             [self._inline(cell).plain.replace("\n", " ") for cell in row.children]
             for section in node.children
@@ -88,11 +90,11 @@ class MarkdownRenderer:
         ]
         text = "\n".join("\t".join(row) for row in cells)
         line = self._first_line + (node.map[0] if node.map else 0)
-        block = Block("table", f"table:{line}", text)
+        block = EntryBlock("table", f"table:{line}", text)
         rows = render_table(node, width, self._styles, self._inline, self._wrapped)
         return [row.within(block) for row in rows]
 
-    def _math(self, node: SyntaxTreeNode, width: int, live: bool) -> list[Line]:
+    def _math(self, node: SyntaxTreeNode, width: int, live: bool) -> list[RenderedLine]:
         """A formula that stands alone, or its source where it cannot be shown."""
         source = clean(node.content)
         if node.info == "open" and not live:
@@ -105,19 +107,21 @@ class MarkdownRenderer:
         if laid_out is None:
             return wrap(Text(source, self._styles.code, end=""), width)
         if all(cell_len(row) <= width - 2 for row in laid_out):
-            return [Line((Segment(row, self._styles.math),)).prefixed("  ") for row in laid_out]
+            return [
+                RenderedLine((Segment(row, self._styles.math),)).prefixed("  ") for row in laid_out
+            ]
         return wrap(Text("\n".join(laid_out), self._styles.math, end=""), width)
 
-    def _heading(self, node: SyntaxTreeNode, width: int) -> list[Line]:
+    def _heading(self, node: SyntaxTreeNode, width: int) -> list[RenderedLine]:
         text = self._inline(node).copy()
         text.stylize(self._styles.heading if node.tag in ("h1", "h2") else self._styles.strong)
         return wrap(text, width)
 
-    def _list(self, node: SyntaxTreeNode, width: int, depth: int, live: bool) -> list[Line]:
+    def _list(self, node: SyntaxTreeNode, width: int, depth: int, live: bool) -> list[RenderedLine]:
         start = int(node.attrs.get("start", 1)) if node.type == "ordered_list" else None
         last_number = "" if start is None else f"{start + len(node.children) - 1}. "
         indent = len(last_number) or 2
-        items: list[list[Line]] = []
+        items: list[list[RenderedLine]] = []
         for index, item in enumerate(node.children):
             bullet = f"{_checked(item) or BULLETS[min(depth, 2)]} "
             marker = bullet if start is None else f"{start + index}. ".rjust(indent)
@@ -128,7 +132,7 @@ class MarkdownRenderer:
 
     def _item(
         self, item: SyntaxTreeNode, marker: str, width: int, depth: int, live: bool
-    ) -> list[Line]:
+    ) -> list[RenderedLine]:
         blank = " " * len(marker)
         room = width - len(marker)
         if room < MIN_WIDTH:
@@ -138,18 +142,20 @@ class MarkdownRenderer:
         lines = [line for block in blocks for line in block] if tight else joined(blocks)
         first, *others = lines or [BLANK]
         if not blank:
-            return [Line((Segment(marker, self._styles.muted),)), first, *others]
+            return [RenderedLine((Segment(marker, self._styles.muted),)), first, *others]
         head = first.prefixed(marker, self._styles.muted, layout=False)
         return [head, *(line.prefixed(blank) for line in others)]
 
-    def _quote(self, node: SyntaxTreeNode, width: int, depth: int, live: bool) -> list[Line]:
+    def _quote(
+        self, node: SyntaxTreeNode, width: int, depth: int, live: bool
+    ) -> list[RenderedLine]:
         room = width - 2
         if room < MIN_WIDTH:
             return joined(self._block(child, width, depth, live) for child in node.children)
         lines = joined(self._block(child, room, depth, live) for child in node.children)
         return [line.prefixed("▎ ", self._styles.quote) for line in lines]
 
-    def _code(self, node: SyntaxTreeNode, width: int, live: bool) -> list[Line]:
+    def _code(self, node: SyntaxTreeNode, width: int, live: bool) -> list[RenderedLine]:
         """A block on a tinted ground, its language above; long lines go on below themselves."""
         code = clean(node.content).expandtabs(4).removesuffix("\n")
         language = clean(node.info).split()[0] if node.info.strip() else ""
@@ -163,8 +169,8 @@ class MarkdownRenderer:
         folded = None
         if is_long:
             folded = self._folding.is_folded(key, self._folding.long_code)
-        block = Block("fence", key, clean(node.content).removesuffix("\n"), folded)
-        lines: list[Line] = []
+        block = EntryBlock("fence", key, clean(node.content).removesuffix("\n"), folded)
+        lines: list[RenderedLine] = []
         if language:
             lines.append(self._label(language, width, block))
         for row in rows[:SHOWN_LINES] if folded else rows:
@@ -173,23 +179,23 @@ class MarkdownRenderer:
             hidden = len(rows) - SHOWN_LINES
             words = f"▸ {hidden} more lines" if folded else "▾ fold"
             more = Segment(f" {words}".ljust(width)[:width], styles.fence_label)
-            lines.append(Line((more,), indent=width, block=block, handle="fold"))
+            lines.append(RenderedLine((more,), indent=width, block=block, handle="fold"))
         return lines
 
-    def _label(self, language: str, width: int, block: Block) -> Line:
+    def _label(self, language: str, width: int, block: EntryBlock) -> RenderedLine:
         segment = Segment(_label(language, width), self._styles.fence_label)
-        return Line((segment,), indent=width, block=block, handle="copy")
+        return RenderedLine((segment,), indent=width, block=block, handle="copy")
 
-    def _row(self, row: list[Segment], width: int, block: Block) -> list[Line]:
+    def _row(self, row: list[Segment], width: int, block: EntryBlock) -> list[RenderedLine]:
         ground = self._styles.fence
         return [_ground(part, width, ground).within(block) for part in _fold(row, width - 2)]
 
-    def _growing_code(self, code: str, language: str, key: str, width: int) -> list[Line]:
+    def _growing_code(self, code: str, language: str, key: str, width: int) -> list[RenderedLine]:
         """Code whose end is not there yet: plain, and only its last row is rendered again.
 
         The block is without its text, which grows; see `AnswerEntry.block_text`.
         """
-        block = Block("fence", key, "")
+        block = EntryBlock("fence", key, "")
         before, before_width, lines = self._code_rows
         rows = code.split("\n")
         if before_width != width or not code.startswith(before):
@@ -200,7 +206,7 @@ class MarkdownRenderer:
         head = [self._label(language, width, block)] if language else []
         return [*head, *(line for row in kept for line in row)]
 
-    def _wrapped(self, text: Text, width: int) -> list[Line]:
+    def _wrapped(self, text: Text, width: int) -> list[RenderedLine]:
         kept = self._wraps.get((id(text), width))
         if kept is None or kept[0] is not text:
             kept = self._wraps[id(text), width] = (text, wrap(text, width))
@@ -355,8 +361,8 @@ def _fold(row: list[Segment], width: int) -> list[list[Segment]]:
     return parts
 
 
-def _ground(row: list[Segment], width: int, ground: Style) -> Line:
+def _ground(row: list[Segment], width: int, ground: Style) -> RenderedLine:
     used = sum(segment.cell_length for segment in row)
     segments = [Segment(text, ground + style if style else ground) for text, style, _ in row]
     padding = Segment(" " * max(0, width - used - 1), ground)
-    return Line((Segment(" ", ground), *segments, padding), indent=1)
+    return RenderedLine((Segment(" ", ground), *segments, padding), indent=1)

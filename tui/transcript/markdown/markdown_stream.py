@@ -6,8 +6,8 @@ from functools import lru_cache
 
 from markdown_it.token import Token
 
-from ..lines.block_folding import DEFAULT_FOLDING, Folding
-from ..lines.line import BLANK, Line
+from ..lines.block_folding import DEFAULT_FOLDING, BlockFolding
+from ..lines.line import BLANK, RenderedLine
 from ..lines.transcript_styles import TranscriptStyles
 from .markdown_parser import MarkdownParser
 from .markdown_renderer import MarkdownRenderer
@@ -28,19 +28,19 @@ class MarkdownStream:
         styles: TranscriptStyles,
         width: int,
         indent: str = "",
-        folding: Folding = DEFAULT_FOLDING,
+        folding: BlockFolding = DEFAULT_FOLDING,
     ) -> None:
         self._renderer = MarkdownRenderer(styles, width, folding)
         self._indent = indent
         self._tail = ""
-        self._settled: list[Line] = []
+        self._settled: list[RenderedLine] = []
         self._settled_source = ""
         self._first_line = 0
         self._known: dict[str, list[Token]] = {}
-        self._lines: list[Line] = []
+        self._lines: list[RenderedLine] = []
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[RenderedLine]:
         """All lines as of the last `append` or `finish`."""
         return self._lines
 
@@ -78,10 +78,10 @@ class MarkdownStream:
         self._known.clear()
         self._renderer.forget()
 
-    def _show(self, tail: list[Line]) -> None:
+    def _show(self, tail: list[RenderedLine]) -> None:
         self._lines = self._with_gap(tail)
 
-    def _with_gap(self, more: list[Line]) -> list[Line]:
+    def _with_gap(self, more: list[RenderedLine]) -> list[RenderedLine]:
         gap = [BLANK] if self._settled and more else []
         shifted = [line.prefixed(self._indent) for line in more] if self._indent else more
         return [*self._settled, *gap, *shifted]
@@ -92,8 +92,8 @@ def render_markdown(
     styles: TranscriptStyles,
     width: int,
     indent: str = "",
-    folding: Folding = DEFAULT_FOLDING,
-) -> list[Line]:
+    folding: BlockFolding = DEFAULT_FOLDING,
+) -> list[RenderedLine]:
     """The lines of a whole document."""
     lines = MarkdownRenderer(styles, width, folding).render(_parser().parse(source))
     return [line.prefixed(indent) for line in lines] if indent else lines

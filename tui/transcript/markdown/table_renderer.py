@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.text import Text
 
-from ..lines.line import Line, joined
+from ..lines.line import RenderedLine, joined
 from ..lines.line_wrapping import wrap
 from ..lines.transcript_styles import TranscriptStyles
 
@@ -22,8 +22,8 @@ def render_table(
     width: int,
     styles: TranscriptStyles,
     inline: Callable[[SyntaxTreeNode], Text],
-    wrapped: Callable[[Text, int], list[Line]],
-) -> list[Line]:
+    wrapped: Callable[[Text, int], list[RenderedLine]],
+) -> list[RenderedLine]:
     """The table's lines; `inline` gives the styled text of a cell, `wrapped` its lines."""
     rows = [
         [inline(cell) for cell in row.children]
@@ -40,7 +40,9 @@ def render_table(
     widths = column_widths([_natural(rows, column) for column in range(columns)], room)
     aligns = [_alignment(cell) for cell in node.children[0].children[0].children]
     lines = [line for row in rows[:1] for line in _row(row, widths, aligns, styles, wrapped)]
-    lines.append(Line((Segment("─┼─".join("─" * column for column in widths), styles.rule),)))
+    lines.append(
+        RenderedLine((Segment("─┼─".join("─" * column for column in widths), styles.rule),))
+    )
     for row in rows[1:]:
         lines.extend(_row(row, widths, aligns, styles, wrapped))
     return lines
@@ -83,11 +85,11 @@ def _row(
     widths: list[int],
     aligns: list[str],
     styles: TranscriptStyles,
-    wrapped: Callable[[Text, int], list[Line]],
-) -> list[Line]:
+    wrapped: Callable[[Text, int], list[RenderedLine]],
+) -> list[RenderedLine]:
     cells = [wrapped(cell, width) for cell, width in zip(row, widths, strict=False)]
     height = max((len(cell) for cell in cells), default=0)
-    lines: list[Line] = []
+    lines: list[RenderedLine] = []
     for index in range(height):
         segments: list[Segment] = []
         for column, width in enumerate(widths):
@@ -96,11 +98,11 @@ def _row(
             content = cells[column][index : index + 1] if column < len(cells) else []
             align = aligns[column] if column < len(aligns) else ""
             segments.extend(_aligned(content, width, align))
-        lines.append(Line(tuple(segments)))
+        lines.append(RenderedLine(tuple(segments)))
     return lines
 
 
-def _aligned(content: list[Line], width: int, align: str) -> list[Segment]:
+def _aligned(content: list[RenderedLine], width: int, align: str) -> list[Segment]:
     segments = list(content[0].segments) if content else []
     space = max(0, width - sum(segment.cell_length for segment in segments))
     before = space if align == "right" else space // 2 if align == "center" else 0
@@ -108,7 +110,7 @@ def _aligned(content: list[Line], width: int, align: str) -> list[Segment]:
     return [segment for segment in padded if segment.text]
 
 
-def _as_fields(rows: list[list[Text]], width: int) -> list[Line]:
+def _as_fields(rows: list[list[Text]], width: int) -> list[RenderedLine]:
     header, *body = rows
     records = [
         [

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from ..entries.all_entries import AnswerEntry, PromptEntry
-from .block_navigation import Stop
+from .block_navigation import BlockStop
 from .transcript import Action
 
 
-def is_seam(at: Stop) -> bool:
+def is_seam(at: BlockStop) -> bool:
     """Whether it is where a summary begins."""
     return at.block is not None and at.block.kind == "seam"
 
 
-def actions(at: Stop) -> list[Action]:
+def actions(at: BlockStop) -> list[Action]:
     """What can be done with a block, in the order it is offered in."""
     if is_seam(at):
         return ["menu", "copy", "undo", "open"]

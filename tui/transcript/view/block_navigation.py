@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..entries.entry import Entry
-from ..lines.block import Block
-from ..lines.line import Line
+from ..lines.block import EntryBlock
+from ..lines.line import RenderedLine
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class BlockStop:
     """A whole entry where `block` is None, else a part of it; lines count within the entry."""
 
     entry: Entry
-    block: Block | None
+    block: EntryBlock | None
     first: int
     last: int
 
@@ -29,16 +29,16 @@ class Stop:
         return self.entry.text if self.block is None else self.entry.block_text(self.block)
 
 
-def stops(entry: Entry, lines: list[Line]) -> list[Stop]:
+def stops(entry: Entry, lines: list[RenderedLine]) -> list[BlockStop]:
     """The message as a whole, then its blocks from top to bottom; a seam is one block."""
     if not entry.walkable:
         return []
-    found: dict[str, Stop] = {}
+    found: dict[str, BlockStop] = {}
     for number, line in enumerate(lines):
         if line.block is not None:
             first = found[line.block.key].first if line.block.key in found else number
-            found[line.block.key] = Stop(entry, line.block, first, number)
+            found[line.block.key] = BlockStop(entry, line.block, first, number)
     parts = list(found.values())
     if parts and lines and lines[0].block is not None:
         return parts
-    return [Stop(entry, None, 0, max(0, len(lines) - 2)), *parts]
+    return [BlockStop(entry, None, 0, max(0, len(lines) - 2)), *parts]

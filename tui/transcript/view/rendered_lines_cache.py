@@ -1,4 +1,4 @@
-"""`KeptLines`: which entries hold their rendered lines, so that a long chat stays small."""
+"""`RenderedLinesCache`: which entries hold their rendered lines, so that a long chat stays small."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MIN_ENTRIES = 48
 """So many entries keep their lines however long they are: more than a screen shows."""
 
 
-class KeptLines:
+class RenderedLinesCache:
     """Has the entries that were not shown for longest forget their lines when there are many."""
 
     def __init__(self, max_lines: int = MAX_LINES) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..lines.line import Line
+from ..lines.line import RenderedLine
 
 Span = tuple[int, int, int]
 """A line's number, and the first and the end character on it."""
@@ -16,7 +16,7 @@ def folded(text: str) -> str:
     return "".join(low if len(low := character.lower()) == 1 else character for character in text)
 
 
-def hit_spans(lines: list[Line], query: str) -> list[list[Span]]:
+def hit_spans(lines: list[RenderedLine], query: str) -> list[list[Span]]:
     """Each hit's spans, several where it goes on after a soft wrap; `query` is `folded`."""
     pieces: list[str] = []
     starts: list[int] = []
@@ -42,7 +42,9 @@ def hit_spans(lines: list[Line], query: str) -> list[list[Span]]:
     return hits
 
 
-def _spans(lines: list[Line], starts: list[int], number: int, at: int, end: int) -> list[Span]:
+def _spans(
+    lines: list[RenderedLine], starts: list[int], number: int, at: int, end: int
+) -> list[Span]:
     spans: list[Span] = []
     while number < len(starts) and starts[number] < end:
         indent, start = lines[number].indent, starts[number]

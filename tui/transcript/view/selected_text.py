@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from rich.segment import Segment
 from rich.style import Style
 
-from ..lines.line import Line
+from ..lines.line import RenderedLine
 
 
-def selected_text(spans: Iterable[tuple[Line, tuple[int, int]]]) -> str:
+def selected_text(spans: Iterable[tuple[RenderedLine, tuple[int, int]]]) -> str:
     """The text in spans of characters, without layout and with soft-wrapped lines joined again."""
     parts: list[str] = []
     for line, (first, last) in spans:

@@ -17,9 +17,9 @@ from textual.selection import Selection
 from textual.widget import Widget
 
 from ..entries.entry import Entry
-from ..lines.block import Block
-from ..lines.line import Line
-from .block_navigation import Stop, stops
+from ..lines.block import EntryBlock
+from ..lines.line import RenderedLine
+from .block_navigation import BlockStop, stops
 from .search_hits import Span, hit_spans
 from .selected_text import marked, selected_text
 from .transcript_view import TranscriptView
@@ -61,7 +61,7 @@ class Transcript(TranscriptView, can_focus=False):
     class BlockAction(Message):
         """The reader wants something done with a block, or with the entry where it is None."""
 
-        def __init__(self, action: Action, at: Stop) -> None:
+        def __init__(self, action: Action, at: BlockStop) -> None:
             super().__init__()
             self.action: Action = action
             self.at = at
@@ -72,14 +72,14 @@ class Transcript(TranscriptView, can_focus=False):
             return self.at.entry
 
         @property
-        def block(self) -> Block | None:
+        def block(self) -> EntryBlock | None:
             """The part of the entry."""
             return self.at.block
 
     class CursorMoved(Message):
         """The block cursor is `at` a block, or was left."""
 
-        def __init__(self, at: Stop | None) -> None:
+        def __init__(self, at: BlockStop | None) -> None:
             super().__init__()
             self.at = at
 
@@ -96,7 +96,7 @@ class Transcript(TranscriptView, can_focus=False):
         self._came_from: Widget | None = None
         self._query = ""
         self._current: tuple[Entry, int] | None = None
-        self._spans: dict[Entry, tuple[list[Line], list[list[Span]]]] = {}
+        self._spans: dict[Entry, tuple[list[RenderedLine], list[list[Span]]]] = {}
 
     def load(self, entries: Iterable[Entry], at: str | None = None) -> None:
         """See `TranscriptView`; the block cursor stays on its message where that is still there."""
@@ -115,7 +115,7 @@ class Transcript(TranscriptView, can_focus=False):
     # The block cursor
 
     @property
-    def cursor(self) -> Stop | None:
+    def cursor(self) -> BlockStop | None:
         """Where the block cursor is."""
         if self._cursor is None or self._cursor[0] not in self._entries:
             return None
@@ -146,7 +146,7 @@ class Transcript(TranscriptView, can_focus=False):
         self.redraw()
         return True
 
-    def fold_at(self, stop: Stop) -> bool:
+    def fold_at(self, stop: BlockStop) -> bool:
         """Fold or unfold a block, or all blocks of an entry; whether there is anything to fold."""
         entry, block = stop.entry, stop.block
         blocks = [block] if block is not None else [s.block for s in self._stops(entry)]
@@ -162,10 +162,10 @@ class Transcript(TranscriptView, can_focus=False):
         self.redraw()
         return True
 
-    def _stops(self, entry: Entry) -> list[Stop]:
+    def _stops(self, entry: Entry) -> list[BlockStop]:
         return [] if self._look is None else stops(entry, self._rendered(entry, self._look))
 
-    def _first_stop(self, step: int) -> Stop | None:
+    def _first_stop(self, step: int) -> BlockStop | None:
         """The last block in view when the reader goes up, the first when down."""
         if self._look is None or not self._layout_map.total:
             return None
@@ -181,7 +181,7 @@ class Transcript(TranscriptView, can_focus=False):
             index += step
         return None
 
-    def _next_stop(self, here: Stop, step: int) -> Stop | None:
+    def _next_stop(self, here: BlockStop, step: int) -> BlockStop | None:
         around = self._stops(here.entry)
         place = next(i for i, stop in enumerate(around) if stop.key == here.key) + step
         if 0 <= place < len(around):
@@ -194,7 +194,7 @@ class Transcript(TranscriptView, can_focus=False):
             index += step
         return None
 
-    def _set_cursor(self, stop: Stop) -> None:
+    def _set_cursor(self, stop: BlockStop) -> None:
         self._cursor = (stop.entry, stop.key)
         if not self.has_focus:
             self._came_from = self.screen.focused
@@ -259,7 +259,7 @@ class Transcript(TranscriptView, can_focus=False):
             else:
                 self.post_message(self.BlockAction("copy", stop))
 
-    def _select_around(self, line: Line, x: int, y: int, *, whole: bool) -> None:
+    def _select_around(self, line: RenderedLine, x: int, y: int, *, whole: bool) -> None:
         text = line.text
         span = (line.indent, len(text.rstrip()))
         if not whole:
@@ -296,7 +296,9 @@ class Transcript(TranscriptView, can_focus=False):
 
     # Drawing
 
-    def _decorated(self, entry: Entry, offset: int, line: Line, position: int) -> list[Segment]:
+    def _decorated(
+        self, entry: Entry, offset: int, line: RenderedLine, position: int
+    ) -> list[Segment]:
         segments = list(line.segments)
         margin = " " * self.margin
         assert self._look is not None
@@ -317,7 +319,7 @@ class Transcript(TranscriptView, can_focus=False):
         mark = Segment("▌", styles.cursor_mark)
         return [Segment(margin[:-1]), mark, *over, Segment(" " * max(0, space), ground)]
 
-    def _is_marked(self, line: Line, offset: int, key: str | None) -> bool:
+    def _is_marked(self, line: RenderedLine, offset: int, key: str | None) -> bool:
         if key is not None:
             return line.block is not None and line.block.key == key
         found = self._cursor
@@ -345,7 +347,7 @@ class Transcript(TranscriptView, can_focus=False):
         total = self._layout_map.total
         first = 0 if selection.start is None else max(0, selection.start.y)
         last = total - 1 if selection.end is None else min(total - 1, selection.end.y)
-        spans: list[tuple[Line, tuple[int, int]]] = []
+        spans: list[tuple[RenderedLine, tuple[int, int]]] = []
         for y in range(first, last + 1):
             found, span = self._line_at(y), selection.get_span(y)
             if found is not None and span is not None:
@@ -353,7 +355,7 @@ class Transcript(TranscriptView, can_focus=False):
         return selected_text(spans), "\n"
 
 
-def _character(line: Line, cell: int) -> int:
+def _character(line: RenderedLine, cell: int) -> int:
     """Which character of the line is at a cell."""
     used = 0
     for number, character in enumerate(line.text):
@@ -363,7 +365,7 @@ def _character(line: Line, cell: int) -> int:
     return len(line.text)
 
 
-def _link_at(line: Line, x: int) -> str | None:
+def _link_at(line: RenderedLine, x: int) -> str | None:
     for text, style, _ in line.segments:
         if x < len(text):
             return style.link if style is not None else None

@@ -18,10 +18,10 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from ..entries.entry import Entry, Look
-from ..lines.line import Line
+from ..entries.entry import Entry, RenderOptions
+from ..lines.line import RenderedLine
 from ..lines.transcript_styles import TranscriptStyles, component_classes
-from .rendered_lines_cache import KeptLines
+from .rendered_lines_cache import RenderedLinesCache
 from .transcript_layout import TranscriptLayout
 
 MAX_TEXT_WIDTH = 100
@@ -53,11 +53,11 @@ class TranscriptView(ScrollView):
         super().__init__(id=id)
         self._entries: list[Entry] = []
         self._layout_map = TranscriptLayout()
-        self._kept = KeptLines()
-        self._look: Look | None = None
+        self._kept = RenderedLinesCache()
+        self._look: RenderOptions | None = None
         self._reading = (True, True)
         self._base = Style.null()
-        self._strips: dict[int, tuple[Line, Strip]] = {}
+        self._strips: dict[int, tuple[RenderedLine, Strip]] = {}
         self._wanted: tuple[str, int] | None = None
         self._following = True
         self._new_lines = 0
@@ -296,7 +296,7 @@ class TranscriptView(ScrollView):
         styles = TranscriptStyles.resolve(
             lambda name: self.get_component_rich_style(name, partial=True)
         )
-        look = Look(styles, self.text_width, *self._reading)
+        look = RenderOptions(styles, self.text_width, *self._reading)
         base = self.rich_style
         if base != self._base:
             self._base = base
@@ -399,7 +399,7 @@ class TranscriptView(ScrollView):
 
     # Drawing
 
-    def _rendered(self, entry: Entry, look: Look) -> list[Line]:
+    def _rendered(self, entry: Entry, look: RenderOptions) -> list[RenderedLine]:
         lines = entry.lines(look)
         self._kept.touch(entry, len(lines))
         return lines
@@ -451,11 +451,13 @@ class TranscriptView(ScrollView):
         self._strips[position] = (line, strip)
         return strip
 
-    def _decorated(self, entry: Entry, offset: int, line: Line, position: int) -> list[Segment]:
+    def _decorated(
+        self, entry: Entry, offset: int, line: RenderedLine, position: int
+    ) -> list[Segment]:
         """The line's segments behind the margin; line `offset` of its entry, `position` of all."""
         return [Segment(" " * self.margin), *line.segments]
 
-    def _line_at(self, y: int) -> tuple[Entry, int, Line] | None:
+    def _line_at(self, y: int) -> tuple[Entry, int, RenderedLine] | None:
         """The entry at a line of the content, the line's number within it, and the line."""
         if self._look is None or not 0 <= y < self._layout_map.total:
             return None
@@ -465,7 +467,7 @@ class TranscriptView(ScrollView):
         return (entry, offset, lines[offset]) if offset < len(lines) else None
 
 
-def _first_difference(old: list[Line], new: list[Line]) -> int:
+def _first_difference(old: list[RenderedLine], new: list[RenderedLine]) -> int:
     for index, (before, after) in enumerate(zip(old, new, strict=False)):
         if before is not after:
             return index

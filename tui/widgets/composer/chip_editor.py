@@ -12,7 +12,7 @@ from textual.widgets import TextArea
 
 from ...composing.file_mentions import find_mentions
 from ...composing.prompt_templates import PLACE
-from ...composing.text_chips import ChipBook, ChipSpan, span_at
+from ...composing.text_chips import ChipSpan, TextChips, span_at
 
 MAX_EXPANDED = 200_000
 """Characters that are put into the text area: wrapping more would be felt with every key."""
@@ -39,7 +39,7 @@ class ChipEditor(TextArea):
     ]
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002
-        self.chips = ChipBook()
+        self.chips = TextChips()
         self.mentioned: AbstractSet[str] = frozenset()
         self._killed = ""
         self._killing = False

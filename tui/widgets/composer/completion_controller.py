@@ -1,4 +1,4 @@
-"""`Completing`: offers what could be meant while a word is typed, and puts it in."""
+"""`CompletionController`: offers what could be meant while a word is typed, and puts it in."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ...composing.completion_item import Completion
-from ...composing.completion_trigger import Trigger, find_trigger
+from ...composing.completion_item import CompletionItem
+from ...composing.completion_trigger import CompletionTrigger, find_trigger
 from .completion_popup import CompletionPopup
 
 if TYPE_CHECKING:
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 _TAKES = frozenset({"tab", "enter"})
 
 
-class Completing:
+class CompletionController:
     """The composer's popup: what is in it, and what its keys do."""
 
     def __init__(self, composer: Composer) -> None:
         self._composer = composer
         self._popup: CompletionPopup | None = None
-        self._trigger: Trigger | None = None
-        self._refused: Trigger | None = None
+        self._trigger: CompletionTrigger | None = None
+        self._refused: CompletionTrigger | None = None
         self.completer: Completer | None = None
 
     @property
@@ -76,7 +76,7 @@ class Completing:
             ask = partial(self._ask, trigger)
             self._composer.run_worker(ask, group="complete", exclusive=True)
 
-    def _find(self) -> Trigger | None:
+    def _find(self) -> CompletionTrigger | None:
         composer = self._composer
         if not composer.has_focus or not composer.selection.is_empty or composer.is_recalling:
             return None
@@ -86,13 +86,13 @@ class Completing:
             return None
         return find_trigger(line[:column], first=row == 0 and composer.document.line_count == 1)
 
-    async def _ask(self, trigger: Trigger) -> None:
+    async def _ask(self, trigger: CompletionTrigger) -> None:
         assert self.completer is not None
         found = await self.completer.files_or_chats(trigger)
         if trigger == self._trigger:
             self._show(trigger, found)
 
-    def _show(self, trigger: Trigger, found: Sequence[Completion]) -> None:
+    def _show(self, trigger: CompletionTrigger, found: Sequence[CompletionItem]) -> None:
         popup = self._popup
         if popup is None:
             if not found:
@@ -102,7 +102,7 @@ class Completing:
         # A chat is put in only by choice: `#1` is also how people name an issue.
         popup.show(found, rows=self._composer.region.y, marked=trigger.kind != "chat")
 
-    def _clicked(self, completion: Completion) -> None:
+    def _clicked(self, completion: CompletionItem) -> None:
         self._composer.run_worker(partial(self.put, completion), group="complete")
         self._composer.focus()
 
@@ -133,7 +133,7 @@ class Completing:
             await self._composer.submit()
         return True
 
-    async def put(self, completion: Completion) -> None:
+    async def put(self, completion: CompletionItem) -> None:
         """Put a completion in the place of the word that is being typed."""
         trigger = self._find()
         if trigger is None:

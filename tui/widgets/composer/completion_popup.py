@@ -9,7 +9,7 @@ from textual.app import RenderResult
 from textual.content import Content
 from textual.widget import Widget
 
-from ...composing.completion_item import Completion
+from ...composing.completion_item import CompletionItem
 from ...text.terminal_safe_text import clean
 
 ROWS = 8
@@ -32,17 +32,17 @@ class CompletionPopup(Widget):
     }
     """
 
-    def __init__(self, take: Callable[[Completion], object]) -> None:
+    def __init__(self, take: Callable[[CompletionItem], object]) -> None:
         """`take` is called with a completion that is clicked."""
         super().__init__()
         self._take = take
         self.can_focus = False
-        self._items: Sequence[Completion] = ()
+        self._items: Sequence[CompletionItem] = ()
         self._index: int | None = None
         self._rows = ROWS
 
     @property
-    def chosen(self) -> Completion | None:
+    def chosen(self) -> CompletionItem | None:
         """The marked completion, None where none is."""
         return None if self._index is None else self._items[self._index]
 
@@ -51,7 +51,7 @@ class CompletionPopup(Widget):
         """Whether the best completion is what was typed already."""
         return bool(self._items) and self._items[0].exact
 
-    def show(self, items: Sequence[Completion], *, rows: int, marked: bool) -> None:
+    def show(self, items: Sequence[CompletionItem], *, rows: int, marked: bool) -> None:
         """List these, in at most so many rows; `marked` marks the first."""
         self._items = items
         self._index = 0 if marked and items else None
@@ -81,7 +81,7 @@ class CompletionPopup(Widget):
         lines = [self._line(item, room, width) for item in shown]
         return Content("\n").join(lines)
 
-    def _line(self, item: Completion, room: int, width: int) -> Content:
+    def _line(self, item: CompletionItem, room: int, width: int) -> Content:
         marked = item is self.chosen
         label = clean(item.label)
         if item.detail:

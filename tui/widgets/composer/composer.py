@@ -17,14 +17,14 @@ from textual.widgets import TextArea
 from ...chats.message import Attachment
 from ...commands.command_table import parse_slash
 from ...composing.file_mentions import as_mention, find_mentions, shown_path
-from ...composing.input_history import PromptWalk
+from ...composing.input_history import InputHistory
 from ...composing.prompt_templates import next_place
 from ...composing.token_estimate import estimate_tokens, tokens_of
 from ...text import number_format
 from .attachment_line import AttachmentFacts
 from .chip_editor import ChipEditor
-from .completion_controller import Completing
-from .draft_attachments import Attaching
+from .completion_controller import CompletionController
+from .draft_attachments import DraftAttachments
 
 NEWLINE_KEYS = frozenset({"ctrl+j", "shift+enter", "alt+enter"})
 ESCAPE_WINDOW = 0.6
@@ -83,11 +83,11 @@ class Composer(ChipEditor):
         self.earlier_prompts: Callable[[], Awaitable[Sequence[str]]] | None = None
         self.enter_sends = True
         self.queue_waiting = False
-        self.completing = Completing(self)
-        self.attaching = Attaching(self)
+        self.completing = CompletionController(self)
+        self.attaching = DraftAttachments(self)
         self._hints = ""
         self._sent: list[str] = []
-        self._walk: PromptWalk | None = None
+        self._walk: InputHistory | None = None
         self._refused = ""
         self._counted: tuple[str, int] | None = None
         self._escaped_at = 0.0
@@ -322,14 +322,14 @@ class Composer(ChipEditor):
             prompts = [*reversed(self._sent)]
             if self.earlier_prompts is not None:
                 prompts += await self.earlier_prompts()
-            walk = PromptWalk(text, prompts)
+            walk = InputHistory(text, prompts)
         if not walk.older():
             return self._walk is not None
         self._walk = walk
         self._show_step(walk)
         return True
 
-    def _show_step(self, walk: PromptWalk) -> None:
+    def _show_step(self, walk: InputHistory) -> None:
         self.replace_text(walk.text)
         self.show_facts()
 

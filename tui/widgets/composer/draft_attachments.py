@@ -1,4 +1,4 @@
-"""`Attaching`: what goes along with a draft: looked at while it is typed, read when it is sent."""
+"""`DraftAttachments`: what goes along with a draft: looked at while it is typed, read when it is sent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ...composing.file_mentions import find_mentions
 from .attachment_line import AttachmentFacts, AttachmentLine
 
 if TYPE_CHECKING:
-    from ...composing.attachment_reader import Glance, Reading
+    from ...composing.attachment_reader import AttachmentPreview, AttachmentReading
     from .composer import Composer
 
 READ_SECONDS = 10.0
@@ -21,12 +21,12 @@ PAUSE = 0.15
 """Seconds without a key after which files are looked at."""
 
 
-class Attaching:
+class DraftAttachments:
     """The files and chips of a composer's draft."""
 
     def __init__(self, composer: Composer) -> None:
         self._composer = composer
-        self._glances: dict[str, Glance] = {}
+        self._glances: dict[str, AttachmentPreview] = {}
         self._given: dict[str, Attachment] = {}
         self._line: AttachmentLine | None = None
 
@@ -102,12 +102,12 @@ class Attaching:
         problems = () if given else reading.problems
         return (*reading.attachments, *given, *chips), problems
 
-    async def _read(self, text: str) -> Reading:
-        from ...composing.attachment_reader import Reading, read_mentions
+    async def _read(self, text: str) -> AttachmentReading:
+        from ...composing.attachment_reader import AttachmentReading, read_mentions
 
         composer = self._composer
         job = asyncio.to_thread(read_mentions, text, composer.folder, composer.mentioned)
         try:
             return await asyncio.wait_for(job, READ_SECONDS)
         except TimeoutError:
-            return Reading(problems=["The files take too long to be read."])
+            return AttachmentReading(problems=["The files take too long to be read."])

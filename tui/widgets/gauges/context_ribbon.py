@@ -9,7 +9,7 @@ from textual.widget import Widget
 
 from ...gauges.context_usage import FULL_AT, SUGGEST_AT, ContextUse, Role, ribbon
 from ...text import number_format
-from .glyph_text import Piece, signs
+from .glyph_text import StyledText, signs
 
 WIDEST = 72
 NARROWEST = 8
@@ -34,9 +34,16 @@ def ribbon_line(use: ContextUse, room: int, *, widest: int = WIDEST) -> Content:
     about = "" if use.exact else "≈ "
     style = number_style(use)
     used, whole = number_format.tokens(use.used), number_format.tokens(use.context)
-    numbers: list[Piece] = [(f"{about}{used}", style), f" / {whole}", (f"  {percent(use)}", style)]
-    thousands: list[Piece] = [(f"{about}{_short(use.used)}", style), f" / {_short(use.context)}"]
-    brief: list[Piece] = [(percent(use), style)]
+    numbers: list[StyledText] = [
+        (f"{about}{used}", style),
+        f" / {whole}",
+        (f"  {percent(use)}", style),
+    ]
+    thousands: list[StyledText] = [
+        (f"{about}{_short(use.used)}", style),
+        f" / {_short(use.context)}",
+    ]
+    brief: list[StyledText] = [(percent(use), style)]
     for tail in (numbers, thousands, brief):
         words = signs([("ctx ", "$muted"), *tail])
         width = min(widest, room - words.cell_length - 2)

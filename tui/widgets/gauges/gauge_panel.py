@@ -10,8 +10,8 @@ from textual.content import Content
 
 from ...gauges.gauge_state import GaugeState, ModelRow, RouteRow
 from ...text import number_format
-from .glyph_text import Piece, columns, signs
-from .lines_widget import Lines
+from .glyph_text import StyledText, columns, signs
+from .lines_widget import LinesWidget
 from .memory_bar import MemoryBar
 from .page_legend import PageLegend, page_title
 from .page_map import PageMap
@@ -21,7 +21,7 @@ PANEL_WIDTH = 36
 PULL_BAR = 8
 
 
-class PageTitle(Lines):
+class PageTitle(LinesWidget):
     """The line over a map."""
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class PageTitle(Lines):
         return [page_title(self._state.pages if self._state else None, self._room, width)]
 
 
-class ContextFacts(Lines):
+class ContextFacts(LinesWidget):
     """The context there really is, where that is less than the model could have."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class ContextFacts(Lines):
         return [signs([(text, "$muted")]).truncate(width, ellipsis=True)]
 
 
-class RouteLines(Lines):
+class RouteLines(LinesWidget):
     """Where the last answers came from."""
 
     def __init__(self) -> None:
@@ -94,11 +94,14 @@ class RouteLines(Lines):
             ).truncate(width, ellipsis=True)
             for route in self._routes
         ]
-        sent: Piece = (f"sent to cloud: {self._cloud}", "$warning" if self._cloud else "$muted")
+        sent: StyledText = (
+            f"sent to cloud: {self._cloud}",
+            "$warning" if self._cloud else "$muted",
+        )
         return [title, *rows, signs([sent])]
 
 
-class ModelLines(Lines):
+class ModelLines(LinesWidget):
     """The models that are warm, on their way, or on the disk."""
 
     def __init__(self) -> None:
@@ -121,7 +124,7 @@ class ModelLines(Lines):
     @staticmethod
     def _row(row: ModelRow, width: int) -> Content:
         style = {"●": "$success", "↓": "$primary", "◐": "$warning"}.get(row.mark, "$muted")
-        words: list[Piece] = [(row.words, "$muted")]
+        words: list[StyledText] = [(row.words, "$muted")]
         if row.fraction is not None:
             full, empty = number_format.bar(row.fraction, PULL_BAR)
             words = [(full, "$primary"), (empty, "$edge"), (f" {row.words}", "$muted")]

@@ -11,11 +11,11 @@ from ...gauges.gauge_glyphs import ascii_only, plain
 
 ASCII = ascii_only(os.environ)
 
-Piece = str | tuple[str, str]
+StyledText = str | tuple[str, str]
 """Text, or text and its style."""
 
 
-def signs(pieces: Iterable[Piece], *, ascii: bool = ASCII) -> Content:  # noqa: A002
+def signs(pieces: Iterable[StyledText], *, ascii: bool = ASCII) -> Content:  # noqa: A002
     """The pieces as one line; `ascii` takes the plain twins of the gauges' signs."""
     if not ascii:
         return Content.assemble(*pieces)

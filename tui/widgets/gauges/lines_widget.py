@@ -1,4 +1,4 @@
-"""`Lines`: a widget of a few lines that costs nothing while they stay the same."""
+"""`LinesWidget`: a widget of a few lines that costs nothing while they stay the same."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from textual.geometry import Size
 from textual.widget import Widget
 
 
-class Lines(Widget):
+class LinesWidget(Widget):
     """As high as its lines; `changed` repaints where they differ, and lays out for another number.
 
     Gauges hear the same figures again and again, and must not keep the terminal busy with them.

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from textual.content import Content
 
-from ...gauges.apportionment import shares
+from ...gauges.apportionment import apportion
 from ...gauges.memory_usage import MemoryUse, binary_size
-from .glyph_text import Piece, columns, signs
-from .lines_widget import Lines
+from .glyph_text import StyledText, columns, signs
+from .lines_widget import LinesWidget
 
 GLYPHS = ("█", "▓", "▒", "┈")
 STYLES = ("$primary", "$accent", "$secondary", "$edge")
 WORDS = ("weights", "KV", "other", "free")
 
 
-class MemoryBar(Lines):
+class MemoryBar(LinesWidget):
     """A bar and its numbers for each memory; beside a GPU, RAM is one line unless `full`."""
 
     def __init__(self, *, full: bool = False) -> None:
@@ -50,9 +50,9 @@ def memory_lines(use: MemoryUse, width: int) -> list[Content]:
     return [title, signs(memory_bar(use, width)), *_legend_lines(legend, width)]
 
 
-def memory_bar(use: MemoryUse, width: int) -> list[Piece]:
+def memory_bar(use: MemoryUse, width: int) -> list[StyledText]:
     """The bar alone."""
-    cells = shares(use.parts, width)
+    cells = apportion(use.parts, width)
     return [(g * n, style) for g, n, style in zip(GLYPHS, cells, STYLES, strict=True) if n]
 
 

@@ -8,7 +8,7 @@ from ...client.api_types import PagesEvent
 from ...gauges.page_map_cells import PageState, page_counts, pages_per_cell
 from ...text import number_format
 from .glyph_text import columns, signs
-from .lines_widget import Lines
+from .lines_widget import LinesWidget
 from .page_map import EVICTED, STYLES
 
 
@@ -62,7 +62,7 @@ def _tier_lines(event: PagesEvent, width: int) -> list[Content]:
     return [signs([(line, "$muted")]).truncate(width, ellipsis=True)] if tiers else []
 
 
-class PageLegend(Lines):
+class PageLegend(LinesWidget):
     """The legend under a map."""
 
     def __init__(self) -> None:

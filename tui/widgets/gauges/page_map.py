@@ -14,9 +14,16 @@ from textual.message import Message
 from textual.widget import Widget
 
 from ...client.api_types import PagesEvent
-from ...gauges.page_map_cells import Cell, PageState, explain, page_cells, pages_per_cell, whose
+from ...gauges.page_map_cells import (
+    PageMapCell,
+    PageState,
+    explain,
+    page_cells,
+    pages_per_cell,
+    whose,
+)
 from ...text import number_format
-from .glyph_text import Piece, signs
+from .glyph_text import StyledText, signs
 
 STYLES = {
     PageState.FREE: "$edge",
@@ -75,11 +82,11 @@ class PageMap(Widget, can_focus=False):
         self._label = ""
         self._title_of: TitleOf = _no_title
         self._flashing: frozenset[int] = frozenset()
-        self._cells: list[Cell] = []
+        self._cells: list[PageMapCell] = []
         self._cursor: int | None = None
 
     @property
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[PageMapCell]:
         """What is drawn, cell by cell."""
         return self._cells
 
@@ -151,7 +158,7 @@ class PageMap(Widget, can_focus=False):
         lines = [signs(self._row(row, y * width)) for y, row in enumerate(rows)]
         return Content("\n").join(lines)
 
-    def _row(self, cells: list[Cell], first: int) -> list[Piece]:
+    def _row(self, cells: list[PageMapCell], first: int) -> list[StyledText]:
         """Runs of cells that look alike."""
         pieces: list[tuple[str, str]] = []
         for index, cell in enumerate(cells, first):

@@ -13,7 +13,7 @@ from ...gauges.gauge_glyphs import SPARKS
 from ...gauges.speed_meter import Speed
 from ...text import number_format
 from .glyph_text import columns, signs
-from .lines_widget import Lines
+from .lines_widget import LinesWidget
 
 
 def resampled(values: Sequence[float], width: int) -> list[float]:
@@ -41,7 +41,7 @@ def _sign(eighths: int, is_ground: bool) -> str:
     return SPARKS[max(0, eighths - 1)] if eighths or is_ground else " "
 
 
-class SpeedChart(Lines):
+class SpeedChart(LinesWidget):
     """A title, the chart of `rows` lines, and facts in words."""
 
     def __init__(self, rows: int = 1) -> None:

@@ -18,7 +18,7 @@ from ingle.backends.base.backend import (
 )
 from ingle.backends.base.conversation import ToolCall
 
-from ...answer_builder import Collected, CollectedAnswer
+from ...answer_builder import AnswerBuilder, CollectedAnswer
 from .answer_style import AnswerStyle
 from .chunk_frames import Piece
 from .logprobs import chat_logprobs
@@ -44,7 +44,7 @@ from .usage import fingerprint, finish_word, usage_of
 class ChatAnswer:
     """The stream of a chat, which opens each choice with its role."""
 
-    def __init__(self, collected: Collected, style: AnswerStyle) -> None:
+    def __init__(self, collected: AnswerBuilder, style: AnswerStyle) -> None:
         self._collected = collected
         self._style = style
         self._fingerprint = fingerprint(collected)
@@ -134,7 +134,7 @@ class ChatAnswer:
         return timings_of(self._collected) if ended and not self._style.include_usage else UNSET
 
 
-def chat_completion(collected: Collected, style: AnswerStyle) -> ChatCompletion:
+def chat_completion(collected: AnswerBuilder, style: AnswerStyle) -> ChatCompletion:
     """A whole chat."""
     return ChatCompletion(
         id=collected.job.id,

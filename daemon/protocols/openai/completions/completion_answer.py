@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 from ingle.backends.base.backend import Delta, Event, Finished, Started
 from ingle.backends.base.conversation import Infill
 
-from ...answer_builder import Collected, CollectedAnswer
+from ...answer_builder import AnswerBuilder, CollectedAnswer
 from ...job import Job
 from .answer_style import AnswerStyle
 from .chunk_frames import Piece
@@ -22,7 +22,7 @@ from .usage import fingerprint, finish_word, usage_of
 class CompletionAnswer:
     """The stream of plain prompts; choice `i * n + j` is answer j to prompt i."""
 
-    def __init__(self, collected: Collected, style: AnswerStyle) -> None:
+    def __init__(self, collected: AnswerBuilder, style: AnswerStyle) -> None:
         self._collected = collected
         self._style = style
         self._fingerprint = fingerprint(collected)
@@ -103,7 +103,7 @@ class CompletionAnswer:
         return timings_of(self._collected) if ended and not self._style.include_usage else UNSET
 
 
-def completion(collected: Collected, style: AnswerStyle) -> Completion:
+def completion(collected: AnswerBuilder, style: AnswerStyle) -> Completion:
     """All plain prompts, each with its text; of several answers to one, the likeliest first."""
     written = collected.job.request.n
     kept = style.keep or written

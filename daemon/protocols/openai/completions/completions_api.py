@@ -13,14 +13,14 @@ from starlette.responses import Response
 
 from ....errors import describe
 from ....http.request_body import parse, read_json, translate
-from ....http.route_spec import RouteSpec, Stream
+from ....http.route_spec import RouteSpec, StreamSpec
 from ....http.sse_writer import StreamStyle, encode_event, loading_comment
 from ....services import Services
-from ...answer_builder import Collected
+from ...answer_builder import AnswerBuilder
 from ...ingle_options import PRIVATE_HEADER
 from ...job import Job
-from ...job_runner import Asker
-from ...request_origin import Origin, origin_of
+from ...job_runner import JobRunner
+from ...request_origin import RequestOrigin, origin_of
 from .answer_style import chat_style, completion_style
 from .chat_answer import ChatAnswer, chat_completion
 from .chunk_frames import ChunkFrames
@@ -33,7 +33,7 @@ from .types import ChatCompletion, ChatCompletionChunk, Completion
 GENERATION_ERRORS = (404, 408, 413, 422, 429, 500, 503, 507)
 
 
-class OpenAIApi:
+class CompletionsApi:
     """`POST /v1/chat/completions` and `POST /v1/completions`."""
 
     def __init__(self, services: Services) -> None:
@@ -41,7 +41,7 @@ class OpenAIApi:
         self._chat = msgspec.json.Decoder(ChatCompletionRequest)
         self._completion = msgspec.json.Decoder(CompletionRequest)
         self._encoder = msgspec.json.Encoder()
-        self._asker = Asker(services)
+        self._asker = JobRunner(services)
         self._style = StreamStyle(on_error=self._error_frame, loading=loading_comment)
 
     def routes(self) -> list[RouteSpec]:
@@ -54,7 +54,7 @@ class OpenAIApi:
                 summary="Answer a conversation.",
                 request=ChatCompletionRequest,
                 response=ChatCompletion,
-                stream=Stream({"": ChatCompletionChunk}, only_if="`stream` is true"),
+                stream=StreamSpec({"": ChatCompletionChunk}, only_if="`stream` is true"),
                 parameters=(PRIVATE_HEADER,),
                 errors=GENERATION_ERRORS,
             ),
@@ -65,7 +65,7 @@ class OpenAIApi:
                 summary="Continue one or several prompts.",
                 request=CompletionRequest,
                 response=Completion,
-                stream=Stream({"": Completion}, only_if="`stream` is true"),
+                stream=StreamSpec({"": Completion}, only_if="`stream` is true"),
                 parameters=(PRIVATE_HEADER,),
                 errors=GENERATION_ERRORS,
             ),
@@ -89,7 +89,7 @@ class OpenAIApi:
             return await self._whole(request, job, partial(completion, style=style))
         return self._stream(job, lambda empty: ChunkFrames(CompletionAnswer(empty, style)))
 
-    async def answer_chat(self, body: bytes, origin: Origin) -> ChatCompletion:
+    async def answer_chat(self, body: bytes, origin: RequestOrigin) -> ChatCompletion:
         """The whole answer to the body of a chat, for whoever asks from within.
 
         Whether the body asks for a stream does not matter. Raises what `describe` can tell.
@@ -99,7 +99,7 @@ class OpenAIApi:
             await self._asker.collect(chat_job(asked, origin)), chat_style(asked)
         )
 
-    async def answer_completion(self, body: bytes, origin: Origin) -> Completion:
+    async def answer_completion(self, body: bytes, origin: RequestOrigin) -> Completion:
         """The whole answer to the body of a plain completion; see `answer_chat`."""
         asked = parse(body, self._completion)
         return completion(
@@ -107,7 +107,7 @@ class OpenAIApi:
         )
 
     async def _whole(
-        self, request: Request, job: Job, finish: Callable[[Collected], object]
+        self, request: Request, job: Job, finish: Callable[[AnswerBuilder], object]
     ) -> Response:
         began = time.monotonic()
         response = await self._asker.whole(request, job, finish)
@@ -115,14 +115,14 @@ class OpenAIApi:
         response.headers["openai-processing-ms"] = str(round(1000 * (time.monotonic() - began)))
         return response
 
-    def _stream(self, job: Job, translate: Callable[[Collected], ChunkFrames]) -> Response:
+    def _stream(self, job: Job, translate: Callable[[AnswerBuilder], ChunkFrames]) -> Response:
         return self._asker.stream(job, translate, replace(self._style, headers=_request_id(job)))
 
     def _error_frame(self, error: Exception) -> bytes:
         return encode_event(self._encoder.encode(describe(error).openai()))
 
 
-def _origin(request: Request, body: CommonRequest) -> Origin:
+def _origin(request: Request, body: CommonRequest) -> RequestOrigin:
     names = (body.user, body.safety_identifier, body.prompt_cache_key)
     return origin_of(request, body.ingle, *names)
 

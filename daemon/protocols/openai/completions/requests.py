@@ -10,9 +10,9 @@ from ingle.backends.base.backend import GenerateRequest
 from ingle.backends.base.conversation import Infill
 
 from ....errors import InvalidBody, UnsupportedField
-from ...ingle_options import is_private, wish_of
+from ...ingle_options import is_private, routing_preference_of
 from ...job import Job
-from ...request_origin import Origin
+from ...request_origin import RequestOrigin
 from ...sampling_options import merge_sampling, stop_strings
 from ...structured_output import (
     choice_grammar,
@@ -32,7 +32,7 @@ from .tools import called_functions, called_tools
 MAX_PROMPTS = 64
 
 
-def chat_job(body: ChatCompletionRequest, origin: Origin) -> Job:
+def chat_job(body: ChatCompletionRequest, origin: RequestOrigin) -> Job:
     """Check a chat; raises `InvalidBody` and `UnsupportedField`."""
     _refuse(body, HARMLESS_IN_CHAT)
     if body.legacy:
@@ -52,10 +52,12 @@ def chat_job(body: ChatCompletionRequest, origin: Origin) -> Job:
         logprobs=_chat_logprobs(body),
         **_common(body, origin, body.n),
     )
-    return Job(model=body.model, request=request, options=body, wish=wish_of(body.ingle))
+    return Job(
+        model=body.model, request=request, options=body, wish=routing_preference_of(body.ingle)
+    )
 
 
-def completion_job(body: CompletionRequest, origin: Origin) -> Job:
+def completion_job(body: CompletionRequest, origin: RequestOrigin) -> Job:
     """Check a plain completion; raises `InvalidBody` and `UnsupportedField`."""
     prompts = _prompts(body.prompt)
     if body.echo and any(isinstance(prompt, list) for prompt in prompts):
@@ -86,11 +88,11 @@ def completion_job(body: CompletionRequest, origin: Origin) -> Job:
         request=request,
         prompts=_gaps(prompts, body),
         options=body,
-        wish=wish_of(body.ingle),
+        wish=routing_preference_of(body.ingle),
     )
 
 
-def _common(body: CommonRequest, origin: Origin, answers: int | None) -> dict[str, Any]:
+def _common(body: CommonRequest, origin: RequestOrigin, answers: int | None) -> dict[str, Any]:
     # Checked now, so that a wrong key is refused before a model is loaded for it.
     merge_sampling(body, {})
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from ...answer_builder import Collected
+from ...answer_builder import AnswerBuilder
 
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +24,7 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     draft_n_accepted: int | UnsetType = UNSET
 
 
-def timings_of(collected: Collected) -> Timings:
+def timings_of(collected: AnswerBuilder) -> Timings:
     """Those of a whole job; of several sequences the longest counts, for they run side by side."""
     reading = max((end.prompt_seconds for end in collected.ended), default=0.0)
     writing = max((end.decode_seconds for end in collected.ended), default=0.0)

@@ -6,11 +6,11 @@ import hashlib
 
 from ingle.backends.base.backend import FinishReason
 
-from ...answer_builder import Collected
+from ...answer_builder import AnswerBuilder
 from .types import CompletionTokensDetails, FinishWord, PromptTokensDetails, Usage
 
 
-def usage_of(collected: Collected, *, written: int | None = None) -> Usage:
+def usage_of(collected: AnswerBuilder, *, written: int | None = None) -> Usage:
     """The tokens of a whole job; `written` is how many there are so far, where it goes on."""
     prompt = collected.prompt_tokens
     completion = collected.completion_tokens if written is None else written
@@ -39,7 +39,7 @@ def finish_word(reason: FinishReason) -> FinishWord:
             return "stop"
 
 
-def fingerprint(collected: Collected) -> str:
+def fingerprint(collected: AnswerBuilder) -> str:
     """Changes with everything that may change the answer to the same seed."""
     model, info = collected.model, collected.info
     parts = (model.name, model.sha256, info.engine, info.device, info.context, info.slots)

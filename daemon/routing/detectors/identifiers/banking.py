@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ...text_analysis.checksums import mod97
 from ...text_analysis.text_index import digit_runs, long_words
 from ..context_words import ContextWords, Phrases
-from ..finding import Finding, Kind
+from ..finding import FindingKind, SensitiveFinding
 
 # Lengths by country, from the IBAN registry (SWIFT, release 98).
 _IBAN_LENGTHS = {
@@ -65,7 +65,7 @@ class BankDetector:
 
     name = "banking"
 
-    def find(self, text: str) -> Iterator[Finding]:
+    def find(self, text: str) -> Iterator[SensitiveFinding]:
         """Contract of `Detector`."""
         done = 0
         for start in _iban_starts(text):
@@ -75,8 +75,12 @@ class BankDetector:
             end = _iban_end(match[0])
             if end:
                 value = _plain(match[0][:end])
-                yield Finding(
-                    kind=Kind.IBAN, start=start, end=start + end, value=value, detector=self.name
+                yield SensitiveFinding(
+                    kind=FindingKind.IBAN,
+                    start=start,
+                    end=start + end,
+                    value=value,
+                    detector=self.name,
                 )
                 # Else `to 200 EUR to DE89…` begins like one, and the real one is inside.
                 done = start + end
@@ -95,7 +99,7 @@ class WalletDetector:
 
     name = "wallets"
 
-    def find(self, text: str) -> Iterator[Finding]:
+    def find(self, text: str) -> Iterator[SensitiveFinding]:
         """Contract of `Detector`."""
         for piece, pattern in _WALLETS:
             if piece in text:
@@ -105,7 +109,7 @@ class WalletDetector:
             yield from self._base58(text)
         yield from self._seeds(text)
 
-    def _base58(self, text: str) -> Iterator[Finding]:
+    def _base58(self, text: str) -> Iterator[SensitiveFinding]:
         for match in _BASE58.finditer(text):
             run = match[0]
             bitcoin = len(run) <= 35 and run[0] in "13LMD"
@@ -122,7 +126,7 @@ class WalletDetector:
             ):
                 yield self._finding(match.start(), match.end(), run)
 
-    def _seeds(self, text: str) -> Iterator[Finding]:
+    def _seeds(self, text: str) -> Iterator[SensitiveFinding]:
         """Behind words that say so, or as a whole line of words that are no sentence."""
         for end in _SEED_WORDS.ends(text):
             match = _WORD_ROW.search(text, end, end + 400)
@@ -136,8 +140,10 @@ class WalletDetector:
                 yield self._finding(start, start + len(" ".join(words)), " ".join(words))
             place += len(line)
 
-    def _finding(self, start: int, end: int, value: str) -> Finding:
-        return Finding(kind=Kind.WALLET, start=start, end=end, value=value, detector=self.name)
+    def _finding(self, start: int, end: int, value: str) -> SensitiveFinding:
+        return SensitiveFinding(
+            kind=FindingKind.WALLET, start=start, end=end, value=value, detector=self.name
+        )
 
 
 def _is_seed(words: list[str]) -> bool:

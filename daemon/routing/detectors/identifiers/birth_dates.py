@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ..context_words import Phrases
-from ..finding import Finding, Kind
+from ..finding import FindingKind, SensitiveFinding
 
 _WORDS = Phrases((
     "date of birth", "birth date", "birthdate", "birthday", "dob", "d.o.b", "born", "date_of_birth",
@@ -62,7 +62,7 @@ class BirthdayDetector:
 
     name = "birthdays"
 
-    def find(self, text: str) -> Iterator[Finding]:
+    def find(self, text: str) -> Iterator[SensitiveFinding]:
         """Contract of `Detector`."""
         for end in _WORDS.ends(text):
             match = _BEHIND.match(text, end)
@@ -77,8 +77,8 @@ class BirthdayDetector:
             year = _YEAR.search(match["date"])
             if year is None or int(year[0]) >= _FIRST_YEAR:
                 start, stop = match.span("date")
-                yield Finding(
-                    kind=Kind.DATE_OF_BIRTH,
+                yield SensitiveFinding(
+                    kind=FindingKind.DATE_OF_BIRTH,
                     start=begin + start,
                     end=begin + stop,
                     value=match["date"],

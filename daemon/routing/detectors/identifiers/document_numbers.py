@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...text_analysis.text_index import lowered
 from ..context_words import Phrases, windows
-from ..finding import Finding, Kind
+from ..finding import FindingKind, SensitiveFinding
 from .document_words import ABBREVIATIONS, ACCOUNT_WORDS, WORDS
 
 _KINDS = [(kind, Phrases(words, whole=True)) for kind, words in WORDS]
@@ -46,7 +46,12 @@ _NUMBER = re.compile(
     r"|(?<=[A-Z]{2}[0-9])[0-9](?= ?[A-Z]{3}(?![A-Za-z])))"
 )
 _AROUND = 90
-_LEAST_DIGITS = {Kind.BANK_ACCOUNT: 5, Kind.VEHICLE: 1, Kind.PASSPORT: 5, Kind.DRIVING_LICENCE: 4}
+_LEAST_DIGITS = {
+    FindingKind.BANK_ACCOUNT: 5,
+    FindingKind.VEHICLE: 1,
+    FindingKind.PASSPORT: 5,
+    FindingKind.DRIVING_LICENCE: 4,
+}
 _ENOUGH = 5
 
 
@@ -55,7 +60,7 @@ class DocumentDetector:
 
     name = "documents"
 
-    def find(self, text: str) -> Iterator[Finding]:
+    def find(self, text: str) -> Iterator[SensitiveFinding]:
         """Contract of `Detector`."""
         numbers = [match.span() for match in _NUMBER.finditer(text)]
         present = [(kind, words, words.present(text)) for kind, words in _KINDS] if numbers else []
@@ -74,15 +79,15 @@ class DocumentDetector:
                 if kind is not None and not text[match.start() - 1 : match.start()].isalnum():
                     yield from self._beside(text, kind, match.end())
 
-    def _account(self, text: str, end: int) -> Iterator[Finding]:
+    def _account(self, text: str, end: int) -> Iterator[SensitiveFinding]:
         """Behind a word that has other meanings too, where a bank is spoken of."""
         if _OF_A_BANK.search(text, max(0, end - _NEAR_A_BANK), end + _NEAR_A_BANK):
-            for finding in self._beside(text, Kind.BANK_ACCOUNT, end):
+            for finding in self._beside(text, FindingKind.BANK_ACCOUNT, end):
                 if sum(map(str.isdigit, finding.value)) >= _LEAST_OF_ACCOUNTS:
                     yield finding
 
-    def _beside(self, text: str, kind: Kind, end: int) -> Iterator[Finding]:
-        match = (_PLATE if kind is Kind.VEHICLE else _BEHIND).match(text, end)
+    def _beside(self, text: str, kind: FindingKind, end: int) -> Iterator[SensitiveFinding]:
+        match = (_PLATE if kind is FindingKind.VEHICLE else _BEHIND).match(text, end)
         if match is not None and _is_number(match["value"], kind):
             yield self._finding(kind, *match.span("value"), match["value"])
             return
@@ -92,24 +97,26 @@ class DocumentDetector:
             start = text.index(match[1], begin)
             yield self._finding(kind, start, start + len(match[1]), match[1])
 
-    def _finding(self, kind: Kind, start: int, end: int, value: str) -> Finding:
+    def _finding(self, kind: FindingKind, start: int, end: int, value: str) -> SensitiveFinding:
         plain = "".join(filter(str.isalnum, value)).upper()
-        return Finding(kind=kind, start=start, end=end, value=plain, detector=self.name)
+        return SensitiveFinding(kind=kind, start=start, end=end, value=plain, detector=self.name)
 
 
 _ABBREVIATION = re.compile(r"[A-Z]{2,6}(?![A-Za-z])")
 
 
-def _is_number(value: str, kind: Kind) -> bool:
+def _is_number(value: str, kind: FindingKind) -> bool:
     digits = sum(map(str.isdigit, value))
     plain = sum(map(str.isalnum, value))
     if plain > 34 or (_DATE.match(value) and not _is_sort_code(value, kind)):
         return False
     # Some countries' numbers are mostly letters.
-    if kind is Kind.NATIONAL_ID and 6 <= plain <= 12 and value.isalnum() and value.isupper():
+    if kind is FindingKind.NATIONAL_ID and 6 <= plain <= 12 and value.isalnum() and value.isupper():
         return digits >= 1
-    return digits >= _LEAST_DIGITS.get(kind, _ENOUGH) and (plain >= 6 or kind is not Kind.PASSPORT)
+    return digits >= _LEAST_DIGITS.get(kind, _ENOUGH) and (
+        plain >= 6 or kind is not FindingKind.PASSPORT
+    )
 
 
-def _is_sort_code(value: str, kind: Kind) -> bool:
-    return kind is Kind.BANK_ACCOUNT and _SORT_CODE.fullmatch(value) is not None
+def _is_sort_code(value: str, kind: FindingKind) -> bool:
+    return kind is FindingKind.BANK_ACCOUNT and _SORT_CODE.fullmatch(value) is not None

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from ..finding import Kind
+from ..finding import FindingKind
 
-WORDS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
-    (Kind.PASSPORT, (
+WORDS: tuple[tuple[FindingKind, tuple[str, ...]], ...] = (
+    (FindingKind.PASSPORT, (
         "passport", "reisepass", "reisepassnummer", "passnummer", "passeport", "pasaporte",
         "passaporto", "passaporte", "paspoort", "paspoortnummer", "paszport", "paszportu",
         "pasport",
         "passi", "pasaport", "паспорт", "паспорта", "护照", "護照", "パスポート", "旅券", "여권",
     )),
-    (Kind.DRIVING_LICENCE, (
+    (FindingKind.DRIVING_LICENCE, (
         "driver's license", "driver's licence", "drivers license", "drivers licence",
         "driver’s license",
         "driver license", "driver licence", "driving license", "driving licence",
@@ -23,7 +23,7 @@ WORDS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
         "carta de condução", "cnh", "carteira de motorista", "водительск", "驾驶证",
         "運転免許", "운전면허",
     )),
-    (Kind.HEALTH_ID, (
+    (FindingKind.HEALTH_ID, (
         "nhs number", "nhs no", "nhs", "medicare", "medicaid", "medical record", "mrn",
         "patient id",
         "patient number", "patient no", "health card", "health insurance", "health id", "member id",
@@ -35,7 +35,7 @@ WORDS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
         "zdravotní pojišťovna", "sjukförsäkring", "health service number", "medical aid number",
         "numer ubezpieczenia", "número de afiliado", "número de utente",
     )),
-    (Kind.TAX_ID, (
+    (FindingKind.TAX_ID, (
         "tax id", "tax identification", "taxpayer", "tax file number", "tax number",
         "tax reference",
         "tax ref", "itin", "steuer-id", "steuerid", "steuernummer", "steueridentifikationsnummer",
@@ -47,7 +47,7 @@ WORDS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
         "código fiscal", "cod fiscal", "adóazonosító", "vergi no", "vergi numarası", "dič",
         "ustidnr", "skattenummer", "npwp", "mã số thuế", "納税者番号", "사업자등록번호",
     )),
-    (Kind.NATIONAL_ID, (
+    (FindingKind.NATIONAL_ID, (
         "social security", "ssn", "national insurance", "nino", "national id", "national identity",
         "identity card", "identity number", "identity document", "identification number", "id card",
         "id number", "id no", "citizen id", "citizenship number", "social insurance", "resident id",
@@ -77,7 +77,7 @@ WORDS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
         "आधार", "บัตรประชาชน", "เลขประจำตัวประชาชน", "kad pengenalan", "kartu identitas",
         "kitambulisho", "ταυτότητα", "αριθμός ταυτότητας", "паспорт громадянина", "єддр",
     )),
-    (Kind.BANK_ACCOUNT, (
+    (FindingKind.BANK_ACCOUNT, (
         "account number", "account no", "account num", "account #", "acct", "acct no", "a/c",
         "a/c no",
         "bank account", "checking account", "savings account", "current account", "bank acct",
@@ -93,7 +93,7 @@ WORDS: tuple[tuple[Kind, tuple[str, ...]], ...] = (
         "расчетный счет", "银行账号", "银行卡号", "账号", "口座番号", "계좌번호", "account_number",
         "iban", "routing_number", "sort_code", "accountnumber", "account id", "debit account",
     )),
-    (Kind.VEHICLE, (
+    (FindingKind.VEHICLE, (
         "license plate", "licence plate", "number plate", "plate number", "registration plate",
         "kennzeichen", "nummernschild", "immatriculation", "matrícula", "targa", "kenteken", "vin",
         "fahrgestellnummer", "fin-nummer", "vehicle identification", "chassis number", "placa",
@@ -121,19 +121,19 @@ ACCOUNT_WORDS = (
 )
 """Words that may be said of a bank's account, and of much else."""
 
-ABBREVIATIONS: dict[str, Kind] = {
+ABBREVIATIONS: dict[str, FindingKind] = {
     **dict.fromkeys(("SSN", "SIN", "NI", "NIE", "NIR", "RG", "DNI", "CNP", "EGN", "RRN", "NIK"),
-                    Kind.NATIONAL_ID),
+                    FindingKind.NATIONAL_ID),
     **dict.fromkeys(("NIN", "TAJ", "CNIC", "NRIC", "PPS", "INSEE", "NISS", "AVS", "UID", "TCKN",
     "KTP",
-    "CCCD"), Kind.NATIONAL_ID),
+    "CCCD"), FindingKind.NATIONAL_ID),
     **dict.fromkeys(("EIN", "TIN", "TFN", "UTR", "PAN", "NIF", "NIT", "RUT", "RFC", "CUIT", "CUIL",
-                     "INN", "VAT", "NIP", "AFM", "ABN", "IRD", "GST"), Kind.TAX_ID),
-    **dict.fromkeys(("DL", "DLN", "CNH"), Kind.DRIVING_LICENCE),
-    **dict.fromkeys(("OHIP", "MRN", "NHS", "HICN", "MBI", "PHN", "KVNR", "CNS"), Kind.HEALTH_ID),
+                     "INN", "VAT", "NIP", "AFM", "ABN", "IRD", "GST"), FindingKind.TAX_ID),
+    **dict.fromkeys(("DL", "DLN", "CNH"), FindingKind.DRIVING_LICENCE),
+    **dict.fromkeys(("OHIP", "MRN", "NHS", "HICN", "MBI", "PHN", "KVNR", "CNS"), FindingKind.HEALTH_ID),
     **dict.fromkeys(("ABA", "RTN", "BSB", "BLZ", "IFSC", "BIC", "CLABE", "ACCT", "SWIFT"),
-                    Kind.BANK_ACCOUNT),
-    "VIN": Kind.VEHICLE,
-    "FIN": Kind.VEHICLE,
+                    FindingKind.BANK_ACCOUNT),
+    "VIN": FindingKind.VEHICLE,
+    "FIN": FindingKind.VEHICLE,
 }  # fmt: skip
 """Short names that are common words too unless they are written in capitals."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ...text_analysis.text_index import lowered, vocabulary
-from ..finding import Finding, Kind
+from ..finding import FindingKind, SensitiveFinding
 
 # From the sign outwards, so that a long run of letters is looked at once.
 _LOCAL_PART = re.compile(r"[^\W_][\w.+'’&!#$%*/=?^`{|}~-]{0,63}\Z")
@@ -69,7 +69,7 @@ class EmailDetector:
 
     name = "contacts"
 
-    def find(self, text: str) -> Iterator[Finding]:
+    def find(self, text: str) -> Iterator[SensitiveFinding]:
         """Contract of `Detector`."""
         place = text.find("@")
         while place >= 0:
@@ -81,7 +81,7 @@ class EmailDetector:
         if any(map(lower.__contains__, _HINTS)) and _may_be_spelled(text, lower):
             yield from self._spelled(text)
 
-    def _spelled(self, text: str) -> Iterator[Finding]:
+    def _spelled(self, text: str) -> Iterator[SensitiveFinding]:
         """Where signs are words; an end such as `.com` and brackets or a spelled dot are needed."""
         for sign in _signs(text):
             host = _HOST_BEHIND.match(text, sign.end())
@@ -101,11 +101,11 @@ class EmailDetector:
             start = sign.start() - len(name[0])
             name_part, host_part = (_SIGNS.sub(_dot, piece) for piece in (name[0], host[0]))
             value = f"{name_part}@{host_part}".lower()
-            yield Finding(
-                kind=Kind.EMAIL, start=start, end=host.end(), value=value, detector=self.name
+            yield SensitiveFinding(
+                kind=FindingKind.EMAIL, start=start, end=host.end(), value=value, detector=self.name
             )
 
-    def _around(self, text: str, sign: int) -> Finding | None:
+    def _around(self, text: str, sign: int) -> SensitiveFinding | None:
         local = _LOCAL_PART.search(text[max(0, sign - 64) : sign])
         if local is None:
             return None
@@ -118,8 +118,8 @@ class EmailDetector:
         shared = local[0].lower() == "git" and text[domain.end() : domain.end() + 1] in (":", "/")
         if shared or _NOBODYS.fullmatch(value) or _PICTURE.search(value):
             return None
-        return Finding(
-            kind=Kind.EMAIL, start=start, end=domain.end(), value=value, detector=self.name
+        return SensitiveFinding(
+            kind=FindingKind.EMAIL, start=start, end=domain.end(), value=value, detector=self.name
         )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...text_analysis.text_index import look_for, pieces_in
-from ..finding import Finding, Kind
+from ...text_analysis.text_index import keywords_in, register_keywords
+from ..finding import FindingKind, SensitiveFinding
 
 # A folder or file of a few words, if the path goes on or an ending of a file closes it.
 _SPACED = (
@@ -43,7 +43,7 @@ _HIDDEN_NAMES = (
     ".smbcredentials", ".fetchmailrc", ".msmtprc", ".muttrc", ".rhosts", ".snowsql", ".config",
     ".kaggle", ".huggingface",
 )  # fmt: skip
-look_for(_HIDDEN_NAMES)
+register_keywords(_HIDDEN_NAMES)
 # Each has a piece of every match in front, since a look for pieces is many times faster.
 _SECRET_NAMES: tuple[tuple[tuple[str, ...], re.Pattern[str]], ...] = (
     (
@@ -129,7 +129,7 @@ class PathDetector:
 
     name = "paths"
 
-    def find(self, text: str) -> Iterator[Finding]:
+    def find(self, text: str) -> Iterator[SensitiveFinding]:
         """Contract of `Detector`."""
         for piece, pattern in _HOMES:
             if piece in text:
@@ -137,10 +137,10 @@ class PathDetector:
                     before = text[max(0, match.start() - 1) : match.start()]
                     if not before.isalnum():
                         end = match.start() + len(match[0].rstrip(".!]}"))
-                        yield self._finding(Kind.FILE_PATH, match.start(), end, text)
+                        yield self._finding(FindingKind.FILE_PATH, match.start(), end, text)
         for pieces, pattern in _SECRET_NAMES:
             if pieces is _HIDDEN_NAMES:
-                if pieces_in(text).isdisjoint(pieces):
+                if keywords_in(text).isdisjoint(pieces):
                     continue
             elif not any(map(text.__contains__, pieces)):
                 continue
@@ -157,11 +157,13 @@ class PathDetector:
             if match["key"] is None or in_folder or _KEY_STEM.match(stem[0]):
                 yield self._in_folder(text, start, match.end())
 
-    def _in_folder(self, text: str, start: int, end: int) -> Finding:
+    def _in_folder(self, text: str, start: int, end: int) -> SensitiveFinding:
         """The file with the folders written before it."""
         front = _FRONT_OF.search(text[max(0, start - _LONGEST_FRONT) : start])
-        return self._finding(Kind.SECRET_PATH, start - (len(front[0]) if front else 0), end, text)
+        return self._finding(
+            FindingKind.SECRET_PATH, start - (len(front[0]) if front else 0), end, text
+        )
 
-    def _finding(self, kind: Kind, start: int, end: int, text: str) -> Finding:
+    def _finding(self, kind: FindingKind, start: int, end: int, text: str) -> SensitiveFinding:
         value = text[start:end]
-        return Finding(kind=kind, start=start, end=end, value=value, detector=self.name)
+        return SensitiveFinding(kind=kind, start=start, end=end, value=value, detector=self.name)

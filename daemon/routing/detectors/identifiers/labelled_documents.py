@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ...text_analysis.generated_strings import is_a_standard
 from ...text_analysis.text_index import digit_runs
 from ..context_words import Phrases, windows
-from ..finding import Finding, Kind
+from ..finding import FindingKind, SensitiveFinding
 from .document_words import WORDS
 
 _GAP = (
@@ -30,7 +30,7 @@ _ANSWER = re.compile(
     r"[^\n]{0,60}[.?:!][^\S\n]?\n{1,2}(?:[^\W\d_]{1,12}: ?|> ?)"
     r"(?P<value>[A-Z]{0,3}\d{6,12}|(?=[A-Z]{0,9}[0-9])[A-Z0-9]{8,16})(?![\w-])"
 )
-_LETTERED_KINDS = (Kind.PASSPORT, Kind.DRIVING_LICENCE, Kind.NATIONAL_ID)
+_LETTERED_KINDS = (FindingKind.PASSPORT, FindingKind.DRIVING_LICENCE, FindingKind.NATIONAL_ID)
 _LETTERED_WORDS = [
     (kind, Phrases(words, whole=True)) for kind, words in WORDS if kind in _LETTERED_KINDS
 ]
@@ -71,16 +71,16 @@ class DirectDocumentDetector:
 
     name = "direct_documents"
 
-    def find(self, text: str) -> Iterator[Finding]:
+    def find(self, text: str) -> Iterator[SensitiveFinding]:
         """Contract of `Detector`."""
         if digit_runs(text):
             yield from self._beside_words(text)
         if "<<" in text:
             for zone in _ZONE.finditer(text):
                 if "<<" in zone[0] and not text[zone.start() - 1 : zone.start()].isalnum():
-                    yield self._finding(Kind.PASSPORT, zone, 0)
+                    yield self._finding(FindingKind.PASSPORT, zone, 0)
 
-    def _beside_words(self, text: str) -> Iterator[Finding]:
+    def _beside_words(self, text: str) -> Iterator[SensitiveFinding]:
         for kind, words in _LETTERED_WORDS:
             for end in words.ends(text):
                 match = _LETTERED.match(text, end)
@@ -93,21 +93,23 @@ class DirectDocumentDetector:
             for end in words.ends(text):
                 match = shape.match(text, end)
                 if match is not None and not _is_amount(match["value"]):
-                    yield self._finding(Kind.BANK_ACCOUNT, match)
+                    yield self._finding(FindingKind.BANK_ACCOUNT, match)
         near = sorted((end, end) for end in _DRIVERS.ends(text))
         for start, stop in windows(near, _AROUND, len(text)):
             for licence in _UK_LICENCE.finditer(text, start, stop):
                 if len(licence[0]) == _UK_LENGTH:
-                    yield self._finding(Kind.DRIVING_LICENCE, licence, 0)
+                    yield self._finding(FindingKind.DRIVING_LICENCE, licence, 0)
         for end in _DOTTED_IDS.ends(text):
             match = _DOTTED_ID.match(text, end)
             if match is not None:
-                yield self._finding(Kind.NATIONAL_ID, match)
+                yield self._finding(FindingKind.NATIONAL_ID, match)
 
-    def _finding(self, kind: Kind, match: re.Match[str], group: str | int = "value") -> Finding:
+    def _finding(
+        self, kind: FindingKind, match: re.Match[str], group: str | int = "value"
+    ) -> SensitiveFinding:
         start, end = match.span(group)
         plain = "".join(filter(str.isalnum, match[group])).upper()
-        return Finding(kind=kind, start=start, end=end, value=plain, detector=self.name)
+        return SensitiveFinding(kind=kind, start=start, end=end, value=plain, detector=self.name)
 
 
 def _is_lettered(value: str) -> bool:

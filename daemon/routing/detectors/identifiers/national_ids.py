@@ -9,8 +9,8 @@ from itertools import accumulate
 
 from ...text_analysis.text_index import Span
 from ..context_words import ContextWords
-from ..finding import Finding, Kind
-from .national_id_rules import RULES, Rule, is_vin
+from ..finding import FindingKind, SensitiveFinding
+from .national_id_rules import RULES, NationalIdRule, is_vin
 
 _PIECE = re.compile(r"[A-Za-z0-9]+")
 _REGION = re.compile(r"[0-9](?:[A-Za-z0-9]|[ .\-/–(\u00a0]{1,3}(?=[A-Z0-9])){3,}+")
@@ -53,11 +53,11 @@ class IdentityDetector:
     name = "identities"
 
     def __init__(self) -> None:
-        self._rules: dict[str, list[Rule]] = {}
+        self._rules: dict[str, list[NationalIdRule]] = {}
         for rule in RULES:
             self._rules.setdefault(rule.shape, []).append(rule)
 
-    def find(self, text: str) -> Iterator[Finding]:
+    def find(self, text: str) -> Iterator[SensitiveFinding]:
         """Contract of `Detector`."""
         done = 0
         for region in _REGION.finditer(text):
@@ -73,7 +73,7 @@ class IdentityDetector:
             yield from self._in_row(text, row)
             done = region.end()
 
-    def _in_row(self, text: str, row: list[Span]) -> Iterator[Finding]:
+    def _in_row(self, text: str, row: list[Span]) -> Iterator[SensitiveFinding]:
         """Tries every stretch of pieces with only gaps between, the longest first."""
         plain = "".join([text[start:end] for start, end in row])
         if len(plain) < _LEAST:
@@ -101,11 +101,16 @@ class IdentityDetector:
             first += taken
 
     def _as_id(
-        self, text: str, span: Span, plain: str, rules: Sequence[Rule], said: Callable[[], bool]
-    ) -> Finding | None:
+        self,
+        text: str,
+        span: Span,
+        plain: str,
+        rules: Sequence[NationalIdRule],
+        said: Callable[[], bool],
+    ) -> SensitiveFinding | None:
         start, end = span
         if len(plain) == _VIN and plain[:2] != "1Z" and is_vin(plain):  # a parcel's begins so
-            return self._finding(Kind.VEHICLE, start, end, plain)
+            return self._finding(FindingKind.VEHICLE, start, end, plain)
         if not rules or not _stands_alone(text, start, end):
             return None
         raw = text[start:end]
@@ -122,8 +127,8 @@ class IdentityDetector:
                 return self._finding(rule.kind, start, end, plain)
         return None
 
-    def _finding(self, kind: Kind, start: int, end: int, value: str) -> Finding:
-        return Finding(kind=kind, start=start, end=end, value=value, detector=self.name)
+    def _finding(self, kind: FindingKind, start: int, end: int, value: str) -> SensitiveFinding:
+        return SensitiveFinding(kind=kind, start=start, end=end, value=value, detector=self.name)
 
 
 def _is_said(text: str, start: int, end: int) -> bool:

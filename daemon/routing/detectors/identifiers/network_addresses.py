@@ -9,7 +9,7 @@ from ipaddress import AddressValueError, IPv6Address, IPv6Network
 
 from ...text_analysis.text_index import Span, lowered
 from ..context_words import ContextWords
-from ..finding import Finding, Kind
+from ..finding import FindingKind, SensitiveFinding
 
 _IPV4 = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,3}){3}(?![\w]|\.\d)")
 _IPV6 = re.compile(
@@ -89,7 +89,7 @@ class NetworkDetector:
 
     name = "network"
 
-    def find(self, text: str) -> Iterator[Finding]:
+    def find(self, text: str) -> Iterator[SensitiveFinding]:
         """Contract of `Detector`."""
         if text.count(".") >= 3:
             yield from self._ipv4(text)
@@ -98,7 +98,7 @@ class NetworkDetector:
         yield from self._macs(text)
         yield from self._hosts(text)
 
-    def _ipv4(self, text: str) -> Iterator[Finding]:
+    def _ipv4(self, text: str) -> Iterator[SensitiveFinding]:
         for match in _IPV4.finditer(text):
             found, start = match[0], match.start()
             before = text[max(0, start - 2) : start]
@@ -110,9 +110,9 @@ class NetworkDetector:
                 continue
             valid = all(int(part) < 256 and str(int(part)) == part for part in found.split("."))
             if valid and not _VERSIONS.before(text, start):
-                yield self._finding(Kind.IP_ADDRESS, start, match.end(), found)
+                yield self._finding(FindingKind.IP_ADDRESS, start, match.end(), found)
 
-    def _ipv6(self, text: str) -> Iterator[Finding]:
+    def _ipv6(self, text: str) -> Iterator[SensitiveFinding]:
         for match in _ipv6_matches(text):
             found, start = match[0], match.start()
             # Times and ratios have colons too; an address has a letter or a gap, and is longer.
@@ -130,9 +130,9 @@ class NetworkDetector:
             if any(address in network for network in _DOCUMENTATION):
                 continue
             if not address.is_loopback and not address.is_unspecified:
-                yield self._finding(Kind.IP_ADDRESS, start, match.end(), str(address))
+                yield self._finding(FindingKind.IP_ADDRESS, start, match.end(), str(address))
 
-    def _macs(self, text: str) -> Iterator[Finding]:
+    def _macs(self, text: str) -> Iterator[SensitiveFinding]:
         lower = lowered(text)
         dotted = _DOTTED_MAC.finditer(text) if any(map(lower.__contains__, _MAC_WORDS)) else ()
         pairs = _MAC.finditer(text) if _IN_MAC.search(text) else ()
@@ -141,29 +141,29 @@ class NetworkDetector:
             plain = "".join(filter(str.isalnum, match[0])).lower()
             if before.isalnum() or before in (":", "-", ".") or len(set(plain)) == 1:
                 continue
-            yield self._finding(Kind.MAC_ADDRESS, *match.span(), plain)
+            yield self._finding(FindingKind.MAC_ADDRESS, *match.span(), plain)
 
-    def _hosts(self, text: str) -> Iterator[Finding]:
+    def _hosts(self, text: str) -> Iterator[SensitiveFinding]:
         words = _words_with_endings(text) if any(map(text.__contains__, _ENDINGS)) else ()
         for begin, stop in words:
             for match in _HOST.finditer(text, begin, stop):
                 if self._is_host(text, match):
-                    yield self._finding(Kind.INTERNAL_HOST, *match.span(), match[0].lower())
+                    yield self._finding(FindingKind.INTERNAL_HOST, *match.span(), match[0].lower())
             for match in _OWN_HOST.finditer(text, begin, stop):
                 if not text[max(0, match.start() - 1) : match.start()].isalnum():
-                    yield self._finding(Kind.INTERNAL_HOST, *match.span(), match[0].lower())
+                    yield self._finding(FindingKind.INTERNAL_HOST, *match.span(), match[0].lower())
         if any(end in text for end in _RENTED_ENDS) and any(one in text for one in _RENTED):
             for match in _RENTED_HOST.finditer(text):
                 if match[1].lower().removesuffix("-") not in _NOBODYS:
-                    yield self._finding(Kind.INTERNAL_HOST, *match.span(), match[0].lower())
+                    yield self._finding(FindingKind.INTERNAL_HOST, *match.span(), match[0].lower())
         if "://" in text:
             for match in _ONE_LABEL.finditer(text):
                 if match[1].lower() not in _NO_HOSTS:
-                    yield self._finding(Kind.INTERNAL_HOST, *match.span(1), match[1].lower())
+                    yield self._finding(FindingKind.INTERNAL_HOST, *match.span(1), match[1].lower())
         if "\\\\" in text:
             for match in _SHARE.finditer(text):
                 if match[1].lower() not in _NO_HOSTS and not _ESCAPE.match(match[1]):
-                    yield self._finding(Kind.INTERNAL_HOST, *match.span(1), match[1].lower())
+                    yield self._finding(FindingKind.INTERNAL_HOST, *match.span(1), match[1].lower())
 
     def _is_host(self, text: str, match: re.Match[str]) -> bool:
         before = text[max(0, match.start() - 1) : match.start()]
@@ -179,8 +179,8 @@ class NetworkDetector:
             return True
         return _HOST_WORDS.near(text, match.start(), match.end())
 
-    def _finding(self, kind: Kind, start: int, end: int, value: str) -> Finding:
-        return Finding(kind=kind, start=start, end=end, value=value, detector=self.name)
+    def _finding(self, kind: FindingKind, start: int, end: int, value: str) -> SensitiveFinding:
+        return SensitiveFinding(kind=kind, start=start, end=end, value=value, detector=self.name)
 
 
 _ENDINGS = (

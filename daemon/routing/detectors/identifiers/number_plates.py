@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ...text_analysis.text_index import digit_runs
 from ..context_words import Phrases, windows
-from ..finding import Finding, Kind
+from ..finding import FindingKind, SensitiveFinding
 
 _WORDS = Phrases((
     "plate", "plates", "reg no", "reg. no", "regno", "reg number", "vehicle reg", "rego",
@@ -56,7 +56,7 @@ class PlateDetector:
 
     name = "plates"
 
-    def find(self, text: str) -> Iterator[Finding]:
+    def find(self, text: str) -> Iterator[SensitiveFinding]:
         """Contract of `Detector`."""
         if not digit_runs(text):
             return
@@ -69,10 +69,12 @@ class PlateDetector:
             for match in _FORMS.finditer(text, start, stop):
                 yield self._finding(match, 0)
 
-    def _finding(self, match: re.Match[str], group: str | int) -> Finding:
+    def _finding(self, match: re.Match[str], group: str | int) -> SensitiveFinding:
         start, end = match.span(group)
         plain = "".join(filter(str.isalnum, match[group]))
-        return Finding(kind=Kind.VEHICLE, start=start, end=end, value=plain, detector=self.name)
+        return SensitiveFinding(
+            kind=FindingKind.VEHICLE, start=start, end=end, value=plain, detector=self.name
+        )
 
 
 def _is_plate(value: str) -> bool:

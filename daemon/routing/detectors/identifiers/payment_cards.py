@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ...text_analysis.checksums import luhn
 from ...text_analysis.text_index import digits_together
 from ..context_words import ContextWords, Phrases
-from ..finding import Finding, Kind
+from ..finding import FindingKind, SensitiveFinding
 
 _RUN = re.compile(r"[0-9]++(?:[ .\-–/_]{1,2}[0-9]++){0,23}+")
 _GROUP = re.compile(r"[0-9]+")
@@ -84,7 +84,7 @@ class CardDetector:
 
     name = "cards"
 
-    def find(self, text: str) -> Iterator[Finding]:
+    def find(self, text: str) -> Iterator[SensitiveFinding]:
         """Contract of `Detector`."""
         runs = _RUN.finditer(text) if digits_together(text) >= _LEAST_DIGITS else ()
         last: list[int] = []
@@ -100,13 +100,13 @@ class CardDetector:
             if match is not None:
                 yield self._finding(match.start(1), match.end(1), match[1])
 
-    def _soft_codes(self, text: str, cards: list[int]) -> Iterator[Finding]:
+    def _soft_codes(self, text: str, cards: list[int]) -> Iterator[SensitiveFinding]:
         for end in _SOFT_CODE_WORDS.ends(text):
             match = _CODE.match(text, end)
             if match and any(0 < end - card <= _NEAR_A_CARD for card in cards):
                 yield self._finding(match.start(1), match.end(1), match[1])
 
-    def _in_run(self, text: str, at: int, run: str) -> Iterator[Finding]:
+    def _in_run(self, text: str, at: int, run: str) -> Iterator[SensitiveFinding]:
         """The cards in a row of groups of digits."""
         groups = list(_GROUP.finditer(run))
         # One look around a whole row, since a table has many numbers and no words.
@@ -124,8 +124,10 @@ class CardDetector:
             left -= sum(len(group[0]) for group in groups[first : last + 1])
             first = last + 1
 
-    def _finding(self, start: int, end: int, value: str) -> Finding:
-        return Finding(kind=Kind.CARD, start=start, end=end, value=value, detector=self.name)
+    def _finding(self, start: int, end: int, value: str) -> SensitiveFinding:
+        return SensitiveFinding(
+            kind=FindingKind.CARD, start=start, end=end, value=value, detector=self.name
+        )
 
 
 def is_card(digits: str) -> bool:

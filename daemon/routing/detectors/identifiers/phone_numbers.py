@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ...text_analysis.checksums import isbn
 from ...text_analysis.text_index import digits_together
 from ..context_words import ContextWords
-from ..finding import Finding, Kind
+from ..finding import FindingKind, SensitiveFinding
 
 _CANDIDATE = re.compile(
     r"[+(]?[0-9](?:[ .\-/–()\u00a0]{0,3}[0-9]){5,18}+(?:[ ,]{0,2}(?:x|ext\.?|#)[ "
@@ -71,7 +71,7 @@ class PhoneDetector:
 
     name = "phones"
 
-    def find(self, text: str) -> Iterator[Finding]:
+    def find(self, text: str) -> Iterator[SensitiveFinding]:
         """Contract of `Detector`."""
         if digits_together(text) < _LEAST:
             return
@@ -84,8 +84,8 @@ class PhoneDetector:
             if length:
                 end = match.start() + length
                 value = _plain(raw[:length])
-                yield Finding(
-                    kind=Kind.PHONE,
+                yield SensitiveFinding(
+                    kind=FindingKind.PHONE,
                     start=match.start(),
                     end=end,
                     value=value,

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from .gazetteer import Gazetteer
 from .language_detection import KNOWN, UNKNOWN, language_of
-from .text_genre import Setting, setting_of
-from .topic_lexicon import Hit, Lexicon
-from .word_table import Column, Known, WordTable, matching
+from .text_genre import TextGenre, classify_genre
+from .topic_lexicon import Lexicon, LexiconMatch
+from .word_table import Known, WordTable, WordTableColumn, matching
 from .word_tokens import tokens_of
 
 _DIGITS = re.compile(r"\d+")
@@ -21,7 +21,7 @@ _IS_WORD = matching(lambda word: word[0].isalpha())
 _IS_CAPITALISED = matching(lambda word: word[0].isalpha() and word[0].isupper())
 
 
-class Tables:
+class AnnotationTables:
     """The gazetteer and the lexicons, read when they are first needed."""
 
     @cached_property
@@ -40,12 +40,12 @@ class Tables:
         return Lexicon.shipped("en", least=3)
 
     @cached_property
-    def uses(self) -> Column[np.uint8]:
+    def uses(self) -> WordTableColumn[np.uint8]:
         """What each word is used for, as `Gazetteer.flags` says."""
-        return Column(np.uint8, lambda words, small, folded: self.gazetteer.flags(folded))
+        return WordTableColumn(np.uint8, lambda words, small, folded: self.gazetteer.flags(folded))
 
 
-class Reading:
+class AnnotatedText:
     """A text, its words, and what they say of it; each answer is worked out when first asked.
 
     `words[n]` is the token with the number `places[n]`, from character `starts[n]` up to `ends[n]`;
@@ -53,7 +53,7 @@ class Reading:
     numbers in the `table` of words.
     """
 
-    def __init__(self, text: str, tables: Tables, table: WordTable) -> None:
+    def __init__(self, text: str, tables: AnnotationTables, table: WordTable) -> None:
         self.text = text
         tokens, starts, ends = tokens_of(text)
         self.table, self._tables = table, tables
@@ -67,15 +67,15 @@ class Reading:
         self.small = list(map(table.small.__getitem__, numbers))
         self.folded = list(map(table.folded.__getitem__, numbers))
 
-    def known(self, column: Column[Known]) -> NDArray[Known]:
+    def known(self, column: WordTableColumn[Known]) -> NDArray[Known]:
         """What is known of each of the words."""
         return self.table.column(column)[self._of_words]
 
-    def where(self, column: Column[np.bool_]) -> list[int]:
+    def where(self, column: WordTableColumn[np.bool_]) -> list[int]:
         """The numbers of the words of which this is known."""
         return np.flatnonzero(self.known(column)).tolist()
 
-    def has(self, column: Column[np.bool_]) -> bool:
+    def has(self, column: WordTableColumn[np.bool_]) -> bool:
         """Whether this is known of any word."""
         return bool(self.known(column).any())
 
@@ -90,9 +90,9 @@ class Reading:
         return language_of(self.text, self.small)
 
     @cached_property
-    def setting(self) -> Setting:
-        """See `setting_of`."""
-        return setting_of(self.text, self.small, self.where)
+    def setting(self) -> TextGenre:
+        """See `classify_genre`."""
+        return classify_genre(self.text, self.small, self.where)
 
     @cached_property
     def flags(self) -> dict[int, int]:
@@ -103,35 +103,35 @@ class Reading:
         )
 
     @cached_property
-    def hits(self) -> list[Hit]:
+    def hits(self) -> list[LexiconMatch]:
         """Words of topics in the text's language; English ones where that is not known."""
         language = "en" if self.language == UNKNOWN else self.language
         return self._hits(self._tables.lexicons[language])
 
     @cached_property
-    def strong_english_hits(self) -> list[Hit]:
+    def strong_english_hits(self) -> list[LexiconMatch]:
         """English words of topics with the highest weight, whatever the language."""
         return self._hits(self._tables.strong_english)
 
-    def _hits(self, lexicon: Lexicon) -> list[Hit]:
+    def _hits(self, lexicon: Lexicon) -> list[LexiconMatch]:
         return lexicon.hits(self.folded, self.known(lexicon.entries).tolist())
 
 
-class Reader:
+class TextAnnotator:
     """Reads texts for several detectors, which are asked about the same one after another."""
 
     def __init__(self) -> None:
-        self.tables = Tables()
-        self._last: Reading | None = None
+        self.tables = AnnotationTables()
+        self._last: AnnotatedText | None = None
         self._table = WordTable()
 
-    def read(self, text: str) -> Reading:
+    def read(self, text: str) -> AnnotatedText:
         """The reading of this text; the last one is remembered until `forget`."""
         last = self._last
         if last is None or last.text != text:
             if len(self._table) > _MOST_WORDS:
                 self._table = WordTable()
-            last = self._last = Reading(text, self.tables, self._table)
+            last = self._last = AnnotatedText(text, self.tables, self._table)
         return last
 
     def forget(self) -> None:

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from .annotated_text import Reading
+from .annotated_text import AnnotatedText
 from .gazetteer import FIRST, LAST, PLACE, WORD, fold
 from .person_introductions import RELATIONS
 from .topic_lexicon import TOPICS
-from .word_table import Column
+from .word_table import WordTableColumn
 from .word_tokens import word_set
 
 BITS = 18
@@ -64,20 +64,20 @@ _ALONE = _hashes(_CLASSES)
 _PAIRED = np.stack(
     [_hashes(f"{last or 'start'}>{one}" for one in _CLASSES) for last in _CLASSES]
 )  # [the class before, the class]
-_CLASS = Column(
+_CLASS = WordTableColumn(
     np.intp,
     lambda words, small, folded: (
         _CLASS_NUMBERS[_CLASS_OF[word]] if word in _CLASS_OF else 0 for word in folded
     ),
 )
-_PLAIN = Column(np.uint32, lambda words, small, folded: _hashes(folded))
-_STEMS = Column(
+_PLAIN = WordTableColumn(np.uint32, lambda words, small, folded: _hashes(folded))
+_STEMS = WordTableColumn(
     np.uint32, lambda words, small, folded: _hashes(word[:_STEM] for word in folded) + np.uint32(7)
 )
 _OF_NAME = np.uint32(zlib.crc32(b"<name>")), np.uint32(zlib.crc32(b"<name>"[:_STEM]) + 7)
 
 
-def features_of(reading: Reading) -> NDArray[np.uint32]:
+def features_of(reading: AnnotatedText) -> NDArray[np.uint32]:
     """Places of weights, shape [kinds of features, tokens]: words, stems, pairs, and classes.
 
     Names become one class, so that nobody's name is learnt; so do numbers and the words of a
@@ -118,7 +118,7 @@ def _of_classes(classes: NDArray[np.intp]) -> tuple[NDArray[np.uint32], NDArray[
     return _ALONE[classes] + np.uint32(11), paired
 
 
-def features_of_whole(reading: Reading) -> NDArray[np.uint32]:
+def features_of_whole(reading: AnnotatedText) -> NDArray[np.uint32]:
     """Places of weights for what is true of the text as a whole."""
     text, words, setting = reading.text, reading.small, reading.setting
     own = min(setting.own, 3)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..data_files import shipped
+from ..data_files import read_data_file
 
 _MAGIC = b"INGLEGZ1"
 _LETTERS = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ı": "i", "æ": "ae", "œ": "oe", "’": "'"})
@@ -47,7 +47,7 @@ class Gazetteer:
     @classmethod
     def shipped(cls) -> Gazetteer:
         """The table that comes with ingle."""
-        return cls(shipped("names.bin"))
+        return cls(read_data_file("names.bin"))
 
     @staticmethod
     def pack(entries: dict[str, int]) -> bytes:

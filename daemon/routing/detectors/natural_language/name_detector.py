@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from ..finding import Finding, Kind
-from .annotated_text import Reader, Reading
+from ..finding import FindingKind, SensitiveFinding
+from .annotated_text import AnnotatedText, TextAnnotator
 from .gazetteer import PLACE, fold
 from .organisations import find_organisations, find_strangers
 from .person_names import PeopleFinder
@@ -24,10 +24,10 @@ class NameDetector:
     name = "names"
     whole_text = True
 
-    def __init__(self, reader: Reader | None = None) -> None:
-        self._reader = reader or Reader()
+    def __init__(self, reader: TextAnnotator | None = None) -> None:
+        self._reader = reader or TextAnnotator()
 
-    def find(self, text: str) -> Iterator[Finding]:
+    def find(self, text: str) -> Iterator[SensitiveFinding]:
         """Persons, then addresses, organisations and places, each in the text's order."""
         reading = self._reader.read(text)
         if not reading.setting.code:
@@ -40,7 +40,7 @@ class NameDetector:
         if not reading.setting.made_up:
             yield from self._places(reading)
 
-    def _places(self, reading: Reading) -> Iterator[Finding]:
+    def _places(self, reading: AnnotatedText) -> Iterator[SensitiveFinding]:
         """Capitalised places that are nothing else, the longest first."""
         text, flags, words = reading.text, reading.flags, reading.words
         starts, ends = reading.starts, reading.ends
@@ -62,8 +62,8 @@ class NameDetector:
                 continue
             taken = at + length - 1
             start, end = starts[at], ends[taken]
-            yield Finding(
-                kind=Kind.PLACE,
+            yield SensitiveFinding(
+                kind=FindingKind.PLACE,
                 start=start,
                 end=end,
                 value=text[start:end],

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..finding import Finding, Kind
-from .annotated_text import Reading
+from ..finding import FindingKind, SensitiveFinding
+from .annotated_text import AnnotatedText
 from .gazetteer import Gazetteer, fold
 from .word_table import matching, members
 from .word_tokens import phrase_set, word_set
@@ -66,7 +66,7 @@ _EMPLOYMENT = members(word_set(
 ))  # fmt: skip
 
 
-def find_organisations(reading: Reading, detector: str) -> Iterator[Finding]:
+def find_organisations(reading: AnnotatedText, detector: str) -> Iterator[SensitiveFinding]:
     """Each firm once; those that everybody knows only where somebody works there."""
     seen: set[str] = set()
     for match, certainty in _matches(reading):
@@ -75,8 +75,8 @@ def find_organisations(reading: Reading, detector: str) -> Iterator[Finding]:
         if key in seen or (match.re is _LEGAL and key in _WELL_KNOWN):
             continue
         seen.add(key)
-        yield Finding(
-            kind=Kind.ORGANISATION,
+        yield SensitiveFinding(
+            kind=FindingKind.ORGANISATION,
             start=match.start(1),
             end=match.start(1) + len(name),
             value=name,
@@ -85,7 +85,7 @@ def find_organisations(reading: Reading, detector: str) -> Iterator[Finding]:
         )
 
 
-def _matches(reading: Reading) -> Iterator[tuple[re.Match[str], float]]:
+def _matches(reading: AnnotatedText) -> Iterator[tuple[re.Match[str], float]]:
     """Where a pattern matches; they are slow, so only where there is a sign of it."""
     text = reading.text
     if reading.has(_IS_LEGAL_FORM) or any(map(text.__contains__, _DOTTED_FORMS)):
@@ -95,7 +95,9 @@ def _matches(reading: Reading) -> Iterator[tuple[re.Match[str], float]]:
             yield match, 0.7
 
 
-def find_strangers(reading: Reading, gazetteer: Gazetteer, detector: str) -> Iterator[Finding]:
+def find_strangers(
+    reading: AnnotatedText, gazetteer: Gazetteer, detector: str
+) -> Iterator[SensitiveFinding]:
     """In English, words that no list has beside "company", "university" and the like."""
     folded = reading.folded
     beside = [
@@ -107,8 +109,8 @@ def find_strangers(reading: Reading, gazetteer: Gazetteer, detector: str) -> Ite
     flags = gazetteer.flags([fold(folded[at]) for at in beside])
     for at in sorted({at for at, flag in zip(beside, flags, strict=True) if not flag}):
         name = reading.words[at]
-        yield Finding(
-            kind=Kind.ORGANISATION,
+        yield SensitiveFinding(
+            kind=FindingKind.ORGANISATION,
             start=reading.starts[at],
             end=reading.ends[at],
             value=name,
@@ -117,7 +119,7 @@ def find_strangers(reading: Reading, gazetteer: Gazetteer, detector: str) -> Ite
         )
 
 
-def _is_beside(reading: Reading, at: int, step: int) -> bool:
+def _is_beside(reading: AnnotatedText, at: int, step: int) -> bool:
     """Whether the word so many steps from the kind of firm with this number may be its name."""
     folded, other = reading.folded, at + step
     if not 0 <= other < len(folded) or (step == 2 and folded[at + 1] not in _NAMING):

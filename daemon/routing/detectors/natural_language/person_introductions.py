@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .annotated_text import Reading
+from .annotated_text import AnnotatedText
 from .word_tokens import word_set
 
 _TITLES = word_set(
@@ -72,7 +72,7 @@ INTRODUCING = frozenset[str]().union(
 )
 
 
-def introduction(reading: Reading, index: int) -> tuple[float, bool]:
+def introduction(reading: AnnotatedText, index: int) -> tuple[float, bool]:
     """How sure what stands before the word makes it a person, and whether any word would do.
 
     0 where nothing before it does, as where the last word before it is not `INTRODUCING`. The
@@ -97,7 +97,7 @@ def introduction(reading: Reading, index: int) -> tuple[float, bool]:
     return _of_letters(reading, index, last, gap)
 
 
-def _of_letters(reading: Reading, index: int, last: str, gap: str) -> tuple[float, bool]:
+def _of_letters(reading: AnnotatedText, index: int, last: str, gap: str) -> tuple[float, bool]:
     """As `introduction`, for what letters and forms have."""
     if gap == " " and last in _GREETINGS and _ends(reading, index):
         return 0.75, True
@@ -108,7 +108,7 @@ def _of_letters(reading: Reading, index: int, last: str, gap: str) -> tuple[floa
     return 0.0, False
 
 
-def _ends(reading: Reading, index: int) -> bool:
+def _ends(reading: AnnotatedText, index: int) -> bool:
     """Whether the greeting is over after at most three capitalised words."""
     words = reading.words
     at = index

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..data_files import shipped
-from ..finding import Finding, Kind
-from .annotated_text import Reading
+from ..data_files import read_data_file
+from ..finding import FindingKind, SensitiveFinding
+from .annotated_text import AnnotatedText
 from .gazetteer import FIRST, LAST, PLACE, WORD, fold
 from .person_introductions import INTRODUCING, introduction
 from .word_tokens import word_set
@@ -42,10 +42,10 @@ class PeopleFinder:
     @classmethod
     def shipped(cls) -> PeopleFinder:
         """With the public figures that come with ingle, real and invented."""
-        lines = shipped("public_figures.txt").decode().splitlines()
+        lines = read_data_file("public_figures.txt").decode().splitlines()
         return cls(frozenset(fold(line) for line in lines if line and not line.startswith("#")))
 
-    def find(self, reading: Reading) -> Iterator[Finding]:
+    def find(self, reading: AnnotatedText) -> Iterator[SensitiveFinding]:
         """Each person with the surest sign of them."""
         text, setting = reading.text, reading.setting
         if setting.made_up:
@@ -74,8 +74,8 @@ class PeopleFinder:
         ):
             if start >= taken and not self._is_public(text[start:end]):
                 taken = end
-                yield Finding(
-                    kind=Kind.PERSON,
+                yield SensitiveFinding(
+                    kind=FindingKind.PERSON,
                     start=start,
                     end=end,
                     value=" ".join(text[start:end].split()),
@@ -94,7 +94,7 @@ class PeopleFinder:
         )
 
 
-def _named(reading: Reading, index: int, alone: bool) -> int | None:
+def _named(reading: AnnotatedText, index: int, alone: bool) -> int | None:
     """Where the name that something introduces ends; None if it is no name."""
     end, strength = None, 0
     first = index
@@ -114,12 +114,12 @@ def _named(reading: Reading, index: int, alone: bool) -> int | None:
     return end if alone or strength >= 2 else None
 
 
-def _gap(reading: Reading, index: int) -> str:
+def _gap(reading: AnnotatedText, index: int) -> str:
     """What stands between the word and the one before it."""
     return reading.text[reading.ends[index - 1] : reading.starts[index]]
 
 
-def _sequences(reading: Reading) -> Iterator[tuple[int, int]]:
+def _sequences(reading: AnnotatedText) -> Iterator[tuple[int, int]]:
     """Given name and surname next to one another, with initials and particles between."""
     words, flags = reading.words, reading.flags
     followed = [
@@ -153,7 +153,7 @@ def _strength(flag: int, wanted: int) -> int:
     return 0 if flag & WORD else 1
 
 
-def _next_name(reading: Reading, index: int) -> int | None:
+def _next_name(reading: AnnotatedText, index: int) -> int | None:
     """The word that may be the surname after this one: the next but initials and particles."""
     words = reading.words
     for after in range(index + 1, min(len(words), index + 4)):
@@ -170,7 +170,7 @@ def _next_name(reading: Reading, index: int) -> int | None:
     return None
 
 
-def _given_names(reading: Reading) -> Iterator[int]:
+def _given_names(reading: AnnotatedText) -> Iterator[int]:
     """The numbers of given names that are nothing else, alone."""
     others = WORD | PLACE
     for index, flag in reading.flags.items():

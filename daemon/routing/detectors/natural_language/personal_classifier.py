@@ -10,9 +10,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ..data_files import shipped
-from ..finding import Finding, Kind
-from .annotated_text import Reader
+from ..data_files import read_data_file
+from ..finding import FindingKind, SensitiveFinding
+from .annotated_text import TextAnnotator
 from .classifier_features import BITS, features_of, features_of_whole
 from .language_detection import UNKNOWN
 
@@ -71,17 +71,17 @@ class PersonalClassifier:
     name = "classifier"
     whole_text = True
 
-    def __init__(self, reader: Reader | None = None) -> None:
-        self._reader = reader or Reader()
+    def __init__(self, reader: TextAnnotator | None = None) -> None:
+        self._reader = reader or TextAnnotator()
 
-    def find(self, text: str) -> Iterator[Finding]:
+    def find(self, text: str) -> Iterator[SensitiveFinding]:
         """At most one finding, of the passage that it is surest of."""
         if self._reader.read(text).language == UNKNOWN:
-            yield self._finding(Kind.UNINSPECTABLE, text, "unknown language", 1.0)
+            yield self._finding(FindingKind.UNINSPECTABLE, text, "unknown language", 1.0)
             return
         probability = self.probability(text)
         if probability >= 0.5:
-            yield self._finding(Kind.PERSONAL, text, "personal", round(probability, 2))
+            yield self._finding(FindingKind.PERSONAL, text, "personal", round(probability, 2))
 
     def probability(self, text: str) -> float:
         """How likely the text is personal, 0 to 1."""
@@ -92,8 +92,10 @@ class PersonalClassifier:
             score -= _EXERCISE
         return 1 / (1 + math.exp(-max(-30.0, min(30.0, score))))
 
-    def _finding(self, kind: Kind, text: str, value: str, certainty: float) -> Finding:
-        return Finding(
+    def _finding(
+        self, kind: FindingKind, text: str, value: str, certainty: float
+    ) -> SensitiveFinding:
+        return SensitiveFinding(
             kind=kind,
             start=0,
             end=len(text),
@@ -104,4 +106,4 @@ class PersonalClassifier:
 
     @cached_property
     def _weights(self) -> LinearWeights:
-        return LinearWeights(shipped("personal.bin"))
+        return LinearWeights(read_data_file("personal.bin"))

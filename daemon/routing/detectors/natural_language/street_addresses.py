@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from ..context_words import windows
-from ..finding import Finding, Kind
-from .annotated_text import Reading
+from ..finding import FindingKind, SensitiveFinding
+from .annotated_text import AnnotatedText
 from .word_table import matching, members
 from .word_tokens import phrase_set, word_set
 
@@ -68,7 +68,7 @@ _PUBLIC = phrase_set(
 )
 
 
-def find_addresses(reading: Reading, detector: str) -> Iterator[Finding]:
+def find_addresses(reading: AnnotatedText, detector: str) -> Iterator[SensitiveFinding]:
     """Each street address or postcode, once."""
     text = reading.text
     taken = 0
@@ -80,8 +80,8 @@ def find_addresses(reading: Reading, detector: str) -> Iterator[Finding]:
         start = unit.start() if unit else start
         value = " ".join(text[start:end].split())
         if value.casefold().rstrip(".") not in _PUBLIC:
-            yield Finding(
-                kind=Kind.STREET_ADDRESS,
+            yield SensitiveFinding(
+                kind=FindingKind.STREET_ADDRESS,
                 start=start,
                 end=end,
                 value=value,
@@ -90,7 +90,7 @@ def find_addresses(reading: Reading, detector: str) -> Iterator[Finding]:
             )
 
 
-def _postcodes(reading: Reading) -> Iterator[tuple[int, int]]:
+def _postcodes(reading: AnnotatedText) -> Iterator[tuple[int, int]]:
     """They have digits, so that only what is around these is looked at."""
     text = reading.text
     for start, stop in windows(reading.digits, _REACH, len(text)):
@@ -98,7 +98,7 @@ def _postcodes(reading: Reading) -> Iterator[tuple[int, int]]:
             yield match.span()
 
 
-def _by_number(reading: Reading) -> Iterator[tuple[int, int]]:
+def _by_number(reading: AnnotatedText) -> Iterator[tuple[int, int]]:
     """Addresses that begin with the house's number, and boxes."""
     text = reading.text
     if reading.digits and reading.has(_ENGLISH_STREETS):
@@ -114,7 +114,7 @@ def _by_number(reading: Reading) -> Iterator[tuple[int, int]]:
             yield match.span()
 
 
-def _by_words(reading: Reading) -> Iterator[tuple[int, int]]:
+def _by_words(reading: AnnotatedText) -> Iterator[tuple[int, int]]:
     """Addresses whose word for a street is part of its name, or stands before it."""
     text, words = reading.text, reading.words
     for at in reading.where(_MAY_BE_STREET):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from .word_table import Column, members
+from .word_table import WordTableColumn, members
 from .word_tokens import phrase_set, word_set
 
 _HEAD = 100
@@ -52,7 +52,7 @@ _CODE_END = re.compile(r"[{};]\s*$|\)\s*[:{;]", re.MULTILINE)
 _ENOUGH_CODE = 3
 
 
-class Setting(msgspec.Struct, frozen=True):
+class TextGenre(msgspec.Struct, frozen=True):
     """How a text reads as a whole.
 
     `own` counts first-person markers. `fiction` and `exercise` say that the people in it are
@@ -70,15 +70,15 @@ class Setting(msgspec.Struct, frozen=True):
         return self.own == 0 and (self.fiction or self.exercise)
 
 
-def setting_of(
-    text: str, words: Sequence[str], where: Callable[[Column[np.bool_]], list[int]]
-) -> Setting:
+def classify_genre(
+    text: str, words: Sequence[str], where: Callable[[WordTableColumn[np.bool_]], list[int]]
+) -> TextGenre:
     """How the text with these words, in small letters, reads; `where` tells words' places."""
     own = len(where(_OWN))
     own += sum(" ".join(words[at : at + 2]) in _OWN_PAIRS for at in where(_SUBJECTS))
     numbers = len(_NUMBER.findall(text)) if len(text) < _EXERCISE else 0
     exercise = numbers >= 2 and _ASKED_SUM.search(text.casefold()) is not None
-    return Setting(
+    return TextGenre(
         own=own,
         fiction=any(at < _HEAD for at in where(_FICTION)[:1]),
         exercise=exercise,

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from ..finding import Finding, Kind
-from .annotated_text import Reader, Reading
+from ..finding import FindingKind, SensitiveFinding
+from .annotated_text import AnnotatedText, TextAnnotator
 from .language_detection import UNKNOWN
-from .text_genre import Setting
-from .topic_lexicon import TOPICS, Hit
+from .text_genre import TextGenre
+from .topic_lexicon import TOPICS, LexiconMatch
 from .word_table import members
 from .word_tokens import word_set
 
@@ -59,10 +59,10 @@ class TopicDetector:
     name = "topics"
     whole_text = True
 
-    def __init__(self, reader: Reader | None = None) -> None:
-        self._reader = reader or Reader()
+    def __init__(self, reader: TextAnnotator | None = None) -> None:
+        self._reader = reader or TextAnnotator()
 
-    def find(self, text: str) -> Iterator[Finding]:
+    def find(self, text: str) -> Iterator[SensitiveFinding]:
         """At most one finding for each topic: its strongest passage."""
         reading = self._reader.read(text)
         setting = reading.setting
@@ -78,7 +78,7 @@ class TopicDetector:
                 best[topic] = value, score
         for topic, (value, score) in best.items():
             start, end = reading.starts[score.first], reading.ends[score.last]
-            yield Finding(
+            yield SensitiveFinding(
                 kind=TOPICS[topic],
                 start=start,
                 end=end,
@@ -88,9 +88,9 @@ class TopicDetector:
             )
 
 
-def _value(topic: str, score: _Score, setting: Setting) -> float:
+def _value(topic: str, score: _Score, setting: TextGenre) -> float:
     """How much a passage counts; `_ENOUGH` makes a finding."""
-    if topic == Kind.WORK and score.weight >= 8:
+    if topic == FindingKind.WORK and score.weight >= 8:
         return score.weight / 2
     if score.weight < _NEEDED or score.personal <= 0:
         return 0.0
@@ -99,10 +99,10 @@ def _value(topic: str, score: _Score, setting: Setting) -> float:
     return min(score.weight, 8.0) * min(score.personal, 3.0) ** 0.5
 
 
-def _passages(reading: Reading, hits: Sequence[Hit]) -> Iterator[tuple[str, _Score]]:
+def _passages(reading: AnnotatedText, hits: Sequence[LexiconMatch]) -> Iterator[tuple[str, _Score]]:
     """For each sentence with its neighbours and each topic in it, what is there."""
     ends = [match.start() for match in _SENTENCE.finditer(reading.text)]
-    by_sentence: dict[int, list[Hit]] = {}
+    by_sentence: dict[int, list[LexiconMatch]] = {}
     others: Counter[tuple[str, int]] = Counter()
     for hit in hits:
         number = bisect_right(ends, reading.starts[hit.at])
@@ -124,11 +124,11 @@ def _passages(reading: Reading, hits: Sequence[Hit]) -> Iterator[tuple[str, _Sco
         marks += 0.5 * min(sum(others["event", one] for one in around), 2) if marks else 0.0
         marks -= 1.0 * others["general", number]
         if marks <= 0:  # without anybody in it only papers of work life count
-            near = [hit for hit in near if hit.topic == Kind.WORK]
+            near = [hit for hit in near if hit.topic == FindingKind.WORK]
         yield from _topics(near, marks)
 
 
-def _topics(near: Sequence[Hit], marks: float) -> Iterator[tuple[str, _Score]]:
+def _topics(near: Sequence[LexiconMatch], marks: float) -> Iterator[tuple[str, _Score]]:
     scores: dict[str, _Score] = {}
     counted: set[tuple[str, int]] = set()
     for hit in near:
@@ -145,7 +145,7 @@ def _topics(near: Sequence[Hit], marks: float) -> Iterator[tuple[str, _Score]]:
     yield from scores.items()
 
 
-def _personal_marks(reading: Reading) -> Iterator[tuple[int, float]]:
+def _personal_marks(reading: AnnotatedText) -> Iterator[tuple[int, float]]:
     """Where the text speaks of somebody, and how much that counts."""
     folded = reading.folded
     for at in reading.where(_MARKS):

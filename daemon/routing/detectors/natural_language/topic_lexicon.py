@@ -7,15 +7,15 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
-from ..data_files import shipped
-from ..finding import Kind
+from ..data_files import read_data_file
+from ..finding import FindingKind
 from .gazetteer import fold
-from .word_table import Column
+from .word_table import WordTableColumn
 
 _STEM = 4
 
 
-class Hit(msgspec.Struct, frozen=True, gc=False):
+class LexiconMatch(msgspec.Struct, frozen=True, gc=False):
     """A word or phrase of a topic: `length` words from the word with the number `at` on."""
 
     at: int
@@ -44,13 +44,15 @@ class Lexicon:
         self._seconds = {first: _seconds(found) for first, found in self._phrases.items()}
         self._found: list[_Entry] = [((), None)]
         self._known: dict[_Entry, int] = {self._found[0]: 0}
-        self.entries = Column(np.intp, lambda words, small, folded: map(self._entry, folded))
+        self.entries = WordTableColumn(
+            np.intp, lambda words, small, folded: map(self._entry, folded)
+        )
         """For each word the number of what there is for it; 0 for nothing."""
 
     @classmethod
     def shipped(cls, language: str, least: int = 0) -> Lexicon:
         """The one that comes with ingle for this language."""
-        return cls(shipped(f"topics.{language}.txt").decode(), least)
+        return cls(read_data_file(f"topics.{language}.txt").decode(), least)
 
     def _add_line(self, topic: str, entries: list[str], least: int) -> None:
         weight = int(entries.pop(0)) if topic in TOPICS else 1
@@ -68,9 +70,9 @@ class Lexicon:
                 if entry.endswith("*"):  # too short for a stem: its plural only
                     self._words.setdefault(f"{entry[:-1]}s", []).append((topic, weight))
 
-    def hits(self, words: Sequence[str], entries: Sequence[int]) -> list[Hit]:
+    def hits(self, words: Sequence[str], entries: Sequence[int]) -> list[LexiconMatch]:
         """Everything that folded words with these entries match; phrases before their words."""
-        found: list[Hit] = []
+        found: list[LexiconMatch] = []
         for at in [at for at, entry in enumerate(entries) if entry]:
             alone, phrases = self._found[entries[at]]
             if phrases is not None and at + 1 < len(words):
@@ -78,9 +80,9 @@ class Lexicon:
                 if words[at + 1] in exact or words[at + 1].startswith(begins):
                     for rest, topic, weight in self._phrases[phrases]:
                         if _follows(words, at, rest):
-                            found.append(Hit(at, len(rest) + 1, topic, weight))
+                            found.append(LexiconMatch(at, len(rest) + 1, topic, weight))
             for topic, weight in alone:
-                found.append(Hit(at, 1, topic, weight))
+                found.append(LexiconMatch(at, 1, topic, weight))
         return found
 
     def _entry(self, word: str) -> int:
@@ -103,14 +105,14 @@ _Entry = tuple[tuple[tuple[str, int], ...], str | None]
 TOPICS = {
     kind.value: kind
     for kind in (
-        Kind.HEALTH,
-        Kind.MONEY,
-        Kind.LAW,
-        Kind.FAMILY,
-        Kind.WORK,
-        Kind.IMMIGRATION,
-        Kind.SEXUALITY,
-        Kind.RELIGION,
+        FindingKind.HEALTH,
+        FindingKind.MONEY,
+        FindingKind.LAW,
+        FindingKind.FAMILY,
+        FindingKind.WORK,
+        FindingKind.IMMIGRATION,
+        FindingKind.SEXUALITY,
+        FindingKind.RELIGION,
     )
 }
 

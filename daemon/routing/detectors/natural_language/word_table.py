@@ -19,7 +19,7 @@ NUMBER = "<number>"
 """Stands for every token that begins with a digit: what people's numbers are is not remembered."""
 
 
-class Column(Generic[Known]):
+class WordTableColumn(Generic[Known]):
     """Something that is known of every word: `fill` says it for new words, in their order.
 
     It gets the words as they are written, in small letters, and those without accents too.
@@ -29,22 +29,22 @@ class Column(Generic[Known]):
         self.dtype, self.fill = dtype, fill
 
 
-def members(words: frozenset[str], *, folded: bool = False) -> Column[np.bool_]:
+def members(words: frozenset[str], *, folded: bool = False) -> WordTableColumn[np.bool_]:
     """Whether a word is one of these, which are in small letters."""
 
     def fill(_: Sequence[str], small: Sequence[str], plain: Sequence[str]) -> Iterable[bool]:
         return map(words.__contains__, plain if folded else small)
 
-    return Column(np.bool_, fill)
+    return WordTableColumn(np.bool_, fill)
 
 
-def matching(holds: Callable[[str], bool]) -> Column[np.bool_]:
+def matching(holds: Callable[[str], bool]) -> WordTableColumn[np.bool_]:
     """Whether this holds for the word as it is written."""
 
     def fill(words: Sequence[str], _: Sequence[str], __: Sequence[str]) -> Iterable[bool]:
         return map(holds, words)
 
-    return Column(np.bool_, fill)
+    return WordTableColumn(np.bool_, fill)
 
 
 class WordTable:
@@ -58,7 +58,7 @@ class WordTable:
         self.small: list[str] = []
         self.folded: list[str] = []
         self._numbers: dict[str, int] = {}
-        self._columns: dict[Column[Any], NDArray[Any]] = {}
+        self._columns: dict[WordTableColumn[Any], NDArray[Any]] = {}
         self._lock = threading.Lock()
         self._add([NUMBER])
 
@@ -76,7 +76,7 @@ class WordTable:
             numbers[missing] = [self._numbers.get(tokens[at], 0) for at in missing]
         return numbers
 
-    def column(self, column: Column[Known]) -> NDArray[Known]:
+    def column(self, column: WordTableColumn[Known]) -> NDArray[Known]:
         """What is known of each word, by its number."""
         known = cast("NDArray[Known] | None", self._columns.get(column))
         if known is None or len(known) < len(self.words):

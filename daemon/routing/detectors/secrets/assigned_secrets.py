@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from math import log2
 
-from ...text_analysis.generated_strings import is_a_standard, is_made_up
+from ...text_analysis.generated_strings import is_a_standard, looks_generated
 from ...text_analysis.text_index import lowered, vocabulary
-from ..finding import Finding, Kind
+from ..finding import FindingKind, SensitiveFinding
 from .command_passwords import commands_in
 from .secret_words import KEYS, PASSWORDS, SHORT_PASSWORDS
 
@@ -108,10 +108,10 @@ _SESSION_ENDS = (
 )
 _FIELD_ENDS = ("password", "pwd", "accountkey", "sharedaccesskey", "sharedsecretvalue")
 _HEADERS = (
-    (("authorization",), _AUTHORIZATION, Kind.TOKEN),
-    (("bearer",), _BEARER, Kind.TOKEN),
-    (("cookie",), _COOKIE, Kind.COOKIE),
-    (("sid", "session", "csrftoken", "auth_token", "remember_token"), _SESSION, Kind.COOKIE),
+    (("authorization",), _AUTHORIZATION, FindingKind.TOKEN),
+    (("bearer",), _BEARER, FindingKind.TOKEN),
+    (("cookie",), _COOKIE, FindingKind.COOKIE),
+    (("sid", "session", "csrftoken", "auth_token", "remember_token"), _SESSION, FindingKind.COOKIE),
 )
 """Words of which one is in every match, and the shape, whose group is the secret."""
 _LOGINS = ((("curl", "wget"), _CURL_USER), (("login",), _NETRC))
@@ -122,7 +122,7 @@ class AssignedSecretDetector:
 
     name = "assigned_secrets"
 
-    def find(self, text: str) -> Iterator[Finding]:
+    def find(self, text: str) -> Iterator[SensitiveFinding]:
         """Contract of `Detector`."""
         lower = lowered(text)
         yield from self._logins(text, lower)
@@ -131,20 +131,20 @@ class AssignedSecretDetector:
             yield from self._fields(text)
         yield from self._headers(text, lower)
         pairs = "value" in lower
-        for words, kind in ((PASSWORDS, Kind.PASSWORD), (KEYS, Kind.API_KEY)):
+        for words, kind in ((PASSWORDS, FindingKind.PASSWORD), (KEYS, FindingKind.API_KEY)):
             for end in words.ends(text):
                 yield from self._assigned(text, end, kind)
                 yield from self._made_up(text, _SAID.match(text, end), kind)
-                if kind is Kind.API_KEY:
+                if kind is FindingKind.API_KEY:
                     yield from self._made_up(text, _OF_A_KEY.match(text, end), kind)
                 if pairs and (pair := _PAIR.match(text, end)):
                     yield from self._made_up(text, pair, kind)
         for end in SHORT_PASSWORDS.ends(text):
             match = _SHORT.match(text, end)
             if match and not _is_result(text, end, match):
-                yield from self._made_up(text, match, Kind.PASSWORD)
+                yield from self._made_up(text, match, FindingKind.PASSWORD)
 
-    def _assigned(self, text: str, end: int, kind: Kind) -> Iterator[Finding]:
+    def _assigned(self, text: str, end: int, kind: FindingKind) -> Iterator[SensitiveFinding]:
         match = _ASSIGNED.match(text, end)
         if match is None:
             flag = _FLAG.match(text, end) if _is_flag(text, end) else None
@@ -169,19 +169,21 @@ class AssignedSecretDetector:
         if _is_secret(value, kind, spoken or not ends, group != "bare"):
             yield self._finding(kind, start, start + len(value), value)
 
-    def _made_up(self, text: str, match: re.Match[str] | None, kind: Kind) -> Iterator[Finding]:
+    def _made_up(
+        self, text: str, match: re.Match[str] | None, kind: FindingKind
+    ) -> Iterator[SensitiveFinding]:
         """What stands where a secret may, and is nothing that anybody would write else."""
         if match is None:
             return
         value = _trimmed(match["value"])
-        if _DUMMY.match(value) or _CODE.match(value) or not is_made_up(value):
+        if _DUMMY.match(value) or _CODE.match(value) or not looks_generated(value):
             return
-        if kind is Kind.API_KEY and not _is_random(value):
+        if kind is FindingKind.API_KEY and not _is_random(value):
             return
         start = match.start("value")
         yield self._finding(kind, start, start + len(value), value)
 
-    def _headers(self, text: str, lower: str) -> Iterator[Finding]:
+    def _headers(self, text: str, lower: str) -> Iterator[SensitiveFinding]:
         for words, pattern, kind in _HEADERS:
             if not any(word in lower for word in words):
                 continue
@@ -191,13 +193,17 @@ class AssignedSecretDetector:
                 if not _CODE.match(match[1]) and any(c.isdigit() for c in match[1]):
                     yield self._finding(kind, *match.span(1), match[1])
 
-    def _logins(self, text: str, lower: str) -> Iterator[Finding]:
+    def _logins(self, text: str, lower: str) -> Iterator[SensitiveFinding]:
         place = text.find("://") if "@" in text else -1
         while place >= 0:
             match = _LOGIN.match(text, place)
             scheme = _SCHEME.search(text[max(0, place - 32) : place])
             if match is not None and scheme is not None and not _CODE.match(match[2]):
-                kind = Kind.PASSWORD if scheme[0].lower() in _WEB else Kind.CONNECTION_STRING
+                kind = (
+                    FindingKind.PASSWORD
+                    if scheme[0].lower() in _WEB
+                    else FindingKind.CONNECTION_STRING
+                )
                 start = place - len(scheme[0])
                 yield self._finding(kind, start, match.end(), text[start : match.end()])
             place = text.find("://", place + 3)
@@ -205,21 +211,21 @@ class AssignedSecretDetector:
             for match in _QUERY.finditer(text):
                 if not _CODE.match(match[2]):
                     web = match[1].lower() in _WEB
-                    kind = Kind.PASSWORD if web else Kind.CONNECTION_STRING
+                    kind = FindingKind.PASSWORD if web else FindingKind.CONNECTION_STRING
                     yield self._finding(kind, *match.span(), match[0])
         for pattern in commands_in(text):
             for match in pattern.finditer(text):
                 if not _CODE.match(match[1]) and not _DUMMY.match(match[1]):
-                    yield self._finding(Kind.PASSWORD, *match.span(1), match[1])
+                    yield self._finding(FindingKind.PASSWORD, *match.span(1), match[1])
         for words, pattern in _LOGINS:
             if any(word in lower for word in words):
                 for match in pattern.finditer(text):
-                    yield self._finding(Kind.PASSWORD, *match.span(1), match[1])
+                    yield self._finding(FindingKind.PASSWORD, *match.span(1), match[1])
         if " pin" in f" {vocabulary(text).joined}":
             for match in _PIN.finditer(text):
-                yield self._finding(Kind.PASSWORD, *match.span(1), match[1])
+                yield self._finding(FindingKind.PASSWORD, *match.span(1), match[1])
 
-    def _fields(self, text: str) -> Iterator[Finding]:
+    def _fields(self, text: str) -> Iterator[SensitiveFinding]:
         """`Server=…;Password=…`, from the first field of the line on."""
         if ";" not in text and "dbname" not in text:
             return
@@ -229,11 +235,11 @@ class AssignedSecretDetector:
             if first is not None and not _CODE.match(match[1]):
                 start = first.start()
                 yield self._finding(
-                    Kind.CONNECTION_STRING, start, match.end(), text[start : match.end()]
+                    FindingKind.CONNECTION_STRING, start, match.end(), text[start : match.end()]
                 )
 
-    def _finding(self, kind: Kind, start: int, end: int, value: str) -> Finding:
-        return Finding(kind=kind, start=start, end=end, value=value, detector=self.name)
+    def _finding(self, kind: FindingKind, start: int, end: int, value: str) -> SensitiveFinding:
+        return SensitiveFinding(kind=kind, start=start, end=end, value=value, detector=self.name)
 
 
 def _is_result(text: str, end: int, match: re.Match[str]) -> bool:
@@ -249,15 +255,17 @@ def _is_assigned(lower: str, names: tuple[str, ...]) -> bool:
     return any(head.rstrip().rstrip("\"'").endswith(names) for head in heads)
 
 
-def _is_secret(value: str, kind: Kind, spoken: bool, quoted: bool) -> bool:
+def _is_secret(value: str, kind: FindingKind, spoken: bool, quoted: bool) -> bool:
     """Whether a value that is said to be secret can be one, and not a word about it."""
     if len(value) < 4 or _DUMMY.match(value) or _CODE.match(value):
         return False
     digits = any(map(str.isdigit, value))
-    if kind is Kind.API_KEY:
+    if kind is FindingKind.API_KEY:
         # Tokens are counted and secrets are talked about, so that a number or a word is none.
         letters = any(map(str.isalpha, value)) and value[0] != "/" and not set(value) & set("()[]")
-        return len(value) >= 8 and " " not in value and letters and (digits or is_made_up(value))
+        return (
+            len(value) >= 8 and " " not in value and letters and (digits or looks_generated(value))
+        )
     # `password is needed` is said of one, while `password: needed` may be one.
     return digits or not (spoken or " " in value) or quoted or _mixed(value)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ...text_analysis.text_index import look_for, pieces_in
+from ...text_analysis.text_index import keywords_in, register_keywords
 
 _ARGUMENT = r"['\"]?([^\s'\"$<>{}][^\s'\"<>{}]{2,127})"
 _SHAPES: tuple[tuple[tuple[str, ...], str], ...] = (
@@ -55,10 +55,10 @@ _COMMANDS = tuple(
     for pieces, shape in _SHAPES
 )
 for _pieces, _ in _COMMANDS:
-    look_for(_pieces)
+    register_keywords(_pieces)
 
 
 def commands_in(text: str) -> list[re.Pattern[str]]:
     """The shapes, with the password as first group, of which a word is in the text."""
-    present = pieces_in(text)
+    present = keywords_in(text)
     return [shape for pieces, shape in _COMMANDS if not pieces.isdisjoint(present)]

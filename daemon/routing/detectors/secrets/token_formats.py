@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from ..finding import Kind
+from ..finding import FindingKind
 
 _WORD = "[A-Za-z0-9_-]"
 _PLAIN = "[A-Za-z0-9]"
@@ -13,12 +13,12 @@ _HEX = "[0-9a-f]"
 _UUID = f"{_HEX}{{8}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{4}}-{_HEX}{{12}}"
 
 
-class TokenShape(NamedTuple):
+class TokenFormat(NamedTuple):
     """Every match of `pattern` has `piece` in it; looking for that first is what makes it fast."""
 
     piece: str
     pattern: re.Pattern[str]
-    kind: Kind
+    kind: FindingKind
 
 
 # Begin of the token, and what follows it; most makers have made theirs easy to find.
@@ -216,44 +216,44 @@ _PREFIXED: tuple[tuple[str, str], ...] = (
     ("fio-u-", f"{_WORD}{{64}}"),
     ("BBFF-", f"{_PLAIN}{{30}}"),
 )
-_UNLIKE_OTHERS: tuple[tuple[str, str, Kind], ...] = (
-    ("eyJ", r"eyJ[\w-]{8,4000}+\.eyJ[\w-]{4,8000}+\.[\w-]{0,2000}+", Kind.JWT),
-    ("eyJ", r"eyJ[\w-]{16,2000}+\.\.?[\w-]{0,1000}+\.[\w-]{16,8000}+\.[\w-]{16,64}", Kind.JWT),
-    ("hooks.slack.com/", r"hooks\.slack\.com/(?:services|workflows)/[\w/+]{20,100}+", Kind.TOKEN),
-    ("/api/webhooks/", r"discord(?:app)?\.com/api/webhooks/\d{16,20}/[\w-]{40,90}", Kind.TOKEN),
-    (".webhook.office.com", r"[\w-]{2,60}\.webhook\.office\.com/\S{40,400}", Kind.TOKEN),
-    (":AA", r"\d{8,10}:AA[\w-]{32,35}", Kind.TOKEN),  # Telegram
-    (".", r"[MNO][A-Za-z0-9_-]{23,28}\.[\w-]{6}\.[\w-]{27,40}", Kind.TOKEN),  # Discord
-    ("Q~", r"[\w~.-]{3}\dQ~[\w~.-]{31,34}", Kind.API_KEY),  # Azure
-    ("JQQJ99", r"[A-Za-z0-9]{50,54}JQQJ99[A-Za-z0-9]{20,26}", Kind.API_KEY),
-    ("-us", r"[0-9a-f]{32}-us\d{1,2}", Kind.API_KEY),  # Mailchimp
-    (".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{60,70}", Kind.TOKEN),  # Terraform
-    ("AAAAAAAAAAAAAAAAAAAAA", r"A{21,24}[A-Za-z0-9%]{60,110}", Kind.TOKEN),  # X
-    ("AZDO", r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}", Kind.API_KEY),
-    ("_mmk", r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk", Kind.API_KEY),  # MaxMind
-    ("sk.eyJ", r"sk\.eyJ[\w-]{40,200}\.[\w-]{20,30}", Kind.API_KEY),  # Mapbox
-    ("{SSHA", r"\{S?SHA(?:256|384|512)?\}[A-Za-z0-9+/]{24,180}={0,2}", Kind.PASSWORD),
-    ("{SMD5", r"\{SMD5\}[A-Za-z0-9+/]{20,60}={0,2}", Kind.PASSWORD),
-    ("scrypt:", r"scrypt:\d{3,8}:\d{1,3}:\d{1,3}\$[^\s$]{4,64}\$[0-9a-f]{64,256}", Kind.PASSWORD),
+_UNLIKE_OTHERS: tuple[tuple[str, str, FindingKind], ...] = (
+    ("eyJ", r"eyJ[\w-]{8,4000}+\.eyJ[\w-]{4,8000}+\.[\w-]{0,2000}+", FindingKind.JWT),
+    ("eyJ", r"eyJ[\w-]{16,2000}+\.\.?[\w-]{0,1000}+\.[\w-]{16,8000}+\.[\w-]{16,64}", FindingKind.JWT),
+    ("hooks.slack.com/", r"hooks\.slack\.com/(?:services|workflows)/[\w/+]{20,100}+", FindingKind.TOKEN),
+    ("/api/webhooks/", r"discord(?:app)?\.com/api/webhooks/\d{16,20}/[\w-]{40,90}", FindingKind.TOKEN),
+    (".webhook.office.com", r"[\w-]{2,60}\.webhook\.office\.com/\S{40,400}", FindingKind.TOKEN),
+    (":AA", r"\d{8,10}:AA[\w-]{32,35}", FindingKind.TOKEN),  # Telegram
+    (".", r"[MNO][A-Za-z0-9_-]{23,28}\.[\w-]{6}\.[\w-]{27,40}", FindingKind.TOKEN),  # Discord
+    ("Q~", r"[\w~.-]{3}\dQ~[\w~.-]{31,34}", FindingKind.API_KEY),  # Azure
+    ("JQQJ99", r"[A-Za-z0-9]{50,54}JQQJ99[A-Za-z0-9]{20,26}", FindingKind.API_KEY),
+    ("-us", r"[0-9a-f]{32}-us\d{1,2}", FindingKind.API_KEY),  # Mailchimp
+    (".atlasv1.", r"[A-Za-z0-9]{14}\.atlasv1\.[\w-]{60,70}", FindingKind.TOKEN),  # Terraform
+    ("AAAAAAAAAAAAAAAAAAAAA", r"A{21,24}[A-Za-z0-9%]{60,110}", FindingKind.TOKEN),  # X
+    ("AZDO", r"[A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4}", FindingKind.API_KEY),
+    ("_mmk", r"[A-Za-z0-9]{6}_[A-Za-z0-9]{29}_mmk", FindingKind.API_KEY),  # MaxMind
+    ("sk.eyJ", r"sk\.eyJ[\w-]{40,200}\.[\w-]{20,30}", FindingKind.API_KEY),  # Mapbox
+    ("{SSHA", r"\{S?SHA(?:256|384|512)?\}[A-Za-z0-9+/]{24,180}={0,2}", FindingKind.PASSWORD),
+    ("{SMD5", r"\{SMD5\}[A-Za-z0-9+/]{20,60}={0,2}", FindingKind.PASSWORD),
+    ("scrypt:", r"scrypt:\d{3,8}:\d{1,3}:\d{1,3}\$[^\s$]{4,64}\$[0-9a-f]{64,256}", FindingKind.PASSWORD),
     ("pbkdf2", r"pbkdf2[:_]sha\d{1,3}[:$]\d{3,8}\$[^\s$]{4,64}\$[A-Za-z0-9+/=]{32,256}",
-     Kind.PASSWORD),
-    ("aad3b435b51404ee", r"[0-9a-f]{32}:[0-9a-f]{32}", Kind.PASSWORD),  # Windows
-    ("AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[0-9A-Z]{50,60}", Kind.PRIVATE_KEY),
-    ("AGE-PLUGIN-", r"AGE-PLUGIN-[A-Z0-9-]{2,20}-1[0-9A-Z]{20,200}", Kind.PRIVATE_KEY),
-    ("sig=", r"(?<=[?&])sig=[\w%+/-]{40,120}", Kind.TOKEN),  # Azure's signed addresses
-    ("Signature=", r"X-Amz-Signature=[0-9a-f]{64}", Kind.TOKEN),
+     FindingKind.PASSWORD),
+    ("aad3b435b51404ee", r"[0-9a-f]{32}:[0-9a-f]{32}", FindingKind.PASSWORD),  # Windows
+    ("AGE-SECRET-KEY-1", r"AGE-SECRET-KEY-1[0-9A-Z]{50,60}", FindingKind.PRIVATE_KEY),
+    ("AGE-PLUGIN-", r"AGE-PLUGIN-[A-Z0-9-]{2,20}-1[0-9A-Z]{20,200}", FindingKind.PRIVATE_KEY),
+    ("sig=", r"(?<=[?&])sig=[\w%+/-]{40,120}", FindingKind.TOKEN),  # Azure's signed addresses
+    ("Signature=", r"X-Amz-Signature=[0-9a-f]{64}", FindingKind.TOKEN),
     ("$", r"\$(?:2[abxy]?\$\d\d\$[./A-Za-z0-9]{53}|(?:argon2id?|scrypt|[156y]|7|md5)\$"
-          r"[^\s:\"']{8,250})", Kind.PASSWORD),  # kept passwords
+          r"[^\s:\"']{8,250})", FindingKind.PASSWORD),  # kept passwords
 )  # fmt: skip
 
 
-def token_shapes() -> tuple[TokenShape, ...]:
+def token_shapes() -> tuple[TokenFormat, ...]:
     """All of them, compiled; the ones that others begin with come later."""
     shapes = [
-        TokenShape(piece, _alone(re.escape(piece) + rest), _kind(piece))
+        TokenFormat(piece, _alone(re.escape(piece) + rest), _kind(piece))
         for piece, rest in _PREFIXED
     ]
-    shapes += [TokenShape(piece, _alone(rest), kind) for piece, rest, kind in _UNLIKE_OTHERS]
+    shapes += [TokenFormat(piece, _alone(rest), kind) for piece, rest, kind in _UNLIKE_OTHERS]
     return tuple(shapes)
 
 
@@ -263,6 +263,6 @@ def _alone(pattern: str) -> re.Pattern[str]:
     return re.compile(f"(?:{pattern})(?![A-Za-z0-9])")
 
 
-def _kind(piece: str) -> Kind:
+def _kind(piece: str) -> FindingKind:
     session = ("gh", "xox", "ya29", "EAA", "IGQV", "sess-", "y0_", "mfa.")
-    return Kind.TOKEN if piece.startswith(session) else Kind.API_KEY
+    return FindingKind.TOKEN if piece.startswith(session) else FindingKind.API_KEY

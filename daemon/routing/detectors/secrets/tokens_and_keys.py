@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ...text_analysis.text_index import long_words
-from ..finding import Finding, Kind
+from ..finding import FindingKind, SensitiveFinding
 from .token_formats import token_shapes
 
 _BLOCKS = re.compile(
@@ -36,7 +36,7 @@ class TokenDetector:
     def __init__(self) -> None:
         self._shapes = token_shapes()
 
-    def find(self, text: str) -> Iterator[Finding]:
+    def find(self, text: str) -> Iterator[SensitiveFinding]:
         """Contract of `Detector`."""
         words = [text[start:end] for start, end in long_words(text) if end - start >= _LEAST]
         long = "\n".join(words)
@@ -50,15 +50,15 @@ class TokenDetector:
         if place >= 0:
             yield from self._secrets_near(text, place)
 
-    def _secrets_near(self, text: str, place: int) -> Iterator[Finding]:
+    def _secrets_near(self, text: str, place: int) -> Iterator[SensitiveFinding]:
         """The other half of an AWS key has no shape of its own, but stands close to it."""
         for match in _AWS_SECRET.finditer(text, max(0, place - 200), place + 300):
             kinds = (str.isdigit, str.isupper, str.islower)
             if all(any(map(kind, match[0])) for kind in kinds):
-                yield self._finding(Kind.API_KEY, match.start(), match.end(), match[0])
+                yield self._finding(FindingKind.API_KEY, match.start(), match.end(), match[0])
 
-    def _finding(self, kind: Kind, start: int, end: int, value: str) -> Finding:
-        return Finding(kind=kind, start=start, end=end, value=value, detector=self.name)
+    def _finding(self, kind: FindingKind, start: int, end: int, value: str) -> SensitiveFinding:
+        return SensitiveFinding(kind=kind, start=start, end=end, value=value, detector=self.name)
 
 
 class PrivateKeyDetector:
@@ -66,7 +66,7 @@ class PrivateKeyDetector:
 
     name = "private_keys"
 
-    def find(self, text: str) -> Iterator[Finding]:
+    def find(self, text: str) -> Iterator[SensitiveFinding]:
         """Contract of `Detector`."""
         if "----" in text or "PuTTY" in text:
             place = 0
@@ -84,9 +84,9 @@ class PrivateKeyDetector:
         if place >= 0:
             yield self._finding(text, place, len(text))
 
-    def _finding(self, text: str, start: int, end: int) -> Finding:
-        return Finding(
-            kind=Kind.PRIVATE_KEY,
+    def _finding(self, text: str, start: int, end: int) -> SensitiveFinding:
+        return SensitiveFinding(
+            kind=FindingKind.PRIVATE_KEY,
             start=start,
             end=end,
             value=text[start:end],

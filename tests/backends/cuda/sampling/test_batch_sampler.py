@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ingle.backends.base.backend import SamplingParams
 from ingle.backends.cuda.sampling.batch_sampler import BatchSampler
-from ingle.backends.engine.batch import Chunk, Sampled
+from ingle.backends.engine.batch import Sampled, ScheduledChunk
 from ingle.backends.engine.constraint import Constraint
 from ingle.backends.engine.logprobs import token_logprobs
 from ingle.backends.engine.sequence import Sequence
@@ -37,7 +37,9 @@ def start(prompt: list[int] | None = None, index: int = 0, **fields: Any) -> Seq
     return Sequence("r", index, prompt or [1], SamplingParams(**values))
 
 
-def sample(sampler: BatchSampler, chunks: list[Chunk], logits: torch.Tensor) -> list[Sampled]:
+def sample(
+    sampler: BatchSampler, chunks: list[ScheduledChunk], logits: torch.Tensor
+) -> list[Sampled]:
     return sampler.finish(sampler.launch(chunks, logits))
 
 
@@ -72,7 +74,7 @@ def chi_square(counts: NDArray[np.int64], chances: Probabilities) -> float:
 def test_draws_follow_the_exact_distribution(sampler: BatchSampler, fields: dict[str, Any]) -> None:
     logits = random_logits(1)[0] / 3
     sequences = [start(index=index, **fields) for index in range(1000)]
-    chunks = [Chunk(sequence, 1, True) for sequence in sequences]
+    chunks = [ScheduledChunk(sequence, 1, True) for sequence in sequences]
     counts = np.zeros(VOCAB, np.int64)
     for _ in range(110):
         for sequence, sampled in zip(
@@ -123,7 +125,7 @@ def test_nobody_depends_on_who_else_is_in_the_batch(sampler: BatchSampler) -> No
         for step in range(30):
             logits = random_logits(len(MIXED), step)
             for group in together:
-                chunks = [Chunk(sequences[i], 1, True) for i in group]
+                chunks = [ScheduledChunk(sequences[i], 1, True) for i in group]
                 for i, sampled in zip(group, sample(sampler, chunks, logits[group]), strict=True):
                     sequences[i].token_ids += sampled.token_ids
         return [sequence.token_ids for sequence in sequences]
@@ -139,7 +141,7 @@ def test_a_seed_makes_the_text_and_nothing_else_does(sampler: BatchSampler) -> N
     def text(**fields: Any) -> list[int]:
         sequence = start(**fields)
         for step in range(40):
-            chunk = Chunk(sequence, 1, True)
+            chunk = ScheduledChunk(sequence, 1, True)
             sequence.token_ids += sample(sampler, [chunk], random_logits(1, step))[0].token_ids
         return sequence.token_ids[1:]
 
@@ -157,7 +159,7 @@ def test_a_sequence_without_a_seed_keeps_its_own(sampler: BatchSampler) -> None:
     logits = torch.zeros(1, VOCAB)
 
     def draws() -> set[int]:
-        chunk = Chunk(sequence, 1, True)
+        chunk = ScheduledChunk(sequence, 1, True)
         return {sample(sampler, [chunk], logits.clone())[0].token_ids[0] for _ in range(5)}
 
     first = draws()
@@ -179,14 +181,14 @@ def follow(
     drafted = accepted = 0
     active = list(sequences)
     while active:
-        chunks: list[Chunk] = []
+        chunks: list[ScheduledChunk] = []
         for sequence in active:
             drafts: list[int] = []
             most = min(depth, length - sequence.num_generated - 1) if guess else 0
             for _ in range(most):
                 assert guess is not None
                 drafts.append(guess([sequence.token_ids[-1], *drafts][-1]))
-            chunks.append(Chunk(sequence, 1, True, tuple(drafts)))
+            chunks.append(ScheduledChunk(sequence, 1, True, tuple(drafts)))
         rows = [[c.sequence.token_ids[-1], *c.drafts] for c in chunks]
         logits = transitions[torch.tensor([token for row in rows for token in row])]
         for chunk, sampled in zip(chunks, sample(sampler, chunks, logits), strict=True):
@@ -269,9 +271,9 @@ def test_a_penalty_window_moves_with_the_drafts(sampler: BatchSampler) -> None:
 def test_logprobs_are_those_of_the_raw_logits(sampler: BatchSampler) -> None:
     logits = random_logits(4, 9)
     chunks = [
-        Chunk(start(), 1, True),
-        Chunk(start(logit_bias={5: 50.0}), 1, True, (5,)),
-        Chunk(start(temperature=0), 1, True),
+        ScheduledChunk(start(), 1, True),
+        ScheduledChunk(start(logit_bias={5: 50.0}), 1, True, (5,)),
+        ScheduledChunk(start(temperature=0), 1, True),
     ]
     chunks[0].sequence.logprobs, chunks[1].sequence.logprobs = 0, 3
     first, biased, plain = sample(sampler, chunks, logits.clone())
@@ -300,7 +302,7 @@ def test_nothing_is_read_back_before_the_end() -> None:
     for sequence in sequences:
         sequence.token_ids += [5, 6, 7]
         sequence.logprobs = 3
-    chunks = [Chunk(sequence, 1, True, (5, 6)) for sequence in sequences]
+    chunks = [ScheduledChunk(sequence, 1, True, (5, 6)) for sequence in sequences]
     logits = torch.empty(3 * len(chunks), VOCAB, device=device)
     pending = sampler.launch(chunks, logits)
     assert pending.rows.is_meta
@@ -312,13 +314,13 @@ def test_padding_of_the_vocabulary_is_never_drawn(sampler: BatchSampler) -> None
     logits = torch.zeros(1, VOCAB + 50)
     logits[:, VOCAB:] = 100.0
     for temperature in (0.0, 1.0):
-        chunk = Chunk(start(temperature=temperature), 1, True)
+        chunk = ScheduledChunk(start(temperature=temperature), 1, True)
         assert sample(sampler, [chunk], logits.clone())[0].token_ids[0] < VOCAB
 
 
 def test_of_equal_logits_the_first_is_the_likelier(sampler: BatchSampler) -> None:
     logits = torch.zeros(1, VOCAB)
-    chunks = [Chunk(start(top_k=1, index=i), 1, True) for i in range(5)]
+    chunks = [ScheduledChunk(start(top_k=1, index=i), 1, True) for i in range(5)]
     assert all(s.token_ids == [0] for s in sample(sampler, chunks, logits.repeat(5, 1)))
 
 
@@ -374,16 +376,16 @@ def test_a_grammar_has_a_mask_for_every_draft(
     sequence = start(temperature=temperature)
     sequence.constraint = words = Words([65, 66, 67])
     free = start(index=1, temperature=temperature)
-    chunks = [Chunk(sequence, 1, True, drafts), Chunk(free, 1, True)]
+    chunks = [ScheduledChunk(sequence, 1, True, drafts), ScheduledChunk(free, 1, True)]
     logits = random_logits(2 + len(drafts), 4)
     bound, unbound = sample(sampler, chunks, logits.clone())
     assert (bound.token_ids, bound.complete, bound.error) == (expected, complete, None)
     assert words.place == len(expected)
-    assert unbound == sample(sampler, [Chunk(free, 1, True)], logits[-1:].clone())[0]
+    assert unbound == sample(sampler, [ScheduledChunk(free, 1, True)], logits[-1:].clone())[0]
 
 
 def test_a_grammar_that_allows_nothing_ends_the_answer(sampler: BatchSampler) -> None:
     sequence = start()
     sequence.constraint = Words([65], broken=True)
-    sampled = sample(sampler, [Chunk(sequence, 1, True)], random_logits(1))[0]
+    sampled = sample(sampler, [ScheduledChunk(sequence, 1, True)], random_logits(1))[0]
     assert (sampled.complete, sampled.error) == (True, "broken")

@@ -15,7 +15,7 @@ from ingle.backends.cuda.sampling.deferred_penalties import AwaitedPenalties
 from ingle.backends.cuda.sampling.dry_penalties import DryPenalties
 from ingle.backends.cuda.sampling.logit_adjustments import Adjustments
 from ingle.backends.cuda.sampling.sampling_state import SamplingState
-from ingle.backends.engine.batch import Chunk
+from ingle.backends.engine.batch import ScheduledChunk
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 
@@ -41,7 +41,7 @@ def answered(said: Items[int], fields: dict[str, Any]) -> Sequence:
     return sequence
 
 
-def adjust(chunks: list[Chunk], logits: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
+def adjust(chunks: list[ScheduledChunk], logits: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
     states = [SamplingState(chunk.sequence) for chunk in chunks]
     logits = logits.clone()
     adjustments = Adjustments(chunks, states, DryPenalties(ByteTokenizer(), room=100))
@@ -58,16 +58,16 @@ def adjust(chunks: list[Chunk], logits: torch.Tensor, drawn: torch.Tensor) -> to
 def test_it_makes_no_difference_who_knows_a_token(seed: int) -> None:
     random = np.random.default_rng(seed)
     logits = torch.from_numpy(random.normal(0, 3, (len(KINDS), VOCAB)).astype(np.float32))  # pyright: ignore[reportUnknownMemberType]
-    known: list[Chunk] = []
-    awaiting: list[Chunk] = []
+    known: list[ScheduledChunk] = []
+    awaiting: list[ScheduledChunk] = []
     drawn = torch.from_numpy(random.integers(0, VOCAB, 30))  # pyright: ignore[reportUnknownMemberType]
     rows = random.permutation(30)
     for kind, row in zip(KINDS, rows.tolist(), strict=False):
         said = random.integers(0, VOCAB, random.integers(0, 12)).tolist()
-        known.append(Chunk(answered([*said, int(drawn[row])], kind), 1, True))
+        known.append(ScheduledChunk(answered([*said, int(drawn[row])], kind), 1, True))
         sequence = answered(said, kind)
         sequence.num_awaited = 1
-        awaiting.append(Chunk(sequence, 1, True, awaits=row))
+        awaiting.append(ScheduledChunk(sequence, 1, True, awaits=row))
     # Others in the same batch, whose tokens are known, stay as they are.
     mixed = [*awaiting[:3], *known[3:5], *awaiting[5:]]
     expected = adjust(known, logits, drawn)

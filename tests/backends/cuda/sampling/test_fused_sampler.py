@@ -15,12 +15,12 @@ from ingle.backends.base.backend import SamplingParams
 from ingle.backends.cuda.sampling.batch_sampler import BatchSampler
 from ingle.backends.cuda.sampling.fused_sampler import FusedDraw, FusedRows
 from ingle.backends.cuda.sampling.sampling_state import SamplingState
-from ingle.backends.engine.batch import Chunk, Sampled
+from ingle.backends.engine.batch import Sampled, ScheduledChunk
 from ingle.backends.engine.sequence import Sequence
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.kernels.launch.cuda_driver import Argument, Grid
 from ingle.kernels.launch.kernel_library import KernelLibrary
-from ingle.kernels.testing.host_library import HostLibrary
+from ingle.kernels.testing.host_library import CPUKernelLibrary
 from ingle.kernels.token_sampling import MAX_VOCAB
 
 OFF: dict[str, Any] = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": 0.0}
@@ -95,15 +95,15 @@ class SomeTokens:
 
 
 @pytest.fixture(scope="module")
-def library(pytestconfig: pytest.Config) -> HostLibrary:
+def library(pytestconfig: pytest.Config) -> CPUKernelLibrary:
     if shutil.which("g++") is None:
         pytest.skip("g++ is not installed")
     assert pytestconfig.cache is not None
-    return HostLibrary(pytestconfig.cache.mkdir("kernels"), seed=1)
+    return CPUKernelLibrary(pytestconfig.cache.mkdir("kernels"), seed=1)
 
 
 @pytest.fixture
-def counting(library: HostLibrary) -> Counting:
+def counting(library: CPUKernelLibrary) -> Counting:
     return Counting(library)
 
 
@@ -129,7 +129,7 @@ def talk(sampler: BatchSampler, kinds: list[dict[str, Any]], steps: int) -> list
     likely = torch.randn(VOCAB, generator=generator) * 2
     for step in range(steps):
         drafts = (int(likely.argmax()), int(likely.argsort()[-2])) if step % 2 else ()
-        chunks = [Chunk(sequence, 1, True, drafts) for sequence in sequences]
+        chunks = [ScheduledChunk(sequence, 1, True, drafts) for sequence in sequences]
         rows = sum(1 + len(chunk.drafts) for chunk in chunks)
         logits = likely + torch.randn(rows, VOCAB + 3, generator=generator)[:, :VOCAB]
         padded = torch.nn.functional.pad(logits, (0, 3), value=1e6)
@@ -168,23 +168,23 @@ def test_tokens_are_those_of_plain_torch(counting: Counting, kinds: list[dict[st
         {"typical_p": 0.9, "frequency_penalty": 0.9},
     ],
 )
-def test_tokens_that_are_on_their_way(library: HostLibrary, fields: dict[str, Any]) -> None:
+def test_tokens_that_are_on_their_way(library: CPUKernelLibrary, fields: dict[str, Any]) -> None:
     """Steps are launched before the one before them is collected: nothing else changes."""
     logits = torch.randn(1, VOCAB, generator=torch.Generator().manual_seed(3))
 
     def text(kernels: KernelLibrary | None, *, ahead: bool) -> list[int]:
         sampler, sequence = make_sampler(kernels), start(0, fields)
-        pending = sampler.launch([Chunk(sequence, 1, True)], logits.clone())
+        pending = sampler.launch([ScheduledChunk(sequence, 1, True)], logits.clone())
         for _ in range(14):
             if ahead:
                 sequence.num_awaited = 1
-                chunk = Chunk(sequence, 1, True, awaits=0)
+                chunk = ScheduledChunk(sequence, 1, True, awaits=0)
                 following = sampler.launch([chunk], logits.clone(), pending.tokens)
                 sequence.num_awaited = 0
                 sequence.token_ids += sampler.finish(pending)[0].token_ids
             else:
                 sequence.token_ids += sampler.finish(pending)[0].token_ids
-                following = sampler.launch([Chunk(sequence, 1, True)], logits.clone())
+                following = sampler.launch([ScheduledChunk(sequence, 1, True)], logits.clone())
             pending = following
         return sequence.token_ids[4:]
 
@@ -195,7 +195,7 @@ def test_tokens_that_are_on_their_way(library: HostLibrary, fields: dict[str, An
     assert text(None, ahead=True) == expected
 
 
-def test_nobody_depends_on_who_else_is_in_the_batch(library: HostLibrary) -> None:
+def test_nobody_depends_on_who_else_is_in_the_batch(library: CPUKernelLibrary) -> None:
     """Not even on whether somebody is drawn by torch."""
 
     def text(kinds: list[dict[str, Any]], place: int) -> list[int]:
@@ -204,7 +204,7 @@ def test_nobody_depends_on_who_else_is_in_the_batch(library: HostLibrary) -> Non
         for step in range(8):
             generator = torch.Generator().manual_seed(step)
             logits = torch.randn(1, VOCAB, generator=generator).repeat(len(kinds), 1)
-            chunks = [Chunk(sequence, 1, True) for sequence in sequences]
+            chunks = [ScheduledChunk(sequence, 1, True) for sequence in sequences]
             for each, sampled in zip(
                 sequences, sampler.finish(sampler.launch(chunks, logits)), strict=True
             ):
@@ -232,7 +232,7 @@ def test_launches(counting: Counting, kinds: list[dict[str, Any]], launches: lis
     sequences = [start(3 * index, fields) for index, fields in enumerate(kinds)]
     for sequence in sequences:
         sequence.token_ids += [5, 6, 5]
-    chunks = [Chunk(sequence, 1, True) for sequence in sequences]
+    chunks = [ScheduledChunk(sequence, 1, True) for sequence in sequences]
     sampler.finish(sampler.launch(chunks, torch.zeros(len(chunks), VOCAB)))
     assert counting.launched == launches
 
@@ -245,14 +245,14 @@ def test_nothing_is_read_back_before_the_end() -> None:
     for sequence in sequences:
         sequence.token_ids += [5, 6, 7]
         sequence.logprobs = 3
-    chunks = [Chunk(sequence, 1, True, (5, 6)) for sequence in sequences]
+    chunks = [ScheduledChunk(sequence, 1, True, (5, 6)) for sequence in sequences]
     pending = sampler.launch(chunks, torch.empty(3 * len(chunks), VOCAB, device=device))
     assert pending.rows.is_meta
     with pytest.raises((RuntimeError, NotImplementedError)):
         sampler.finish(pending)
 
 
-def test_what_the_device_has_is_not_sent_again(library: HostLibrary) -> None:
+def test_what_the_device_has_is_not_sent_again(library: CPUKernelLibrary) -> None:
     sent: list[int] = []
 
     def upload(array: NDArray[Any]) -> torch.Tensor:
@@ -265,7 +265,7 @@ def test_what_the_device_has_is_not_sent_again(library: HostLibrary) -> None:
         sequence = start(0, fields)
         state = SamplingState(sequence)
         for _ in range(4):
-            rows = FusedRows.find([Chunk(sequence, 1, True)], [state], None)
+            rows = FusedRows.find([ScheduledChunk(sequence, 1, True)], [state], None)
             assert rows is not None
             draw.draw(torch.zeros(1, VOCAB), rows, None, tokens)
             sequence.token_ids.append(3)
@@ -285,6 +285,6 @@ def test_vocabularies_too_large_for_kernels_are_drawn_from_by_torch() -> None:
     logits = torch.zeros(1, Wide.vocab_size)
     logits[0, MAX_VOCAB] = 9.0
     sequence = Sequence("wide", 0, [1, 2], SamplingParams(temperature=0.0))
-    pending = sampler.launch([Chunk(sequence, 1, True)], logits)
+    pending = sampler.launch([ScheduledChunk(sequence, 1, True)], logits)
     assert sampler.finish(pending)[0].token_ids == [MAX_VOCAB]
     assert library.launched == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
-from ingle.backends.engine.kv.block_manager import BlockManager, Page, common_tokens
+from ingle.backends.engine.kv.block_manager import Block, BlockManager, common_tokens
 
 SIZE = 4
 
@@ -14,7 +14,7 @@ def packed(*tokens: int) -> bytes:
     return array("i", tokens).tobytes()
 
 
-def fill(pages: BlockManager, *tokens: int, public: bool = True) -> Page:
+def fill(pages: BlockManager, *tokens: int, public: bool = True) -> Block:
     """A sequence that fills pages with these tokens, and ends."""
     page = pages.root
     for start in range(0, len(tokens) - len(tokens) % SIZE, SIZE):

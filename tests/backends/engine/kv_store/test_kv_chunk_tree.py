@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingle.backends.engine.kv_store.kv_chunk_file import CHUNK_TOKENS, ChunkHeader, Tokens
-from ingle.backends.engine.kv_store.kv_chunk_tree import ChunkTree, StoredChunk
+from ingle.backends.engine.kv_store.kv_chunk_tree import ChunkTree, KVChunk
 
 IDENTITY = b"i" * 32
 
 
-def store(tree: ChunkTree, tokens: Tokens) -> list[StoredChunk]:
+def store(tree: ChunkTree, tokens: Tokens) -> list[KVChunk]:
     """What `KVStore` does for a conversation of any length, in memory only."""
-    added: list[StoredChunk] = []
+    added: list[KVChunk] = []
     for start in range(0, len(tokens), CHUNK_TOKENS):
         parent = tree.behind(tokens[:start])
         assert parent is not None

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingle.backends.base.backend import Priority, SamplingParams
-from ingle.backends.engine.scheduling.prefill_split import prompt_shares
+from ingle.backends.engine.scheduling.prefill_split import split_prefill
 from ingle.backends.engine.sequence import Sequence
 
 
@@ -13,7 +13,7 @@ def make(prompt: int, priority: Priority = Priority.INTERACTIVE, at: float = 0.0
 
 
 def shares_of(sequences: list[Sequence], room: int) -> dict[Sequence, int]:
-    return prompt_shares({sequence: sequence.num_pending for sequence in sequences}, room)
+    return split_prefill({sequence: sequence.num_pending for sequence in sequences}, room)
 
 
 def test_a_question_passes_a_document_which_loses_only_its_tokens() -> None:
@@ -37,7 +37,7 @@ def test_interactive_prompts_leave_the_rest_to_batch() -> None:
 
 def test_a_prompt_may_have_to_stop_before_its_end() -> None:
     first, second = make(100, at=1), make(200, at=2)
-    assert prompt_shares({first: 10, second: 200}, 64) == {first: 10, second: 54}
+    assert split_prefill({first: 10, second: 200}, 64) == {first: 10, second: 54}
 
 
 @given(

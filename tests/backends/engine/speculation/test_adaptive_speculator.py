@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ingle.backends.base.backend import FinishReason, SamplingParams
 from ingle.backends.engine.batch import Batch
 from ingle.backends.engine.sequence import Sequence
-from ingle.backends.engine.speculation.adaptive_speculator import Speculation
+from ingle.backends.engine.speculation.adaptive_speculator import AdaptiveSpeculator
 from ingle.backends.engine.speculation.draft import Draft
 from ingle.backends.engine.speculation.ngram_drafter import NgramDrafter
 
@@ -44,7 +44,7 @@ class Play:
     """Runs sequences whose answers are known, and sums up how long that would take."""
 
     def __init__(self, step_time: StepTime, *, seed: int = 0, noise: float = 0.03) -> None:
-        self.speculation = Speculation(context=8192, ngrams=NgramDrafter(8192))
+        self.speculation = AdaptiveSpeculator(context=8192, ngrams=NgramDrafter(8192))
         self.seconds = 0.0
         self.plain_seconds = 0.0
         self.lengths: list[int] = []
@@ -205,14 +205,14 @@ class Liar(NgramDrafter):
 def test_even_chances_that_are_lies_cost_little(step_time: StepTime) -> None:
     """The account of a sequence goes by what came of its drafts, not by what they promised."""
     play = Play(step_time)
-    play.speculation = Speculation(context=8192, ngrams=Liar(8192))
+    play.speculation = AdaptiveSpeculator(context=8192, ngrams=Liar(8192))
     play.run((story(50, 1), story(200, 2)))
     assert 0.97 <= play.speed < 1
     assert sum(play.lengths) > 0
 
 
 def test_who_wants_none_gets_none() -> None:
-    speculation = Speculation(context=512, ngrams=NgramDrafter(512))
+    speculation = AdaptiveSpeculator(context=512, ngrams=NgramDrafter(512))
     sequence = Sequence("r", 0, [1, 2, 3] * 20, SamplingParams(), speculates=False)
     sequence.num_computed = 59
     batch = Batch()
@@ -229,7 +229,7 @@ def test_nothing_is_guessed_beyond_the_end() -> None:
     loop = [7, 8, 9] * 30
     play.run((loop, loop))
     for max_tokens, context, most in [(1, 512, 0), (2, 512, 1), (None, 64, 3), (None, 61, 0)]:
-        speculation = Speculation(context=context, ngrams=NgramDrafter(512))
+        speculation = AdaptiveSpeculator(context=context, ngrams=NgramDrafter(512))
         sequence = Sequence("r", 0, [1, 2, 3] * 20, SamplingParams(), max_tokens=max_tokens)
         sequence.num_computed = 59
         batch = Batch()

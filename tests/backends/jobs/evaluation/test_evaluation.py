@@ -14,15 +14,15 @@ from ingle.backends.base.errors import LoadFailed
 from ingle.backends.jobs.evaluation.evaluation import evaluate
 from ingle.backends.jobs.evaluation.evaluator import run_evaluation
 from ingle.backends.jobs.evaluation.messages import (
+    Divergence,
     EvaluationProgress,
     EvaluationSpec,
-    Parting,
     PromptResult,
 )
 from ingle.backends.jobs.evaluation.verdict import judge
 from ingle.backends.jobs.quantization.messages import QuantizeSpec
 from ingle.backends.jobs.quantization.quantization import quantize
-from ingle.backends.jobs.quantization.quantization_target import Target
+from ingle.backends.jobs.quantization.quantization_target import QuantizationTarget
 from ingle.backends.jobs.verification.logit_comparison import Statistics
 
 WriteSmallLlama = Callable[..., Path]
@@ -38,7 +38,7 @@ def full(tmp_path: Path, write_small_llama: WriteSmallLlama) -> Path:
     return write_small_llama(tmp_path / "full.gguf")
 
 
-def quantized(full: Path, target: Target) -> Path:
+def quantized(full: Path, target: QuantizationTarget) -> Path:
     output = full.with_name(f"{target}.gguf")
     spec = QuantizeSpec(source=str(full), output=str(output), target=target)
     quantize(spec, lambda _: None)
@@ -59,8 +59,8 @@ def test_a_model_and_itself(full: Path, tmp_path: Path) -> None:
 
 
 def test_fewer_bits_differ_more(full: Path) -> None:
-    fine = evaluate(spec_for(quantized(full, Target.Q8_0), full), lambda _: None)
-    coarse = evaluate(spec_for(quantized(full, Target.Q4_0), full), lambda _: None)
+    fine = evaluate(spec_for(quantized(full, QuantizationTarget.Q8_0), full), lambda _: None)
+    coarse = evaluate(spec_for(quantized(full, QuantizationTarget.Q4_0), full), lambda _: None)
     assert 0 < fine.kl.mean < coarse.kl.mean / 5
     assert fine.agreement.mean >= coarse.agreement.mean
     assert coarse.partings > 0
@@ -76,7 +76,7 @@ def test_fewer_bits_differ_more(full: Path) -> None:
 
 def test_an_answer_of_the_fuller_model_alone_is_what_llama_cpp_writes(full: Path) -> None:
     """The longer answer begins with the shorter one: positions are read as they were written."""
-    twin = quantized(full, Target.Q8_0)
+    twin = quantized(full, QuantizationTarget.Q8_0)
     short = evaluate(spec_for(twin, full, tokens=4), lambda _: None)
     long = evaluate(spec_for(twin, full, tokens=20), lambda _: None)
     for one, other in zip(short.results, long.results, strict=True):
@@ -86,7 +86,7 @@ def test_an_answer_of_the_fuller_model_alone_is_what_llama_cpp_writes(full: Path
 
 def test_in_a_process_of_its_own(full: Path) -> None:
     heard: list[EvaluationProgress] = []
-    report = run_evaluation(spec_for(quantized(full, Target.Q8_0), full), heard.append)
+    report = run_evaluation(spec_for(quantized(full, QuantizationTarget.Q8_0), full), heard.append)
     assert [step.loading for step in heard if step.loading] == ["full.gguf", "Q8_0.gguf"]
     assert [step.done for step in heard if step.total] == [0, 1, 2]
     assert len(report.results) == 3
@@ -107,7 +107,7 @@ def test_weights_that_are_no_numbers(tmp_path: Path, write_small_llama: WriteSma
         evaluate(spec_for(broken, full), lambda _: None)
 
 
-def result(kl: float, tokens: int = 64, parting: Parting | None = None) -> PromptResult:
+def result(kl: float, tokens: int = 64, parting: Divergence | None = None) -> PromptResult:
     statistics = Statistics(
         tokens=tokens,
         mean_kl=kl,
@@ -123,8 +123,8 @@ def result(kl: float, tokens: int = 64, parting: Parting | None = None) -> Promp
     return PromptResult(prompt="p", answer="a", statistics=statistics, parting=parting)
 
 
-def parting(likely: float, likeliest: float) -> Parting:
-    return Parting(
+def parting(likely: float, likeliest: float) -> Divergence:
+    return Divergence(
         shared=1, likely=likely, likeliest=likeliest, common_text="", text="", fuller_text=""
     )
 

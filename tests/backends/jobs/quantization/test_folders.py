@@ -12,14 +12,14 @@ import torch
 
 from ingle.backends.jobs.quantization.messages import QuantizeProgress, QuantizeSpec
 from ingle.backends.jobs.quantization.quantization import QuantizeFailed, quantize
-from ingle.backends.jobs.quantization.quantization_target import Target
+from ingle.backends.jobs.quantization.quantization_target import QuantizationTarget
 from ingle.models.config.gguf_config import config_from_gguf
 from ingle.models.errors import UnsupportedModel
 from ingle.models.gguf.gguf_header import read_header
 from ingle.models.safetensors.model_folder import read_folder
-from ingle.models.weights.gguf_tensor_names import GGUFConventions
+from ingle.models.weights.gguf_tensor_names import GGUFTensorNames
 from ingle.models.weights.gguf_weights import GGUFWeights
-from ingle.models.weights.hf_tensor_names import HFConventions
+from ingle.models.weights.hf_tensor_names import HFTensorNames
 from ingle.models.weights.safetensors_weights import SafetensorsWeights
 
 MakeFolder = Callable[..., Path]
@@ -56,7 +56,7 @@ FAMILIES: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-def run(folder: Path, target: Target = Target.F16) -> Path:
+def run(folder: Path, target: QuantizationTarget = QuantizationTarget.F16) -> Path:
     output = folder.with_suffix(".gguf")
     spec = QuantizeSpec(source=str(folder), output=str(output), target=target, overwrite=True)
     quantize(spec, lambda _: None)
@@ -68,8 +68,8 @@ def test_a_family(kind: str, settings: dict[str, Any], make_folder: MakeFolder) 
     folder = make_folder(kind, **settings)
     file = GGUFWeights(run(folder))
     config = config_from_gguf(file.header)
-    read = GGUFConventions(file, config)
-    kept = HFConventions(SafetensorsWeights(folder), read_folder(folder).config)
+    read = GGUFTensorNames(file, config)
+    kept = HFTensorNames(SafetensorsWeights(folder), read_folder(folder).config)
     assert set(read.names) == set(kept.names)
     for name in kept.names:
         ours, theirs = read.get(name), kept.get(name)
@@ -113,7 +113,7 @@ def test_how_texts_are_cut_is_found(pattern: str, way: str | None, make_folder: 
 def test_a_file_inside_the_folder_is_taken_up(make_folder: MakeFolder) -> None:
     folder = make_folder("llama")
     output = folder / "model-Q8_0.gguf"
-    spec = QuantizeSpec(source=str(folder), output=str(output), target=Target.Q8_0)
+    spec = QuantizeSpec(source=str(folder), output=str(output), target=QuantizationTarget.Q8_0)
 
     class Stopped(Exception):
         pass

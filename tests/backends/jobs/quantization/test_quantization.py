@@ -18,14 +18,16 @@ from numpy.typing import NDArray
 from ingle.backends.base.errors import BackendError, WorkerDied
 from ingle.backends.jobs.quantization.messages import QuantizeProgress, QuantizeSpec
 from ingle.backends.jobs.quantization.quantization import QuantizeFailed, quantize
-from ingle.backends.jobs.quantization.quantization_target import Target
+from ingle.backends.jobs.quantization.quantization_target import QuantizationTarget
 from ingle.backends.jobs.quantization.quantizer import run_quantization
 from ingle.models.errors import InvalidModel, UnsupportedModel
 
 WriteSmallLlama = Callable[..., Path]
 
 
-def spec_for(source: Path, target: Target = Target.Q8_0, **more: bool) -> QuantizeSpec:
+def spec_for(
+    source: Path, target: QuantizationTarget = QuantizationTarget.Q8_0, **more: bool
+) -> QuantizeSpec:
     output = str(source.with_name("out.gguf"))
     return QuantizeSpec(source=str(source), output=output, target=target, **more)
 
@@ -58,7 +60,8 @@ def stop_at(count: int) -> Callable[[QuantizeProgress], None]:
 def test_an_interruption_is_taken_up(source: Path, tmp_path: Path, at: int) -> None:
     whole = tmp_path / "whole.gguf"
     quantize(
-        QuantizeSpec(source=str(source), output=str(whole), target=Target.Q8_0), lambda _: None
+        QuantizeSpec(source=str(source), output=str(whole), target=QuantizationTarget.Q8_0),
+        lambda _: None,
     )
     with pytest.raises(Stopped):
         quantize(spec_for(source), stop_at(at))
@@ -99,7 +102,7 @@ def test_a_killed_process_is_told_of_and_taken_up(smollm2_path: Path, tmp_path: 
     spec = QuantizeSpec(
         source=str(smollm2_path),
         output=str(tmp_path / "out.gguf"),
-        target=Target.Q8_0,
+        target=QuantizationTarget.Q8_0,
         requantize=True,
     )
 
@@ -121,12 +124,12 @@ def test_what_is_there_is_not_replaced_unasked(source: Path, tmp_path: Path) -> 
     with pytest.raises(QuantizeFailed, match="is there already"):
         quantize(spec_for(source), lambda _: None)
     before = (tmp_path / "out.gguf").read_bytes()
-    quantize(spec_for(source, Target.Q4_0, overwrite=True), lambda _: None)
+    quantize(spec_for(source, QuantizationTarget.Q4_0, overwrite=True), lambda _: None)
     assert (tmp_path / "out.gguf").read_bytes() != before
 
 
 def test_a_coarse_source_has_to_be_wanted(source: Path) -> None:
-    quantize(spec_for(source, Target.Q4_0), lambda _: None)
+    quantize(spec_for(source, QuantizationTarget.Q4_0), lambda _: None)
     coarse = source.with_name("coarse.gguf")
     source.with_name("out.gguf").rename(coarse)
     with pytest.raises(UnsupportedModel, match="is quantised to Q4_0 already"):
@@ -137,13 +140,17 @@ def test_a_coarse_source_has_to_be_wanted(source: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "target", "words"),
     [
-        (np.nan, Target.Q8_0, "are not numbers"),
-        (np.inf, Target.Q4_K_M, "are not numbers"),
-        (1e6, Target.F16, "too large for float16"),
+        (np.nan, QuantizationTarget.Q8_0, "are not numbers"),
+        (np.inf, QuantizationTarget.Q4_K_M, "are not numbers"),
+        (1e6, QuantizationTarget.F16, "too large for float16"),
     ],
 )
 def test_weights_that_cannot_be_kept(
-    value: float, target: Target, words: str, tmp_path: Path, write_small_llama: WriteSmallLlama
+    value: float,
+    target: QuantizationTarget,
+    words: str,
+    tmp_path: Path,
+    write_small_llama: WriteSmallLlama,
 ) -> None:
     def change(name: str, values: NDArray[np.float32]) -> NDArray[np.float32]:
         if name == "blk.1.ffn_up.weight":
@@ -175,7 +182,7 @@ def test_two_at_once_do_not_mix(source: Path, tmp_path: Path) -> None:
     def begin_another(progress: QuantizeProgress) -> None:
         if progress.done and not refused:
             with pytest.raises(QuantizeFailed, match="Another process is writing") as caught:
-                quantize(spec_for(source, Target.Q4_0), lambda _: None)
+                quantize(spec_for(source, QuantizationTarget.Q4_0), lambda _: None)
             refused.append(caught.value.code)
 
     assert quantize(spec_for(source), begin_another).quantization == "Q8_0"
@@ -195,7 +202,9 @@ def test_a_source_that_changes_meanwhile(source: Path, tmp_path: Path) -> None:
 
 def test_the_source_is_not_replaced_by_what_is_made_of_it(source: Path, tmp_path: Path) -> None:
     before = source.read_bytes()
-    spec = QuantizeSpec(source=str(source), output=str(source), target=Target.Q8_0, overwrite=True)
+    spec = QuantizeSpec(
+        source=str(source), output=str(source), target=QuantizationTarget.Q8_0, overwrite=True
+    )
     with pytest.raises(QuantizeFailed, match="is the model itself"):
         quantize(spec, lambda _: None)
     assert source.read_bytes() == before
@@ -243,7 +252,7 @@ def test_a_full_disk_is_said_before_any_work(
 
 
 def test_a_folder_that_cannot_be_written(source: Path) -> None:
-    spec = QuantizeSpec(source=str(source), output="/proc/out.gguf", target=Target.Q8_0)
+    spec = QuantizeSpec(source=str(source), output="/proc/out.gguf", target=QuantizationTarget.Q8_0)
     with pytest.raises(BackendError, match="cannot be written"):
         quantize(spec, lambda _: None)
 

@@ -12,23 +12,25 @@ import pytest
 
 from ingle.backends.jobs.quantization.messages import QuantizeSpec
 from ingle.backends.jobs.quantization.quantization import quantize
-from ingle.backends.jobs.quantization.quantization_target import Target
+from ingle.backends.jobs.quantization.quantization_target import QuantizationTarget
 from ingle.models.gguf.gguf_header import read_header
 
 WriteSmallLlama = Callable[..., Path]
 TensorBytes = Callable[[Path], dict[str, tuple[str, bytes]]]
 FILE_TYPES = {
-    Target.F16: 1,
-    Target.Q4_0: 2,
-    Target.Q8_0: 7,
-    Target.Q4_K_M: 15,
-    Target.Q5_K_M: 17,
-    Target.Q6_K: 18,
-    Target.BF16: 32,
+    QuantizationTarget.F16: 1,
+    QuantizationTarget.Q4_0: 2,
+    QuantizationTarget.Q8_0: 7,
+    QuantizationTarget.Q4_K_M: 15,
+    QuantizationTarget.Q5_K_M: 17,
+    QuantizationTarget.Q6_K: 18,
+    QuantizationTarget.BF16: 32,
 }
 
 
-def by_llama_cpp(source: Path, target: Path, kind: Target, *, again: bool = False) -> Path:
+def by_llama_cpp(
+    source: Path, target: Path, kind: QuantizationTarget, *, again: bool = False
+) -> Path:
     params = llama_cpp.llama_model_quantize_default_params()
     params.ftype, params.nthread, params.allow_requantize = FILE_TYPES[kind], 2, again
     by_reference = cast("Any", ctypes.byref(params))
@@ -39,19 +41,19 @@ def by_llama_cpp(source: Path, target: Path, kind: Target, *, again: bool = Fals
     return target
 
 
-def by_ingle(source: Path, target: Path, kind: Target, *, again: bool = False) -> Path:
+def by_ingle(source: Path, target: Path, kind: QuantizationTarget, *, again: bool = False) -> Path:
     spec = QuantizeSpec(source=str(source), output=str(target), target=kind, requantize=again)
     quantize(spec, lambda _: None)
     return target
 
 
-@pytest.mark.parametrize("kind", Target)
+@pytest.mark.parametrize("kind", QuantizationTarget)
 @pytest.mark.parametrize(
     ("width", "layers", "stored"),
     [(256, 9, "F32"), (64, 2, "F32"), (48, 2, "F16")],  # whole blocks, small ones, and none
 )
 def test_small_models(
-    kind: Target,
+    kind: QuantizationTarget,
     width: int,
     layers: int,
     stored: str,
@@ -68,11 +70,13 @@ def test_small_models(
 
 
 @pytest.mark.slow  # two quantisations of 135 million weights each
-@pytest.mark.parametrize("kind", [Target.Q4_K_M, Target.Q5_K_M, Target.Q6_K])
+@pytest.mark.parametrize(
+    "kind", [QuantizationTarget.Q4_K_M, QuantizationTarget.Q5_K_M, QuantizationTarget.Q6_K]
+)
 def test_a_real_model(
-    kind: Target, smollm2_path: Path, tensor_bytes: TensorBytes, tmp_path: Path
+    kind: QuantizationTarget, smollm2_path: Path, tensor_bytes: TensorBytes, tmp_path: Path
 ) -> None:
-    half = by_ingle(smollm2_path, tmp_path / "half.gguf", Target.F16, again=True)
+    half = by_ingle(smollm2_path, tmp_path / "half.gguf", QuantizationTarget.F16, again=True)
     ours = by_ingle(half, tmp_path / "ours.gguf", kind)
     theirs = by_llama_cpp(half, tmp_path / "theirs.gguf", kind)
     assert tensor_bytes(ours) == tensor_bytes(theirs)
@@ -81,6 +85,8 @@ def test_a_real_model(
 def test_a_coarse_source_is_decoded_as_llama_cpp_does(
     smollm2_path: Path, tensor_bytes: TensorBytes, tmp_path: Path
 ) -> None:
-    ours = by_ingle(smollm2_path, tmp_path / "ours.gguf", Target.Q8_0, again=True)
-    theirs = by_llama_cpp(smollm2_path, tmp_path / "theirs.gguf", Target.Q8_0, again=True)
+    ours = by_ingle(smollm2_path, tmp_path / "ours.gguf", QuantizationTarget.Q8_0, again=True)
+    theirs = by_llama_cpp(
+        smollm2_path, tmp_path / "theirs.gguf", QuantizationTarget.Q8_0, again=True
+    )
     assert tensor_bytes(ours) == tensor_bytes(theirs)

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ingle.backends.jobs.verification.logit_comparison import Statistics
-from ingle.backends.jobs.verification.tolerances import Against, exceeded, limits_for
+from ingle.backends.jobs.verification.tolerances import ReferenceEngine, exceeded, limits_for
 
 GOOD = Statistics(
     tokens=2000,
@@ -24,22 +24,24 @@ GOOD = Statistics(
 )
 
 
-@pytest.mark.parametrize("against", list(Against))
+@pytest.mark.parametrize("against", list(ReferenceEngine))
 @pytest.mark.parametrize("quantized", [True, False])
-def test_good_passes_everywhere(against: Against, quantized: bool) -> None:
+def test_good_passes_everywhere(against: ReferenceEngine, quantized: bool) -> None:
     assert exceeded(GOOD, limits_for(against, quantized=quantized)) == []
 
 
 @pytest.mark.parametrize(
     ("against", "quantized", "mean_kl", "top1"),
     [
-        (Against.LLAMA_CPP, True, 5e-3, 0.95),
-        (Against.LLAMA_CPP, False, 1e-4, 0.95),
-        (Against.TRANSFORMERS, True, 1e-4, 0.995),
-        (Against.TRANSFORMERS, False, 1e-4, 0.995),
+        (ReferenceEngine.LLAMA_CPP, True, 5e-3, 0.95),
+        (ReferenceEngine.LLAMA_CPP, False, 1e-4, 0.95),
+        (ReferenceEngine.TRANSFORMERS, True, 1e-4, 0.995),
+        (ReferenceEngine.TRANSFORMERS, False, 1e-4, 0.995),
     ],
 )
-def test_each_limit_is_one(against: Against, quantized: bool, mean_kl: float, top1: float) -> None:
+def test_each_limit_is_one(
+    against: ReferenceEngine, quantized: bool, mean_kl: float, top1: float
+) -> None:
     limits = limits_for(against, quantized=quantized)
 
     def failures(**changes: Any) -> list[str]:

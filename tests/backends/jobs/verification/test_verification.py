@@ -14,7 +14,7 @@ from ingle.backends.jobs.verification.engine_scorer import EngineScorer
 from ingle.backends.jobs.verification.llama_scorer import LlamaScorer
 from ingle.backends.jobs.verification.messages import Message, Progress, VerificationSpec
 from ingle.backends.jobs.verification.paired_reading import PairedReading
-from ingle.backends.jobs.verification.tolerances import Against
+from ingle.backends.jobs.verification.tolerances import ReferenceEngine
 from ingle.backends.jobs.verification.verification import verify
 from ingle.backends.jobs.verification.verified_model import open_subject
 from ingle.models.errors import ModelError
@@ -66,7 +66,7 @@ def test_windows_of_a_short_context(tmp_path: Path, write_small_llama: WriteSmal
 
 def test_transformers_agrees_more_exactly(small_llama: Path) -> None:
     pytest.importorskip("accelerate", reason="transformers reads GGUF files with it")
-    report = verify(spec(small_llama, against=Against.TRANSFORMERS), lambda _: None)
+    report = verify(spec(small_llama, against=ReferenceEngine.TRANSFORMERS), lambda _: None)
     assert report.failures == []
     assert report.statistics.mean_kl < 1e-6
     assert report.statistics.top1_agreement == 1
@@ -79,7 +79,7 @@ def test_a_folder_is_compared_with_transformers(make_folder: Callable[..., Path]
     assert (report.against, report.quantization) == ("transformers", "BF16")
     assert report.statistics.mean_kl < 1e-6
     with pytest.raises(BackendError, match=r"llama\.cpp cannot read llama: it is a folder"):
-        verify(spec(folder, against=Against.LLAMA_CPP), lambda _: None)
+        verify(spec(folder, against=ReferenceEngine.LLAMA_CPP), lambda _: None)
 
 
 def spoil_norm(name: str, values: Values) -> Values:

@@ -1,17 +1,17 @@
 from __future__ import annotations
 
-from ingle.backends.text.answers.reasoning_budget import ThoughtBudget
+from ingle.backends.text.answers.reasoning_budget import ReasoningBudget
 
 
 def test_what_is_thought_is_counted() -> None:
-    budget = ThoughtBudget(10, [7])
+    budget = ReasoningBudget(10, [7])
     assert budget.left(0, thinking=True) == 10
     assert budget.left(4, thinking=True) == 6
     assert budget.left(10, thinking=True) == 0
 
 
 def test_the_answer_costs_nothing() -> None:
-    budget = ThoughtBudget(10, [7])
+    budget = ReasoningBudget(10, [7])
     assert budget.left(0, thinking=False) is None
     assert budget.left(100, thinking=False) is None
     assert budget.left(101, thinking=True) == 10
@@ -20,7 +20,7 @@ def test_the_answer_costs_nothing() -> None:
 
 
 def test_what_cannot_be_ended_goes_on() -> None:
-    budget = ThoughtBudget(1, [7, 8])
+    budget = ReasoningBudget(1, [7, 8])
     assert budget.left(0, thinking=True) == 1
     assert budget.left(3, thinking=True) == 0
     assert budget.left(4, thinking=True) == 0
@@ -29,7 +29,7 @@ def test_what_cannot_be_ended_goes_on() -> None:
 
 
 def test_the_next_thought_is_ended_at_once() -> None:
-    budget = ThoughtBudget(1, [7])
+    budget = ReasoningBudget(1, [7])
     assert budget.left(0, thinking=True) == 1
     assert budget.left(1, thinking=True) == 0
     budget.end()

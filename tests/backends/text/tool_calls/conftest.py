@@ -14,8 +14,8 @@ from ingle.backends.text.tool_calls.answer_parts import (
     CallArguments,
     CallStart,
     Part,
+    ReasoningText,
     Text,
-    Thought,
 )
 
 
@@ -58,7 +58,7 @@ def gather(parts: Iterable[Part]) -> Answer:
         match part:
             case Text(piece):
                 text += piece
-            case Thought(piece):
+            case ReasoningText(piece):
                 thought += piece
             case CallStart(name, call_id):
                 names.append(name)

@@ -13,7 +13,7 @@ from ingle.backends.base.conversation import Tool
 from ingle.backends.engine.constraint import Constraint
 from ingle.backends.testing.byte_tokenizer import EOS, ByteTokenizer
 from ingle.backends.text.answers.harmony_parser import HarmonyParser
-from ingle.backends.text.answers.tagged_answer_parser import CallParser
+from ingle.backends.text.answers.tagged_answer_parser import TaggedAnswerParser
 from ingle.backends.text.structured_output.answer_grammar import AnswerRules
 from ingle.backends.text.structured_output.argument_schemas import ArgumentSchemas
 from ingle.backends.text.structured_output.control_tags import ControlTags
@@ -106,7 +106,7 @@ def test_forced_calls_are_read_as_they_were_meant(
         def new_parser() -> AnswerParser:
             if made is HARMONY:
                 return HarmonyParser(TOOLS, parallel=parallel)
-            return CallParser(made, THINK, TOOLS, parallel=parallel)
+            return TaggedAnswerParser(made, THINK, TOOLS, parallel=parallel)
 
         found = read_all(new_parser, answer)
         assert found.text == "", answer

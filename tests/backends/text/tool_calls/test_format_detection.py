@@ -14,7 +14,7 @@ from ingle.backends.base.conversation import ChatMessage, Tool
 from ingle.backends.testing.byte_tokenizer import ByteTokenizer
 from ingle.backends.text.answers.answer_format import AnswerForms
 from ingle.backends.text.answers.harmony_parser import HarmonyParser
-from ingle.backends.text.answers.tagged_answer_parser import CallParser
+from ingle.backends.text.answers.tagged_answer_parser import TaggedAnswerParser
 from ingle.backends.text.templates.reasoning_tags import THINK
 from ingle.backends.text.tool_calls.answer_parts import AnswerParser
 from ingle.backends.text.tool_calls.call_format import CallFormat
@@ -233,7 +233,7 @@ def test_any_text_in_any_pieces(made: CallFormat, data: st.DataObject, parallel:
     def new_parser() -> AnswerParser:
         if made is HARMONY_FORMAT:
             return HarmonyParser(TOOLS, parallel=parallel)
-        return CallParser(made, THINK, TOOLS, parallel=parallel)
+        return TaggedAnswerParser(made, THINK, TOOLS, parallel=parallel)
 
     assert read_pieces(new_parser(), pieces) == read_pieces(new_parser(), [text])
 
@@ -248,7 +248,7 @@ def test_a_long_answer_takes_time_in_proportion() -> None:
 
 def steps_of(made: CallFormat, text: str) -> int:
     """How many lines a parser runs for an answer in pieces of seven characters."""
-    parser = CallParser(made, THINK, TOOLS)
+    parser = TaggedAnswerParser(made, THINK, TOOLS)
     lines = 0
 
     def count(_frame: object, event: str, _argument: object) -> Any:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from ingle.backends.text.answers.strict_call_prefix import HeldBeginning
+from ingle.backends.text.answers.strict_call_prefix import StrictCallPrefix
 
 NAMES = {"now", "get_weather"}
 
 
 def free_after(text: str) -> int | None:
     """How many characters it takes until it is certain that this is no call."""
-    held = HeldBeginning(NAMES)
+    held = StrictCallPrefix(NAMES)
     for count, char in enumerate(text, 1):
         held.push(char)
         if held.is_free:
@@ -41,7 +41,7 @@ def test_it_is_certain_as_soon_as_it_can_be(text: str, characters: int | None) -
 
 
 def test_what_is_a_call_stays_one() -> None:
-    held = HeldBeginning(NAMES)
+    held = StrictCallPrefix(NAMES)
     held.push('{"name": "now", ')
     held.push("x" * 10_000)
     assert not held.is_free

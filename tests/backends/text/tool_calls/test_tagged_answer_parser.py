@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingle.backends.base.conversation import Tool
-from ingle.backends.text.answers.tagged_answer_parser import CallParser
+from ingle.backends.text.answers.tagged_answer_parser import TaggedAnswerParser
 from ingle.backends.text.templates.reasoning_tags import THINK
 from ingle.backends.text.tool_calls.answer_parts import (
     AnswerParser,
     CallArguments,
     CallStart,
+    ReasoningText,
     Text,
-    Thought,
 )
 from ingle.backends.text.tool_calls.json_formats import GENERIC, HERMES
 
@@ -29,11 +29,11 @@ UNKNOWN = '{"name": "fly", "arguments": {"to": "Rome"}}'
 
 
 def hermes(**options: Any) -> Callable[[], AnswerParser]:
-    return lambda: CallParser(HERMES, THINK, TOOLS, **options)
+    return lambda: TaggedAnswerParser(HERMES, THINK, TOOLS, **options)
 
 
 def generic(**options: Any) -> Callable[[], AnswerParser]:
-    return lambda: CallParser(GENERIC, None, TOOLS, **options)
+    return lambda: TaggedAnswerParser(GENERIC, None, TOOLS, **options)
 
 
 CASES: list[tuple[str, str, str, list[Any]]] = [
@@ -161,9 +161,9 @@ def test_one_call_only_where_several_are_not_wanted(read_all: ReadAll) -> None:
 
 def test_without_tools_only_thoughts_are_told_apart(read_all: ReadAll) -> None:
     answer = f"<think>Hm.</think> <tool_call>{WEATHER}</tool_call> "
-    found = read_all(lambda: CallParser(HERMES, THINK), answer)
+    found = read_all(lambda: TaggedAnswerParser(HERMES, THINK), answer)
     assert found == Answer(f"<tool_call>{WEATHER}</tool_call> ", "Hm.", [], [])
-    parser = CallParser(HERMES, THINK)
+    parser = TaggedAnswerParser(HERMES, THINK)
     assert parser.push("x  ") == [Text("x  ")], "nothing waits"
 
 
@@ -172,7 +172,7 @@ def test_an_answer_may_begin_within_a_thought(read_all: ReadAll) -> None:
     assert read_all(hermes(thinking=True), answer) == Answer("", "Hm.", [CALL], [None])
     parser = hermes(thinking=True)()
     assert parser.thinking
-    assert parser.push("a </think") == [Thought("a")]
+    assert parser.push("a </think") == [ReasoningText("a")]
     assert parser.thinking
     parser.push(">")
     assert not parser.thinking

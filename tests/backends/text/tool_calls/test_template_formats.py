@@ -14,7 +14,7 @@ from ingle.backends.text.answers.answer_format import AnswerForms
 from ingle.backends.text.templates.chat_template import ChatTemplate
 from ingle.backends.text.templates.reasoning_tags import tell_reasoning
 from ingle.backends.text.templates.template_helper import RenderLimits
-from ingle.backends.text.tool_calls.format_detection import tell_format
+from ingle.backends.text.tool_calls.format_detection import detect_call_format
 
 from .conftest import ReadAll, parameters
 
@@ -168,7 +168,7 @@ def answer_of(template: ChatTemplate, calls: list[ToolCall]) -> tuple[str, str]:
 def test_every_format_is_told(sources: Path) -> None:
     templates = {path.stem: path.read_text("utf-8") for path in sources.glob("*.jinja")}
     tokenizer = ByteTokenizer()
-    told = {name: tell_format(source, tokenizer).name for name, source in templates.items()}
+    told = {name: detect_call_format(source, tokenizer).name for name, source in templates.items()}
     assert told == TOLD
     silent = {name for name, source in templates.items() if not tell_reasoning(source, tokenizer)}
     assert silent == WITHOUT_REASONING

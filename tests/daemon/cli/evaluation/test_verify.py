@@ -13,7 +13,7 @@ import pytest
 from ingle.backends.jobs.verification import verifier
 from ingle.backends.jobs.verification.logit_comparison import Divergence, Statistics
 from ingle.backends.jobs.verification.messages import Progress, Report, VerificationSpec
-from ingle.backends.jobs.verification.tolerances import Against, limits_for
+from ingle.backends.jobs.verification.tolerances import ReferenceEngine, limits_for
 from ingle.daemon.main import main
 
 Capture = pytest.CaptureFixture[str]
@@ -41,7 +41,7 @@ def report(*, failures: tuple[str, ...] = (), first: Divergence | None = None) -
         first_choices=(" the\x1b[2J", " a rather long one") if first else None,
         seconds=31.2,
         reference_seconds=4.2,
-        limits=limits_for(Against.LLAMA_CPP, quantized=True),
+        limits=limits_for(ReferenceEngine.LLAMA_CPP, quantized=True),
         failures=list(failures),
     )
 
@@ -138,7 +138,7 @@ def test_a_text_of_ones_own(
             path=str(tmp_path / "some.gguf"),
             text="Ein Satz über etwas.",
             tokens=5,
-            against=Against.TRANSFORMERS,
+            against=ReferenceEngine.TRANSFORMERS,
         )
     ]
     assert daemon.requests == []  # a path needs no daemon

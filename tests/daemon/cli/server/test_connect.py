@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingle.daemon.access.api_keys import KeyRing, KeyStore
-from ingle.daemon.connect.client_program import Client
+from ingle.daemon.connect.client_program import ClientProgram
 from ingle.daemon.connect.client_programs import CLIENTS
 from ingle.daemon.connect.model_choice import choose_model, warn_of_context
 from ingle.daemon.main import main
@@ -274,7 +274,7 @@ def test_agents_get_a_model_for_code(client: str, default: str, chosen: str) -> 
 
 
 def test_a_context_too_small_is_told() -> None:
-    codex: Client = CLIENTS["codex"]
+    codex: ClientProgram = CLIENTS["codex"]
     assert "8192" in (warn_of_context(codex, "smollm2", 8192) or "")
     assert warn_of_context(codex, "qwen", 32768) is None
     assert warn_of_context(CLIENTS["llama.vim"], "smollm2", 512) is None

@@ -13,7 +13,7 @@ import pytest
 
 from ingle.daemon.main import main
 from ingle.daemon.settings.paths import Paths
-from ingle.daemon.terminal.terminal_colors import Paint
+from ingle.daemon.terminal.terminal_colors import TerminalColors
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -80,6 +80,6 @@ def test_a_socket_that_nobody_answers(ingle: Run, paths: Paths) -> None:
 
 
 def test_colours_only_where_they_are_wanted() -> None:
-    assert Paint(enabled=True).bold("a") == "\x1b[1ma\x1b[0m"
-    assert Paint.for_output({"NO_COLOR": "1"}).bold("a") == "a"
-    assert Paint.for_output({"TERM": "dumb"}).colour("a", "red") == "a"
+    assert TerminalColors(enabled=True).bold("a") == "\x1b[1ma\x1b[0m"
+    assert TerminalColors.for_output({"NO_COLOR": "1"}).bold("a") == "a"
+    assert TerminalColors.for_output({"TERM": "dumb"}).colour("a", "red") == "a"

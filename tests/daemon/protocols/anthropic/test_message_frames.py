@@ -23,7 +23,7 @@ from ingle.backends.base.backend import (
     ToolCallStarted,
 )
 from ingle.daemon.lifecycle.model_manager import Lease
-from ingle.daemon.protocols.answer_builder import Collected
+from ingle.daemon.protocols.answer_builder import AnswerBuilder
 from ingle.daemon.protocols.anthropic.answers import message
 from ingle.daemon.protocols.anthropic.message_frames import MessageFrames
 from ingle.daemon.protocols.job import Job
@@ -74,10 +74,10 @@ EVENTS: list[Event] = [
 ]
 
 
-def collected(max_tokens: int = 50) -> Collected:
+def collected(max_tokens: int = 50) -> AnswerBuilder:
     backend: Backend = None  # pyright: ignore[reportAssignmentType]  # nobody asks it
     job = Job(model="m", request=GenerateRequest(id="msg_1", messages=[], max_tokens=max_tokens))
-    return Collected(job, Lease(MODEL, backend, INFO))
+    return AnswerBuilder(job, Lease(MODEL, backend, INFO))
 
 
 def streamed(events: list[Event], **options: Any) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from ingle.backends.base.conversation import Reasoning, Tool, ToolChoice
 from ingle.daemon.errors import InvalidBody
 from ingle.daemon.protocols.anthropic.requests import messages_job
 from ingle.daemon.protocols.anthropic.types import MessagesRequest
-from ingle.daemon.protocols.request_origin import Origin
+from ingle.daemon.protocols.request_origin import RequestOrigin
 
 HI: list[Any] = [{"role": "user", "content": "Hi"}]
 WEATHER: dict[str, Any] = {
@@ -26,7 +26,7 @@ SEARCH: dict[str, Any] = {"type": "web_search_20250305", "name": "web_search", "
 def ask(**fields: Any) -> GenerateRequest:
     body = {"model": "m", "max_tokens": 10, "messages": HI, **fields}
     decoded = msgspec.json.decode(msgspec.json.encode(body), type=MessagesRequest)
-    return messages_job(decoded, Origin(client="c")).request
+    return messages_job(decoded, RequestOrigin(client="c")).request
 
 
 def test_the_plainest_request() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ingle.backends.remote.clearance import Clearance
 from ingle.backends.remote.receipt import Outcome, Receipt, TokenUsage
-from ingle.daemon.routing.ledger.egress_ledger import Ledger, Reservation
+from ingle.daemon.routing.ledger.egress_ledger import BudgetReservation, Ledger
 from ingle.daemon.routing.ledger.ledger_totals import this_month
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ def depart(daemon: RunningDaemon) -> None:
     paths = daemon.services.config.paths
     ledger = Ledger(paths.ledger, paths.ledger_head)
     clearance = Clearance(digest="0", provider="groq", model="m", verdict="cloud", rule="r")
-    intent = ledger.intend(clearance, Reservation(tokens=9, cost=None, currency="USD"))
+    intent = ledger.intend(clearance, BudgetReservation(tokens=9, cost=None, currency="USD"))
     receipt = Receipt(
         bytes_sent=100,
         bytes_received=200,

@@ -26,7 +26,7 @@ from ingle.backends.base.conversation import Reasoning, Tool, ToolChoice
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.daemon.machine.device_meters import DeviceGauges
 from ingle.daemon.server.gauge_publisher import GaugePublisher
-from ingle.models.store.model_removal import Removal
+from ingle.models.store.model_removal import RemovalReport
 from ingle.models.store.model_store import ModelStore
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ async def test_a_model_that_is_loaded_while_it_is_removed_goes_as_well(
     store, loop = daemon.services.store, asyncio.get_running_loop()
     remove = store.remove
 
-    def remove_late(self: ModelStore, reference: str, *, delete_file: bool) -> Removal:
+    def remove_late(self: ModelStore, reference: str, *, delete_file: bool) -> RemovalReport:
         loading = daemon.services.manager.load("echo:1")
         assert asyncio.run_coroutine_threadsafe(loading, loop).result(5).state == "ready"
         return remove(reference, delete_file=delete_file)

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingle.daemon.protocols.responses.custom_tool_input import FreeformInput
+from ingle.daemon.protocols.responses.custom_tool_input import CustomToolInput
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(), st.integers(1, 7), st.booleans())
 def test_any_text_in_pieces_of_any_size(text: str, size: int, ascii_only: bool) -> None:
     arguments = json.dumps({"input": text}, ensure_ascii=ascii_only)
-    reader = FreeformInput()
+    reader = CustomToolInput()
     told = [reader.push(arguments[at : at + size]) for at in range(0, len(arguments), size)]
     told.append(reader.finish())
     assert "".join(told) == reader.text == text
@@ -36,7 +36,7 @@ def test_any_text_in_pieces_of_any_size(text: str, size: int, ascii_only: bool) 
     ],
 )
 def test_what_else_models_write(arguments: str, text: str) -> None:
-    reader = FreeformInput()
+    reader = CustomToolInput()
     reader.push(arguments)
     reader.finish()
     assert reader.text == text

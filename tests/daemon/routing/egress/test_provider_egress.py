@@ -21,14 +21,14 @@ from ingle.backends.base.conversation import ChatMessage
 from ingle.backends.remote.clearance import Clearance, request_digest
 from ingle.backends.remote.errors import NotCleared, RemoteForbidden
 from ingle.backends.remote.receipt import TokenUsage
-from ingle.daemon.routing.egress.provider_egress import Egress
+from ingle.daemon.routing.egress.provider_egress import ProviderEgress
 from ingle.daemon.routing.ledger.ledger_verification import verify
 from ingle.daemon.routing.providers import provider_keys
 from ingle.daemon.routing.providers.provider_errors import (
     BudgetExceeded,
     LedgerUnwritable,
     NoKey,
-    ProviderTrouble,
+    ProviderError,
     UnknownProvider,
 )
 from ingle.daemon.routing.providers.provider_keys import ProviderKeys
@@ -88,8 +88,8 @@ def config() -> Config:
     return load_config(os.environ)
 
 
-def make_egress(config: Config, cloud: Cloud, **fields: object) -> Egress:
-    egress = Egress(config)
+def make_egress(config: Config, cloud: Cloud, **fields: object) -> ProviderEgress:
+    egress = ProviderEgress(config)
     table = {"kind": "openai", "base_url": f"http://127.0.0.1:{cloud.port}/v1", "retries": 0}
     egress.store.add(read_provider("acme", {**table, **fields}, "a test"))
     egress.keys.set("acme", KEY)
@@ -107,7 +107,7 @@ def cleared(request: GenerateRequest = QUESTION, model: str = "m") -> Clearance:
     )
 
 
-async def ask(egress: Egress, request: GenerateRequest = QUESTION) -> list[Event]:
+async def ask(egress: ProviderEgress, request: GenerateRequest = QUESTION) -> list[Event]:
     backend = await egress.backend(cleared(request), request)
     events: list[Event] = []
     await backend.run(request, events.extend)
@@ -151,7 +151,7 @@ async def test_what_ones_own_server_computes_costs_nothing(config: Config, cloud
 
 async def test_offline_nothing_can_be_made(config: Config, cloud: Cloud) -> None:
     make_egress(config, cloud)
-    egress = Egress(replace(config, offline=True))
+    egress = ProviderEgress(replace(config, offline=True))
     with pytest.raises(RemoteForbidden):
         await egress.backend(cleared(), QUESTION)
     assert egress.trouble(egress.find("acme")) == "ingle is offline."
@@ -162,7 +162,7 @@ async def test_the_clearance_decides(config: Config, cloud: Cloud) -> None:
     egress = make_egress(config, cloud, models=["m"])
     with pytest.raises(NotCleared):
         await egress.backend(cleared(), structs.replace(QUESTION, max_tokens=11))
-    with pytest.raises(ProviderTrouble, match="has no model"):
+    with pytest.raises(ProviderError, match="has no model"):
         await egress.backend(cleared(model="other"), QUESTION)
     with pytest.raises(UnknownProvider):
         await egress.backend(structs.replace(cleared(), provider="other"), QUESTION)
@@ -324,7 +324,7 @@ def test_a_keyring_that_hangs_is_not_waited_for(
 
 @pytest.mark.parametrize("key", ["", "  ", "two words", "ключ", "x" * 5000, "a\x1b[0m"])
 def test_what_is_no_key_is_refused(tmp_path: Path, key: str) -> None:
-    with pytest.raises(ProviderTrouble):
+    with pytest.raises(ProviderError):
         ProviderKeys(tmp_path).set("acme", key)
 
 
@@ -332,7 +332,7 @@ def test_a_key_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
     keys = ProviderKeys(tmp_path)
     keys.set("acme", KEY)
     keys.path.chmod(0o644)
-    with pytest.raises(ProviderTrouble, match="Others"):
+    with pytest.raises(ProviderError, match="Others"):
         keys.get("acme")
 
 
@@ -340,7 +340,7 @@ def test_a_damaged_key_file_is_not_quoted(tmp_path: Path) -> None:
     keys = ProviderKeys(tmp_path)
     keys.path.write_bytes(f'{{"keys": "{KEY}"'.encode())
     keys.path.chmod(0o600)
-    with pytest.raises(ProviderTrouble) as error:
+    with pytest.raises(ProviderError) as error:
         keys.get("acme")
     assert KEY not in str(error.value)
 
@@ -371,7 +371,7 @@ BAD_TABLES: dict[str, str] = {
 @pytest.mark.parametrize("what", BAD_TABLES)
 def test_a_wrong_file_is_told(tmp_path: Path, what: str) -> None:
     (tmp_path / "providers.toml").write_bytes(BAD_TABLES[what].encode("utf-8", "surrogateescape"))
-    with pytest.raises(ProviderTrouble) as error:
+    with pytest.raises(ProviderError) as error:
         ProviderStore(tmp_path).providers()
     assert "providers.toml" in error.value.message
     assert "sk-x" not in error.value.message
@@ -387,7 +387,7 @@ def test_the_file_keeps_its_comments(tmp_path: Path) -> None:
     store.add(added)
     assert [provider.name for provider in store.providers()] == ["a", "b.c"]
     assert store.find("b.c") == added
-    with pytest.raises(ProviderTrouble, match="already"):
+    with pytest.raises(ProviderError, match="already"):
         store.add(added)
     store.remove("b.c")
     assert "# mine" in path.read_text()
@@ -404,7 +404,7 @@ def test_prices_are_found_by_host_and_name(tmp_path: Path) -> None:
     assert prices.find(openai, "gpt-5-mini-vision") is None
     assert prices.find(openai, "unheard-of") is None
     (tmp_path / "p.toml").write_text('dated = 2026-01-01\ncurrency = "USD"\n[h]\nm = {input=-1}')
-    with pytest.raises(ProviderTrouble):
+    with pytest.raises(ProviderError):
         load_prices(tmp_path / "p.toml")
 
 

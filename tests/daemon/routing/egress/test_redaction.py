@@ -26,7 +26,7 @@ from ingle.backends.base.backend import (
 )
 from ingle.backends.base.conversation import ChatMessage, Tool, ToolCall
 from ingle.backends.remote.errors import CannotExpress
-from ingle.daemon.routing.detectors.finding import Finding, Kind
+from ingle.daemon.routing.detectors.finding import FindingKind, SensitiveFinding
 from ingle.daemon.routing.egress.placeholders import PlaceholderMemories, PlaceholderMemory
 from ingle.daemon.routing.egress.redaction import Redaction
 from ingle.daemon.routing.inspection.request_parts import parts_of
@@ -41,10 +41,12 @@ def chat(*texts: str) -> GenerateRequest:
     return GenerateRequest(id="r", messages=messages)
 
 
-def find(request: GenerateRequest, values: dict[str, Kind]) -> list[Finding]:
+def find(request: GenerateRequest, values: dict[str, FindingKind]) -> list[SensitiveFinding]:
     """Every place of the values, as detectors tell them."""
     return [
-        Finding(kind=kind, start=at, end=at + len(value), value=value, detector="t", part=number)
+        SensitiveFinding(
+            kind=kind, start=at, end=at + len(value), value=value, detector="t", part=number
+        )
         for number, part in enumerate(parts_of(request))
         for value, kind in values.items()
         for at in range(len(part.text))
@@ -55,7 +57,7 @@ def find(request: GenerateRequest, values: dict[str, Kind]) -> list[Finding]:
 def redact(
     request: GenerateRequest, *values: str, memory: PlaceholderMemory | None = None
 ) -> tuple[GenerateRequest, Redaction]:
-    findings = find(request, dict.fromkeys(values, Kind.EMAIL))
+    findings = find(request, dict.fromkeys(values, FindingKind.EMAIL))
     return Redaction.of(request, findings, memory)
 
 
@@ -131,7 +133,7 @@ def test_names_get_no_brackets() -> None:
         messages=[ChatMessage("user", "hi")],
         tools=[Tool("mail_acme", "Writes to acme.")],
     )
-    findings = find(request, {"acme": Kind.OWN_WORD})
+    findings = find(request, {"acme": FindingKind.OWN_WORD})
     redacted, redaction = Redaction.of(request, findings)
     assert (redacted.tools[0].name, redacted.tools[0].description) == (
         "mail_OWN_WORD_1",
@@ -144,7 +146,7 @@ def test_names_get_no_brackets() -> None:
 def test_numbers_in_json_stay_json() -> None:
     call = ToolCall("c", "pay", '{"card": 4111111111111111, "note": "x"}')
     request = GenerateRequest(id="r", messages=[ChatMessage("assistant", "", tool_calls=[call])])
-    redacted, _ = Redaction.of(request, find(request, {"4111111111111111": Kind.CARD}))
+    redacted, _ = Redaction.of(request, find(request, {"4111111111111111": FindingKind.CARD}))
     assert redacted.messages is not None
     assert json.loads(redacted.messages[0].tool_calls[0].arguments)["card"] == "[CARD_1]"
 
@@ -153,12 +155,16 @@ def test_what_nothing_can_stand_for_is_refused() -> None:
     call = ToolCall("c", "pay", '{"a": "b"}')
     request = GenerateRequest(id="r", messages=[ChatMessage("assistant", "", tool_calls=[call])])
     with pytest.raises(CannotExpress):
-        Redaction.of(request, find(request, {'a": "b': Kind.EMAIL}))
+        Redaction.of(request, find(request, {'a": "b': FindingKind.EMAIL}))
 
 
 def test_findings_that_overlap_are_one() -> None:
     request = chat("Write to Anna <anna@example.com> now")
-    values = {"Anna <anna@example.com>": Kind.PERSON, MAIL: Kind.EMAIL, "com> now": Kind.PLACE}
+    values = {
+        "Anna <anna@example.com>": FindingKind.PERSON,
+        MAIL: FindingKind.EMAIL,
+        "com> now": FindingKind.PLACE,
+    }
     redacted, redaction = Redaction.of(request, find(request, values))
     assert contents(redacted) == ["Write to [PERSON_1]"]
     assert answer(redaction, ["[PERSON_1]"]) == "Anna <anna@example.com> now"
@@ -225,7 +231,7 @@ def test_pieces_make_no_difference(words: list[str], cuts: set[int]) -> None:
 def test_arguments_stay_json() -> None:
     name = 'Anna "Ann" \\ Müller\n'
     request, redaction = Redaction.of(
-        chat(f"For {name}"), find(chat(f"For {name}"), {name: Kind.PERSON})
+        chat(f"For {name}"), find(chat(f"For {name}"), {name: FindingKind.PERSON})
     )
     assert contents(request) == ["For [PERSON_1]"]
     restorer = redaction.restorer()
@@ -244,7 +250,9 @@ def test_values_out_of_json_come_back_plain() -> None:
     name = 'Anna "Ann"'
     call = ToolCall("c", "send", json.dumps({"to": name}))
     request = GenerateRequest(id="r", messages=[ChatMessage("assistant", "", tool_calls=[call])])
-    _, redaction = Redaction.of(request, find(request, {json.dumps(name)[1:-1]: Kind.PERSON}))
+    _, redaction = Redaction.of(
+        request, find(request, {json.dumps(name)[1:-1]: FindingKind.PERSON})
+    )
     assert answer(redaction, ["[PERSON_1]"]) == name
 
 
@@ -283,7 +291,9 @@ def test_text_is_not_held_longer_than_it_may_matter() -> None:
 def test_a_value_written_in_two_ways_is_one() -> None:
     request = chat("+49 170 1234567 or 00491701234567")
     findings = [
-        Finding(kind=Kind.PHONE, start=s, end=e, value="+491701234567", detector="t", part=0)
+        SensitiveFinding(
+            kind=FindingKind.PHONE, start=s, end=e, value="+491701234567", detector="t", part=0
+        )
         for s, e in ((0, 15), (19, 33))
     ]
     redacted, redaction = Redaction.of(request, findings)

@@ -9,8 +9,8 @@ import pytest
 
 from ingle.backends.base.backend import Delta, Event, GenerateRequest, GrammarKind
 from ingle.backends.base.errors import WorkerDied
-from ingle.daemon.routing.detectors.finding import Kind
-from ingle.daemon.routing.inspection.privacy_judge import Generate, Opinion, judge, question
+from ingle.daemon.routing.detectors.finding import FindingKind
+from ingle.daemon.routing.inspection.privacy_judge import Generate, PrivacyOpinion, judge, question
 from tests.daemon.conftest import DaemonFactory, RunningDaemon
 from tests.daemon.routing.conftest import SinkExits
 
@@ -26,19 +26,19 @@ def saying(*pieces: str) -> Generate:
 @pytest.mark.parametrize(
     ("pieces", "opinion"),
     [
-        (("priv", "ate"), Opinion.PRIVATE),
-        (("public",), Opinion.PUBLIC),
-        ((" Public\n",), Opinion.PUBLIC),
-        ((), Opinion.NONE),
-        (("none",), Opinion.NONE),
-        (("perhaps",), Opinion.NONE),
+        (("priv", "ate"), PrivacyOpinion.PRIVATE),
+        (("public",), PrivacyOpinion.PUBLIC),
+        ((" Public\n",), PrivacyOpinion.PUBLIC),
+        ((), PrivacyOpinion.NONE),
+        (("none",), PrivacyOpinion.NONE),
+        (("perhaps",), PrivacyOpinion.NONE),
     ],
 )
-async def test_the_answer_is_an_opinion(pieces: tuple[str, ...], opinion: Opinion) -> None:
+async def test_the_answer_is_an_opinion(pieces: tuple[str, ...], opinion: PrivacyOpinion) -> None:
     judgement = await judge(saying(*pieces), "some text")
     assert judgement.opinion is opinion
     kinds = [finding.kind for finding in judgement.findings("some text", 2)]
-    assert kinds == ([Kind.PERSONAL] if opinion is Opinion.PRIVATE else [])
+    assert kinds == ([FindingKind.PERSONAL] if opinion is PrivacyOpinion.PRIVATE else [])
 
 
 async def test_a_slow_model_has_no_opinion_and_is_stopped() -> None:
@@ -51,7 +51,7 @@ async def test_a_slow_model_has_no_opinion_and_is_stopped() -> None:
         finally:
             stopped.set()
 
-    assert (await judge(generate, "text", seconds=0.05)).opinion is Opinion.NONE
+    assert (await judge(generate, "text", seconds=0.05)).opinion is PrivacyOpinion.NONE
     assert stopped.is_set()
 
 
@@ -60,7 +60,7 @@ async def test_a_model_that_dies_has_no_opinion() -> None:
         yield Delta(request.id, 0, "pri", [1])
         raise WorkerDied("gone")
 
-    assert (await judge(generate, "text")).opinion is Opinion.NONE
+    assert (await judge(generate, "text")).opinion is PrivacyOpinion.NONE
 
 
 def test_the_question_is_private_greedy_and_short() -> None:

@@ -332,12 +332,12 @@ async def test_counting_and_embedding_are_local(daemon: RunningDaemon, sink: Sin
 async def test_without_a_provider_nothing_is_even_looked_at(
     run_daemon: DaemonFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from ingle.daemon.routing.inspection.request_inspector import Inspector
+    from ingle.daemon.routing.inspection.request_inspector import RequestInspector
 
-    async def fail(self: Inspector, *args: object) -> Any:
+    async def fail(self: RequestInspector, *args: object) -> Any:
         raise AssertionError("nothing could leave")
 
-    monkeypatch.setattr(Inspector, "inspect", fail)
+    monkeypatch.setattr(RequestInspector, "inspect", fail)
     async with run_daemon() as daemon:
         for kind in ("openai chat", "anthropic", "ollama chat", "responses"):
             response = await ask(daemon, kind, CANARY)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ingle.daemon.routing.detectors.finding import Finding, Kind, TextPart
+from ingle.daemon.routing.detectors.finding import FindingKind, SensitiveFinding, TextPart
 from ingle.daemon.routing.inspection.text_scanner import (
     OwnWords,
     Scanner,
@@ -23,7 +23,7 @@ def structured(owner: OwnWords) -> Scanner:
     return Scanner(structured_detectors(owner))
 
 
-def found(text: str, scanner: Scanner | None = None) -> dict[str, Kind]:
+def found(text: str, scanner: Scanner | None = None) -> dict[str, FindingKind]:
     scanner = scanner or structured(OwnWords())
     return {
         text[finding.start : finding.end]: finding.kind
@@ -37,7 +37,7 @@ class Counting:
     def __init__(self) -> None:
         self.seen = 0
 
-    def find(self, text: str) -> Iterator[Finding]:
+    def find(self, text: str) -> Iterator[SensitiveFinding]:
         self.seen += 1
         yield from ()
 
@@ -45,8 +45,10 @@ class Counting:
 class Broken:
     name = "broken"
 
-    def find(self, text: str) -> Iterator[Finding]:
-        yield Finding(kind=Kind.EMAIL, start=0, end=1, value="x", detector=self.name)
+    def find(self, text: str) -> Iterator[SensitiveFinding]:
+        yield SensitiveFinding(
+            kind=FindingKind.EMAIL, start=0, end=1, value="x", detector=self.name
+        )
         raise RuntimeError("a bug")
 
 
@@ -54,24 +56,24 @@ def test_findings_say_the_part_and_the_place() -> None:
     parts = [TextPart("system", "Be kind."), TextPart("messages[0].content", f"Pay {CARD} now")]
     (finding,) = structured(OwnWords()).scan(parts)
     assert (finding.part, finding.start, finding.end) == (1, 4, 4 + len(CARD))
-    assert finding.kind is Kind.CARD
+    assert finding.kind is FindingKind.CARD
     assert finding.value == "4111111111111111"
 
 
 def test_a_detector_that_fails_is_never_silence() -> None:
     kinds = {f.kind for f in Scanner([Broken()]).scan([TextPart("x", "hello")])}
-    assert kinds == {Kind.EMAIL, Kind.UNINSPECTABLE}
+    assert kinds == {FindingKind.EMAIL, FindingKind.UNINSPECTABLE}
 
 
 def test_a_text_above_the_limit_is_uninspectable() -> None:
     scanner = Scanner([], limit=10)
     findings = scanner.scan([TextPart("a", "12345"), TextPart("b", "123456")])
-    assert [(f.part, f.kind) for f in findings] == [(1, Kind.UNINSPECTABLE)]
+    assert [(f.part, f.kind) for f in findings] == [(1, FindingKind.UNINSPECTABLE)]
 
 
 def test_a_scan_that_takes_too_long_is_uninspectable() -> None:
     (finding,) = Scanner([Counting()], timeout=-1.0).scan([TextPart("a", "hello")])
-    assert finding.kind is Kind.UNINSPECTABLE
+    assert finding.kind is FindingKind.UNINSPECTABLE
 
 
 def test_a_history_is_scanned_once() -> None:
@@ -125,33 +127,35 @@ def test_strange_texts_are_harmless(text: str) -> None:
 
 def test_the_owners_words_are_found_in_any_case_and_nowhere_else() -> None:
     scanner = structured(OwnWords(words=("Bluebird", "Projekt  Ärger"), folders=("/srv/clients",)))
-    assert found("The BLUEBIRD plan", scanner) == {"BLUEBIRD": Kind.OWN_WORD}
+    assert found("The BLUEBIRD plan", scanner) == {"BLUEBIRD": FindingKind.OWN_WORD}
     assert found("bluebirds sing", scanner) == {}
-    assert found("das projekt\närger", scanner) == {"projekt\närger": Kind.OWN_WORD}
-    assert found("cat /srv/clients/a/b.txt", scanner) == {"/srv/clients/a/b.txt": Kind.OWN_FOLDER}
+    assert found("das projekt\närger", scanner) == {"projekt\närger": FindingKind.OWN_WORD}
+    assert found("cat /srv/clients/a/b.txt", scanner) == {
+        "/srv/clients/a/b.txt": FindingKind.OWN_FOLDER
+    }
     assert found("cat /srv/clientsx/a", scanner) == {}
 
 
 def test_an_opaque_code_is_uninspectable_and_a_readable_one_is_read() -> None:
     noise = base64.b64encode(bytes(n * 89 % 251 for n in range(600))).decode()
     readable = base64.b64encode(b"nothing to see here, " * 30).decode()
-    assert set(found(f"decode {noise} now").values()) == {Kind.UNINSPECTABLE}
+    assert set(found(f"decode {noise} now").values()) == {FindingKind.UNINSPECTABLE}
     assert found(f"decode {readable} now") == {}
-    assert Kind.UNINSPECTABLE in found("![](data:image/png;base64,iVBORw0KGgo=)").values()
+    assert FindingKind.UNINSPECTABLE in found("![](data:image/png;base64,iVBORw0KGgo=)").values()
 
 
 def test_the_milder_thing_around_a_strict_one_stays() -> None:
     text = "postgres://bob:s3cret@db.corp:5432/app"
     scanner = structured(OwnWords(words=("bob",)))
     kinds = {finding.kind for finding in scanner.scan([TextPart("a", text)])}
-    assert kinds == {Kind.CONNECTION_STRING, Kind.OWN_WORD}
+    assert kinds == {FindingKind.CONNECTION_STRING, FindingKind.OWN_WORD}
 
 
 def test_everything_that_we_have_looks() -> None:
     text = f"My doctor says that my cancer has come back; my card is {CARD}, and Bluebird knows."
     scanner = make_scanner(OwnWords(words=("bluebird",)))
     kinds = {finding.kind for finding in scanner.scan([TextPart("a", text)])}
-    assert {Kind.CARD, Kind.HEALTH, Kind.OWN_WORD} <= kinds
+    assert {FindingKind.CARD, FindingKind.HEALTH, FindingKind.OWN_WORD} <= kinds
 
 
 def test_sentences_in_code_are_read_for_what_they_are_about() -> None:
@@ -159,15 +163,17 @@ def test_sentences_in_code_are_read_for_what_they_are_about() -> None:
         b"My doctor says that my cancer has come back, and I am afraid."
     ).decode()
     findings = make_scanner(OwnWords()).scan([TextPart("a", f"Decode this and answer: {code}")])
-    assert Kind.HEALTH in {finding.kind for finding in findings}
+    assert FindingKind.HEALTH in {finding.kind for finding in findings}
 
 
 class Reader:
     name = "reader"
     whole_text = True
 
-    def find(self, text: str) -> Iterator[Finding]:
-        yield Finding(kind=Kind.PERSONAL, start=0, end=len(text), value=text, detector=self.name)
+    def find(self, text: str) -> Iterator[SensitiveFinding]:
+        yield SensitiveFinding(
+            kind=FindingKind.PERSONAL, start=0, end=len(text), value=text, detector=self.name
+        )
 
 
 def test_meaning_is_not_read_across_seams() -> None:
@@ -180,6 +186,6 @@ def test_meaning_is_not_read_across_seams() -> None:
 
 def test_a_failure_at_a_seam_is_of_both_parts_and_within_them() -> None:
     parts = [TextPart("a", "it is 4111"), TextPart("b", "1111 now")]
-    failures = [f for f in Scanner([Broken()]).scan(parts) if f.kind is Kind.UNINSPECTABLE]
+    failures = [f for f in Scanner([Broken()]).scan(parts) if f.kind is FindingKind.UNINSPECTABLE]
     assert {f.part for f in failures} == {0, 1}
     assert all(0 <= f.start < f.end <= len(parts[f.part].text) for f in failures)

@@ -16,13 +16,13 @@ import pytest
 from ingle.backends.remote.clearance import Clearance
 from ingle.backends.remote.receipt import Outcome, Receipt, TokenUsage
 from ingle.daemon.routing.ledger import egress_ledger as ledger_module
-from ingle.daemon.routing.ledger.egress_ledger import Ledger, Reservation
-from ingle.daemon.routing.ledger.ledger_entries import Intent
+from ingle.daemon.routing.ledger.egress_ledger import BudgetReservation, Ledger
+from ingle.daemon.routing.ledger.ledger_entries import LedgerIntent
 from ingle.daemon.routing.ledger.ledger_totals import LedgerTotals
 from ingle.daemon.routing.ledger.ledger_verification import verify
 from ingle.daemon.routing.providers.provider_errors import LedgerUnwritable
 
-RESERVED = Reservation(tokens=500, cost=0.5, currency="USD")
+RESERVED = BudgetReservation(tokens=500, cost=0.5, currency="USD")
 
 
 def clearance(conversation: str = "tax 2026", provider: str = "groq") -> Clearance:
@@ -65,7 +65,7 @@ def travel(monkeypatch: pytest.MonkeyPatch, day: str) -> None:
     monkeypatch.setattr(ledger_module, "_now", lambda: f"{day}T12:00:00.000Z")
 
 
-def depart(ledger: Ledger, **fields: str) -> Intent:
+def depart(ledger: Ledger, **fields: str) -> LedgerIntent:
     intent = ledger.intend(clearance(**fields), RESERVED)
     ledger.settle(intent, receipt(), 0.25)
     return intent

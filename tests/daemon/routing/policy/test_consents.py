@@ -6,14 +6,16 @@ import base64
 
 import pytest
 
-from ingle.daemon.routing.detectors.finding import Finding, Kind, Sensitivity
-from ingle.daemon.routing.policy.consents import Agreement, ConsentBook, consent_binding
-from ingle.daemon.routing.policy.policy_decision import Decision, Verdict
+from ingle.daemon.routing.detectors.finding import FindingKind, SensitiveFinding, Sensitivity
+from ingle.daemon.routing.policy.consents import ConsentBook, ConsentScope, consent_binding
+from ingle.daemon.routing.policy.policy_decision import PolicyDecision, Verdict
 
 
-def decision(verdict: Verdict = Verdict.ASK, kind: Kind = Kind.PERSON) -> Decision:
-    finding = Finding(kind=kind, start=0, end=1, value="x", detector="t")
-    return Decision(
+def decision(
+    verdict: Verdict = Verdict.ASK, kind: FindingKind = FindingKind.PERSON
+) -> PolicyDecision:
+    finding = SensitiveFinding(kind=kind, start=0, end=1, value="x", detector="t")
+    return PolicyDecision(
         verdict=verdict, rule="r", reason="", sensitivity=Sensitivity.ASK, findings=(finding,)
     )
 
@@ -51,24 +53,24 @@ def test_a_binding_has_all_that_was_agreed_to() -> None:
         consent_binding(b"d", decision(), "p/n", False),
         consent_binding(b"d", decision(), "p/m", True),
         consent_binding(b"d", decision(Verdict.REDACT), "p/m", False),
-        consent_binding(b"d", decision(kind=Kind.WORK), "p/m", False),
+        consent_binding(b"d", decision(kind=FindingKind.WORK), "p/m", False),
     }
     assert len(bindings) == 6
 
 
 def test_one_yes_is_enough_for_a_conversation() -> None:
     book = ConsentBook()
-    person, work = frozenset({Kind.PERSON}), frozenset({Kind.WORK})
-    book.remember("c", Agreement(Verdict.CLOUD, "p/m", person))
+    person, work = frozenset({FindingKind.PERSON}), frozenset({FindingKind.WORK})
+    book.remember("c", ConsentScope(Verdict.CLOUD, "p/m", person))
     assert book.recall("c", "p/m", person) is Verdict.CLOUD
     assert book.recall("c", "p/m", work) is None
     assert book.recall("c", "other/m", person) is None
     assert book.recall("d", "p/m", person) is None
     assert book.recall("", "p/m", person) is None
-    book.remember("c", Agreement(Verdict.CLOUD, "p/m", work))
+    book.remember("c", ConsentScope(Verdict.CLOUD, "p/m", work))
     assert book.recall("c", "p/m", person | work) is Verdict.CLOUD
     # Placeholders for one thing and the open word for another are not the open word for both.
-    book.remember("c", Agreement(Verdict.REDACT, "p/m", person))
+    book.remember("c", ConsentScope(Verdict.REDACT, "p/m", person))
     assert book.recall("c", "p/m", work) is None
     book.forget("c")
     assert book.recall("c", "p/m", person) is None

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingle.daemon.routing.detectors.finding import Kind, TextPart
+from ingle.daemon.routing.detectors.finding import FindingKind, TextPart
 from ingle.daemon.routing.inspection.text_scanner import OwnWords, Scanner, structured_detectors
 from ingle.daemon.routing.views.spelled_digits import with_digits
-from ingle.daemon.routing.views.text_views import Edit, View, views
+from ingle.daemon.routing.views.text_views import View, ViewEdit, views
 
 SCANNER = Scanner(structured_detectors(OwnWords()))
 CARD, MAIL = "4111111111111111", "jane.doe@example.com"
@@ -26,114 +26,129 @@ def b64(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
 
 
-HIDDEN: dict[str, tuple[Kind, str]] = {
-    "zero width": (Kind.CARD, "\u200b".join(CARD)),
-    "soft hyphen": (Kind.EMAIL, "\u00ad".join(MAIL)),
-    "bidi": (Kind.CARD, "\u202e" + CARD + "\u202c"),
-    "full width": (Kind.CARD, "".join(chr(ord(c) + 0xFEE0) for c in CARD)),
-    "mathematical": (Kind.CARD, "".join(chr(0x1D7CE + int(c)) for c in CARD)),
-    "arabic digits": (Kind.CARD, "".join(chr(0x660 + int(c)) for c in CARD)),
-    "keycaps": (Kind.CARD, "".join(c + "\ufe0f\u20e3" for c in CARD)),
-    "struck through": (Kind.CARD, "\u0336".join(CARD)),
-    "invisible tags": (Kind.EMAIL, "".join(chr(0xE0000 + ord(c)) for c in MAIL)),
-    "lookalikes": (Kind.EMAIL, "jаnе.dое@ехаmple.com"),
-    "nul": (Kind.CARD, "4111\x001111\x001111\x001111"),
-    "base64": (Kind.EMAIL, b64(MAIL)),
-    "base64 twice": (Kind.EMAIL, b64(b64("write to " + MAIL))),
-    "base64 in lines": (Kind.EMAIL, base64.encodebytes((f"{MAIL} " * 9).encode()).decode()),
-    "base64 of gzip": (Kind.CARD, base64.b64encode(gzip.compress(CARD.encode())).decode()),
-    "base64 of utf-16": (Kind.EMAIL, base64.b64encode(MAIL.encode("utf-16-le")).decode()),
-    "base32": (Kind.EMAIL, base64.b32encode(MAIL.encode()).decode()),
-    "hexadecimal": (Kind.EMAIL, MAIL.encode().hex()),
-    "hexadecimal row": (Kind.EMAIL, MAIL.encode().hex(" ")),
-    "codes": (Kind.EMAIL, " ".join(str(ord(c)) for c in MAIL)),
-    "bits": (Kind.EMAIL, " ".join(f"{ord(c):08b}" for c in MAIL)),
-    "percent": (Kind.EMAIL, "".join(f"%{ord(c):02X}" for c in MAIL)),
-    "entities": (Kind.EMAIL, MAIL.replace("@", "&#64;").replace(".", "&period;")),
-    "escapes": (Kind.CARD, "".join(f"\\u00{ord(c):02x}" for c in CARD)),
-    "quoted printable": (Kind.EMAIL, MAIL.replace("@", "=40").replace(".", "=2E")),
-    "escapes of CSS": (Kind.CARD, "".join(f"\\0000{ord(c):02x}" for c in CARD)),
-    "percent u": (Kind.EMAIL, "".join(f"%u{ord(c):04x}" for c in MAIL)),
-    "hexadecimal of utf-16": (Kind.EMAIL, MAIL.encode("utf-16-be").hex()),
-    "octal codes": (Kind.EMAIL, " ".join(f"{ord(c):03o}" for c in MAIL)),
-    "octal codes of digits": (Kind.CARD, " ".join(f"{ord(c):03o}" for c in CARD)),
-    "calls": (Kind.EMAIL, " + ".join(f"chr({ord(c)})" for c in MAIL)),
+HIDDEN: dict[str, tuple[FindingKind, str]] = {
+    "zero width": (FindingKind.CARD, "\u200b".join(CARD)),
+    "soft hyphen": (FindingKind.EMAIL, "\u00ad".join(MAIL)),
+    "bidi": (FindingKind.CARD, "\u202e" + CARD + "\u202c"),
+    "full width": (FindingKind.CARD, "".join(chr(ord(c) + 0xFEE0) for c in CARD)),
+    "mathematical": (FindingKind.CARD, "".join(chr(0x1D7CE + int(c)) for c in CARD)),
+    "arabic digits": (FindingKind.CARD, "".join(chr(0x660 + int(c)) for c in CARD)),
+    "keycaps": (FindingKind.CARD, "".join(c + "\ufe0f\u20e3" for c in CARD)),
+    "struck through": (FindingKind.CARD, "\u0336".join(CARD)),
+    "invisible tags": (FindingKind.EMAIL, "".join(chr(0xE0000 + ord(c)) for c in MAIL)),
+    "lookalikes": (FindingKind.EMAIL, "jаnе.dое@ехаmple.com"),
+    "nul": (FindingKind.CARD, "4111\x001111\x001111\x001111"),
+    "base64": (FindingKind.EMAIL, b64(MAIL)),
+    "base64 twice": (FindingKind.EMAIL, b64(b64("write to " + MAIL))),
+    "base64 in lines": (FindingKind.EMAIL, base64.encodebytes((f"{MAIL} " * 9).encode()).decode()),
+    "base64 of gzip": (FindingKind.CARD, base64.b64encode(gzip.compress(CARD.encode())).decode()),
+    "base64 of utf-16": (FindingKind.EMAIL, base64.b64encode(MAIL.encode("utf-16-le")).decode()),
+    "base32": (FindingKind.EMAIL, base64.b32encode(MAIL.encode()).decode()),
+    "hexadecimal": (FindingKind.EMAIL, MAIL.encode().hex()),
+    "hexadecimal row": (FindingKind.EMAIL, MAIL.encode().hex(" ")),
+    "codes": (FindingKind.EMAIL, " ".join(str(ord(c)) for c in MAIL)),
+    "bits": (FindingKind.EMAIL, " ".join(f"{ord(c):08b}" for c in MAIL)),
+    "percent": (FindingKind.EMAIL, "".join(f"%{ord(c):02X}" for c in MAIL)),
+    "entities": (FindingKind.EMAIL, MAIL.replace("@", "&#64;").replace(".", "&period;")),
+    "escapes": (FindingKind.CARD, "".join(f"\\u00{ord(c):02x}" for c in CARD)),
+    "quoted printable": (FindingKind.EMAIL, MAIL.replace("@", "=40").replace(".", "=2E")),
+    "escapes of CSS": (FindingKind.CARD, "".join(f"\\0000{ord(c):02x}" for c in CARD)),
+    "percent u": (FindingKind.EMAIL, "".join(f"%u{ord(c):04x}" for c in MAIL)),
+    "hexadecimal of utf-16": (FindingKind.EMAIL, MAIL.encode("utf-16-be").hex()),
+    "octal codes": (FindingKind.EMAIL, " ".join(f"{ord(c):03o}" for c in MAIL)),
+    "octal codes of digits": (FindingKind.CARD, " ".join(f"{ord(c):03o}" for c in CARD)),
+    "calls": (FindingKind.EMAIL, " + ".join(f"chr({ord(c)})" for c in MAIL)),
     "dump": (
-        Kind.EMAIL,
+        FindingKind.EMAIL,
         f"00000000: {MAIL[:16].encode().hex(' ', 2)}  {MAIL[:16]}\n"
         f"00000010: {MAIL[16:].encode().hex(' ', 2):39}  {MAIL[16:]}",
     ),
-    "data URL": (Kind.CARD, "data:text/plain;base64," + b64("4111 1111 1111 1111")),
-    "base64 with no-break spaces": (Kind.CARD, b64("4111\xa01111\xa01111\xa01111")),
-    "tags": (Kind.CARD, "".join(f"<b>{c}</b>" for c in CARD)),
-    "comment": (Kind.CARD, "41111<!-- x -->11111111111"),
-    "list of texts": (Kind.CARD, ", ".join(f"'{c}'" for c in CARD)),
-    "joined list": (Kind.EMAIL, "['jane.', 'doe@ex', 'ample.com'].join('')"),
-    "right-to-left override": (Kind.EMAIL, "\u202e" + MAIL[::-1] + "\u202c"),
-    "right to left": (Kind.EMAIL, "read from right to left: " + MAIL[::-1]),
+    "data URL": (FindingKind.CARD, "data:text/plain;base64," + b64("4111 1111 1111 1111")),
+    "base64 with no-break spaces": (FindingKind.CARD, b64("4111\xa01111\xa01111\xa01111")),
+    "tags": (FindingKind.CARD, "".join(f"<b>{c}</b>" for c in CARD)),
+    "comment": (FindingKind.CARD, "41111<!-- x -->11111111111"),
+    "list of texts": (FindingKind.CARD, ", ".join(f"'{c}'" for c in CARD)),
+    "joined list": (FindingKind.EMAIL, "['jane.', 'doe@ex', 'ample.com'].join('')"),
+    "right-to-left override": (FindingKind.EMAIL, "\u202e" + MAIL[::-1] + "\u202c"),
+    "right to left": (FindingKind.EMAIL, "read from right to left: " + MAIL[::-1]),
     "rot47": (
-        Kind.EMAIL,
+        FindingKind.EMAIL,
         "rot47: " + "".join(chr(33 + (ord(c) + 14) % 94) for c in MAIL),
     ),
-    "string pieces": (Kind.API_KEY, 'k = "sk-ant-api03-" + "abcdefghijABCDEFGHIJ0123456789"'),
-    "words": (Kind.CARD, " ".join(WORDS[int(c)] for c in CARD)),
-    "german words": (Kind.CARD, " ".join(GERMAN[int(c)] for c in CARD)),
-    "double": (Kind.CARD, "four triple one " + "one " * 11 + "one"),
-    "stars": (Kind.CARD, "*".join(CARD)),
-    "a list": (Kind.CARD, ", ".join(CARD)),
-    "lines": (Kind.CARD, "\n".join(CARD)),
-    "letters": (Kind.CARD, "4lll 1I1l 1111 1111"),
-    "groups in a sentence": (Kind.CARD, "first 4111, then 1111 and 1111, last 1111."),
-    "backwards": (Kind.CARD, "reversed " + CARD[::-1]),
-    "rot13": (Kind.EMAIL, "rot13: wnar.qbr@rknzcyr.pbz"),
-    "rot47 between tags": (Kind.CARD, "<p>rot47: c```\xa0````\xa0````\xa0````</p>"),
-    "base85": (Kind.EMAIL, base64.b85encode(MAIL.encode()).decode()),
-    "named base85": (Kind.CARD, "<p>base85: " + base64.b85encode(CARD.encode()).decode() + "</p>"),
-    "ascii85": (Kind.EMAIL, base64.a85encode(MAIL.encode(), adobe=True).decode()),
-    "named ascii85": (Kind.EMAIL, "ascii85 " + base64.a85encode(MAIL.encode()).decode()),
-    "z85": (Kind.EMAIL, "z85: ygh0>e[w)ikXkgGze:r5e[n*p"),
+    "string pieces": (
+        FindingKind.API_KEY,
+        'k = "sk-ant-api03-" + "abcdefghijABCDEFGHIJ0123456789"',
+    ),
+    "words": (FindingKind.CARD, " ".join(WORDS[int(c)] for c in CARD)),
+    "german words": (FindingKind.CARD, " ".join(GERMAN[int(c)] for c in CARD)),
+    "double": (FindingKind.CARD, "four triple one " + "one " * 11 + "one"),
+    "stars": (FindingKind.CARD, "*".join(CARD)),
+    "a list": (FindingKind.CARD, ", ".join(CARD)),
+    "lines": (FindingKind.CARD, "\n".join(CARD)),
+    "letters": (FindingKind.CARD, "4lll 1I1l 1111 1111"),
+    "groups in a sentence": (FindingKind.CARD, "first 4111, then 1111 and 1111, last 1111."),
+    "backwards": (FindingKind.CARD, "reversed " + CARD[::-1]),
+    "rot13": (FindingKind.EMAIL, "rot13: wnar.qbr@rknzcyr.pbz"),
+    "rot47 between tags": (FindingKind.CARD, "<p>rot47: c```\xa0````\xa0````\xa0````</p>"),
+    "base85": (FindingKind.EMAIL, base64.b85encode(MAIL.encode()).decode()),
+    "named base85": (
+        FindingKind.CARD,
+        "<p>base85: " + base64.b85encode(CARD.encode()).decode() + "</p>",
+    ),
+    "ascii85": (FindingKind.EMAIL, base64.a85encode(MAIL.encode(), adobe=True).decode()),
+    "named ascii85": (FindingKind.EMAIL, "ascii85 " + base64.a85encode(MAIL.encode()).decode()),
+    "z85": (FindingKind.EMAIL, "z85: ygh0>e[w)ikXkgGze:r5e[n*p"),
     "uuencode": (
-        Kind.EMAIL,
+        FindingKind.EMAIL,
         "begin 644 a\n" + binascii.b2a_uu(MAIL.encode()).decode() + "`\nend",
     ),
-    "words of mail": (Kind.CARD, "=?utf-8?Q?4111_1111=201111_1111?="),
+    "words of mail": (FindingKind.CARD, "=?utf-8?Q?4111_1111=201111_1111?="),
     "octal of utf-8": (
-        Kind.CARD,
+        FindingKind.CARD,
         " ".join(f"{byte:03o}" for byte in "4111\xa01111\xa01111\xa01111".encode()),
     ),
-    "bits without zeros": (Kind.EMAIL, " ".join(f"{ord(c):b}" for c in MAIL)),
-    "bits of digits": (Kind.CARD, " ".join(f"{int(c):04b}" for c in CARD)),
-    "morse": (Kind.CARD, "....- " + ".---- " * 14 + ".----"),
-    "pictures": (Kind.CARD, "".join(c + p for c, p in zip(CARD, "🙂🎈🍀⭐" * 4, strict=True))),
-    "pictures of several characters": (Kind.CARD, "👩‍💻".join(CARD)),
-    "pictures in an address": (Kind.EMAIL, "🙂".join(MAIL)),
-    "a sign each": (Kind.CARD, "".join(c + p for c, p in zip(CARD, "*~|^" * 4, strict=True))[:-1]),
-    "spaced out": (Kind.EMAIL, " ".join(MAIL)),
-    "dashes in an account": (Kind.IBAN, "-".join("DE89370400440532013000")),
-    "groups of an account": (Kind.IBAN, "DE89, 3704, 0044, 0532, 0130, 00"),
-    "items": (Kind.CARD, "1. 4111 2. 1111 3. 1111 4. 1111"),
-    "named items": (Kind.CARD, "no. 1 4111, no. 2 1111, no. 3 1111, no. 4 1111"),
-    "items of other lengths": (Kind.CARD, "1) 3782 2) 822463 3) 10005"),
-    "items on lines": (Kind.CARD, "(1/4) 4111\n(2/4) 1111\n(3/4) 1111\n(4/4) 1111"),
-    "quoted mail": (Kind.CARD, "> 4111 1111\n> 1111 1111"),
-    "halves on lines": (Kind.CARD, "41111111\n11111111"),
-    "an end and a beginning": (Kind.CARD, "4111 1111\n1111 1111 is it"),
-    "an account on lines": (Kind.IBAN, "DE89 3704 0\n044 0532 \n0130 00"),
-    "an address on lines": (Kind.EMAIL, "jane.doe@exam\nple.com\n"),
-    "a key on lines": (Kind.API_KEY, "sk-ant-api03-ab\ncdefghijABCDEFG\nHIJ0123456789"),
-    "halves in words": (Kind.CARD, "41111111 and ends with 11111111"),
-    "fields": (Kind.CARD, '{"part1": "4111 11", "part2": "11 1111", "part3": " 1111"}'),
-    "numbered fields": (Kind.CARD, '{"0": 4111, "1": 1111, "2": 1111, "3": 1111}'),
-    "fields of a key": (Kind.API_KEY, '{"a": "sk-ant-", "b": "api03-abcdefghijABCDEFGHIJ0123"}'),
-    "variables": (Kind.CARD, "a = '4111111'; b = '111111111'; print(a + b)"),
-    "items of JSON": (Kind.CARD, '[\n  "4111",\n  "1111",\n  "1111",\n  "1111"\n]'),
-    "unequal strings": (Kind.EMAIL, '"jane.d", "oe@exam", "ple.com"'),
-    "pairs in words": (Kind.CARD, "forty-one " + "eleven " * 6 + "eleven"),
-    "pairs in French": (Kind.CARD, "quarante et un, " + "onze, " * 6 + "onze"),
-    "pairs in German": (Kind.CARD, "einundvierzig " + "elf " * 6 + "elf"),
-    "pairs in Spanish": (Kind.CARD, "cuarenta y uno " + "once " * 6 + "once"),
-    "glued words": (Kind.CARD, "".join(WORDS[int(c)] for c in CARD)),
-    "words on lines": (Kind.CARD, "\n".join(WORDS[int(c)] for c in CARD)),
+    "bits without zeros": (FindingKind.EMAIL, " ".join(f"{ord(c):b}" for c in MAIL)),
+    "bits of digits": (FindingKind.CARD, " ".join(f"{int(c):04b}" for c in CARD)),
+    "morse": (FindingKind.CARD, "....- " + ".---- " * 14 + ".----"),
+    "pictures": (
+        FindingKind.CARD,
+        "".join(c + p for c, p in zip(CARD, "🙂🎈🍀⭐" * 4, strict=True)),
+    ),
+    "pictures of several characters": (FindingKind.CARD, "👩‍💻".join(CARD)),
+    "pictures in an address": (FindingKind.EMAIL, "🙂".join(MAIL)),
+    "a sign each": (
+        FindingKind.CARD,
+        "".join(c + p for c, p in zip(CARD, "*~|^" * 4, strict=True))[:-1],
+    ),
+    "spaced out": (FindingKind.EMAIL, " ".join(MAIL)),
+    "dashes in an account": (FindingKind.IBAN, "-".join("DE89370400440532013000")),
+    "groups of an account": (FindingKind.IBAN, "DE89, 3704, 0044, 0532, 0130, 00"),
+    "items": (FindingKind.CARD, "1. 4111 2. 1111 3. 1111 4. 1111"),
+    "named items": (FindingKind.CARD, "no. 1 4111, no. 2 1111, no. 3 1111, no. 4 1111"),
+    "items of other lengths": (FindingKind.CARD, "1) 3782 2) 822463 3) 10005"),
+    "items on lines": (FindingKind.CARD, "(1/4) 4111\n(2/4) 1111\n(3/4) 1111\n(4/4) 1111"),
+    "quoted mail": (FindingKind.CARD, "> 4111 1111\n> 1111 1111"),
+    "halves on lines": (FindingKind.CARD, "41111111\n11111111"),
+    "an end and a beginning": (FindingKind.CARD, "4111 1111\n1111 1111 is it"),
+    "an account on lines": (FindingKind.IBAN, "DE89 3704 0\n044 0532 \n0130 00"),
+    "an address on lines": (FindingKind.EMAIL, "jane.doe@exam\nple.com\n"),
+    "a key on lines": (FindingKind.API_KEY, "sk-ant-api03-ab\ncdefghijABCDEFG\nHIJ0123456789"),
+    "halves in words": (FindingKind.CARD, "41111111 and ends with 11111111"),
+    "fields": (FindingKind.CARD, '{"part1": "4111 11", "part2": "11 1111", "part3": " 1111"}'),
+    "numbered fields": (FindingKind.CARD, '{"0": 4111, "1": 1111, "2": 1111, "3": 1111}'),
+    "fields of a key": (
+        FindingKind.API_KEY,
+        '{"a": "sk-ant-", "b": "api03-abcdefghijABCDEFGHIJ0123"}',
+    ),
+    "variables": (FindingKind.CARD, "a = '4111111'; b = '111111111'; print(a + b)"),
+    "items of JSON": (FindingKind.CARD, '[\n  "4111",\n  "1111",\n  "1111",\n  "1111"\n]'),
+    "unequal strings": (FindingKind.EMAIL, '"jane.d", "oe@exam", "ple.com"'),
+    "pairs in words": (FindingKind.CARD, "forty-one " + "eleven " * 6 + "eleven"),
+    "pairs in French": (FindingKind.CARD, "quarante et un, " + "onze, " * 6 + "onze"),
+    "pairs in German": (FindingKind.CARD, "einundvierzig " + "elf " * 6 + "elf"),
+    "pairs in Spanish": (FindingKind.CARD, "cuarenta y uno " + "once " * 6 + "once"),
+    "glued words": (FindingKind.CARD, "".join(WORDS[int(c)] for c in CARD)),
+    "words on lines": (FindingKind.CARD, "\n".join(WORDS[int(c)] for c in CARD)),
 }
 
 
@@ -164,24 +179,24 @@ def test_numbers_in_words(said: str, digits: str) -> None:
     assert [stretch[2] for stretch in with_digits(said)] == [digits]
 
 
-TABLES: list[tuple[Kind, str, str]] = [
+TABLES: list[tuple[FindingKind, str, str]] = [
     (
-        Kind.DATE_OF_BIRTH,
+        FindingKind.DATE_OF_BIRTH,
         "31.10.03",
         "name,mail,mobile,dob\nA. B.,a@example.com,+880 1812,31.10.03",
     ),
-    (Kind.DATE_OF_BIRTH, "Nov 30, 1975", "Here it is: name,dob\nA. B.,Nov 30, 1975"),
-    (Kind.PHONE, "200-1053", "| Kunde | Tel. |\n|---|---|\n| 17 | 200-1053 |"),
-    (Kind.DATE_OF_BIRTH, "12.03.1985", "NAME    DOB         ID\nBob     12.03.1985  5\n"),
-    (Kind.PASSPORT, "533380006", "name\tpassport\nBob\t533380006"),
-    (Kind.PASSPORT, "533380006", 'n;passport\n"B; b";"533380006"\n"C";"533380007"'),
+    (FindingKind.DATE_OF_BIRTH, "Nov 30, 1975", "Here it is: name,dob\nA. B.,Nov 30, 1975"),
+    (FindingKind.PHONE, "200-1053", "| Kunde | Tel. |\n|---|---|\n| 17 | 200-1053 |"),
+    (FindingKind.DATE_OF_BIRTH, "12.03.1985", "NAME    DOB         ID\nBob     12.03.1985  5\n"),
+    (FindingKind.PASSPORT, "533380006", "name\tpassport\nBob\t533380006"),
+    (FindingKind.PASSPORT, "533380006", 'n;passport\n"B; b";"533380006"\n"C";"533380007"'),
     (
-        Kind.DATE_OF_BIRTH,
+        FindingKind.DATE_OF_BIRTH,
         "1990-01-01",
         "INSERT INTO t (name, born) VALUES ('O, K', '1985-03-12'), ('A', '1990-01-01');",
     ),
     (
-        Kind.DATE_OF_BIRTH,
+        FindingKind.DATE_OF_BIRTH,
         "12.03.1985",
         "<table><tr><th>Name</th><th>Born</th></tr><tr><td>Bob</td><td>12.03.1985</td></tr>",
     ),
@@ -189,7 +204,7 @@ TABLES: list[tuple[Kind, str, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "cell", "text"), TABLES)
-def test_the_head_of_a_column_says_what_is_in_it(kind: Kind, cell: str, text: str) -> None:
+def test_the_head_of_a_column_says_what_is_in_it(kind: FindingKind, cell: str, text: str) -> None:
     found = [f for f in SCANNER.scan([TextPart("x", text)]) if f.kind is kind]
     assert cell in {text[f.start : f.end] for f in found}
 
@@ -252,7 +267,7 @@ def test_places_lead_back(text: str, data: st.DataObject) -> None:
     """Whatever is cut and put in, a kept character stands where it stood."""
     cuts = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=6)))
     edits = [
-        Edit(a, b, data.draw(st.text(max_size=4)))
+        ViewEdit(a, b, data.draw(st.text(max_size=4)))
         for a, b in zip(cuts[::2], cuts[1::2], strict=False)
     ]
     view = View(text).edited(edits).edited([])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from textual import events
 
-from ingle.tui.settings.chat_folders import Folders
+from ingle.tui.settings.chat_folders import ChatFolders
 from ingle.tui.widgets.composer.composer import Composer
 from ingle.tui.widgets.welcome import Welcome
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def folders(tmp_path: Path) -> Folders:
+def folders(tmp_path: Path) -> ChatFolders:
     """Folders with a template, and a working folder beside them."""
-    folders = Folders(tmp_path / "chats", tmp_path / "config")
+    folders = ChatFolders(tmp_path / "chats", tmp_path / "config")
     (folders.config / "prompts").mkdir(parents=True)
     (folders.config / "prompts" / "review.md").write_text("Look at {{file}} for {{goal}}.\n")
     return folders
@@ -60,7 +60,7 @@ async def test_attach_alone_offers_the_files(open_chat: OpenChat, work: Path) ->
         await chat.until_shown("▌ a b.txt")
 
 
-async def test_a_template_is_filled_in(open_chat: OpenChat, folders: Folders) -> None:
+async def test_a_template_is_filled_in(open_chat: OpenChat, folders: ChatFolders) -> None:
     async with open_chat(folders=folders) as chat:
         await chat.send("/template review")
         await chat.until(lambda: chat.draft == "Look at {{file}} for {{goal}}.")
@@ -68,7 +68,7 @@ async def test_a_template_is_filled_in(open_chat: OpenChat, folders: Folders) ->
         assert chat.draft == "Look at x.py for speed."
 
 
-async def test_templates_are_listed(open_chat: OpenChat, folders: Folders) -> None:
+async def test_templates_are_listed(open_chat: OpenChat, folders: ChatFolders) -> None:
     async with open_chat(size=(100, 30), folders=folders) as chat:
         await chat.send("/template")
         await chat.until_shown("Templates: review.")
@@ -140,7 +140,7 @@ async def test_the_draft_is_counted_when_the_model_is_loaded(
         await chat.until(lambda: " tok" in chat.screen_text and "≈" not in chat.screen_text)
 
 
-async def test_up_finds_prompts_of_other_chats(open_chat: OpenChat, folders: Folders) -> None:
+async def test_up_finds_prompts_of_other_chats(open_chat: OpenChat, folders: ChatFolders) -> None:
     async with open_chat(folders=folders) as chat:
         await chat.until_shown("on disk")
         await chat.send("how do I bake bread?")
@@ -152,7 +152,7 @@ async def test_up_finds_prompts_of_other_chats(open_chat: OpenChat, folders: Fol
 
 
 async def test_another_chats_answer_goes_along(
-    open_chat: OpenChat, folders: Folders, fake_daemon: FakeDaemon
+    open_chat: OpenChat, folders: ChatFolders, fake_daemon: FakeDaemon
 ) -> None:
     async with open_chat(folders=folders) as chat:
         await chat.until_shown("on disk")

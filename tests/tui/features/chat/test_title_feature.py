@@ -10,8 +10,8 @@ import pytest
 from ingle.tui.chats.chat import Chat as ChatTree
 from ingle.tui.chats.message import Message
 from ingle.tui.features.chat.title_feature import branch_of
-from ingle.tui.session.chat_events import HistoryTrouble
-from ingle.tui.settings.chat_folders import Folders
+from ingle.tui.session.chat_events import HistoryStatusChanged
+from ingle.tui.settings.chat_folders import ChatFolders
 from ingle.tui.widgets.route_line import RouteLine
 from ingle.tui.widgets.title_bar import TitleBar
 
@@ -58,14 +58,14 @@ async def test_a_temporary_chat_says_so(open_chat: OpenChat) -> None:
 
 
 async def test_a_kept_chat_says_so_and_trouble_too(open_chat: OpenChat, tmp_path: Path) -> None:
-    folders = Folders(tmp_path / "chats", tmp_path / "config")
+    folders = ChatFolders(tmp_path / "chats", tmp_path / "config")
     async with open_chat(size=(100, 30), folders=folders) as chat:
         await chat.until_shown("smollm2:135m")
         await chat.send("hello")
         await chat.until_shown("│ saved")
-        chat.screen.post_message(HistoryTrouble("The disk is full."))
+        chat.screen.post_message(HistoryStatusChanged("The disk is full."))
         await chat.until_shown("│ NOT SAVED")
-        chat.screen.post_message(HistoryTrouble("Chats are kept again.", is_over=True))
+        chat.screen.post_message(HistoryStatusChanged("Chats are kept again.", is_over=True))
         await chat.until_shown("│ saved")
 
 

@@ -18,7 +18,7 @@ from ingle.tui.screens.context.compact_choice import CompactChoice
 from ingle.tui.screens.context.pins_screen import PinsScreen
 from ingle.tui.screens.context.summary_screen import SummaryScreen
 from ingle.tui.session.chat_events import DaemonConnected
-from ingle.tui.settings.chat_folders import Folders
+from ingle.tui.settings.chat_folders import ChatFolders
 
 if TYPE_CHECKING:
     from ...conftest import Chat, FakeDaemon, OpenChat
@@ -145,7 +145,7 @@ async def test_a_question_waits_for_a_summary_that_was_begun_by_itself(
 async def test_a_branch_keeps_the_compactions_on_its_path(
     fake_daemon: FakeDaemon, open_chat: OpenChat, tmp_path: Path
 ) -> None:
-    folders = Folders(tmp_path / "chats", tmp_path / "config")
+    folders = ChatFolders(tmp_path / "chats", tmp_path / "config")
     async with open_chat(size=(100, 30), folders=folders) as chat:
         made = await compacted(chat, fake_daemon)
         sent = request_messages(made)

@@ -9,9 +9,9 @@ from ingle.tui.chats.message import Message, MessageFacts
 from ingle.tui.features.context.gauges_feature import GaugesFeature
 from ingle.tui.screens.context.context_table import ContextTable
 from ingle.tui.screens.context.gauges_screen import GaugesScreen, PageMapScreen
-from ingle.tui.screens.context.statistics_screen import FiguresScreen
+from ingle.tui.screens.context.statistics_screen import StatisticsScreen
 from ingle.tui.widgets.gauges.gauge_panel import GaugePanel
-from ingle.tui.widgets.gauges.lines_widget import Lines
+from ingle.tui.widgets.gauges.lines_widget import LinesWidget
 from ingle.tui.widgets.gauges.page_map import PageMap
 from ingle.tui.widgets.status_line import StatusLine
 
@@ -155,7 +155,7 @@ async def test_nothing_is_repainted_while_nothing_changes(
         await chat.until_shown("◆ shared 4")
         feature.draw()
         await chat.pilot.pause()
-        lines = list(chat.screen.query(Lines))
+        lines = list(chat.screen.query(LinesWidget))
         before = [line.repaints for line in lines]
         assert feature.state.gauges is not None
         same = feature.state.gauges
@@ -312,7 +312,7 @@ async def test_stats_tell_the_last_answer(open_chat: OpenChat, fake_daemon: Fake
         await chat.until_shown("There are no figures before the first answer.")
         add_turn(chat, "a", "b", prompt_tokens=100, cached_tokens=90, completion_tokens=7)
         await chat.send("/stats")
-        await chat.until(lambda: isinstance(chat.app.screen, FiguresScreen))
+        await chat.until(lambda: isinstance(chat.app.screen, StatisticsScreen))
         await chat.until_shown("90 % reused, 10 new")
         await chat.pilot.press("escape")
 

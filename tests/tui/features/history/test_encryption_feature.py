@@ -13,7 +13,7 @@ import pytest
 from ingle.tui.chats.chat import Chat
 from ingle.tui.chats.message import Message
 from ingle.tui.history.history_store import open_history
-from ingle.tui.settings.chat_folders import Folders
+from ingle.tui.settings.chat_folders import ChatFolders
 
 if TYPE_CHECKING:
     from ...conftest import OpenChat
@@ -24,18 +24,18 @@ needs_sqlcipher = pytest.mark.skipif(
 
 
 @pytest.fixture
-def folders(tmp_path: Path) -> Folders:
+def folders(tmp_path: Path) -> ChatFolders:
     store = open_history(tmp_path / "chats", pytest.fail)
     chat = Chat(id="one")
     store.add_chat(chat)
     store.add_message("one", Message(role="user", content="Where is the marimba?"))
     store.close()
-    return Folders(tmp_path / "chats", tmp_path / "config")
+    return ChatFolders(tmp_path / "chats", tmp_path / "config")
 
 
 @needs_sqlcipher
 async def test_encrypting_asks_twice_and_the_next_start_asks_once(
-    open_chat: OpenChat, folders: Folders
+    open_chat: OpenChat, folders: ChatFolders
 ) -> None:
     async with open_chat(folders=folders, size=(100, 30)) as chat:
         for second in ("another one", "open sesame"):
@@ -61,7 +61,7 @@ async def test_encrypting_asks_twice_and_the_next_start_asks_once(
 
 @needs_sqlcipher
 async def test_one_may_talk_before_unlocking_and_the_list_asks(
-    open_chat: OpenChat, folders: Folders
+    open_chat: OpenChat, folders: ChatFolders
 ) -> None:
     store = open_history(folders.chats, pytest.fail)
     store.encrypt("open sesame")
@@ -97,7 +97,7 @@ class Keyring(ModuleType):
 
 @needs_sqlcipher
 async def test_the_keyring_opens_the_chats_where_that_is_wanted(
-    open_chat: OpenChat, folders: Folders, monkeypatch: pytest.MonkeyPatch
+    open_chat: OpenChat, folders: ChatFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_history(folders.chats, pytest.fail)
     store.encrypt("open sesame")
@@ -123,7 +123,7 @@ async def test_the_keyring_opens_the_chats_where_that_is_wanted(
 
 
 async def test_without_sqlcipher_it_says_how_to_get_it(
-    open_chat: OpenChat, folders: Folders, monkeypatch: pytest.MonkeyPatch
+    open_chat: OpenChat, folders: ChatFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "sqlcipher3", None)
     monkeypatch.setitem(sys.modules, "sqlcipher3.dbapi2", None)

@@ -13,7 +13,7 @@ from textual.widgets import Input
 from ingle.tui.chats.chat import Chat, ChatSettings
 from ingle.tui.chats.message import Message
 from ingle.tui.history.history_store import HistoryStore, open_history
-from ingle.tui.settings.chat_folders import Folders
+from ingle.tui.settings.chat_folders import ChatFolders
 
 if TYPE_CHECKING:
     from ...conftest import OpenChat
@@ -22,11 +22,11 @@ SIZES = [(60, 20), (80, 24), (160, 45)]
 
 
 @pytest.fixture
-def folders(tmp_path: Path) -> Folders:
+def folders(tmp_path: Path) -> ChatFolders:
     store = open_history(tmp_path / "chats", pytest.fail)
     fill(store)
     store.close()
-    return Folders(tmp_path / "chats", tmp_path / "config")
+    return ChatFolders(tmp_path / "chats", tmp_path / "config")
 
 
 def fill(store: HistoryStore) -> None:
@@ -67,7 +67,7 @@ def kept(screen_store: HistoryStore | None) -> HistoryStore:
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_search_finds_while_one_types_and_opens_at_the_hit(
-    open_chat: OpenChat, folders: Folders, size: tuple[int, int]
+    open_chat: OpenChat, folders: ChatFolders, size: tuple[int, int]
 ) -> None:
     async with open_chat(folders=folders, size=size) as chat:
         await chat.pilot.press("ctrl+r")
@@ -82,7 +82,7 @@ async def test_search_finds_while_one_types_and_opens_at_the_hit(
 
 
 async def test_a_hit_on_another_branch_is_shown_and_stays_chosen(
-    open_chat: OpenChat, folders: Folders
+    open_chat: OpenChat, folders: ChatFolders
 ) -> None:
     store = open_history(folders.chats, pytest.fail)
     other = Message(role="assistant", content="An otter did it.", parent="tides-0", id="other")
@@ -101,7 +101,9 @@ async def test_a_hit_on_another_branch_is_shown_and_stays_chosen(
     assert [message.id for message in loaded.path] == ["tides-0", "other"]
 
 
-async def test_search_with_a_text_and_without_hits(open_chat: OpenChat, folders: Folders) -> None:
+async def test_search_with_a_text_and_without_hits(
+    open_chat: OpenChat, folders: ChatFolders
+) -> None:
     async with open_chat(folders=folders) as chat:
         await chat.send("/search 車椅")
         await chat.until_shown("京都の車椅子")
@@ -113,7 +115,7 @@ async def test_search_with_a_text_and_without_hits(open_chat: OpenChat, folders:
 
 
 async def test_terminal_sequences_do_not_reach_the_lists(
-    open_chat: OpenChat, folders: Folders
+    open_chat: OpenChat, folders: ChatFolders
 ) -> None:
     async with open_chat(folders=folders, size=(100, 40)) as chat:
         await chat.send("/search moon")
@@ -123,7 +125,7 @@ async def test_terminal_sequences_do_not_reach_the_lists(
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_the_list_shows_groups_and_opens(
-    open_chat: OpenChat, folders: Folders, size: tuple[int, int]
+    open_chat: OpenChat, folders: ChatFolders, size: tuple[int, int]
 ) -> None:
     async with open_chat(folders=folders, size=size) as chat:
         await chat.pilot.press("ctrl+g")
@@ -144,7 +146,9 @@ async def test_the_list_shows_groups_and_opens(
         await chat.until(lambda: chat.screen.chat.id == "kyoto")
 
 
-async def test_the_list_filters_and_walks_folders(open_chat: OpenChat, folders: Folders) -> None:
+async def test_the_list_filters_and_walks_folders(
+    open_chat: OpenChat, folders: ChatFolders
+) -> None:
     async with open_chat(folders=folders) as chat:
         await chat.send("/open")
         await chat.until_shown("3 chats")
@@ -165,7 +169,7 @@ async def test_a_long_list_grows_when_one_walks_to_its_end(
     for number in range(120):
         add(store, f"chat-{number:03}", [f"Question {number:03}"])
     store.close()
-    async with open_chat(folders=Folders(tmp_path / "chats", tmp_path / "config")) as chat:
+    async with open_chat(folders=ChatFolders(tmp_path / "chats", tmp_path / "config")) as chat:
         await chat.pilot.press("ctrl+g")
         await chat.until_shown("120 chats")
         await chat.pilot.press(*["pagedown"] * 12)
@@ -175,7 +179,7 @@ async def test_a_long_list_grows_when_one_walks_to_its_end(
 
 
 async def test_chats_are_named_pinned_moved_and_deleted_in_the_list(
-    open_chat: OpenChat, folders: Folders
+    open_chat: OpenChat, folders: ChatFolders
 ) -> None:
     async with open_chat(folders=folders) as chat:
         await chat.pilot.press("ctrl+g")
@@ -211,7 +215,7 @@ async def test_chats_are_named_pinned_moved_and_deleted_in_the_list(
 
 
 async def test_the_chat_on_the_screen_is_named_pinned_moved_and_deleted(
-    open_chat: OpenChat, folders: Folders
+    open_chat: OpenChat, folders: ChatFolders
 ) -> None:
     async with open_chat(folders=folders) as chat:
         await chat.send("/rename Before the first word")
@@ -234,7 +238,7 @@ async def test_the_chat_on_the_screen_is_named_pinned_moved_and_deleted(
 
 
 async def test_a_temporary_chat_leaves_no_byte(open_chat: OpenChat, tmp_path: Path) -> None:
-    folders = Folders(tmp_path / "data" / "chats", tmp_path / "data" / "config")
+    folders = ChatFolders(tmp_path / "data" / "chats", tmp_path / "data" / "config")
     async with open_chat(folders=folders) as chat:
         await chat.send("a kept marigold")
         await chat.until(lambda: chat.screen.turn is None and len(chat.screen.chat.messages) == 2)
@@ -264,7 +268,7 @@ async def test_nothing_is_shown_where_nothing_is_kept(open_chat: OpenChat) -> No
 @pytest.mark.parametrize("kind", ["md", "json", "html"])
 async def test_a_chat_is_exported_beside_others(
     open_chat: OpenChat,
-    folders: Folders,
+    folders: ChatFolders,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     kind: str,
@@ -282,7 +286,9 @@ async def test_a_chat_is_exported_beside_others(
     assert "The moon" in (tmp_path / f"Why-are-there-tides.{kind}").read_text()
 
 
-async def test_chats_are_imported(open_chat: OpenChat, folders: Folders, tmp_path: Path) -> None:
+async def test_chats_are_imported(
+    open_chat: OpenChat, folders: ChatFolders, tmp_path: Path
+) -> None:
     message = {"uuid": "m", "sender": "human", "text": "What is a quokka?"}
     exported = tmp_path / "conversations.json"
     exported.write_text(json.dumps([{"uuid": "c", "name": "", "chat_messages": [message]}]))

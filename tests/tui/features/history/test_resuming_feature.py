@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ingle.tui.chats.chat import Chat as ChatTree
-from ingle.tui.chats.queued_prompt import Prompt
+from ingle.tui.chats.queued_prompt import QueuedPrompt
 from ingle.tui.client.generation_stream import Generation
-from ingle.tui.settings.chat_folders import Folders
+from ingle.tui.settings.chat_folders import ChatFolders
 
 from ...conftest import Answer, FakeGeneration
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def folders(tmp_path: Path) -> Folders:
-    return Folders(tmp_path / "chats", tmp_path / "config")
+def folders(tmp_path: Path) -> ChatFolders:
+    return ChatFolders(tmp_path / "chats", tmp_path / "config")
 
 
 LEAVE_OPEN = """
@@ -54,7 +54,7 @@ os.kill(os.getpid(), 9)
 """
 
 
-def _leave_open(folders: Folders, generation: str, given: str = "") -> str:
+def _leave_open(folders: ChatFolders, generation: str, given: str = "") -> str:
     """Have a program killed while an answer is written; returns the chat's id."""
     command = [sys.executable, "-P", "-c", LEAVE_OPEN, str(folders.chats), generation, given]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -63,7 +63,7 @@ def _leave_open(folders: Folders, generation: str, given: str = "") -> str:
 
 
 async def test_an_answer_that_went_on_in_the_daemon_is_taken_up(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders
 ) -> None:
     chat = _leave_open(folders, "gen-1")
     generation = fake_daemon.generations["gen-1"] = FakeGeneration(Answer())
@@ -83,7 +83,7 @@ async def test_an_answer_that_went_on_in_the_daemon_is_taken_up(
 
 
 async def test_an_answer_that_nobody_has_any_more_is_interrupted(
-    open_chat: OpenChat, folders: Folders
+    open_chat: OpenChat, folders: ChatFolders
 ) -> None:
     chat = _leave_open(folders, "gen-9")
     async with open_chat(folders=folders) as screen:
@@ -97,7 +97,7 @@ async def test_an_answer_that_nobody_has_any_more_is_interrupted(
 
 
 async def test_an_answer_that_never_began_is_interrupted(
-    open_chat: OpenChat, folders: Folders
+    open_chat: OpenChat, folders: ChatFolders
 ) -> None:
     chat = _leave_open(folders, "")
     async with open_chat(folders=folders) as screen:
@@ -113,7 +113,7 @@ async def test_an_answer_that_never_began_is_interrupted(
 
 
 async def test_what_was_said_is_kept_and_a_draft_comes_back(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders
 ) -> None:
     async with open_chat(folders=folders) as screen:
         await screen.send("hello")
@@ -135,7 +135,7 @@ async def test_what_was_said_is_kept_and_a_draft_comes_back(
 
 
 async def test_a_temporary_chat_leaves_nothing(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders
 ) -> None:
     async with open_chat(folders=folders, temporary=True) as screen:
         await screen.send("secret-word")
@@ -149,7 +149,7 @@ async def test_a_temporary_chat_leaves_nothing(
 
 
 async def test_a_temporary_chat_is_not_replaced_by_one_that_is_kept(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders
 ) -> None:
     _leave_open(folders, "gen-1")
     generation = fake_daemon.generations["gen-1"] = FakeGeneration(Answer())
@@ -169,18 +169,18 @@ async def test_what_waits_does_not_go_to_another_chat_and_an_edit_stays_one(
         await screen.until(lambda: screen.screen.turn is None)
         chat = screen.screen
         first = chat.chat.path[0]
-        chat.queue.push(Prompt("changed", (), first))
+        chat.queue.push(QueuedPrompt("changed", (), first))
         chat.return_queue()
         assert screen.draft == "changed"
         await screen.pilot.press("enter")
         await screen.until(lambda: chat.turn is None and len(chat.chat.children(None)) == 2)
-        chat.queue.push(Prompt("for this chat"))
+        chat.queue.push(QueuedPrompt("for this chat"))
         chat.open_chat(ChatTree())
         assert len(chat.queue) == 0
 
 
 async def test_a_continued_answer_is_taken_up_behind_what_it_began_with(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders
 ) -> None:
     _leave_open(folders, "gen-1", "Said before. ")
     generation = fake_daemon.generations["gen-1"] = FakeGeneration(Answer())
@@ -195,7 +195,7 @@ async def test_a_continued_answer_is_taken_up_behind_what_it_began_with(
 
 
 async def test_an_answer_followed_in_the_background_is_noted_once_when_its_chat_is_opened(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders
 ) -> None:
     chat = _leave_open(folders, "gen-1")
     generation = fake_daemon.generations["gen-1"] = FakeGeneration(Answer())
@@ -217,7 +217,7 @@ async def test_an_answer_followed_in_the_background_is_noted_once_when_its_chat_
 
 
 async def test_an_answer_is_known_by_name_before_the_daemon_replies(
-    open_chat: OpenChat, folders: Folders, monkeypatch: pytest.MonkeyPatch
+    open_chat: OpenChat, folders: ChatFolders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
 
@@ -266,7 +266,7 @@ for line in sys.stdin:
 class Writer:
     """Another program that is alive and writes an answer down."""
 
-    def __init__(self, folders: Folders) -> None:
+    def __init__(self, folders: ChatFolders) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-c", WRITE_ON, str(folders.chats)],
             stdin=subprocess.PIPE,
@@ -292,13 +292,13 @@ class Writer:
 
 
 @pytest.fixture
-def writer(folders: Folders) -> Iterator[Writer]:
+def writer(folders: ChatFolders) -> Iterator[Writer]:
     made = Writer(folders)
     yield made
     made.kill()
 
 
-def rows_of(folders: Folders, table: str) -> int:
+def rows_of(folders: ChatFolders, table: str) -> int:
     """How many rows say something of an answer."""
     with closing(sqlite3.connect(folders.chats / "history.db")) as connection:
         return connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
@@ -321,7 +321,7 @@ async def watch(screen: Chat, fake_daemon: FakeDaemon, writer: Writer) -> FakeGe
 
 
 async def test_an_answer_that_another_program_writes_is_shown_and_not_written_twice(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders, writer: Writer
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders, writer: Writer
 ) -> None:
     async with open_chat(folders=folders) as screen:
         generation = await watch(screen, fake_daemon, writer)
@@ -340,7 +340,7 @@ async def test_an_answer_that_another_program_writes_is_shown_and_not_written_tw
 
 
 async def test_leaving_a_chat_does_not_stop_what_another_program_asked_for(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders, writer: Writer
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders, writer: Writer
 ) -> None:
     async with open_chat(folders=folders) as screen:
         await watch(screen, fake_daemon, writer)
@@ -357,7 +357,7 @@ async def test_leaving_a_chat_does_not_stop_what_another_program_asked_for(
 
 
 async def test_where_the_writer_dies_the_one_that_looks_on_takes_its_place(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders, writer: Writer
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders, writer: Writer
 ) -> None:
     async with open_chat(folders=folders) as screen:
         generation = await watch(screen, fake_daemon, writer)
@@ -375,7 +375,7 @@ async def test_where_the_writer_dies_the_one_that_looks_on_takes_its_place(
 
 @pytest.mark.parametrize("ends_first", [True, False])
 async def test_a_background_answer_that_ends_while_its_chat_is_loaded_is_noted_once(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders, ends_first: bool
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders, ends_first: bool
 ) -> None:
     chat = _leave_open(folders, "gen-1")
     generation = fake_daemon.generations["gen-1"] = FakeGeneration(Answer())
@@ -405,7 +405,7 @@ async def test_a_background_answer_that_ends_while_its_chat_is_loaded_is_noted_o
 
 
 async def test_what_waits_in_the_queue_survives_the_program(
-    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: Folders
+    open_chat: OpenChat, fake_daemon: FakeDaemon, folders: ChatFolders
 ) -> None:
     fake_daemon.script("The first half", "never", gate_before=1)
     async with open_chat(folders=folders) as screen:

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.cells import cell_len
 
-from ingle.tui.chats.compaction_record import Compaction
+from ingle.tui.chats.compaction_record import CompactionRecord
 from ingle.tui.chats.message import Attachment
 from ingle.tui.transcript.entries.all_entries import (
     AnswerEntry,
+    CompactionEntry,
     Entry,
-    Look,
     NoticeEntry,
     PromptEntry,
-    SeamEntry,
+    RenderOptions,
     SystemEntry,
     ToolCallBlock,
 )
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ..conftest import ShowLines
 
 NINE = time.mktime((2026, 5, 4, 9, 12, 0, 0, 0, -1))
-SEAM = Compaction(
+SEAM = CompactionRecord(
     at="m", summary="Sum.", turns=14, tokens_before=6912, tokens_after=611, seconds=3.1
 )
 
@@ -119,15 +119,15 @@ def test_tool_calls_are_folded_below_the_text(show: ShowLines) -> None:
 
 
 def test_a_seam_says_what_was_saved(show: ShowLines) -> None:
-    assert show(SeamEntry(SEAM, "last 3 turns, 2 pins"), 100) == [
+    assert show(CompactionEntry(SEAM, "last 3 turns, 2 pins"), 100) == [
         "┄┄ compacted 14 turns · 6 912 → 611 tok (−91 %) · 3.1 s · kept: last 3 turns, 2 pins ┄┄",
         "   ▸ enter summary · u undo · o originals",
         "",
     ]
-    assert show(SeamEntry(SEAM, "last 3 turns"), 60)[0] == (
+    assert show(CompactionEntry(SEAM, "last 3 turns"), 60)[0] == (
         "┄┄ compacted 14 turns · 6 912 → 611 tok (−91 %) · 3.1 s ┄┄"
     )
-    assert show(SeamEntry(SEAM, undone=True), 100) == [
+    assert show(CompactionEntry(SEAM, undone=True), 100) == [
         "┄┄ compacted 14 turns · 6 912 → 611 tok (−91 %) · undone · 3.1 s ┄┄",
         "",
     ]
@@ -161,7 +161,7 @@ def test_long_code_folds_unless_it_was_watched(show: ShowLines) -> None:
     [
         PromptEntry("word " * 50, attachments=[Attachment("a-long-file-name.py", "x" * 99)]),
         AnswerEntry("a-model-with-a-long-name:7b-q4", "note " * 9).complete("漢字 " * 40, "deep"),
-        SeamEntry(SEAM, "last 3 turns"),
+        CompactionEntry(SEAM, "last 3 turns"),
         SystemEntry("Be brief. " * 30),
         NoticeEntry("It failed. " * 9, "Press enter."),
     ],
@@ -182,7 +182,7 @@ def test_code_that_still_grows_can_be_copied(show: ShowLines) -> None:
 
 
 def test_what_is_said_beside_the_text_is_quiet(styles: TranscriptStyles) -> None:
-    look = Look(styles, 60)
+    look = RenderOptions(styles, 60)
     answer = AnswerEntry("m").complete("Yes.", "thoughts", "■ stopped")
     handle, ending = answer.lines(look)[1], answer.lines(look)[-2]
     assert handle.segments[-1].style == styles.thought

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ingle.tui.chats.compaction_record import Compaction
+from ingle.tui.chats.compaction_record import CompactionRecord
 from ingle.tui.chats.message import Attachment
 from ingle.tui.transcript.entries.all_entries import (
     AnswerEntry,
+    CompactionEntry,
     Entry,
     NoticeEntry,
     PromptEntry,
-    SeamEntry,
 )
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def entries() -> list[Entry]:
     return [
         PromptEntry("first", id="p1", attachments=[Attachment("a.txt", "file")]),
         AnswerEntry("m", id="a1").complete(CODE, "thoughts"),
-        SeamEntry(Compaction(at="a1", summary="Sum.", id="c1", turns=1)),
+        CompactionEntry(CompactionRecord(at="a1", summary="Sum.", id="c1", turns=1)),
         NoticeEntry("A word from the chat."),
         PromptEntry("second", id="p2"),
     ]

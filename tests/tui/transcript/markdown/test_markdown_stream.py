@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.style import Style
 
-from ingle.tui.transcript.lines.line import Line
+from ingle.tui.transcript.lines.line import RenderedLine
 from ingle.tui.transcript.lines.transcript_styles import TranscriptStyles
 from ingle.tui.transcript.markdown.markdown_stream import MarkdownStream, render_markdown
 
@@ -73,7 +73,7 @@ block = st.one_of(
 document = st.lists(block, min_size=1, max_size=4).map("\n\n".join)
 
 
-def _text(lines: list[Line]) -> str:
+def _text(lines: list[RenderedLine]) -> str:
     return "\n".join(line.text for line in lines)
 
 

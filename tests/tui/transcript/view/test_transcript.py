@@ -8,7 +8,7 @@ from textual.geometry import Region
 from textual.widget import Widget
 
 from ingle.tui.transcript.entries.all_entries import AnswerEntry, Entry, PromptEntry
-from ingle.tui.transcript.view.rendered_lines_cache import KeptLines
+from ingle.tui.transcript.view.rendered_lines_cache import RenderedLinesCache
 
 if TYPE_CHECKING:
     from ..conftest import OpenTranscript
@@ -120,7 +120,7 @@ async def test_the_end_is_followed_while_an_answer_grows(open_transcript: OpenTr
 
 
 def test_lines_not_shown_for_longest_are_forgotten() -> None:
-    kept = KeptLines(max_lines=1000)
+    kept = RenderedLinesCache(max_lines=1000)
     entries = [PromptEntry("x") for _ in range(100)]
     for entry in entries:
         kept.touch(entry, 100)

@@ -8,7 +8,7 @@ import pytest
 from textual import events
 
 from ingle.tui.composing.completer import Completer
-from ingle.tui.composing.completion_item import Completion
+from ingle.tui.composing.completion_item import CompletionItem
 from ingle.tui.composing.prompt_templates import Template
 
 if TYPE_CHECKING:
@@ -139,8 +139,8 @@ async def test_a_chat_is_put_in_only_by_choice(open_desk: OpenDesk) -> None:
         async def make() -> str | None:
             return desk.composer.chips.add("Kyoto", "the answer")
 
-        async def find(query: str) -> list[Completion]:
-            return [Completion("Kyoto with parents", "2 days ago", make=make)]
+        async def find(query: str) -> list[CompletionItem]:
+            return [CompletionItem("Kyoto with parents", "2 days ago", make=make)]
 
         completer(desk).find_chats = find
         await desk.type("as in #kyo")

@@ -24,7 +24,7 @@ from ingle.backends.base.backend import (
     ToolCallStarted,
 )
 from ingle.daemon.lifecycle.model_manager import Lease
-from ingle.daemon.protocols.answer_builder import Collected
+from ingle.daemon.protocols.answer_builder import AnswerBuilder
 from ingle.daemon.protocols.job import Job
 from ingle.daemon.protocols.openai.completions.answer_style import AnswerStyle
 from ingle.daemon.protocols.openai.completions.chat_answer import ChatAnswer
@@ -70,9 +70,9 @@ def lease() -> Lease:
     return Lease(model, backend, INFO)
 
 
-def collected() -> Collected:
+def collected() -> AnswerBuilder:
     request = GenerateRequest(id="chatcmpl-1", n=2)
-    empty = Collected(Job(model=NAME, request=request, prompts=("Hi", "Ho")), lease())
+    empty = AnswerBuilder(Job(model=NAME, request=request, prompts=("Hi", "Ho")), lease())
     empty.created = 1
     return empty
 

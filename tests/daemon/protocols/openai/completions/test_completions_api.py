@@ -24,10 +24,10 @@ from ingle.backends.base.backend import (
 from ingle.backends.base.conversation import Infill
 from ingle.backends.worker.supervisor.worker_process import WorkerProcess
 from ingle.daemon.errors import InvalidBody
-from ingle.daemon.protocols.openai.completions.completions_api import OpenAIApi
+from ingle.daemon.protocols.openai.completions.completions_api import CompletionsApi
 from ingle.daemon.protocols.openai.completions.request_types import CompletionRequest
 from ingle.daemon.protocols.openai.completions.requests import completion_job
-from ingle.daemon.protocols.request_origin import Origin
+from ingle.daemon.protocols.request_origin import RequestOrigin
 from tests.harness.local_backend import LocalBackend
 
 if TYPE_CHECKING:
@@ -516,13 +516,16 @@ async def test_usage_counts_guesses(run_daemon: DaemonFactory) -> None:
 @pytest.mark.parametrize(("ingle", "guesses"), [({}, True), ({"speculation": False}, False)])
 def test_a_request_may_forbid_guesses(ingle: dict[str, bool], guesses: bool) -> None:
     body = {"model": "echo:1", "prompt": "Hi", "ingle": ingle}
-    job = completion_job(msgspec.convert(body, CompletionRequest), Origin())
+    job = completion_job(msgspec.convert(body, CompletionRequest), RequestOrigin())
     (request,) = job.requests({})
     assert request.speculation is guesses
 
 
 async def test_a_body_is_answered_from_within(daemon: RunningDaemon) -> None:
-    api, origin = OpenAIApi(daemon.services), Origin(client="batch", priority=Priority.BATCH)
+    api, origin = (
+        CompletionsApi(daemon.services),
+        RequestOrigin(client="batch", priority=Priority.BATCH),
+    )
     whole = await api.answer_chat(msgspec.json.encode(chat(stream=True)), origin)
     assert whole.choices[0].message.content == "Hello from the scripted model."
     body = {"model": "echo:1", "prompt": ["a", "b"], "max_tokens": 5, "echo": True}

@@ -13,15 +13,17 @@ from ingle.daemon.errors import InvalidBody
 from ingle.daemon.protocols.job import Job
 from ingle.daemon.protocols.openai.completions.request_types import ChatCompletionRequest
 from ingle.daemon.protocols.openai.completions.requests import chat_job
-from ingle.daemon.protocols.request_origin import Origin
+from ingle.daemon.protocols.request_origin import RequestOrigin
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 
 
-def job(origin: Origin | None = None, **fields: Any) -> Job:
+def job(origin: RequestOrigin | None = None, **fields: Any) -> Job:
     body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], **fields}
     content = msgspec.json.encode(body)
-    return chat_job(msgspec.json.decode(content, type=ChatCompletionRequest), origin or Origin())
+    return chat_job(
+        msgspec.json.decode(content, type=ChatCompletionRequest), origin or RequestOrigin()
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,12 +82,12 @@ def test_names_that_others_use() -> None:
 
 def test_who_asks_counts_before_what_the_body_says() -> None:
     assert job(service_tier="flex").request.priority is Priority.BATCH
-    origin = Origin(client="me", private=True, priority=Priority.BATCH)
+    origin = RequestOrigin(client="me", private=True, priority=Priority.BATCH)
     request = job(origin, ingle={"priority": "interactive"}).request
     assert (request.client, request.private, request.priority) == ("me", True, Priority.BATCH)
 
 
 def test_a_private_body_is_private_whoever_asks() -> None:
     """Requests of batches have no headers, and one origin for all."""
-    assert job(Origin(client="batches"), ingle={"private": True}).request.private
-    assert not job(Origin(client="batches"), ingle={"private": False}).request.private
+    assert job(RequestOrigin(client="batches"), ingle={"private": True}).request.private
+    assert not job(RequestOrigin(client="batches"), ingle={"private": False}).request.private

@@ -24,7 +24,7 @@ from ingle.backends.base.backend import (
 from ingle.backends.base.conversation import NO_PARAMETERS, Reasoning, Tool, ToolCall, ToolChoice
 from ingle.daemon.protocols.openai.completions.request_types import ChatCompletionRequest
 from ingle.daemon.protocols.openai.completions.requests import chat_job
-from ingle.daemon.protocols.request_origin import Origin
+from ingle.daemon.protocols.request_origin import RequestOrigin
 
 if TYPE_CHECKING:
     from ....conftest import RunningDaemon
@@ -55,7 +55,9 @@ def asked(**fields: Any) -> Any:
     """The request that the fields of a chat become."""
     body = {"model": "echo:1", "messages": HI, **fields}
     content = msgspec.json.encode(body)
-    return chat_job(msgspec.json.decode(content, type=ChatCompletionRequest), Origin()).request
+    return chat_job(
+        msgspec.json.decode(content, type=ChatCompletionRequest), RequestOrigin()
+    ).request
 
 
 async def test_a_whole_answer_with_calls(

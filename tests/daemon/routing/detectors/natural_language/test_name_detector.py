@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingle.daemon.routing.detectors.finding import Kind
+from ingle.daemon.routing.detectors.finding import FindingKind
 from ingle.daemon.routing.detectors.natural_language.gazetteer import (
     FIRST,
     LAST,
@@ -21,7 +21,7 @@ def detector() -> NameDetector:
     return NameDetector()
 
 
-def values(detector: NameDetector, text: str, kind: Kind) -> list[str]:
+def values(detector: NameDetector, text: str, kind: FindingKind) -> list[str]:
     found = [finding for finding in detector.find(text) if finding.kind is kind]
     for finding in found:
         assert finding.value == " ".join(text[finding.start : finding.end].split())
@@ -45,7 +45,7 @@ def values(detector: NameDetector, text: str, kind: Kind) -> list[str]:
     ],
 )
 def test_people_are_found(detector: NameDetector, text: str, names: list[str]) -> None:
-    assert values(detector, text, Kind.PERSON) == names
+    assert values(detector, text, FindingKind.PERSON) == names
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_people_are_found(detector: NameDetector, text: str, names: list[str]) -
     ],
 )
 def test_nobody_is_found(detector: NameDetector, text: str) -> None:
-    assert values(detector, text, Kind.PERSON) == []
+    assert values(detector, text, FindingKind.PERSON) == []
 
 
 @pytest.mark.parametrize(
@@ -86,22 +86,22 @@ def test_nobody_is_found(detector: NameDetector, text: str) -> None:
     ],
 )
 def test_addresses_are_found(detector: NameDetector, text: str, address: str) -> None:
-    assert values(detector, text, Kind.STREET_ADDRESS) == [address]
+    assert values(detector, text, FindingKind.STREET_ADDRESS) == [address]
 
 
 @pytest.mark.parametrize(
     "text", ["5 things to do on the way", "10 Downing Street is famous", "chapter 3 on page 12"]
 )
 def test_no_address_is_found(detector: NameDetector, text: str) -> None:
-    assert values(detector, text, Kind.STREET_ADDRESS) == []
+    assert values(detector, text, FindingKind.STREET_ADDRESS) == []
 
 
 def test_firms_are_found_by_their_form_or_by_who_works_there(detector: NameDetector) -> None:
     firms = values(
-        detector, "Brennan & Sons Ltd. sued. I work at Harlow Dental.", Kind.ORGANISATION
+        detector, "Brennan & Sons Ltd. sued. I work at Harlow Dental.", FindingKind.ORGANISATION
     )
     assert firms == ["Brennan & Sons", "Harlow Dental"]
-    assert values(detector, "Google LLC bought DeepMind.", Kind.ORGANISATION) == []
+    assert values(detector, "Google LLC bought DeepMind.", FindingKind.ORGANISATION) == []
 
 
 @pytest.mark.parametrize(
@@ -120,11 +120,14 @@ def test_firms_are_found_by_their_form_or_by_who_works_there(detector: NameDetec
 def test_a_word_that_no_list_has_beside_a_kind_of_firm_is_one(
     detector: NameDetector, text: str, firms: list[str]
 ) -> None:
-    assert values(detector, text, Kind.ORGANISATION) == firms
+    assert values(detector, text, FindingKind.ORGANISATION) == firms
 
 
 def test_places_are_found_whole(detector: NameDetector) -> None:
-    assert values(detector, "From New York to Leipzig.", Kind.PLACE) == ["New York", "Leipzig"]
+    assert values(detector, "From New York to Leipzig.", FindingKind.PLACE) == [
+        "New York",
+        "Leipzig",
+    ]
 
 
 def test_a_long_hostile_text_is_no_trouble(detector: NameDetector) -> None:

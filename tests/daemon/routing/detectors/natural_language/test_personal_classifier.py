@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from grammar import plain
 
-from ingle.daemon.routing.detectors.finding import Kind
+from ingle.daemon.routing.detectors.finding import FindingKind
 from ingle.daemon.routing.detectors.natural_language.classifier_features import BITS
 from ingle.daemon.routing.detectors.natural_language.personal_classifier import (
     LinearWeights,
@@ -34,7 +34,7 @@ def test_a_personal_passage_counts_in_a_long_text(classifier: PersonalClassifier
     personal = "My mother was diagnosed with cancer last week and I cannot sleep. "
     assert not list(classifier.find(harmless))
     (finding,) = classifier.find(harmless + personal + harmless)
-    assert finding.kind is Kind.PERSONAL
+    assert finding.kind is FindingKind.PERSONAL
     assert finding.certainty >= 0.5
 
 
@@ -48,7 +48,7 @@ def test_a_personal_passage_counts_in_a_long_text(classifier: PersonalClassifier
     ],
 )
 def test_an_unknown_language_cannot_be_inspected(classifier: PersonalClassifier, text: str) -> None:
-    assert [finding.kind for finding in classifier.find(text)] == [Kind.UNINSPECTABLE]
+    assert [finding.kind for finding in classifier.find(text)] == [FindingKind.UNINSPECTABLE]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ingle.daemon.routing.detectors.finding import Kind
+from ingle.daemon.routing.detectors.finding import FindingKind
 from ingle.daemon.routing.detectors.natural_language.language_detection import UNKNOWN, language_of
 from ingle.daemon.routing.detectors.natural_language.topic_detector import TopicDetector
 
@@ -17,25 +17,30 @@ def detector() -> TopicDetector:
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("My biopsy came back and I don't know how to tell my wife.", Kind.HEALTH),
-        ("My son was arrested last night for shoplifting.", Kind.LAW),
-        ("I owe my brother 4000 and we are behind with the mortgage.", Kind.MONEY),
-        ("My husband wants a divorce and custody of our kids.", Kind.FAMILY),
-        ("Please find attached the invoice. Amount due: 300, net 30. Kind regards", Kind.WORK),
-        ("My boss denied my promotion and HR wants a meeting.", Kind.WORK),
-        ("My visa was refused at the embassy.", Kind.IMMIGRATION),
-        ("I am bisexual and my girlfriend does not know.", Kind.SEXUALITY),
-        ("I left the church and my pastor calls me every day.", Kind.RELIGION),
-        ("Unser Visum wurde abgelehnt, was können wir tun?", Kind.IMMIGRATION),
-        ("Mein Chef hat mir gekündigt.", Kind.WORK),
-        ("Bei meiner Mutter wurde Krebs diagnostiziert.", Kind.HEALTH),
-        ("Mon patron m'a licenciée hier.", Kind.WORK),
-        ("Mon mari veut divorcer et garder la maison.", Kind.FAMILY),
-        ("Me diagnosticaron diabetes la semana pasada.", Kind.HEALTH),
-        ("Mi casero nos quiere desahuciar por el alquiler y las deudas.", Kind.MONEY),
+        ("My biopsy came back and I don't know how to tell my wife.", FindingKind.HEALTH),
+        ("My son was arrested last night for shoplifting.", FindingKind.LAW),
+        ("I owe my brother 4000 and we are behind with the mortgage.", FindingKind.MONEY),
+        ("My husband wants a divorce and custody of our kids.", FindingKind.FAMILY),
+        (
+            "Please find attached the invoice. Amount due: 300, net 30. Kind regards",
+            FindingKind.WORK,
+        ),
+        ("My boss denied my promotion and HR wants a meeting.", FindingKind.WORK),
+        ("My visa was refused at the embassy.", FindingKind.IMMIGRATION),
+        ("I am bisexual and my girlfriend does not know.", FindingKind.SEXUALITY),
+        ("I left the church and my pastor calls me every day.", FindingKind.RELIGION),
+        ("Unser Visum wurde abgelehnt, was können wir tun?", FindingKind.IMMIGRATION),
+        ("Mein Chef hat mir gekündigt.", FindingKind.WORK),
+        ("Bei meiner Mutter wurde Krebs diagnostiziert.", FindingKind.HEALTH),
+        ("Mon patron m'a licenciée hier.", FindingKind.WORK),
+        ("Mon mari veut divorcer et garder la maison.", FindingKind.FAMILY),
+        ("Me diagnosticaron diabetes la semana pasada.", FindingKind.HEALTH),
+        ("Mi casero nos quiere desahuciar por el alquiler y las deudas.", FindingKind.MONEY),
     ],
 )
-def test_personal_situations_are_found(detector: TopicDetector, text: str, kind: Kind) -> None:
+def test_personal_situations_are_found(
+    detector: TopicDetector, text: str, kind: FindingKind
+) -> None:
     findings = {finding.kind: finding for finding in detector.find(text)}
     assert kind in findings
     assert 0.5 <= findings[kind].certainty < 1

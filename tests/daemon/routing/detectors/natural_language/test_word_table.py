@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from ingle.daemon.routing.detectors.natural_language.word_table import (
-    Column,
     WordTable,
+    WordTableColumn,
     matching,
     members,
 )
@@ -35,7 +35,7 @@ def test_columns_know_words_that_come_later() -> None:
     table = WordTable()
     kin = members(frozenset({"tochter", "nino"}), folded=True)
     capital = matching(str.istitle)
-    lengths = Column(np.uint32, lambda words, small, folded: map(len, words))
+    lengths = WordTableColumn(np.uint32, lambda words, small, folded: map(len, words))
     for tokens in (["Meine", "Tochter"], ["el", "Niño", "’", "Tochter"]):
         numbers = table.number(tokens)
         assert table.column(lengths)[numbers].tolist() == list(map(len, tokens))
@@ -47,7 +47,7 @@ def test_columns_know_words_that_come_later() -> None:
 
 def test_several_threads_may_ask() -> None:
     table = WordTable()
-    lengths = Column(np.uint32, lambda words, small, folded: map(len, words))
+    lengths = WordTableColumn(np.uint32, lambda words, small, folded: map(len, words))
 
     def ask(seed: int) -> bool:
         source = np.random.default_rng(seed)
