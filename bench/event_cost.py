@@ -129,7 +129,7 @@ def serve(step_seconds: float) -> None:
     )
     write_manifest(folder, manifest)
     ScriptedPreparer.step_seconds = step_seconds
-    daemon_server.ModelPreparer = ScriptedPreparer  # pyright: ignore[reportAttributeAccessIssue]
+    daemon_server.ModelLoadPlanner = ScriptedPreparer  # pyright: ignore[reportAttributeAccessIssue]
     daemon_server.run(Config(paths=paths, port=-1, log_level="warning"))
 
 

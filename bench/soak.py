@@ -60,7 +60,7 @@ class Scripted:
         return Preparation(spec, MemoryNeeds(1 << 20))
 
 if os.environ["INGLE_TEST_SOAK"] == "scripted":
-    server.ModelPreparer = Scripted
+    server.ModelLoadPlanner = Scripted
 sys.exit(main(["serve", "--port", "-1"]))
 """
 

@@ -34,7 +34,7 @@ class Scripted:
         )
         return Preparation(spec, MemoryNeeds(1 << 20))
 
-server.ModelPreparer = Scripted
+server.ModelLoadPlanner = Scripted
 sys.exit(main(["serve", "--port", sys.argv[1]]))
 """
 

@@ -35,7 +35,7 @@ class Scripted:
         spec = LoadSpec(engine=EngineKind.SCRIPTED, path=str(model.path), context=512, script="{}")
         return Preparation(spec, MemoryNeeds(1 << 20))
 
-server.ModelPreparer = Scripted
+server.ModelLoadPlanner = Scripted
 sys.exit(main(["serve", "--port", "0", *sys.argv[1:]]))
 """
 

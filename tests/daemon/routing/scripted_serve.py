@@ -22,7 +22,7 @@ def main() -> None:
     def preparer(*_: Any, **__: Any) -> ScriptedPreparer:
         return ScriptedPreparer({}, config.slots)
 
-    daemon_server.ModelPreparer = preparer  # pyright: ignore[reportAttributeAccessIssue]
+    daemon_server.ModelLoadPlanner = preparer  # pyright: ignore[reportAttributeAccessIssue]
     daemon_server.run(config)
 
 

@@ -61,7 +61,7 @@ if catalog:
     server.Catalog.load = lambda: parsed
 
 if script:
-    server.ModelPreparer = Scripted
+    server.ModelLoadPlanner = Scripted
 sys.exit(main(["serve", "--port", os.environ["INGLE_TEST_PORT"]]))
 """
 
