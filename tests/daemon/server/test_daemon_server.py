@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals and uni
 
 SERVE = """
 import os, sys, traceback
-from ingle.daemon.http import server
+from ingle.daemon.server import daemon_server as server
 from ingle.daemon.settings.config import load_config
 try:
     server.run(load_config(os.environ, {"port": int(sys.argv[1]), "shutdown_grace": 5.0}))
