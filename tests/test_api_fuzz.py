@@ -20,7 +20,7 @@ from pathlib import Path
 from ingle.backends.base.backend import EngineKind, LoadSpec
 from ingle.daemon.server import daemon_server as server
 from ingle.daemon.main import main
-from ingle.daemon.load_planning.load_planner import Preparation
+from ingle.daemon.load_planning.load_planner import LoadPlan
 from ingle.models.fit.memory_needs import MemoryNeeds
 
 class Scripted:
@@ -32,7 +32,7 @@ class Scripted:
             engine=EngineKind.SCRIPTED, path=str(model.path), context=4096, kv_capacity=32768,
             batch=4096, script='{"reply": "Hello."}',
         )
-        return Preparation(spec, MemoryNeeds(1 << 20))
+        return LoadPlan(spec, MemoryNeeds(1 << 20))
 
 server.ModelLoadPlanner = Scripted
 sys.exit(main(["serve", "--port", sys.argv[1]]))

@@ -184,8 +184,8 @@ IN_CONFINEMENT = """
 import sys
 from pathlib import Path
 from ingle.backends.confinement.confine import confine
-from ingle.backends.confinement.access_policy import Workplace
-confine(Workplace(reads=(Path(sys.argv[1]),)))
+from ingle.backends.confinement.access_policy import AccessPolicy
+confine(AccessPolicy(reads=(Path(sys.argv[1]),)))
 """
 
 

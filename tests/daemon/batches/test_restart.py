@@ -26,7 +26,7 @@ import sys
 from ingle.backends.base.backend import EngineKind, LoadSpec
 from ingle.daemon.server import daemon_server as server
 from ingle.daemon.main import main
-from ingle.daemon.load_planning.load_planner import Preparation
+from ingle.daemon.load_planning.load_planner import LoadPlan
 from ingle.models.fit.memory_needs import MemoryNeeds
 
 class Scripted:
@@ -39,7 +39,7 @@ class Scripted:
             engine=EngineKind.SCRIPTED, path=str(model.path), context=256, slots=32, script=script,
             kv_capacity=16384,
         )
-        return Preparation(spec, MemoryNeeds(1 << 20))
+        return LoadPlan(spec, MemoryNeeds(1 << 20))
 
 server.ModelLoadPlanner = Scripted
 sys.exit(main(["serve", "--port", "-1"]))

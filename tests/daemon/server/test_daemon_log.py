@@ -45,7 +45,7 @@ def test_an_exception_is_told_without_what_it_says(formatter: logging.Formatter)
     assert CANARY not in line
     assert "ValueError" in line
     assert "OSError [errno 28]" in line
-    assert "test_logs.py:" in line
+    assert "test_daemon_log.py:" in line
 
 
 def test_causes_that_go_round_end() -> None:
@@ -107,7 +107,7 @@ def test_a_message_too_long_for_a_line_is_cut() -> None:
 PROGRAM = """
 import logging, os, sys
 from pathlib import Path
-from ingle.daemon import logs
+from ingle.daemon.server import daemon_log as logs
 logs.LARGEST = 2000
 path = Path(sys.argv[1])
 logs.configure_logging("info", "text", path)

@@ -33,7 +33,7 @@ import os, sys
 from ingle.backends.base.backend import EngineKind, LoadSpec
 from ingle.daemon.server import daemon_server as server
 from ingle.daemon.main import main
-from ingle.daemon.load_planning.load_planner import Preparation
+from ingle.daemon.load_planning.load_planner import LoadPlan
 from ingle.models.fit.memory_needs import MemoryNeeds
 
 script = os.environ["INGLE_TEST_SCRIPT"]
@@ -47,7 +47,7 @@ class Scripted:
             engine=EngineKind.SCRIPTED, path=str(model.path), context=512, slots=32, script=script,
             kv_capacity=32768,
         )
-        return Preparation(spec, MemoryNeeds(1 << 20))
+        return LoadPlan(spec, MemoryNeeds(1 << 20))
 
 clock = os.environ.get("INGLE_TEST_CLOCK")
 if clock:

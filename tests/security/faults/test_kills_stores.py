@@ -34,11 +34,11 @@ from pathlib import Path
 from ingle.backends.remote.clearance import Clearance
 from ingle.daemon.access.api_keys import KeyStore
 from ingle.daemon.routing.detectors.finding import Sensitivity
-from ingle.daemon.routing.ledger.egress_ledger import Ledger, Reservation
+from ingle.daemon.routing.ledger.egress_ledger import BudgetReservation, Ledger
 from ingle.daemon.routing.policy.conversation_taint import TaintStore
 from ingle.tui.chats.chat import Chat
 from ingle.tui.chats.message import Message, MessageFacts
-from ingle.tui.history import database, schema
+from ingle.tui.history.database import database, schema
 from ingle.tui.history.history_store import open_history
 
 home, version, rows = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
@@ -98,7 +98,7 @@ def ledger():
     ledger = Ledger(home / "ledger", home / "state/ledger-head.json")
     clearance = Clearance(digest="0", provider="p", model="m", verdict="cloud", rule="r")
     while True:
-        intent = ledger.intend(clearance, Reservation(tokens=1, cost=None, currency="USD"))
+        intent = ledger.intend(clearance, BudgetReservation(tokens=1, cost=None, currency="USD"))
         say("intent", intent.seq)
 
 for way in (chats, marks, keys, ledger):

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 PROGRAM = """
 import sys
 from pathlib import Path
-from ingle.tui.settings.chat_folders import Folders
+from ingle.tui.settings.chat_folders import ChatFolders
 from ingle.tui.plain.plain_main import run_plain
 
 home = Path(sys.argv[2])
-status = run_plain(socket_path=sys.argv[1], folders=Folders(home / "chats", home / "config"))
+status = run_plain(socket_path=sys.argv[1], folders=ChatFolders(home / "chats", home / "config"))
 assert "textual" not in sys.modules
 sys.exit(status)
 """

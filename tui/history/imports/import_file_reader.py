@@ -14,7 +14,7 @@ from ..database.history_errors import HistoryError
 from ..exports.export_json import FORMAT
 from .chatgpt import read_chatgpt
 from .claude import read_claude
-from .imported_chat import Json, MalformedChat
+from .imported_chat import ImportedChat, Json, MalformedChat
 from .ingle_json import read_own
 from .open_webui import read_open_webui
 from .terminal_chats import read_terminal_chats

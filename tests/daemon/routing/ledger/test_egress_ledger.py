@@ -368,12 +368,12 @@ import sys
 from pathlib import Path
 from ingle.backends.remote.clearance import Clearance
 from ingle.backends.remote.receipt import Outcome, Receipt
-from ingle.daemon.routing.ledger.egress_ledger import Ledger, Reservation
+from ingle.daemon.routing.ledger.egress_ledger import BudgetReservation, Ledger
 folder = Path(sys.argv[1])
 ledger = Ledger(folder / "ledger", folder / "head.json")
 while True:
     clearance = Clearance(digest="0", provider="p", model="m", verdict="cloud", rule="r")
-    intent = ledger.intend(clearance, Reservation(tokens=1, cost=None, currency="USD"))
+    intent = ledger.intend(clearance, BudgetReservation(tokens=1, cost=None, currency="USD"))
     print(intent.seq, flush=True)
     ledger.settle(intent, Receipt(
         bytes_sent=1, bytes_received=1, seconds=0, outcome=Outcome.COMPLETE), None)
