@@ -1,4 +1,4 @@
-"""`MachineCapacity`: what a machine offers to a model, in the words of engine selection and of speeds."""
+"""The memory, devices and speeds that a machine offers to a model."""
 
 from __future__ import annotations
 

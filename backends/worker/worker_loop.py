@@ -1,6 +1,6 @@
-"""The inside of a worker: requests become sequences, steps become events.
+"""The main loop of a worker process: requests become sequences, steps become events.
 
-Two threads share the work: `RequestPreparer` prepares requests, and the step thread owns the engine.
+Two threads share the work: `RequestPreparer` prepares requests; the step thread owns the engine.
 """
 
 from __future__ import annotations

@@ -44,9 +44,9 @@ class TritonAttention:
     """Attention of new tokens to all that their sequences have in pages; see `paged_attention`.
 
     Partial results go to a workspace of `workspace_bytes` that all layers share: each is to be put
-    together before the next is computed. Which kernels run, and their grids, follow from shapes and
-    from the bounds in `AttentionMetadata` alone, so that a recorded launch stays right while contexts
-    grow up to `longest_context`. `fill` is what the workspace begins with, for tests.
+    together before the next is computed. Which kernels run, and their grids, follow from shapes
+    and from the bounds in `AttentionMetadata` alone, so that a recorded launch stays right while
+    contexts grow up to `longest_context`. `fill` is what the workspace begins with, for tests.
     """
 
     def __init__(

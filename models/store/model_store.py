@@ -126,8 +126,8 @@ class ModelStore:
     ) -> StoredModel:
         """Fetch a model unless it is here already; blocks, so call it in a thread.
 
-        Both callbacks are called in that thread. Raises `ModelNotFound`, and what `FileDownload.run`
-        raises.
+        Both callbacks are called in that thread. Raises `ModelNotFound`, and what
+        `FileDownload.run` raises.
         """
         parsed = parse_reference(reference)
         if isinstance(parsed, PathReference):

@@ -37,7 +37,7 @@ _KIND_WORDS = {
 }
 
 Choice = str
-"""What somebody answers when asked: a verdict that `RoutingExplanation.consents` has, or "local"."""
+"""The person's decision: one of the verdicts in `RoutingExplanation.consents`, or "local"."""
 
 
 class RoutingProvider(Payload, frozen=True, kw_only=True):

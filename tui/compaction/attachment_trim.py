@@ -15,7 +15,10 @@ NOTHING = "There is nothing to trim: no attachment and no long text before the l
 
 
 def trim(chat: Chat) -> CompactionRecord:
-    """The trim of everything before the last prompt; raises `CompactionRefused` where it changes nothing."""
+    """Return the trim of all messages before the last prompt.
+
+    Raises `CompactionRefused` if it would change nothing.
+    """
     path = [message for message in chat.path if not message.is_open]
     prompts = [index for index, message in enumerate(path) if message.role == "user"]
     before = path[: prompts[-1]] if prompts else []
@@ -37,7 +40,10 @@ def trim(chat: Chat) -> CompactionRecord:
 async def measured_trim(
     client: AsyncDaemonClient, chat: Chat, model: str | None
 ) -> CompactionRecord:
-    """The trim with the tokens before and behind it; raises `CompactionRefused` and `ClientError`."""
+    """Return the trim with the token counts before and after it.
+
+    Raises `CompactionRefused` and `ClientError`.
+    """
     compaction = trim(chat)
     views = [view_entries(chat), view_entries(chat, [*chat.compaction_chain(), compaction])]
     before, after = [await measure(client, model, view) for view in views]

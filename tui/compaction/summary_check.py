@@ -14,7 +14,10 @@ class CompactionRefused(Exception):
 
 
 def check_answer(text: str, reason: str) -> SummaryNotes:
-    """The notes in a model's answer; raises `CompactionRefused` for one that is empty or not whole."""
+    """Parse the notes in a model's answer.
+
+    Raises `CompactionRefused` if the answer is empty or incomplete.
+    """
     if not text.strip():
         raise CompactionRefused("The model wrote an empty summary, so nothing was changed.")
     if reason == "length":

@@ -1,4 +1,4 @@
-"""`ChatFolders`: where the chat keeps what is its own. Made before the first frame: imports nothing."""
+"""Paths of the chat's own files. Loaded before the first frame, so it imports nothing slow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`StatementFrame`: the words around a value, by which two statements are seen to tell the same thing."""
+"""The words around a value, compared to find statements about the same subject."""
 
 from __future__ import annotations
 

@@ -27,8 +27,8 @@ KNOWN = (
     "oterm's store.db, elia's elia.sqlite and ingle's own JSON."
 )
 
-Reader = Callable[[Json], "ImportedChat | Chat"]
-Entry = Callable[[], "ImportedChat | Chat"]
+Reader = Callable[[Json], ImportedChat | Chat]
+Entry = Callable[[], ImportedChat | Chat]
 
 
 def read_chats(path: Path) -> Iterator[tuple[int, Entry]]:

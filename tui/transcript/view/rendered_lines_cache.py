@@ -1,4 +1,4 @@
-"""`RenderedLinesCache`: which entries hold their rendered lines, so that a long chat stays small."""
+"""LRU cache of rendered transcript lines, which bounds the memory of a long chat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`DraftAttachments`: what goes along with a draft: looked at while it is typed, read when it is sent."""
+"""Attachments of a draft: previewed while it is typed, read when it is sent."""
 
 from __future__ import annotations
 
