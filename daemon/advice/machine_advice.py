@@ -1,4 +1,4 @@
-"""`advise_for_machine`: advice for this machine, with the models there are and the speeds they make."""
+"""Model recommendations for this machine, from the available models and their measured speeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`MemoryAllocator`: memory for models that start, taken from idle ones where there is too little."""
+"""Allocates memory to starting models, and evicts idle models if there is too little."""
 
 from __future__ import annotations
 

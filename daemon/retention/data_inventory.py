@@ -1,4 +1,4 @@
-"""`DATA_INVENTORY`: the one table of everything that is kept, where, for how long, and what erases it."""
+"""Table of all stored data: its location, its retention period and what erases it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`LaunchCommand`: the command line and environment that every service system starts the daemon with."""
+"""Command line and environment with which a service manager starts the daemon."""
 
 from __future__ import annotations
 

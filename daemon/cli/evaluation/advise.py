@@ -100,7 +100,8 @@ def _bench(name: str) -> BenchReport:
         ) from error
     except ValueError as error:
         raise UsageError(
-            f"{strip_control_characters(name)} is no report of `ingle bench`: {strip_control_characters(str(error))}.",
+            f"{strip_control_characters(name)} is not a report of `ingle bench`: "
+            f"{strip_control_characters(str(error))}.",
             "Make one with `ingle bench MODEL --save FILE`.",
         ) from error
 

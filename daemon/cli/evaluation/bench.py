@@ -138,7 +138,8 @@ def _earlier(name: str | None) -> BenchReport | None:
         ) from error
     except ValueError as error:
         raise UsageError(
-            f"{strip_control_characters(name)} is no report of `ingle bench`: {strip_control_characters(str(error))}.",
+            f"{strip_control_characters(name)} is not a report of `ingle bench`: "
+            f"{strip_control_characters(str(error))}.",
             "Make one with --save.",
         ) from error
 

@@ -218,9 +218,12 @@ _PREFIXED: tuple[tuple[str, str], ...] = (
 )
 _UNLIKE_OTHERS: tuple[tuple[str, str, FindingKind], ...] = (
     ("eyJ", r"eyJ[\w-]{8,4000}+\.eyJ[\w-]{4,8000}+\.[\w-]{0,2000}+", FindingKind.JWT),
-    ("eyJ", r"eyJ[\w-]{16,2000}+\.\.?[\w-]{0,1000}+\.[\w-]{16,8000}+\.[\w-]{16,64}", FindingKind.JWT),
-    ("hooks.slack.com/", r"hooks\.slack\.com/(?:services|workflows)/[\w/+]{20,100}+", FindingKind.TOKEN),
-    ("/api/webhooks/", r"discord(?:app)?\.com/api/webhooks/\d{16,20}/[\w-]{40,90}", FindingKind.TOKEN),
+    ("eyJ", r"eyJ[\w-]{16,2000}+\.\.?[\w-]{0,1000}+\.[\w-]{16,8000}+\.[\w-]{16,64}",
+     FindingKind.JWT),
+    ("hooks.slack.com/", r"hooks\.slack\.com/(?:services|workflows)/[\w/+]{20,100}+",
+     FindingKind.TOKEN),
+    ("/api/webhooks/", r"discord(?:app)?\.com/api/webhooks/\d{16,20}/[\w-]{40,90}",
+     FindingKind.TOKEN),
     (".webhook.office.com", r"[\w-]{2,60}\.webhook\.office\.com/\S{40,400}", FindingKind.TOKEN),
     (":AA", r"\d{8,10}:AA[\w-]{32,35}", FindingKind.TOKEN),  # Telegram
     (".", r"[MNO][A-Za-z0-9_-]{23,28}\.[\w-]{6}\.[\w-]{27,40}", FindingKind.TOKEN),  # Discord
@@ -234,7 +237,8 @@ _UNLIKE_OTHERS: tuple[tuple[str, str, FindingKind], ...] = (
     ("sk.eyJ", r"sk\.eyJ[\w-]{40,200}\.[\w-]{20,30}", FindingKind.API_KEY),  # Mapbox
     ("{SSHA", r"\{S?SHA(?:256|384|512)?\}[A-Za-z0-9+/]{24,180}={0,2}", FindingKind.PASSWORD),
     ("{SMD5", r"\{SMD5\}[A-Za-z0-9+/]{20,60}={0,2}", FindingKind.PASSWORD),
-    ("scrypt:", r"scrypt:\d{3,8}:\d{1,3}:\d{1,3}\$[^\s$]{4,64}\$[0-9a-f]{64,256}", FindingKind.PASSWORD),
+    ("scrypt:", r"scrypt:\d{3,8}:\d{1,3}:\d{1,3}\$[^\s$]{4,64}\$[0-9a-f]{64,256}",
+     FindingKind.PASSWORD),
     ("pbkdf2", r"pbkdf2[:_]sha\d{1,3}[:$]\d{3,8}\$[^\s$]{4,64}\$[A-Za-z0-9+/=]{32,256}",
      FindingKind.PASSWORD),
     ("aad3b435b51404ee", r"[0-9a-f]{32}:[0-9a-f]{32}", FindingKind.PASSWORD),  # Windows
