@@ -164,6 +164,7 @@ def test_the_types_are_those_of_the_kernels() -> None:
 
 def test_pytorch_is_found_without_being_imported() -> None:
     code = "import sys; from ingle.backends.selection.own_engine import CudaAvailability; "
-    code += "own = CudaAvailability.find(); print(own.has_torch, own.gpu_memory, 'torch' in sys.modules)"
+    code += "own = CudaAvailability.find(); "
+    code += "print(own.has_torch, own.gpu_memory, 'torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True)
     assert done.stdout.split() == ["True", str(CudaAvailability.find().gpu_memory), "False"]
