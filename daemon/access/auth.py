@@ -21,6 +21,7 @@ from ..errors import (
 )
 from ..http.http_protocol import CONNECTION, TARGET_IS_PATH
 from ..http.json_response import error_response
+from ..http.request_body import body_too_large
 from ..transport.peer import PeerConnection, own_uid
 from .api_keys import PREFIX as KEY_PREFIX
 from .api_keys import KeyRecord, KeyRing
@@ -200,14 +201,6 @@ def _keys_said(values: Iterable[str]) -> Iterator[str]:
         word = rest.strip() if scheme.lower() == "bearer" else value.strip()
         if word.startswith(KEY_PREFIX):
             yield word
-
-
-def body_too_large(limit: int, setting: str = "max_body_bytes") -> BodyTooLarge:
-    """The refusal of a body above `limit` bytes, which the setting says."""
-    return BodyTooLarge(
-        f"The request's body is larger than the {limit} bytes that are allowed.",
-        hint=f"Send less, or raise `{setting}`.",
-    )
 
 
 def _check_media_type(scope: Scope, headers: Headers) -> None:

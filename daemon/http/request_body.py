@@ -10,8 +10,7 @@ from typing import TypeVar
 import msgspec
 from starlette.requests import Request
 
-from ..access.auth import body_too_large
-from ..errors import BodyTimeout, InvalidBody
+from ..errors import BodyTimeout, BodyTooLarge, InvalidBody
 
 IDLE_SECONDS = 30.0
 GRACE_SECONDS = 20.0
@@ -64,6 +63,14 @@ async def read_chunks(
         yield chunk
         if not message.get("more_body", False):
             return
+
+
+def body_too_large(limit: int, setting: str = "max_body_bytes") -> BodyTooLarge:
+    """Return the error for a body above `limit` bytes, the value of `setting`."""
+    return BodyTooLarge(
+        f"The request's body is larger than the {limit} bytes that are allowed.",
+        hint=f"Send less, or raise `{setting}`.",
+    )
 
 
 async def read_json(request: Request, decoder: msgspec.json.Decoder[T], limit: int) -> T:

@@ -12,10 +12,10 @@ from ingle.models.fit.llama_cpp_fit import largest_context
 from ingle.models.fit.memory_needs import MemoryNeeds
 from ingle.models.metadata.stored_model import StoredModel
 
-from ..model_process.model_run import ModelRun
 from .load_planner import LoadOptions, ModelLoadPlanner
 
 if TYPE_CHECKING:
+    from ingle.backends.base.backend import ModelInfo
     from ingle.backends.selection.model_placement import Placement
     from ingle.models.gguf.gguf_header import GGUFHeader
     from ingle.models.safetensors.model_folder import ModelFolder
@@ -69,22 +69,21 @@ class FitForecaster:
             return rough_fit(entry.size, entry.parameters, entry.context, available)
         return fit_of(self._prepare.select_entry(entry, available=available), available)
 
-    def measure(self, run: ModelRun, available: MemoryNeeds) -> ModelFit | None:
-        """For a model that is loaded; None while its numbers are not known."""
-        info = run.info
-        if info is None:
-            return None
+    def measure(
+        self, info: ModelInfo, taken: MemoryNeeds, available: MemoryNeeds, *, reason: str
+    ) -> ModelFit:
+        """Return the fit of a loaded model whose process holds the memory `taken`."""
         needs = info.weights_bytes + info.kv_bytes + info.compute_bytes
         on_gpu = info.layers_on_gpu > 0
         whole = not on_gpu or info.layers_on_gpu >= info.layers
-        free = available.gpu + run.needs.gpu if on_gpu else available.host
+        free = available.gpu + taken.gpu if on_gpu else available.host
         return ModelFit(
             device="cuda" if on_gpu else "cpu",
             state="fits" if whole else "spills",
             needs_bytes=needs,
             free_bytes=max(free, needs),
             context=info.context,
-            reason=run.reason,
+            reason=reason,
         )
 
     def _describe(self, model: StoredModel) -> GGUFHeader | ModelFolder:

@@ -26,15 +26,14 @@ import msgspec
 
 from ingle.models.fit.memory_needs import MemoryNeeds
 
-HALF_LIFE = 600.0
-"""Seconds after which a use counts half."""
+from ..model_process.usage_record import decayed
+
 START_SECONDS = 2.0
 """A process, its libraries and the first step."""
 READ_RATE = 1.5e9
 """Bytes a second that weights come in with, from a disk of today or from the system's cache."""
 PROMPT_RATE = 200.0
 """Tokens a second that a prompt is read with, where none was measured."""
-_MOST_HALVINGS = 60.0
 _EXHAUSTIVE = 10
 """So many models have a thousand subsets, of which every one can be looked at."""
 
@@ -105,11 +104,6 @@ def plan_eviction(
 def reload_seconds(weights: int, lost_tokens: int, prompt_rate: float = 0.0) -> float:
     """What it costs to have a model back: bytes to read, tokens to compute once more."""
     return START_SECONDS + weights / READ_RATE + lost_tokens / (prompt_rate or PROMPT_RATE)
-
-
-def decayed(uses: float, seconds: float) -> float:
-    """What uses counted a while ago count now."""
-    return uses * 0.5 ** min(max(0.0, seconds) / HALF_LIFE, _MOST_HALVINGS)
 
 
 def _cheapest(

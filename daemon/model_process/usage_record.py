@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from ..memory.eviction_plan import decayed
+HALF_LIFE = 600.0
+"""Seconds after which a use counts half."""
+_MOST_HALVINGS = 60.0
 
 
 class UsageRecord:
@@ -17,3 +19,8 @@ class UsageRecord:
         """It is used once more."""
         self.uses = decayed(self.uses, now - self.last_used) + 1.0
         self.last_used = now
+
+
+def decayed(uses: float, seconds: float) -> float:
+    """Return the present weight of `uses` counted `seconds` ago."""
+    return uses * 0.5 ** min(max(0.0, seconds) / HALF_LIFE, _MOST_HALVINGS)

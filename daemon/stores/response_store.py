@@ -16,8 +16,6 @@ import msgspec
 
 from ingle.models.failpoints import failpoint
 
-from ..protocols.responses.items import HostedCall, HostedOutput, Item
-from ..protocols.responses.response_types import Response, ResponseError, Status
 from ..settings.paths import FolderUnusable, UnsafeFolder, make_private_folder
 from .atomic_file import write_atomically
 
@@ -37,16 +35,6 @@ class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
     version: int = 1
     response: msgspec.Raw
     input: list[msgspec.Raw]
-
-
-class ResponseSummary(msgspec.Struct, frozen=True):
-    """What of a response the next one needs."""
-
-    status: Status
-    background: bool
-    output: list[msgspec.Raw]
-    previous_response_id: str | None = None
-    error: ResponseError | None = None
 
 
 class ResponseStore:
@@ -73,23 +61,16 @@ class ResponseStore:
         self._memory: OrderedDict[str, bytes] = OrderedDict()
         self._memory_used = 0
         self._decoder = msgspec.json.Decoder(StoredResponse)
-        self._summary = msgspec.json.Decoder(ResponseSummary)
         # Made with the first use: most daemons never store a response.
         self._thread: ThreadPoolExecutor | None = None
         self._sizes: OrderedDict[str, int] | None = None
         self._is_told = False
 
-    def put(self, response: Response, items: list[Item]) -> None:
-        """Store a response, or its new state; the disk follows."""
-        stored = StoredResponse(
-            response=msgspec.Raw(msgspec.json.encode(response)),
-            input=[item_json(item) for item in items],
-        )
-        self._put(response.id, stored)
-
-    def put_again(self, response_id: str, stored: StoredResponse) -> None:
-        """Store what was stored, changed."""
-        self._put(response_id, stored)
+    def put(self, response_id: str, stored: StoredResponse) -> None:
+        """Store a response or its new state in memory, and write it to disk in the background."""
+        content = msgspec.json.encode(stored)
+        self._remember(response_id, content)
+        self._disk.submit(self._write, response_id, content)
 
     async def get(self, response_id: str) -> StoredResponse | None:
         """The response; None where there is none."""
@@ -109,10 +90,6 @@ class ResponseStore:
         except msgspec.MsgspecError:
             log.warning("The stored response %s is damaged", response_id)
             return None
-
-    def summarize(self, stored: StoredResponse) -> ResponseSummary:
-        """What of it the next turn needs."""
-        return self._summary.decode(bytes(stored.response))
 
     def delete(self, response_id: str) -> None:
         """Forget a response."""
@@ -138,11 +115,6 @@ class ResponseStore:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, "responses")
         return self._thread
-
-    def _put(self, response_id: str, stored: StoredResponse) -> None:
-        content = msgspec.json.encode(stored)
-        self._remember(response_id, content)
-        self._disk.submit(self._write, response_id, content)
 
     def _remember(self, response_id: str, content: bytes) -> None:
         self._forget(response_id)
@@ -225,10 +197,3 @@ class ResponseStore:
                     found.append((seen.st_mtime, path.stem, seen.st_size))
         self._sizes = OrderedDict((stem, size) for _, stem, size in sorted(found))
         return self._sizes
-
-
-def item_json(item: Item) -> msgspec.Raw:
-    """An item as it is stored and told."""
-    if isinstance(item, HostedCall | HostedOutput):
-        return item.raw
-    return msgspec.Raw(msgspec.json.encode(item))

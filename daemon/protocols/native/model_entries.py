@@ -74,7 +74,9 @@ def _entry(
     services: Services, model: StoredModel, available: MemoryNeeds, same_as: str | None = None
 ) -> ModelEntry:
     run = services.manager.find(model)
-    measured = services.fits.measure(run, available) if run is not None else None
+    measured = None
+    if run is not None and run.info is not None:
+        measured = services.fits.measure(run.info, run.needs, available, reason=run.reason)
     return ModelEntry(
         name=model.name,
         installed=True,

@@ -7,16 +7,47 @@ import asyncio
 import msgspec
 
 from ...errors import InvalidBody, NotFound
-from ...stores.response_store import ResponseStore, ResponseSummary, StoredResponse
+from ...stores.response_store import ResponseStore, StoredResponse
 from .background_runs import BackgroundRuns
-from .items import ItemIds
-from .response_types import ResponseError
+from .items import HostedCall, HostedOutput, Item, ItemIds
+from .response_types import Response, ResponseError, Status
 
 LOST = ResponseError("server_error", "The daemon was restarted while this response was being made.")
 
 
 class _Named(msgspec.Struct):
     id: str = ""
+
+
+class ResponseSummary(msgspec.Struct, frozen=True):
+    """The fields of a stored response that the next request needs."""
+
+    status: Status
+    background: bool
+    output: list[msgspec.Raw]
+    previous_response_id: str | None = None
+    error: ResponseError | None = None
+
+
+_summary_decoder = msgspec.json.Decoder(ResponseSummary)
+
+
+def stored_response(response: Response, items: list[Item]) -> StoredResponse:
+    """Return a response and the items of its request as the store keeps them."""
+    return StoredResponse(
+        response=msgspec.Raw(msgspec.json.encode(response)),
+        input=[
+            item.raw
+            if isinstance(item, HostedCall | HostedOutput)
+            else msgspec.Raw(msgspec.json.encode(item))
+            for item in items
+        ],
+    )
+
+
+def summarize(stored: StoredResponse) -> ResponseSummary:
+    """Return the summary of a stored response."""
+    return _summary_decoder.decode(bytes(stored.response))
 
 
 class ConversationState:
@@ -35,10 +66,10 @@ class ConversationState:
                 hint="Responses with 'store': false, and private ones, are not kept.",
                 code="response_not_found",
             )
-        summary = self._store.summarize(found)
+        summary = summarize(found)
         if summary.status in ("queued", "in_progress") and self._runs.get(response_id) is None:
             found = _failed(found)
-            self._store.put_again(response_id, found)
+            self._store.put(response_id, found)
         return found
 
     async def conversation(self, response_id: str) -> list[msgspec.Raw]:
@@ -60,7 +91,7 @@ class ConversationState:
         if stored is not None:
             # What clients refer to is mostly what a model said; other streams get their turns.
             await asyncio.sleep(0)
-            for raw in (*self._store.summarize(stored).output, *stored.input):
+            for raw in (*summarize(stored).output, *stored.input):
                 if msgspec.json.decode(bytes(raw), type=_Named).id == item_id:
                     return [raw]
         raise NotFound(
@@ -83,7 +114,7 @@ class ConversationState:
                 code="previous_response_not_found",
                 param="previous_response_id",
             ) from error
-        summary = self._store.summarize(stored)
+        summary = summarize(stored)
         if summary.status in ("queued", "in_progress"):
             raise InvalidBody(
                 "The previous response is still being made.",

@@ -26,7 +26,7 @@ from ..openai.completions.completions_api import GENERATION_ERRORS
 from ..request_origin import RequestOrigin, origin_of
 from .background_runs import BackgroundRun, BackgroundRuns
 from .compaction import CompactedResponse, compacted, summary_job
-from .conversation_state import ConversationState
+from .conversation_state import ConversationState, stored_response, summarize
 from .item_pages import page_of
 from .request_types import ResponsesRequest
 from .requests import RequestReader
@@ -193,7 +193,7 @@ class ResponsesApi:
         if query_flag(request, "stream"):
             stored = await self._state.stored(response_id)
             if run is None:
-                asked = self._store.summarize(stored)
+                asked = summarize(stored)
                 why = (
                     "is over for too long" if asked.background else "was not made in the background"
                 )
@@ -221,7 +221,7 @@ class ResponsesApi:
         """`POST /v1/responses/{id}/cancel`."""
         response_id: str = request.path_params["id"]
         stored = await self._state.stored(response_id)
-        if not self._store.summarize(stored).background:
+        if not summarize(stored).background:
             raise InvalidBody(
                 "Only a response that is made in the background can be cancelled.",
                 hint="Close the connection of any other.",
@@ -256,7 +256,8 @@ class ResponsesApi:
         await asyncio.to_thread(self._services.resolve, draft.job.model)
         self._runs.check_room()
         run = self._runs.start(draft, ResponseAnswer(draft, self._keeper(draft)))
-        self._store.put(run.answer.response(), draft.input)
+        response = run.answer.response()
+        self._store.put(response.id, stored_response(response, draft.input))
         return run
 
     async def _tokens(self, draft: ResponseDraft) -> int:
@@ -273,7 +274,7 @@ class ResponsesApi:
 
         def keep(response: Response) -> None:
             if draft.keeps:
-                self._store.put(response, draft.input)
+                self._store.put(response.id, stored_response(response, draft.input))
 
         return keep
 

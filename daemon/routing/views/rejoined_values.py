@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from ..detectors.identifiers.email_addresses import TOP_NAMES
 from ..text_analysis.checksums import luhn, mod97
+from ..text_analysis.top_level_domains import TOP_LEVEL_DOMAINS
 from .text_fragments import TextFragment, is_code, rows_of_pieces
 
 _MOST_PIECES = 12
@@ -117,7 +117,7 @@ def _is_address(said: str, window: Sequence[TextFragment]) -> bool:
     match = _ADDRESS.fullmatch(said)
     if match is None or any(_ADDRESS.search(piece.text) for piece in window):
         return False
-    return match[1].lower() in TOP_NAMES
+    return match[1].lower() in TOP_LEVEL_DOMAINS
 
 
 def _is_key(said: str, window: Sequence[TextFragment]) -> bool:

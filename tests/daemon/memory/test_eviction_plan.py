@@ -10,15 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingle.daemon.memory.eviction_plan import (
-    HALF_LIFE,
     START_SECONDS,
     EvictionPlan,
     MemoryDemand,
     ResidentModel,
-    decayed,
     plan_eviction,
     reload_seconds,
 )
+from ingle.daemon.model_process.usage_record import HALF_LIFE, decayed
 from ingle.models.fit.memory_needs import MemoryNeeds
 
 GB = 10**9

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ...text_analysis.text_index import lowered, vocabulary
+from ...text_analysis.top_level_domains import TOP_LEVEL_DOMAINS
 from ..finding import FindingKind, SensitiveFinding
 
 # From the sign outwards, so that a long run of letters is looked at once.
@@ -32,17 +33,9 @@ _DOT = (
 _NAME_BEFORE = re.compile(
     rf"[^\W_][\w+-]{{0,40}}(?:(?:\.|{_DOT})[\w+-]{{1,40}}){{0,3}}\Z", re.IGNORECASE
 )
-_TOP_NAMES = (
-    "com org net de uk fr es it nl pl se no dk fi ch at be pt br in cn jp kr au ca us ru io dev ai "
-    "eu edu gov info me co tv app cloud mail example test online sg ee ke my mx za nz ie gr cz ro "
-    "hu bg hr rs ua tr il ae sa eg ng pk bd lk ph id th vn tw hk cl ar pe ec uy ve lu lt lv is biz "
-    "name"
-)
-TOP_NAMES = frozenset(_TOP_NAMES.split())
-"""Ends of the names of hosts, of those that are common in addresses."""
 _HOST_BEHIND = re.compile(
     rf"[\w-]{{1,40}}(?:(?:\.|{_DOT})[\w-]{{1,40}}){{0,3}}(?:(?P<dot>{_DOT})"
-    rf"|\s?\.\s?)(?P<top>{'|'.join(sorted(TOP_NAMES))}|[a-z]{{2}})(?!\w)",
+    rf"|\s?\.\s?)(?P<top>{'|'.join(sorted(TOP_LEVEL_DOMAINS))}|[a-z]{{2}})(?!\w)",
     re.IGNORECASE,
 )
 _HINTS = (
@@ -89,7 +82,7 @@ class EmailDetector:
                 continue
             # In brackets the sign is meant, so that any country will do.
             country = len(host["top"]) == 2 and sign[0].strip()[:1] in ("[", "(", "{", "<")
-            if not country and host["top"].lower() not in TOP_NAMES:
+            if not country and host["top"].lower() not in TOP_LEVEL_DOMAINS:
                 continue
             name = _NAME_BEFORE.search(text[max(0, sign.start() - 100) : sign.start()])
             if name is None:

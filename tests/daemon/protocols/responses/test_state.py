@@ -16,6 +16,7 @@ import pytest
 from msgspec import structs
 from openai.types.responses import CompactedResponse
 
+from ingle.daemon.protocols.responses.conversation_state import stored_response
 from ingle.daemon.protocols.responses.items import InputMessage, InputText, Item
 from ingle.daemon.protocols.responses.response_types import Response
 from ingle.daemon.stores.response_store import ResponseStore
@@ -193,20 +194,25 @@ async def one_response(speaking: Speaking) -> Response:
     return msgspec.json.decode(json.dumps(await speaking.post({})), type=Response)
 
 
+def put(store: ResponseStore, response: Response, items: list[Item]) -> None:
+    """Store a response as the API does."""
+    store.put(response.id, stored_response(response, items))
+
+
 async def test_the_store_is_bounded(one_response: Response, tmp_path: Path) -> None:
     store = ResponseStore(tmp_path / "kept", max_count=3, memory_bytes=1)
     ids = [f"resp_{number:048x}" for number in range(5)]
     items: list[Item] = [InputMessage(id="msg_1", role="user", content=[InputText("x" * 1000)])]
     for response_id in ids[:3]:
-        store.put(structs.replace(one_response, id=response_id), items)
+        put(store, structs.replace(one_response, id=response_id), items)
     assert await store.get(ids[0]) is not None  # used, so that another is the oldest
     for response_id in ids[3:]:
-        store.put(structs.replace(one_response, id=response_id), items)
+        put(store, structs.replace(one_response, id=response_id), items)
     await store.flush()
     kept = {path.stem for path in (tmp_path / "kept").iterdir()}
     assert kept == {ids[0], ids[3], ids[4]}
     small = ResponseStore(tmp_path / "kept", max_bytes=1, memory_bytes=1)
-    small.put(structs.replace(one_response, id=ids[1]), items)
+    put(small, structs.replace(one_response, id=ids[1]), items)
     await small.flush()
     assert [path.stem for path in (tmp_path / "kept").iterdir()] == [ids[1]]
 
@@ -218,7 +224,7 @@ async def test_old_and_damaged_responses_are_not_found(
     store = ResponseStore(folder)
     old, damaged = f"resp_{1:048x}", f"resp_{2:048x}"
     for response_id in (old, damaged):
-        store.put(structs.replace(one_response, id=response_id), [])
+        put(store, structs.replace(one_response, id=response_id), [])
     await store.flush()
     os.utime(folder / f"{old}.json", (1, 1))
     (folder / f"{damaged}.json").write_text("{")
@@ -233,7 +239,7 @@ async def test_a_folder_that_cannot_be_written_costs_nothing_but_the_restart(
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     store = ResponseStore(tmp_path / "file")
-    store.put(one_response, [])
+    put(store, one_response, [])
     await store.flush()
     assert await store.get(one_response.id) is not None
 
