@@ -14,16 +14,6 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("backends", "daemon", "kernels", "models", "tui")
 
 
-def modules() -> list[Path]:
-    """Every module of the product, relative to the root."""
-    return [
-        path.relative_to(ROOT)
-        for folder in FOLDERS
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        if path.name != "__init__.py"
-    ]
-
-
 def test_every_package_is_listed() -> None:
     """An unlisted package works in a checkout and is missing from the wheel."""
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
@@ -32,14 +22,13 @@ def test_every_package_is_listed() -> None:
     assert listed == sorted(f"ingle.{name}" for name in on_disk)
 
 
-def test_the_architecture_page_names_every_module_and_no_other() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text()
-    named = set(
-        re.findall(r"`((?:backends|daemon|kernels|models|tui)/[\w/]+\.(?:py|toml|tcss))`", page)
-    )
-    on_disk = {path.as_posix() for path in modules()}
-    assert on_disk - named == set()
-    assert {name for name in named if not (ROOT / name).exists()} == set()
+def test_the_pages_name_only_what_is_there() -> None:
+    """Paths in `docs/` and the README, of modules and of folders."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pattern = re.compile(r"`((?:backends|bench|daemon|kernels|models|scripts|tui)/[\w./-]+)`")
+    named = {(page.name, path) for page in pages for path in pattern.findall(page.read_text())}
+    named -= {("kernels.md", "kernels/cubins")}  # made by scripts/build-kernels
+    assert {(page, path) for page, path in named if not (ROOT / path).exists()} == set()
 
 
 def test_packaging_has_no_init() -> None:
